@@ -1,0 +1,265 @@
+//! A finished flow: everything that a log line can say.
+//!
+//! A record is made when its flow ends, by the worker that owns the flow, and is not changed
+//! after. Formats read it and nothing else, so that they all say the same.
+
+use larder_wire::packet::Tunnel;
+use larder_wire::{Addr, Name};
+
+/// Where a name came from. The order is the order of preference among names for one address
+/// (smaller is better).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum NameSource {
+    /// The TLS ClientHello of the flow itself.
+    Sni = 0,
+    /// The QUIC Initial of the flow itself.
+    QuicSni = 1,
+    /// The HTTP/1 Host of the flow itself.
+    HttpHost = 2,
+    /// This client asked for this name and got this address.
+    DnsPair = 3,
+    /// Somebody asked, and the name is the head of a chain of CNAMEs over several answers.
+    DnsChain = 4,
+    /// Somebody asked for this name and got this address.
+    DnsAddress = 5,
+    /// A host said its own name: multicast DNS (RFC 6762).
+    Mdns = 6,
+    /// A host said its own name: LLMNR (RFC 4795).
+    Llmnr = 7,
+    /// A host said its own name: NetBIOS name service (RFC 1002).
+    Nbns = 8,
+    /// A host said its own name: DHCP option 12 or 81, DHCPv6 option 39.
+    Dhcp = 9,
+    /// A reverse lookup (PTR) of this address.
+    Ptr = 10,
+}
+
+impl NameSource {
+    /// All sources, in order of preference.
+    pub const ALL: [NameSource; 11] = [
+        NameSource::Sni,
+        NameSource::QuicSni,
+        NameSource::HttpHost,
+        NameSource::DnsPair,
+        NameSource::DnsChain,
+        NameSource::DnsAddress,
+        NameSource::Mdns,
+        NameSource::Llmnr,
+        NameSource::Nbns,
+        NameSource::Dhcp,
+        NameSource::Ptr,
+    ];
+
+    /// The spelling in logs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            NameSource::Sni => "sni",
+            NameSource::QuicSni => "quic_sni",
+            NameSource::HttpHost => "http_host",
+            NameSource::DnsPair => "dns_pair",
+            NameSource::DnsChain => "dns_chain",
+            NameSource::DnsAddress => "dns_address",
+            NameSource::Mdns => "mdns",
+            NameSource::Llmnr => "llmnr",
+            NameSource::Nbns => "nbns",
+            NameSource::Dhcp => "dhcp",
+            NameSource::Ptr => "ptr",
+        }
+    }
+}
+
+/// The name chosen for one end of a flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Naming {
+    /// The name.
+    pub name: Name,
+    /// Where it came from.
+    pub source: NameSource,
+    /// Time between learning the name and the flow's first packet, milliseconds; 0 for names that
+    /// the flow states itself and for late names.
+    pub age_ms: u64,
+    /// The name was past its TTL at the flow's first packet.
+    pub stale: bool,
+    /// The name was learned only after the flow's first packet.
+    pub late: bool,
+    /// The address had rival names.
+    pub ambiguous: bool,
+    /// DNS says another name than the flow itself does.
+    pub conflict: bool,
+}
+
+/// Why an end of a flow has no name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum UnnamedReason {
+    /// Lookups by this client are seen, and none gave this address.
+    NoLookupSeen,
+    /// The flow was under way when the capture began, or began in its first seconds.
+    BeforeCapture,
+    /// The client uses DNS over TLS, HTTPS or QUIC.
+    EncryptedDnsSuspected,
+    /// The name was known once and left the cache for want of room.
+    Evicted,
+    /// The address is a local one, and its host never said its name.
+    Local,
+}
+
+impl UnnamedReason {
+    /// The spelling in logs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            UnnamedReason::NoLookupSeen => "no_lookup_seen",
+            UnnamedReason::BeforeCapture => "before_capture",
+            UnnamedReason::EncryptedDnsSuspected => "encrypted_dns_suspected",
+            UnnamedReason::Evicted => "evicted",
+            UnnamedReason::Local => "local",
+        }
+    }
+}
+
+/// One end of a flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End {
+    /// Its address.
+    pub addr: Addr,
+    /// Its port; ICMP: see [`FlowRecord::protocol`].
+    pub port: u16,
+    /// Packets that it sent.
+    pub packets: u64,
+    /// Octets that it sent, by the innermost IP headers.
+    pub ip_bytes: u64,
+    /// Octets of payload that it sent: TCP by sequence numbers (as Zeek), others by the headers;
+    /// `None` when TCP sequence numbers never made sense.
+    pub payload_bytes: Option<u64>,
+    /// TCP payload octets that the capture lacks (gaps).
+    pub missed_bytes: u64,
+    /// The name chosen.
+    pub naming: Option<Naming>,
+    /// Every name known for it, best first; the chosen one is the first.
+    pub candidates: Vec<Name>,
+    /// Why there is no name; `None` where there is one.
+    pub unnamed_reason: Option<UnnamedReason>,
+}
+
+/// TCP connection states with Zeek's meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs, clippy::upper_case_acronyms)]
+pub enum ConnState {
+    S0,
+    S1,
+    SF,
+    REJ,
+    S2,
+    S3,
+    RSTO,
+    RSTR,
+    RSTOS0,
+    RSTRH,
+    SH,
+    SHR,
+    OTH,
+}
+
+impl ConnState {
+    /// Zeek's spelling.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ConnState::S0 => "S0",
+            ConnState::S1 => "S1",
+            ConnState::SF => "SF",
+            ConnState::REJ => "REJ",
+            ConnState::S2 => "S2",
+            ConnState::S3 => "S3",
+            ConnState::RSTO => "RSTO",
+            ConnState::RSTR => "RSTR",
+            ConnState::RSTOS0 => "RSTOS0",
+            ConnState::RSTRH => "RSTRH",
+            ConnState::SH => "SH",
+            ConnState::SHR => "SHR",
+            ConnState::OTH => "OTH",
+        }
+    }
+}
+
+/// Application protocol, as far as larder looked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub enum App {
+    Dns,
+    Mdns,
+    Llmnr,
+    Nbns,
+    Dhcp,
+    Tls,
+    Quic,
+    Http,
+}
+
+impl App {
+    /// The spelling in ECS `network.protocol` and Zeek `service`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            App::Dns => "dns",
+            App::Mdns => "mdns",
+            App::Llmnr => "llmnr",
+            App::Nbns => "netbios-ns",
+            App::Dhcp => "dhcp",
+            App::Tls => "tls",
+            App::Quic => "quic",
+            App::Http => "http",
+        }
+    }
+}
+
+/// Why a flow ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum EndReason {
+    /// FIN or RST, then the linger.
+    Closed,
+    /// Idle too long (packet time).
+    Idle,
+    /// Active too long (live only).
+    Active,
+    /// The flow table was full, and this flow was the longest idle.
+    Evicted,
+    /// The input ended.
+    InputEnd,
+}
+
+/// A finished flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlowRecord {
+    /// Number of the flow's first packet; packets of the whole input count from 1.
+    pub first_packet: u64,
+    /// Number of the packet that ended the flow; `u64::MAX` for the end of input.
+    pub end_packet: u64,
+    /// Time of the first packet, ns since 1970 UTC.
+    pub start_ns: i64,
+    /// Time of the last packet, ns since 1970 UTC.
+    pub end_ns: i64,
+    /// IP protocol number. For ICMP (1) and ICMPv6 (58) the ports are as in Zeek: the
+    /// initiator's is the type, the responder's the code (or the counterpart's type).
+    pub protocol: u8,
+    /// The innermost tunnel the flow came through.
+    pub tunnel: Option<Tunnel>,
+    /// The initiator.
+    pub source: End,
+    /// The responder.
+    pub destination: End,
+    /// Application protocol.
+    pub app: Option<App>,
+    /// SNI of the flow (TLS or QUIC).
+    pub tls_server_name: Option<Name>,
+    /// HTTP/1 Host of the flow's first request.
+    pub http_host: Option<Name>,
+    /// TCP state with Zeek's meaning; UDP and ICMP: `SF` when both ends sent, else `S0`/`SHR`.
+    pub conn_state: ConnState,
+    /// Zeek's history letters.
+    pub history: String,
+    /// Why the flow ended.
+    pub end_reason: EndReason,
+}

@@ -1,0 +1,35 @@
+//! Bytes in, borrowed views out.
+//!
+//! Every parser here is a pure function over borrowed bytes: no I/O, no clock, no global state, no
+//! panic on any input, and work linear in the bytes given. What a parser cannot read it names
+//! (an error kind that callers count); it never guesses.
+//!
+//! | module | reads |
+//! |---|---|
+//! | [`capture`] | pcap and pcapng records, both byte orders, any time resolution |
+//! | [`packet`] | link layer, encapsulations, IP, TCP/UDP/ICMP: down to the innermost packet |
+//! | [`fragment`] | IP fragments put together again, in bounded memory |
+//! | [`stream`] | TCP bytes put in order again, in bounded memory |
+//! | [`dns`] | DNS messages: mDNS and LLMNR are the same format |
+//! | [`nbns`], [`dhcp`] | NetBIOS name service and DHCP host names |
+//! | [`tls`], [`http`], [`quic`] | the server name a client states itself |
+//! | [`community_id`] | the Community ID v1 flow hash |
+#![forbid(unsafe_code)]
+
+pub mod addr;
+pub mod capture;
+pub mod community_id;
+pub mod dhcp;
+pub mod dns;
+pub mod fragment;
+pub mod http;
+pub mod name;
+pub mod nbns;
+pub mod packet;
+pub mod quic;
+pub mod read;
+pub mod stream;
+pub mod tls;
+
+pub use addr::Addr;
+pub use name::Name;
