@@ -1,0 +1,241 @@
+//! What a run is told, and what it says at its end.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use crate::record::{NameSource, UnnamedReason};
+
+/// Output formats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)]
+pub enum OutputFormat {
+    Text,
+    Ecs,
+    Zeek,
+    Csv,
+    Parquet,
+}
+
+/// Where bytes come from or go to: a path, or `-` for a pipe.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Endpoint {
+    /// Standard input or output.
+    Pipe,
+    /// A file.
+    Path(PathBuf),
+}
+
+/// Order of the records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SortBy {
+    /// By the packet that ended the flow, then its first packet; needs no memory.
+    End,
+    /// By first packet; spills to disk.
+    Start,
+}
+
+/// When names are looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LookupPer {
+    /// Once a flow, at its first packet.
+    Flow,
+    /// For both addresses of every packet, as the paper's system does. Same output; for measuring.
+    Packet,
+}
+
+/// Everything that `larder annotate` can be told. `Default` is the documented default.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Captures, read as one in time order.
+    pub read: Vec<Endpoint>,
+    /// Log format.
+    pub format: OutputFormat,
+    /// Where the log goes.
+    pub output: Endpoint,
+    /// Where packets go again, with Name Resolution Blocks (`-w`).
+    pub write_packets: Option<Endpoint>,
+    /// Directory for `dns.log`, `names.log`, `stats.json` (`-d`).
+    pub directory: Option<PathBuf>,
+    /// Sources of names that are believed.
+    pub names: NameSources,
+    /// Worker threads, at least 1.
+    pub cores: usize,
+    /// Bytes for all that is known of names.
+    pub names_budget_bytes: u64,
+    /// Most flows at one time.
+    pub flows_max: usize,
+    /// Bytes for TCP reassembly and fragments together.
+    pub reassembly_budget_bytes: u64,
+    /// Names kept an address, 1 to 4.
+    pub candidates_max: usize,
+    /// Hash seed.
+    pub seed: u64,
+    /// Stop after this many packets.
+    pub packets_max: Option<u64>,
+    /// Order of the records.
+    pub sort_by: SortBy,
+    /// When names are looked up.
+    pub lookup_per: LookupPer,
+    /// Write only flows that nobody looked up.
+    pub unresolved_only: bool,
+    /// Names known before the first packet (`--names-load`).
+    pub names_load: Option<PathBuf>,
+    /// Where names go at the end (`--names-save`).
+    pub names_save: Option<PathBuf>,
+    /// A Suricata EVE log to annotate.
+    pub eve: Option<Endpoint>,
+    /// A Zeek log to annotate.
+    pub zeek_log: Option<Endpoint>,
+    /// Zeek dns.log files to learn from.
+    pub zeek_dns: Vec<Endpoint>,
+    /// A dnstap file or socket to learn from.
+    pub dnstap: Option<Endpoint>,
+    /// TCP flows end after this long without a packet, seconds.
+    pub tcp_idle_s: u32,
+    /// UDP and other flows end after this long without a packet, seconds.
+    pub udp_idle_s: u32,
+    /// A closed TCP flow lingers this long, seconds.
+    pub linger_s: u32,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            read: Vec::new(),
+            format: OutputFormat::Text,
+            output: Endpoint::Pipe,
+            write_packets: None,
+            directory: None,
+            names: NameSources::all(),
+            cores: 1,
+            names_budget_bytes: 256 << 20,
+            flows_max: 1_000_000,
+            reassembly_budget_bytes: 64 << 20,
+            candidates_max: 4,
+            seed: 0x1a2d_e2c0_ffee_5eed,
+            packets_max: None,
+            sort_by: SortBy::End,
+            lookup_per: LookupPer::Flow,
+            unresolved_only: false,
+            names_load: None,
+            names_save: None,
+            eve: None,
+            zeek_log: None,
+            zeek_dns: Vec::new(),
+            dnstap: None,
+            tcp_idle_s: 300,
+            udp_idle_s: 60,
+            linger_s: 5,
+        }
+    }
+}
+
+/// A set of name sources, as `--names` takes it: `all`, or a list of `dns`, `sni`, `quic`, `http`,
+/// `mdns`, `llmnr`, `nbns`, `dhcp`, `ptr`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct NameSources(u16);
+
+impl NameSources {
+    /// Every source.
+    pub const fn all() -> NameSources {
+        NameSources((1 << NameSource::ALL.len()) - 1)
+    }
+
+    /// No source.
+    pub const fn none() -> NameSources {
+        NameSources(0)
+    }
+
+    /// Adds one source.
+    pub const fn with(self, source: NameSource) -> NameSources {
+        NameSources(self.0 | 1 << source as u16)
+    }
+
+    /// True when `source` is believed.
+    pub const fn has(self, source: NameSource) -> bool {
+        self.0 & (1 << source as u16) != 0
+    }
+
+    /// Reads the list form. The error is the word that names no source.
+    pub fn parse(list: &str) -> Result<NameSources, String> {
+        use NameSource::*;
+        let mut set = NameSources::none();
+        for word in list.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+            set = match word {
+                "all" => NameSources::all(),
+                "dns" => set.with(DnsPair).with(DnsChain).with(DnsAddress),
+                "sni" => set.with(Sni),
+                "quic" => set.with(QuicSni),
+                "http" => set.with(HttpHost),
+                "mdns" => set.with(Mdns),
+                "llmnr" => set.with(Llmnr),
+                "nbns" => set.with(Nbns),
+                "dhcp" => set.with(Dhcp),
+                "ptr" => set.with(Ptr),
+                other => return Err(other.to_owned()),
+            };
+        }
+        Ok(set)
+    }
+}
+
+/// What a run did; everything that the summary and `stats.json` say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Packets read.
+    pub packets: u64,
+    /// Octets of capture read, after decompression.
+    pub input_bytes: u64,
+    /// Flow records made.
+    pub flows: u64,
+    /// Flow records whose destination is named, or could be (not multicast or broadcast).
+    pub flows_nameable: u64,
+    /// Flow records with a named destination.
+    pub flows_named: u64,
+    /// The same by source of the name.
+    pub flows_named_by: BTreeMap<NameSource, u64>,
+    /// Flow records without, by reason.
+    pub flows_unnamed_by: BTreeMap<&'static str, u64>,
+    /// Named destinations that had rivals.
+    pub ambiguous: u64,
+    /// Named destinations past their TTL.
+    pub stale: u64,
+    /// Names learned after their flow began.
+    pub late: u64,
+    /// Flows whose own name differs from the DNS name.
+    pub conflicts: u64,
+    /// Flows ended because the table was full.
+    pub flows_evicted: u64,
+    /// DNS (and mDNS, LLMNR, NBNS, DHCP) messages that taught a name.
+    pub answers: u64,
+    /// Addresses (and client-address pairs) known at the end.
+    pub names_known: u64,
+    /// Names that left the cache for want of room.
+    pub names_evicted: u64,
+    /// Damage by kind: count, and file offset of the first.
+    pub damaged: BTreeMap<&'static str, Damage>,
+    /// Packets that are sound but not ours to read, by kind.
+    pub skipped: BTreeMap<&'static str, u64>,
+    /// The input was cut short or damaged (exit 1, with `--strict` 2).
+    pub input_damaged: bool,
+    /// The run was interrupted (exit 130).
+    pub interrupted: bool,
+}
+
+/// How often, and where first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Damage {
+    /// Occurrences.
+    pub count: u64,
+    /// Offset of the first in the (decompressed) input, octets.
+    pub first_offset: u64,
+    /// The file of the first.
+    pub first_file: String,
+}
+
+impl Summary {
+    /// Counts an unnamed flow.
+    pub fn count_unnamed(&mut self, reason: UnnamedReason) {
+        *self.flows_unnamed_by.entry(reason.as_str()).or_default() += 1;
+    }
+}
