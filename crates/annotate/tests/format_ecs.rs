@@ -21,6 +21,7 @@ fn golden() {
         r#""event.start":"2024-01-02T03:04:05.123456789Z","#,
         r#""event.end":"2024-01-02T03:04:17.469135578Z","event.duration":12345678789,"#,
         r#""network.transport":"tcp","network.type":"ipv4","network.protocol":"tls","#,
+        r#""network.community_id":"1:WFu5YQGJptNO6IrtaHnl24qBbd0=","#,
         r#""network.bytes":35801,"network.packets":40,"#,
         r#""source.ip":"10.0.0.5","source.port":49152,"source.bytes":1234,"source.packets":11,"#,
         r#""destination.ip":"93.184.216.34","destination.port":443,"#,

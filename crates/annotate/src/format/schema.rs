@@ -12,7 +12,7 @@
 //!
 //! Cost: an indirect call a field, no allocation.
 
-use larder_wire::{Addr, Name};
+use larder_wire::{Addr, Name, community_id};
 
 use super::digits;
 use crate::record::{End, FlowRecord, Naming};
@@ -92,7 +92,7 @@ pub enum Value<'r> {
     Names(Names<'r>),
     /// An address.
     Ip(Addr),
-    /// A count, a size, a port, a duration.
+    /// A count, a size, a port, a duration; at most `i64::MAX`, which is what a `long` holds.
     Number(u64),
     /// A flag.
     Flag(bool),
@@ -219,7 +219,7 @@ pub static FIELDS: &[Field] = &[
         "event.duration",
         Type::Long,
         "ns",
-        |r| Value::Number(duration_ns(r)),
+        |r| number(duration_ns(r)),
         "From the first packet to the last; 0 where the capture's clock went backwards.",
     ),
     row(
@@ -248,21 +248,21 @@ pub static FIELDS: &[Field] = &[
         "community_id",
         Type::Keyword,
         "",
-        |_| Value::Absent,
+        |r| Value::CommunityId(r),
         "Community ID v1 with seed 0: the same for the same flow in Zeek, Suricata and others.",
     ),
     row(
         "network.bytes",
         Type::Long,
         "octets",
-        |r| Value::Number(r.source.ip_bytes.saturating_add(r.destination.ip_bytes)),
+        |r| number(r.source.ip_bytes.saturating_add(r.destination.ip_bytes)),
         "`source.bytes` and `destination.bytes` together.",
     ),
     row(
         "network.packets",
         Type::Long,
         "packets",
-        |r| Value::Number(r.source.packets.saturating_add(r.destination.packets)),
+        |r| number(r.source.packets.saturating_add(r.destination.packets)),
         "`source.packets` and `destination.packets` together.",
     ),
     row("source.ip", Type::Ip, "", |r| Value::Ip(r.source.addr), "Address of the initiator."),
@@ -278,16 +278,10 @@ pub static FIELDS: &[Field] = &[
         "source.bytes",
         Type::Long,
         "octets",
-        |r| Value::Number(r.source.ip_bytes),
+        |r| number(r.source.ip_bytes),
         "What it sent, by the innermost IP headers.",
     ),
-    row(
-        "source.packets",
-        Type::Long,
-        "packets",
-        |r| Value::Number(r.source.packets),
-        "What it sent.",
-    ),
+    row("source.packets", Type::Long, "packets", |r| number(r.source.packets), "What it sent."),
     row(
         "destination.ip",
         Type::Ip,
@@ -307,14 +301,14 @@ pub static FIELDS: &[Field] = &[
         "destination.bytes",
         Type::Long,
         "octets",
-        |r| Value::Number(r.destination.ip_bytes),
+        |r| number(r.destination.ip_bytes),
         "What it sent, by the innermost IP headers.",
     ),
     row(
         "destination.packets",
         Type::Long,
         "packets",
-        |r| Value::Number(r.destination.packets),
+        |r| number(r.destination.packets),
         "What it sent.",
     ),
     ours(
@@ -563,7 +557,21 @@ pub(crate) fn write_plain(value: Value<'_>, out: &mut Vec<u8>) {
 
 /// Appends the Community ID v1 of a flow, with seed 0.
 pub(crate) fn write_community_id(record: &FlowRecord, out: &mut Vec<u8>) {
-    let _ = (record, out);
+    let FlowRecord { source, destination, .. } = record;
+    let id = community_id::v1(
+        source.addr,
+        destination.addr,
+        source.port,
+        destination.port,
+        record.protocol,
+        0,
+    );
+    out.extend_from_slice(id.as_bytes());
+}
+
+/// A number in the range of a `long`.
+fn number<'r>(number: u64) -> Value<'r> {
+    Value::Number(number.min(i64::MAX as u64))
 }
 
 fn port<'r>(record: &'r FlowRecord, end: &'r End) -> Value<'r> {
@@ -579,7 +587,7 @@ fn name_source(end: &End) -> Value<'_> {
 }
 
 fn name_age(end: &End) -> Value<'_> {
-    end.naming.as_ref().map_or(Value::Absent, |naming| Value::Number(naming.age_ms))
+    end.naming.as_ref().map_or(Value::Absent, |naming| number(naming.age_ms))
 }
 
 #[inline]
