@@ -417,11 +417,13 @@ fragment-v4() {
 
 fragment-v6() {
     usual_hosts
+    # The last address of the answer, so that the name comes out of the last fragment.
+    ip -n "$LAB-web" address add 2001:db8:80::1064/64 dev eth0 nodad
     big_zone 100
     plain web
     tap "$1" "$QUIET"
     NS=2001:db8::53 ask alice +bufsize=4096 +ignore crowd.example AAAA
-    talk alice 50001 2001:db8:80::10 9000
+    talk alice 50001 2001:db8:80::1064 9000
     untap
 }
 

@@ -5,11 +5,11 @@
 #
 # The story (every name is under .example, every address from the documentation ranges):
 #   alice 192.0.2.10, 2001:db8::10       bob 192.0.2.20, 2001:db8::20       resolver 192.0.2.53
-#   one CDN address, 203.0.113.10, is www.shop.example to alice and www.news.example to bob, both
-#   by chains of CNAMEs, as is chat.shop.example to alice and chat.news.example to bob; git.code.example and mail.post.example are known by
-#   their lookups only; six.example is IPv6; pool.ntp.example is an answer too big for UDP;
-#   198.51.100.66 nobody ever looked up; and 198.51.100.67, which bob looked up as
-#   cdn-update.example, is told in TLS that it is www.bank.example.
+#   one CDN address, 203.0.113.10, is www.shop.example and chat.shop.example to alice,
+#   www.news.example and chat.news.example to bob, all by chains of CNAMEs; git.code.example and
+#   mail.post.example are known by their lookups only; six.example is IPv6; pool.ntp.example is an
+#   answer too big for UDP; 198.51.100.67, which bob looked up as cdn-update.example, is told in TLS
+#   that it is www.bank.example; and 198.51.100.66 nobody ever looked up.
 set -euo pipefail
 cd "$(dirname "$0")"
 source ../../../tests/captures/lab.sh
