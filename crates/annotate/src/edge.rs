@@ -13,8 +13,9 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use larder_wire::dhcp;
-use larder_wire::dns::{self, DnsError, Extract, Message};
-use larder_wire::fragment::{self, Reassembler};
+use larder_wire::dns::answers::{self, Extract};
+use larder_wire::dns::{self, Message, NameBuf};
+use larder_wire::fragment::{Held, Outcome, Reassembler, Reject};
 use larder_wire::nbns;
 use larder_wire::packet::{self, Packet};
 use larder_wire::stream::{Budget, Pushed, Stream};
@@ -83,8 +84,9 @@ impl<K: Clone + Eq + Hash, V> Ring<K, V> {
 /// One direction of a DNS connection.
 type StreamKey = (Addr, u16, Addr, u16);
 
-/// A question in flight: who asked whom, from which port, under which ID.
-type QuestionKey = (Addr, u16, Addr, u16);
+/// A question in flight: who asked whom, from which port, under which ID, for what (a hash of name
+/// and type).
+type QuestionKey = (Addr, u16, Addr, u16, u64);
 
 /// What the edge makes of an answer for `dns.log`.
 #[derive(Clone, Debug)]
@@ -122,6 +124,7 @@ pub struct Edge {
     leases: Ring<(u32, u64), (Name, Option<Addr>)>,
     encrypted: Arc<Marks>,
     extract: Extract,
+    name: NameBuf,
     /// Messages that taught something.
     pub answers: u64,
     /// Damage found here.
@@ -160,6 +163,7 @@ impl Edge {
             leases: Ring::new(EXCHANGES_MAX),
             encrypted,
             extract: Extract::new(),
+            name: NameBuf::new(),
             answers: 0,
             damaged: Counts::new(),
             log: options.directory.is_some().then(Vec::new),
@@ -245,6 +249,8 @@ impl Edge {
         }
     }
 
+    /// A fragment: its event goes to its flow as soon as that is known, and a datagram that is now
+    /// whole is read like any other.
     fn fragment(
         &mut self,
         rare: &Rare,
@@ -254,7 +260,56 @@ impl Edge {
         offset: u64,
         injected: &mut Vec<Event>,
     ) {
-        let _ = (rare, frame, packets_before, file, offset, injected, fragment::PLACEHOLDER);
+        let Some(fragment) = rare.packet.fragment else { return };
+        let start = fragment.data_offset as usize;
+        let data = frame.get(start..start + fragment.data_len as usize).unwrap_or_default();
+        let number = packets_before + u64::from(rare.number);
+        let push = self.fragments.push(&rare.packet, data, number, rare.time_ns);
+        let mut inject = |packet: Packet, ports: (u16, u16), time_ns: i64| {
+            let whole = Packet {
+                src_port: ports.0,
+                dst_port: ports.1,
+                payload_len: 0,
+                payload_offset: 0,
+                fragment: None,
+                ..packet
+            };
+            injected.push(Event::of(&whole, self.seed, rare.number, time_ns, 0));
+        };
+        if let Some(ports) = push.ports {
+            for held in &push.released {
+                inject(held_packet(&rare.packet, held), ports, held.ts_ns);
+            }
+            inject(rare.packet, ports, rare.time_ns);
+        }
+        for orphan in self.fragments.orphans() {
+            let packet = Packet {
+                src: orphan.src,
+                dst: orphan.dst,
+                protocol: orphan.protocol,
+                ip_version: orphan.ip_version,
+                ..rare.packet
+            };
+            inject(held_packet(&packet, &orphan.held), (0, 0), orphan.held.ts_ns);
+        }
+        match push.outcome {
+            Outcome::Incomplete => {}
+            Outcome::Rejected(reject) => {
+                count(&mut self.damaged, reject_kind(reject), file, offset);
+            }
+            Outcome::Complete { outer, payload } => {
+                match packet::decode_payload(&outer, &payload) {
+                    Ok(packet) => {
+                        if packet.tunnels > outer.tunnels {
+                            inject(packet, (packet.src_port, packet.dst_port), rare.time_ns);
+                        }
+                        let inner = payload_of(&packet, &payload);
+                        self.whole(rare, &packet, inner, packets_before, file, offset);
+                    }
+                    Err(_) => count(&mut self.damaged, "transport_malformed", file, offset),
+                }
+            }
+        }
     }
 
     fn mark_encrypted(&mut self, client: Addr) {
@@ -369,8 +424,8 @@ impl Edge {
         }
         let mut extract = std::mem::take(&mut self.extract);
         let result = match teacher {
-            Teacher::Mdns => dns::answers::extract_mdns(&message, &mut extract),
-            _ => dns::answers::extract(&message, &mut extract),
+            Teacher::Mdns => answers::extract_mdns(&message, &mut extract),
+            _ => answers::extract(&message, &mut extract),
         };
         if let Err(error) = result {
             self.damage(error.as_str(), carrier);
@@ -386,15 +441,28 @@ impl Edge {
         if !message.looks_like_query() {
             return;
         }
-        self.clients.insert(carrier.src, ());
-        self.questions.insert((carrier.src, carrier.src_port, carrier.dst, message.id()), ());
+        let Ok(Some(question)) = message.question() else { return };
+        let mut name = std::mem::take(&mut self.name);
+        if message.read_name(question.name_offset, &mut name).is_ok() {
+            let asked = self.asked_hash(name.as_bytes(), question.qtype);
+            self.clients.insert(carrier.src, ());
+            let key = (carrier.src, carrier.src_port, carrier.dst, message.id(), asked);
+            self.questions.insert(key, ());
+        }
+        self.name = name;
+    }
+
+    fn asked_hash(&self, name: &[u8], qtype: u16) -> u64 {
+        self.names.cache().hash(name) ^ u64::from(qtype)
     }
 
     /// Rule 9: an answer is unsolicited when this client's questions are visible, and this one's
-    /// was not seen.
-    fn is_solicited(&mut self, carrier: &Carrier, message: &Message<'_>) -> bool {
-        let key = (carrier.dst, carrier.dst_port, carrier.src, message.id());
-        self.questions.has(&key) || !self.clients.has(&carrier.dst)
+    /// was not seen, or was answered already.
+    fn is_solicited(&mut self, carrier: &Carrier, message: &Message<'_>, extract: &Extract) -> bool {
+        let asked = self
+            .asked_hash(extract.qname().unwrap_or_default(), extract.qtype().unwrap_or_default());
+        let key = (carrier.dst, carrier.dst_port, carrier.src, message.id(), asked);
+        self.questions.remove(&key).is_some() || !self.clients.has(&carrier.dst)
     }
 
     fn teach(
@@ -406,7 +474,7 @@ impl Edge {
     ) {
         let asked = extract.qname().unwrap_or_default();
         let is_dns = teacher == Teacher::Dns;
-        let solicited = !is_dns || self.is_solicited(carrier, message);
+        let solicited = !is_dns || self.is_solicited(carrier, message, extract);
         let wanted = match teacher {
             Teacher::Dns => self.sources.has(NameSource::DnsAddress),
             Teacher::Mdns => self.sources.has(NameSource::Mdns),
@@ -471,6 +539,29 @@ impl Edge {
 
     fn dhcp6(&mut self, carrier: &Carrier, payload: &[u8]) {
         let _ = (carrier, payload);
+    }
+}
+
+/// An earlier fragment, as a packet of the datagram that `packet` belongs to.
+fn held_packet(packet: &Packet, held: &Held) -> Packet {
+    let header_bytes = if packet.ip_version == 4 { 20 } else { 48 };
+    Packet {
+        ip_bytes: held.ip_bytes,
+        payload_bytes: held.ip_bytes.saturating_sub(header_bytes),
+        tcp_flags: 0,
+        ..*packet
+    }
+}
+
+fn reject_kind(reject: Reject) -> &'static str {
+    match reject {
+        Reject::NotFragment => "fragment_none",
+        Reject::Truncated => "fragment_truncated",
+        Reject::Malformed => "fragment_malformed",
+        Reject::Oversize => "fragment_oversize",
+        Reject::Contradiction => "fragment_contradiction",
+        Reject::Overlap => "fragment_overlap",
+        Reject::NoRoom => "fragment_no_room",
     }
 }
 

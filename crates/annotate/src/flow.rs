@@ -255,6 +255,11 @@ impl Sent {
         self.seq_high.saturating_sub(u64::from(self.syn) + u64::from(self.fin))
     }
 
+    /// Sequence number of the first payload octet, where the SYN was seen.
+    pub fn first_payload_seq(&self) -> Option<u32> {
+        self.syn.then(|| self.seq_start.wrapping_add(1))
+    }
+
     /// Moves the sequence space on; says whether the payload was (partly) sent before.
     fn advance(&mut self, seq: u32, len: u32, payload: u32) -> SeqStep {
         if self.state == EndState::Inactive {

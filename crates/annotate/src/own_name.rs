@@ -31,6 +31,7 @@ pub struct OwnName {
     pub app: Option<App>,
     stream: Option<Box<Stream>>,
     quic: Option<Box<quic::Assembler>>,
+    http: http::HeadScanner,
     tries: u8,
     done: bool,
 }
@@ -76,6 +77,10 @@ impl OwnName {
         }
         let Some(mut stream) = self.stream.take() else { return };
         stream.push(segment.seq, 0, segment.data, budget);
+        if segment.seq_first.is_none() {
+            // A stream without a SYN may still move its origin back.
+            self.http = http::HeadScanner::new();
+        }
         let head = match stream.contiguous() {
             [] => Head::NeedMore,
             bytes => self.examine(bytes),
@@ -107,17 +112,28 @@ impl OwnName {
             return self.finish(budget);
         }
         let assembler = self.quic.get_or_insert_with(Default::default);
-        match assembler.push(data) {
-            quic::Pushed::Found { server_name } => {
+        let held_before = assembler.held_bytes();
+        let found = match assembler.push(data) {
+            quic::Initial::Found(hello) => {
+                Some(hello.server_name.as_deref().and_then(host_name))
+            }
+            quic::Initial::NeedMore => {
                 self.app = Some(App::Quic);
-                self.server_name = server_name.as_deref().and_then(host_name);
+                None
+            }
+            _ => None,
+        };
+        let held = assembler.held_bytes();
+        budget.recharge(held_before, held);
+        match found {
+            Some(server_name) => {
+                self.app = Some(App::Quic);
+                self.server_name = server_name;
                 self.finish(budget);
             }
-            quic::Pushed::NeedMore => {
-                self.app = Some(App::Quic);
-                self.miss(budget);
-            }
-            _ => self.miss(budget),
+            // Out of room: this flow stays unnamed by itself, and is not retried.
+            None if budget.free_bytes() == 0 => self.finish(budget),
+            None => self.miss(budget),
         }
     }
 
@@ -126,11 +142,14 @@ impl OwnName {
         if let Some(mut stream) = self.stream.take() {
             stream.clear(budget);
         }
-        self.quic = None;
+        if let Some(quic) = self.quic.take() {
+            budget.recharge(quic.held_bytes(), 0);
+        }
         self.done = true;
     }
 
     fn miss(&mut self, budget: &mut Budget) {
+        self.http = http::HeadScanner::new();
         self.tries += 1;
         if self.tries >= TRIES_MAX {
             self.finish(budget);
@@ -148,15 +167,14 @@ impl OwnName {
             tls::Hello::Malformed => return Head::Done,
             tls::Hello::NotTls => {}
         }
-        match http::request_head(bytes) {
-            http::Head::Found(request) => {
+        match self.http.scan(bytes) {
+            http::Head::Found { method, host, target_authority } => {
                 self.app = Some(App::Http);
                 if self.http_host.is_none() {
-                    self.http_host =
-                        request.host.or(request.target_authority).and_then(host_name);
+                    self.http_host = host.or(target_authority).and_then(host_name);
                 }
                 // Behind a proxy's CONNECT there may come a ClientHello.
-                if request.method == b"CONNECT" { Head::Nothing } else { Head::Done }
+                if method == b"CONNECT" { Head::Nothing } else { Head::Done }
             }
             http::Head::NeedMore => Head::NeedMore,
             http::Head::Malformed => Head::Done,
