@@ -159,6 +159,14 @@ impl Stream {
         }
     }
 
+    /// A stream whose first octet is known to have number `seq`, as after a SYN.
+    pub const fn starting_at(seq: u32) -> Stream {
+        let mut stream = Stream::new();
+        stream.next_seq = seq;
+        stream.phase = Phase::Fixed;
+        stream
+    }
+
     /// Takes the segment with sequence number `seq`; `tcp_flags` are the octet of the TCP header,
     /// of which SYN and FIN count.
     ///
