@@ -103,6 +103,15 @@ impl NameBuf {
         true
     }
 
+    /// Takes text, in which a dot separates labels: folds case and nothing else, as
+    /// [`crate::Name::from_text`] does. False, and nothing done, where there is no room.
+    pub(crate) fn push_text(&mut self, text: &[u8]) -> bool {
+        let start = self.len;
+        let room = self.push_canonical(text);
+        self.bytes[start..self.len].make_ascii_lowercase();
+        room
+    }
+
     /// Appends octets that are in canonical spelling already. False, and nothing done, where
     /// there is no room.
     pub(crate) fn push_canonical(&mut self, octets: &[u8]) -> bool {
