@@ -5,11 +5,13 @@
 //! | [`options`] | what a run is told, and what it says at its end |
 //! | [`record`] | what is known of a flow when it ends |
 //! | [`format`] | the schema, as text, ECS, Zeek, CSV, Parquet |
+//! | [`sort`] | rendered records in the order of first packets |
 #![forbid(unsafe_code)]
 
 pub mod format;
 pub mod options;
 pub mod record;
+pub mod sort;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
