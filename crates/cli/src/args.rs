@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Arg, ArgAction, Command as Clap};
 
-use crate::settings::{ANNOTATE, COMMANDS, Command, FAMILIES, SHOW_CONFIG, Setting};
+use crate::settings::{ANNOTATE, COMMANDS, Command, FAMILIES, Reach, SHOW_CONFIG, Setting};
 use crate::value::{Kind, Value};
 
 /// Name of the flag that every command knows.
@@ -37,7 +37,6 @@ pub fn program() -> Clap {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .disable_help_subcommand(true)
-        .max_term_width(100)
         .arg(
             Arg::new(CONFIG)
                 .long(CONFIG)
@@ -90,8 +89,7 @@ fn argument(setting: &'static Setting) -> Arg {
     let arg = Arg::new(setting.name)
         .required(setting.required)
         .help(help(setting))
-        .long_help(format!("{}. {}", help(setting), setting.why))
-        .hide_possible_values(true);
+        .long_help(format!("{}. {}", help(setting), setting.why));
     let arg = if setting.positional {
         arg.value_name(setting.value_name)
     } else {
@@ -102,24 +100,26 @@ fn argument(setting: &'static Setting) -> Arg {
         }
     };
     match kind {
-        // A lasting switch can also be taken back (`--quiet=false`), because a file may set it.
-        Kind::Switch => arg
-            .value_parser(parser)
-            .num_args(0..=1)
-            .require_equals(true)
-            .default_missing_value("true")
-            .value_name("BOOL")
-            .hide_default_value(true),
+        Kind::Switch => {
+            let arg = arg.value_parser(parser).default_missing_value("true");
+            match setting.reach {
+                Reach::Run => arg.num_args(0),
+                // A file may have set it, so it can also be taken back: `--quiet=false`.
+                Reach::Lasting => arg.value_name("BOOL").num_args(0..=1).require_equals(true),
+            }
+        }
         _ if setting.many => arg
             .value_parser(parser)
             .value_name(setting.value_name)
             .num_args(1..)
             .action(ArgAction::Append),
-        Kind::Choice(words) => arg.value_name(setting.value_name).value_parser(
-            // Named values reach the completions; `parse` decides.
-            clap::builder::PossibleValuesParser::new(words)
-                .try_map(move |text| kind.parse(text.as_ref()).map_err(WrongValue)),
-        ),
+        Kind::Choice(words) => {
+            arg.value_name(setting.value_name).hide_possible_values(true).value_parser(
+                // Named values reach the completions; `parse` decides.
+                clap::builder::PossibleValuesParser::new(words)
+                    .try_map(move |text| kind.parse(text.as_ref()).map_err(WrongValue)),
+            )
+        }
         _ => arg.value_parser(parser).value_name(setting.value_name),
     }
     .value_hint(match kind {
@@ -186,7 +186,6 @@ pub fn chosen(matches: &clap::ArgMatches) -> Option<(&'static Command, &clap::Ar
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::Reach;
 
     /// clap's own consistency check finds clashes in flags, letters and positions.
     #[test]

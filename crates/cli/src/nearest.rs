@@ -1,15 +1,14 @@
 //! The nearest known name to a wrong one, for error texts.
 
-/// Least likeness (Jaro, 0 to 1) at which a name is worth suggesting; what clap uses for flags.
-const LIKENESS_MIN: f64 = 0.7;
-
-/// The known name most like `wrong`, when one is like it at all.
+/// The known name with the fewest slips (a letter too many, too few, wrong, or two swapped), when
+/// those are few for its length.
 pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let slips_max = 1 + wrong.chars().count() / 4;
     known
         .into_iter()
-        .map(|name| (strsim::jaro(wrong, name), name))
-        .filter(|(likeness, _)| *likeness > LIKENESS_MIN)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|name| (strsim::damerau_levenshtein(wrong, name), name))
+        .filter(|(slips, _)| *slips <= slips_max)
+        .min_by_key(|(slips, _)| *slips)
         .map(|(_, name)| name)
 }
 
@@ -31,6 +30,7 @@ mod tests {
         let known = ["names_budget", "cores", "seed"];
         assert_eq!(nearest("name_budget", known), Some("names_budget"));
         assert_eq!(nearest("core", known), Some("cores"));
+        assert_eq!(nearest("dsn", ["mdns", "dns"]), Some("dns"));
         assert_eq!(nearest("zzz", known), None);
         assert_eq!(hint("zzz", known), "");
     }

@@ -1,0 +1,169 @@
+//! What every command promises: exit codes, where text goes, which layer wins, what an error says.
+
+mod common;
+
+use std::io::{BufRead, Write};
+
+use common::{Run, Scratch};
+
+/// The value of a setting in what `show-config` prints, and its layer.
+fn shown(run: &Run, key: &str) -> (String, String) {
+    assert_eq!(run.code, Some(0), "{run:?}");
+    let line = run.out.lines().find(|line| line.starts_with(&format!("{key} = ")));
+    let line = line.expect("the setting is shown");
+    let (assignment, layer) = line.split_once('#').expect("a layer");
+    let value = assignment.split_once('=').expect("a value").1;
+    (value.trim().to_owned(), layer.trim().to_owned())
+}
+
+/// Flag beats environment beats file beats default, through the whole program.
+#[test]
+fn flag_beats_environment_beats_file_beats_default() {
+    let scratch = Scratch::new();
+    let layer = |run: &Run| shown(run, "linger");
+    assert_eq!(layer(&scratch.run("show-config")), ("\"5s\"".into(), "default".into()));
+    scratch.write("larder.toml", "[annotate]\nlinger = \"6s\"\n");
+    let file = layer(&scratch.run("show-config"));
+    assert_eq!(file, ("\"6s\"".into(), "file \"larder.toml\"".into()));
+    let mut command = scratch.larder();
+    command.env("LARDER_ANNOTATE_LINGER", "7s");
+    let environment = layer(&Run::of(command.arg("show-config")));
+    assert_eq!(environment, ("\"7s\"".into(), "environment LARDER_ANNOTATE_LINGER".into()));
+    let flag = layer(&Run::of(command.args(["--linger", "8s"])));
+    assert_eq!(flag, ("\"8s\"".into(), "flag".into()));
+}
+
+/// Of the places for a file the first wins: --config, $LARDER_CONFIG, ./, XDG, then ~/.config.
+#[test]
+fn files_are_found_in_order() {
+    let scratch = Scratch::new();
+    let mut command = scratch.larder();
+    command.arg("show-config").env("HOME", scratch.path("home"));
+    let mut expect = |command: &mut std::process::Command, seconds: &str| {
+        assert_eq!(shown(&Run::of(command), "linger").0, format!("\"{seconds}\""));
+    };
+    let text = |seconds: &str| format!("[annotate]\nlinger = \"{seconds}\"\n");
+    scratch.write("home/.config/larder/larder.toml", text("10s"));
+    expect(&mut command, "10s");
+    scratch.write("xdg/larder/larder.toml", text("11s"));
+    expect(command.env("XDG_CONFIG_HOME", scratch.path("xdg")), "11s");
+    scratch.write("larder.toml", text("12s"));
+    expect(&mut command, "12s");
+    let named = scratch.write("named.toml", text("13s"));
+    expect(command.env("LARDER_CONFIG", named), "13s");
+    scratch.write("flag.toml", text("14s"));
+    expect(command.args(["--config", "flag.toml"]), "14s");
+}
+
+/// A named file must exist and be sound; an unknown key gets the nearest known name.
+#[test]
+fn wrong_configuration_is_refused() {
+    let scratch = Scratch::new();
+    scratch.run("show-config --config no.toml").refused(&["no.toml", "--config"]);
+    scratch.write("larder.toml", "[annotate]\nnames_bugdet = 1\n");
+    for line in ["show-config", "annotate -r x.pcap"] {
+        scratch.run(line).refused(&["names_bugdet", "did you mean 'names_budget'?"]);
+    }
+    scratch.write("larder.toml", "[annotate]\ncores = 0\n");
+    scratch.run("annotate -r x.pcap").refused(&["cores", "from 1 to 1024"]);
+    let mut command = Scratch::new().larder();
+    command.current_dir("/").env("LARDER_ANNOTATE_CORES", "many");
+    Run::of(command.args(["annotate", "-r", "x"])).refused(&["LARDER_ANNOTATE_CORES", "unset"]);
+}
+
+/// Unknown commands, flags and values are usage errors that name what is near or in range.
+#[test]
+fn usage_errors_help() {
+    let scratch = Scratch::new();
+    scratch.run("anotate").refused(&["'annotate'", "--help"]);
+    scratch.run("resolve").refused(&["resolve", "--help"]);
+    scratch.run("").refused(&["annotate", "demo"]);
+    scratch.run("annotate --nams dns").refused(&["--names"]);
+    scratch.run("annotate -r x --format jsn").refused(&["ecs", "zeek"]);
+    scratch.run("annotate -r x --names-budget 1").refused(&["from 1MiB"]);
+    scratch.run("annotate -r x --names dsn").refused(&["did you mean 'dns'?"]);
+    scratch.run("annotate -r x --tcp-idle 5ms").refused(&["a time from 1s"]);
+    scratch.run("annotate -r").refused(&["-r", "value"]);
+}
+
+/// Without -r there is no guess that standard input is meant.
+#[test]
+fn an_input_must_be_named() {
+    Scratch::new().run("annotate").refused(&["-r FILE", "-r -"]);
+}
+
+/// Live capture is advised through tcpdump, with the interface that was asked for.
+#[test]
+fn live_capture_is_advised() {
+    let advice = "tcpdump -i eth7 -U -w - | larder annotate -r -";
+    Scratch::new().run("annotate -i eth7").refused(&[advice]);
+}
+
+/// Inputs that cannot be read are refused before an output is made.
+#[test]
+fn unreadable_inputs_make_no_output() {
+    let scratch = Scratch::new();
+    scratch.run("annotate -r no.pcap -o out").refused(&["no.pcap", "no such file"]);
+    scratch.run("annotate -r . -o out").refused(&["is a directory", "/*"]);
+    scratch.run("annotate -r - --zeek-log - -o out").refused(&["standard input"]);
+    assert!(!scratch.path("out").exists());
+}
+
+/// A log never overwrites the capture it is made from.
+#[test]
+fn a_log_does_not_overwrite_its_capture() {
+    let scratch = Scratch::new();
+    let path = scratch.write("a.pcap", "not a capture");
+    for line in ["annotate -r a.pcap -o a.pcap", "annotate -r a.pcap -o out -w ./a.pcap"] {
+        scratch.run(line).refused(&["this is an input"]);
+    }
+    assert_eq!(std::fs::read(path).expect("still there"), b"not a capture");
+}
+
+/// A file without read permission is refused with advice.
+#[cfg(unix)]
+#[test]
+fn a_file_without_permission_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let scratch = Scratch::new();
+    let path = scratch.write("a.pcap", "x");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0)).expect("set");
+    if std::fs::File::open(&path).is_ok() {
+        // Straight to standard error: the harness captures what print macros write.
+        let line = b"SKIP a_file_without_permission_is_refused: root may read every file\n";
+        let _ = std::io::stderr().write_all(line);
+        return;
+    }
+    scratch.run("annotate -r a.pcap").refused(&["permission denied", "permissions"]);
+}
+
+/// File names are hostile bytes: no control byte of one reaches the terminal.
+#[cfg(unix)]
+#[test]
+fn names_of_files_are_escaped() {
+    let scratch = Scratch::new();
+    let run = Run::of(scratch.larder().args(["annotate", "-r", "a\x1b[2Jb"]));
+    run.refused(&["a\\u{1b}[2Jb"]);
+    assert!(!run.err.contains('\x1b'));
+}
+
+/// A reader that goes away ends the program quietly with 141.
+#[test]
+fn a_closed_pipe_is_quiet() {
+    for line in ["man --markdown", "show-config --template", "completions bash", "--help"] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let scratch = Scratch::new();
+        let run = Run::of(scratch.larder().args(line.split_whitespace()).stdout(writer));
+        assert_eq!((run.code, run.err.as_str()), (Some(141), ""), "{line}");
+    }
+}
+
+/// Results go to standard output and only there, so that help can be piped into a pager.
+#[test]
+fn help_goes_to_standard_output() {
+    let run = Scratch::new().run("annotate --help");
+    assert_eq!((run.code, run.err.as_str()), (Some(0), ""));
+    assert!(run.out.as_bytes().lines().count() > 50);
+    assert!(!run.out.contains('\x1b'), "no colour in a pipe");
+}

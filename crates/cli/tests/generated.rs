@@ -1,0 +1,109 @@
+//! What is made from the table: help, manual, completions, template, guide. Each is asked of the
+//! built program, as a packager would.
+
+mod common;
+
+use std::collections::BTreeSet;
+
+use common::Scratch;
+
+/// Long flags of a command, by the guide's page: a line of the table names one.
+fn flags_of(guide: &str, command: &str) -> BTreeSet<String> {
+    let section = guide.split("\n## ").find(|part| part.starts_with(&format!("{command}\n")));
+    let section = section.expect("the command has a section");
+    let word = |line: &str| {
+        let cell = line.split('`').nth(1)?;
+        let flag = cell.split_whitespace().find(|word| word.starts_with("--"))?;
+        Some(flag.to_owned())
+    };
+    section.lines().filter(|line| line.starts_with('|')).filter_map(word).collect()
+}
+
+/// The guide's page in the repository is what the program prints, byte for byte.
+#[test]
+fn the_guide_in_the_repository_is_the_programs() {
+    let run = Scratch::new().run("man --markdown");
+    assert_eq!(run.code, Some(0));
+    let page = include_str!("../../../docs/guide/settings.md");
+    assert!(run.out == page, "settings.md is stale; UPDATE_DOCS=1 cargo test -p larder-cli");
+}
+
+/// Help, manual page and completions of `annotate` each cover every flag of the table, and the
+/// help of -h fits a line a flag.
+#[test]
+fn every_flag_is_in_help_manual_and_completions() {
+    let scratch = Scratch::new();
+    let flags = flags_of(&scratch.run("man --markdown").out, "larder annotate");
+    assert!(flags.len() > 25, "{flags:?}");
+    assert_eq!(scratch.run("man -o .").code, Some(0));
+    let page = std::fs::read_to_string(scratch.path("larder-annotate.1")).expect("the page");
+    let page = page.replace("\\-", "-");
+    let sources = [
+        ("-h", scratch.run("annotate -h").out),
+        ("--help", scratch.run("annotate --help").out),
+        ("man", page),
+        ("bash", scratch.run("completions bash").out),
+        ("zsh", scratch.run("completions zsh").out),
+    ];
+    for flag in flags {
+        for (name, text) in &sources {
+            assert!(text.contains(&flag), "{flag} is missing from {name}");
+        }
+    }
+}
+
+/// There is a page a command, each with a title, and without a directory the main page is printed.
+#[test]
+fn man_writes_a_page_a_command() {
+    let scratch = Scratch::new();
+    let main = scratch.run("man");
+    assert_eq!(main.code, Some(0));
+    assert!(main.out.contains(".TH larder 1"), "{}", main.out);
+    assert_eq!(scratch.run("man -o .").code, Some(0));
+    for name in ["larder", "larder-annotate", "larder-demo", "larder-bench-annotate"] {
+        let page = std::fs::read_to_string(scratch.path(&format!("{name}.1"))).expect(name);
+        assert!(page.contains(&format!(".TH {name} 1")), "{name}");
+    }
+    scratch.run("man -o no/such/directory").refused(&["no such file", "name a directory"]);
+}
+
+/// Every shell of the table gets completions, and another one an answer.
+#[test]
+fn completions_for_every_shell() {
+    let scratch = Scratch::new();
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let run = scratch.run(&format!("completions {shell}"));
+        assert_eq!(run.code, Some(0), "{shell}");
+        assert!(run.out.contains("annotate"), "{shell}");
+    }
+    scratch.run("completions tcsh").refused(&["tcsh", "bash"]);
+}
+
+/// The template is a file that the program accepts and that changes nothing but the layer; what
+/// `show-config` prints can be used as a file as well.
+#[test]
+fn template_and_show_config_are_files() {
+    let scratch = Scratch::new();
+    let values = |text: &str| -> Vec<String> {
+        let assignment = |line: &str| line.split(" #").next().map(|part| part.trim().to_owned());
+        text.lines().filter(|line| line.contains(" = ")).filter_map(assignment).collect()
+    };
+    let defaults = scratch.run("show-config");
+    assert_eq!(defaults.code, Some(0));
+    assert!(defaults.out.lines().skip(1).all(|line| line.ends_with("# default")));
+    for source in ["show-config --template", "show-config"] {
+        scratch.write("larder.toml", scratch.run(source).out);
+        let again = scratch.run("show-config");
+        assert_eq!(again.code, Some(0), "{}", again.err);
+        assert_eq!(values(&again.out), values(&defaults.out));
+        assert!(again.out.lines().skip(1).all(|line| line.ends_with("# file \"larder.toml\"")));
+    }
+}
+
+/// The version is the package's.
+#[test]
+fn version_is_the_packages() {
+    let run = Scratch::new().run("--version");
+    assert_eq!(run.code, Some(0));
+    assert_eq!(run.out, concat!("larder ", env!("CARGO_PKG_VERSION"), "\n"));
+}
