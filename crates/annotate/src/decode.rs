@@ -96,9 +96,9 @@ pub fn decode(
     out: &mut Decoded,
 ) {
     out.clear(workers);
-    let bytes = batch.bytes();
-    let limit = batch.limit();
-    let mut capture: Capture = batch.capture().clone();
+    let bytes: &[u8] = &batch.bytes;
+    let limit = batch.limit;
+    let mut capture: Capture = batch.capture.clone();
     let Some(mut offset) = start.or_else(|| capture.find_record(bytes, 0).filter(|&at| at < limit))
     else {
         // No record begins here; the edge, which knows where one must, has the last word.
@@ -107,9 +107,9 @@ pub fn decode(
         return;
     };
     out.start = offset;
-    let file = batch.file();
+    let file = batch.file;
     while offset < limit {
-        match capture.next(bytes, offset, batch.is_last()) {
+        match capture.next(bytes, offset, batch.at_end) {
             Step::Record(record) => {
                 out.packets += 1;
                 out.first_ns.get_or_insert(record.ts_ns);
@@ -117,13 +117,13 @@ pub fn decode(
                 let frame_offset = record.frame.as_ptr() as usize - bytes.as_ptr() as usize;
                 match packet::decode(record.link_type, record.frame) {
                     Ok(packet) => out.take(&packet, record.ts_ns, frame_offset as u32, seed, workers),
-                    Err(skip) => out.skip(skip, file, batch.offset() + offset as u64),
+                    Err(skip) => out.skip(skip, file, batch.base_offset + offset as u64),
                 }
                 offset = record.next_offset;
             }
             Step::Meta { next_offset } => offset = next_offset,
             Step::Damaged { kind, next_offset } => {
-                count(&mut out.damaged, kind.as_str(), file, batch.offset() + offset as u64);
+                count(&mut out.damaged, kind.as_str(), file, batch.base_offset + offset as u64);
                 offset = next_offset;
             }
             Step::NeedMore | Step::End => break,

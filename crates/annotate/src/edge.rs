@@ -121,7 +121,8 @@ pub struct Edge {
     streams: Ring<StreamKey, Box<Stream>>,
     stream_budget: Budget,
     fragments: Reassembler,
-    leases: Ring<(u32, u64), (Name, Option<Addr>)>,
+    /// Names of DHCP clients, by transaction and client.
+    exchanges: Ring<(u32, u64), Name>,
     encrypted: Arc<Marks>,
     extract: Extract,
     name: NameBuf,
@@ -160,7 +161,7 @@ impl Edge {
             streams: Ring::new(STREAMS_MAX),
             stream_budget: Budget::new(bytes / 4),
             fragments: Reassembler::new(bytes / 4),
-            leases: Ring::new(EXCHANGES_MAX),
+            exchanges: Ring::new(EXCHANGES_MAX),
             encrypted,
             extract: Extract::new(),
             name: NameBuf::new(),
@@ -529,16 +530,101 @@ impl Edge {
         }
     }
 
-    fn nbns(&mut self, carrier: &Carrier, payload: &[u8]) {
-        let _ = (carrier, payload, nbns::PLACEHOLDER);
+    /// Teaches a name that a host gives itself.
+    fn teach_host(&mut self, carrier: &Carrier, name: &[u8], addr: Addr, ttl_s: u32, by: Teacher) {
+        self.answers += 1;
+        self.names.learn(&Lesson {
+            packet: carrier.packet,
+            time_ns: carrier.time_ns,
+            client: Addr::UNSPECIFIED,
+            asked: name,
+            addr,
+            ttl_s,
+            teacher: by,
+            solicited: true,
+        });
+        if let Some(log) = &mut self.log {
+            log.push(AnswerLine {
+                time_ns: carrier.time_ns,
+                packet: carrier.packet,
+                client: carrier.dst,
+                server: carrier.src,
+                asked: Name::from_canonical(name),
+                addresses: vec![(addr, ttl_s)],
+                aliases: Vec::new(),
+                teacher: by,
+                solicited: true,
+            });
+        }
     }
 
+    fn nbns(&mut self, carrier: &Carrier, payload: &[u8]) {
+        if !self.sources.has(NameSource::Nbns) {
+            return;
+        }
+        let mut hosts: Vec<(Name, Addr, u32)> = Vec::new();
+        let read = nbns::hosts(payload, |host| {
+            // 0 stands for "no end" (RFC 1002, section 4.2.1.3).
+            let ttl_s = if host.ttl_s == 0 { u32::MAX } else { host.ttl_s };
+            hosts.push((Name::from_canonical(host.name), host.addr, ttl_s));
+        });
+        if let Err(error) = read {
+            self.damage(error.as_str(), carrier);
+        }
+        for (name, addr, ttl_s) in hosts {
+            self.teach_host(carrier, name.as_bytes(), addr, ttl_s, Teacher::Nbns);
+        }
+    }
+
+    /// A name may come with the client's request and its address with the server's answer: the
+    /// transaction joins them.
     fn dhcp(&mut self, carrier: &Carrier, payload: &[u8]) {
-        let _ = (carrier, payload, dhcp::PLACEHOLDER);
+        if !self.sources.has(NameSource::Dhcp) {
+            return;
+        }
+        let message = match dhcp::MessageV4::parse(payload) {
+            Ok(message) => message,
+            Err(error) => return self.damage(error.as_str(), carrier),
+        };
+        let mut name = std::mem::take(&mut self.name);
+        let named = message.client_fqdn(&mut name) || message.host_name(&mut name);
+        let hash = self.names.cache().hash(message.hardware_addr());
+        let key = (message.transaction_id, hash);
+        self.join_lease(carrier, key, named.then_some(name.as_bytes()), message.bound_addr());
+        self.name = name;
     }
 
     fn dhcp6(&mut self, carrier: &Carrier, payload: &[u8]) {
-        let _ = (carrier, payload);
+        if !self.sources.has(NameSource::Dhcp) {
+            return;
+        }
+        let message = match dhcp::MessageV6::parse(payload) {
+            Ok(message) => message,
+            Err(error) => return self.damage(error.as_str(), carrier),
+        };
+        let mut name = std::mem::take(&mut self.name);
+        let named = message.client_fqdn(&mut name);
+        let hash = self.names.cache().hash(message.client_id().unwrap_or_default());
+        let key = (message.transaction_id, !hash);
+        let is_reply = message.message_type == dhcp::v6::message_type::REPLY;
+        let lease = message.leases().find(|lease| is_reply && lease.valid_s > 0);
+        self.join_lease(carrier, key, named.then_some(name.as_bytes()), lease.map(|l| l.addr));
+        self.name = name;
+    }
+
+    fn join_lease(
+        &mut self,
+        carrier: &Carrier,
+        key: (u32, u64),
+        name: Option<&[u8]>,
+        addr: Option<Addr>,
+    ) {
+        if let Some(name) = name.filter(|name| !name.is_empty()) {
+            self.exchanges.insert(key, Name::from_canonical(name));
+        }
+        if let (Some(addr), Some(name)) = (addr, self.exchanges.get_mut(&key).cloned()) {
+            self.teach_host(carrier, name.as_bytes(), addr, u32::MAX, Teacher::Dhcp);
+        }
     }
 }
 

@@ -480,6 +480,37 @@ impl Names {
         self.known.set(self.cache.hash(key.as_bytes()), self.batch);
     }
 
+    /// Learns a fact that was known once ([`crate::names_file`]); `None` when it makes no sense.
+    pub fn recall(
+        &mut self,
+        kind: &str,
+        client: Option<Addr>,
+        addr: Option<Addr>,
+        candidate: &Candidate<'_>,
+    ) -> Option<()> {
+        let limit = self.candidates_max;
+        let key = match kind {
+            "alias" => {
+                self.learn_alias(0, candidate.head, candidate.asked);
+                return Some(());
+            }
+            "address" => Key::address(addr?),
+            "pair" => Key::pair(client?, addr?),
+            "host" => Key::host(addr?),
+            _ => return None,
+        };
+        self.change(0, key.as_bytes(), |old, out| merge(old, candidate, limit, out));
+        if kind == "address" {
+            self.known.set(self.cache.hash(key.as_bytes()), self.batch);
+        }
+        Some(())
+    }
+
+    /// Hands out every entry committed, oldest first.
+    pub fn for_each(&self, mut take: impl FnMut(&[u8], &[u8])) {
+        self.cache.for_each(|entry| take(entry.key(), entry.value()));
+    }
+
     /// The name at the head of the chains that lead to `name`; empty when that is `name` itself.
     fn head_of(&mut self, name: &[u8], head: &mut Vec<u8>) {
         head.clear();

@@ -26,19 +26,13 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use larder_io::batch::Batch;
+use larder_io::batch::{Batch, Source};
 
 use crate::decode::{Counts, Decoded, decode};
 use crate::edge::Edge;
 use crate::names::Committed;
 use crate::worker::{BatchFacts, Output, Worker};
 use crate::{Error, Progress};
-
-/// Where batches come from, in order.
-pub trait Source: Send {
-    /// The next batch, `None` at the end of the input. May block.
-    fn next(&mut self) -> Result<Option<Batch>, Error>;
-}
 
 /// Where finished batches go, in order.
 pub trait Sink: Send {
@@ -195,7 +189,7 @@ pub struct Counted {
 struct Pipeline<'a> {
     schedule: Mutex<Schedule>,
     changed: Condvar,
-    source: Mutex<&'a mut dyn Source>,
+    source: Mutex<&'a mut Source>,
     edge: Mutex<EdgeState>,
     sink: Mutex<&'a mut dyn Sink>,
     progress: &'a Progress,
@@ -204,9 +198,14 @@ struct Pipeline<'a> {
     seed: u64,
 }
 
+/// Batches that may be in flight with so many workers.
+pub fn depth(workers: usize) -> u64 {
+    if workers == 1 { 2 } else { 3 * workers as u64 + 2 }
+}
+
 /// Runs the source to its end through `workers`, on as many threads (the caller's is one).
 pub fn run(
-    source: &mut dyn Source,
+    source: &mut Source,
     sink: &mut dyn Sink,
     edge: Edge,
     workers: &mut [Worker],
@@ -252,7 +251,7 @@ pub fn run(
         }),
         sink: Mutex::new(sink),
         progress,
-        depth: if count == 1 { 2 } else { 3 * count as u64 + 2 },
+        depth: depth(count),
         workers: count,
         seed,
     };
@@ -363,7 +362,7 @@ impl Pipeline<'_> {
             None
         } else {
             let mut source = self.source.lock().unwrap_or_else(PoisonError::into_inner);
-            source.next()?
+            source.next_batch(&self.progress.stop)
         };
         let (number, mut decoded) = self.update(|schedule| {
             let number = schedule.read_next;
@@ -374,7 +373,7 @@ impl Pipeline<'_> {
             (number, schedule.spare.pop().unwrap_or_default())
         });
         match &batch {
-            Some(batch) => decode(batch, batch.start(), self.workers, self.seed, &mut decoded),
+            Some(batch) => decode(batch, batch.start, self.workers, self.seed, &mut decoded),
             None => decoded.clear(self.workers),
         }
         let work = Box::new(Work {
@@ -440,7 +439,7 @@ impl Pipeline<'_> {
                 packets: work.decoded.packets,
                 time_ns: work.time_ns,
                 capture_start_ns: work.capture_start_ns,
-                bytes: work.batch.as_ref().map_or(&[], Batch::bytes),
+                bytes: work.batch.as_ref().map_or(&[], |batch| &batch.bytes),
                 committed,
             };
             match &work.batch {
@@ -488,9 +487,9 @@ impl EdgeState {
         };
         // A worker that began in the middle of a file guessed where its first record is. The end
         // of the batch before says where it must be: a wrong guess costs time, never truth.
-        let base = batch.offset();
-        if let (None, Some((file, expected))) = (batch.start(), self.expected)
-            && file == batch.file()
+        let base = batch.base_offset;
+        if let (None, Some((file, expected))) = (batch.start, self.expected)
+            && file == batch.file
         {
             let expected = expected.saturating_sub(base) as usize;
             if work.decoded.start != expected {
@@ -498,15 +497,18 @@ impl EdgeState {
                 decode(batch, Some(expected), self.workers, self.seed, &mut work.decoded);
             }
         }
-        self.expected = Some((batch.file(), base + work.decoded.end as u64));
+        self.expected = Some((batch.file, base + work.decoded.end as u64));
         let decoded = &mut work.decoded;
         let mut enough = false;
         if let Some(packets_max) = self.packets_max {
             let left = packets_max.saturating_sub(self.packets);
-            if u64::from(decoded.packets) >= left {
+            if left == 0 {
+                // Read ahead of the last packet wanted: as though it had not been read.
+                decoded.clear(self.workers);
+            } else if u64::from(decoded.packets) >= left {
                 decoded.truncate(left as u32);
-                enough = true;
             }
+            enough = u64::from(decoded.packets) >= left;
         }
         work.packets_before = self.packets;
         self.packets += u64::from(decoded.packets);
@@ -527,7 +529,7 @@ impl EdgeState {
         for (kind, found) in &decoded.skipped {
             *self.skipped.entry(kind).or_default() += found;
         }
-        self.edge.batch(work.number, decoded, batch.bytes(), work.packets_before, batch.file(), base);
+        self.edge.batch(work.number, decoded, &batch.bytes, work.packets_before, batch.file, base);
         if let Some(log) = &mut self.edge.log {
             work.answers = std::mem::take(log);
         }

@@ -5,124 +5,107 @@
 //! not depend on who rendered what.
 
 use std::collections::HashMap;
-use std::io::Write;
-use std::path::Path;
 
+use larder_io::output::Output;
 use larder_wire::capture::{Step, write};
 use larder_wire::{Addr, Name};
 
 use crate::Error;
 use crate::edge::AnswerLine;
-use crate::format::RecordWriter;
+use crate::format::Format;
 use crate::names_file::escaped;
 use crate::pipeline::{Sink, Work};
-use crate::record::FlowRecord;
 use crate::sort::Sorter;
-use crate::worker::{Ended, Output};
+use crate::worker::{Ended, Output as Made};
 
-/// A byte sink with a name for error texts.
-pub struct Out {
-    inner: Box<dyn Write + Send>,
-    what: String,
-}
-
-impl Out {
-    /// Standard output.
-    pub fn stdout() -> Out {
-        // A record is written in pieces of a batch; the line buffer of `Stdout` would cut them.
-        let inner = std::io::BufWriter::with_capacity(1 << 16, std::io::stdout());
-        Out { inner: Box::new(inner), what: "standard output".to_owned() }
-    }
-
-    /// A new file.
-    pub fn create(path: &Path) -> Result<Out, Error> {
-        let what = path.display().to_string();
-        let file = std::fs::File::create(path).map_err(|error| write_error(&what, &error))?;
-        Ok(Out { inner: Box::new(std::io::BufWriter::with_capacity(1 << 18, file)), what })
-    }
-
-    /// Writes all of `bytes`.
-    pub fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        self.inner.write_all(bytes).map_err(|error| write_error(&self.what, &error))
-    }
-
-    /// Hands everything to the system.
-    pub fn flush(&mut self) -> Result<(), Error> {
-        self.inner.flush().map_err(|error| write_error(&self.what, &error))
-    }
-
-    /// The writer itself, for columnar formats.
-    pub fn into_inner(self) -> Box<dyn Write + Send> {
-        self.inner
-    }
-}
-
-/// What a failed write means for the user.
-pub fn write_error(what: &str, error: &std::io::Error) -> Error {
-    use std::io::ErrorKind;
-    let advice = match error.kind() {
-        ErrorKind::BrokenPipe => return Error::ClosedPipe,
-        ErrorKind::StorageFull => "the disk is full; make room, or write elsewhere with -o",
-        ErrorKind::PermissionDenied => "no permission to write there; choose another place",
-        ErrorKind::NotFound => "the folder does not exist; make it first",
-        ErrorKind::IsADirectory => "that is a folder; name a file in it",
-        ErrorKind::QuotaExceeded => "the disk quota is used up; make room, or write elsewhere",
-        _ => "writing failed; what was written before is complete up to the last whole record",
-    };
-    Error::Output { what: what.to_owned(), why: format!("{error}; {advice}") }
-}
-
-/// Where finished records go.
+/// Where rendered records go.
 pub enum Log {
-    /// Lines, in order of ending.
-    Lines(Out),
-    /// Lines, by first packet.
-    Sorted(Out, Box<Sorter>),
-    /// Columns.
+    /// As they are.
+    Lines(Output),
+    /// Into columns.
     #[cfg(feature = "parquet")]
-    Parquet(Box<crate::format::parquet::Writer<Box<dyn Write + Send>>>),
+    Parquet(Box<crate::format::parquet::Writer<Output>>),
+}
+
+impl Log {
+    /// The log of `format` on `out`, its header written.
+    pub fn new(mut out: Output, format: &mut Format) -> Result<Log, Error> {
+        match format {
+            #[cfg(feature = "parquet")]
+            Format::Parquet(_) => {
+                let writer = crate::format::parquet::Writer::new(out.into_inner())?;
+                Ok(Log::Parquet(Box::new(writer)))
+            }
+            _ => {
+                let mut header = Vec::new();
+                format.writer_mut().header(&mut header);
+                out.write_all(&header)?;
+                // Who reads a pipe sees at once that we are there.
+                out.flush()?;
+                Ok(Log::Lines(out))
+            }
+        }
+    }
+
+    fn take(&mut self, rendered: &[u8]) -> Result<(), Error> {
+        match self {
+            Log::Lines(out) => out.write_all(rendered),
+            #[cfg(feature = "parquet")]
+            Log::Parquet(writer) => writer.push_rows(rendered),
+        }
+    }
+
+    fn finish(self, format: &mut Format) -> Result<(), Error> {
+        match self {
+            Log::Lines(mut out) => {
+                let mut footer = Vec::new();
+                format.writer_mut().footer(&mut footer);
+                out.write_all(&footer)?;
+                out.flush()
+            }
+            #[cfg(feature = "parquet")]
+            Log::Parquet(writer) => {
+                let mut inner = writer.finish()?;
+                inner.flush().map_err(|error| write_error("the Parquet file", &error))
+            }
+        }
+    }
 }
 
 /// See the module.
 pub struct Writer {
     log: Log,
+    sorter: Option<Sorter>,
     packets: Option<Packets>,
-    answers: Option<Out>,
+    answers: Option<Output>,
     scratch: Vec<u8>,
+    /// Live input: what a batch ended is shown at once.
+    flush_each_batch: bool,
 }
 
 impl Writer {
-    /// A writer; the log's header is written by the caller.
-    pub fn new(log: Log, packets: Option<Out>, answers: Option<Out>) -> Result<Writer, Error> {
+    /// A writer on `log`; `packets` is `-w`, `answers` is `dns.log`.
+    pub fn new(
+        log: Log,
+        sorter: Option<Sorter>,
+        packets: Option<Output>,
+        answers: Option<Output>,
+        flush_each_batch: bool,
+    ) -> Result<Writer, Error> {
         let packets = packets.map(Packets::new).transpose()?;
-        let mut writer = Writer { log, packets, answers, scratch: Vec::new() };
-        if let Some(out) = &mut writer.answers {
-            out.write(ANSWERS_HEADER.as_bytes())?;
+        let mut answers = answers;
+        if let Some(out) = &mut answers {
+            out.write_all(ANSWERS_HEADER.as_bytes())?;
         }
-        Ok(writer)
+        Ok(Writer { log, sorter, packets, answers, scratch: Vec::new(), flush_each_batch })
     }
 
-    /// Writes what is left, and `format`'s last lines.
-    pub fn finish(mut self, format: Option<&mut dyn RecordWriter>) -> Result<(), Error> {
-        let mut footer = Vec::new();
-        if let Some(format) = format {
-            format.footer(&mut footer);
+    /// Writes what is left, and the log's last lines.
+    pub fn finish(mut self, format: &mut Format) -> Result<(), Error> {
+        if let Some(sorter) = self.sorter.take() {
+            sorter.finish(|rendered| self.log.take(rendered))?;
         }
-        match self.log {
-            Log::Lines(mut out) => {
-                out.write(&footer)?;
-                out.flush()?;
-            }
-            Log::Sorted(mut out, sorter) => {
-                sorter.finish(|bytes| out.write(bytes))?;
-                out.write(&footer)?;
-                out.flush()?;
-            }
-            #[cfg(feature = "parquet")]
-            Log::Parquet(writer) => {
-                writer.finish().map_err(|error| write_error("the Parquet file", &error))?;
-            }
-        }
+        self.log.finish(format)?;
         if let Some(packets) = &mut self.packets {
             packets.out.flush()?;
         }
@@ -134,7 +117,7 @@ impl Writer {
 }
 
 impl Sink for Writer {
-    fn batch(&mut self, work: &Work, outputs: &mut [Output]) -> Result<(), Error> {
+    fn batch(&mut self, work: &Work, outputs: &mut [Made]) -> Result<(), Error> {
         if let Some(packets) = &mut self.packets {
             packets.batch(work, outputs)?;
         }
@@ -143,29 +126,28 @@ impl Sink for Writer {
             for answer in &work.answers {
                 write_answer(answer, &mut self.scratch);
             }
-            out.write(&self.scratch)?;
+            out.write_all(&self.scratch)?;
         }
         merge(outputs, |output, ended| {
-            let text = || &output.bytes[ended.start as usize..ended.end as usize];
-            match &mut self.log {
-                Log::Lines(out) => out.write(text()),
-                Log::Sorted(_, sorter) => sorter.push(ended.first_packet, text()),
-                #[cfg(feature = "parquet")]
-                Log::Parquet(writer) => {
-                    let record: &FlowRecord = &output.records[ended.start as usize];
-                    writer
-                        .push(record)
-                        .map_err(|error| write_error("the Parquet file", &error))
-                }
+            let rendered = &output.bytes[ended.start as usize..ended.end as usize];
+            match &mut self.sorter {
+                Some(sorter) => sorter.push(ended.first_packet, rendered),
+                None => self.log.take(rendered),
             }
-        })
+        })?;
+        if self.flush_each_batch
+            && let Log::Lines(out) = &mut self.log
+        {
+            out.flush()?;
+        }
+        Ok(())
     }
 }
 
 /// Hands out the workers' records in the order of the log.
 fn merge(
-    outputs: &[Output],
-    mut take: impl FnMut(&Output, &Ended) -> Result<(), Error>,
+    outputs: &[Made],
+    mut take: impl FnMut(&Made, &Ended) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let mut at = vec![0; outputs.len()];
     loop {
@@ -231,7 +213,7 @@ const WRITTEN_MAX: usize = 1 << 20;
 
 /// `-w`: the packets again, each flow's names just before its first packet, when they changed.
 struct Packets {
-    out: Out,
+    out: Output,
     /// Index of the interface that stands for a link type.
     interfaces: HashMap<u16, u32>,
     written: HashMap<Addr, Vec<Name>>,
@@ -239,25 +221,25 @@ struct Packets {
 }
 
 impl Packets {
-    fn new(mut out: Out) -> Result<Packets, Error> {
+    fn new(mut out: Output) -> Result<Packets, Error> {
         let mut scratch = Vec::new();
         write::section(&mut scratch, concat!("larder ", env!("CARGO_PKG_VERSION")));
-        out.write(&scratch)?;
+        out.write_all(&scratch)?;
         Ok(Packets { out, interfaces: HashMap::new(), written: HashMap::new(), scratch })
     }
 
-    fn batch(&mut self, work: &Work, outputs: &[Output]) -> Result<(), Error> {
+    fn batch(&mut self, work: &Work, outputs: &[Made]) -> Result<(), Error> {
         let Some(batch) = &work.batch else { return Ok(()) };
         let mut resolved: Vec<_> = outputs.iter().flat_map(|output| &output.resolved).collect();
         resolved.sort_by_key(|resolved| resolved.packet);
         let mut resolved = resolved.into_iter().peekable();
-        let (bytes, limit) = (batch.bytes(), batch.limit());
-        let mut capture = batch.capture().clone();
+        let (bytes, limit): (&[u8], usize) = (&batch.bytes, batch.limit);
+        let mut capture = batch.capture.clone();
         let mut offset = work.decoded.start;
         let mut number = 0;
         self.scratch.clear();
         while offset < limit && number < work.decoded.packets {
-            match capture.next(bytes, offset, batch.is_last()) {
+            match capture.next(bytes, offset, batch.at_end) {
                 Step::Record(record) => {
                     number += 1;
                     let packet = work.packets_before + u64::from(number);
@@ -294,7 +276,7 @@ impl Packets {
                 Step::NeedMore | Step::End => break,
             }
         }
-        self.out.write(&self.scratch)
+        self.out.write_all(&self.scratch)
     }
 }
 

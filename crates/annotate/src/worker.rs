@@ -14,9 +14,9 @@ use larder_wire::{Addr, Name};
 use crate::flow::{
     Event, Flow, FlowUser, Leave, SHARDS, Shard, Timeouts, protocol, shard_of,
 };
-use crate::format::RecordWriter;
+use crate::format::Format;
 use crate::names::{Committed, Found, Key, Marks, View};
-use crate::options::{LookupPer, NameSources, Options, OutputFormat, Summary};
+use crate::options::{LookupPer, NameSources, Options, Summary};
 use crate::own_name::{OwnName, Segment};
 use crate::record::{App, End, EndReason, FlowRecord, NameSource, Naming, UnnamedReason};
 
@@ -62,9 +62,9 @@ pub struct Ended {
     pub end_packet: u64,
     /// Number of its first packet.
     pub first_packet: u64,
-    /// Where its text lies in [`Output::bytes`], or which of [`Output::records`] it is.
+    /// Where it lies, rendered, in [`Output::bytes`].
     pub start: u32,
-    /// End of the text.
+    /// End of it.
     pub end: u32,
 }
 
@@ -84,10 +84,8 @@ pub struct Resolved {
 pub struct Output {
     /// Records in the order of the log.
     pub ended: Vec<Ended>,
-    /// Their text (line formats).
+    /// They themselves, rendered.
     pub bytes: Vec<u8>,
-    /// The records themselves (columnar formats).
-    pub records: Vec<FlowRecord>,
     /// Names for `-w`, in packet order.
     pub resolved: Vec<Resolved>,
 }
@@ -96,8 +94,8 @@ pub struct Output {
 pub struct Shared {
     /// The run's options.
     pub options: Options,
-    /// The record writer of line formats.
-    pub writer: Option<Box<dyn RecordWriter + Send + Sync>>,
+    /// Renders records.
+    pub format: Format,
     /// Addresses that were named once.
     pub known: Arc<Marks>,
     /// Clients that use encrypted DNS.
@@ -265,13 +263,11 @@ impl Lane<'_, '_> {
 impl FlowUser<FlowState> for Lane<'_, '_> {
     fn begin(&mut self, flow: &mut Flow<FlowState>, event: &Event) {
         flow.app = app_by_port(flow);
-        let wants = |source| self.names().has(source);
         flow.user.own_done = match flow.key.protocol {
             protocol::TCP => flow.app.is_some(),
             protocol::UDP => flow.app.is_some(),
             _ => true,
         };
-        let _ = wants;
         self.find_names(flow, flow.first_packet, event.time_ns);
         if self.state.shared.options.write_packets.is_some() {
             let ends = [
@@ -316,18 +312,10 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
         if self.state.shared.options.unresolved_only && !unnamed {
             return;
         }
-        let (start, end) = match &self.state.shared.writer {
-            Some(writer) => {
-                let start = self.output.bytes.len() as u32;
-                writer.record(&record, &mut self.output.bytes);
-                (start, self.output.bytes.len() as u32)
-            }
-            None => (self.output.records.len() as u32, 0),
-        };
+        let start = self.output.bytes.len() as u32;
+        self.state.shared.format.writer().record(&record, &mut self.output.bytes);
+        let end = self.output.bytes.len() as u32;
         self.output.ended.push(Ended { end_packet, first_packet: record.first_packet, start, end });
-        if self.state.shared.options.format == OutputFormat::Parquet {
-            self.output.records.push(record);
-        }
     }
 }
 
