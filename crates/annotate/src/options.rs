@@ -23,6 +23,8 @@ pub enum Endpoint {
     Pipe,
     /// A file.
     Path(PathBuf),
+    /// A capture inside the program (`larder demo`); an input only.
+    Bytes(&'static [u8]),
 }
 
 /// Order of the records.
@@ -78,6 +80,8 @@ pub struct Options {
     pub lookup_per: LookupPer,
     /// Write only flows that nobody looked up.
     pub unresolved_only: bool,
+    /// Text prints ports as numbers, not as service names (`-n`).
+    pub ports_numeric: bool,
     /// Names known before the first packet (`--names-load`).
     pub names_load: Option<PathBuf>,
     /// Where names go at the end (`--names-save`).
@@ -117,6 +121,7 @@ impl Default for Options {
             sort_by: SortBy::End,
             lookup_per: LookupPer::Flow,
             unresolved_only: false,
+            ports_numeric: false,
             names_load: None,
             names_save: None,
             eve: None,

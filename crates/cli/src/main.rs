@@ -1,1 +1,88 @@
-fn main() {}
+//! `larder`: flags, configuration, signals, wiring. Almost no logic.
+//!
+//! | module | duty |
+//! |---|---|
+//! | [`settings`] | the one table: every command and setting, with default and range |
+//! | [`value`] | text forms of values, parsed once |
+//! | [`args`] | the table as flags |
+//! | [`layers`] | flag, environment, file, default: which one wins |
+//! | [`show`] | the table as `show-config`, template and guide |
+//! | [`manual`] | the table as man pages and completions |
+//! | [`annotate`] | settings to a run of `larder_annotate`, and how it ends |
+//! | [`demo`] | annotate on the capture inside the program, explained |
+//! | [`bench`] | measuring |
+//! | [`progress`], [`summary`], [`signals`] | what a person sees of a run, and how she stops it |
+//! | [`exit`] | exit codes, and failures that say what to do next |
+//! | [`nearest`] | the nearest name to a wrong one |
+#![forbid(unsafe_code)]
+
+mod annotate;
+mod args;
+mod bench;
+mod demo;
+mod exit;
+mod layers;
+mod manual;
+mod nearest;
+mod progress;
+mod settings;
+mod show;
+mod signals;
+mod summary;
+mod value;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use exit::{Failure, Outcome};
+use layers::File;
+
+fn main() -> ExitCode {
+    let code = match start() {
+        Ok(code) => code,
+        Err(failure) => {
+            if !failure.message.is_empty() {
+                // Standard error may be closed; there is nobody left to tell.
+                let _ = writeln!(std::io::stderr(), "larder: {}", failure.message);
+            }
+            failure.code
+        }
+    };
+    ExitCode::from(code)
+}
+
+fn start() -> Outcome {
+    let matches = match args::program().try_get_matches() {
+        Ok(matches) => matches,
+        Err(error) => return say_usage(&error),
+    };
+    let Some((command, inner)) = args::chosen(&matches) else {
+        return Err(Failure::usage("no command; larder --help lists them"));
+    };
+    let environment = &layers::process_environment;
+    let config = inner.get_one::<PathBuf>(args::CONFIG).map(PathBuf::as_path);
+    let resolve = |file: Option<&File>| layers::resolve(command, inner, file, environment);
+    match command.path {
+        ["annotate"] => annotate::annotate(&resolve(File::find(config, environment)?.as_ref())?),
+        ["demo"] => demo::demo(&resolve(None)?),
+        ["bench", "annotate"] => bench::bench_annotate(&resolve(None)?),
+        ["show-config"] if resolve(None)?.switch("template") => show::print_template(),
+        ["show-config"] => {
+            show::print_values(inner, File::find(config, environment)?.as_ref(), environment)
+        }
+        ["completions"] => manual::print_completions(resolve(None)?.choice("shell")),
+        ["man"] if resolve(None)?.switch("markdown") => show::print(&show::guide()),
+        ["man"] => manual::write_manual(resolve(None)?.path("output").as_deref()),
+        _ => Err(Failure::usage("this command is in the table but not in the program")),
+    }
+}
+
+/// Prints help and version to standard output (0), usage errors to standard error (2).
+fn say_usage(error: &clap::Error) -> Outcome {
+    match error.print() {
+        Err(closed) if !error.use_stderr() => return Err(Failure::stdout(&closed)),
+        _ => {}
+    }
+    Ok(if error.use_stderr() { exit::FAILED } else { exit::DONE })
+}

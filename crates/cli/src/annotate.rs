@@ -1,0 +1,308 @@
+//! `larder annotate`: settings to a run, and how the run ends.
+//!
+//! Everything that can be refused without reading a packet is refused here, before an output is
+//! created: no input, an input that cannot be opened, two inputs on one pipe, a log that would
+//! overwrite its own capture.
+
+use std::fs;
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
+
+use larder_annotate::options::{Endpoint, LookupPer, OutputFormat, SortBy};
+use larder_annotate::{Options, Progress, Summary};
+
+use crate::exit::{self, Failure, Outcome};
+use crate::layers::Resolved;
+use crate::progress::Bar;
+use crate::{signals, summary};
+
+/// Runs the command.
+pub fn annotate(settings: &Resolved) -> Outcome {
+    if let Some(interface) = settings.word("interface") {
+        return Err(Failure::usage(format!(
+            "-i {interface}: this version does not capture by itself; \
+             use tcpdump -i {interface} -U -w - | larder annotate -r -"
+        )));
+    }
+    let options = options(settings)?;
+    check_inputs(&options)?;
+    check_outputs(&options)?;
+    let quiet = settings.switch("quiet");
+    let bar_wanted = !quiet && !settings.switch("no-progress");
+    let progress = Arc::new(Progress::default());
+    if let Err(error) = signals::stop_on_signals(&progress, quiet) {
+        return Err(Failure::file("signals", &error, "free some file descriptors or threads"));
+    }
+    let started = Instant::now();
+    let summary = {
+        let _bar = Bar::start(&progress, bar_wanted);
+        larder_annotate::run(&options, &progress)?
+    };
+    if !quiet {
+        let _ = write!(std::io::stderr(), "{}", summary::text(&summary, started.elapsed()));
+    }
+    Ok(exit_code(&summary, settings.switch("strict")))
+}
+
+/// The exit code of a finished run.
+pub fn exit_code(summary: &Summary, strict: bool) -> u8 {
+    match summary {
+        _ if summary.interrupted => exit::INTERRUPTED,
+        _ if summary.input_damaged && strict => exit::FAILED,
+        _ if summary.input_damaged => exit::DAMAGED,
+        _ => exit::DONE,
+    }
+}
+
+/// Worker threads for a value of `--cores`; 0 stands for all.
+pub fn cores(value: u64) -> usize {
+    match usize::try_from(value) {
+        Ok(0) | Err(_) => thread::available_parallelism().map_or(1, usize::from),
+        Ok(number) => number,
+    }
+}
+
+/// The format that a word of the table names.
+pub fn format(word: &str) -> OutputFormat {
+    match word {
+        "ecs" => OutputFormat::Ecs,
+        "zeek" => OutputFormat::Zeek,
+        "csv" => OutputFormat::Csv,
+        "parquet" => OutputFormat::Parquet,
+        _ => OutputFormat::Text,
+    }
+}
+
+fn options(settings: &Resolved) -> Result<Options, Failure> {
+    let fits = |name: &str| {
+        usize::try_from(settings.number_or_default(name))
+            .map_err(|_| Failure::usage(format!("--{name}: too large for this machine")))
+    };
+    // The table's ranges are below 2^32 for every time.
+    let seconds = |name: &str| u32::try_from(settings.number_or_default(name)).unwrap_or(u32::MAX);
+    Ok(Options {
+        read: settings.endpoints("read"),
+        format: format(settings.choice("format")),
+        output: settings.endpoint("output").unwrap_or(Endpoint::Pipe),
+        write_packets: settings.endpoint("write"),
+        directory: settings.path("directory"),
+        names: settings.sources("names"),
+        cores: cores(settings.number_or_default("cores")),
+        names_budget_bytes: settings.number_or_default("names-budget"),
+        flows_max: fits("flows-max")?,
+        reassembly_budget_bytes: settings.number_or_default("reassembly-budget"),
+        candidates_max: fits("candidates")?,
+        seed: settings.number_or_default("seed"),
+        packets_max: settings.number("count"),
+        sort_by: match settings.choice("sort") {
+            "start" => SortBy::Start,
+            _ => SortBy::End,
+        },
+        lookup_per: match settings.choice("lookup") {
+            "packet" => LookupPer::Packet,
+            _ => LookupPer::Flow,
+        },
+        unresolved_only: settings.switch("unresolved"),
+        ports_numeric: settings.switch("numeric"),
+        names_load: settings.path("names-load"),
+        names_save: settings.path("names-save"),
+        eve: settings.endpoint("eve"),
+        zeek_log: settings.endpoint("zeek-log"),
+        zeek_dns: settings.endpoints("zeek-dns"),
+        dnstap: settings.endpoint("dnstap"),
+        tcp_idle_s: seconds("tcp-idle"),
+        udp_idle_s: seconds("udp-idle"),
+        linger_s: seconds("linger"),
+    })
+}
+
+/// Every input of the run: what the flag is called, and where it is.
+fn inputs(options: &Options) -> Vec<(&'static str, &Endpoint)> {
+    let mut inputs: Vec<(&str, &Endpoint)> = Vec::new();
+    inputs.extend(options.read.iter().map(|input| ("-r", input)));
+    inputs.extend(options.zeek_dns.iter().map(|input| ("--zeek-dns", input)));
+    inputs.extend(options.eve.iter().map(|input| ("--eve", input)));
+    inputs.extend(options.zeek_log.iter().map(|input| ("--zeek-log", input)));
+    inputs.extend(options.dnstap.iter().map(|input| ("--dnstap", input)));
+    inputs
+}
+
+fn check_inputs(options: &Options) -> Result<(), Failure> {
+    if options.read.is_empty() && options.eve.is_none() && options.zeek_log.is_none() {
+        return Err(Failure::usage(if std::io::stdin().is_terminal() {
+            "no input: name a capture with -r FILE (try larder demo first)"
+        } else {
+            "no input: name a capture with -r FILE; standard input is read only with -r -"
+        }));
+    }
+    let inputs = inputs(options);
+    let pipes: Vec<&str> =
+        inputs.iter().filter(|input| *input.1 == Endpoint::Pipe).map(|input| input.0).collect();
+    if pipes.len() > 1 {
+        return Err(Failure::usage(format!(
+            "{} both want standard input; only one can have it, name files for the others",
+            pipes.join(" and ")
+        )));
+    }
+    if !pipes.is_empty() && std::io::stdin().is_terminal() {
+        return Err(Failure::usage(format!(
+            "{} -: standard input is a terminal; pipe a capture into it: tcpdump -U -w - | larder annotate -r -",
+            pipes[0]
+        )));
+    }
+    for (flag, input) in inputs {
+        if let Endpoint::Path(path) = input {
+            check_readable(flag, path)?;
+        }
+    }
+    Ok(())
+}
+
+/// Opens regular files only: opening a named pipe would wait for its writer, or eat its bytes.
+fn check_readable(flag: &str, path: &Path) -> Result<(), Failure> {
+    let what = format!("{flag} {}", path.display().to_string().escape_debug());
+    let metadata = fs::metadata(path)
+        .map_err(|error| Failure::file(&what, &error, "check the path, or name another file"))?;
+    if metadata.is_dir() {
+        return Err(Failure::usage(format!(
+            "{what}: is a directory; name the files in it: {flag} {}/*",
+            path.display().to_string().escape_debug()
+        )));
+    }
+    if metadata.is_file() {
+        fs::File::open(path).map_err(|error| {
+            Failure::file(&what, &error, "mend its permissions, or read it as another user")
+        })?;
+    }
+    Ok(())
+}
+
+fn check_outputs(options: &Options) -> Result<(), Failure> {
+    let mut outputs = vec![("-o", &options.output)];
+    outputs.extend(options.write_packets.iter().map(|output| ("-w", output)));
+    let pipes = outputs.iter().filter(|output| *output.1 == Endpoint::Pipe).count();
+    if pipes > 1 {
+        return Err(Failure::usage(
+            "-o and -w both want standard output; name a file for one of them",
+        ));
+    }
+    if std::io::stdout().is_terminal() {
+        if options.write_packets == Some(Endpoint::Pipe) {
+            return Err(Failure::usage("-w -: standard output is a terminal; name a file"));
+        }
+        if options.format == OutputFormat::Parquet && options.output == Endpoint::Pipe {
+            return Err(Failure::usage("--format parquet is not for a terminal; add -o FILE"));
+        }
+    }
+    for (flag, output) in outputs {
+        let Endpoint::Path(path) = output else { continue };
+        let Ok(output_path) = fs::canonicalize(path) else { continue };
+        let overwritten = inputs(options).into_iter().any(|(_, input)| {
+            matches!(input, Endpoint::Path(input)
+                if fs::canonicalize(input).is_ok_and(|input| input == output_path)
+                    && output_path.is_file())
+        });
+        if overwritten {
+            return Err(Failure::usage(format!(
+                "{flag} {}: this is an input; name another file",
+                path.display().to_string().escape_debug()
+            )));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::ANNOTATE;
+    use crate::{args, layers};
+
+    fn options_of(flags: &[&str]) -> Result<Options, Failure> {
+        let line = ["larder", "annotate"].iter().chain(flags);
+        let matches = args::program().try_get_matches_from(line).expect("sound flags");
+        let inner = args::chosen(&matches).expect("a command").1;
+        options(&layers::resolve(&ANNOTATE, inner, None, &|_| None)?)
+    }
+
+    /// Invariant 3 of the table: without flags, the run is told what the library documents as its
+    /// default; only the number of threads is the machine's.
+    #[test]
+    fn defaults_are_the_librarys() {
+        let ours = options_of(&[]).expect("sound");
+        let theirs = Options { cores: ours.cores, ..Options::default() };
+        assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
+    }
+
+    /// Every flag arrives in the field it is meant for.
+    #[test]
+    fn flags_arrive() {
+        let line = "-r a b -r - -o out --format ecs -w pk -d dir --names dns --cores 3 \
+            --names-budget 1MiB --flows-max 1000 --reassembly-budget 2MiB --candidates 2 --seed 9 \
+            -c 10 -n --sort start --lookup packet --unresolved --names-save s --names-load l \
+            --eve e --zeek-log z --zeek-dns d1 d2 --dnstap t --tcp-idle 1m --udp-idle 2s --linger 0s";
+        let flags: Vec<&str> = line.split_whitespace().collect();
+        let path = |path: &str| Endpoint::Path(path.into());
+        let got = options_of(&flags).expect("sound");
+        let expected = Options {
+            read: vec![path("a"), path("b"), Endpoint::Pipe],
+            format: OutputFormat::Ecs,
+            output: path("out"),
+            write_packets: Some(path("pk")),
+            directory: Some("dir".into()),
+            names: larder_annotate::options::NameSources::parse("dns").expect("known"),
+            cores: 3,
+            names_budget_bytes: 1 << 20,
+            flows_max: 1_000,
+            reassembly_budget_bytes: 2 << 20,
+            candidates_max: 2,
+            seed: 9,
+            packets_max: Some(10),
+            sort_by: SortBy::Start,
+            lookup_per: LookupPer::Packet,
+            unresolved_only: true,
+            ports_numeric: true,
+            names_load: Some("l".into()),
+            names_save: Some("s".into()),
+            eve: Some(path("e")),
+            zeek_log: Some(path("z")),
+            zeek_dns: vec![path("d1"), path("d2")],
+            dnstap: Some(path("t")),
+            tcp_idle_s: 60,
+            udp_idle_s: 2,
+            linger_s: 0,
+        };
+        assert_eq!(format!("{got:?}"), format!("{expected:?}"));
+    }
+
+    /// Interrupted wins over damaged, and --strict makes damage a failure.
+    #[test]
+    fn exit_codes_follow_the_summary() {
+        let mut summary = Summary::default();
+        assert_eq!(exit_code(&summary, true), 0);
+        summary.input_damaged = true;
+        assert_eq!((exit_code(&summary, false), exit_code(&summary, true)), (1, 2));
+        summary.interrupted = true;
+        assert_eq!(exit_code(&summary, true), 130);
+    }
+
+    /// Contradictions are found before anything is created.
+    #[test]
+    fn contradictions_are_refused() {
+        let refused = |flags: &[&str]| {
+            let options = options_of(flags).expect("sound");
+            check_inputs(&options).and_then(|()| check_outputs(&options)).unwrap_err().message
+        };
+        let own = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+        assert!(refused(&[]).contains("-r FILE"));
+        assert!(refused(&["--zeek-dns", own]).contains("no input"), "names alone have no flows");
+        assert!(refused(&["-r", "-", "--eve", "-"]).contains("-r and --eve both want"));
+        assert!(refused(&["-r", own, "-w", "-"]).contains("-o and -w"));
+        assert!(refused(&["-r", own, "-o", own]).contains("this is an input"));
+        assert!(refused(&["-r", "/"]).contains("is a directory"));
+        assert!(refused(&["-r", "no/such"]).contains("check the path"));
+    }
+}

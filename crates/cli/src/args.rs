@@ -1,0 +1,212 @@
+//! Flags: the clap definition, made from the table.
+//!
+//! clap reads the command line and checks it row by row with [`crate::value::Kind::parse`], so
+//! that a wrong value is refused with its range. Defaults are *not* given to clap: a flag that was
+//! not written must leave room for the environment and the file (see `layers`).
+
+use std::ffi::OsString;
+
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use clap::{Arg, ArgAction, Command as Clap};
+
+use crate::settings::{ANNOTATE, COMMANDS, Command, FAMILIES, SHOW_CONFIG, Setting};
+use crate::value::{Kind, Value};
+
+/// Name of the flag that every command knows.
+pub const CONFIG: &str = "config";
+
+const ABOUT: &str = "A multicore cache for programs on the network, and the programs that need one";
+
+const LONG_ABOUT: &str = "larder keeps names in a multicore cache and puts them where they are \
+missing: larder annotate reads captured packets, learns which name each address was looked up under, \
+and writes a log in which every flow carries names.
+
+Results go to standard output, everything else to standard error. Settings also come from the \
+environment (LARDER_ANNOTATE_CORES=2) and from a file (see larder show-config).
+
+First steps:
+  larder demo
+  larder annotate -r FILE";
+
+/// The whole program.
+pub fn program() -> Clap {
+    let mut program = Clap::new("larder")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about(ABOUT)
+        .long_about(LONG_ABOUT)
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .disable_help_subcommand(true)
+        .max_term_width(100)
+        .arg(
+            Arg::new(CONFIG)
+                .long(CONFIG)
+                .value_name("FILE")
+                .global(true)
+                .value_parser(clap::value_parser!(std::path::PathBuf))
+                .help(
+                    "Configuration file [default: the first found, see larder show-config --help]",
+                ),
+        );
+    for command in COMMANDS.iter().filter(|command| command.path.len() == 1) {
+        program = program.subcommand(subcommand(command));
+    }
+    for (name, about) in FAMILIES {
+        let mut family = Clap::new(name)
+            .about(about)
+            .subcommand_required(true)
+            .arg_required_else_help(true)
+            .disable_help_subcommand(true);
+        for command in COMMANDS.iter().filter(|command| command.path.len() == 2) {
+            if command.path[0] == name {
+                family = family.subcommand(subcommand(command));
+            }
+        }
+        program = program.subcommand(family);
+    }
+    program
+}
+
+fn subcommand(command: &'static Command) -> Clap {
+    let name = command.path[command.path.len() - 1];
+    let mut clap = Clap::new(name)
+        .about(command.about)
+        .long_about(format!("{}.\n\n{}", command.about, command.long));
+    for setting in command.settings {
+        clap = clap.arg(argument(setting));
+    }
+    if command.path == SHOW_CONFIG.path {
+        for setting in ANNOTATE.lasting() {
+            clap = clap.arg(argument(setting).help_heading("Flags of annotate"));
+        }
+    }
+    clap
+}
+
+fn argument(setting: &'static Setting) -> Arg {
+    let kind = setting.kind;
+    let parser = OsStringValueParser::new()
+        .try_map(move |text: OsString| kind.parse(&text).map_err(WrongValue));
+    let arg = Arg::new(setting.name)
+        .required(setting.required)
+        .help(help(setting))
+        .long_help(format!("{}. {}", help(setting), setting.why))
+        .hide_possible_values(true);
+    let arg = if setting.positional {
+        arg.value_name(setting.value_name)
+    } else {
+        let arg = arg.long(setting.name).help_heading(setting.group);
+        match setting.letter {
+            Some(letter) => arg.short(letter),
+            None => arg,
+        }
+    };
+    match kind {
+        // A lasting switch can also be taken back (`--quiet=false`), because a file may set it.
+        Kind::Switch => arg
+            .value_parser(parser)
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value("true")
+            .value_name("BOOL")
+            .hide_default_value(true),
+        _ if setting.many => arg
+            .value_parser(parser)
+            .value_name(setting.value_name)
+            .num_args(1..)
+            .action(ArgAction::Append),
+        Kind::Choice(words) => arg.value_name(setting.value_name).value_parser(
+            // Named values reach the completions; `parse` decides.
+            clap::builder::PossibleValuesParser::new(words)
+                .try_map(move |text| kind.parse(text.as_ref()).map_err(WrongValue)),
+        ),
+        _ => arg.value_parser(parser).value_name(setting.value_name),
+    }
+    .value_hint(match kind {
+        Kind::Path if setting.value_name == "DIR" => clap::ValueHint::DirPath,
+        Kind::Path | Kind::Endpoint => clap::ValueHint::FilePath,
+        _ => clap::ValueHint::Unknown,
+    })
+}
+
+/// One line of help: what it does, range, default.
+fn help(setting: &Setting) -> String {
+    let mut notes = Vec::new();
+    if matches!(
+        setting.kind,
+        Kind::Bytes { .. }
+            | Kind::Count { .. }
+            | Kind::Seconds { .. }
+            | Kind::Cores
+            | Kind::Choice(_)
+            | Kind::Sources
+    ) {
+        notes.push(setting.kind.range());
+    }
+    if !setting.default.is_empty() && !matches!(setting.kind, Kind::Switch) {
+        notes.push(format!("default: {}", setting.default));
+    }
+    if notes.is_empty() {
+        setting.help.to_owned()
+    } else {
+        format!("{} [{}]", setting.help, notes.join("; "))
+    }
+}
+
+/// Wraps a clause of [`Kind::parse`], so that clap prints it after the value it refuses.
+#[derive(Debug)]
+struct WrongValue(String);
+
+impl std::fmt::Display for WrongValue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for WrongValue {}
+
+/// The values of a row that were written as flags; empty when it was not written.
+pub fn written(matches: &clap::ArgMatches, setting: &Setting) -> Vec<Value> {
+    match matches.try_get_many::<Value>(setting.name) {
+        Ok(Some(values)) => values.cloned().collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// The command that was asked for and its matches.
+pub fn chosen(matches: &clap::ArgMatches) -> Option<(&'static Command, &clap::ArgMatches)> {
+    let (first, inner) = matches.subcommand()?;
+    let (path, inner) = match inner.subcommand() {
+        Some((second, innermost)) => (vec![first, second], innermost),
+        None => (vec![first], inner),
+    };
+    COMMANDS.into_iter().find(|command| command.path == path.as_slice()).map(|found| (found, inner))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Reach;
+
+    /// clap's own consistency check finds clashes in flags, letters and positions.
+    #[test]
+    fn the_definition_is_sound() {
+        program().debug_assert();
+    }
+
+    /// Every command of the table can be called, and its rows are flags of it.
+    #[test]
+    fn every_row_is_an_argument() {
+        for command in COMMANDS {
+            let mut clap = &program();
+            for word in command.path {
+                clap = clap.find_subcommand(word).expect("the command exists");
+            }
+            for setting in command.settings {
+                let found = clap.get_arguments().any(|arg| arg.get_id() == setting.name);
+                assert!(found, "{:?} {}", command.path, setting.name);
+                assert!(setting.reach == Reach::Run || !setting.positional);
+            }
+        }
+    }
+}

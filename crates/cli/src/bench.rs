@@ -1,0 +1,217 @@
+//! `larder bench annotate`: larder beside the bare header walk and tshark, interleaved.
+//!
+//! The walk ([`walk`]) is the limit of what a reader of this file could do on one core: it visits
+//! every record and header of the file in memory, adds up what it saw, and keeps nothing. Each
+//! contestant runs once a round; the table gives the median and the spread over the rounds, so
+//! that a busy moment of the machine shows instead of hiding in a mean.
+//!
+//! Bound: the walk needs the file in memory; annotate does not.
+
+mod walk;
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use larder_annotate::options::{Endpoint, LookupPer};
+use larder_annotate::{Options, Progress};
+
+use crate::annotate::cores;
+use crate::exit::{Failure, Outcome};
+use crate::layers::Resolved;
+use crate::progress::scaled;
+use crate::show::print;
+
+/// One contestant: its name, and what each round gave.
+struct Contestant {
+    name: String,
+    kind: Kind,
+    /// Packets a second, a round.
+    rates: Vec<f64>,
+    /// The same every round, else the contestant does not do the same work twice.
+    packets: Option<u64>,
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Walk,
+    Annotate { cores: usize, lookup_per: LookupPer },
+    Tshark { packets: u64 },
+}
+
+/// Runs the command.
+pub fn bench_annotate(settings: &Resolved) -> Outcome {
+    let files: Vec<PathBuf> = settings
+        .endpoints("file")
+        .into_iter()
+        .filter_map(|file| match file {
+            Endpoint::Path(path) => Some(path),
+            _ => None,
+        })
+        .collect();
+    let mut contents = Vec::with_capacity(files.len());
+    for file in &files {
+        let next = "name a capture that exists; larder gen capture makes a large one";
+        let content = std::fs::read(file)
+            .map_err(|error| Failure::file(format!("{file:?}"), &error, next))?;
+        contents.push(content);
+    }
+    let rounds = settings.number_or_default("rounds");
+    let many = cores(settings.number_or_default("cores"));
+    let mut contestants =
+        contestants(many, settings.number_or_default("tshark-packets"), &contents);
+    for round in 0..rounds {
+        for contestant in &mut contestants {
+            eprint_quietly(&format!("round {} of {rounds}: {}", round + 1, contestant.name));
+            let (packets, elapsed) = contestant.kind.run(&files, &contents)?;
+            if contestant.packets.is_some_and(|before| before != packets) {
+                return Err(Failure::usage(format!(
+                    "{}: {packets} packets in this round, another number before; is the file \
+                     being written? Copy it first",
+                    contestant.name
+                )));
+            }
+            contestant.packets = Some(packets);
+            contestant.rates.push(packets as f64 / elapsed.as_secs_f64().max(1e-9));
+        }
+    }
+    print(&table(&mut contestants))
+}
+
+fn eprint_quietly(line: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+fn contestants(many: usize, tshark_packets: u64, contents: &[Vec<u8>]) -> Vec<Contestant> {
+    let new = |name: &str, kind| Contestant {
+        name: name.to_owned(),
+        kind,
+        rates: Vec::new(),
+        packets: None,
+    };
+    let mut list = Vec::new();
+    if contents.iter().all(|content| walk::can_walk(content)) {
+        list.push(new("header walk, 1 core", Kind::Walk));
+    } else {
+        eprint_quietly(
+            "no header walk: it reads plain pcap only; convert with editcap -F nsecpcap",
+        );
+    }
+    let annotate = |cores, lookup_per| Kind::Annotate { cores, lookup_per };
+    list.push(new("annotate, 1 core", annotate(1, LookupPer::Flow)));
+    if many > 1 {
+        list.push(new(&format!("annotate, {many} cores"), annotate(many, LookupPer::Flow)));
+    }
+    let name = format!("annotate, {many} cores, --lookup packet");
+    list.push(new(&name, annotate(many, LookupPer::Packet)));
+    let installed = Command::new("tshark")
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success());
+    match (tshark_packets, installed) {
+        (0, _) => {}
+        (_, false) => eprint_quietly("no tshark row: it is not installed"),
+        (packets, true) => {
+            let name = format!("tshark -N nd, first {packets}");
+            list.push(new(&name, Kind::Tshark { packets }));
+        }
+    }
+    list
+}
+
+impl Kind {
+    /// Packets done, and the time that took.
+    fn run(self, files: &[PathBuf], contents: &[Vec<u8>]) -> Result<(u64, Duration), Failure> {
+        let started = Instant::now();
+        let packets = match self {
+            Kind::Walk => {
+                let seen: Vec<walk::Seen> = contents.iter().map(|c| walk::walk(c)).collect();
+                // The sum reaches the optimiser's blind spot, so that the walk is not removed.
+                std::hint::black_box(seen.iter().map(|seen| seen.checksum).sum::<u64>());
+                seen.iter().map(|seen| seen.packets).sum()
+            }
+            Kind::Annotate { cores, lookup_per } => {
+                let options = Options {
+                    read: files.iter().cloned().map(Endpoint::Path).collect(),
+                    output: Endpoint::Path("/dev/null".into()),
+                    cores,
+                    lookup_per,
+                    ..Options::default()
+                };
+                larder_annotate::run(&options, &Arc::new(Progress::default()))?.packets
+            }
+            Kind::Tshark { packets } => tshark(files, packets)?,
+        };
+        Ok((packets, started.elapsed()))
+    }
+}
+
+/// Runs tshark over the beginning of the first file, as a person who wants names would.
+fn tshark(files: &[PathBuf], packets: u64) -> Result<u64, Failure> {
+    let output = Command::new("tshark")
+        .args(["-N", "nd", "-c", &packets.to_string(), "-T", "fields"])
+        .args(["-e", "ip.src_host", "-e", "ip.dst_host", "-r"])
+        .args(files.first())
+        .stderr(Stdio::null())
+        .output()
+        .map_err(|error| Failure::file("tshark", &error, "or leave it out: --tshark-packets 0"))?;
+    if !output.status.success() {
+        return Err(Failure::usage("tshark failed on this file; leave it out: --tshark-packets 0"));
+    }
+    Ok(output.stdout.iter().filter(|octet| **octet == b'\n').count() as u64)
+}
+
+fn table(contestants: &mut [Contestant]) -> String {
+    let mut text = format!(
+        "{:<34} {:>12} {:>12} {:>12} {:>12} {:>9}\n",
+        "contestant", "packets", "median pps", "least", "most", "of walk"
+    );
+    let mut limit = None;
+    for contestant in contestants {
+        contestant.rates.sort_by(f64::total_cmp);
+        let median = median(&contestant.rates);
+        if matches!(contestant.kind, Kind::Walk) {
+            limit = Some(median);
+        }
+        let least = contestant.rates.first().copied().unwrap_or(0.0);
+        let most = contestant.rates.last().copied().unwrap_or(0.0);
+        let share = limit.map_or("-".to_owned(), |limit: f64| format!("{:.3}", median / limit));
+        let _ = writeln!(
+            text,
+            "{:<34} {:>12} {:>12} {:>12} {:>12} {share:>9}",
+            contestant.name,
+            contestant.packets.unwrap_or(0),
+            scaled(median),
+            scaled(least),
+            scaled(most)
+        );
+    }
+    text
+}
+
+/// The middle of a sorted list; of the two in the middle, their mean.
+fn median(sorted: &[f64]) -> f64 {
+    match sorted.len() {
+        0 => 0.0,
+        len if len.is_multiple_of(2) => (sorted[len / 2 - 1] + sorted[len / 2]) / 2.0,
+        len => sorted[len / 2],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The median is the middle, and of nothing it is nothing.
+    #[test]
+    fn median_is_the_middle() {
+        assert_eq!(median(&[]), 0.0);
+        assert_eq!(median(&[1.0, 2.0, 9.0]), 2.0);
+        assert_eq!(median(&[1.0, 2.0, 4.0, 9.0]), 3.0);
+    }
+}

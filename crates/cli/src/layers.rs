@@ -1,0 +1,395 @@
+//! Where a setting's value comes from: flag, environment, file, default.
+//!
+//! [`resolve`] walks the rows of one command, takes for each the first layer that speaks, and
+//! remembers which one it was. Everything it returns was parsed by the row's own kind, so that
+//! the rest of the program neither parses nor checks.
+//!
+//! The file is one TOML document with a table a command. An unknown table, an unknown key and a
+//! wrong value are errors, wherever they are: a misspelt limit that is silently ignored is found
+//! out in the night in which it was needed. The file is at most [`FILE_BYTES_MAX`] long.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use clap::ArgMatches;
+use larder_annotate::options::{Endpoint, NameSources};
+
+use crate::args;
+use crate::exit::Failure;
+use crate::nearest;
+use crate::settings::{Command, Reach, Setting, configurable};
+use crate::value::{Kind, Value};
+
+/// Longest configuration file that is read, octets.
+pub const FILE_BYTES_MAX: u64 = 1 << 20;
+
+const FILE_NAME: &str = "larder.toml";
+
+/// The layer that gave a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Layer {
+    /// The table.
+    Default,
+    /// This file.
+    File(PathBuf),
+    /// This environment variable.
+    Environment(String),
+    /// The command line.
+    Flag,
+}
+
+impl fmt::Display for Layer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Layer::Default => f.write_str("default"),
+            // Debug quotes and escapes: a path may hold a line feed.
+            Layer::File(path) => write!(f, "file {path:?}"),
+            Layer::Environment(variable) => write!(f, "environment {variable}"),
+            Layer::Flag => f.write_str("flag"),
+        }
+    }
+}
+
+/// The values of one command.
+#[derive(Debug)]
+pub struct Resolved {
+    command: &'static Command,
+    /// Parallel to the rows of the command.
+    values: Vec<(Vec<Value>, Layer)>,
+}
+
+/// Reads the environment: a name to its value. A function, so that tests need not change the
+/// process.
+pub type Environment<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+
+/// The process's environment.
+pub fn process_environment(name: &str) -> Option<OsString> {
+    std::env::var_os(name)
+}
+
+/// The values of `command` by flag, environment, file and default.
+pub fn resolve(
+    command: &'static Command,
+    matches: &ArgMatches,
+    file: Option<&File>,
+    environment: Environment<'_>,
+) -> Result<Resolved, Failure> {
+    let mut values = Vec::with_capacity(command.settings.len());
+    for setting in command.settings {
+        values.push(resolve_one(command, setting, matches, file, environment)?);
+    }
+    Ok(Resolved { command, values })
+}
+
+fn resolve_one(
+    command: &'static Command,
+    setting: &Setting,
+    matches: &ArgMatches,
+    file: Option<&File>,
+    environment: Environment<'_>,
+) -> Result<(Vec<Value>, Layer), Failure> {
+    let flags = args::written(matches, setting);
+    if !flags.is_empty() {
+        return Ok((flags, Layer::Flag));
+    }
+    if setting.reach == Reach::Lasting {
+        let variable = command.variable(setting);
+        if let Some(text) = environment(&variable) {
+            let value = setting.kind.parse(&text).map_err(|why| {
+                Failure::usage(format!(
+                    "environment variable {variable}={text:?}: {why}; change or unset it"
+                ))
+            })?;
+            return Ok((vec![value], Layer::Environment(variable)));
+        }
+        if let Some(file) = file
+            && let Some(value) = file.value(command, setting)
+        {
+            return Ok((vec![value], Layer::File(file.path.clone())));
+        }
+    }
+    let values = match setting.default {
+        "" => Vec::new(),
+        text => vec![setting.kind.parse(OsStr::new(text)).expect("a test parses every default")],
+    };
+    Ok((values, Layer::Default))
+}
+
+impl Resolved {
+    /// Every row with its values and the layer that won.
+    pub fn rows(&self) -> impl Iterator<Item = (&'static Setting, &[Value], &Layer)> {
+        let rows = self.command.settings.iter().zip(&self.values);
+        rows.map(|(setting, (values, layer))| (setting, values.as_slice(), layer))
+    }
+
+    fn values(&self, name: &str) -> &[Value] {
+        let found = self.rows().find(|(setting, ..)| setting.name == name);
+        found.expect("the command's table has this row").1
+    }
+
+    /// A row of bytes, counts, seconds, cores or seeds; `None` without value and default.
+    pub fn number(&self, name: &str) -> Option<u64> {
+        match self.values(name).first() {
+            Some(Value::Number(number)) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// A number whose row has a default.
+    pub fn number_or_default(&self, name: &str) -> u64 {
+        self.number(name).expect("the row is a number with a default")
+    }
+
+    /// A switch; false without value.
+    pub fn switch(&self, name: &str) -> bool {
+        matches!(self.values(name).first(), Some(Value::Switch(true)))
+    }
+
+    /// A word of a choice; empty without value.
+    pub fn choice(&self, name: &str) -> &'static str {
+        match self.values(name).first() {
+            Some(Value::Choice(word)) => word,
+            _ => "",
+        }
+    }
+
+    /// The set of name sources; all without value.
+    pub fn sources(&self, name: &str) -> NameSources {
+        match self.values(name).first() {
+            Some(Value::Sources(set, _)) => *set,
+            _ => NameSources::all(),
+        }
+    }
+
+    /// The first path or pipe.
+    pub fn endpoint(&self, name: &str) -> Option<Endpoint> {
+        self.endpoints(name).into_iter().next()
+    }
+
+    /// Every path or pipe, in the order written.
+    pub fn endpoints(&self, name: &str) -> Vec<Endpoint> {
+        let endpoint = |value: &Value| match value {
+            Value::Endpoint(endpoint) => Some(endpoint.clone()),
+            _ => None,
+        };
+        self.values(name).iter().filter_map(endpoint).collect()
+    }
+
+    /// A path of a row that takes no pipe.
+    pub fn path(&self, name: &str) -> Option<PathBuf> {
+        match self.endpoint(name) {
+            Some(Endpoint::Path(path)) => Some(path),
+            _ => None,
+        }
+    }
+
+    /// A free word.
+    pub fn word(&self, name: &str) -> Option<&str> {
+        match self.values(name).first() {
+            Some(Value::Word(word)) => Some(word),
+            _ => None,
+        }
+    }
+}
+
+/// A configuration file, checked whole.
+#[derive(Debug)]
+pub struct File {
+    path: PathBuf,
+    /// Table, key, value.
+    entries: Vec<(String, String, Value)>,
+}
+
+impl File {
+    /// The file that applies: `flag`, then `$LARDER_CONFIG` (both must exist), then the first that
+    /// exists of `./larder.toml`, the XDG place, `/etc/larder/larder.toml`.
+    pub fn find(
+        flag: Option<&Path>,
+        environment: Environment<'_>,
+    ) -> Result<Option<File>, Failure> {
+        if let Some(path) = flag {
+            return File::read(path).map(Some);
+        }
+        if let Some(path) = environment("LARDER_CONFIG").filter(|path| !path.is_empty()) {
+            return File::read(Path::new(&path)).map(Some);
+        }
+        let mut places = vec![PathBuf::from(FILE_NAME)];
+        let not_empty = |name: &str| environment(name).filter(|value| !value.is_empty());
+        if let Some(base) = not_empty("XDG_CONFIG_HOME") {
+            places.push(Path::new(&base).join("larder").join(FILE_NAME));
+        } else if let Some(home) = not_empty("HOME") {
+            places.push(Path::new(&home).join(".config/larder").join(FILE_NAME));
+        }
+        places.push(Path::new("/etc/larder").join(FILE_NAME));
+        match places.iter().find(|path| path.is_file()) {
+            Some(path) => File::read(path).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    fn read(path: &Path) -> Result<File, Failure> {
+        let failed = |error: &std::io::Error| {
+            let what = format!("configuration file {path:?}");
+            Failure::file(what, error, "name another with --config, or unset $LARDER_CONFIG")
+        };
+        let mut text = String::new();
+        std::fs::File::open(path)
+            .and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text))
+            .map_err(|error| failed(&error))?;
+        if text.len() as u64 > FILE_BYTES_MAX {
+            return Err(Failure::usage(format!(
+                "configuration file {path:?}: longer than 1 MiB; is it the right file?"
+            )));
+        }
+        File::parse(path, &text)
+    }
+
+    /// Reads the text of a file and checks every table, key and value in it.
+    pub fn parse(path: &Path, text: &str) -> Result<File, Failure> {
+        let fail = |why: String| Failure::usage(format!("configuration file {path:?}: {why}"));
+        let document: toml::Table = text.parse().map_err(|error: toml::de::Error| {
+            fail(format!(
+                "{}; larder show-config --template prints a sound one",
+                error.to_string().trim_end()
+            ))
+        })?;
+        let mut entries = Vec::new();
+        for (table, content) in &document {
+            let Some(command) = configurable().find(|command| command.table() == *table) else {
+                let known: Vec<String> = configurable().map(Command::table).collect();
+                let hint = nearest::hint(table, known.iter().map(String::as_str));
+                return Err(fail(format!(
+                    "unknown table [{table}]; known: {}{hint}",
+                    known.join(", ")
+                )));
+            };
+            let Some(content) = content.as_table() else {
+                return Err(fail(format!("'{table}' is a table; write [{table}]")));
+            };
+            for (key, value) in content {
+                let Some(setting) = command.lasting().find(|setting| setting.key() == *key) else {
+                    return Err(fail(format!("[{table}] {}", unknown_key(command, key))));
+                };
+                let value = parse_toml(setting, value)
+                    .map_err(|why| fail(format!("[{table}] {key}: {why}")))?;
+                entries.push((table.clone(), key.clone(), value));
+            }
+        }
+        Ok(File { path: path.to_owned(), entries })
+    }
+
+    fn value(&self, command: &Command, setting: &Setting) -> Option<Value> {
+        let (table, key) = (command.table(), setting.key());
+        let found = self.entries.iter().find(|entry| entry.0 == table && entry.1 == key);
+        found.map(|entry| entry.2.clone())
+    }
+}
+
+fn unknown_key(command: &Command, key: &str) -> String {
+    let known: Vec<String> = command.lasting().map(Setting::key).collect();
+    if let Some(setting) = command.settings.iter().find(|setting| setting.key() == key) {
+        return format!("{key} belongs to one run and cannot be in a file; use --{}", setting.name);
+    }
+    match nearest::nearest(key, known.iter().map(String::as_str)) {
+        Some(name) => format!("unknown key '{key}'; did you mean '{name}'?"),
+        None => format!("unknown key '{key}'; known: {}", known.join(", ")),
+    }
+}
+
+/// TOML's booleans, integers, strings and lists of strings, by the text form of the row.
+fn parse_toml(setting: &Setting, value: &toml::Value) -> Result<Value, String> {
+    let text = match value {
+        toml::Value::Boolean(on) => on.to_string(),
+        toml::Value::Integer(number) => number.to_string(),
+        toml::Value::String(text) => text.clone(),
+        toml::Value::Array(list) if matches!(setting.kind, Kind::Sources) => {
+            let words: Option<Vec<&str>> = list.iter().map(toml::Value::as_str).collect();
+            words.ok_or("expected a list of strings")?.join(",")
+        }
+        _ => return Err(format!("expected {}", setting.kind.range())),
+    };
+    setting.kind.parse(OsStr::new(&text)).map_err(|why| format!("{text:?}: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::ANNOTATE;
+
+    fn matches(flags: &[&str]) -> ArgMatches {
+        let line = ["larder", "annotate"].iter().chain(flags);
+        let matches = args::program().try_get_matches_from(line).expect("sound flags");
+        args::chosen(&matches).expect("a command").1.clone()
+    }
+
+    fn none(_: &str) -> Option<OsString> {
+        None
+    }
+
+    /// Each layer in turn is overruled by the one above it, and the winner is told.
+    #[test]
+    fn flag_beats_environment_beats_file_beats_default() {
+        let file = File::parse(Path::new("f"), "[annotate]\ncores = 2\nseed = 7\nlinger = '9s'\n")
+            .expect("a sound file");
+        let environment = |name: &str| match name {
+            "LARDER_ANNOTATE_CORES" => Some(OsString::from("3")),
+            "LARDER_ANNOTATE_SEED" => Some(OsString::from("0x8")),
+            _ => None,
+        };
+        let flags = matches(&["--cores", "4"]);
+        let all = resolve(&ANNOTATE, &flags, Some(&file), &environment).expect("sound");
+        let got = |name: &str| {
+            let row = all.rows().find(|row| row.0.name == name).expect("a row");
+            (all.number(name), row.2.to_string())
+        };
+        assert_eq!(got("cores"), (Some(4), "flag".to_owned()));
+        assert_eq!(got("seed"), (Some(8), "environment LARDER_ANNOTATE_SEED".to_owned()));
+        assert_eq!(got("linger"), (Some(9), "file \"f\"".to_owned()));
+        assert_eq!(got("udp-idle"), (Some(60), "default".to_owned()));
+    }
+
+    /// A switch that the file sets can be taken back by a flag.
+    #[test]
+    fn a_switch_can_be_taken_back() {
+        let file = File::parse(Path::new("f"), "[annotate]\nquiet = true\n").expect("sound");
+        for (flags, quiet) in [(vec![], true), (vec!["--quiet=false"], false)] {
+            let all = resolve(&ANNOTATE, &matches(&flags), Some(&file), &none).expect("sound");
+            assert_eq!(all.switch("quiet"), quiet, "{flags:?}");
+        }
+    }
+
+    /// Unknown tables and keys, keys of one run, wrong types and values out of range are refused,
+    /// each with what to do.
+    #[test]
+    fn wrong_files_are_refused_with_advice() {
+        for (text, advice) in [
+            ("[anotate]\n", "did you mean 'annotate'?"),
+            ("annotate = 3\n", "write [annotate]"),
+            ("[annotate]\nname_budget = 1\n", "did you mean 'names_budget'?"),
+            ("[annotate]\nzzzz = 1\n", "known: "),
+            ("[annotate]\nread = 'a'\n", "use --read"),
+            ("[annotate]\ncores = 0\n", "from 1 to 1024"),
+            ("[annotate]\ncores = 1.5\n", "expected 'all'"),
+            ("[annotate]\nnames = ['dns', 3]\n", "list of strings"),
+            ("[annotate]\nnames = ['dnss']\n", "did you mean 'dns'?"),
+            ("[annotate\n", "--template"),
+        ] {
+            let error = File::parse(Path::new("f"), text).expect_err(text).message;
+            assert!(error.contains(advice), "{text}: {error}");
+            assert!(error.contains("\"f\""), "{error}");
+        }
+    }
+
+    /// Lists of sources may be TOML lists; sizes may be bare numbers.
+    #[test]
+    fn toml_types_are_taken() {
+        let text = "[annotate]\nnames = ['dns', 'sni']\nnames_budget = 1048576\nstrict = true\n";
+        let file = File::parse(Path::new("f"), text).expect("sound");
+        let all = resolve(&ANNOTATE, &matches(&[]), Some(&file), &none).expect("sound");
+        assert_eq!(all.sources("names"), NameSources::parse("dns,sni").expect("known"));
+        assert_eq!(all.number("names-budget"), Some(1 << 20));
+        assert!(all.switch("strict"));
+    }
+}

@@ -1,0 +1,584 @@
+//! The one table: every command, and one row a setting.
+//!
+//! Flags, help, man pages, completions, the configuration template, `show-config` and
+//! `docs/guide/settings.md` are all made from these rows; nothing else in the program names a
+//! default or a range. A new setting is a new row here and one line where it is used.
+//!
+//! Invariants (each has a test)
+//! 1. Every default parses by its row's [`Kind`].
+//! 2. Names are unique in a command, and so are letters.
+//! 3. The defaults of `annotate` are `larder_annotate::Options::default()`.
+
+use crate::value::Kind;
+
+/// Where a setting may be given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// On the command line only: it belongs to one run (inputs, outputs).
+    Run,
+    /// On the command line, in the environment, in the configuration file.
+    Lasting,
+}
+
+/// One setting.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// Long flag, and with `_` for `-` the key in the file. For a positional argument, its name.
+    pub name: &'static str,
+    /// Short flag.
+    pub letter: Option<char>,
+    /// What help calls the value.
+    pub value_name: &'static str,
+    /// Type and range.
+    pub kind: Kind,
+    /// May be given several times, with several values each.
+    pub many: bool,
+    /// A bare argument instead of a flag.
+    pub positional: bool,
+    /// A command without it is a usage error.
+    pub required: bool,
+    /// Text of the default; empty for none.
+    pub default: &'static str,
+    /// Where it may be given.
+    pub reach: Reach,
+    /// Heading in help.
+    pub group: &'static str,
+    /// What it does, one line, no full stop.
+    pub help: &'static str,
+    /// Why the default is what it is, or when to change it. A sentence.
+    pub why: &'static str,
+}
+
+impl Setting {
+    /// Key in the configuration file.
+    pub fn key(&self) -> String {
+        self.name.replace('-', "_")
+    }
+
+    /// How a person would write it on the command line: `-r, --read FILE`.
+    pub fn usage(&self) -> String {
+        if self.positional {
+            return format!("{}{}", self.value_name, if self.many { "…" } else { "" });
+        }
+        let letter = self.letter.map(|c| format!("-{c}, ")).unwrap_or_default();
+        let value = match self.kind {
+            Kind::Switch => String::new(),
+            _ => format!(" {}{}", self.value_name, if self.many { "…" } else { "" }),
+        };
+        format!("{letter}--{}{value}", self.name)
+    }
+}
+
+/// One command.
+#[derive(Clone, Copy, Debug)]
+pub struct Command {
+    /// Words after `larder`.
+    pub path: &'static [&'static str],
+    /// One line.
+    pub about: &'static str,
+    /// More, for `--help` and the manual.
+    pub long: &'static str,
+    /// Its rows.
+    pub settings: &'static [Setting],
+}
+
+impl Command {
+    /// Name of its table in the configuration file, and of its part of environment variables.
+    pub fn table(&self) -> String {
+        self.path.join("_").replace('-', "_")
+    }
+
+    /// The environment variable of a lasting setting: `LARDER_ANNOTATE_CORES`.
+    pub fn variable(&self, setting: &Setting) -> String {
+        format!("LARDER_{}_{}", self.table(), setting.key()).to_ascii_uppercase()
+    }
+
+    /// Rows that the file and the environment may set.
+    pub fn lasting(&self) -> impl Iterator<Item = &'static Setting> {
+        self.settings.iter().filter(|setting| setting.reach == Reach::Lasting)
+    }
+}
+
+/// The row that the others start from: a flag of one run with an optional value.
+const ROW: Setting = Setting {
+    name: "",
+    letter: None,
+    value_name: "VALUE",
+    kind: Kind::Word,
+    many: false,
+    positional: false,
+    required: false,
+    default: "",
+    reach: Reach::Run,
+    group: "Options",
+    help: "",
+    why: "",
+};
+
+const INPUT: Setting = Setting { group: "Input", value_name: "FILE", kind: Kind::Endpoint, ..ROW };
+const OUTPUT: Setting =
+    Setting { group: "Output", value_name: "FILE", kind: Kind::Endpoint, ..ROW };
+const LIMIT: Setting = Setting { group: "Limits", reach: Reach::Lasting, ..ROW };
+const NAMES: Setting = Setting { group: "Names", reach: Reach::Lasting, ..ROW };
+const CHOICE: Setting = Setting { group: "Output", reach: Reach::Lasting, ..ROW };
+const SWITCH: Setting = Setting { kind: Kind::Switch, default: "false", ..ROW };
+
+/// `larder annotate`.
+pub const ANNOTATE: Command = Command {
+    path: &["annotate"],
+    about: "Put the domain name beside every IP address in captured traffic",
+    long:
+        "Reads packets, learns which name each address was looked up under (DNS answers, TLS and \
+QUIC server names, HTTP hosts, mDNS, LLMNR, NetBIOS, DHCP), and writes a log in which every flow \
+carries names. It only reads: it never sends a packet.
+
+The log goes to standard output, progress and summary go to standard error. Exit status: 0 done; \
+1 done, but the input was damaged or cut short (2 with --strict); 2 usage, input or output, \
+configuration; 130 interrupted, what was read is written; 141 standard output was closed.
+
+Examples:
+  larder annotate -r trace.pcapng
+  larder annotate -r monday.pcap tuesday.pcap.gz --format ecs -o flows.jsonl
+  tcpdump -i eth0 -U -w - | larder annotate -r -
+  larder annotate -r trace.pcap --unresolved",
+    settings: &[
+        Setting {
+            name: "read",
+            letter: Some('r'),
+            many: true,
+            help: "Captures to read: pcap or pcapng, also .gz .zst .xz",
+            why: "Several files are read as one, in time order, and names carry over; - reads standard input.",
+            ..INPUT
+        },
+        Setting {
+            name: "interface",
+            letter: Some('i'),
+            value_name: "IFACE",
+            kind: Kind::Word,
+            help: "Live capture; not in this version: says how to read an interface through tcpdump",
+            why: "Until larder captures by itself, tcpdump -U writes each packet to the pipe at once.",
+            ..INPUT
+        },
+        Setting {
+            name: "count",
+            letter: Some('c'),
+            value_name: "N",
+            kind: Kind::Count { min: 1, max: u64::MAX },
+            help: "Stop after this many packets",
+            why: "As in tcpdump; all packets are read unless told otherwise.",
+            ..INPUT
+        },
+        Setting {
+            name: "eve",
+            help: "A Suricata EVE log: every line comes out unchanged, with larder's keys added",
+            why: "Names come from the captures, the snapshot or the other feeds of the same run.",
+            ..INPUT
+        },
+        Setting {
+            name: "zeek-log",
+            help: "A Zeek log: every line comes out with larder's columns added",
+            why: "Names come from the captures, the snapshot or the other feeds of the same run.",
+            ..INPUT
+        },
+        Setting {
+            name: "zeek-dns",
+            many: true,
+            help: "Zeek dns.log files to learn names from",
+            why: "For sites that keep logs and not packets.",
+            ..INPUT
+        },
+        Setting {
+            name: "dnstap",
+            value_name: "FILE|SOCKET",
+            help: "A dnstap file or socket to learn names from",
+            why: "For sites whose resolver knows what the wire does not show (encrypted DNS).",
+            ..INPUT
+        },
+        Setting {
+            name: "output",
+            letter: Some('o'),
+            default: "-",
+            help: "Where the log goes",
+            why: "Standard output, so that it can be piped.",
+            ..OUTPUT
+        },
+        Setting {
+            name: "write",
+            letter: Some('w'),
+            help: "Write the packets again, as pcapng with Name Resolution Blocks",
+            why: "Wireshark and tshark -N n then show the names; readers that read the file twice show an address's latest name.",
+            ..OUTPUT
+        },
+        Setting {
+            name: "directory",
+            letter: Some('d'),
+            value_name: "DIR",
+            kind: Kind::Path,
+            help: "Also write dns.log (each answer), names.log (what is known at the end), stats.json",
+            why: "Nothing beside the log unless asked.",
+            ..OUTPUT
+        },
+        Setting {
+            name: "format",
+            value_name: "FORMAT",
+            kind: Kind::Choice(&["text", "ecs", "zeek", "csv", "parquet"]),
+            default: "text",
+            help: "Format of the log",
+            why: "Aligned text is for eyes; programs read ecs (JSON lines), zeek, csv or parquet (a build with the feature).",
+            ..CHOICE
+        },
+        Setting {
+            name: "sort",
+            value_name: "ORDER",
+            kind: Kind::Choice(&["end", "start"]),
+            default: "end",
+            help: "Order of the records: as flows end, or by their first packet",
+            why: "The order of ends needs no memory; the order of starts spills to disk.",
+            ..CHOICE
+        },
+        Setting {
+            name: "numeric",
+            letter: Some('n'),
+            group: "Output",
+            reach: Reach::Lasting,
+            help: "Print ports as numbers in text",
+            why: "As in tcpdump.",
+            ..SWITCH
+        },
+        Setting {
+            name: "unresolved",
+            group: "Output",
+            help: "Write only flows whose destination nobody looked up",
+            why: "For a hunter this list is the product.",
+            ..SWITCH
+        },
+        Setting {
+            name: "quiet",
+            group: "Output",
+            reach: Reach::Lasting,
+            help: "No progress, no summary; errors only",
+            why: "The summary says what to doubt, so it is printed unless asked not to.",
+            ..SWITCH
+        },
+        Setting {
+            name: "no-progress",
+            group: "Output",
+            reach: Reach::Lasting,
+            help: "No progress bar on a terminal",
+            why: "The bar is never drawn elsewhere.",
+            ..SWITCH
+        },
+        Setting {
+            name: "strict",
+            group: "Output",
+            reach: Reach::Lasting,
+            help: "Exit 2 instead of 1 when the input was damaged or cut short",
+            why: "Captures that end in the middle of a packet are everyday; scripts that cannot bear them ask for this.",
+            ..SWITCH
+        },
+        Setting {
+            name: "names",
+            value_name: "LIST",
+            kind: Kind::Sources,
+            default: "all",
+            help: "Sources of names that are believed",
+            why: "Each flow says which source named it, so more sources do no harm; 'dns' is what was asked, without what flows say of themselves.",
+            ..NAMES
+        },
+        Setting {
+            name: "candidates",
+            value_name: "N",
+            kind: Kind::Count { min: 1, max: 4 },
+            default: "4",
+            help: "Names kept for one address, newest first",
+            why: "A fifth to a third of named flows have rivals; the right name is among four in 98 of 100.",
+            ..NAMES
+        },
+        Setting {
+            name: "names-load",
+            kind: Kind::Path,
+            value_name: "FILE",
+            reach: Reach::Run,
+            help: "Names known before the first packet, from --names-save",
+            why: "A capture cut after the lookups still gets its names.",
+            ..NAMES
+        },
+        Setting {
+            name: "names-save",
+            kind: Kind::Path,
+            value_name: "FILE",
+            reach: Reach::Run,
+            help: "Save the names known at the end",
+            why: "For the next capture's --names-load.",
+            ..NAMES
+        },
+        Setting {
+            name: "lookup",
+            value_name: "PER",
+            kind: Kind::Choice(&["flow", "packet"]),
+            default: "flow",
+            help: "Look names up once a flow, or for every packet",
+            why: "The output is the same; packet is for measuring the cache.",
+            ..NAMES
+        },
+        Setting {
+            name: "cores",
+            value_name: "N",
+            kind: Kind::Cores,
+            default: "all",
+            help: "Worker threads",
+            why: "The output is the same bytes whatever the number.",
+            ..LIMIT
+        },
+        Setting {
+            name: "names-budget",
+            value_name: "SIZE",
+            kind: Kind::Bytes { min: 1 << 20, max: 1 << 40 },
+            default: "256MiB",
+            help: "Memory for all that is known of names",
+            why: "When it is full the least used names leave, and their flows say 'evicted'.",
+            ..LIMIT
+        },
+        Setting {
+            name: "flows-max",
+            value_name: "N",
+            kind: Kind::Count { min: 1_000, max: 1_000_000_000 },
+            default: "1000000",
+            help: "Flows open at one time",
+            why: "When it is full the longest idle flow ends, and is counted as evicted.",
+            ..LIMIT
+        },
+        Setting {
+            name: "reassembly-budget",
+            value_name: "SIZE",
+            kind: Kind::Bytes { min: 1 << 20, max: 1 << 40 },
+            default: "64MiB",
+            help: "Memory for TCP reassembly and IP fragments together",
+            why: "Only name-bearing beginnings are put together; what does not fit is skipped and counted.",
+            ..LIMIT
+        },
+        Setting {
+            name: "tcp-idle",
+            value_name: "TIME",
+            kind: Kind::Seconds { min: 1, max: 604_800 },
+            default: "300s",
+            help: "A TCP flow ends after this long without a packet",
+            why: "All times are the packets' own, never the machine's.",
+            ..LIMIT
+        },
+        Setting {
+            name: "udp-idle",
+            value_name: "TIME",
+            kind: Kind::Seconds { min: 1, max: 604_800 },
+            default: "60s",
+            help: "Any other flow ends after this long without a packet",
+            why: "UDP has no end of its own; a minute joins a question to its answer and keeps the table small.",
+            ..LIMIT
+        },
+        Setting {
+            name: "linger",
+            value_name: "TIME",
+            kind: Kind::Seconds { min: 0, max: 3_600 },
+            default: "5s",
+            help: "A closed TCP flow still takes its last packets for this long",
+            why: "Late acknowledgements after FIN or RST belong to the flow they close.",
+            ..LIMIT
+        },
+        Setting {
+            name: "seed",
+            value_name: "N",
+            kind: Kind::Seed,
+            default: "0x1a2de2c0ffee5eed",
+            help: "Seed of the hash functions",
+            why: "Fixed, so that a file always gives the same bytes; choose another against traffic made to collide.",
+            ..LIMIT
+        },
+    ],
+};
+
+/// `larder demo`.
+pub const DEMO: Command = Command {
+    path: &["demo"],
+    about: "Annotate a small real capture that is part of the program",
+    long: "Runs annotate on a recording of real programs (a name server, web servers, clients) and \
+explains what the names say.",
+    settings: &[
+        Setting {
+            name: "format",
+            value_name: "FORMAT",
+            kind: Kind::Choice(&["text", "ecs", "zeek", "csv"]),
+            default: "text",
+            group: "Output",
+            help: "Format of the log",
+            why: "As in annotate.",
+            ..ROW
+        },
+        Setting {
+            name: "quiet",
+            group: "Output",
+            help: "The log only, without the explanation",
+            why: "The explanation goes to standard error in any case.",
+            ..SWITCH
+        },
+    ],
+};
+
+/// `larder bench annotate`.
+pub const BENCH_ANNOTATE: Command = Command {
+    path: &["bench", "annotate"],
+    about: "Measure annotate beside the bare header walk, and tshark where installed",
+    long: "Runs the contestants in turn, several rounds, and prints the median and the spread of \
+each: a walk over the headers of the file in memory (the limit of what any reader could do), annotate \
+on one core and on several, annotate with a lookup for every packet, and tshark -N nd on the first \
+packets.",
+    settings: &[
+        Setting {
+            name: "file",
+            positional: true,
+            required: true,
+            many: true,
+            kind: Kind::Path,
+            value_name: "FILE",
+            help: "Captures; uncompressed pcap or pcapng for the walk",
+            why: "larder gen capture makes a large one.",
+            ..INPUT
+        },
+        Setting {
+            name: "rounds",
+            value_name: "N",
+            kind: Kind::Count { min: 1, max: 1_000 },
+            default: "5",
+            help: "Rounds; every contestant runs once a round",
+            why: "Interleaved, so that a busy moment hits all of them.",
+            ..ROW
+        },
+        Setting {
+            name: "cores",
+            value_name: "N",
+            kind: Kind::Cores,
+            default: "all",
+            help: "Worker threads of the contestant with many",
+            why: "One core is measured in any case.",
+            ..ROW
+        },
+        Setting {
+            name: "tshark-packets",
+            value_name: "N",
+            kind: Kind::Count { min: 0, max: 100_000_000 },
+            default: "100000",
+            help: "Packets given to tshark; 0 leaves it out",
+            why: "It is a hundred times slower, so it gets a part.",
+            ..ROW
+        },
+    ],
+};
+
+/// `larder show-config`.
+pub const SHOW_CONFIG: Command = Command {
+    path: &["show-config"],
+    about: "Print each setting, its value, and which layer gave it",
+    long: "Layers, the first that speaks wins: flag, environment variable, configuration file, \
+default. The file is the first of: --config, $LARDER_CONFIG, ./larder.toml, \
+$XDG_CONFIG_HOME/larder/larder.toml (or ~/.config/larder/larder.toml), /etc/larder/larder.toml. \
+The flags of annotate that a file may set are accepted here too, to show their effect. What it prints \
+can be used as a file.",
+    settings: &[Setting {
+        name: "template",
+        help: "Print a commented file with every setting at its default instead",
+        why: "The template is the list of defaults.",
+        ..SWITCH
+    }],
+};
+
+/// `larder completions`.
+pub const COMPLETIONS: Command = Command {
+    path: &["completions"],
+    about: "Print completions for a shell",
+    long: "For example: larder completions bash > /etc/bash_completion.d/larder",
+    settings: &[Setting {
+        name: "shell",
+        positional: true,
+        required: true,
+        value_name: "SHELL",
+        kind: Kind::Choice(&["bash", "elvish", "fish", "powershell", "zsh"]),
+        help: "The shell",
+        why: "Made from the same table as the flags.",
+        ..ROW
+    }],
+};
+
+/// `larder man`.
+pub const MAN: Command = Command {
+    path: &["man"],
+    about: "Print the manual page, or write one page a command",
+    long: "Without -o, prints larder(1) as roff: larder man | man -l -",
+    settings: &[
+        Setting {
+            name: "output",
+            letter: Some('o'),
+            value_name: "DIR",
+            kind: Kind::Path,
+            help: "Write larder.1, larder-annotate.1, … into this directory",
+            why: "For packages: /usr/share/man/man1.",
+            ..ROW
+        },
+        Setting {
+            name: "markdown",
+            help: "Print the table of all settings as Markdown instead",
+            why: "It is the guide's page of settings.",
+            ..SWITCH
+        },
+    ],
+};
+
+/// Every command, in the order of help.
+pub const COMMANDS: [&Command; 6] =
+    [&ANNOTATE, &DEMO, &BENCH_ANNOTATE, &SHOW_CONFIG, &COMPLETIONS, &MAN];
+
+/// Words that hold commands of two words.
+pub const FAMILIES: [(&str, &str); 1] = [("bench", "Measure larder on this machine")];
+
+/// Commands that have lasting settings: the tables of the configuration file.
+pub fn configurable() -> impl Iterator<Item = &'static Command> {
+    COMMANDS.into_iter().filter(|command| command.lasting().next().is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::ffi::OsStr;
+
+    /// Invariant 1: a default that its own row refuses would make every run fail.
+    #[test]
+    fn every_default_is_in_range() {
+        for command in COMMANDS {
+            for setting in command.settings.iter().filter(|setting| !setting.default.is_empty()) {
+                let parsed = setting.kind.parse(OsStr::new(setting.default));
+                assert!(parsed.is_ok(), "{:?} {}: {parsed:?}", command.path, setting.name);
+            }
+        }
+    }
+
+    /// Invariant 2, and every row explains itself.
+    #[test]
+    fn rows_are_unique_and_complete() {
+        for command in COMMANDS {
+            let mut names = BTreeSet::new();
+            let mut letters = BTreeSet::from(['h', 'V']);
+            for setting in command.settings {
+                assert!(names.insert(setting.name), "{:?} {} twice", command.path, setting.name);
+                if let Some(letter) = setting.letter {
+                    assert!(letters.insert(letter), "{:?} -{letter} twice", command.path);
+                }
+                assert!(!setting.help.is_empty() && !setting.help.ends_with('.'));
+                assert!(setting.why.ends_with('.'), "{}: {}", setting.name, setting.why);
+                assert!(
+                    setting.reach == Reach::Run || !setting.default.is_empty(),
+                    "{}: a lasting setting has a default",
+                    setting.name
+                );
+            }
+        }
+    }
+}

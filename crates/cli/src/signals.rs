@@ -1,0 +1,43 @@
+//! Ctrl-C and SIGTERM: the first asks the run to stop, the second ends the process.
+//!
+//! After the first, what was read is finished and written, and the exit code is 130. A read that
+//! waits on a silent pipe is not torn out of its wait (the kernel restarts it): it ends with the
+//! next packet, the end of the pipe, or the second signal.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use larder_annotate::Progress;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+use signal_hook::iterator::Signals;
+
+use crate::exit::INTERRUPTED;
+
+/// Sets `progress.stop` at the first signal; the second ends the process with 130.
+///
+/// The thread that waits for signals lives as long as the process.
+pub fn stop_on_signals(progress: &Arc<Progress>, quiet: bool) -> io::Result<()> {
+    let asked = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        // In this order: the first signal finds `asked` false, passes, and sets it.
+        flag::register_conditional_shutdown(signal, INTERRUPTED.into(), Arc::clone(&asked))?;
+        flag::register(signal, Arc::clone(&asked))?;
+    }
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let progress = Arc::clone(progress);
+    thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        if signals.forever().next().is_some() {
+            progress.stop.store(true, Ordering::Release);
+            if !quiet {
+                // The bar may be on the line.
+                let wipe = if io::stderr().is_terminal() { "\r\x1b[K" } else { "" };
+                let text = "stopping; what was read is being written (again: end at once)";
+                let _ = writeln!(io::stderr(), "{wipe}larder: {text}");
+            }
+        }
+    })?;
+    Ok(())
+}

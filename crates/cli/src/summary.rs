@@ -1,0 +1,157 @@
+//! The summary at the end of a run, for people; `stats.json` has the same for programs.
+//!
+//! File names in it are hostile text as far as the terminal is concerned: control characters are
+//! escaped.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use larder_annotate::options::{Damage, Summary};
+
+use crate::progress::{scaled, size};
+use crate::value::group;
+
+/// The summary, several lines, each with its line feed.
+pub fn text(summary: &Summary, elapsed: Duration) -> String {
+    let seconds = elapsed.as_secs_f64();
+    let rate = summary.packets as f64 / seconds.max(1e-6);
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "packets    {} ({}) in {seconds:.2} s, {} packets/s",
+        group(summary.packets),
+        size(summary.input_bytes),
+        scaled(rate)
+    );
+    let _ = writeln!(
+        text,
+        "flows      {}, {} with a destination that can have a name",
+        group(summary.flows),
+        group(summary.flows_nameable)
+    );
+    let _ = writeln!(
+        text,
+        "named      {}{}",
+        share(summary.flows_named, summary.flows_nameable),
+        listed(summary.flows_named_by.iter().map(|(source, count)| (source.as_str(), *count)))
+    );
+    let unnamed = summary.flows_nameable.saturating_sub(summary.flows_named);
+    let _ = writeln!(
+        text,
+        "unnamed    {}{}",
+        share(unnamed, summary.flows_nameable),
+        listed(summary.flows_unnamed_by.iter().map(|(reason, count)| (*reason, *count)))
+    );
+    let _ = writeln!(
+        text,
+        "answers    {} taught names; {} names known, {} left for want of room",
+        group(summary.answers),
+        group(summary.names_known),
+        group(summary.names_evicted)
+    );
+    let _ = writeln!(
+        text,
+        "to doubt   ambiguous {}, stale {}, late {}, conflicts {}",
+        group(summary.ambiguous),
+        group(summary.stale),
+        group(summary.late),
+        group(summary.conflicts)
+    );
+    if summary.flows_evicted > 0 {
+        let _ = writeln!(
+            text,
+            "evicted    {} flows ended early because the table was full; raise --flows-max",
+            group(summary.flows_evicted)
+        );
+    }
+    if !summary.skipped.is_empty() {
+        let skipped = listed(summary.skipped.iter().map(|(kind, count)| (*kind, *count)));
+        let _ = writeln!(text, "skipped    sound, but not larder's to read{skipped}");
+    }
+    damage(&mut text, &summary.damaged);
+    if summary.input_damaged && summary.damaged.is_empty() {
+        text.push_str("damaged    the input ended too early\n");
+    }
+    if summary.interrupted {
+        text.push_str("stopped    before the end of the input; what was read is written\n");
+    }
+    text
+}
+
+fn damage(text: &mut String, damaged: &BTreeMap<&'static str, Damage>) {
+    for (kind, damage) in damaged {
+        let _ = writeln!(
+            text,
+            "damaged    {} {kind}, the first at octet {} of {}",
+            group(damage.count),
+            damage.first_offset,
+            damage.first_file.escape_debug()
+        );
+    }
+}
+
+/// `281 (87.5 %)`.
+pub fn share(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return group(part);
+    }
+    format!("{} ({:.1} %)", group(part), part as f64 / whole as f64 * 100.0)
+}
+
+/// `: sni 12, dns_pair 3`, most first; nothing when nothing was counted.
+fn listed<'a>(counts: impl Iterator<Item = (&'a str, u64)>) -> String {
+    let mut counts: Vec<(&str, u64)> = counts.filter(|(_, count)| *count > 0).collect();
+    // Stable: equal counts stay in the order of preference.
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let words: Vec<String> =
+        counts.iter().map(|(word, count)| format!("{word} {}", group(*count))).collect();
+    if words.is_empty() { String::new() } else { format!(": {}", words.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use larder_annotate::record::NameSource;
+
+    /// Everything that a run counted is said, and the terminal gets no control byte of a file name.
+    #[test]
+    fn everything_counted_is_said() {
+        let summary = Summary {
+            packets: 1_234_567,
+            flows: 400,
+            flows_nameable: 320,
+            flows_named: 280,
+            flows_named_by: BTreeMap::from([(NameSource::Sni, 30), (NameSource::DnsPair, 250)]),
+            flows_unnamed_by: BTreeMap::from([("no_lookup_seen", 40)]),
+            flows_evicted: 3,
+            damaged: BTreeMap::from([(
+                "packet_truncated",
+                Damage { count: 2, first_offset: 4096, first_file: "a\x1b[2J.pcap".to_owned() },
+            )]),
+            interrupted: true,
+            ..Summary::default()
+        };
+        let text = text(&summary, Duration::from_millis(500));
+        for said in [
+            "1,234,567",
+            "0.50 s, 2.5 M packets/s",
+            "280 (87.5 %): dns_pair 250, sni 30",
+            "40 (12.5 %): no_lookup_seen 40",
+            "3 flows ended early",
+            "2 packet_truncated, the first at octet 4096 of a\\u{1b}[2J.pcap",
+            "stopped",
+        ] {
+            assert!(text.contains(said), "{said} is missing from\n{text}");
+        }
+        assert!(!text.contains('\x1b'));
+    }
+
+    /// An empty run divides by nothing and lists nothing.
+    #[test]
+    fn an_empty_run_is_calm() {
+        let text = text(&Summary::default(), Duration::ZERO);
+        assert_eq!(text.lines().count(), 6, "{text}");
+        assert!(!text.contains("NaN"));
+    }
+}

@@ -1,0 +1,372 @@
+//! Values of settings: one text form each, parsed once, into a type that cannot be wrong.
+//!
+//! A value comes as text from a flag, an environment variable or the configuration file; all
+//! three go through [`Kind::parse`], so that they accept the same spellings and the same range.
+//! [`Kind::show`] is its inverse: what it prints parses to the same value (tested).
+//!
+//! Bound: a value is never longer than the text it came from. Cost: none to speak of; this runs
+//! once a setting, at start.
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+use larder_annotate::options::{Endpoint, NameSources};
+
+/// What a setting may hold, and its range.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// Yes or no.
+    Switch,
+    /// A size in octets: `256MiB`, `1G` (binary), `1GB` (decimal), `4096`.
+    Bytes {
+        /// Least.
+        min: u64,
+        /// Most.
+        max: u64,
+    },
+    /// A plain count: `1000000`, `1_000_000`, `1M`.
+    Count {
+        /// Least.
+        min: u64,
+        /// Most.
+        max: u64,
+    },
+    /// A time in whole seconds: `300s`, `5m`, `1h`, `300`.
+    Seconds {
+        /// Least.
+        min: u64,
+        /// Most.
+        max: u64,
+    },
+    /// `all`, or a number of worker threads from 1 to [`CORES_MAX`].
+    Cores,
+    /// Any 64-bit number, decimal or `0x` hexadecimal.
+    Seed,
+    /// One of a few words.
+    Choice(&'static [&'static str]),
+    /// A list of name sources.
+    Sources,
+    /// A path.
+    Path,
+    /// A path, or `-` for a pipe.
+    Endpoint,
+    /// Any word.
+    Word,
+}
+
+/// Most worker threads that may be asked for; a guard against slips of the finger.
+pub const CORES_MAX: u64 = 1024;
+
+/// Words that `--names` takes beside `all`. [`NameSources::parse`] decides; a test holds the two
+/// together.
+pub const SOURCE_WORDS: [&str; 9] =
+    ["dns", "sni", "quic", "http", "mdns", "llmnr", "nbns", "dhcp", "ptr"];
+
+/// A parsed value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// Of [`Kind::Switch`].
+    Switch(bool),
+    /// Of bytes, counts, seconds and seeds; of cores, where 0 stands for `all`.
+    Number(u64),
+    /// Of [`Kind::Choice`]: the word from the table.
+    Choice(&'static str),
+    /// Of [`Kind::Sources`]: the set, and the list as it was written.
+    Sources(NameSources, String),
+    /// Of [`Kind::Path`] and [`Kind::Endpoint`].
+    Endpoint(Endpoint),
+    /// Of [`Kind::Word`].
+    Word(String),
+}
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+const TIB: u64 = 1 << 40;
+
+/// Suffixes of sizes, lower case. A single letter is binary, as in `split` and `dd`.
+const BYTE_SUFFIXES: [(&str, u64); 14] = [
+    ("", 1),
+    ("b", 1),
+    ("k", KIB),
+    ("kib", KIB),
+    ("kb", 1_000),
+    ("m", MIB),
+    ("mib", MIB),
+    ("mb", 1_000_000),
+    ("g", GIB),
+    ("gib", GIB),
+    ("gb", 1_000_000_000),
+    ("t", TIB),
+    ("tib", TIB),
+    ("tb", 1_000_000_000_000),
+];
+
+const COUNT_SUFFIXES: [(&str, u64); 4] =
+    [("", 1), ("k", 1_000), ("m", 1_000_000), ("g", 1_000_000_000)];
+
+const SECOND_SUFFIXES: [(&str, u64); 5] =
+    [("", 1), ("s", 1), ("m", 60), ("h", 3_600), ("d", 86_400)];
+
+impl Kind {
+    /// Reads a value. The error is a clause that says what is accepted.
+    pub fn parse(&self, text: &OsStr) -> Result<Value, String> {
+        if matches!(self, Kind::Path | Kind::Endpoint) {
+            return self.parse_path(text);
+        }
+        let text = text.to_str().ok_or_else(|| "not valid UTF-8".to_owned())?.trim();
+        let expected = || format!("expected {}", self.range());
+        match *self {
+            Kind::Switch => match text {
+                "true" | "yes" | "on" | "1" => Ok(Value::Switch(true)),
+                "false" | "no" | "off" | "0" => Ok(Value::Switch(false)),
+                _ => Err(expected()),
+            },
+            Kind::Bytes { min, max } => {
+                self.within(parse_scaled(text, &BYTE_SUFFIXES).ok_or_else(expected)?, min, max)
+            }
+            Kind::Count { min, max } => {
+                self.within(parse_scaled(text, &COUNT_SUFFIXES).ok_or_else(expected)?, min, max)
+            }
+            Kind::Seconds { min, max } => {
+                self.within(parse_scaled(text, &SECOND_SUFFIXES).ok_or_else(expected)?, min, max)
+            }
+            Kind::Cores if text == "all" => Ok(Value::Number(0)),
+            Kind::Cores => self.within(text.parse().map_err(|_| expected())?, 1, CORES_MAX),
+            Kind::Seed => parse_seed(text).map(Value::Number).ok_or_else(expected),
+            Kind::Choice(words) => {
+                words.iter().find(|word| **word == text).map(|word| Value::Choice(word)).ok_or_else(
+                    || {
+                        let hint = crate::nearest::hint(text, words.iter().copied());
+                        format!("{}{hint}", expected())
+                    },
+                )
+            }
+            Kind::Sources => match NameSources::parse(text) {
+                Ok(set) if set == NameSources::none() => Err(expected()),
+                Ok(set) => Ok(Value::Sources(set, text.to_owned())),
+                Err(word) => {
+                    let hint = crate::nearest::hint(&word, SOURCE_WORDS);
+                    Err(format!("'{word}' is no name source; {}{hint}", expected()))
+                }
+            },
+            Kind::Word if text.is_empty() => Err(expected()),
+            Kind::Word => Ok(Value::Word(text.to_owned())),
+            Kind::Path | Kind::Endpoint => self.parse_path(OsStr::new(text)),
+        }
+    }
+
+    fn parse_path(&self, text: &OsStr) -> Result<Value, String> {
+        if text.is_empty() {
+            return Err(format!("expected {}", self.range()));
+        }
+        if text == "-" && matches!(self, Kind::Endpoint) {
+            return Ok(Value::Endpoint(Endpoint::Pipe));
+        }
+        Ok(Value::Endpoint(Endpoint::Path(PathBuf::from(text))))
+    }
+
+    fn within(&self, number: u64, min: u64, max: u64) -> Result<Value, String> {
+        if (min..=max).contains(&number) {
+            Ok(Value::Number(number))
+        } else {
+            Err(format!("out of range; expected {}", self.range()))
+        }
+    }
+
+    /// The range in words, for help, manual, template and error texts.
+    pub fn range(&self) -> String {
+        match *self {
+            Kind::Switch => "true or false".to_owned(),
+            Kind::Bytes { min, max } => {
+                format!("a size from {} to {}", show_bytes(min), show_bytes(max))
+            }
+            Kind::Count { min, max: u64::MAX } => format!("a number from {}", group(min)),
+            Kind::Count { min, max } => format!("a number from {} to {}", group(min), group(max)),
+            Kind::Seconds { min, max } => {
+                format!("a time from {} to {}", show_seconds(min), show_seconds(max))
+            }
+            Kind::Cores => format!("'all' or a number from 1 to {CORES_MAX}"),
+            Kind::Seed => "a 64-bit number, decimal or 0x…".to_owned(),
+            Kind::Choice(words) => words.join(", "),
+            Kind::Sources => format!("'all' or a list of {}", SOURCE_WORDS.join(",")),
+            Kind::Path => "a path".to_owned(),
+            Kind::Endpoint => "a path, or - for a pipe".to_owned(),
+            Kind::Word => "a word".to_owned(),
+        }
+    }
+
+    /// The unit, as the tables print it; empty where there is none.
+    pub fn unit(&self) -> &'static str {
+        match self {
+            Kind::Bytes { .. } => "octets",
+            Kind::Seconds { .. } => "seconds",
+            Kind::Cores => "threads",
+            _ => "",
+        }
+    }
+
+    /// The text that parses to `value`.
+    pub fn show(&self, value: &Value) -> OsString {
+        OsString::from(match (self, value) {
+            (_, Value::Switch(on)) => on.to_string(),
+            (Kind::Bytes { .. }, Value::Number(n)) => show_bytes(*n),
+            (Kind::Seconds { .. }, Value::Number(n)) => show_seconds(*n),
+            (Kind::Cores, Value::Number(0)) => "all".to_owned(),
+            (Kind::Seed, Value::Number(n)) => format!("{n:#x}"),
+            (_, Value::Number(n)) => n.to_string(),
+            (_, Value::Choice(word)) => (*word).to_owned(),
+            (_, Value::Sources(_, list)) => list.clone(),
+            (_, Value::Word(word)) => word.clone(),
+            (_, Value::Endpoint(Endpoint::Path(path))) => return path.clone().into_os_string(),
+            (_, Value::Endpoint(_)) => "-".to_owned(),
+        })
+    }
+}
+
+/// `digits[_digits][suffix]`, at most `u64::MAX` once scaled.
+fn parse_scaled(text: &str, suffixes: &[(&str, u64)]) -> Option<u64> {
+    let digits_end = text.find(|c: char| !c.is_ascii_digit() && c != '_').unwrap_or(text.len());
+    let (digits, suffix) = text.split_at(digits_end);
+    let suffix = suffix.trim_start().to_ascii_lowercase();
+    let scale = suffixes.iter().find(|(word, _)| *word == suffix)?.1;
+    digits.replace('_', "").parse::<u64>().ok()?.checked_mul(scale)
+}
+
+fn parse_seed(text: &str) -> Option<u64> {
+    let text = text.replace('_', "");
+    match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(hex) => u64::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+/// A size with the largest unit that divides it: 268435456 is `256MiB`.
+pub fn show_bytes(bytes: u64) -> String {
+    for (unit, name) in [(TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")] {
+        if bytes != 0 && bytes.is_multiple_of(unit) {
+            return format!("{}{name}", bytes / unit);
+        }
+    }
+    bytes.to_string()
+}
+
+fn show_seconds(seconds: u64) -> String {
+    format!("{seconds}s")
+}
+
+/// A number with a comma every three digits: 1234567 is `1,234,567`.
+pub fn group(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn number(kind: Kind, text: &str) -> Option<u64> {
+        match kind.parse(OsStr::new(text)) {
+            Ok(Value::Number(number)) => Some(number),
+            _ => None,
+        }
+    }
+
+    /// Sizes take binary and decimal suffixes, and refuse what is outside the range, overflows, or
+    /// is no number.
+    #[test]
+    fn sizes_are_parsed_and_bounded() {
+        let kind = Kind::Bytes { min: KIB, max: TIB };
+        for (text, bytes) in [
+            ("256MiB", 256 * MIB),
+            ("256 mib", 256 * MIB),
+            ("1G", GIB),
+            ("1GB", 1_000_000_000),
+            ("4096", 4096),
+            ("1_024b", 1024),
+        ] {
+            assert_eq!(number(kind, text), Some(bytes), "{text}");
+        }
+        for text in ["", "MiB", "-1", "1.5G", "1023", "2TiB", "99999999999999999999", "1x", "_"] {
+            assert_eq!(number(kind, text), None, "{text}");
+        }
+        assert_eq!(number(kind, "18446744073709551615T"), None, "the product overflows");
+    }
+
+    /// Times are whole seconds; milliseconds are refused rather than rounded.
+    #[test]
+    fn times_are_whole_seconds() {
+        let kind = Kind::Seconds { min: 1, max: 86_400 };
+        assert_eq!(number(kind, "300s"), Some(300));
+        assert_eq!(number(kind, "5m"), Some(300));
+        assert_eq!(number(kind, "24h"), Some(86_400));
+        assert_eq!(number(kind, "300"), Some(300));
+        assert_eq!(number(kind, "500ms"), None);
+        assert_eq!(number(kind, "0"), None);
+        assert_eq!(number(kind, "2d"), None);
+    }
+
+    /// Every word that help lists for `--names` is one that the annotator knows, and a slip gets
+    /// the nearest word.
+    #[test]
+    fn source_words_are_the_annotators() {
+        for word in SOURCE_WORDS {
+            assert!(NameSources::parse(word).is_ok(), "{word}");
+        }
+        let all = NameSources::parse(&SOURCE_WORDS.join(",")).expect("every word is known");
+        assert_eq!(all, NameSources::all());
+        let error = Kind::Sources.parse(OsStr::new("dns,snni")).unwrap_err();
+        assert!(error.contains("did you mean 'sni'"), "{error}");
+        assert!(Kind::Sources.parse(OsStr::new("")).is_err(), "no source at all is a slip");
+    }
+
+    /// What `show` prints parses to the same value: `show-config` can be used as a file.
+    #[test]
+    fn show_is_the_inverse_of_parse() {
+        let any = u64::MAX;
+        for (kind, text) in [
+            (Kind::Switch, "true"),
+            (Kind::Bytes { min: 0, max: any }, "256MiB"),
+            (Kind::Bytes { min: 0, max: any }, "1000"),
+            (Kind::Count { min: 0, max: any }, "1M"),
+            (Kind::Seconds { min: 0, max: any }, "5m"),
+            (Kind::Cores, "all"),
+            (Kind::Cores, "3"),
+            (Kind::Seed, "0xdead_beef"),
+            (Kind::Choice(&["text", "ecs"]), "ecs"),
+            (Kind::Sources, "dns,sni"),
+            (Kind::Endpoint, "-"),
+            (Kind::Path, "-"),
+            (Kind::Path, "a b"),
+        ] {
+            let value = kind.parse(OsStr::new(text)).expect(text);
+            assert_eq!(kind.parse(&kind.show(&value)).as_ref(), Ok(&value), "{text}");
+        }
+    }
+
+    /// Paths need not be UTF-8; everything else must be.
+    #[cfg(unix)]
+    #[test]
+    fn paths_may_hold_any_bytes() {
+        use std::os::unix::ffi::OsStrExt;
+        let odd = OsStr::from_bytes(b"cap\xff.pcap");
+        assert!(Kind::Path.parse(odd).is_ok());
+        assert!(Kind::Cores.parse(odd).is_err());
+    }
+
+    /// Digits are grouped from the right.
+    #[test]
+    fn digits_are_grouped() {
+        assert_eq!(group(0), "0");
+        assert_eq!(group(999), "999");
+        assert_eq!(group(1000), "1,000");
+        assert_eq!(group(1234567), "1,234,567");
+    }
+}

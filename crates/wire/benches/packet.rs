@@ -1,0 +1,2 @@
+//! Placeholder replaced by the packet bench.
+fn main() {}
