@@ -1,6 +1,6 @@
 //! HTTP heads against `httparse`, and against bytes that wish us ill.
 
-use larder_wire::http::{HEAD_BYTES_MAX, Head, HeadScanner, host_name, request_head};
+use larder_wire::http::{HEAD_BYTES_MAX, Head, HeadScanner, Request, host_name, request_head};
 use proptest::prelude::*;
 
 /// What `httparse` makes of a complete head.
@@ -73,7 +73,7 @@ fn is_inside(part: &[u8], whole: &[u8]) -> bool {
 
 /// Does what was found stand in the bytes, as a piece of them?
 fn check_borrowed(head: Head<'_>, bytes: &[u8]) -> Result<(), TestCaseError> {
-    if let Head::Found { method, host, target_authority } = head {
+    if let Head::Found(Request { method, host, target_authority }) = head {
         for part in [Some(method), host, target_authority].into_iter().flatten() {
             prop_assert!(is_inside(part, bytes));
             prop_assert!(!part.is_empty());
@@ -92,7 +92,7 @@ proptest! {
     fn same_as_httparse(head in head()) {
         let Some(judgement) = judge(head.as_bytes()) else { return Ok(()) };
         match request_head(head.as_bytes()) {
-            Head::Found { method, host, target_authority } => {
+            Head::Found(Request { method, host, target_authority }) => {
                 prop_assert_eq!(method, judgement.method.as_bytes());
                 prop_assert_eq!(host, judgement.host.as_deref());
                 if let Some(authority) = target_authority {
@@ -117,7 +117,7 @@ proptest! {
         }
         let answer = request_head(&bytes);
         check_borrowed(answer, &bytes)?;
-        if let (Some(judgement), Head::Found { method, host, .. }) = (judge(&bytes), answer) {
+        if let (Some(judgement), Head::Found(Request { method, host, .. })) = (judge(&bytes), answer) {
             prop_assert_eq!(method, judgement.method.as_bytes());
             prop_assert_eq!(host, judgement.host.as_deref());
         }

@@ -87,7 +87,7 @@ impl Finder {
             && (matches!(tls, Hello::NeedMore) || matches!(http, Head::NeedMore));
         let name = match (tls, http) {
             (Hello::Found(hello), _) => hello.server_name.map(|name| name.into_owned()),
-            (_, Head::Found { host, .. }) => host.map(<[u8]>::to_vec),
+            (_, Head::Found(request)) => request.host.map(<[u8]>::to_vec),
             _ if may_continue => return None,
             _ => None,
         };
