@@ -27,18 +27,30 @@ pub enum Head<'a> {
     /// HTTP as far as one can see; Host may still come.
     NeedMore,
     /// The request, up to its Host or to the end of its head.
-    Found {
-        /// The method as it came.
-        method: &'a [u8],
-        /// The first Host field's value without white space around it; `None` where there is none
-        /// or an empty one. May have a port: see [`host_name`].
-        host: Option<&'a [u8]>,
-        /// The authority that the target itself states (absolute form, and CONNECT), without
-        /// user information. It has precedence over Host (RFC 9112, section 3.2.2).
-        target_authority: Option<&'a [u8]>,
-    },
+    Found(Request<'a>),
     /// A request line of HTTP, and then a head that is none, or longer than we read.
     Malformed,
+}
+
+/// What a request head says that is of use here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// The method as it came.
+    pub method: &'a [u8],
+    /// The first Host field's value without white space around it; `None` where there is none or
+    /// an empty one. May have a port: see [`host_name`].
+    pub host: Option<&'a [u8]>,
+    /// The authority that the target itself states (absolute form, and CONNECT), without user
+    /// information.
+    pub target_authority: Option<&'a [u8]>,
+}
+
+impl<'a> Request<'a> {
+    /// Which host is asked for: the target's authority has precedence over Host (RFC 9112,
+    /// section 3.2.2).
+    pub fn authority(&self) -> Option<&'a [u8]> {
+        self.target_authority.or(self.host)
+    }
 }
 
 /// Reads the request head at the start of `bytes`.
@@ -123,11 +135,11 @@ impl HeadScanner {
             return if self.request.is_none() { Some(Head::NotHttp) } else { None };
         };
         let found = |host: Option<&'a [u8]>| {
-            Some(Head::Found {
+            Some(Head::Found(Request {
                 method: &bytes[request.method.clone()],
                 host,
                 target_authority: request.authority.clone().map(|range| &bytes[range]),
-            })
+            }))
         };
         match line {
             [] => return found(None),
@@ -269,14 +281,14 @@ mod tests {
 
     fn host(bytes: &[u8]) -> Option<&[u8]> {
         match request_head(bytes) {
-            Head::Found { host, .. } => host,
+            Head::Found(request) => request.host,
             other => panic!("{other:?}"),
         }
     }
 
     fn target_authority(bytes: &[u8]) -> Option<&[u8]> {
         match request_head(bytes) {
-            Head::Found { target_authority, .. } => target_authority,
+            Head::Found(request) => request.target_authority,
             other => panic!("{other:?}"),
         }
     }
@@ -372,7 +384,7 @@ mod tests {
                 assert_eq!(scanner.scan(&head[..len]), Head::NeedMore, "{len} octets");
             }
             assert_eq!(scanner.scan(head), request_head(head));
-            assert!(matches!(request_head(head), Head::Found { .. }));
+            assert!(matches!(request_head(head), Head::Found(_)));
         }
     }
 
