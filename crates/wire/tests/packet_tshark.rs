@@ -50,6 +50,8 @@ struct View {
 fn tshark(path: &Path) -> Option<Vec<String>> {
     let mut command = Command::new("tshark");
     command.args(["-n", "-r"]).arg(path).args(["-T", "fields", "-E", "separator=|"]);
+    // pcapng's custom blocks would be lines, too.
+    command.args(["-Y", "frame.encap_type"]);
     for option in
         ["ip.defragment:FALSE", "ipv6.defragment:FALSE", "tcp.desegment_tcp_streams:FALSE"]
     {
