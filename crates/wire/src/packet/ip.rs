@@ -141,9 +141,9 @@ pub(super) fn payload(frame: &[u8], mut packet: Packet, nest: Nest) -> Result<Pa
                 transport::read(frame, &mut packet)?;
                 return Ok(packet);
             }
-            AUTHENTICATION => extension(frame, &mut packet, 4, 2)?,
+            AUTHENTICATION => extension(frame, &mut packet, 4, 2, 12)?,
             HOP_BY_HOP | ROUTING | DESTINATION if packet.ip_version == 6 => {
-                extension(frame, &mut packet, 8, 1)?;
+                extension(frame, &mut packet, 8, 1, 8)?;
             }
             FRAGMENT if packet.ip_version == 6 => {
                 if let Some(packet) = fragment_header(frame, &mut packet)? {
@@ -166,15 +166,22 @@ fn udp(frame: &[u8], mut packet: Packet, nest: Nest) -> Result<Packet, Skip> {
     Ok(packet)
 }
 
-/// Steps over an extension header whose second octet counts `unit` octets less `bias`.
-fn extension(frame: &[u8], packet: &mut Packet, unit: usize, bias: usize) -> Result<(), Skip> {
-    if packet.payload_bytes < 8 {
+/// Steps over an extension header of at least `len_min` octets, whose second octet counts units of
+/// `unit` octets less `bias` of them.
+fn extension(
+    frame: &[u8],
+    packet: &mut Packet,
+    unit: usize,
+    bias: usize,
+    len_min: usize,
+) -> Result<(), Skip> {
+    if (packet.payload_bytes as usize) < len_min {
         return Err(Skip::IpMalformed);
     }
     let bytes = Span::payload(packet).bytes(frame);
     let &[next, count] = bytes.first_chunk().ok_or(Skip::IpTruncated)?;
     let len = (usize::from(count) + bias) * unit;
-    if len > packet.payload_bytes as usize {
+    if len < len_min || len > packet.payload_bytes as usize {
         return Err(Skip::IpMalformed);
     }
     if len > bytes.len() {
