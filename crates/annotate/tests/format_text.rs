@@ -2,13 +2,13 @@
 
 mod format_records;
 
-use format_records::{all, log, web};
+use format_records::{hostile, log, ping, web};
 use larder_annotate::options::OutputFormat;
 
 /// Columns stand under their titles, and hostile octets are spelled out.
 #[test]
 fn golden() {
-    let text = log(OutputFormat::Text, false, &all()).expect("a line format");
+    let text = log(OutputFormat::Text, false, &[web(), ping(), hostile()]).expect("a line format");
     let expected = [
         "#time                     duration proto source                -> destination           \
          app    sent  rcvd name [how it is known]",

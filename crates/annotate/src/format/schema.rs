@@ -466,6 +466,20 @@ pub static FIELDS: &[Field] = &[
     ),
 ];
 
+/// Appends the table for machines: a line a field, a tab between name, ECS type, `list` where there
+/// may be many values, unit, Zeek column, Parquet type, and meaning; absent ones are `-`.
+pub fn write_columns(out: &mut Vec<u8>) {
+    for field in FIELDS {
+        let list = if field.kind == Type::Keywords { "list" } else { "-" };
+        let unit = if field.unit.is_empty() { "-" } else { field.unit };
+        let zeek = field.zeek.unwrap_or("-");
+        let kind = field.kind;
+        let columns = [field.name, kind.ecs(), list, unit, zeek, kind.parquet(), field.doc];
+        out.extend_from_slice(columns.join("\t").as_bytes());
+        out.push(b'\n');
+    }
+}
+
 /// From the first packet to the last, ns; 0 where the capture's clock went backwards.
 pub(crate) fn duration_ns(record: &FlowRecord) -> u64 {
     u64::try_from(record.end_ns.saturating_sub(record.start_ns)).unwrap_or(0)

@@ -48,14 +48,15 @@ const COLUMNS: [(&str, &str); 22] = [
 #[derive(Debug)]
 pub struct Zeek {
     log_time_ns: i64,
-    /// The rows of the schema that are appended.
+    /// The rows of the schema that are appended, names first.
     ours: Vec<&'static Field>,
 }
 
 impl Zeek {
     /// A writer.
     pub fn new() -> Zeek {
-        let ours = FIELDS.iter().filter(|field| field.zeek.is_some()).collect();
+        let mut ours: Vec<_> = FIELDS.iter().filter(|field| field.zeek.is_some()).collect();
+        ours.sort_by_key(|field| !field.zeek.is_some_and(|name| name.starts_with("id.")));
         Zeek { log_time_ns: 0, ours }
     }
 

@@ -116,6 +116,19 @@ pub fn ping() -> FlowRecord {
     }
 }
 
+/// A flow of which everything is known.
+pub fn full() -> FlowRecord {
+    let mut record = web();
+    record.first_packet = 8;
+    record.source.unnamed_reason = None;
+    record.source.naming =
+        Some(Naming { late: true, conflict: true, ..naming(b"laptop.local", NameSource::Mdns) });
+    record.source.candidates = vec![name(b"laptop.local"), name(b"laptop")];
+    record.app = Some(App::Http);
+    record.http_host = Some(name(b"www.example.org"));
+    record
+}
+
 /// Every name is hostile, and the capture's clock ran backwards.
 pub fn hostile() -> FlowRecord {
     let mut record = web();
@@ -134,7 +147,7 @@ pub fn hostile() -> FlowRecord {
 
 /// All of them.
 pub fn all() -> Vec<FlowRecord> {
-    vec![web(), ping(), hostile()]
+    vec![web(), full(), ping(), hostile()]
 }
 
 /// Renders a whole log.
