@@ -28,6 +28,12 @@ pub fn annotate(settings: &Resolved) -> Outcome {
         )));
     }
     let options = options(settings)?;
+    if options.format == OutputFormat::Parquet && !cfg!(feature = "parquet") {
+        return Err(Failure::usage(
+            "--format parquet: not in this build; cargo build --release --features parquet, \
+             or use --format csv",
+        ));
+    }
     check_inputs(&options)?;
     check_outputs(&options)?;
     let quiet = settings.switch("quiet");
