@@ -28,6 +28,12 @@ pub fn annotate(settings: &Resolved) -> Outcome {
         )));
     }
     let options = options(settings)?;
+    if options.format == OutputFormat::Parquet && !cfg!(feature = "parquet") {
+        return Err(Failure::usage(
+            "--format parquet: not in this build; cargo build --release --features parquet, \
+             or use --format csv",
+        ));
+    }
     check_inputs(&options)?;
     check_outputs(&options)?;
     let quiet = settings.switch("quiet");
@@ -199,12 +205,9 @@ fn check_outputs(options: &Options) -> Result<(), Failure> {
     }
     for (flag, output) in outputs {
         let Endpoint::Path(path) = output else { continue };
-        let Ok(output_path) = fs::canonicalize(path) else { continue };
-        let overwritten = inputs(options).into_iter().any(|(_, input)| {
-            matches!(input, Endpoint::Path(input)
-                if fs::canonicalize(input).is_ok_and(|input| input == output_path)
-                    && output_path.is_file())
-        });
+        let overwritten = inputs(options)
+            .into_iter()
+            .any(|(_, input)| matches!(input, Endpoint::Path(input) if is_same_file(input, path)));
         if overwritten {
             return Err(Failure::usage(format!(
                 "{flag} {}: this is an input; name another file",
@@ -213,6 +216,14 @@ fn check_outputs(options: &Options) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// True when both paths lead to one regular file.
+pub fn is_same_file(left: &Path, right: &Path) -> bool {
+    match (fs::canonicalize(left), fs::canonicalize(right)) {
+        (Ok(left), Ok(right)) => left == right && left.is_file(),
+        _ => false,
+    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@
 //! | [`manual`] | the table as man pages and completions |
 //! | [`annotate`] | settings to a run of `larder_annotate`, and how it ends |
 //! | [`demo`] | annotate on the capture inside the program, explained |
-//! | [`bench`] | measuring |
+//! | [`bench`], [`gen_capture`] | measuring, and inputs for it |
 //! | [`progress`], [`summary`], [`signals`] | what a person sees of a run, and how she stops it |
 //! | [`exit`] | exit codes, and failures that say what to do next |
 //! | [`nearest`] | the nearest name to a wrong one |
@@ -21,6 +21,7 @@ mod args;
 mod bench;
 mod demo;
 mod exit;
+mod gen_capture;
 mod layers;
 mod manual;
 mod nearest;
@@ -67,6 +68,7 @@ fn start() -> Outcome {
         ["annotate"] => annotate::annotate(&resolve(File::find(config, environment)?.as_ref())?),
         ["demo"] => demo::demo(&resolve(None)?),
         ["bench", "annotate"] => bench::bench_annotate(&resolve(None)?),
+        ["gen", "capture"] => gen_capture::gen_capture(&resolve(None)?),
         ["show-config"] if resolve(None)?.switch("template") => show::print_template(),
         ["show-config"] => {
             show::print_values(inner, File::find(config, environment)?.as_ref(), environment)

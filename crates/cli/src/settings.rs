@@ -473,6 +473,55 @@ packets.",
     ],
 };
 
+/// `larder gen capture`.
+pub const GEN_CAPTURE: Command = Command {
+    path: &["gen", "capture"],
+    about: "Make a large capture by replaying small ones with shifted times and addresses",
+    long: "Reads captures, and writes them again and again as one pcap file with nanoseconds until \
+the size is reached. Each time around, all times move on by the length of the input, and private IPv4 \
+addresses (10/8, 172.16/12, 192.168/16) and unique local IPv6 addresses move by a seeded step in \
+their network, checksums mended; public addresses stay, so that the answers in the capture stay true. \
+The same inputs, size and seed give the same bytes.",
+    settings: &[
+        Setting {
+            name: "read",
+            letter: Some('r'),
+            many: true,
+            required: true,
+            kind: Kind::Path,
+            help: "Captures to replay, uncompressed; they must fit in memory and share a link type",
+            why: "Real traffic keeps real proportions.",
+            ..INPUT
+        },
+        Setting {
+            name: "output",
+            letter: Some('o'),
+            required: true,
+            help: "Where the capture goes",
+            why: "A file, or - for a pipe; never a terminal.",
+            ..OUTPUT
+        },
+        Setting {
+            name: "size",
+            value_name: "SIZE",
+            kind: Kind::Bytes { min: 1 << 10, max: 1 << 50 },
+            default: "1500MiB",
+            help: "Stop before the file would be larger",
+            why: "Large enough that a run takes seconds and caches are cold.",
+            ..ROW
+        },
+        Setting {
+            name: "seed",
+            value_name: "N",
+            kind: Kind::Seed,
+            default: "0x1",
+            help: "Seed of the address steps",
+            why: "The same seed gives the same bytes.",
+            ..ROW
+        },
+    ],
+};
+
 /// `larder show-config`.
 pub const SHOW_CONFIG: Command = Command {
     path: &["show-config"],
@@ -532,11 +581,12 @@ pub const MAN: Command = Command {
 };
 
 /// Every command, in the order of help.
-pub const COMMANDS: [&Command; 6] =
-    [&ANNOTATE, &DEMO, &BENCH_ANNOTATE, &SHOW_CONFIG, &COMPLETIONS, &MAN];
+pub const COMMANDS: [&Command; 7] =
+    [&ANNOTATE, &DEMO, &BENCH_ANNOTATE, &GEN_CAPTURE, &SHOW_CONFIG, &COMPLETIONS, &MAN];
 
 /// Words that hold commands of two words.
-pub const FAMILIES: [(&str, &str); 1] = [("bench", "Measure larder on this machine")];
+pub const FAMILIES: [(&str, &str); 2] =
+    [("bench", "Measure larder on this machine"), ("gen", "Make inputs for measuring")];
 
 /// Commands that have lasting settings: the tables of the configuration file.
 pub fn configurable() -> impl Iterator<Item = &'static Command> {

@@ -39,7 +39,7 @@ fn files_are_found_in_order() {
     let scratch = Scratch::new();
     let mut command = scratch.larder();
     command.arg("show-config").env("HOME", scratch.path("home"));
-    let mut expect = |command: &mut std::process::Command, seconds: &str| {
+    let expect = |command: &mut std::process::Command, seconds: &str| {
         assert_eq!(shown(&Run::of(command), "linger").0, format!("\"{seconds}\""));
     };
     let text = |seconds: &str| format!("[annotate]\nlinger = \"{seconds}\"\n");
@@ -127,7 +127,7 @@ fn a_file_without_permission_is_refused() {
     use std::os::unix::fs::PermissionsExt;
     let scratch = Scratch::new();
     let path = scratch.write("a.pcap", "x");
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0)).expect("set");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o000)).expect("set");
     if std::fs::File::open(&path).is_ok() {
         // Straight to standard error: the harness captures what print macros write.
         let line = b"SKIP a_file_without_permission_is_refused: root may read every file\n";
