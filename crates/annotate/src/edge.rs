@@ -24,7 +24,7 @@ use larder_wire::{Addr, Name};
 use crate::decode::{Counts, Decoded, Rare, count};
 use crate::flow::{Event, protocol, tcp_flag};
 use crate::names::{Key, Lesson, Marks, Names, Teacher};
-use crate::options::{NameSources, Options};
+use crate::options::{NameSources, Options, Rules};
 use crate::record::NameSource;
 
 /// Questions remembered at one time.
@@ -116,6 +116,7 @@ pub struct Edge {
     /// What was learned.
     pub names: Names,
     sources: NameSources,
+    rules: Rules,
     questions: Ring<QuestionKey, ()>,
     clients: Ring<Addr, ()>,
     streams: Ring<StreamKey, Box<Stream>>,
@@ -156,6 +157,7 @@ impl Edge {
         Edge {
             names,
             sources: options.names,
+            rules: options.rules,
             questions: Ring::new(QUESTIONS_MAX),
             clients: Ring::new(CLIENTS_MAX),
             streams: Ring::new(STREAMS_MAX),
@@ -475,7 +477,9 @@ impl Edge {
     ) {
         let asked = extract.qname().unwrap_or_default();
         let is_dns = teacher == Teacher::Dns;
-        let solicited = !is_dns || self.is_solicited(carrier, message, extract);
+        let solicited =
+            !is_dns || self.is_solicited(carrier, message, extract) || !self.rules.has(9);
+        let as_asked = teacher != Teacher::Mdns && self.rules.has(1);
         let wanted = match teacher {
             Teacher::Dns => self.sources.has(NameSource::DnsAddress),
             Teacher::Mdns => self.sources.has(NameSource::Mdns),
@@ -493,7 +497,7 @@ impl Edge {
                     packet: carrier.packet,
                     time_ns: carrier.time_ns,
                     client: if is_dns { carrier.dst } else { Addr::UNSPECIFIED },
-                    asked: if teacher == Teacher::Mdns { address.owner } else { asked },
+                    asked: if as_asked { asked } else { address.owner },
                     addr: address.addr,
                     ttl_s: address.ttl_s,
                     teacher,

@@ -473,19 +473,21 @@ fn tcp_state(o: &Sent, r: &Sent) -> ConnState {
     }
 }
 
-/// How long flows of each list may be idle.
+/// How long flows of each list may be idle, and who began them.
 #[derive(Clone, Copy, Debug)]
-pub struct Timeouts {
+pub struct FlowRules {
     /// TCP, ns.
     pub tcp_ns: i64,
     /// Everything else, ns.
     pub other_ns: i64,
     /// Closed TCP, ns.
     pub linger_ns: i64,
+    /// The sender of a flow's first packet began it, whatever the packet says. Wrong (rule 8).
+    pub first_sender_began: bool,
 }
 
-impl Timeouts {
-    fn of(&self, list: List) -> i64 {
+impl FlowRules {
+    fn idle_ns(&self, list: List) -> i64 {
         match list {
             List::Tcp => self.tcp_ns,
             List::Other => self.other_ns,
@@ -524,12 +526,12 @@ pub struct Shard<U> {
     tails: [u32; 3],
     live: usize,
     limit: usize,
-    timeouts: Timeouts,
+    rules: FlowRules,
 }
 
 impl<U: Default> Shard<U> {
     /// An empty shard for at most `limit` flows (at least one).
-    pub fn new(limit: usize, timeouts: Timeouts) -> Shard<U> {
+    pub fn new(limit: usize, rules: FlowRules) -> Shard<U> {
         Shard {
             index: vec![0; 64],
             flows: Vec::new(),
@@ -538,7 +540,7 @@ impl<U: Default> Shard<U> {
             tails: [NONE; 3],
             live: 0,
             limit: limit.max(1),
-            timeouts,
+            rules,
         }
     }
 
@@ -617,7 +619,7 @@ impl<U: Default> Shard<U> {
 
     fn is_idle(&self, slot: u32, now_ns: i64) -> bool {
         let flow = self.flow(slot);
-        now_ns.saturating_sub(flow.last_ns) > self.timeouts.of(flow.list)
+        now_ns.saturating_sub(flow.last_ns) > self.rules.idle_ns(flow.list)
     }
 
     /// True when `event` cannot belong to the flow in `slot` any more: idle too long, or a SYN
@@ -648,7 +650,10 @@ impl<U: Default> Shard<U> {
             last_ns: event.time_ns,
             stamp_ns: event.time_ns,
             sent: [Sent::NOTHING; 2],
-            source_is_low: source_is_low(event),
+            source_is_low: match self.rules.first_sender_began {
+                true => event.from_low,
+                false => source_is_low(event),
+            },
             list: if is_tcp { List::Tcp } else { List::Other },
             prev: NONE,
             next: NONE,
@@ -781,7 +786,7 @@ impl<U: Default> Shard<U> {
     /// Ends every flow that has been idle too long at `now_ns`.
     pub fn expire(&mut self, now_ns: i64, packet: u32, user: &mut impl FlowUser<U>) {
         for list in [List::Tcp, List::Other, List::Closed] {
-            let timeout_ns = self.timeouts.of(list);
+            let timeout_ns = self.rules.idle_ns(list);
             loop {
                 let head = self.heads[list as usize];
                 if head == NONE {

@@ -33,6 +33,7 @@ use larder::{Cache, LogPosition, Proxy, Writer};
 use larder_wire::{Addr, Name};
 
 use crate::Error;
+use crate::options::Rules;
 use crate::record::NameSource;
 
 /// Longest alias name that is kept as a key; longer ones end their chain.
@@ -163,17 +164,26 @@ impl<'a> Iterator for Candidates<'a> {
     }
 }
 
-/// Writes to `out` the entry `old` with `new` learned on top, at most `limit` candidates.
-fn merge(old: &[u8], new: &Candidate<'_>, limit: usize, out: &mut Vec<u8>) {
+/// How candidates of one entry are joined.
+#[derive(Clone, Copy)]
+struct Merging {
+    /// Most that are kept.
+    limit: usize,
+    /// Rule 3.
+    newer_first: bool,
+}
+
+/// Writes to `out` the entry `old` with `new` learned on top.
+fn merge(old: &[u8], new: &Candidate<'_>, merging: Merging, out: &mut Vec<u8>) {
     out.clear();
-    let mut left = limit;
+    let mut left = merging.limit;
     let mut placed = false;
     for candidate in Candidates::new(old) {
         if left == 0 {
             return;
         }
         // Rule 9: what was asked for stays before what was not, and is not renewed by it.
-        if !placed && (new.solicited || !candidate.solicited) {
+        if !placed && merging.newer_first && (new.solicited || !candidate.solicited) {
             new.write(out);
             placed = true;
             left -= 1;
@@ -371,6 +381,7 @@ pub struct Names {
     changed: Vec<(u64, Key0)>,
     committed: usize,
     candidates_max: usize,
+    rules: Rules,
     scratch: Vec<u8>,
     old: Vec<u8>,
     head: Vec<u8>,
@@ -397,6 +408,7 @@ impl Names {
         workers: usize,
         seed: u64,
         candidates_max: usize,
+        rules: Rules,
     ) -> Result<(Names, Vec<Proxy>), Error> {
         let explain = |error: larder::Error| {
             Error::Options(format!("--names-budget: {error}; give it more room"))
@@ -416,7 +428,11 @@ impl Names {
             overlay: Overlay::default(),
             changed: Vec::new(),
             committed: 0,
-            candidates_max: candidates_max.clamp(1, CANDIDATES_MAX),
+            candidates_max: match rules.has(4) {
+                true => candidates_max.clamp(1, CANDIDATES_MAX),
+                false => 1,
+            },
+            rules,
             scratch: Vec::new(),
             old: Vec::new(),
             head: Vec::new(),
@@ -453,7 +469,7 @@ impl Names {
 
     /// Learns one address of one answer.
     pub fn learn(&mut self, lesson: &Lesson<'_>) {
-        let limit = self.candidates_max;
+        let merging = self.merging();
         let own = Candidate {
             asked: lesson.asked,
             head: &[],
@@ -464,20 +480,24 @@ impl Names {
         };
         if lesson.teacher != Teacher::Dns {
             let key = Key::host(lesson.addr);
-            self.change(lesson.packet, key.as_bytes(), |old, out| merge(old, &own, limit, out));
+            self.change(lesson.packet, key.as_bytes(), |old, out| merge(old, &own, merging, out));
             return;
         }
         if lesson.client != Addr::UNSPECIFIED {
             let key = Key::pair(lesson.client, lesson.addr);
-            self.change(lesson.packet, key.as_bytes(), |old, out| merge(old, &own, limit, out));
+            self.change(lesson.packet, key.as_bytes(), |old, out| merge(old, &own, merging, out));
         }
         let mut head = std::mem::take(&mut self.head);
         self.head_of(lesson.asked, &mut head);
         let key = Key::address(lesson.addr);
         let chained = Candidate { head: &head, ..own };
-        self.change(lesson.packet, key.as_bytes(), |old, out| merge(old, &chained, limit, out));
+        self.change(lesson.packet, key.as_bytes(), |old, out| merge(old, &chained, merging, out));
         self.head = head;
         self.known.set(self.cache.hash(key.as_bytes()), self.batch);
+    }
+
+    fn merging(&self) -> Merging {
+        Merging { limit: self.candidates_max, newer_first: self.rules.has(3) }
     }
 
     /// Learns a fact that was known once ([`crate::names_file`]); `None` when it makes no sense.
@@ -488,7 +508,7 @@ impl Names {
         addr: Option<Addr>,
         candidate: &Candidate<'_>,
     ) -> Option<()> {
-        let limit = self.candidates_max;
+        let merging = self.merging();
         let key = match kind {
             "alias" => {
                 self.learn_alias(0, candidate.head, candidate.asked);
@@ -499,7 +519,7 @@ impl Names {
             "host" => Key::host(addr?),
             _ => return None,
         };
-        self.change(0, key.as_bytes(), |old, out| merge(old, candidate, limit, out));
+        self.change(0, key.as_bytes(), |old, out| merge(old, candidate, merging, out));
         if kind == "address" {
             self.known.set(self.cache.hash(key.as_bytes()), self.batch);
         }
@@ -593,7 +613,12 @@ impl Names {
 
     /// A view for the serial side itself: sees everything learned so far.
     pub fn view(&self) -> View<'_> {
-        View { proxy: &self.proxy, overlay: &self.overlay, cache: &self.cache }
+        View {
+            proxy: &self.proxy,
+            overlay: &self.overlay,
+            cache: &self.cache,
+            rules: self.rules,
+        }
     }
 }
 
@@ -609,6 +634,8 @@ pub struct View<'a> {
     pub overlay: &'a Overlay,
     /// For hashing.
     pub cache: &'a Cache,
+    /// Naming rules in force.
+    pub rules: Rules,
 }
 
 /// A name for one end of a flow, before it is weighed against what the flow says itself.
@@ -642,15 +669,16 @@ impl<'a> View<'a> {
 
     /// The name of a flow's responder (rules 1 to 5).
     pub fn destination(&self, client: Addr, addr: Addr, packet: u64, now_ns: i64) -> Option<Found> {
-        let mut weighed = Weighed::new(now_ns);
-        if let Some(entry) = self.candidates(&Key::pair(client, addr), packet) {
+        let mut weighed = Weighed::new(now_ns, self.rules);
+        let pair = self.rules.has(2).then(|| self.candidates(&Key::pair(client, addr), packet));
+        if let Some(entry) = pair.flatten() {
             for candidate in Candidates::new(&entry) {
                 weighed.add(&candidate, candidate.asked, NameSource::DnsPair);
             }
         }
         if let Some(entry) = self.candidates(&Key::address(addr), packet) {
             for candidate in Candidates::new(&entry) {
-                if candidate.head.is_empty() {
+                if candidate.head.is_empty() || !self.rules.has(2) {
                     weighed.add(&candidate, candidate.asked, NameSource::DnsAddress);
                 } else {
                     weighed.add(&candidate, candidate.head, NameSource::DnsChain);
@@ -665,7 +693,7 @@ impl<'a> View<'a> {
 
     /// The name that a host gives itself (rule 8: all that a flow's initiator may have).
     pub fn host(&self, addr: Addr, packet: u64, now_ns: i64) -> Option<Found> {
-        let mut weighed = Weighed::new(now_ns);
+        let mut weighed = Weighed::new(now_ns, self.rules);
         let entry = self.candidates(&Key::host(addr), packet)?;
         for candidate in Candidates::new(&entry) {
             weighed.add(&candidate, candidate.asked, candidate.teacher.source());
@@ -696,15 +724,19 @@ impl std::ops::Deref for Entry<'_> {
 /// Candidates come in best first; the first is the name, the others are rivals.
 struct Weighed {
     now_ns: i64,
+    rules: Rules,
     found: Option<Found>,
 }
 
 impl Weighed {
-    fn new(now_ns: i64) -> Weighed {
-        Weighed { now_ns, found: None }
+    fn new(now_ns: i64, rules: Rules) -> Weighed {
+        Weighed { now_ns, rules, found: None }
     }
 
     fn add(&mut self, candidate: &Candidate<'_>, name: &[u8], source: NameSource) {
+        if !self.rules.has(5) && candidate.is_stale_at(self.now_ns) {
+            return;
+        }
         match &mut self.found {
             None => {
                 self.found = Some(Found {

@@ -100,6 +100,8 @@ pub struct Options {
     pub udp_idle_s: u32,
     /// A closed TCP flow lingers this long, seconds.
     pub linger_s: u32,
+    /// Naming rules in force; switching one off is for tests and measurements.
+    pub rules: Rules,
 }
 
 impl Default for Options {
@@ -131,6 +133,7 @@ impl Default for Options {
             tcp_idle_s: 300,
             udp_idle_s: 60,
             linger_s: 5,
+            rules: Rules::all(),
         }
     }
 }
@@ -181,6 +184,29 @@ impl NameSources {
             };
         }
         Ok(set)
+    }
+}
+
+/// The nine rules by which a name is chosen (docs/guide/naming.md), each of which can be switched
+/// off to see what it is worth. All on by default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Rules(u16);
+
+impl Rules {
+    /// All nine.
+    pub const fn all() -> Rules {
+        Rules(0x3fe)
+    }
+
+    /// Without rule `number`, 1 to 9.
+    pub const fn without(self, number: u8) -> Rules {
+        Rules(self.0 & !(1 << number))
+    }
+
+    /// True when rule `number` is on.
+    #[inline]
+    pub const fn has(self, number: u8) -> bool {
+        self.0 & (1 << number) != 0
     }
 }
 

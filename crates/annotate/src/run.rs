@@ -45,6 +45,7 @@ pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error
         workers,
         options.seed,
         options.candidates_max,
+        options.rules,
     )?;
     if let Some(path) = &options.names_load {
         load_names(&mut names, path)?;

@@ -5,6 +5,7 @@
 //! batch's bytes; it gives back the records that ended, rendered, in the order of the log. Nothing
 //! here depends on the number of workers.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use larder::Proxy;
@@ -12,7 +13,7 @@ use larder_wire::stream::Budget;
 use larder_wire::{Addr, Name};
 
 use crate::flow::{
-    Event, Flow, FlowUser, Leave, SHARDS, Shard, Timeouts, protocol, shard_of,
+    Event, Flow, FlowRules, FlowUser, Leave, SHARDS, Shard, protocol, shard_of,
 };
 use crate::format::Format;
 use crate::names::{Committed, Found, Key, Marks, View};
@@ -119,6 +120,8 @@ struct WorkerState {
     summary: Summary,
     lookups: u64,
     lookup_hits: u64,
+    /// With rule 6 off: what flows said of addresses.
+    said: HashMap<Addr, Name>,
 }
 
 impl Worker {
@@ -132,15 +135,16 @@ impl Worker {
     ) -> Worker {
         let options = &shared.options;
         let ns = |seconds: u32| i64::from(seconds) * 1_000_000_000;
-        let timeouts = Timeouts {
+        let rules = FlowRules {
             tcp_ns: ns(options.tcp_idle_s),
             other_ns: ns(options.udp_idle_s),
             linger_ns: ns(options.linger_s),
+            first_sender_began: !options.rules.has(8),
         };
         let mine = || (0..SHARDS).filter(move |shard| shard % workers == me);
         let flows_max = options.flows_max;
         let limit = |shard: usize| flows_max / SHARDS + usize::from(shard < flows_max % SHARDS);
-        let shards = mine().map(|shard| Shard::new(limit(shard), timeouts)).collect();
+        let shards = mine().map(|shard| Shard::new(limit(shard), rules)).collect();
         // Half of the budget is for heads here, half for the edge's streams and fragments.
         let budget_bytes = (options.reassembly_budget_bytes / 2) as usize / SHARDS;
         let budgets = mine().map(|_| Budget::new(budget_bytes)).collect();
@@ -156,6 +160,7 @@ impl Worker {
                 summary: Summary::default(),
                 lookups: 0,
                 lookup_hits: 0,
+                said: HashMap::new(),
             },
         }
     }
@@ -173,7 +178,8 @@ impl Worker {
     /// Takes the events of its shards, in packet order. The proxy must be at the batch's position.
     pub fn batch(&mut self, events: &[Event], facts: &BatchFacts<'_>, output: &mut Output) {
         let Worker { shards, workers, proxy, cache, state } = self;
-        let view = View { proxy, overlay: &facts.committed.overlay, cache };
+        let rules = state.shared.options.rules;
+        let view = View { proxy, overlay: &facts.committed.overlay, cache, rules };
         if state.shared.options.lookup_per == LookupPer::Packet {
             look_up_each(events, facts, view, state);
         }
@@ -199,7 +205,8 @@ impl Worker {
     /// Ends every flow; `facts` describe an empty batch after the last.
     pub fn finish(&mut self, facts: &BatchFacts<'_>, output: &mut Output) {
         let Worker { shards, proxy, cache, state, .. } = self;
-        let view = View { proxy, overlay: &facts.committed.overlay, cache };
+        let rules = state.shared.options.rules;
+        let view = View { proxy, overlay: &facts.committed.overlay, cache, rules };
         let mut lane = Lane { state, view, facts, output };
         for (at, shard) in shards.iter_mut().enumerate() {
             lane.state.shard = at;
@@ -256,6 +263,19 @@ impl Lane<'_, '_> {
                 self.view.destination(source, destination, packet, now_ns).map(Box::new);
         }
         flow.user.source = self.view.host(source, packet, now_ns).map(Box::new);
+        if !self.view.rules.has(8) {
+            let server_name = self.view.destination(Addr::UNSPECIFIED, source, packet, now_ns);
+            flow.user.source = server_name.map(Box::new);
+        }
+        if let Some(name) = self.state.said.get(&destination) {
+            flow.user.destination = Some(Box::new(Found {
+                name: name.clone(),
+                source: NameSource::Sni,
+                time_ns: now_ns,
+                stale: false,
+                rivals: Vec::new(),
+            }));
+        }
         flow.user.looked_up_from_low = flow.source_is_low;
     }
 }
@@ -338,6 +358,11 @@ impl Lane<'_, '_> {
             flow.app = own.app;
         }
         flow.user.own_done = own.is_done();
+        if !self.view.rules.has(6)
+            && let Some(name) = &own.server_name
+        {
+            self.state.said.insert(flow.destination().0, name.clone());
+        }
     }
 
     fn record(
@@ -348,7 +373,12 @@ impl Lane<'_, '_> {
     ) -> FlowRecord {
         let turned = flow.user.looked_up_from_low != flow.source_is_low;
         let mut late = false;
-        if turned || flow.user.destination.is_none() {
+        let valid_at_start = self.view.rules.has(7);
+        let wants_name = match flow.user.destination {
+            None => valid_at_start,
+            Some(_) => !valid_at_start,
+        };
+        if turned || wants_name {
             let start_ns = flow.start_ns;
             self.find_names(&mut flow, end_packet, start_ns);
             late = !turned;
