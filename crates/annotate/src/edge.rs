@@ -18,7 +18,7 @@ use larder_wire::dns::{self, Message, NameBuf};
 use larder_wire::fragment::{Held, Outcome, Reassembler, Reject};
 use larder_wire::nbns;
 use larder_wire::packet::{self, Packet};
-use larder_wire::stream::{Budget, Pushed, Stream};
+use larder_wire::stream::{Budget, Stream};
 use larder_wire::{Addr, Name};
 
 use crate::decode::{Counts, Decoded, Rare, count};
@@ -365,8 +365,7 @@ impl Edge {
             oldest.clear(&mut self.stream_budget);
         }
         let Some(stream) = self.streams.get_mut(&key) else { return };
-        let pushed = stream.push(packet.tcp_seq, packet.tcp_flags, payload, &mut self.stream_budget);
-        let _ = pushed;
+        stream.push(packet.tcp_seq, packet.tcp_flags, payload, &mut self.stream_budget);
         self.drain(&key, carrier);
     }
 
@@ -487,7 +486,7 @@ impl Edge {
             _ => true,
         };
         if wanted {
-            if is_dns && solicited {
+            if is_dns && solicited && self.rules.has(1) {
                 for alias in extract.aliases() {
                     self.names.learn_alias(carrier.packet, alias.owner, alias.target);
                 }
@@ -586,7 +585,7 @@ impl Edge {
         if !self.sources.has(NameSource::Dhcp) {
             return;
         }
-        let message = match dhcp::MessageV4::parse(payload) {
+        let message = match dhcp::v4::MessageV4::parse(payload) {
             Ok(message) => message,
             Err(error) => return self.damage(error.as_str(), carrier),
         };
@@ -602,7 +601,7 @@ impl Edge {
         if !self.sources.has(NameSource::Dhcp) {
             return;
         }
-        let message = match dhcp::MessageV6::parse(payload) {
+        let message = match dhcp::v6::MessageV6::parse(payload) {
             Ok(message) => message,
             Err(error) => return self.damage(error.as_str(), carrier),
         };

@@ -15,14 +15,12 @@
 //! | [`format`] | the schema, as text, ECS, Zeek, CSV, Parquet |
 //! | [`sort`] | records by first packet, in bounded memory |
 //! | [`sink`] | the ordered end: log, packets with names, answers |
-//! | [`feeds`] | logs of others: Zeek, EVE, dnstap |
 //!
 //! The life of a packet: [`pipeline`] has the picture, [`run`] puts it together.
 #![forbid(unsafe_code)]
 
 pub mod decode;
 pub mod edge;
-pub mod feeds;
 pub mod flow;
 pub mod format;
 pub mod names;

@@ -694,6 +694,9 @@ impl<'a> View<'a> {
     /// The name that a host gives itself (rule 8: all that a flow's initiator may have).
     pub fn host(&self, addr: Addr, packet: u64, now_ns: i64) -> Option<Found> {
         let mut weighed = Weighed::new(now_ns, self.rules);
+        if !self.rules.has(8) {
+            return None;
+        }
         let entry = self.candidates(&Key::host(addr), packet)?;
         for candidate in Candidates::new(&entry) {
             weighed.add(&candidate, candidate.asked, candidate.teacher.source());
@@ -755,5 +758,19 @@ impl Weighed {
                 }
             }
         }
+    }
+}
+
+impl Names {
+    /// Entries in the engine: addresses, pairs, hosts, aliases.
+    pub fn known_count(&self) -> u64 {
+        let mut count = 0;
+        self.for_each(|_, _| count += 1);
+        count
+    }
+
+    /// Entries that left for want of room.
+    pub fn evicted_count(&self) -> u64 {
+        0
     }
 }

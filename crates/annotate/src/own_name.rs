@@ -168,13 +168,13 @@ impl OwnName {
             tls::Hello::NotTls => {}
         }
         match self.http.scan(bytes) {
-            http::Head::Found { method, host, target_authority } => {
+            http::Head::Found(request) => {
                 self.app = Some(App::Http);
                 if self.http_host.is_none() {
-                    self.http_host = host.or(target_authority).and_then(host_name);
+                    self.http_host = request.host.or(request.target_authority).and_then(host_name);
                 }
                 // Behind a proxy's CONNECT there may come a ClientHello.
-                if method == b"CONNECT" { Head::Nothing } else { Head::Done }
+                if request.method == b"CONNECT" { Head::Nothing } else { Head::Done }
             }
             http::Head::NeedMore => Head::NeedMore,
             http::Head::Malformed => Head::Done,

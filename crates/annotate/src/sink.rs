@@ -49,7 +49,7 @@ impl Log {
 
     fn take(&mut self, rendered: &[u8]) -> Result<(), Error> {
         match self {
-            Log::Lines(out) => out.write_all(rendered),
+            Log::Lines(out) => Ok(out.write_all(rendered)?),
             #[cfg(feature = "parquet")]
             Log::Parquet(writer) => writer.push_rows(rendered),
         }
@@ -61,12 +61,11 @@ impl Log {
                 let mut footer = Vec::new();
                 format.writer_mut().footer(&mut footer);
                 out.write_all(&footer)?;
-                out.flush()
+                Ok(out.finish()?)
             }
             #[cfg(feature = "parquet")]
             Log::Parquet(writer) => {
-                let mut inner = writer.finish()?;
-                inner.flush().map_err(|error| write_error("the Parquet file", &error))
+                Ok(writer.finish()?.finish()?)
             }
         }
     }
@@ -106,11 +105,11 @@ impl Writer {
             sorter.finish(|rendered| self.log.take(rendered))?;
         }
         self.log.finish(format)?;
-        if let Some(packets) = &mut self.packets {
-            packets.out.flush()?;
+        if let Some(packets) = self.packets {
+            packets.out.finish()?;
         }
-        if let Some(out) = &mut self.answers {
-            out.flush()?;
+        if let Some(out) = self.answers {
+            out.finish()?;
         }
         Ok(())
     }
@@ -276,7 +275,7 @@ impl Packets {
                 Step::NeedMore | Step::End => break,
             }
         }
-        self.out.write_all(&self.scratch)
+        Ok(self.out.write_all(&self.scratch)?)
     }
 }
 

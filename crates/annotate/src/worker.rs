@@ -361,7 +361,8 @@ impl Lane<'_, '_> {
         if !self.view.rules.has(6)
             && let Some(name) = &own.server_name
         {
-            self.state.said.insert(flow.destination().0, name.clone());
+            let name = name.clone();
+            self.state.said.insert(flow.destination().0, name);
         }
     }
 

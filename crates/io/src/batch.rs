@@ -273,6 +273,10 @@ impl Source {
                 let stream = Stream::start(move || decode::decoder(handle).map(|(r, _)| r), live);
                 Source::from_stream(name, stream, file, options, Arc::default(), stop)
             }
+            Content::Memory(bytes) => {
+                let stream = Stream::start(move || Ok(Box::new(bytes)), false);
+                Source::from_stream(name, stream, file, options, Arc::default(), stop)
+            }
             Content::Mapped(mapped) => match Capture::open(mapped.bytes()) {
                 Ok((capture, consumed)) => {
                     let feed = Feed::Mapped { mapped, released: 0 };

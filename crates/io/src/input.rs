@@ -30,6 +30,8 @@ pub struct Input {
 pub enum Content {
     /// A plain file.
     Mapped(Arc<Mapped>),
+    /// Octets that the program holds.
+    Memory(&'static [u8]),
     /// Anything that is read, and perhaps decoded.
     Stream {
         /// The file or pipe, at its start.
@@ -130,6 +132,11 @@ impl Input {
         }
     }
 
+    /// Octets that the program holds; `name` stands for them in messages.
+    pub fn from_static(name: &str, bytes: &'static [u8]) -> Input {
+        Input { name: name.to_owned(), content: Content::Memory(bytes) }
+    }
+
     /// Opens several; the first that fails ends it.
     pub fn open_all(paths: &[PathBuf]) -> Result<Vec<Input>, InputError> {
         paths.iter().map(|path| Input::open(path)).collect()
@@ -140,6 +147,7 @@ impl Input {
     pub fn total_bytes(&self) -> Option<u64> {
         match &self.content {
             Content::Mapped(mapped) => Some(mapped.bytes().len() as u64),
+            Content::Memory(bytes) => Some(bytes.len() as u64),
             Content::Stream { .. } => None,
         }
     }
