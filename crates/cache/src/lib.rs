@@ -1,23 +1,54 @@
-//! stub
-#![allow(missing_docs)]
-use std::collections::*;
-use std::sync::*;
-pub mod mem { pub fn prefetch_slice<T>(_s: &[T], _i: usize) {} }
-#[derive(Debug)] pub enum Error { Stalled { proxy: usize, behind: u64 }, Other }
-impl std::fmt::Display for Error { fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result { write!(f, "{self:?}") } }
-#[derive(Clone, Copy, Default)] pub struct LogPosition(pub u64);
-#[derive(Clone, Copy)] pub struct Seconds(pub u32);
-#[derive(Clone)] pub struct Cache { m: Arc<Mutex<HashMap<Vec<u8>, Vec<u8>>>> }
-pub struct Builder;
-impl Builder { pub fn budget(self, _b: u64) -> Self { self } pub fn proxies_max(self, _n: usize) -> Self { self } pub fn seed(self, _s: u64) -> Self { self }
- pub fn build(self) -> Result<Cache, Error> { Ok(Cache { m: Default::default() }) } }
-pub struct Proxy { m: Arc<Mutex<HashMap<Vec<u8>, Vec<u8>>>> }
-pub struct Writer { m: Arc<Mutex<HashMap<Vec<u8>, Vec<u8>>>>, p: u64 }
-pub struct Entry<'a>(Vec<u8>, std::marker::PhantomData<&'a ()>);
-impl std::ops::Deref for Entry<'_> { type Target = [u8]; fn deref(&self) -> &[u8] { &self.0 } }
-pub struct E2(Vec<u8>, Vec<u8>); impl E2 { pub fn key(&self) -> &[u8] { &self.0 } pub fn value(&self) -> &[u8] { &self.1 } }
-impl Cache { pub fn builder() -> Builder { Builder } pub fn proxy(&self) -> Result<Proxy, Error> { Ok(Proxy { m: self.m.clone() }) } pub fn writer(&self) -> Writer { Writer { m: self.m.clone(), p: 0 } }
- pub fn hash(&self, k: &[u8]) -> u64 { use std::hash::*; let mut h = std::hash::DefaultHasher::new(); k.hash(&mut h); h.finish() }
- pub fn for_each(&self, mut f: impl FnMut(&E2)) { for (k, v) in self.m.lock().unwrap().iter() { f(&E2(k.clone(), v.clone())) } } }
-impl Proxy { pub fn get(&self, k: &[u8], _n: Seconds) -> Option<Entry<'_>> { self.m.lock().unwrap().get(k).map(|v| Entry(v.clone(), std::marker::PhantomData)) } pub fn sync(&mut self) {} pub fn sync_to(&mut self, _p: LogPosition) {} pub fn prefetch(&self, _h: u64) {} }
-impl Writer { pub fn insert(&mut self, k: &[u8], v: &[u8], _t: u32, _n: Seconds) -> Result<(), Error> { self.m.lock().unwrap().insert(k.to_vec(), v.to_vec()); Ok(()) } pub fn flush(&mut self) -> Result<LogPosition, Error> { self.p += 1; Ok(LogPosition(self.p)) } }
+//! larder: a cache that many cores read without meeting each other.
+//!
+//! ```
+//! use larder::{Cache, Seconds, Ttl};
+//!
+//! let cache = Cache::builder().budget(1 << 20).proxies_max(2).build()?;
+//! let mut writer = cache.writer(); // one a core that writes
+//! let mut proxy = cache.proxy()?; // one a core that reads
+//!
+//! let now = Seconds(1000); // the caller's clock: the engine has none
+//! writer.insert(b"192.0.2.1", b"www.example.org", Ttl::seconds(300), now)?;
+//! writer.flush()?;
+//!
+//! proxy.sync();
+//! let name = proxy.get(b"192.0.2.1", now).expect("it was just inserted");
+//! assert_eq!(&*name, b"www.example.org"); // read where it lies, not copied
+//! assert!(proxy.get(b"192.0.2.1", Seconds(1300)).is_none()); // its life is over
+//! # Ok::<(), larder::Error>(())
+//! ```
+//!
+//! One authoritative index takes operations under a lock, in batches, and writes each change down in a
+//! log; every proxy has an index copy of its own and applies the log when it likes. Values lie once, in slots
+//! that never change while anyone may look at them. How that is safe is told in `larder-mem`; where an entry
+//! lies in `index`, what leaves in `policy`, how the budget is divided in `build`.
+//!
+//! What is absent: a clock (time is an argument), threads, I/O; a lock, an atomic read-modify-write or a
+//! shared write in a proxy's `get`; memory beyond the budget; any dependence of *what is evicted* on who reads
+//! or syncs when: the same operations and seed leave the same entries.
+#![forbid(unsafe_code)]
+
+mod build;
+mod cache;
+mod engine;
+mod error;
+mod hash;
+mod index;
+mod iter;
+mod policy;
+mod proxy;
+mod stats;
+mod time;
+mod writer;
+
+pub use build::{Builder, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+pub use cache::Cache;
+pub use error::Error;
+pub use hash::KeyHash;
+pub use iter::{Iter, OwnedEntry};
+pub use larder_mem as mem;
+pub use larder_mem::{ClassUse, LogPosition, PageUse, prefetch_read, prefetch_slice};
+pub use proxy::{Entry, Parked, Proxy};
+pub use stats::{ProxyStats, Stats};
+pub use time::{Seconds, Ttl};
+pub use writer::{Build, Writer};
