@@ -211,15 +211,19 @@ extern "C" fn on_sigbus(
     });
     match hit {
         Some(slot) if map_zeros(address) => {
-            slot.torn_at.fetch_min(address, Ordering::Relaxed);
+            slot.torn_at.fetch_min(page_of(address), Ordering::Relaxed);
         }
         _ => pass_on(signal, info, context),
     }
 }
 
+/// The start of the page of `address`.
+fn page_of(address: usize) -> usize {
+    address & !(PAGE_BYTES.load(Ordering::Relaxed) - 1)
+}
+
 /// Puts a page of zeros over the page of `address`, which lies in a live slot.
 fn map_zeros(address: usize) -> bool {
-    let page = PAGE_BYTES.load(Ordering::Relaxed);
     // SAFETY: the page belongs to a live slot, so by invariant 1 to a mapping of ours (mappings
     // begin and end at page edges), and the faulting thread borrows it, so it is not being
     // unmapped. `errno` is put back: the interrupted code may be about to read it.
@@ -227,8 +231,8 @@ fn map_zeros(address: usize) -> bool {
         let errno = libc::__errno_location();
         let saved = *errno;
         let mapped = libc::mmap(
-            (address & !(page - 1)) as *mut libc::c_void,
-            page,
+            page_of(address) as *mut libc::c_void,
+            PAGE_BYTES.load(Ordering::Relaxed),
             libc::PROT_READ,
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
             -1,

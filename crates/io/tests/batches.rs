@@ -64,7 +64,8 @@ fn read_source(source: &mut Source) -> (Vec<Vec<Seen>>, usize) {
             (Some(start), None) => start,
             (None, joined) => joined.expect("the first start is known"),
         };
-        wrong_guesses += usize::from(batch.begin() != Some(start) && start < batch.limit);
+        let records_begin = start < batch.limit.min(batch.bytes.len());
+        wrong_guesses += usize::from(records_begin && batch.begin() != Some(start));
         end = Some(batch.base_offset + read_batch(&batch, start, &mut batches[index]) as u64);
     }
     (batches, wrong_guesses)
@@ -184,7 +185,7 @@ fn damage_is_the_same_by_every_way() {
         bytes.truncate(len - 30);
         let (want, _) = read_input(open(dir.path(), "plain", &bytes));
         let damages = want.iter().flatten().filter(|seen| matches!(seen, Seen::Damaged(..)));
-        assert!((3..=4).contains(&damages.count()));
+        assert!((2..=3).contains(&damages.count()));
         for piece in [1 << 20, 777] {
             assert!(read_input(pipe(bytes.clone(), piece)).0 == want, "pipe {piece}");
         }
@@ -197,7 +198,16 @@ fn damage_is_the_same_by_every_way() {
 #[test]
 fn a_broken_compressed_file_is_read_as_far_as_it_goes() {
     let dir = tempfile::tempdir().unwrap();
-    let bytes = pcap_of(3000);
+    // Octets that don't compress, so that every decoder has many blocks to deliver.
+    let (mut bytes, mut state) = (Vec::new(), 1u64);
+    write::pcap_header(&mut bytes, 1, 65535);
+    for n in 0..3000 {
+        let octets = std::iter::repeat_with(|| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 56) as u8
+        });
+        write::pcap_record(&mut bytes, TS + n, &octets.take(500).collect::<Vec<u8>>(), 500);
+    }
     let (whole, _) = read_input(open(dir.path(), "plain", &bytes));
     let whole: Vec<Seen> = whole.into_iter().flatten().collect();
     for (name, packed) in [("gz", gzip(&bytes)), ("zst", zstd(&bytes)), ("xz", xz(&bytes))] {
@@ -242,7 +252,7 @@ fn refusals_name_the_file() {
 /// the pieces together are the batches of the whole.
 #[test]
 fn a_slow_pipe_delivers() {
-    let bytes = pcap_of(20);
+    let bytes = pcap_of(40);
     let cut = 2000;
     let (reader, mut writer) = io::pipe().unwrap();
     let file = File::from(OwnedFd::from(reader));
