@@ -1,9 +1,10 @@
 //! Reading domain names off the wire (RFC 1035, sections 3.1 and 4.1.4).
 //!
 //! A name is a run of labels that ends in the root or in a pointer to another run. We follow a
-//! pointer only to a place strictly before the run that holds it, which every encoder satisfies
-//! and no loop can. That alone would still allow a name of thousands of pointers to pointers, so
-//! pointers are counted too.
+//! pointer only to a place strictly before the run that holds it, and the run found there must
+//! end before that place: every encoder satisfies this and no loop can, and no octet is read
+//! twice for one name. That alone would still allow a name of thousands of pointers to pointers,
+//! so pointers are counted too.
 //!
 //! Names come out as [`crate::name`] describes: lower case, labels joined by `.`, an inner dot or
 //! backslash escaped.
@@ -147,6 +148,8 @@ pub fn read_name(message: &[u8], offset: usize, out: &mut NameBuf) -> Result<usi
     let mut at = offset;
     // Start of the run of labels being read; the next pointer must lead before it.
     let mut run = offset;
+    // Start of the run before, which this one must not touch.
+    let mut limit = usize::MAX;
     let mut end = None;
     let mut wire_bytes = 1;
     let mut pointers = 0;
@@ -154,6 +157,9 @@ pub fn read_name(message: &[u8], offset: usize, out: &mut NameBuf) -> Result<usi
         #[cfg(test)]
         steps::count();
         let length = usize::from(*message.get(at).ok_or(DnsError::SectionTruncated)?);
+        if at >= limit {
+            return Err(DnsError::NameLoop);
+        }
         match length {
             0 => return Ok(end.unwrap_or(at + 1)),
             1..=63 => {
@@ -170,8 +176,7 @@ pub fn read_name(message: &[u8], offset: usize, out: &mut NameBuf) -> Result<usi
                 end = end.or(Some(at + 2));
                 pointers += 1;
                 check_pointer(target, run, at, pointers)?;
-                run = target;
-                at = target;
+                (limit, run, at) = (run, target, target);
             }
             _ => return Err(DnsError::LabelInvalid),
         }
@@ -269,6 +274,8 @@ mod tests {
             "a ring further on"
         );
         assert_eq!(read(b"\xc0\x00", 12), Err(DnsError::PointerIntoHeader));
+        assert_eq!(read(b"\x03abc\xc0\x0e\0", 16), Err(DnsError::LabelInvalid), "into a label");
+        assert_eq!(read(b"\x03\x01\x03c\xc0\x0e\0\0", 16), Err(DnsError::NameLoop), "over itself");
         assert_eq!(read(b"\x40", 12), Err(DnsError::LabelInvalid));
         assert_eq!(read(b"\x80", 12), Err(DnsError::LabelInvalid));
         assert_eq!(read(b"\x05abc", 12), Err(DnsError::SectionTruncated));
