@@ -155,8 +155,8 @@ pub fn decode(link_type: u16, frame: &[u8]) -> Result<Packet, Skip> {
     {
         let span = Span { at: link::ETHERNET_BYTES, end: frame.len(), wire_end: usize::MAX };
         match u16::from_be_bytes([*high, *low]) {
-            link::TYPE_IPV4 => return ip::v4(frame, span, Nest::default()),
-            link::TYPE_IPV6 => return ip::v6(frame, span, Nest::default()),
+            link::TYPE_IPV4 => return ip::v4_inline(frame, span, Nest::default()),
+            link::TYPE_IPV6 => return ip::v6_inline(frame, span, Nest::default()),
             _ => {}
         }
     }
@@ -217,6 +217,7 @@ impl Span {
     }
 
     /// The payload of `packet`.
+    #[inline(always)]
     fn payload(packet: &Packet) -> Span {
         let at = packet.payload_offset as usize;
         Span {

@@ -19,9 +19,10 @@ const DESTINATION: u8 = 60;
 const V4_BYTES: usize = 20;
 const V6_BYTES: usize = 40;
 
-/// Reads an IPv4 packet at the span's start, and all that is in it.
-#[inline]
-pub(super) fn v4(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
+/// Reads an IPv4 packet at the span's start, and all that is in it. For the hot path only; others
+/// call [`v4`].
+#[inline(always)]
+pub(super) fn v4_inline(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
     let bytes = span.bytes(frame);
     let header: &[u8; V4_BYTES] = bytes.first_chunk().ok_or(Skip::IpTruncated)?;
     let header_len = usize::from(header[0] & 15) * 4;
@@ -40,7 +41,7 @@ pub(super) fn v4(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
         return Err(Skip::IpTruncated);
     }
     let [.., s0, s1, s2, s3, d0, d1, d2, d3] = *header;
-    let mut packet = Packet {
+    let packet = Packet {
         src: Addr::v4([s0, s1, s2, s3]),
         dst: Addr::v4([d0, d1, d2, d3]),
         src_port: 0,
@@ -66,16 +67,16 @@ pub(super) fn v4(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
         return Ok(fragment(frame, packet, u32::from(id), (fragment_word & 0x1fff) * 8, more));
     }
     match packet.protocol {
-        TCP => transport::tcp(frame, &mut packet)?,
-        UDP => return udp(frame, packet, nest),
-        _ => return payload(frame, packet, nest),
+        TCP => transport::tcp(frame, packet),
+        UDP => udp(frame, packet, nest),
+        _ => payload(frame, packet, nest),
     }
-    Ok(packet)
 }
 
-/// Reads an IPv6 packet at the span's start, and all that is in it.
-#[inline]
-pub(super) fn v6(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
+/// Reads an IPv6 packet at the span's start, and all that is in it. For the hot path only; others
+/// call [`v6`].
+#[inline(always)]
+pub(super) fn v6_inline(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
     let bytes = span.bytes(frame);
     let header: &[u8; V6_BYTES] = bytes.first_chunk().ok_or(Skip::IpTruncated)?;
     let protocol = header[6];
@@ -88,7 +89,7 @@ pub(super) fn v6(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
     }
     let (addresses, _) = header[8..].as_chunks::<16>();
     let [src, dst] = addresses else { return Err(Skip::IpTruncated) };
-    let mut packet = Packet {
+    let packet = Packet {
         src: Addr::v6(*src),
         dst: Addr::v6(*dst),
         src_port: 0,
@@ -108,11 +109,24 @@ pub(super) fn v6(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
         fragment: None,
     };
     match protocol {
-        TCP => transport::tcp(frame, &mut packet)?,
-        UDP => return udp(frame, packet, nest),
-        _ => return payload(frame, packet, nest),
+        TCP => transport::tcp(frame, packet),
+        UDP => udp(frame, packet, nest),
+        _ => payload(frame, packet, nest),
     }
-    Ok(packet)
+}
+
+/// Reads an IPv4 packet at the span's start, and all that is in it.
+#[cold]
+#[inline(never)]
+pub(super) fn v4(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
+    v4_inline(frame, span, nest)
+}
+
+/// Reads an IPv6 packet at the span's start, and all that is in it.
+#[cold]
+#[inline(never)]
+pub(super) fn v6(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
+    v6_inline(frame, span, nest)
 }
 
 /// Reads IPv4 or IPv6, whichever the first nibble says.
@@ -132,15 +146,8 @@ pub(super) fn any(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> 
 pub(super) fn payload(frame: &[u8], mut packet: Packet, nest: Nest) -> Result<Packet, Skip> {
     for _ in 0..=EXTENSIONS_MAX {
         match packet.protocol {
-            TCP => {
-                transport::tcp(frame, &mut packet)?;
-                return Ok(packet);
-            }
             UDP => return udp(frame, packet, nest),
-            ICMP | ICMPV6 | SCTP => {
-                transport::read(frame, &mut packet)?;
-                return Ok(packet);
-            }
+            TCP | ICMP | ICMPV6 | SCTP => return transport::read(frame, packet),
             AUTHENTICATION => extension(frame, &mut packet, 4, 2, 12)?,
             HOP_BY_HOP | ROUTING | DESTINATION if packet.ip_version == 6 => {
                 extension(frame, &mut packet, 8, 1, 8)?;
@@ -158,8 +165,8 @@ pub(super) fn payload(frame: &[u8], mut packet: Packet, nest: Nest) -> Result<Pa
 
 /// UDP, and the tunnels that ride on it.
 #[inline(always)]
-fn udp(frame: &[u8], mut packet: Packet, nest: Nest) -> Result<Packet, Skip> {
-    transport::udp(frame, &mut packet)?;
+fn udp(frame: &[u8], packet: Packet, nest: Nest) -> Result<Packet, Skip> {
+    let packet = transport::udp(frame, packet)?;
     if tunnel::is_udp_port(packet.src_port, packet.dst_port) {
         return tunnel::in_udp(frame, packet, nest);
     }
@@ -223,7 +230,10 @@ fn fragment(frame: &[u8], mut packet: Packet, id: u32, offset: u16, more: bool) 
         data_len: packet.payload_len,
         data_bytes: packet.payload_bytes,
     });
-    if offset == 0 && transport::read(frame, &mut packet).is_err() {
+    if offset == 0 {
+        if let Ok(packet) = transport::read(frame, packet) {
+            return packet;
+        }
         // A first fragment too short for its transport header is legal; the rest is yet to come.
         let bytes = Span::payload(&packet).bytes(frame);
         if matches!(packet.protocol, TCP | UDP | SCTP) {
