@@ -1,10 +1,9 @@
 //! Transport headers: TCP (RFC 9293), UDP (RFC 768), SCTP (RFC 9260), ICMP (RFC 792, RFC 4443).
 //!
-//! Each function reads the header at the packet's payload, fills its fields in, and moves the
-//! payload behind it. Packets go in and out by value: a packet whose address a cold path takes
-//! would have to live in memory on the hot one, too (measured: 60 % more time).
+//! Each function reads the header at the IP payload, fills its fields in, and moves the payload
+//! behind it. The hot two take an [`Ip`] and make the packet at their end.
 
-use super::{Packet, Skip, Span};
+use super::{Ip, Packet, Skip, Span};
 use crate::read::{u8_at, u16_at, u32_at};
 
 pub(super) const ICMP: u8 = 1;
@@ -20,10 +19,11 @@ const SCTP_BYTES: usize = 12;
 const ICMP_BYTES: usize = 8;
 
 /// Reads the header that `packet.protocol` names; does nothing for protocols without ports.
+#[cold]
 pub(super) fn read(frame: &[u8], packet: Packet) -> Result<Packet, Skip> {
     match packet.protocol {
-        TCP => tcp(frame, packet),
-        UDP => udp(frame, packet),
+        TCP => tcp(frame, Ip::of(&packet)),
+        UDP => udp(frame, Ip::of(&packet)),
         SCTP => sctp(frame, packet),
         ICMP | ICMPV6 => icmp(frame, packet),
         _ => Ok(packet),
@@ -32,23 +32,27 @@ pub(super) fn read(frame: &[u8], packet: Packet) -> Result<Packet, Skip> {
 
 /// TCP. Data offset and ports must make sense; a capture may end behind the flags.
 #[inline(always)]
-pub(super) fn tcp(frame: &[u8], mut packet: Packet) -> Result<Packet, Skip> {
-    let bytes = Span::payload(&packet).bytes(frame);
-    let Some(header) = bytes.first_chunk::<TCP_BYTES>() else {
-        return tcp_cut(frame, packet);
+pub(super) fn tcp(frame: &[u8], ip: Ip) -> Result<Packet, Skip> {
+    let Some(header) = ip.payload(frame).first_chunk::<TCP_BYTES>() else {
+        return tcp_cut(frame, ip.packet());
     };
-    let header_len = usize::from(header[12] >> 4) * 4;
-    if header_len < TCP_BYTES || header_len > packet.payload_bytes as usize {
+    let header_len = u32::from(header[12] >> 4) * 4;
+    if header_len < TCP_BYTES as u32 || header_len > ip.payload_bytes {
         return Err(Skip::TransportMalformed);
     }
-    packet.src_port = u16::from_be_bytes([header[0], header[1]]);
-    packet.dst_port = u16::from_be_bytes([header[2], header[3]]);
-    packet.tcp_seq = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
-    packet.tcp_ack = u32::from_be_bytes([header[8], header[9], header[10], header[11]]);
-    packet.tcp_flags = header[13];
-    packet.tcp_window = u16::from_be_bytes([header[14], header[15]]);
-    packet.advance(header_len);
-    Ok(packet)
+    let captured = header_len.min(ip.payload_len);
+    Ok(Packet {
+        src_port: u16::from_be_bytes([header[0], header[1]]),
+        dst_port: u16::from_be_bytes([header[2], header[3]]),
+        tcp_seq: u32::from_be_bytes([header[4], header[5], header[6], header[7]]),
+        tcp_ack: u32::from_be_bytes([header[8], header[9], header[10], header[11]]),
+        tcp_flags: header[13],
+        tcp_window: u16::from_be_bytes([header[14], header[15]]),
+        payload_offset: ip.payload_offset + captured,
+        payload_len: ip.payload_len - captured,
+        payload_bytes: ip.payload_bytes - header_len,
+        ..ip.packet()
+    })
 }
 
 /// TCP where fewer than 20 octets were captured.
@@ -74,24 +78,27 @@ fn tcp_cut(frame: &[u8], mut packet: Packet) -> Result<Packet, Skip> {
 /// UDP. A length past the end of the IP payload is clipped there; one below the header's own size
 /// is nonsense, but for 0 in IPv6, which a jumbogram has (RFC 2675, section 4).
 #[inline(always)]
-pub(super) fn udp(frame: &[u8], mut packet: Packet) -> Result<Packet, Skip> {
-    let bytes = Span::payload(&packet).bytes(frame);
-    let Some(header) = bytes.first_chunk::<UDP_BYTES>() else {
-        return udp_cut(frame, packet);
+pub(super) fn udp(frame: &[u8], ip: Ip) -> Result<Packet, Skip> {
+    const HEADER: u32 = UDP_BYTES as u32;
+    let Some(header) = ip.payload(frame).first_chunk::<UDP_BYTES>() else {
+        return udp_cut(frame, ip.packet());
     };
     let mut udp_bytes = u32::from(u16::from_be_bytes([header[4], header[5]]));
-    if udp_bytes < UDP_BYTES as u32 {
-        if udp_bytes != 0 || packet.ip_version != 6 {
+    if udp_bytes < HEADER {
+        if udp_bytes != 0 || ip.ip_version != 6 {
             return Err(Skip::TransportMalformed);
         }
-        udp_bytes = packet.payload_bytes;
+        udp_bytes = ip.payload_bytes;
     }
-    packet.src_port = u16::from_be_bytes([header[0], header[1]]);
-    packet.dst_port = u16::from_be_bytes([header[2], header[3]]);
-    packet.payload_bytes = packet.payload_bytes.min(udp_bytes);
-    packet.payload_len = packet.payload_len.min(udp_bytes);
-    packet.advance(UDP_BYTES);
-    Ok(packet)
+    // At least a header is there on both sides of each `min`.
+    Ok(Packet {
+        src_port: u16::from_be_bytes([header[0], header[1]]),
+        dst_port: u16::from_be_bytes([header[2], header[3]]),
+        payload_offset: ip.payload_offset + HEADER,
+        payload_len: ip.payload_len.min(udp_bytes) - HEADER,
+        payload_bytes: ip.payload_bytes.min(udp_bytes) - HEADER,
+        ..ip.packet()
+    })
 }
 
 /// UDP where fewer than 8 octets were captured.
