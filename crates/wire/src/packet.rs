@@ -155,8 +155,8 @@ pub fn decode(link_type: u16, frame: &[u8]) -> Result<Packet, Skip> {
     {
         let span = Span { at: link::ETHERNET_BYTES, end: frame.len(), wire_end: usize::MAX };
         match u16::from_be_bytes([*high, *low]) {
-            link::TYPE_IPV4 => return ip::v4(frame, span, Nest::default()),
-            link::TYPE_IPV6 => return ip::v6(frame, span, Nest::default()),
+            link::TYPE_IPV4 => return ip::v4_inline(frame, span, Nest::default()),
+            link::TYPE_IPV6 => return ip::v6_inline(frame, span, Nest::default()),
             _ => {}
         }
     }
@@ -170,21 +170,10 @@ pub fn decode(link_type: u16, frame: &[u8]) -> Result<Packet, Skip> {
 /// the datagram is a tunnel, the answer is the packet inside.
 pub fn decode_payload(outer: &Packet, payload: &[u8]) -> Result<Packet, Skip> {
     let payload = &payload[..payload.len().min(FRAME_BYTES_MAX)];
-    let packet = Packet {
-        src_port: 0,
-        dst_port: 0,
-        tcp_flags: 0,
-        tcp_seq: 0,
-        tcp_ack: 0,
-        tcp_window: 0,
-        payload_offset: 0,
-        payload_len: payload.len() as u32,
-        payload_bytes: payload.len() as u32,
-        fragment: None,
-        ..*outer
-    };
+    let len = payload.len() as u32;
+    let ip = Ip { payload_offset: 0, payload_len: len, payload_bytes: len, ..Ip::of(outer) };
     let nest = Nest { depth: outer.tunnels, tunnels: outer.tunnels, tunnel: outer.tunnel };
-    ip::payload(payload, packet, nest)
+    ip::payload(payload, ip.packet(), nest)
 }
 
 /// A part of the frame: what a layer may read, and what the layers around say it is long.
@@ -217,6 +206,7 @@ impl Span {
     }
 
     /// The payload of `packet`.
+    #[inline(always)]
     fn payload(packet: &Packet) -> Span {
         let at = packet.payload_offset as usize;
         Span {
@@ -250,6 +240,74 @@ impl Nest {
     /// One tunnel deeper.
     fn enter(self, tunnel: Tunnel) -> Result<Nest, Skip> {
         Ok(Nest { tunnels: self.tunnels + 1, tunnel: Some(tunnel), ..self.deeper()? })
+    }
+}
+
+/// An IP header as read: a [`Packet`] to be.
+///
+/// The hot path carries this, and makes a `Packet` where it ends or where it leaves for a cold
+/// function. A `Packet` that went along would have its address taken by the cold functions, live in
+/// memory, and be copied right after it was written, octet by octet: twice the time.
+#[derive(Clone, Copy)]
+struct Ip {
+    src: Addr,
+    dst: Addr,
+    protocol: u8,
+    ip_version: u8,
+    ip_bytes: u32,
+    payload_offset: u32,
+    payload_len: u32,
+    payload_bytes: u32,
+    tunnels: u8,
+    tunnel: Option<Tunnel>,
+}
+
+impl Ip {
+    /// What `packet` says of its IP header and where its payload is.
+    fn of(packet: &Packet) -> Ip {
+        Ip {
+            src: packet.src,
+            dst: packet.dst,
+            protocol: packet.protocol,
+            ip_version: packet.ip_version,
+            ip_bytes: packet.ip_bytes,
+            payload_offset: packet.payload_offset,
+            payload_len: packet.payload_len,
+            payload_bytes: packet.payload_bytes,
+            tunnels: packet.tunnels,
+            tunnel: packet.tunnel,
+        }
+    }
+
+    /// The packet whose transport header is not read yet.
+    #[inline(always)]
+    fn packet(self) -> Packet {
+        Packet {
+            src: self.src,
+            dst: self.dst,
+            src_port: 0,
+            dst_port: 0,
+            protocol: self.protocol,
+            ip_version: self.ip_version,
+            tcp_flags: 0,
+            tunnels: self.tunnels,
+            tunnel: self.tunnel,
+            tcp_seq: 0,
+            tcp_ack: 0,
+            tcp_window: 0,
+            ip_bytes: self.ip_bytes,
+            payload_offset: self.payload_offset,
+            payload_len: self.payload_len,
+            payload_bytes: self.payload_bytes,
+            fragment: None,
+        }
+    }
+
+    /// The captured octets of the payload.
+    #[inline(always)]
+    fn payload(self, frame: &[u8]) -> &[u8] {
+        let at = self.payload_offset as usize;
+        frame.get(at..at + self.payload_len as usize).unwrap_or(&[])
     }
 }
 

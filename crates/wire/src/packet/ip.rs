@@ -4,7 +4,7 @@
 //! (TSO), and of an IPv6 jumbogram (RFC 2675): the length is then what was captured.
 
 use super::transport::{self, ICMP, ICMPV6, SCTP, TCP, UDP};
-use super::{EXTENSIONS_MAX, Fragment, Nest, Packet, Skip, Span, tunnel};
+use super::{EXTENSIONS_MAX, Fragment, Ip, Nest, Packet, Skip, Span, tunnel};
 use crate::Addr;
 use crate::read::u16_at;
 
@@ -19,9 +19,10 @@ const DESTINATION: u8 = 60;
 const V4_BYTES: usize = 20;
 const V6_BYTES: usize = 40;
 
-/// Reads an IPv4 packet at the span's start, and all that is in it.
-#[inline]
-pub(super) fn v4(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
+/// Reads an IPv4 packet at the span's start, and all that is in it. For the hot path only; others
+/// call [`v4`].
+#[inline(always)]
+pub(super) fn v4_inline(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
     let bytes = span.bytes(frame);
     let header: &[u8; V4_BYTES] = bytes.first_chunk().ok_or(Skip::IpTruncated)?;
     let header_len = usize::from(header[0] & 15) * 4;
@@ -40,42 +41,32 @@ pub(super) fn v4(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
         return Err(Skip::IpTruncated);
     }
     let [.., s0, s1, s2, s3, d0, d1, d2, d3] = *header;
-    let mut packet = Packet {
+    let ip = Ip {
         src: Addr::v4([s0, s1, s2, s3]),
         dst: Addr::v4([d0, d1, d2, d3]),
-        src_port: 0,
-        dst_port: 0,
         protocol: header[9],
         ip_version: 4,
-        tcp_flags: 0,
-        tunnels: nest.tunnels,
-        tunnel: nest.tunnel,
-        tcp_seq: 0,
-        tcp_ack: 0,
-        tcp_window: 0,
         ip_bytes: total as u32,
         payload_offset: (span.at + header_len) as u32,
         payload_len: (bytes.len().min(total) - header_len) as u32,
         payload_bytes: (total - header_len) as u32,
-        fragment: None,
+        tunnels: nest.tunnels,
+        tunnel: nest.tunnel,
     };
     let fragment_word = u16::from_be_bytes([header[6], header[7]]);
     if fragment_word & 0x3fff != 0 {
         let id = u16::from_be_bytes([header[4], header[5]]);
         let more = fragment_word & 0x2000 != 0;
-        return Ok(fragment(frame, packet, u32::from(id), (fragment_word & 0x1fff) * 8, more));
+        let offset = (fragment_word & 0x1fff) * 8;
+        return Ok(fragment(frame, ip.packet(), u32::from(id), offset, more));
     }
-    match packet.protocol {
-        TCP => transport::tcp(frame, &mut packet)?,
-        UDP => return udp(frame, packet, nest),
-        _ => return payload(frame, packet, nest),
-    }
-    Ok(packet)
+    upper(frame, ip, nest)
 }
 
-/// Reads an IPv6 packet at the span's start, and all that is in it.
-#[inline]
-pub(super) fn v6(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
+/// Reads an IPv6 packet at the span's start, and all that is in it. For the hot path only; others
+/// call [`v6`].
+#[inline(always)]
+pub(super) fn v6_inline(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
     let bytes = span.bytes(frame);
     let header: &[u8; V6_BYTES] = bytes.first_chunk().ok_or(Skip::IpTruncated)?;
     let protocol = header[6];
@@ -88,31 +79,43 @@ pub(super) fn v6(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
     }
     let (addresses, _) = header[8..].as_chunks::<16>();
     let [src, dst] = addresses else { return Err(Skip::IpTruncated) };
-    let mut packet = Packet {
+    let ip = Ip {
         src: Addr::v6(*src),
         dst: Addr::v6(*dst),
-        src_port: 0,
-        dst_port: 0,
         protocol,
         ip_version: 6,
-        tcp_flags: 0,
-        tunnels: nest.tunnels,
-        tunnel: nest.tunnel,
-        tcp_seq: 0,
-        tcp_ack: 0,
-        tcp_window: 0,
         ip_bytes: total as u32,
         payload_offset: (span.at + V6_BYTES) as u32,
         payload_len: (bytes.len().min(total) - V6_BYTES) as u32,
         payload_bytes: (total - V6_BYTES) as u32,
-        fragment: None,
+        tunnels: nest.tunnels,
+        tunnel: nest.tunnel,
     };
-    match protocol {
-        TCP => transport::tcp(frame, &mut packet)?,
-        UDP => return udp(frame, packet, nest),
-        _ => return payload(frame, packet, nest),
+    upper(frame, ip, nest)
+}
+
+/// What an IP header carries, when it is not a fragment.
+#[inline(always)]
+fn upper(frame: &[u8], ip: Ip, nest: Nest) -> Result<Packet, Skip> {
+    match ip.protocol {
+        TCP => transport::tcp(frame, ip),
+        UDP if !tunnel::has_udp_port(ip.payload(frame)) => transport::udp(frame, ip),
+        _ => payload(frame, ip.packet(), nest),
     }
-    Ok(packet)
+}
+
+/// Reads an IPv4 packet at the span's start, and all that is in it.
+#[cold]
+#[inline(never)]
+pub(super) fn v4(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
+    v4_inline(frame, span, nest)
+}
+
+/// Reads an IPv6 packet at the span's start, and all that is in it.
+#[cold]
+#[inline(never)]
+pub(super) fn v6(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
+    v6_inline(frame, span, nest)
 }
 
 /// Reads IPv4 or IPv6, whichever the first nibble says.
@@ -132,15 +135,11 @@ pub(super) fn any(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> 
 pub(super) fn payload(frame: &[u8], mut packet: Packet, nest: Nest) -> Result<Packet, Skip> {
     for _ in 0..=EXTENSIONS_MAX {
         match packet.protocol {
-            TCP => {
-                transport::tcp(frame, &mut packet)?;
-                return Ok(packet);
+            UDP => {
+                let packet = transport::read(frame, packet)?;
+                return tunnel::in_udp(frame, packet, nest);
             }
-            UDP => return udp(frame, packet, nest),
-            ICMP | ICMPV6 | SCTP => {
-                transport::read(frame, &mut packet)?;
-                return Ok(packet);
-            }
+            TCP | ICMP | ICMPV6 | SCTP => return transport::read(frame, packet),
             AUTHENTICATION => extension(frame, &mut packet, 4, 2, 12)?,
             HOP_BY_HOP | ROUTING | DESTINATION if packet.ip_version == 6 => {
                 extension(frame, &mut packet, 8, 1, 8)?;
@@ -154,16 +153,6 @@ pub(super) fn payload(frame: &[u8], mut packet: Packet, nest: Nest) -> Result<Pa
         }
     }
     Err(Skip::IpMalformed)
-}
-
-/// UDP, and the tunnels that ride on it.
-#[inline(always)]
-fn udp(frame: &[u8], mut packet: Packet, nest: Nest) -> Result<Packet, Skip> {
-    transport::udp(frame, &mut packet)?;
-    if tunnel::is_udp_port(packet.src_port, packet.dst_port) {
-        return tunnel::in_udp(frame, packet, nest);
-    }
-    Ok(packet)
 }
 
 /// Steps over an extension header of at least `len_min` octets, whose second octet counts units of
@@ -215,22 +204,27 @@ fn fragment_header(frame: &[u8], packet: &mut Packet) -> Result<Option<Packet>, 
 #[cold]
 #[inline(never)]
 fn fragment(frame: &[u8], mut packet: Packet, id: u32, offset: u16, more: bool) -> Packet {
-    packet.fragment = Some(Fragment {
+    let fragment = Fragment {
         id,
         offset,
         more,
         data_offset: packet.payload_offset,
         data_len: packet.payload_len,
         data_bytes: packet.payload_bytes,
-    });
-    if offset == 0 && transport::read(frame, &mut packet).is_err() {
-        // A first fragment too short for its transport header is legal; the rest is yet to come.
-        let bytes = Span::payload(&packet).bytes(frame);
-        if matches!(packet.protocol, TCP | UDP | SCTP) {
-            packet.src_port = u16_at(bytes, 0).unwrap_or(0);
-            packet.dst_port = u16_at(bytes, 2).unwrap_or(0);
-        }
-        packet.advance(packet.payload_bytes as usize);
+    };
+    if offset == 0 {
+        packet = transport::read(frame, packet).unwrap_or_else(|_| first_ports(frame, packet));
     }
+    Packet { fragment: Some(fragment), ..packet }
+}
+
+/// A first fragment too short for its transport header is legal; the rest is yet to come.
+fn first_ports(frame: &[u8], mut packet: Packet) -> Packet {
+    let bytes = Span::payload(&packet).bytes(frame);
+    if matches!(packet.protocol, TCP | UDP | SCTP) {
+        packet.src_port = u16_at(bytes, 0).unwrap_or(0);
+        packet.dst_port = u16_at(bytes, 2).unwrap_or(0);
+    }
+    packet.advance(packet.payload_bytes as usize);
     packet
 }
