@@ -9,7 +9,7 @@
 //! is text"; so do cells that begin with `'`, so that taking one off restores them all.
 
 use super::RecordWriter;
-use super::schema::{self, FIELDS};
+use super::schema::{self, FIELDS, Value};
 use crate::record::FlowRecord;
 
 /// Writes CSV lines.
@@ -39,9 +39,12 @@ impl RecordWriter for Csv {
             if i > 0 {
                 out.push(b',');
             }
-            let start = out.len();
-            schema::write_plain((field.get)(record), out);
-            make_cell(start, out);
+            let (start, value) = (out.len(), (field.get)(record));
+            schema::write_plain(value, out);
+            // Nothing but a name can need it: words and numbers of ours are harmless.
+            if matches!(value, Value::Name(_) | Value::Names(_)) {
+                make_cell(start, out);
+            }
         }
         out.push(b'\n');
     }

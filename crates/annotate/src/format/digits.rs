@@ -40,13 +40,18 @@ pub(crate) fn write_u64(mut n: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// Fills `digits` with `n` in decimal, leading zeros included; higher digits are lost.
+/// Two digits.
 #[inline]
-fn fill(digits: &mut [u8], mut n: u32) {
-    for digit in digits.iter_mut().rev() {
-        *digit = b'0' + (n % 10) as u8;
-        n /= 10;
-    }
+fn pair(n: u32) -> [u8; 2] {
+    PAIRS[(n % 100) as usize]
+}
+
+/// Nine digits, leading zeros included.
+#[inline]
+fn nine(n: u32) -> [u8; 9] {
+    let ([a, b], [c, d]) = (pair(n / 10_000_000), pair(n / 100_000));
+    let ([e, f], [g, h]) = (pair(n / 1_000), pair(n / 10));
+    [a, b, c, d, e, f, g, h, b'0' + (n % 10) as u8]
 }
 
 /// A civil date and time in UTC.
@@ -93,13 +98,14 @@ impl Civil {
     /// `2024-01-02T03:04:05.123456789Z`
     fn rfc3339(&self) -> [u8; 30] {
         let mut text = *b"0000-00-00T00:00:00.000000000Z";
-        fill(&mut text[..4], self.year);
-        text[5..7].copy_from_slice(&PAIRS[self.month as usize]);
-        text[8..10].copy_from_slice(&PAIRS[self.day as usize]);
-        text[11..13].copy_from_slice(&PAIRS[self.hour as usize]);
-        text[14..16].copy_from_slice(&PAIRS[self.minute as usize]);
-        text[17..19].copy_from_slice(&PAIRS[self.second as usize]);
-        fill(&mut text[20..29], self.nanosecond);
+        text[..2].copy_from_slice(&pair(self.year / 100));
+        text[2..4].copy_from_slice(&pair(self.year));
+        text[5..7].copy_from_slice(&pair(self.month));
+        text[8..10].copy_from_slice(&pair(self.day));
+        text[11..13].copy_from_slice(&pair(self.hour));
+        text[14..16].copy_from_slice(&pair(self.minute));
+        text[17..19].copy_from_slice(&pair(self.second));
+        text[20..29].copy_from_slice(&nine(self.nanosecond));
         text
     }
 }
@@ -129,9 +135,8 @@ pub(crate) fn write_seconds(ns: i64, decimals: usize, out: &mut Vec<u8>) {
     }
     let ns = ns.unsigned_abs();
     write_u64(ns / NS_PER_S as u64, out);
-    let mut fraction = *b".000000000";
-    fill(&mut fraction[1..], (ns % NS_PER_S as u64) as u32);
-    out.extend_from_slice(&fraction[..=decimals]);
+    out.push(b'.');
+    out.extend_from_slice(&nine((ns % NS_PER_S as u64) as u32)[..decimals]);
 }
 
 /// Appends an address: dotted for IPv4, RFC 5952 for IPv6.
