@@ -7,6 +7,7 @@
 //! | [`format`] | the schema, as text, ECS, Zeek, CSV, Parquet |
 #![forbid(unsafe_code)]
 
+pub mod feeds;
 pub mod format;
 pub mod options;
 pub mod record;
