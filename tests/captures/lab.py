@@ -13,6 +13,7 @@ Standard library only. Each subcommand does one thing, in bounded time:
   forge FROM TO TO_PORT ID NAME ADDRESS   one DNS answer from a forged source address
   llmnr-answer ADDRESS NAME               answer LLMNR questions for NAME
   llmnr-ask NAME                          ask for NAME over LLMNR, once
+  fstrm-receive SOCKET FILE               a Frame Streams receiver: what one sender sends, as a file
   nbns-register ADDRESS BROADCAST NAME    NetBIOS name registration, as a Windows host broadcasts it
 """
 
@@ -238,6 +239,38 @@ def nbns_register(address, broadcast, name):
         time.sleep(0.1)
 
 
+def fstrm_receive(path, file):
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(path)
+    listener.listen()
+    listener.settimeout(60)
+    sender, _ = listener.accept()
+    sender.settimeout(30)
+
+    def control():
+        assert receive_exactly(sender, 4) == b"\0\0\0\0"
+        length = receive_exactly(sender, 4)
+        return length + receive_exactly(sender, int.from_bytes(length, "big"))
+
+    content = b"protobuf:dnstap.Dnstap"
+    field = struct.pack(">II", 1, len(content)) + content
+    control()  # READY
+    sender.sendall(struct.pack(">III", 0, 4 + len(field), 1) + field)  # ACCEPT
+    with open(file, "wb") as out:
+        out.write(b"\0\0\0\0" + control())  # START
+        while True:
+            length = receive_exactly(sender, 4)
+            if length == b"\0\0\0\0":  # STOP
+                size = receive_exactly(sender, 4)
+                out.write(length + size + receive_exactly(sender, int.from_bytes(size, "big")))
+                break
+            out.write(length + receive_exactly(sender, int.from_bytes(length, "big")))
+    try:
+        sender.sendall(struct.pack(">III", 0, 4, 5))  # FINISH
+    except OSError:
+        pass  # a sender that ends does not always wait for it
+
+
 COMMANDS = {
     "offloads-off": offloads_off,
     "await": await_port,
@@ -249,6 +282,7 @@ COMMANDS = {
     "forge": forge,
     "llmnr-answer": llmnr_answer,
     "llmnr-ask": llmnr_ask,
+    "fstrm-receive": fstrm_receive,
     "nbns-register": nbns_register,
 }
 

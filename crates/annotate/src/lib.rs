@@ -22,6 +22,7 @@
 pub mod decode;
 pub mod edge;
 pub mod flow;
+pub mod feeds;
 pub mod format;
 pub mod names;
 pub mod names_file;
