@@ -1,7 +1,7 @@
 //! `larder bench annotate`: larder beside the bare header walk and tshark, interleaved.
 //!
-//! The walk ([`walk`]) is the limit of what a reader of this file could do on one core: it visits
-//! every record and header of the file in memory, adds up what it saw, and keeps nothing. Each
+//! The walk ([`walk`]) is the limit of what a reader of this file could do on as many cores: it
+//! visits every record and header of the file in memory, adds up what it saw, and keeps nothing. Each
 //! contestant runs once a round; the table gives the median and the spread over the rounds, so
 //! that a busy moment of the machine shows instead of hiding in a mean.
 //!
@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 
 use larder_annotate::options::{Endpoint, LookupPer};
 use larder_annotate::{Options, Progress};
+
+use walk::{Seen, Walkable};
 
 use crate::annotate::cores;
 use crate::exit::{Failure, Outcome};
@@ -36,7 +38,7 @@ struct Contestant {
 
 #[derive(Clone, Copy)]
 enum Kind {
-    Walk,
+    Walk { cores: usize },
     Annotate { cores: usize, lookup_per: LookupPer },
     Tshark { packets: u64 },
 }
@@ -60,8 +62,8 @@ pub fn bench_annotate(settings: &Resolved) -> Outcome {
     }
     let rounds = settings.number_or_default("rounds");
     let many = cores(settings.number_or_default("cores"));
-    let mut contestants =
-        contestants(many, settings.number_or_default("tshark-packets"), &contents);
+    let tshark_packets = settings.number_or_default("tshark-packets");
+    let mut contestants = contestants(many, tshark_packets, &contents);
     for round in 0..rounds {
         for contestant in &mut contestants {
             eprint_quietly(&format!("round {} of {rounds}: {}", round + 1, contestant.name));
@@ -93,8 +95,11 @@ fn contestants(many: usize, tshark_packets: u64, contents: &[Vec<u8>]) -> Vec<Co
         packets: None,
     };
     let mut list = Vec::new();
-    if contents.iter().all(|content| walk::can_walk(content)) {
-        list.push(new("header walk, 1 core", Kind::Walk));
+    if contents.iter().all(|content| Walkable::cut(content, 1).is_some()) {
+        list.push(new("header walk, 1 core", Kind::Walk { cores: 1 }));
+        if many > 1 {
+            list.push(new(&format!("header walk, {many} cores"), Kind::Walk { cores: many }));
+        }
     } else {
         eprint_quietly(
             "no header walk: it reads plain pcap only; convert with editcap -F nsecpcap",
@@ -105,7 +110,8 @@ fn contestants(many: usize, tshark_packets: u64, contents: &[Vec<u8>]) -> Vec<Co
     if many > 1 {
         list.push(new(&format!("annotate, {many} cores"), annotate(many, LookupPer::Flow)));
     }
-    let name = format!("annotate, {many} cores, --lookup packet");
+    let plural = if many > 1 { "s" } else { "" };
+    let name = format!("annotate, {many} core{plural}, --lookup packet");
     list.push(new(&name, annotate(many, LookupPer::Packet)));
     let installed = Command::new("tshark")
         .arg("--version")
@@ -127,13 +133,20 @@ fn contestants(many: usize, tshark_packets: u64, contents: &[Vec<u8>]) -> Vec<Co
 impl Kind {
     /// Packets done, and the time that took.
     fn run(self, files: &[PathBuf], contents: &[Vec<u8>]) -> Result<(u64, Duration), Failure> {
+        // Cutting is not what is measured; only the walk needs it.
+        let walkable: Vec<Walkable<'_>> = match self {
+            Kind::Walk { cores } => {
+                contents.iter().filter_map(|content| Walkable::cut(content, cores)).collect()
+            }
+            _ => Vec::new(),
+        };
         let started = Instant::now();
         let packets = match self {
-            Kind::Walk => {
-                let seen: Vec<walk::Seen> = contents.iter().map(|c| walk::walk(c)).collect();
-                // The sum reaches the optimiser's blind spot, so that the walk is not removed.
-                std::hint::black_box(seen.iter().map(|seen| seen.checksum).sum::<u64>());
-                seen.iter().map(|seen| seen.packets).sum()
+            Kind::Walk { .. } => {
+                let seen: Seen = walkable.iter().map(Walkable::walk).sum();
+                // So that the optimiser cannot remove the walk.
+                std::hint::black_box(seen.checksum);
+                seen.packets
             }
             Kind::Annotate { cores, lookup_per } => {
                 let options = Options {
@@ -168,22 +181,30 @@ fn tshark(files: &[PathBuf], packets: u64) -> Result<u64, Failure> {
 
 fn table(contestants: &mut [Contestant]) -> String {
     let mut text = format!(
-        "{:<34} {:>12} {:>12} {:>12} {:>12} {:>9}\n",
+        "{:<38} {:>12} {:>12} {:>12} {:>12} {:>9}\n",
         "contestant", "packets", "median pps", "least", "most", "of walk"
     );
-    let mut limit = None;
-    for contestant in contestants {
+    for contestant in contestants.iter_mut() {
         contestant.rates.sort_by(f64::total_cmp);
+    }
+    let limit_of = |cores: usize| {
+        let walk = contestants.iter().find(
+            |contestant| matches!(contestant.kind, Kind::Walk { cores: of } if of == cores),
+        )?;
+        Some(median(&walk.rates))
+    };
+    for contestant in contestants.iter() {
         let median = median(&contestant.rates);
-        if matches!(contestant.kind, Kind::Walk) {
-            limit = Some(median);
-        }
+        let limit = match contestant.kind {
+            Kind::Walk { cores } | Kind::Annotate { cores, .. } => limit_of(cores),
+            Kind::Tshark { .. } => limit_of(1),
+        };
         let least = contestant.rates.first().copied().unwrap_or(0.0);
         let most = contestant.rates.last().copied().unwrap_or(0.0);
         let share = limit.map_or("-".to_owned(), |limit: f64| format!("{:.3}", median / limit));
         let _ = writeln!(
             text,
-            "{:<34} {:>12} {:>12} {:>12} {:>12} {share:>9}",
+            "{:<38} {:>12} {:>12} {:>12} {:>12} {share:>9}",
             contestant.name,
             contestant.packets.unwrap_or(0),
             scaled(median),

@@ -10,7 +10,7 @@
 //! | [`manual`] | the table as man pages and completions |
 //! | [`annotate`] | settings to a run of `larder_annotate`, and how it ends |
 //! | [`demo`] | annotate on the capture inside the program, explained |
-//! | [`bench`], [`gen_capture`] | measuring, and inputs for it |
+//! | [`mod@bench`], [`gen_capture`] | measuring, and inputs for it |
 //! | [`progress`], [`summary`], [`signals`] | what a person sees of a run, and how she stops it |
 //! | [`exit`] | exit codes, and failures that say what to do next |
 //! | [`nearest`] | the nearest name to a wrong one |

@@ -16,34 +16,83 @@ pub struct Seen {
 const FILE_HEADER_BYTES: usize = 24;
 const RECORD_HEADER_BYTES: usize = 16;
 
-/// True for pcap of either byte order, microseconds or nanoseconds.
-pub fn can_walk(file: &[u8]) -> bool {
-    is_big_endian(file).is_some()
+/// A pcap file in memory, cut into parts of about equal size at record boundaries.
+pub struct Walkable<'a> {
+    big_endian: bool,
+    parts: Vec<&'a [u8]>,
 }
 
-fn is_big_endian(file: &[u8]) -> Option<bool> {
-    match file.first_chunk()? {
-        [0xd4, 0xc3, 0xb2, 0xa1] | [0x4d, 0x3c, 0xb2, 0xa1] => Some(false),
-        [0xa1, 0xb2, 0xc3, 0xd4] | [0xa1, 0xb2, 0x3c, 0x4d] => Some(true),
-        _ => None,
+impl<'a> Walkable<'a> {
+    /// `None` unless `file` is pcap, of either byte order, microseconds or nanoseconds.
+    pub fn cut(file: &'a [u8], parts_count: usize) -> Option<Walkable<'a>> {
+        let big_endian = match file.first_chunk()? {
+            [0xd4, 0xc3, 0xb2, 0xa1] | [0x4d, 0x3c, 0xb2, 0xa1] => false,
+            [0xa1, 0xb2, 0xc3, 0xd4] | [0xa1, 0xb2, 0x3c, 0x4d] => true,
+            _ => return None,
+        };
+        let mut rest = file.get(FILE_HEADER_BYTES..)?;
+        let part_bytes = rest.len() / parts_count.max(1) + 1;
+        let mut parts = Vec::with_capacity(parts_count);
+        while !rest.is_empty() {
+            let mut after = rest;
+            while rest.len() - after.len() < part_bytes
+                && let Some((_, next)) = next_frame(after, big_endian)
+            {
+                after = next;
+            }
+            if after.len() == rest.len() {
+                break;
+            }
+            parts.push(&rest[..rest.len() - after.len()]);
+            rest = after;
+        }
+        Some(Walkable { big_endian, parts })
+    }
+
+    /// Walks every part, each in a thread of its own when there are several.
+    pub fn walk(&self) -> Seen {
+        if let [part] = self.parts.as_slice() {
+            return walk_part(part, self.big_endian);
+        }
+        std::thread::scope(|scope| {
+            let spawn = |part: &&'a [u8]| {
+                let part = *part;
+                scope.spawn(move || walk_part(part, self.big_endian))
+            };
+            let threads: Vec<_> = self.parts.iter().map(spawn).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap_or_default()).sum()
+        })
+    }
+}
+
+impl std::iter::Sum for Seen {
+    fn sum<I: Iterator<Item = Seen>>(all: I) -> Seen {
+        all.fold(Seen::default(), |sum, seen| Seen {
+            packets: sum.packets + seen.packets,
+            checksum: sum.checksum.wrapping_add(seen.checksum),
+        })
     }
 }
 
 /// Walks to the end, or to the first record that is not whole.
-pub fn walk(file: &[u8]) -> Seen {
-    let Some(big_endian) = is_big_endian(file) else { return Seen::default() };
+fn walk_part(part: &[u8], big_endian: bool) -> Seen {
     let mut seen = Seen::default();
-    let mut rest = file.get(FILE_HEADER_BYTES..).unwrap_or_default();
-    while let Some((header, after)) = rest.split_first_chunk::<RECORD_HEADER_BYTES>() {
-        let field = [header[8], header[9], header[10], header[11]];
-        let captured =
-            if big_endian { u32::from_be_bytes(field) } else { u32::from_le_bytes(field) };
-        let Some((frame, next)) = after.split_at_checked(captured as usize) else { break };
+    let mut rest = part;
+    while let Some((frame, next)) = next_frame(rest, big_endian) {
         seen.packets += 1;
         seen.checksum = seen.checksum.wrapping_add(headers(frame).unwrap_or(1));
         rest = next;
     }
     seen
+}
+
+/// The frame of the record at the start of `rest`, and what follows it.
+#[inline]
+fn next_frame(rest: &[u8], big_endian: bool) -> Option<(&[u8], &[u8])> {
+    let (header, after) = rest.split_first_chunk::<RECORD_HEADER_BYTES>()?;
+    let field = [header[8], header[9], header[10], header[11]];
+    let captured = if big_endian { u32::from_be_bytes(field) } else { u32::from_le_bytes(field) };
+    after.split_at_checked(captured as usize)
 }
 
 /// The sum of one frame's headers; `None` where it is not IP over Ethernet or is cut.
@@ -116,6 +165,10 @@ mod tests {
         frame
     }
 
+    fn walk(file: &[u8], parts: usize) -> Seen {
+        Walkable::cut(file, parts).map(|walkable| walkable.walk()).unwrap_or_default()
+    }
+
     /// Both byte orders and a VLAN tag give the same headers.
     #[test]
     fn headers_are_found() {
@@ -124,8 +177,22 @@ mod tests {
         assert_eq!(headers(&plain), Some(expected));
         assert_eq!(headers(&tagged), Some(expected + 4));
         for big_endian in [false, true] {
-            let seen = walk(&file(big_endian, &[&plain, &plain]));
+            let seen = walk(&file(big_endian, &[&plain, &plain]), 1);
             assert_eq!(seen, Seen { packets: 2, checksum: expected.wrapping_mul(2) });
+        }
+    }
+
+    /// Several threads see what one sees, whatever the sizes of the frames.
+    #[test]
+    fn parts_add_up_to_the_whole() {
+        let frames: Vec<Vec<u8>> =
+            (0..50).map(|number| [udp4(&[]), vec![7; number * 13 % 90]].concat()).collect();
+        let frames: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
+        let file = file(false, &frames);
+        let whole = walk(&file, 1);
+        assert_eq!(whole.packets, 50);
+        for parts in 2..9 {
+            assert_eq!(walk(&file, parts), whole, "{parts} parts");
         }
     }
 
@@ -134,10 +201,10 @@ mod tests {
     #[test]
     fn cut_files_end_the_walk() {
         let whole = file(false, &[&udp4(&[]), &udp4(&[])]);
-        assert_eq!(walk(&whole[..whole.len() - 1]).packets, 1);
+        assert_eq!(walk(&whole[..whole.len() - 1], 1).packets, 1);
         for len in 0..whole.len() {
-            assert!(walk(&whole[..len]).packets < 2);
+            assert!(walk(&whole[..len], 2).packets < 2);
         }
-        assert!(!can_walk(b"\x0a\x0d\x0d\x0a"));
+        assert!(Walkable::cut(b"\x0a\x0d\x0d\x0a", 1).is_none());
     }
 }
