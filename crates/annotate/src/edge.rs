@@ -316,7 +316,7 @@ impl Edge {
     }
 
     fn mark_encrypted(&mut self, client: Addr) {
-        let hash = self.names.cache().hash(Key::address(client).as_bytes());
+        let hash = self.names.cache().hash(Key::address(client).as_bytes()).get();
         self.encrypted.set(hash, self.batch);
     }
 
@@ -455,7 +455,7 @@ impl Edge {
     }
 
     fn asked_hash(&self, name: &[u8], qtype: u16) -> u64 {
-        self.names.cache().hash(name) ^ u64::from(qtype)
+        self.names.cache().hash(name).get() ^ u64::from(qtype)
     }
 
     /// Rule 9: an answer is unsolicited when this client's questions are visible, and this one's
@@ -591,7 +591,7 @@ impl Edge {
         };
         let mut name = std::mem::take(&mut self.name);
         let named = message.client_fqdn(&mut name) || message.host_name(&mut name);
-        let hash = self.names.cache().hash(message.hardware_addr());
+        let hash = self.names.cache().hash(message.hardware_addr()).get();
         let key = (message.transaction_id, hash);
         self.join_lease(carrier, key, named.then_some(name.as_bytes()), message.bound_addr());
         self.name = name;
@@ -607,7 +607,7 @@ impl Edge {
         };
         let mut name = std::mem::take(&mut self.name);
         let named = message.client_fqdn(&mut name);
-        let hash = self.names.cache().hash(message.client_id().unwrap_or_default());
+        let hash = self.names.cache().hash(message.client_id().unwrap_or_default()).get();
         let key = (message.transaction_id, !hash);
         let is_reply = message.message_type == dhcp::v6::message_type::REPLY;
         let lease = message.leases().find(|lease| is_reply && lease.valid_s > 0);

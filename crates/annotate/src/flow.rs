@@ -23,7 +23,7 @@
 //!
 //! Cost: one index line and one flow (three lines) a packet, both prefetched ahead.
 
-use larder::mem::prefetch_slice;
+use larder::prefetch_slice;
 use larder_wire::Addr;
 use larder_wire::packet::{Packet, Tunnel};
 

@@ -29,7 +29,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use larder::{Cache, LogPosition, Proxy, Writer};
+use larder::{Cache, LogPosition, Proxy, Seconds, Ttl, Writer};
 use larder_wire::{Addr, Name};
 
 use crate::Error;
@@ -416,6 +416,9 @@ impl Names {
         let cache = Cache::builder()
             .budget(budget_bytes)
             .proxies_max(workers + 1)
+            // What is evicted must not depend on the number of cores: the budget pays for one
+            // index copy, the workers' own come on top (8 octets an entry each).
+            .proxies_counted(1)
             .seed(seed)
             .build()
             .map_err(explain)?;
@@ -493,7 +496,7 @@ impl Names {
         let chained = Candidate { head: &head, ..own };
         self.change(lesson.packet, key.as_bytes(), |old, out| merge(old, &chained, merging, out));
         self.head = head;
-        self.known.set(self.cache.hash(key.as_bytes()), self.batch);
+        self.known.set(self.cache.hash(key.as_bytes()).get(), self.batch);
     }
 
     fn merging(&self) -> Merging {
@@ -521,14 +524,16 @@ impl Names {
         };
         self.change(0, key.as_bytes(), |old, out| merge(old, candidate, merging, out));
         if kind == "address" {
-            self.known.set(self.cache.hash(key.as_bytes()), self.batch);
+            self.known.set(self.cache.hash(key.as_bytes()).get(), self.batch);
         }
         Some(())
     }
 
     /// Hands out every entry committed, oldest first.
     pub fn for_each(&self, mut take: impl FnMut(&[u8], &[u8])) {
-        self.cache.for_each(|entry| take(entry.key(), entry.value()));
+        for entry in self.cache.iter(NOW) {
+            take(entry.key(), entry.value());
+        }
     }
 
     /// The name at the head of the chains that lead to `name`; empty when that is `name` itself.
@@ -543,7 +548,7 @@ impl Names {
             key.clear();
             key.push(b'c');
             key.extend_from_slice(&at);
-            let hash = self.cache.hash(&key);
+            let hash = self.cache.hash(&key).get();
             let found = match self.overlay.get(hash, &key, u64::MAX) {
                 Some(value) => value.map(<[u8]>::to_vec),
                 None => self.proxy.get(&key, NOW).map(|entry| entry.to_vec()),
@@ -562,7 +567,7 @@ impl Names {
     }
 
     fn change(&mut self, packet: u64, key: &[u8], write: impl FnOnce(&[u8], &mut Vec<u8>)) {
-        let hash = self.cache.hash(key);
+        let hash = self.cache.hash(key).get();
         if !self.overlay.is_known(hash, key) {
             let before = self.proxy.get(key, NOW);
             self.overlay.add(hash, key, 0, before.as_deref());
@@ -583,15 +588,30 @@ impl Names {
     pub fn commit(&mut self) -> Result<Option<Committed>, Error> {
         while let Some((hash, key)) = self.changed.get(self.committed) {
             if let Some(Some(value)) = self.overlay.get(*hash, key, u64::MAX) {
-                match self.writer.insert(key, value, 0, NOW) {
+                match self.writer.insert(key, value, Ttl::FOREVER, NOW) {
                     Ok(_) => {}
                     Err(larder::Error::Stalled { .. }) => {
                         self.proxy.sync();
                         return Ok(None);
                     }
-                    // A value that no slot can hold (four names of 510 octets fit): unreachable
-                    // by construction, and losing one name is better than stopping.
-                    Err(_) => {}
+                    // A small budget has small slots: the best candidate alone may fit.
+                    Err(larder::Error::ValueTooLarge { bytes_max, .. }) => {
+                        let best = Candidates::new(value).next();
+                        self.scratch.clear();
+                        if let Some(best) = best {
+                            best.write(&mut self.scratch);
+                        }
+                        if (1..=bytes_max).contains(&self.scratch.len()) {
+                            match self.writer.insert(key, &self.scratch, Ttl::FOREVER, NOW) {
+                                Err(larder::Error::Stalled { .. }) => {
+                                    self.proxy.sync();
+                                    return Ok(None);
+                                }
+                                other => other.map_err(engine_failed)?,
+                            }
+                        }
+                    }
+                    Err(error) => return Err(engine_failed(error)),
                 }
             }
             self.committed += 1;
@@ -602,7 +622,7 @@ impl Names {
                 self.proxy.sync();
                 return Ok(None);
             }
-            Err(error) => return Err(Error::Options(error.to_string())),
+            Err(error) => return Err(engine_failed(error)),
         };
         self.proxy.sync();
         self.changed.clear();
@@ -622,8 +642,12 @@ impl Names {
     }
 }
 
+fn engine_failed(error: larder::Error) -> Error {
+    Error::Options(format!("the names' cache failed: {error}"))
+}
+
 /// Entries never expire by the engine's clock: TTL marks a name stale, it does not delete it.
-const NOW: larder::Seconds = larder::Seconds(1);
+const NOW: Seconds = Seconds(1);
 
 /// A worker's view of names at one batch.
 #[derive(Clone, Copy)]
@@ -659,7 +683,7 @@ impl<'a> View<'a> {
     pub fn candidates(&self, key: &Key, packet: u64) -> Option<Entry<'a>> {
         let bytes = key.as_bytes();
         if !self.overlay.is_empty() {
-            let hash = self.cache.hash(bytes);
+            let hash = self.cache.hash(bytes).get();
             if let Some(changed) = self.overlay.get(hash, bytes, packet) {
                 return changed.map(Entry::Overlay);
             }
@@ -762,15 +786,8 @@ impl Weighed {
 }
 
 impl Names {
-    /// Entries in the engine: addresses, pairs, hosts, aliases.
-    pub fn known_count(&self) -> u64 {
-        let mut count = 0;
-        self.for_each(|_, _| count += 1);
-        count
-    }
-
-    /// Entries that left for want of room.
-    pub fn evicted_count(&self) -> u64 {
-        0
+    /// Entries in the engine (addresses, pairs, hosts, aliases), and how many left for want of room.
+    pub fn counts(&self) -> (u64, u64) {
+        self.cache.stats().map_or((0, 0), |stats| (stats.entries, stats.evicted))
     }
 }

@@ -103,8 +103,7 @@ pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error
         interrupted: progress.stop.load(Ordering::Relaxed),
         ..Summary::default()
     };
-    summary.names_known = names.known_count();
-    summary.names_evicted = names.evicted_count();
+    (summary.names_known, summary.names_evicted) = names.counts();
     add_damage(&mut summary, &counted.damaged, &files);
     add_damage(&mut summary, &counted.edge.damaged, &files);
     for damage in source.damage() {

@@ -473,7 +473,7 @@ impl Lane<'_, '_> {
         let (client, _) = flow.source();
         let (addr, _) = flow.destination();
         let shared = &self.state.shared;
-        let hash = |addr| self.view.cache.hash(Key::address(addr).as_bytes());
+        let hash = |addr| self.view.cache.hash(Key::address(addr).as_bytes()).get();
         if addr.is_local() {
             UnnamedReason::Local
         } else if shared.known.has(hash(addr), self.facts.batch) {

@@ -45,6 +45,7 @@ const FIXED_BYTES: usize = 16 << 10;
 pub struct Builder {
     budget: u64,
     proxies_max: usize,
+    proxies_counted: Option<usize>,
     shards: usize,
     seed: u64,
     entry_bytes_mean: usize,
@@ -55,6 +56,7 @@ impl Default for Builder {
         Builder {
             budget: 64 << 20,
             proxies_max: 4,
+            proxies_counted: None,
             shards: 1,
             seed: 0x1a7d_e25e_ed00_0001,
             entry_bytes_mean: 128,
@@ -94,6 +96,14 @@ impl Builder {
     /// Default 128.
     pub fn entry_bytes_mean(mut self, bytes: usize) -> Self {
         self.entry_bytes_mean = bytes;
+        self
+    }
+
+    /// How many of the proxies the budget pays for; the index copies of the others come on top. All, unless
+    /// set. For programs whose results must not depend on how many cores they run on: what the budget holds
+    /// then depends on this number alone.
+    pub fn proxies_counted(mut self, count: usize) -> Self {
+        self.proxies_counted = Some(count);
         self
     }
 
@@ -150,7 +160,7 @@ impl Builder {
         }
         self.largest(PAGE_BYTES_MIN).ok_or_else(|| Error::BudgetTooSmall {
             bytes: self.budget,
-            bytes_min: self.smallest().bytes(self.proxies_max),
+            bytes_min: self.smallest().bytes(self.proxies_counted.unwrap_or(self.proxies_max)),
         })
     }
 
@@ -161,7 +171,7 @@ impl Builder {
 
     /// The most pages of `page_bytes` that fit, by bisection: the rest of the shape follows from them.
     fn largest(&self, page_bytes: usize) -> Option<Shape> {
-        let fits = |pages| self.shape_of(page_bytes, pages).bytes(self.proxies_max) <= self.budget;
+        let fits = |pages| self.shape_of(page_bytes, pages).bytes(self.proxies_counted.unwrap_or(self.proxies_max)) <= self.budget;
         let mut low = shape_overhead(page_bytes, 0) + PAGES_ENTRIES_MIN;
         let mut high = (self.budget / page_bytes as u64) as usize + 1;
         if high <= low || !fits(low) {

@@ -7,6 +7,13 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyHash(pub(crate) u64);
 
+impl KeyHash {
+    /// All 64 bits, for tables of the caller's own beside the cache.
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
 /// Odd constants with no structure: the fractional parts of the square roots of 2, 3 and 5.
 const SALT: [u64; 3] = [0x6a09_e667_f3bc_c909, 0xbb67_ae85_84ca_a73b, 0x3c6e_f372_fe94_f82b];
 
