@@ -62,9 +62,9 @@ impl<R: BufRead> Log<R> {
     }
 
     /// Goes to the next line and says what it is; `None` at the end of the input.
-    pub fn next(&mut self) -> io::Result<Option<Item>> {
+    pub fn advance(&mut self) -> io::Result<Option<Item>> {
         self.event = Event::default();
-        let Some(kind) = self.lines.next(&mut self.line)? else {
+        let Some(kind) = self.lines.advance(&mut self.line)? else {
             return Ok(None);
         };
         Ok(Some(match kind {
@@ -320,7 +320,7 @@ mod tests {
         let input = "{\"a\":\"}\"} \r\nnot json\n\n{\"a\":1}trailing\n[1]\n{\"b\":{}}";
         let mut log = Log::new(input.as_bytes());
         let (mut out, mut items) = (Vec::new(), Vec::new());
-        while let Some(item) = log.next().expect("memory is readable") {
+        while let Some(item) = log.advance().expect("memory is readable") {
             items.push(item);
             log.write_with(item, &[("k", Value::Text(b"v"))], &mut out);
         }
@@ -352,7 +352,7 @@ mod tests {
             input.splice(at..at, noise);
             let mut log = Log::new(input.as_slice());
             let mut out = Vec::new();
-            while let Some(item) = log.next().expect("memory is readable") {
+            while let Some(item) = log.advance().expect("memory is readable") {
                 log.write_with(item, &[], &mut out);
             }
             prop_assert_eq!(out, input);

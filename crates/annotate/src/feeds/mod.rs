@@ -101,7 +101,7 @@ pub enum Value<'a> {
     Bool(bool),
 }
 
-/// What [`Lines::next`] put into the buffer.
+/// What [`Lines::advance`] put into the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Line {
     /// A line with its terminator (the last line of a file may have none).
@@ -128,7 +128,7 @@ impl<R: BufRead> Lines<R> {
     }
 
     /// Puts the next line, or the next piece of a long one, into `line`; `None` at the end of input.
-    pub fn next(&mut self, line: &mut Vec<u8>) -> io::Result<Option<Line>> {
+    pub fn advance(&mut self, line: &mut Vec<u8>) -> io::Result<Option<Line>> {
         line.clear();
         let first = !self.in_long_line;
         loop {
@@ -456,7 +456,7 @@ mod tests {
         let input = [b"one\n\ntwo\r\n", long.as_slice(), b"\nlast"].concat();
         let mut lines = Lines::new(io::BufReader::with_capacity(7, input.as_slice()));
         let (mut line, mut kinds, mut all) = (Vec::new(), Vec::new(), Vec::new());
-        while let Some(kind) = lines.next(&mut line).expect("memory is readable") {
+        while let Some(kind) = lines.advance(&mut line).expect("memory is readable") {
             kinds.push(kind);
             all.extend_from_slice(&line);
         }
@@ -471,8 +471,8 @@ mod tests {
         let input = vec![b'x'; LINE_BYTES_MAX];
         let mut lines = Lines::new(input.as_slice());
         let mut line = Vec::new();
-        assert_eq!(lines.next(&mut line).ok(), Some(Some(Line::Piece { first: true })));
-        assert_eq!(lines.next(&mut line).ok(), Some(None));
+        assert_eq!(lines.advance(&mut line).ok(), Some(Some(Line::Piece { first: true })));
+        assert_eq!(lines.advance(&mut line).ok(), Some(None));
     }
 
     /// Times are exact to the nanosecond; dates outside the calendar's form are refused.

@@ -136,8 +136,8 @@ impl<R: BufRead> Log<R> {
     }
 
     /// Goes to the next line and says what it is; `None` at the end of the input.
-    pub fn next(&mut self) -> io::Result<Option<Item>> {
-        let Some(kind) = self.lines.next(&mut self.line)? else {
+    pub fn advance(&mut self) -> io::Result<Option<Item>> {
+        let Some(kind) = self.lines.advance(&mut self.line)? else {
             return Ok(None);
         };
         Ok(Some(match kind {
@@ -183,19 +183,23 @@ impl<R: BufRead> Log<R> {
     /// Writes the current line to `out` with `columns` appended: their names to `#fields`, their
     /// types to `#types`, their values to a row, in the order given, and keys to a JSON row. Every
     /// octet of the line itself stays; other lines are copied.
+    ///
+    /// # Panics
+    /// With more than [`COLUMNS_MAX`] columns, which is the caller's mistake.
     pub fn write_with(&self, item: Item, columns: &[Column<'_>], out: &mut Vec<u8>) {
+        assert!(columns.len() <= COLUMNS_MAX, "a run appends a fixed, small set of columns");
         if item == Item::Json {
             // The values move into pairs on the stack; no run has more than a few.
             let mut keys = [("", Value::Unset); COLUMNS_MAX];
             for (key, column) in keys.iter_mut().zip(columns) {
                 *key = (column.name, column.value);
             }
-            splice_json(&self.line, &keys[..columns.len().min(COLUMNS_MAX)], out);
+            splice_json(&self.line, &keys[..columns.len()], out);
             return;
         }
         let body = body_len(&self.line);
         out.extend_from_slice(&self.line[..body]);
-        for column in columns.iter().take(COLUMNS_MAX) {
+        for column in columns {
             match item {
                 Item::Fields => {
                     out.push(self.header.separator);
@@ -324,7 +328,7 @@ impl<R: BufRead> Log<R> {
     }
 }
 
-/// Most columns that [`Log::write_with`] appends; further ones are left out.
+/// Most columns that [`Log::write_with`] appends.
 pub const COLUMNS_MAX: usize = 32;
 
 /// A column to append.
@@ -579,13 +583,13 @@ mod tests {
 
     fn items(input: &[u8]) -> Vec<Item> {
         let mut log = Log::new(input);
-        std::iter::from_fn(|| log.next().expect("memory is readable")).collect()
+        std::iter::from_fn(|| log.advance().expect("memory is readable")).collect()
     }
 
     fn rows(input: &[u8]) -> Vec<Option<DnsRow>> {
         let mut log = Log::new(input);
         let mut rows = Vec::new();
-        while let Some(item) = log.next().expect("memory is readable") {
+        while let Some(item) = log.advance().expect("memory is readable") {
             if matches!(item, Item::Row | Item::Json) {
                 rows.push(log.dns_row(item));
             }
@@ -631,12 +635,12 @@ mod tests {
         let line = br#"{"ts":1521911720.865716,"uid":"Cq","id.orig_h":"192.0.2.1","id.orig_p":41772,"id.resp_h":"192.0.2.53","id.resp_p":53,"proto":"udp","rtt":0.000870,"query":"WWW.Example.com","qtype":1,"rcode":0,"answers":["cdn.example.net","203.0.113.9"],"TTLs":[2230.0,60.5]}"#;
         assert_eq!(rows(line), rows(DNS.as_bytes())[..1]);
         let mut log = Log::new(&line[..]);
-        let item = log.next().expect("readable").expect("a line");
+        let item = log.advance().expect("readable").expect("a line");
         let ends = log.flow_ends(item).expect("a flow");
         assert_eq!((ends.source_port, ends.destination_port, ends.protocol), (41772, 53, Some(17)));
         let iso = br#"{"ts":"2018-03-24T17:15:20.865716Z","id.orig_h":"::1","id.resp_h":"::2"}"#;
         let mut log = Log::new(&iso[..]);
-        let item = log.next().expect("readable").expect("a line");
+        let item = log.advance().expect("readable").expect("a line");
         assert_eq!(log.flow_ends(item).map(|ends| ends.time_ns), Some(1_521_911_720_865_716_000));
     }
 
@@ -669,7 +673,7 @@ mod tests {
         ];
         let mut log = Log::new(DNS.as_bytes());
         let mut out = Vec::new();
-        while let Some(item) = log.next().expect("memory is readable") {
+        while let Some(item) = log.advance().expect("memory is readable") {
             log.write_with(item, &columns, &mut out);
         }
         let out = String::from_utf8(out).expect("ASCII");
@@ -694,7 +698,7 @@ mod tests {
     #[test]
     fn append_to_json() {
         let mut log = Log::new(&b"{\"ts\":1}\n"[..]);
-        let item = log.next().expect("readable").expect("a line");
+        let item = log.advance().expect("readable").expect("a line");
         let column = Column { name: "n", kind: "string", value: Value::Text(b"x") };
         let mut out = Vec::new();
         log.write_with(item, &[column], &mut out);
@@ -713,7 +717,7 @@ mod tests {
             input.splice(at.min(cut)..at.min(cut), noise);
             let mut log = Log::new(input.as_slice());
             let (mut lines, mut copied) = (Vec::new(), Vec::new());
-            while let Some(item) = log.next().expect("memory is readable") {
+            while let Some(item) = log.advance().expect("memory is readable") {
                 let _ = (log.flow_ends(item), log.dns_row(item), log.column(3));
                 lines.extend_from_slice(log.line());
                 log.write_with(item, &[], &mut copied);
