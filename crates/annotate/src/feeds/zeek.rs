@@ -23,14 +23,17 @@ use std::io::{self, BufRead};
 use larder_wire::{Addr, Name};
 use serde_json::value::RawValue;
 
+use super::json::{items, octets, pick, splice, text};
+use super::time::{parse_iso_ns, parse_seconds_ns};
 use super::{
-    ANSWERS_MAX, DnsAnswer, DnsData, DnsRow, FlowEnds, Line, Lines, Value, body_len, json_items,
-    json_octets, json_text, parse_addr, parse_iso_ns, parse_number, parse_protocol,
-    parse_seconds_ns, pick, splice_json,
+    ANSWERS_MAX, DnsAnswer, DnsData, DnsRow, FlowEnds, Line, Lines, Value, body_len, parse_addr,
+    parse_number, parse_protocol,
 };
 
 /// Most columns of a table; Zeek's widest log has fewer than a hundred.
 pub const FIELDS_MAX: usize = 1024;
+
+const KNOWN_COUNT: usize = 12;
 
 /// What a line of the log is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,25 +82,9 @@ impl Default for Header {
     }
 }
 
-/// Numbers of the columns that name flows and answers, found once a header.
-#[derive(Clone, Copy, Debug, Default)]
-struct Known {
-    ts: Option<usize>,
-    source: Option<usize>,
-    source_port: Option<usize>,
-    destination: Option<usize>,
-    destination_port: Option<usize>,
-    protocol: Option<usize>,
-    rtt: Option<usize>,
-    query: Option<usize>,
-    query_type: Option<usize>,
-    response_code: Option<usize>,
-    answers: Option<usize>,
-    ttls: Option<usize>,
-}
-
-/// Their names, in the order of the fields of [`Known`]; also the keys of the JSON form.
-const KNOWN: [&str; 12] = [
+/// The columns that we read, and the keys of the JSON form. Whoever takes [`Log::known`] or a picked
+/// object apart names them in this order.
+const KNOWN: [&str; KNOWN_COUNT] = [
     "ts",
     "id.orig_h",
     "id.orig_p",
@@ -118,7 +105,8 @@ pub struct Log<R> {
     lines: Lines<R>,
     line: Vec<u8>,
     header: Header,
-    known: Known,
+    /// Where the [`KNOWN`] columns are, found once a header.
+    known: [Option<usize>; KNOWN_COUNT],
     /// Start and end of every column of the current row.
     columns: Vec<(u32, u32)>,
 }
@@ -130,7 +118,7 @@ impl<R: BufRead> Log<R> {
             lines: Lines::new(input),
             line: Vec::new(),
             header: Header::default(),
-            known: Known::default(),
+            known: [None; KNOWN_COUNT],
             columns: Vec::new(),
         }
     }
@@ -194,7 +182,7 @@ impl<R: BufRead> Log<R> {
             for (key, column) in keys.iter_mut().zip(columns) {
                 *key = (column.name, column.value);
             }
-            splice_json(&self.line, &keys[..columns.len()], out);
+            splice(&self.line, &keys[..columns.len()], out);
             return;
         }
         let body = body_len(&self.line);
@@ -235,7 +223,7 @@ impl<R: BufRead> Log<R> {
             return match unescape(escaped).as_ref() {
                 [separator] => {
                     self.header = Header { separator: *separator, ..Header::default() };
-                    self.known = Known::default();
+                    self.known = [None; KNOWN_COUNT];
                     Item::Header
                 }
                 _ => Item::Damaged { first: true },
@@ -264,7 +252,8 @@ impl<R: BufRead> Log<R> {
                 if fields.len() > FIELDS_MAX {
                     return Item::Damaged { first: true };
                 }
-                self.known = Known::of(&fields);
+                self.known =
+                    KNOWN.map(|name| fields.iter().position(|field| field == name.as_bytes()));
                 self.header.fields = fields;
                 Item::Fields
             }
@@ -302,6 +291,20 @@ impl<R: BufRead> Log<R> {
     }
 
     fn values_of_row(&self) -> Values<'_> {
+        let [
+            ts,
+            source,
+            source_port,
+            destination,
+            destination_port,
+            protocol,
+            rtt,
+            query,
+            query_type,
+            response_code,
+            answers,
+            ttls,
+        ] = self.known;
         let get = |index: Option<usize>| index.and_then(|index| self.column(index));
         let text = |index| get(index).map(unescape);
         let list = |index| {
@@ -312,18 +315,18 @@ impl<R: BufRead> Log<R> {
             parts.map(unescape).collect()
         };
         Values {
-            time_ns: get(self.known.ts).and_then(parse_time),
-            rtt_ns: get(self.known.rtt).and_then(parse_seconds_ns),
-            source: get(self.known.source).and_then(parse_addr),
-            source_port: get(self.known.source_port).and_then(parse_number),
-            destination: get(self.known.destination).and_then(parse_addr),
-            destination_port: get(self.known.destination_port).and_then(parse_number),
-            protocol: get(self.known.protocol).and_then(parse_protocol),
-            query: text(self.known.query),
-            query_type: get(self.known.query_type).and_then(parse_number),
-            response_code: get(self.known.response_code).and_then(parse_number),
-            answers: list(self.known.answers),
-            ttls: list(self.known.ttls),
+            time_ns: get(ts).and_then(parse_time),
+            rtt_ns: get(rtt).and_then(parse_seconds_ns),
+            source: get(source).and_then(parse_addr),
+            source_port: get(source_port).and_then(parse_number),
+            destination: get(destination).and_then(parse_addr),
+            destination_port: get(destination_port).and_then(parse_number),
+            protocol: get(protocol).and_then(parse_protocol),
+            query: text(query),
+            query_type: get(query_type).and_then(parse_number),
+            response_code: get(response_code).and_then(parse_number),
+            answers: list(answers),
+            ttls: list(ttls),
         }
     }
 }
@@ -340,40 +343,6 @@ pub struct Column<'a> {
     pub kind: &'a str,
     /// Its value in the current row; header lines ignore it.
     pub value: Value<'a>,
-}
-
-impl Known {
-    fn of(fields: &[Vec<u8>]) -> Known {
-        let at = |name: &str| fields.iter().position(|field| field == name.as_bytes());
-        let [
-            ts,
-            source,
-            source_port,
-            destination,
-            destination_port,
-            protocol,
-            rtt,
-            query,
-            query_type,
-            response_code,
-            answers,
-            ttls,
-        ] = KNOWN.map(at);
-        Known {
-            ts,
-            source,
-            source_port,
-            destination,
-            destination_port,
-            protocol,
-            rtt,
-            query,
-            query_type,
-            response_code,
-            answers,
-            ttls,
-        }
-    }
 }
 
 impl Header {
@@ -503,35 +472,35 @@ fn values_of_json(line: &[u8]) -> Option<Values<'_>> {
     ] = pick(line, &KNOWN)?;
     // Numbers are read from their digits, so that a time keeps all of them.
     let list = |raw: Option<&RawValue>| -> Vec<Cow<'static, [u8]>> {
-        let items = raw.map(json_items).unwrap_or_default();
-        let octets = |raw: &RawValue| match json_text(raw) {
+        let items = raw.map(items).unwrap_or_default();
+        let octets = |raw: &RawValue| match text(raw) {
             Some(text) => text_octets(text).into_owned(),
             None => raw.get().as_bytes().to_vec(),
         };
         items.into_iter().map(octets).map(Cow::Owned).collect()
     };
-    let time = ts.and_then(|raw| match json_text(raw) {
+    let time = ts.and_then(|raw| match text(raw) {
         Some(text) => parse_iso_ns(text.as_bytes()),
         None => parse_seconds_ns(raw.get().as_bytes()),
     });
     Some(Values {
         time_ns: time,
-        rtt_ns: json_octets(rtt).and_then(parse_seconds_ns),
+        rtt_ns: octets(rtt).and_then(parse_seconds_ns),
         source: json_bytes(source).and_then(|text| parse_addr(&text)),
-        source_port: json_octets(source_port).and_then(parse_number),
+        source_port: octets(source_port).and_then(parse_number),
         destination: json_bytes(destination).and_then(|text| parse_addr(&text)),
-        destination_port: json_octets(destination_port).and_then(parse_number),
+        destination_port: octets(destination_port).and_then(parse_number),
         protocol: json_bytes(protocol).and_then(|text| parse_protocol(&text)),
         query: json_bytes(query),
-        query_type: json_octets(query_type).and_then(parse_number),
-        response_code: json_octets(response_code).and_then(parse_number),
+        query_type: octets(query_type).and_then(parse_number),
+        response_code: octets(response_code).and_then(parse_number),
         answers: list(answers),
         ttls: list(ttls),
     })
 }
 
 fn json_bytes(raw: Option<&RawValue>) -> Option<Cow<'_, [u8]>> {
-    raw.and_then(json_text).map(text_octets)
+    raw.and_then(text).map(text_octets)
 }
 
 /// Text of a JSON log as octets. Zeek writes octets that are not UTF-8 as `\xHH` into its strings.
