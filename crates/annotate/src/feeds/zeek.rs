@@ -212,7 +212,10 @@ impl<R: BufRead> Log<R> {
         let body = body_len(&self.line);
         match self.line[..body].first() {
             Some(b'#') => self.read_header(body),
-            Some(b'{') if self.header.fields.is_empty() => Item::Json,
+            Some(b'{') if self.header.fields.is_empty() => match pick(&self.line, &[]) {
+                Some([]) => Item::Json,
+                None => Item::Damaged { first: true },
+            },
             _ => self.split_row(body),
         }
     }
@@ -663,7 +666,7 @@ mod tests {
         assert_eq!(cut, DNS);
     }
 
-    /// A JSON row gets keys instead of columns.
+    /// A JSON row gets keys instead of columns; what only begins like one is damaged.
     #[test]
     fn append_to_json() {
         let mut log = Log::new(&b"{\"ts\":1}\n"[..]);
@@ -672,6 +675,10 @@ mod tests {
         let mut out = Vec::new();
         log.write_with(item, &[column], &mut out);
         assert_eq!(out, b"{\"ts\":1,\"n\":\"x\"}\n");
+        assert_eq!(
+            items(b"{\"ts\":1\n{}}\n{}\n"),
+            [Item::Damaged { first: true }, Item::Damaged { first: true }, Item::Json]
+        );
     }
 
     proptest! {
