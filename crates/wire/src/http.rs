@@ -319,6 +319,7 @@ mod tests {
         for (target, expected) in [
             (&b"GET http://a.example/x"[..], Some(&b"a.example"[..])),
             (b"GET http://user:pass@a.example:81?x", Some(b"a.example:81")),
+            (b"GET http://a@b@a.example/", Some(b"a.example")),
             (b"GET http://a.example", Some(b"a.example")),
             (b"GET http:///x", None),
             (b"CONNECT a.example:443", Some(b"a.example:443")),

@@ -429,6 +429,9 @@ mod tests {
         assert_eq!(stream.contiguous(), b"abcdefg");
         assert_eq!(stream.push(5, FIN, b"", &mut budget), Pushed::Old);
         assert!(stream.is_complete());
+        stream.push(2, FIN, b"", &mut budget);
+        stream.push(900, FIN, b"", &mut budget);
+        assert!(stream.is_complete(), "the first FIN counts");
         stream.consume(7, &mut budget);
         assert_eq!((stream.held_bytes(), budget.used_bytes()), (0, 0));
     }
