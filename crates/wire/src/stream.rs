@@ -24,7 +24,7 @@
 //! 4. The budget is charged exactly [`Stream::held_bytes`].
 //!
 //! Bounds: [`STREAM_BYTES_MAX`] bytes and [`PIECES_MAX`] pieces a stream, and a [`Budget`] that many
-//! streams share. Cost: a segment in order is one copy; any other is a binary search and a shift
+//! streams share; each of the few rewinds may add one piece to that. Cost: a segment in order is one copy; any other is a binary search and a shift
 //! of at most [`PIECES_MAX`] small entries, whatever the sender does. A stream whose bytes are all
 //! consumed holds no memory.
 
