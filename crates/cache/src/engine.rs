@@ -245,6 +245,11 @@ impl Engine<'_> {
         moved
     }
 
+    /// True while few pages are free: not the time to hold slots in reserve.
+    pub fn is_tight(&self) -> bool {
+        self.main.page_use().free < self.state.limits.pages_low
+    }
+
     /// A free slot of `class`, if need be by emptying a page now.
     pub fn alloc(&mut self, class: u8) -> Option<OwnedSlot> {
         // Two rounds: the page half emptied already may be of this very class.

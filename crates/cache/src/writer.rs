@@ -168,12 +168,17 @@ impl Writer {
         self.flush_if_due()
     }
 
-    /// Applies and publishes everything queued. The position is the one after it: a proxy there shows
+    /// Applies and publishes everything queued; gives spare slots back where memory is short. The
+    /// position is the one after it: a proxy there shows
     /// this writer's operations. On [`Error::Stalled`] those not yet applied stay queued, in order.
     pub fn flush(&mut self) -> Result<LogPosition, Error> {
         let shared = self.shared.clone();
         let mut guard = shared.lock()?;
-        self.apply(&mut guard)
+        let applied = self.apply(&mut guard);
+        if with_engine(&shared, &mut guard, |engine| engine.is_tight()) {
+            self.give_back(&mut guard);
+        }
+        applied
     }
 
     /// Operations queued.
@@ -292,9 +297,10 @@ impl Writer {
     fn refill(&mut self, class: u8) -> Result<OwnedSlot, Error> {
         let shared = self.shared.clone();
         let mut guard = shared.lock()?;
-        let count = (REFILL_BYTES / self.slot_bytes(class)).clamp(1, REFILL_MAX);
+        let ample = (REFILL_BYTES / self.slot_bytes(class)).clamp(1, REFILL_MAX);
         let spare = &mut self.spare[class as usize];
         with_engine(&shared, &mut guard, |engine| {
+            let count = if engine.is_tight() { 1 } else { ample };
             spare.extend((0..count).map_while(|_| engine.main.alloc(class)));
         });
         if let Some(slot) = spare.pop() {
