@@ -30,6 +30,10 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 /// Most files mapped at once.
 pub const MAPPINGS_MAX: usize = 1024;
 
+/// Octets that a reader leaves behind before it releases them together: each release is a system
+/// call that every core must hear of.
+pub(crate) const RELEASE_BYTES: usize = 16 << 20;
+
 /// A file in memory.
 #[derive(Debug)]
 pub struct Mapped {
