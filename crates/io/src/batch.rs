@@ -12,7 +12,7 @@
 //! stream, merged inputs    the source likewise, in a buffer that the batch then owns
 //!
 //! A worker reads a batch with its `capture` from `start` (or [`Batch::begin`]) until an offset
-//! >= `limit`, passing `at_end`; what lies behind `limit` is there so that the last record, and
+//! of `limit` or more, passing `at_end`; what lies behind `limit` is there so that the last record, and
 //! the search after damage, see what they need. It hands on where it ended. Where the next batch
 //! began elsewhere (and not both at or behind its `limit`), the guess was wrong: that batch is read
 //! again from this end, with the reader as this batch left it, and so on until a guess fits.

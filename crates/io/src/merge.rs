@@ -7,8 +7,8 @@
 //!
 //! Damage is counted here, where the file and the offset in it are known.
 //!
-//! Bounds: a mapped file costs [`RELEASE_BYTES`] of pages; a stream a window of its decoder and a buffer of
-//! `LOOKAHEAD_BYTES` at most (usually [`READ_BYTES`] and a record).
+//! Bounds: a mapped file costs 16 MiB of pages; a stream costs a window of its decoder and a buffer
+//! of `LOOKAHEAD_BYTES` at most (usually 256 KiB and a record).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -232,7 +232,7 @@ fn a_broken_compressed_file_is_read_as_far_as_it_goes() {
     // Octets that don't compress, so that every decoder has many blocks to deliver.
     let (mut bytes, mut state) = (Vec::new(), 1u64);
     write::pcap_header(&mut bytes, 1, 65535);
-    for n in 0..3000 {
+    for n in 0..1200 {
         let octets = std::iter::repeat_with(|| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (state >> 56) as u8
@@ -250,7 +250,7 @@ fn a_broken_compressed_file_is_read_as_far_as_it_goes() {
             let (got, source) = read_input(open(dir.path(), "packed", &broken));
             let got: Vec<Seen> = got.into_iter().flatten().collect();
             let same = got.iter().zip(&whole).take_while(|(got, want)| got == want).count();
-            assert!(same > 500, "{name} {what}: only {same} records");
+            assert!(same > 600, "{name} {what}: only {same} records");
             let damage = source.damage();
             assert!(
                 matches!(&damage[..], [d] if matches!(d.kind, SourceDamageKind::Stream(_))),
