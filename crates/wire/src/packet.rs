@@ -128,7 +128,8 @@ pub enum Skip {
     IpMalformed,
     /// The capture ends inside the transport header, or it contradicts itself.
     TransportMalformed,
-    /// A tunnel header is cut or contradicts itself.
+    /// A tunnel header is cut or contradicts itself. By rule 1 of this module the packet around the
+    /// tunnel is then the answer, so that no caller sees this.
     TunnelMalformed,
     /// More encapsulations than [`TUNNELS_MAX`].
     TooManyTunnels,
@@ -239,7 +240,8 @@ impl Nest {
 
     /// One tunnel deeper.
     fn enter(self, tunnel: Tunnel) -> Result<Nest, Skip> {
-        Ok(Nest { tunnels: self.tunnels + 1, tunnel: Some(tunnel), ..self.deeper()? })
+        let nest = self.deeper()?;
+        Ok(Nest { tunnels: nest.tunnels + 1, tunnel: Some(tunnel), ..nest })
     }
 }
 

@@ -34,7 +34,6 @@ pub(super) const ETHERNET_BYTES: usize = 14;
 const ARPHRD_NETLINK: u16 = 824;
 
 /// Decodes a frame from its link header on: the way for all that `super::decode` does not do.
-#[cold]
 #[inline(never)]
 pub(super) fn decode(link_type: u16, frame: &[u8]) -> Result<Packet, Skip> {
     let span = Span { at: 0, end: frame.len(), wire_end: usize::MAX };

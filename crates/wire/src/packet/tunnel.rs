@@ -72,8 +72,7 @@ pub(super) fn in_ip(frame: &[u8], outer: Packet, nest: Nest) -> Result<Packet, S
 /// Rule 1 of [`super`].
 fn inner_or_outer(inner: Result<Packet, Skip>, outer: Packet) -> Result<Packet, Skip> {
     match inner {
-        Ok(inner) => Ok(inner),
-        Err(Skip::TooManyTunnels) => Err(Skip::TooManyTunnels),
+        Ok(_) | Err(Skip::TooManyTunnels) => inner,
         Err(_) => Ok(outer),
     }
 }
