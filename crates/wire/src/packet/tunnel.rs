@@ -1,6 +1,6 @@
 //! Tunnels: IP in IP, GRE, ERSPAN, VXLAN, Geneve, GTP-U, Teredo.
 //!
-//! All of this is the cold path. By rule 1 of [`super`], whatever is not a whole packet inside
+//! None of this is on the hot path. By rule 1 of [`super`], whatever is not a whole packet inside
 //! leaves the packet around it as the answer, so the errors made here never reach a caller.
 
 use super::{Nest, Packet, Skip, Span, Tunnel, ip, link};
