@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`options`] | what a run is told, and what it says at its end |
 //! | [`record`] | what is known of a flow when it ends |
-//! | [`format`] | the schema, as text, ECS, Zeek, CSV, Parquet |
+//! | [`mod@format`] | the schema, as text, ECS, Zeek, CSV, Parquet |
 //! | [`sort`] | rendered records in the order of first packets |
 #![forbid(unsafe_code)]
 

@@ -115,7 +115,8 @@ fn with_u32_before(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> Option
 
 /// Writes a Parquet file.
 ///
-/// Call [`Writer::finish`] at the end: a Parquet file without its footer cannot be read.
+/// Call [`Writer::finish`] at the end: a Parquet file without its footer cannot be read. After an
+/// error the file can't be continued.
 pub struct Writer<W: Write + Send> {
     file: SerializedFileWriter<W>,
     columns: Vec<Column>,
