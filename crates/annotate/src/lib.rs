@@ -17,6 +17,8 @@
 //! | [`sink`] | the ordered end: log, packets with names, answers |
 //!
 //! The life of a packet: [`pipeline`] has the picture, [`run`] puts it together.
+//! | [`mod@format`] | the schema, as text, ECS, Zeek, CSV, Parquet |
+//! | [`sort`] | rendered records in the order of first packets |
 #![forbid(unsafe_code)]
 
 pub mod decode;
