@@ -3,18 +3,42 @@
 //! | module | duty |
 //! |---|---|
 //! | [`options`] | what a run is told, and what it says at its end |
+//! | [`pipeline`] | batches in flight over many cores, one result |
+//! | [`decode`] | a batch of bytes becomes events by shard, and a few rare packets |
+//! | [`edge`] | the serial middle: DNS and its kin, fragments, in packet order |
+//! | [`names`] | what is known of names, in the engine; which name an address gets |
+//! | [`names_file`] | the same on disk |
+//! | [`flow`] | what belongs together, who began it, when it ended |
+//! | [`own_name`] | the name that a flow states itself |
+//! | [`worker`] | flows, names and records of one worker's shards |
 //! | [`record`] | what is known of a flow when it ends |
 //! | [`format`] | the schema, as text, ECS, Zeek, CSV, Parquet |
+//! | [`sort`] | records by first packet, in bounded memory |
+//! | [`sink`] | the ordered end: log, packets with names, answers |
+//!
+//! The life of a packet: [`pipeline`] has the picture, [`run`] puts it together.
 #![forbid(unsafe_code)]
 
+pub mod decode;
+pub mod edge;
+pub mod flow;
+pub mod feeds;
 pub mod format;
+pub mod names;
+pub mod names_file;
 pub mod options;
+pub mod own_name;
+pub mod pipeline;
 pub mod record;
+pub mod run;
+pub mod sink;
+pub mod sort;
+pub mod worker;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
 pub use options::{Options, Summary};
+pub use run::run;
 
 /// How far a run is; the caller may read it at any time, and ask the run to stop.
 #[derive(Debug, Default)]
@@ -49,6 +73,10 @@ pub enum Error {
     },
     /// Standard output was closed by its reader: not our failure; end quietly (exit 141).
     ClosedPipe,
+    /// A capture can't be read, as the text says.
+    Read(larder_io::input::InputError),
+    /// An output can't be written, as the text says.
+    Write(larder_io::output::OutputError),
     /// The options contradict each other. The caller should change them as the text says.
     Options(String),
 }
@@ -59,6 +87,8 @@ impl std::fmt::Display for Error {
             Error::Input { what, why } => write!(f, "{what}: {why}"),
             Error::Output { what, why } => write!(f, "{what}: {why}"),
             Error::ClosedPipe => f.write_str("the output was closed by its reader"),
+            Error::Read(error) => error.fmt(f),
+            Error::Write(error) => error.fmt(f),
             Error::Options(text) => f.write_str(text),
         }
     }
@@ -66,8 +96,17 @@ impl std::fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Runs to the end of the input (or until `progress.stop`).
-pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error> {
-    let _ = (options, progress);
-    Err(Error::Options("not there yet".to_owned()))
+impl From<larder_io::input::InputError> for Error {
+    fn from(error: larder_io::input::InputError) -> Error {
+        Error::Read(error)
+    }
+}
+
+impl From<larder_io::output::OutputError> for Error {
+    fn from(error: larder_io::output::OutputError) -> Error {
+        match error {
+            larder_io::output::OutputError::ClosedPipe => Error::ClosedPipe,
+            error => Error::Write(error),
+        }
+    }
 }

@@ -100,6 +100,8 @@ pub struct Options {
     pub udp_idle_s: u32,
     /// A closed TCP flow lingers this long, seconds.
     pub linger_s: u32,
+    /// Naming rules in force; switching one off is for tests and measurements.
+    pub rules: Rules,
 }
 
 impl Default for Options {
@@ -131,6 +133,7 @@ impl Default for Options {
             tcp_idle_s: 300,
             udp_idle_s: 60,
             linger_s: 5,
+            rules: Rules::all(),
         }
     }
 }
@@ -184,6 +187,29 @@ impl NameSources {
     }
 }
 
+/// The nine rules by which a name is chosen (docs/guide/naming.md), each of which can be switched
+/// off to see what it is worth. All on by default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Rules(u16);
+
+impl Rules {
+    /// All nine.
+    pub const fn all() -> Rules {
+        Rules(0x3fe)
+    }
+
+    /// Without rule `number`, 1 to 9.
+    pub const fn without(self, number: u8) -> Rules {
+        Rules(self.0 & !(1 << number))
+    }
+
+    /// True when rule `number` is on.
+    #[inline]
+    pub const fn has(self, number: u8) -> bool {
+        self.0 & (1 << number) != 0
+    }
+}
+
 /// What a run did; everything that the summary and `stats.json` say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
@@ -221,6 +247,10 @@ pub struct Summary {
     pub damaged: BTreeMap<&'static str, Damage>,
     /// Packets that are sound but not ours to read, by kind.
     pub skipped: BTreeMap<&'static str, u64>,
+    /// Lookups made for single packets (`--lookup packet`).
+    pub lookups: u64,
+    /// Those of them that found a name.
+    pub lookup_hits: u64,
     /// The input was cut short or damaged (exit 1, with `--strict` 2).
     pub input_damaged: bool,
     /// The run was interrupted (exit 130).
@@ -239,6 +269,66 @@ pub struct Damage {
 }
 
 impl Summary {
+    /// Adds what one worker counted of flows.
+    pub fn add_flows(&mut self, other: &Summary) {
+        self.flows += other.flows;
+        self.flows_nameable += other.flows_nameable;
+        self.flows_named += other.flows_named;
+        self.ambiguous += other.ambiguous;
+        self.stale += other.stale;
+        self.late += other.late;
+        self.conflicts += other.conflicts;
+        self.flows_evicted += other.flows_evicted;
+        for (source, count) in &other.flows_named_by {
+            *self.flows_named_by.entry(*source).or_default() += count;
+        }
+        for (reason, count) in &other.flows_unnamed_by {
+            *self.flows_unnamed_by.entry(reason).or_default() += count;
+        }
+    }
+
+    /// `stats.json`: one object, counts only.
+    pub fn to_json(&self) -> String {
+        fn object<'a>(pairs: impl Iterator<Item = (&'a str, String)>) -> String {
+            let pairs: Vec<String> =
+                pairs.map(|(key, value)| format!("\"{key}\": {value}")).collect();
+            format!("{{{}}}", pairs.join(", "))
+        }
+        let named = self.flows_named_by.iter().map(|(by, n)| (by.as_str(), n.to_string()));
+        let unnamed = self.flows_unnamed_by.iter().map(|(why, n)| (*why, n.to_string()));
+        let skipped = self.skipped.iter().map(|(what, n)| (*what, n.to_string()));
+        let damaged = self.damaged.iter().map(|(kind, damage)| {
+            let offset = damage.first_offset.to_string();
+            let count = damage.count.to_string();
+            (*kind, object([("count", count), ("first_offset", offset)].into_iter()))
+        });
+        let fields = [
+            ("packets", self.packets.to_string()),
+            ("input_bytes", self.input_bytes.to_string()),
+            ("flows", self.flows.to_string()),
+            ("flows_nameable", self.flows_nameable.to_string()),
+            ("flows_named", self.flows_named.to_string()),
+            ("flows_named_by", object(named)),
+            ("flows_unnamed_by", object(unnamed)),
+            ("ambiguous", self.ambiguous.to_string()),
+            ("stale", self.stale.to_string()),
+            ("late", self.late.to_string()),
+            ("conflicts", self.conflicts.to_string()),
+            ("flows_evicted", self.flows_evicted.to_string()),
+            ("answers", self.answers.to_string()),
+            ("names_known", self.names_known.to_string()),
+            ("names_evicted", self.names_evicted.to_string()),
+            ("lookups", self.lookups.to_string()),
+            ("lookup_hits", self.lookup_hits.to_string()),
+            ("skipped", object(skipped)),
+            ("damaged", object(damaged)),
+            ("interrupted", self.interrupted.to_string()),
+        ];
+        let lines: Vec<String> =
+            fields.iter().map(|(key, value)| format!("  \"{key}\": {value}")).collect();
+        format!("{{\n{}\n}}\n", lines.join(",\n"))
+    }
+
     /// Counts an unnamed flow.
     pub fn count_unnamed(&mut self, reason: UnnamedReason) {
         *self.flows_unnamed_by.entry(reason.as_str()).or_default() += 1;

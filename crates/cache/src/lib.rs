@@ -1,1 +1,54 @@
+//! larder: a cache that many cores read without meeting each other.
+//!
+//! ```
+//! use larder::{Cache, Seconds, Ttl};
+//!
+//! let cache = Cache::builder().budget(1 << 20).proxies_max(2).build()?;
+//! let mut writer = cache.writer(); // one a core that writes
+//! let mut proxy = cache.proxy()?; // one a core that reads
+//!
+//! let now = Seconds(1000); // the caller's clock: the engine has none
+//! writer.insert(b"192.0.2.1", b"www.example.org", Ttl::seconds(300), now)?;
+//! writer.flush()?;
+//!
+//! proxy.sync();
+//! let name = proxy.get(b"192.0.2.1", now).expect("it was just inserted");
+//! assert_eq!(&*name, b"www.example.org"); // read where it lies, not copied
+//! assert!(proxy.get(b"192.0.2.1", Seconds(1300)).is_none()); // its life is over
+//! # Ok::<(), larder::Error>(())
+//! ```
+//!
+//! One authoritative index takes operations under a lock, in batches, and writes each change down in a
+//! log; every proxy has an index copy of its own and applies the log when it likes. Values lie once, in slots
+//! that never change while anyone may look at them. How that is safe is told in `larder-mem`; where an entry
+//! lies in `index`, what leaves in `policy`, how the budget is divided in `build`.
+//!
+//! What is absent: a clock (time is an argument), threads, I/O; a lock, an atomic read-modify-write or a
+//! shared write in a proxy's `get`; memory beyond the budget; any dependence of *what is evicted* on who reads
+//! or syncs when: the same operations and seed leave the same entries.
 #![forbid(unsafe_code)]
+
+mod build;
+mod cache;
+mod engine;
+mod error;
+mod hash;
+mod index;
+mod iter;
+mod policy;
+mod proxy;
+mod stats;
+mod time;
+mod writer;
+
+pub use build::{Builder, KEY_BYTES_MAX, VALUE_BYTES_MAX};
+pub use cache::Cache;
+pub use error::Error;
+pub use hash::KeyHash;
+pub use iter::{Iter, OwnedEntry};
+pub use larder_mem as mem;
+pub use larder_mem::{ClassUse, LogPosition, PageUse, prefetch_read, prefetch_slice};
+pub use proxy::{Entry, Parked, Proxy};
+pub use stats::{ProxyStats, Stats};
+pub use time::{Seconds, Ttl};
+pub use writer::{Build, Writer};

@@ -1,1 +1,19 @@
+//! Files, pipes, decompression: where larder meets the kernel.
+//!
+//! | module | duty |
+//! |---|---|
+//! | [`input`] | opens what is to be read: a mapped file, or a stream to be decoded |
+//! | [`mapped`] | a file in memory that may shrink without killing the process |
+//! | [`decode`] | gzip, zstd and xz, found by their first octets |
+//! | [`batch`] | cuts input into batches of records, the same whatever it came from |
+//! | [`merge`] | several captures as one, in order of time |
+//! | [`output`] | a file or standard output that loses nothing in silence |
+//!
+//! Unsafe code is in [`mapped`] and [`output`] only: memory maps and signals.
 
+pub mod batch;
+pub mod decode;
+pub mod input;
+pub mod mapped;
+pub mod merge;
+pub mod output;

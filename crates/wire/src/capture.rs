@@ -109,6 +109,8 @@ pub struct Record<'a> {
     pub original_len: u32,
     /// Octets captured.
     pub frame: &'a [u8],
+    /// Where they are in the bytes given.
+    pub frame_offset: usize,
     /// Where to go on.
     pub next_offset: usize,
 }

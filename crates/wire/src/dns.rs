@@ -1,1 +1,35 @@
-//! (being written)
+//! DNS messages (RFC 1035, 2181, 6672, 9460), multicast DNS (RFC 6762) and LLMNR (RFC 4795).
+//!
+//! | part | does |
+//! |---|---|
+//! | [`Message`] | header, question, and a lazy walk over the records |
+//! | [`read_name`] | one name, through compression pointers, in larder's canonical spelling |
+//! | [`rdata`] | what a record holds: addresses, names, service bindings |
+//! | [`answers`] | what a response teaches: alias chain, addresses, reverse names |
+//! | [`tcp`] | the two-octet length before a message on a stream |
+//!
+//! Invariants
+//! 1. A message borrows the bytes it was parsed from; nothing is copied but names, and those go
+//!    into buffers of the caller.
+//! 2. A compression pointer leads strictly before the place the reader came from, and at most
+//!    [`POINTERS_MAX`] are followed for one name: no input makes a reader loop, and a message
+//!    costs time linear in its length.
+//! 3. What was read before damage stays good: readers stop at the damage and say its kind.
+//!
+//! Bounds: a name has at most 255 octets on the wire and 127 labels; octets past 65,535 are not
+//! part of a message.
+
+pub mod answers;
+mod error;
+mod message;
+mod name;
+pub mod rdata;
+mod reverse;
+pub mod tcp;
+
+pub use error::DnsError;
+pub use message::{
+    HEADER_BYTES, MESSAGE_BYTES_MAX, Message, Question, Record, Records, Section, class, rtype,
+};
+pub use name::{LABELS_MAX, NAME_WIRE_BYTES_MAX, NameBuf, POINTERS_MAX, read_name, skip_name};
+pub use reverse::reverse_addr;

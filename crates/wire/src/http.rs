@@ -1,1 +1,422 @@
-//! (being written)
+//! The host that an HTTP/1 client asks for: request line and Host (RFC 9112, RFC 9110).
+//!
+//! [`request_head`] reads the first contiguous octets of a client's stream. It answers as soon as
+//! the Host line is there, without waiting for the end of the head. [`HeadScanner`] does the same
+//! over growing octets, and continues where it stopped: linear in all, in whatever pieces the head
+//! arrives.
+//!
+//! HTTP/2 with prior knowledge (`PRI * HTTP/2.0`) is not read: [`Head::NotHttp`].
+//!
+//! Tolerant where servers are (empty lines before the request, bare LF, folded lines), but a line
+//! that is no header field ends the matter: [`Head::Malformed`] names nothing. The value of a field
+//! other than Host is not looked at.
+
+use std::ops::Range;
+
+/// Longest head that is read, octets. Servers accept 8 to 32 KiB.
+pub const HEAD_BYTES_MAX: usize = 16 << 10;
+
+/// Longest method; those registered have at most 17 octets (RFC 9110, section 18.2).
+const METHOD_BYTES_MAX: usize = 24;
+
+/// What the first octets of a stream are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Head<'a> {
+    /// No HTTP/1 client speaks here.
+    NotHttp,
+    /// HTTP as far as one can see; Host may still come.
+    NeedMore,
+    /// The request, up to its Host or to the end of its head.
+    Found(Request<'a>),
+    /// A request line of HTTP, and then a head that is none, or longer than we read.
+    Malformed,
+}
+
+/// What a request head says that is of use here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request<'a> {
+    /// The method as it came.
+    pub method: &'a [u8],
+    /// The first Host field's value without white space around it; `None` where there is none or
+    /// an empty one. May have a port: see [`host_name`].
+    pub host: Option<&'a [u8]>,
+    /// The authority that the target itself states (absolute form, and CONNECT), without user
+    /// information.
+    pub target_authority: Option<&'a [u8]>,
+}
+
+impl<'a> Request<'a> {
+    /// Which host is asked for: the target's authority has precedence over Host (RFC 9112,
+    /// section 3.2.2).
+    pub fn authority(&self) -> Option<&'a [u8]> {
+        self.target_authority.or(self.host)
+    }
+}
+
+/// Reads the request head at the start of `bytes`.
+#[inline]
+pub fn request_head(bytes: &[u8]) -> Head<'_> {
+    HeadScanner::new().scan(bytes)
+}
+
+/// Reads a request head that arrives in parts. Each call gets all contiguous octets so far, from
+/// the same first octet on, and looks only at those that are new.
+#[derive(Clone, Debug, Default)]
+pub struct HeadScanner {
+    /// Where the first line begins that is not read yet.
+    line_at: usize,
+    /// Octets known to hold no line end from `line_at` on.
+    searched: usize,
+    request: Option<RequestLine>,
+    /// The last line was a Host field without a value, which a folded line may still bring.
+    host_is_open: bool,
+}
+
+/// Where the parts of the request line are.
+#[derive(Clone, Debug)]
+struct RequestLine {
+    method: Range<usize>,
+    authority: Option<Range<usize>>,
+}
+
+impl HeadScanner {
+    /// A scanner at the start of a head.
+    pub const fn new() -> HeadScanner {
+        HeadScanner { line_at: 0, searched: 0, request: None, host_is_open: false }
+    }
+
+    /// Continues with all octets that are there now.
+    pub fn scan<'a>(&mut self, bytes: &'a [u8]) -> Head<'a> {
+        let bytes = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
+        loop {
+            let from = self.line_at.max(self.searched);
+            let Some(length) =
+                bytes.get(from..).and_then(|new| new.iter().position(|&b| b == b'\n'))
+            else {
+                self.searched = bytes.len();
+                return self.without_line_end(bytes);
+            };
+            let line_at = self.line_at;
+            let end = from + length;
+            self.line_at = end + 1;
+            let line = &bytes[line_at..end];
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            if let Some(head) = self.take_line(bytes, line_at, line) {
+                return head;
+            }
+        }
+    }
+
+    /// Judges a head whose last line has not ended.
+    fn without_line_end<'a>(&self, bytes: &'a [u8]) -> Head<'a> {
+        let line = bytes.get(self.line_at..).unwrap_or_default();
+        if self.request.is_none() && !may_begin_request(line) {
+            Head::NotHttp
+        } else if bytes.len() >= HEAD_BYTES_MAX {
+            if self.request.is_some() { Head::Malformed } else { Head::NotHttp }
+        } else {
+            Head::NeedMore
+        }
+    }
+
+    /// Takes one line without its end; `Some` when that decides the matter.
+    fn take_line<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        line_at: usize,
+        line: &'a [u8],
+    ) -> Option<Head<'a>> {
+        let Some(request) = &self.request else {
+            // A server ignores empty lines before a request (RFC 9112, section 2.2).
+            if line.is_empty() {
+                return None;
+            }
+            self.request = request_line(line, line_at);
+            return if self.request.is_none() { Some(Head::NotHttp) } else { None };
+        };
+        let found = |host: Option<&'a [u8]>| {
+            Some(Head::Found(Request {
+                method: &bytes[request.method.clone()],
+                host,
+                target_authority: request.authority.clone().map(|range| &bytes[range]),
+            }))
+        };
+        match line {
+            [] => return found(None),
+            // A folded line continues the field before it (RFC 9112, section 5.2).
+            [b' ' | b'\t', ..] => {
+                let value = line.trim_ascii();
+                return if self.host_is_open && !value.is_empty() {
+                    found(Some(value))
+                } else {
+                    None
+                };
+            }
+            // An empty Host stays empty: it was the first.
+            _ if self.host_is_open => return found(None),
+            _ => {}
+        }
+        let colon = line.iter().position(|&octet| octet == b':');
+        let Some((name, value)) = colon.and_then(|at| Some((line.get(..at)?, line.get(at + 1..)?)))
+        else {
+            return Some(Head::Malformed);
+        };
+        if name.is_empty() || !name.iter().all(|&octet| is_token(octet)) {
+            return Some(Head::Malformed);
+        }
+        if !name.eq_ignore_ascii_case(b"host") {
+            return None;
+        }
+        let value = value.trim_ascii();
+        self.host_is_open = value.is_empty();
+        if self.host_is_open { None } else { found(Some(value)) }
+    }
+}
+
+/// Splits a request line: method, target, version (RFC 9112, section 3).
+fn request_line(line: &[u8], line_at: usize) -> Option<RequestLine> {
+    let method_len = line.iter().take(METHOD_BYTES_MAX + 1).position(|&octet| octet == b' ')?;
+    let (method, rest) = line.split_at(method_len);
+    if method.is_empty() || !method.iter().all(|&octet| is_token(octet)) {
+        return None;
+    }
+    let (target, version) = rest.get(1..)?.split_at_checked(rest.len().checked_sub(10)?)?;
+    let is_http_1 = version.starts_with(b" HTTP/1.") && version[8].is_ascii_digit();
+    // Octets outside ASCII are not allowed in a target, but common.
+    if !is_http_1 || target.is_empty() || target.iter().any(|&octet| octet <= b' ' || octet == 0x7f)
+    {
+        return None;
+    }
+    let target_at = line_at + method_len + 1;
+    let authority = authority(method, target).filter(|range| !range.is_empty());
+    Some(RequestLine {
+        method: line_at..line_at + method_len,
+        authority: authority.map(|range| target_at + range.start..target_at + range.end),
+    })
+}
+
+/// Where in the target an authority stands: all of it for CONNECT, between `://` and the path in
+/// absolute form (RFC 9112, section 3.2).
+fn authority(method: &[u8], target: &[u8]) -> Option<Range<usize>> {
+    if method == b"CONNECT" {
+        return Some(0..target.len());
+    }
+    let scheme_len = target.iter().position(|octet| !octet.is_ascii_alphanumeric())?;
+    let start = scheme_len + b"://".len();
+    if scheme_len == 0 || target.get(scheme_len..start) != Some(b"://") {
+        return None;
+    }
+    let rest = &target[start..];
+    let len = rest.iter().position(|octet| b"/?#".contains(octet)).unwrap_or(rest.len());
+    let user_len = rest[..len].iter().rposition(|&octet| octet == b'@').map_or(0, |at| at + 1);
+    Some(start + user_len..start + len)
+}
+
+/// Could these octets, without a line end, become a request line?
+fn may_begin_request(line: &[u8]) -> bool {
+    if matches!(line, [] | [b'\r']) {
+        return true;
+    }
+    let head = &line[..line.len().min(METHOD_BYTES_MAX + 1)];
+    let method_len = head.iter().position(|&octet| !is_token(octet)).unwrap_or(head.len());
+    match head.get(method_len) {
+        Some(b' ') => method_len > 0,
+        Some(_) => false,
+        None => method_len <= METHOD_BYTES_MAX,
+    }
+}
+
+/// The characters of a token (RFC 9110, section 5.6.2).
+#[inline]
+fn is_token(octet: u8) -> bool {
+    octet.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&octet)
+}
+
+/// The name in an authority, a Host value or a server_name: without user information there, with or
+/// without a port, which comes second.
+///
+/// `None` for what names nothing: IPv4 and IPv6 literals in any spelling that clients accept
+/// (RFC 3986, section 3.2.2; a last label that is a number is never a name), and octets that no
+/// host has (white space, controls, delimiters of a URI). Octets outside ASCII stand as they came.
+pub fn host_name(authority: &[u8]) -> Option<(&[u8], Option<u16>)> {
+    let colon = authority.iter().position(|&octet| octet == b':');
+    let (name, port) = match colon {
+        None => (authority, None),
+        Some(at) => (&authority[..at], port_number(&authority[at + 1..])?),
+    };
+    let labels = name.strip_suffix(b".").unwrap_or(name);
+    let last_label = labels.rsplit(|&octet| octet == b'.').next().unwrap_or_default();
+    let is_sound = !last_label.is_empty()
+        && !is_number(last_label)
+        && !name.starts_with(b".")
+        && name.iter().all(|&octet| is_host_octet(octet));
+    is_sound.then_some((name, port))
+}
+
+/// A port after its colon; an empty one is allowed and says nothing (RFC 3986, section 3.2.3).
+fn port_number(digits: &[u8]) -> Option<Option<u16>> {
+    let mut port = None;
+    for &digit in digits {
+        let value = digit.is_ascii_digit().then(|| u16::from(digit - b'0'))?;
+        port = Some(port.unwrap_or(0u16).checked_mul(10)?.checked_add(value)?);
+    }
+    Some(port)
+}
+
+/// Decimal, octal or hexadecimal, as in `127.1`, `0x7f000001`.
+fn is_number(label: &[u8]) -> bool {
+    match label {
+        [b'0', b'x' | b'X', digits @ ..] => digits.iter().all(u8::is_ascii_hexdigit),
+        _ => label.iter().all(u8::is_ascii_digit),
+    }
+}
+
+fn is_host_octet(octet: u8) -> bool {
+    octet > b' ' && octet != 0x7f && !b"\"#%/:<>?@[\\]^`{|}".contains(&octet)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(bytes: &[u8]) -> Option<&[u8]> {
+        match request_head(bytes) {
+            Head::Found(request) => request.host,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn target_authority(bytes: &[u8]) -> Option<&[u8]> {
+        match request_head(bytes) {
+            Head::Found(request) => request.target_authority,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The Host is found in every spelling that servers take, and at its line's end.
+    #[test]
+    fn hosts() {
+        for (bytes, expected) in [
+            (&b"GET / HTTP/1.1\r\nHost: a.example\r\n"[..], Some(&b"a.example"[..])),
+            (
+                b"GET / HTTP/1.1\r\nAccept: */*\r\nhOST:a.example:80 \t\r\nX: y",
+                Some(b"a.example:80"),
+            ),
+            (b"\r\n\r\nPOST /x?y HTTP/1.0\nHost:\ta.example\n", Some(b"a.example")),
+            (b"PROPFIND / HTTP/1.1\r\nHost:\r\n a.example\r\n", Some(b"a.example")),
+            (b"GET / HTTP/1.1\r\nX: y\r\n Host: b\r\nHost: a.example\r\n", Some(b"a.example")),
+            (b"GET / HTTP/1.1\r\nHost: \r\nHost: a.example\r\n\r\n", None),
+            (b"GET / HTTP/1.0\r\n\r\n", None),
+            (b"foo-Bar! \xff HTTP/1.1\r\nHost: a\r\n", Some(b"a")),
+        ] {
+            assert_eq!(host(bytes), expected, "{}", bytes.escape_ascii());
+        }
+    }
+
+    /// Absolute form and CONNECT state an authority; other targets do not.
+    #[test]
+    fn authorities() {
+        for (target, expected) in [
+            (&b"GET http://a.example/x"[..], Some(&b"a.example"[..])),
+            (b"GET http://user:pass@a.example:81?x", Some(b"a.example:81")),
+            (b"GET http://a.example", Some(b"a.example")),
+            (b"GET http:///x", None),
+            (b"CONNECT a.example:443", Some(b"a.example:443")),
+            (b"OPTIONS *", None),
+            (b"GET /http://a.example/", None),
+            (b"GET ://a.example/", None),
+        ] {
+            let bytes = [target, b" HTTP/1.1\r\n\r\n"].concat();
+            assert_eq!(target_authority(&bytes), expected, "{}", target.escape_ascii());
+        }
+    }
+
+    /// Other protocols are refused, at the latest with their first line.
+    #[test]
+    fn not_http() {
+        for bytes in [
+            &b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..],
+            b"SSH-2.0-OpenSSH_9.6\r\n",
+            b"EHLO a.example\r\n",
+            b"HTTP/1.1 200 OK\r\n",
+            b"\x16\x03\x01",
+            b"GET  HTTP/1.1\r\n",
+            b"GET / HTTP/1.\r\n",
+            b"GET /a b HTTP/1.1\r\n",
+            b"GET / HTTP/1.1 \r\n",
+            b"GET / HTTP/11\r\n",
+            b"AVERYLONGWORDTHATISNOMETHOD",
+            b" GET / HTTP/1.1\r\n",
+            b"GET\r\n",
+        ] {
+            assert_eq!(request_head(bytes), Head::NotHttp, "{}", bytes.escape_ascii());
+        }
+    }
+
+    /// A head that goes wrong after its request line names nothing.
+    #[test]
+    fn malformed() {
+        let long = [&b"GET / HTTP/1.1\r\nX: "[..], &[b'x'; HEAD_BYTES_MAX]].concat();
+        for bytes in [
+            &b"GET / HTTP/1.1\r\nno field\r\n"[..],
+            b"GET / HTTP/1.1\r\nHost : a.example\r\n",
+            b"GET / HTTP/1.1\r\n: a.example\r\n",
+            b"GET / HTTP/1.1\r\n\x00\x01\x02\r\n",
+            &long,
+        ] {
+            assert_eq!(request_head(bytes), Head::Malformed);
+        }
+        let long = [&b"GET /"[..], &[b'x'; HEAD_BYTES_MAX]].concat();
+        assert_eq!(request_head(&long), Head::NotHttp);
+    }
+
+    /// A scanner that gets the head octet by octet says the same as one that gets it whole, and
+    /// nothing but `NeedMore` before.
+    #[test]
+    fn octet_by_octet() {
+        for head in [
+            &b"\r\nGET http://b/ HTTP/1.1\r\nX: 1\r\nHost: a.example:8080\r\n"[..],
+            b"GET / HTTP/1.1\r\nHost:\r\n\ta.example\r\n",
+            b"CONNECT a.example:443 HTTP/1.0\r\nA: b\r\n\r\n",
+        ] {
+            let mut scanner = HeadScanner::new();
+            for len in 0..head.len() {
+                assert_eq!(scanner.scan(&head[..len]), Head::NeedMore, "{len} octets");
+            }
+            assert_eq!(scanner.scan(head), request_head(head));
+            assert!(matches!(request_head(head), Head::Found(_)));
+        }
+    }
+
+    /// Names come with their port; addresses in any spelling and soiled octets are no names.
+    #[test]
+    fn host_names() {
+        for (authority, expected) in [
+            (&b"www.Example.com"[..], Some((&b"www.Example.com"[..], None))),
+            (b"a.example:8080", Some((b"a.example", Some(8080)))),
+            (b"a.example.:", Some((b"a.example.", None))),
+            (b"localhost:1", Some((b"localhost", Some(1)))),
+            (b"_x.a-b.example", Some((b"_x.a-b.example", None))),
+            (b"3com.example", Some((b"3com.example", None))),
+            (b"b\xc3\xbccher.example", Some((b"b\xc3\xbccher.example", None))),
+            (b"192.0.2.1", None),
+            (b"192.0.2.1.:80", None),
+            (b"127.1", None),
+            (b"0x7f000001", None),
+            (b"[2001:db8::1]:443", None),
+            (b"2001:db8::1", None),
+            (b"a.example:99999", None),
+            (b"a.example:http", None),
+            (b"a b", None),
+            (b"a\x00.example", None),
+            (b"user@a.example", None),
+            (b".example", None),
+            (b"a.example..", None),
+            (b".", None),
+            (b"", None),
+            (b":80", None),
+        ] {
+            assert_eq!(host_name(authority), expected, "{}", authority.escape_ascii());
+        }
+    }
+}

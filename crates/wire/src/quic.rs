@@ -1,1 +1,161 @@
-//! (being written)
+//! The server name that a QUIC client states itself: the ClientHello in its Initial packets
+//! (RFC 9000, RFC 9001; version 2 of RFC 9369; drafts 29 to 34).
+//!
+//! Initial packets are sealed with keys that follow from the first connection ID which the client
+//! chose, so anyone on the path may open them. A ClientHello with post-quantum key shares needs two
+//! or more packets, and browsers cut it into small frames in random order on purpose: an
+//! [`Assembler`] collects them.
+//!
+//! Life of an [`Assembler`]: the first Initial that opens with the keys of its own connection ID
+//! sets the keys; later ones open with the same keys, although the server has changed the ID by
+//! then. Where they don't open any more (a Retry made the client begin again with another ID, or
+//! the 5-tuple has a new connection), the packet's own ID is tried, and if it opens the packet,
+//! collecting starts anew. Drop the assembler at any answer but [`Initial::NeedMore`] and
+//! [`Initial::Undecryptable`].
+//!
+//! Only packets of the client open: those of the server are sealed with other keys, and answer
+//! [`Initial::Undecryptable`] without harm. What opens is authentic as far as the wire goes: an
+//! altered packet names nothing.
+//!
+//! Bounds: [`HELLO_BYTES_MAX`] octets collected, [`INITIALS_MAX`] packets opened a flow. Cost:
+//! [`looks_like_initial`] reads a header; a first Initial costs nine HMACs and AES-GCM over the
+//! packet.
+
+mod frame;
+mod header;
+mod protection;
+#[cfg(test)]
+mod tests;
+
+use crate::stream::{Budget, Pushed, Stream};
+use crate::tls::{self, ClientHello, HELLO_BYTES_MAX, Hello};
+use header::{Header, Kind, Version};
+use protection::Keys;
+
+/// Most Initial packets that one [`Assembler`] tries to open; after that it answers
+/// [`Initial::Malformed`].
+pub const INITIALS_MAX: u8 = 32;
+
+/// Most packets that are looked at in one datagram.
+const COALESCED_MAX: usize = 8;
+
+/// Memory for the collected octets: those of the hello, and as much again for the pieces.
+const BUDGET_BYTES: usize = 2 * HELLO_BYTES_MAX;
+
+/// True when the datagram begins with the header of an Initial packet, of either direction, in a
+/// version that we read, and its lengths fit. No cryptography.
+#[inline]
+pub fn looks_like_initial(datagram: &[u8]) -> bool {
+    // A long header with the fixed bit: RFC 9000, section 17.2.
+    datagram.first().is_some_and(|first| first & 0xc0 == 0xc0)
+        && header::parse(datagram).is_some_and(|header| header.kind == Kind::Initial)
+}
+
+/// What a datagram brought.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Initial<'a> {
+    /// The datagram has no Initial packet of a version that we read.
+    NotQuic,
+    /// An Initial packet of the client; the hello continues in others.
+    NeedMore,
+    /// Has Initial packets, and none opens: sent by the server, damaged, cut by the capture, or the
+    /// client's first packet was not seen.
+    Undecryptable,
+    /// A packet opened, and holds what no client may send, or more than we read.
+    Malformed,
+    /// The hello, complete.
+    Found(ClientHello<'a>),
+}
+
+/// Collects one flow's ClientHello. See the module for its life and bounds.
+#[derive(Debug)]
+pub struct Assembler {
+    keys: Option<(Version, Keys)>,
+    crypto: Stream,
+    budget: Budget,
+    initials: u8,
+}
+
+impl Default for Assembler {
+    fn default() -> Assembler {
+        Assembler::new()
+    }
+}
+
+impl Assembler {
+    /// An assembler that has seen nothing. Takes no memory beyond itself until frames wait in it.
+    pub const fn new() -> Assembler {
+        Assembler {
+            keys: None,
+            crypto: Stream::starting_at(0),
+            budget: Budget::new(BUDGET_BYTES),
+            initials: 0,
+        }
+    }
+
+    /// Octets of memory held, besides the assembler itself; at most 32 KiB.
+    pub fn held_bytes(&self) -> usize {
+        self.crypto.held_bytes()
+    }
+
+    /// Takes one UDP payload, best of the client's direction only.
+    pub fn push(&mut self, datagram: &[u8]) -> Initial<'_> {
+        let mut has_initial = false;
+        let mut has_opened = false;
+        let mut rest = datagram;
+        // Several packets may share a datagram (RFC 9000, section 12.2).
+        for _ in 0..COALESCED_MAX {
+            let Some(header) = header::parse(rest) else { break };
+            let (packet, behind) = rest.split_at(header.packet_bytes);
+            rest = behind;
+            if header.kind != Kind::Initial {
+                continue;
+            }
+            has_initial = true;
+            if self.initials == INITIALS_MAX {
+                return Initial::Malformed;
+            }
+            self.initials += 1;
+            if let Some(opened) = self.open(packet, &header) {
+                has_opened = true;
+                if !self.collect(&opened.packet[opened.payload_at..]) {
+                    return Initial::Malformed;
+                }
+            }
+        }
+        match (has_initial, has_opened) {
+            (false, _) => Initial::NotQuic,
+            (true, false) => Initial::Undecryptable,
+            (true, true) => match tls::hello_message(self.crypto.contiguous()) {
+                Hello::Found(hello) => Initial::Found(hello),
+                Hello::NeedMore => Initial::NeedMore,
+                Hello::NotTls | Hello::Malformed => Initial::Malformed,
+            },
+        }
+    }
+
+    /// Opens a packet with the flow's keys, or else with those of its own connection ID.
+    fn open(&mut self, packet: &[u8], header: &Header<'_>) -> Option<protection::Opened> {
+        if let Some((version, keys)) = &self.keys
+            && *version == header.version
+            && let Some(opened) = keys.open(packet, header.packet_number_at)
+        {
+            return Some(opened);
+        }
+        let keys = Keys::of_client(header.version, header.destination_id);
+        let opened = keys.open(packet, header.packet_number_at)?;
+        self.keys = Some((header.version, keys));
+        self.crypto.clear(&mut self.budget);
+        self.crypto = Stream::starting_at(0);
+        Some(opened)
+    }
+
+    /// Keeps the CRYPTO frames of a payload. False when the payload is malformed.
+    fn collect(&mut self, payload: &[u8]) -> bool {
+        frame::for_each_crypto(payload, |offset, data| {
+            let end = offset.saturating_add(data.len() as u64);
+            end <= HELLO_BYTES_MAX as u64
+                && self.crypto.push(offset as u32, 0, data, &mut self.budget) != Pushed::Full
+        })
+    }
+}

@@ -94,6 +94,7 @@ impl Pcap {
             interface: 0,
             original_len: u32_of(head, 12, BIG),
             frame,
+            frame_offset: offset + self.header_len,
             next_offset: offset + end,
         })
     }
@@ -133,6 +134,7 @@ impl Pcap {
             interface: 0,
             original_len,
             frame: &[],
+            frame_offset: offset + self.header_len,
             next_offset: offset + self.header_len,
         }))
     }

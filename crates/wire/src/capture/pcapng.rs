@@ -32,6 +32,9 @@ const FRAME: usize = 12;
 /// Octets of an enhanced (and of an obsolete) packet block before the frame.
 const PACKET_HEAD: usize = 28;
 
+/// The same of a simple packet block.
+const SIMPLE_HEAD: usize = 12;
+
 /// The longest block that a search believes: a packet block with its options.
 const SEARCH_BLOCK_BYTES_MAX: u32 = 2 * FRAME_BYTES_LIKELY;
 
@@ -115,7 +118,10 @@ impl Pcapng {
         let rest = bytes.get(offset..)?;
         let head: &[u8; PACKET_HEAD] = rest.first_chunk()?;
         let len = u32_of(head, 4, self.big);
-        if u32_of(head, 0, self.big) != PACKET_ENHANCED || len > FRAME_BYTES_MAX || len % 4 != 0 {
+        if u32_of(head, 0, self.big) != PACKET_ENHANCED
+            || len > FRAME_BYTES_MAX
+            || !len.is_multiple_of(4)
+        {
             return None;
         }
         let block = rest.get(..len as usize)?;
@@ -136,6 +142,7 @@ impl Pcapng {
             interface: number,
             original_len: u32_of(head, 24, self.big),
             frame,
+            frame_offset: offset + PACKET_HEAD,
             next_offset: offset + block.len(),
         })
     }
@@ -153,7 +160,7 @@ impl Pcapng {
             return cut();
         }
         let block = self.block_at(bytes, offset).ok_or(CaptureDamage::BlockMalformed)?;
-        if block.len < FRAME as u32 || block.len % 4 != 0 || block.len > FRAME_BYTES_MAX {
+        if block.len < FRAME as u32 || !block.len.is_multiple_of(4) || block.len > FRAME_BYTES_MAX {
             return Err(CaptureDamage::BlockLength);
         }
         let next_offset = offset + block.len as usize;
@@ -166,8 +173,8 @@ impl Pcapng {
         let result = match block.kind {
             SECTION => self.section(body, block.big).map(|()| None),
             INTERFACE => self.interface(body).map(|()| None),
-            PACKET_SIMPLE => self.simple(body, next_offset).map(Some),
-            PACKET_OBSOLETE => self.obsolete(body, next_offset).map(Some),
+            PACKET_SIMPLE => self.simple(body, offset, next_offset).map(Some),
+            PACKET_OBSOLETE => self.obsolete(body, offset, next_offset).map(Some),
             PACKET_ENHANCED => Err(self.blame(body)),
             _ => Ok(None),
         };
@@ -233,6 +240,7 @@ impl Pcapng {
     fn simple<'a>(
         &mut self,
         body: &'a [u8],
+        offset: usize,
         next_offset: usize,
     ) -> Result<Record<'a>, CaptureDamage> {
         let interface = self.interfaces.first().ok_or(CaptureDamage::UnknownInterface)?;
@@ -246,6 +254,7 @@ impl Pcapng {
             interface: 0,
             original_len,
             frame,
+            frame_offset: offset + SIMPLE_HEAD,
             next_offset,
         })
     }
@@ -253,6 +262,7 @@ impl Pcapng {
     fn obsolete<'a>(
         &mut self,
         body: &'a [u8],
+        offset: usize,
         next_offset: usize,
     ) -> Result<Record<'a>, CaptureDamage> {
         let word = |at| u32_of(body, at, self.big);
@@ -268,6 +278,7 @@ impl Pcapng {
             interface: u32::from(number),
             original_len: word(16),
             frame,
+            frame_offset: offset + PACKET_HEAD,
             next_offset,
         })
     }

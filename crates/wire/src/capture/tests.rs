@@ -18,6 +18,7 @@ fn walk_from(capture: &mut Capture, bytes: &[u8], mut offset: usize) -> Vec<Seen
     loop {
         let next = match capture.next(bytes, offset, true) {
             Step::Record(r) => {
+                assert_eq!(r.frame, &bytes[r.frame_offset..][..r.frame.len()]);
                 seen.push(Seen::Record {
                     offset,
                     ts_ns: r.ts_ns,

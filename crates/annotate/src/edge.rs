@@ -1,0 +1,661 @@
+//! The serial middle: what may teach a name, in packet order, one batch at a time.
+//!
+//! Few packets come here (see [`crate::decode`]). The edge keeps the state that spans flows:
+//! questions that were asked, DNS streams over TCP, fragments, DHCP exchanges. It teaches
+//! [`Names`], and it gives fragments to the flows they belong to. Whoever worker is free runs it;
+//! it runs for one batch at a time, in batch order, so that its result is that of a single core.
+//!
+//! Bounds: questions [`QUESTIONS_MAX`], clients [`CLIENTS_MAX`], DHCP exchanges
+//! [`EXCHANGES_MAX`], each a ring in which the oldest makes room; streams and fragments by bytes.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
+use std::sync::Arc;
+
+use larder_wire::dhcp;
+use larder_wire::dns::answers::{self, Extract};
+use larder_wire::dns::{self, Message, NameBuf};
+use larder_wire::fragment::{Held, Outcome, Reassembler, Reject};
+use larder_wire::nbns;
+use larder_wire::packet::{self, Packet};
+use larder_wire::stream::{Budget, Stream};
+use larder_wire::{Addr, Name};
+
+use crate::decode::{Counts, Decoded, Rare, count};
+use crate::flow::{Event, protocol, tcp_flag};
+use crate::names::{Key, Lesson, Marks, Names, Teacher};
+use crate::options::{NameSources, Options, Rules};
+use crate::record::NameSource;
+
+/// Questions remembered at one time.
+pub const QUESTIONS_MAX: usize = 1 << 16;
+/// Clients whose questions were seen, remembered at one time.
+pub const CLIENTS_MAX: usize = 1 << 16;
+/// DHCP exchanges remembered at one time.
+pub const EXCHANGES_MAX: usize = 1 << 12;
+/// DNS streams over TCP followed at one time.
+const STREAMS_MAX: usize = 1 << 14;
+
+/// A map that forgets its oldest entry when full.
+struct Ring<K, V> {
+    map: HashMap<K, V>,
+    order: VecDeque<K>,
+    limit: usize,
+}
+
+impl<K: Clone + Eq + Hash, V> Ring<K, V> {
+    fn new(limit: usize) -> Ring<K, V> {
+        Ring { map: HashMap::new(), order: VecDeque::new(), limit }
+    }
+
+    /// Inserts or replaces; gives back what was displaced.
+    fn insert(&mut self, key: K, value: V) -> Option<V> {
+        if let Some(place) = self.map.get_mut(&key) {
+            return Some(std::mem::replace(place, value));
+        }
+        let mut displaced = None;
+        while self.map.len() >= self.limit {
+            let Some(oldest) = self.order.pop_front() else { break };
+            displaced = self.map.remove(&oldest).or(displaced);
+        }
+        // Removed keys leave their place in `order` behind; sweep before it outgrows the map.
+        if self.order.len() >= 2 * self.limit {
+            let map = &self.map;
+            self.order.retain(|key| map.contains_key(key));
+        }
+        self.order.push_back(key.clone());
+        self.map.insert(key, value);
+        displaced
+    }
+
+    fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+        self.map.get_mut(key)
+    }
+
+    fn has(&self, key: &K) -> bool {
+        self.map.contains_key(key)
+    }
+
+    fn remove(&mut self, key: &K) -> Option<V> {
+        self.map.remove(key)
+    }
+}
+
+/// One direction of a DNS connection.
+type StreamKey = (Addr, u16, Addr, u16);
+
+/// A question in flight: who asked whom, from which port, under which ID, for what (a hash of name
+/// and type).
+type QuestionKey = (Addr, u16, Addr, u16, u64);
+
+/// What the edge makes of an answer for `dns.log`.
+#[derive(Clone, Debug)]
+pub struct AnswerLine {
+    /// Time, ns.
+    pub time_ns: i64,
+    /// Packet number.
+    pub packet: u64,
+    /// Who asked.
+    pub client: Addr,
+    /// Who answered.
+    pub server: Addr,
+    /// Name as asked.
+    pub asked: Name,
+    /// Address and TTL.
+    pub addresses: Vec<(Addr, u32)>,
+    /// Alias targets in order.
+    pub aliases: Vec<Name>,
+    /// Who taught it.
+    pub teacher: Teacher,
+    /// The question was seen.
+    pub solicited: bool,
+}
+
+/// See the module.
+pub struct Edge {
+    /// What was learned.
+    pub names: Names,
+    sources: NameSources,
+    rules: Rules,
+    questions: Ring<QuestionKey, ()>,
+    clients: Ring<Addr, ()>,
+    streams: Ring<StreamKey, Box<Stream>>,
+    stream_budget: Budget,
+    fragments: Reassembler,
+    /// Names of DHCP clients, by transaction and client.
+    exchanges: Ring<(u32, u64), Name>,
+    encrypted: Arc<Marks>,
+    extract: Extract,
+    name: NameBuf,
+    /// Messages that taught something.
+    pub answers: u64,
+    /// Damage found here.
+    pub damaged: Counts,
+    /// Answers of the batch, where `dns.log` is wanted.
+    pub log: Option<Vec<AnswerLine>>,
+    batch: u64,
+    seed: u64,
+}
+
+/// What a message came in.
+#[derive(Clone, Copy)]
+struct Carrier {
+    packet: u64,
+    time_ns: i64,
+    src: Addr,
+    src_port: u16,
+    dst: Addr,
+    dst_port: u16,
+    file: u32,
+    offset: u64,
+}
+
+impl Edge {
+    /// An edge that teaches `names`.
+    pub fn new(names: Names, options: &Options, encrypted: Arc<Marks>) -> Edge {
+        let bytes = options.reassembly_budget_bytes as usize;
+        Edge {
+            names,
+            sources: options.names,
+            rules: options.rules,
+            questions: Ring::new(QUESTIONS_MAX),
+            clients: Ring::new(CLIENTS_MAX),
+            streams: Ring::new(STREAMS_MAX),
+            stream_budget: Budget::new(bytes / 4),
+            fragments: Reassembler::new(bytes / 4),
+            exchanges: Ring::new(EXCHANGES_MAX),
+            encrypted,
+            extract: Extract::new(),
+            name: NameBuf::new(),
+            answers: 0,
+            damaged: Counts::new(),
+            log: options.directory.is_some().then(Vec::new),
+            batch: 0,
+            seed: options.seed,
+        }
+    }
+
+    /// Takes the rare packets of one decoded batch. `packets_before`: packets of earlier batches;
+    /// `file` and `base`: where the batch's bytes lie in the input. Fragments become events in the
+    /// batch's lanes.
+    pub fn batch(
+        &mut self,
+        batch: u64,
+        decoded: &mut Decoded,
+        bytes: &[u8],
+        packets_before: u64,
+        file: u32,
+        base: u64,
+    ) {
+        self.batch = batch;
+        let mut injected = Vec::new();
+        for rare in &decoded.rare {
+            let frame = &bytes[rare.frame_offset as usize..];
+            let offset = base + u64::from(rare.frame_offset);
+            self.packet(rare, frame, packets_before, file, offset, &mut injected);
+        }
+        if !injected.is_empty() {
+            let workers = decoded.lanes.len();
+            for event in injected {
+                decoded.lanes[crate::flow::shard_of(event.hash) % workers].push(event);
+            }
+            for lane in &mut decoded.lanes {
+                lane.sort_by_key(|event| event.packet);
+            }
+        }
+    }
+
+    fn packet(
+        &mut self,
+        rare: &Rare,
+        frame: &[u8],
+        packets_before: u64,
+        file: u32,
+        offset: u64,
+        injected: &mut Vec<Event>,
+    ) {
+        let packet = &rare.packet;
+        if packet.fragment.is_some() {
+            return self.fragment(rare, frame, packets_before, file, offset, injected);
+        }
+        let payload = payload_of(packet, frame);
+        self.whole(rare, packet, payload, packets_before, file, offset);
+    }
+
+    /// A packet that is no fragment, or a datagram put together.
+    fn whole(
+        &mut self,
+        rare: &Rare,
+        packet: &Packet,
+        payload: &[u8],
+        packets_before: u64,
+        file: u32,
+        offset: u64,
+    ) {
+        let carrier = Carrier {
+            packet: packets_before + u64::from(rare.number),
+            time_ns: rare.time_ns,
+            src: packet.src,
+            src_port: packet.src_port,
+            dst: packet.dst,
+            dst_port: packet.dst_port,
+            file,
+            offset,
+        };
+        if packet.dst_port == 853 || packet.dst_port == 8853 {
+            self.mark_encrypted(packet.src);
+        }
+        match packet.protocol {
+            protocol::TCP => self.segment(&carrier, packet, payload),
+            protocol::UDP => self.datagram(&carrier, packet.payload_bytes as usize, payload),
+            _ => {}
+        }
+    }
+
+    /// A fragment: its event goes to its flow as soon as that is known, and a datagram that is now
+    /// whole is read like any other.
+    fn fragment(
+        &mut self,
+        rare: &Rare,
+        frame: &[u8],
+        packets_before: u64,
+        file: u32,
+        offset: u64,
+        injected: &mut Vec<Event>,
+    ) {
+        let Some(fragment) = rare.packet.fragment else { return };
+        let start = fragment.data_offset as usize;
+        let data = frame.get(start..start + fragment.data_len as usize).unwrap_or_default();
+        let number = packets_before + u64::from(rare.number);
+        let push = self.fragments.push(&rare.packet, data, number, rare.time_ns);
+        let mut inject = |packet: Packet, ports: (u16, u16), time_ns: i64| {
+            let whole = Packet {
+                src_port: ports.0,
+                dst_port: ports.1,
+                payload_len: 0,
+                payload_offset: 0,
+                fragment: None,
+                ..packet
+            };
+            injected.push(Event::of(&whole, self.seed, rare.number, time_ns, 0));
+        };
+        if let Some(ports) = push.ports {
+            for held in &push.released {
+                inject(held_packet(&rare.packet, held), ports, held.ts_ns);
+            }
+            inject(rare.packet, ports, rare.time_ns);
+        }
+        for orphan in self.fragments.orphans() {
+            let packet = Packet {
+                src: orphan.src,
+                dst: orphan.dst,
+                protocol: orphan.protocol,
+                ip_version: orphan.ip_version,
+                ..rare.packet
+            };
+            inject(held_packet(&packet, &orphan.held), (0, 0), orphan.held.ts_ns);
+        }
+        match push.outcome {
+            Outcome::Incomplete => {}
+            Outcome::Rejected(reject) => {
+                count(&mut self.damaged, reject_kind(reject), file, offset);
+            }
+            Outcome::Complete { outer, payload } => {
+                match packet::decode_payload(&outer, &payload) {
+                    Ok(packet) => {
+                        if packet.tunnels > outer.tunnels {
+                            inject(packet, (packet.src_port, packet.dst_port), rare.time_ns);
+                        }
+                        let inner = payload_of(&packet, &payload);
+                        self.whole(rare, &packet, inner, packets_before, file, offset);
+                    }
+                    Err(_) => count(&mut self.damaged, "transport_malformed", file, offset),
+                }
+            }
+        }
+    }
+
+    fn mark_encrypted(&mut self, client: Addr) {
+        let hash = self.names.cache().hash(Key::address(client).as_bytes()).get();
+        self.encrypted.set(hash, self.batch);
+    }
+
+    fn damage(&mut self, kind: &'static str, carrier: &Carrier) {
+        count(&mut self.damaged, kind, carrier.file, carrier.offset);
+    }
+
+    fn datagram(&mut self, carrier: &Carrier, wire_bytes: usize, payload: &[u8]) {
+        let either = |port| carrier.src_port == port || carrier.dst_port == port;
+        if either(5353) {
+            self.dns(carrier, payload, wire_bytes, Teacher::Mdns);
+        } else if either(53) {
+            self.dns(carrier, payload, wire_bytes, Teacher::Dns);
+        } else if either(5355) {
+            self.dns(carrier, payload, wire_bytes, Teacher::Llmnr);
+        } else if either(137) {
+            self.nbns(carrier, payload);
+        } else if either(67) || either(68) {
+            self.dhcp(carrier, payload);
+        } else if either(546) || either(547) {
+            self.dhcp6(carrier, payload);
+        }
+    }
+
+    /// A TCP segment from or to port 53.
+    fn segment(&mut self, carrier: &Carrier, packet: &Packet, payload: &[u8]) {
+        if packet.src_port != 53 && packet.dst_port != 53 {
+            return;
+        }
+        let key = (packet.src, packet.src_port, packet.dst, packet.dst_port);
+        if packet.tcp_flags & (tcp_flag::SYN | tcp_flag::RST) != 0 {
+            self.drop_stream(&key);
+        }
+        if packet.tcp_flags & tcp_flag::RST != 0 {
+            return;
+        }
+        if payload.is_empty() && packet.tcp_flags & tcp_flag::SYN == 0 {
+            if packet.tcp_flags & tcp_flag::FIN != 0 {
+                self.drop_stream(&key);
+            }
+            return;
+        }
+        if self.streams.get_mut(&key).is_none()
+            && let Some(mut oldest) = self.streams.insert(key, Box::new(Stream::new()))
+        {
+            oldest.clear(&mut self.stream_budget);
+        }
+        let Some(stream) = self.streams.get_mut(&key) else { return };
+        stream.push(packet.tcp_seq, packet.tcp_flags, payload, &mut self.stream_budget);
+        self.drain(&key, carrier);
+    }
+
+    fn drop_stream(&mut self, key: &StreamKey) {
+        if let Some(mut stream) = self.streams.remove(key) {
+            stream.clear(&mut self.stream_budget);
+        }
+    }
+
+    /// Takes every whole message from the front of a stream.
+    fn drain(&mut self, key: &StreamKey, carrier: &Carrier) {
+        // The stream is taken out while its messages are read; it goes back whole.
+        let Some(slot) = self.streams.get_mut(key) else { return };
+        let mut stream = std::mem::take(slot);
+        loop {
+            match dns::tcp::next_message(stream.contiguous()) {
+                Ok(Some(range)) => {
+                    let end = range.end;
+                    let message = &stream.contiguous()[range];
+                    let len = message.len();
+                    self.dns(carrier, message, len, Teacher::Dns);
+                    stream.consume(end, &mut self.stream_budget);
+                }
+                Ok(None) => {
+                    // A hole that will not be filled: the rest waits in vain. Go on behind it, at
+                    // the next segment, where messages usually begin.
+                    if stream.buffered_bytes() > (64 << 10) + 2 && stream.hole_bytes() > 0 {
+                        let front = stream.contiguous().len();
+                        stream.consume(front, &mut self.stream_budget);
+                        stream.skip_hole(&mut self.stream_budget);
+                        self.damage("dns_tcp_hole", carrier);
+                        continue;
+                    }
+                    break;
+                }
+                Err(_) => {
+                    self.damage("dns_tcp_framing", carrier);
+                    stream.clear(&mut self.stream_budget);
+                    break;
+                }
+            }
+        }
+        if let Some(slot) = self.streams.get_mut(key) {
+            *slot = stream;
+        }
+    }
+
+    fn dns(&mut self, carrier: &Carrier, payload: &[u8], wire_bytes: usize, teacher: Teacher) {
+        let message = match Message::parse_captured(payload, wire_bytes) {
+            Ok(message) => message,
+            Err(error) => return self.damage(error.as_str(), carrier),
+        };
+        if !message.is_response() {
+            if teacher == Teacher::Dns {
+                self.question(carrier, &message);
+            }
+            return;
+        }
+        let mut extract = std::mem::take(&mut self.extract);
+        let result = match teacher {
+            Teacher::Mdns => answers::extract_mdns(&message, &mut extract),
+            _ => answers::extract(&message, &mut extract),
+        };
+        if let Err(error) = result {
+            self.damage(error.as_str(), carrier);
+        }
+        if !extract.is_empty() {
+            self.answers += 1;
+            self.teach(carrier, &message, &extract, teacher);
+        }
+        self.extract = extract;
+    }
+
+    fn question(&mut self, carrier: &Carrier, message: &Message<'_>) {
+        if !message.looks_like_query() {
+            return;
+        }
+        let Ok(Some(question)) = message.question() else { return };
+        let mut name = std::mem::take(&mut self.name);
+        if message.read_name(question.name_offset, &mut name).is_ok() {
+            let asked = self.asked_hash(name.as_bytes(), question.qtype);
+            self.clients.insert(carrier.src, ());
+            let key = (carrier.src, carrier.src_port, carrier.dst, message.id(), asked);
+            self.questions.insert(key, ());
+        }
+        self.name = name;
+    }
+
+    fn asked_hash(&self, name: &[u8], qtype: u16) -> u64 {
+        self.names.cache().hash(name).get() ^ u64::from(qtype)
+    }
+
+    /// Rule 9: an answer is unsolicited when this client's questions are visible, and this one's
+    /// was not seen, or was answered already.
+    fn is_solicited(&mut self, carrier: &Carrier, message: &Message<'_>, extract: &Extract) -> bool {
+        let asked = self
+            .asked_hash(extract.qname().unwrap_or_default(), extract.qtype().unwrap_or_default());
+        let key = (carrier.dst, carrier.dst_port, carrier.src, message.id(), asked);
+        self.questions.remove(&key).is_some() || !self.clients.has(&carrier.dst)
+    }
+
+    fn teach(
+        &mut self,
+        carrier: &Carrier,
+        message: &Message<'_>,
+        extract: &Extract,
+        teacher: Teacher,
+    ) {
+        let asked = extract.qname().unwrap_or_default();
+        let is_dns = teacher == Teacher::Dns;
+        let solicited =
+            !is_dns || self.is_solicited(carrier, message, extract) || !self.rules.has(9);
+        let as_asked = teacher != Teacher::Mdns && self.rules.has(1);
+        let wanted = match teacher {
+            Teacher::Dns => self.sources.has(NameSource::DnsAddress),
+            Teacher::Mdns => self.sources.has(NameSource::Mdns),
+            Teacher::Llmnr => self.sources.has(NameSource::Llmnr),
+            _ => true,
+        };
+        if wanted {
+            if is_dns && solicited && self.rules.has(1) {
+                for alias in extract.aliases() {
+                    self.names.learn_alias(carrier.packet, alias.owner, alias.target);
+                }
+            }
+            for address in extract.addresses() {
+                self.names.learn(&Lesson {
+                    packet: carrier.packet,
+                    time_ns: carrier.time_ns,
+                    client: if is_dns { carrier.dst } else { Addr::UNSPECIFIED },
+                    asked: if as_asked { asked } else { address.owner },
+                    addr: address.addr,
+                    ttl_s: address.ttl_s,
+                    teacher,
+                    solicited,
+                });
+            }
+        }
+        if self.sources.has(NameSource::Ptr) && is_dns {
+            for reverse in extract.reverses() {
+                self.names.learn(&Lesson {
+                    packet: carrier.packet,
+                    time_ns: carrier.time_ns,
+                    client: Addr::UNSPECIFIED,
+                    asked: reverse.name,
+                    addr: reverse.addr,
+                    ttl_s: reverse.ttl_s,
+                    teacher: Teacher::Ptr,
+                    solicited,
+                });
+            }
+        }
+        if let Some(log) = &mut self.log {
+            log.push(AnswerLine {
+                time_ns: carrier.time_ns,
+                packet: carrier.packet,
+                client: carrier.dst,
+                server: carrier.src,
+                asked: Name::from_canonical(asked),
+                addresses: extract.addresses().map(|a| (a.addr, a.ttl_s)).collect(),
+                aliases: extract.aliases().map(|a| Name::from_canonical(a.target)).collect(),
+                teacher,
+                solicited,
+            });
+        }
+    }
+
+    /// Teaches a name that a host gives itself.
+    fn teach_host(&mut self, carrier: &Carrier, name: &[u8], addr: Addr, ttl_s: u32, by: Teacher) {
+        self.answers += 1;
+        self.names.learn(&Lesson {
+            packet: carrier.packet,
+            time_ns: carrier.time_ns,
+            client: Addr::UNSPECIFIED,
+            asked: name,
+            addr,
+            ttl_s,
+            teacher: by,
+            solicited: true,
+        });
+        if let Some(log) = &mut self.log {
+            log.push(AnswerLine {
+                time_ns: carrier.time_ns,
+                packet: carrier.packet,
+                client: carrier.dst,
+                server: carrier.src,
+                asked: Name::from_canonical(name),
+                addresses: vec![(addr, ttl_s)],
+                aliases: Vec::new(),
+                teacher: by,
+                solicited: true,
+            });
+        }
+    }
+
+    fn nbns(&mut self, carrier: &Carrier, payload: &[u8]) {
+        if !self.sources.has(NameSource::Nbns) {
+            return;
+        }
+        let mut hosts: Vec<(Name, Addr, u32)> = Vec::new();
+        let read = nbns::hosts(payload, |host| {
+            // 0 stands for "no end" (RFC 1002, section 4.2.1.3).
+            let ttl_s = if host.ttl_s == 0 { u32::MAX } else { host.ttl_s };
+            hosts.push((Name::from_canonical(host.name), host.addr, ttl_s));
+        });
+        if let Err(error) = read {
+            self.damage(error.as_str(), carrier);
+        }
+        for (name, addr, ttl_s) in hosts {
+            self.teach_host(carrier, name.as_bytes(), addr, ttl_s, Teacher::Nbns);
+        }
+    }
+
+    /// A name may come with the client's request and its address with the server's answer: the
+    /// transaction joins them.
+    fn dhcp(&mut self, carrier: &Carrier, payload: &[u8]) {
+        if !self.sources.has(NameSource::Dhcp) {
+            return;
+        }
+        let message = match dhcp::v4::MessageV4::parse(payload) {
+            Ok(message) => message,
+            Err(error) => return self.damage(error.as_str(), carrier),
+        };
+        let mut name = std::mem::take(&mut self.name);
+        let named = message.client_fqdn(&mut name) || message.host_name(&mut name);
+        let hash = self.names.cache().hash(message.hardware_addr()).get();
+        let key = (message.transaction_id, hash);
+        self.join_lease(carrier, key, named.then_some(name.as_bytes()), message.bound_addr());
+        self.name = name;
+    }
+
+    fn dhcp6(&mut self, carrier: &Carrier, payload: &[u8]) {
+        if !self.sources.has(NameSource::Dhcp) {
+            return;
+        }
+        let message = match dhcp::v6::MessageV6::parse(payload) {
+            Ok(message) => message,
+            Err(error) => return self.damage(error.as_str(), carrier),
+        };
+        let mut name = std::mem::take(&mut self.name);
+        let named = message.client_fqdn(&mut name);
+        let hash = self.names.cache().hash(message.client_id().unwrap_or_default()).get();
+        let key = (message.transaction_id, !hash);
+        let is_reply = message.message_type == dhcp::v6::message_type::REPLY;
+        let lease = message.leases().find(|lease| is_reply && lease.valid_s > 0);
+        self.join_lease(carrier, key, named.then_some(name.as_bytes()), lease.map(|l| l.addr));
+        self.name = name;
+    }
+
+    fn join_lease(
+        &mut self,
+        carrier: &Carrier,
+        key: (u32, u64),
+        name: Option<&[u8]>,
+        addr: Option<Addr>,
+    ) {
+        if let Some(name) = name.filter(|name| !name.is_empty()) {
+            self.exchanges.insert(key, Name::from_canonical(name));
+        }
+        if let (Some(addr), Some(name)) = (addr, self.exchanges.get_mut(&key).cloned()) {
+            self.teach_host(carrier, name.as_bytes(), addr, u32::MAX, Teacher::Dhcp);
+        }
+    }
+}
+
+/// An earlier fragment, as a packet of the datagram that `packet` belongs to.
+fn held_packet(packet: &Packet, held: &Held) -> Packet {
+    let header_bytes = if packet.ip_version == 4 { 20 } else { 48 };
+    Packet {
+        ip_bytes: held.ip_bytes,
+        payload_bytes: held.ip_bytes.saturating_sub(header_bytes),
+        tcp_flags: 0,
+        ..*packet
+    }
+}
+
+fn reject_kind(reject: Reject) -> &'static str {
+    match reject {
+        Reject::NotFragment => "fragment_none",
+        Reject::Truncated => "fragment_truncated",
+        Reject::Malformed => "fragment_malformed",
+        Reject::Oversize => "fragment_oversize",
+        Reject::Contradiction => "fragment_contradiction",
+        Reject::Overlap => "fragment_overlap",
+        Reject::NoRoom => "fragment_no_room",
+    }
+}
+
+/// The captured payload of a packet in its frame.
+pub fn payload_of<'a>(packet: &Packet, frame: &'a [u8]) -> &'a [u8] {
+    let start = packet.payload_offset as usize;
+    frame.get(start..start + packet.payload_len as usize).unwrap_or_default()
+}

@@ -1,0 +1,736 @@
+//! Zeek logs: rows by column, DNS rows, and rows with columns of ours appended.
+//!
+//! A Zeek log is a table between header lines that start with `#`: `#separator` (one octet, escaped)
+//! opens a header, `#set_separator`, `#empty_field` and `#unset_field` give the marks, `#fields` and
+//! `#types` the columns. Concatenated logs repeat the header, with other columns perhaps. Where no
+//! header was seen and a line opens with `{`, the log is Zeek's JSON form, one object a line.
+//!
+//! phase            meets                gives
+//! before a header  `#separator` …       header lines; rows of JSON; anything else is damaged
+//! in a table       rows                 rows with as many columns as `#fields` has, else damaged
+//!
+//! Invariants
+//! 1. Whatever a line is, [`Log::line`] is that line, octet for octet: writing every line gives the
+//!    input.
+//! 2. `columns` are bounds within the current line whenever the item is [`Item::Row`].
+//!
+//! Bounds: [`LINE_BYTES_MAX`](super::LINE_BYTES_MAX) a line, [`FIELDS_MAX`] columns, one row held. Cost: a row is scanned
+//! once for separators; columns are found by their number.
+
+use std::borrow::Cow;
+use std::io::{self, BufRead};
+
+use larder_wire::{Addr, Name};
+use serde_json::value::RawValue;
+
+use super::{
+    ANSWERS_MAX, DnsAnswer, DnsData, DnsRow, FlowEnds, Line, Lines, Value, body_len, json_items,
+    json_octets, json_text, parse_addr, parse_iso_ns, parse_number, parse_protocol,
+    parse_seconds_ns, pick, splice_json,
+};
+
+/// Most columns of a table; Zeek's widest log has fewer than a hundred.
+pub const FIELDS_MAX: usize = 1024;
+
+/// What a line of the log is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Item {
+    /// `#fields`: the columns of the rows that follow.
+    Fields,
+    /// `#types`: their types.
+    Types,
+    /// Any other header or comment line.
+    Header,
+    /// A row; its columns can be read.
+    Row,
+    /// A row as a JSON object.
+    Json,
+    /// A line that can't be read: to be copied, and counted when `first` (long lines come in pieces).
+    Damaged {
+        /// False for the further pieces of one line.
+        first: bool,
+    },
+}
+
+/// The marks and columns that a header declares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Between columns.
+    pub separator: u8,
+    /// Between the elements of a vector or set.
+    pub set_separator: u8,
+    /// Stands for an empty vector or string.
+    pub empty_field: Vec<u8>,
+    /// Stands for an absent value.
+    pub unset_field: Vec<u8>,
+    /// Names of the columns; empty before `#fields` was seen.
+    pub fields: Vec<Vec<u8>>,
+}
+
+impl Default for Header {
+    fn default() -> Header {
+        Header {
+            separator: b'\t',
+            set_separator: b',',
+            empty_field: b"(empty)".to_vec(),
+            unset_field: b"-".to_vec(),
+            fields: Vec::new(),
+        }
+    }
+}
+
+/// Numbers of the columns that name flows and answers, found once a header.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    ts: Option<usize>,
+    source: Option<usize>,
+    source_port: Option<usize>,
+    destination: Option<usize>,
+    destination_port: Option<usize>,
+    protocol: Option<usize>,
+    rtt: Option<usize>,
+    query: Option<usize>,
+    query_type: Option<usize>,
+    response_code: Option<usize>,
+    answers: Option<usize>,
+    ttls: Option<usize>,
+}
+
+/// Their names, in the order of the fields of [`Known`]; also the keys of the JSON form.
+const KNOWN: [&str; 12] = [
+    "ts",
+    "id.orig_h",
+    "id.orig_p",
+    "id.resp_h",
+    "id.resp_p",
+    "proto",
+    "rtt",
+    "query",
+    "qtype",
+    "rcode",
+    "answers",
+    "TTLs",
+];
+
+/// A log, line by line.
+#[derive(Debug)]
+pub struct Log<R> {
+    lines: Lines<R>,
+    line: Vec<u8>,
+    header: Header,
+    known: Known,
+    /// Start and end of every column of the current row.
+    columns: Vec<(u32, u32)>,
+}
+
+impl<R: BufRead> Log<R> {
+    /// Reads a log from its first line.
+    pub fn new(input: R) -> Log<R> {
+        Log {
+            lines: Lines::new(input),
+            line: Vec::new(),
+            header: Header::default(),
+            known: Known::default(),
+            columns: Vec::new(),
+        }
+    }
+
+    /// Goes to the next line and says what it is; `None` at the end of the input.
+    pub fn next(&mut self) -> io::Result<Option<Item>> {
+        let Some(kind) = self.lines.next(&mut self.line)? else {
+            return Ok(None);
+        };
+        Ok(Some(match kind {
+            Line::Whole => self.classify(),
+            Line::Piece { first } => Item::Damaged { first },
+        }))
+    }
+
+    /// The current line with its terminator, as it came.
+    pub fn line(&self) -> &[u8] {
+        &self.line
+    }
+
+    /// The header in force.
+    pub fn header(&self) -> &Header {
+        &self.header
+    }
+
+    /// The number of a column.
+    pub fn index_of(&self, field: &str) -> Option<usize> {
+        self.header.fields.iter().position(|name| name == field.as_bytes())
+    }
+
+    /// A column of the current row, escaped as it came; `None` when there is no such column, or it
+    /// is unset. Only meaningful after [`Item::Row`].
+    pub fn column(&self, index: usize) -> Option<&[u8]> {
+        let &(start, end) = self.columns.get(index)?;
+        let value = self.line.get(start as usize..end as usize)?;
+        (value != self.header.unset_field).then_some(value)
+    }
+
+    /// The ends of the flow that the current row (of either form) speaks of; `None` where the log
+    /// has no such columns or their values cannot be read.
+    pub fn flow_ends(&self, item: Item) -> Option<FlowEnds> {
+        self.values(item)?.flow_ends()
+    }
+
+    /// The answered question in the current row of a dns.log; `None` where it is none.
+    pub fn dns_row(&self, item: Item) -> Option<DnsRow> {
+        self.values(item)?.dns_row()
+    }
+
+    /// Writes the current line to `out` with `columns` appended: their names to `#fields`, their
+    /// types to `#types`, their values to a row, in the order given, and keys to a JSON row. Every
+    /// octet of the line itself stays; other lines are copied.
+    pub fn write_with(&self, item: Item, columns: &[Column<'_>], out: &mut Vec<u8>) {
+        if item == Item::Json {
+            // The values move into pairs on the stack; no run has more than a few.
+            let mut keys = [("", Value::Unset); COLUMNS_MAX];
+            for (key, column) in keys.iter_mut().zip(columns) {
+                *key = (column.name, column.value);
+            }
+            splice_json(&self.line, &keys[..columns.len().min(COLUMNS_MAX)], out);
+            return;
+        }
+        let body = body_len(&self.line);
+        out.extend_from_slice(&self.line[..body]);
+        for column in columns.iter().take(COLUMNS_MAX) {
+            match item {
+                Item::Fields => {
+                    out.push(self.header.separator);
+                    out.extend_from_slice(column.name.as_bytes());
+                }
+                Item::Types => {
+                    out.push(self.header.separator);
+                    out.extend_from_slice(column.kind.as_bytes());
+                }
+                Item::Row => {
+                    out.push(self.header.separator);
+                    self.header.write_value(&column.value, out);
+                }
+                Item::Header | Item::Json | Item::Damaged { .. } => {}
+            }
+        }
+        out.extend_from_slice(&self.line[body..]);
+    }
+
+    fn classify(&mut self) -> Item {
+        self.columns.clear();
+        let body = body_len(&self.line);
+        match self.line[..body].first() {
+            Some(b'#') => self.read_header(body),
+            Some(b'{') if self.header.fields.is_empty() => Item::Json,
+            _ => self.split_row(body),
+        }
+    }
+
+    fn read_header(&mut self, body: usize) -> Item {
+        let line = &self.line[1..body];
+        if let Some(escaped) = line.strip_prefix(b"separator ") {
+            return match unescape(escaped).as_ref() {
+                [separator] => {
+                    self.header = Header { separator: *separator, ..Header::default() };
+                    self.known = Known::default();
+                    Item::Header
+                }
+                _ => Item::Damaged { first: true },
+            };
+        }
+        let mut parts = line.split(|&octet| octet == self.header.separator);
+        let word = parts.next().unwrap_or_default();
+        match word {
+            b"set_separator" => {
+                if let Some([separator]) = parts.next() {
+                    self.header.set_separator = *separator;
+                }
+                Item::Header
+            }
+            b"empty_field" => {
+                self.header.empty_field = parts.next().unwrap_or_default().to_vec();
+                Item::Header
+            }
+            b"unset_field" => {
+                self.header.unset_field = parts.next().unwrap_or_default().to_vec();
+                Item::Header
+            }
+            b"fields" => {
+                let fields: Vec<Vec<u8>> =
+                    parts.take(FIELDS_MAX + 1).map(|field| field.to_vec()).collect();
+                if fields.len() > FIELDS_MAX {
+                    return Item::Damaged { first: true };
+                }
+                self.known = Known::of(&fields);
+                self.header.fields = fields;
+                Item::Fields
+            }
+            b"types" => Item::Types,
+            _ => Item::Header,
+        }
+    }
+
+    fn split_row(&mut self, body: usize) -> Item {
+        let separator = self.header.separator;
+        let mut start = 0;
+        for part in self.line[..body].split(|&octet| octet == separator) {
+            if self.columns.len() == self.header.fields.len() {
+                self.columns.clear();
+                return Item::Damaged { first: true };
+            }
+            // Lines are shorter than 4 GiB by LINE_BYTES_MAX.
+            self.columns.push((start as u32, (start + part.len()) as u32));
+            start += part.len() + 1;
+        }
+        if self.columns.len() < self.header.fields.len() {
+            self.columns.clear();
+            return Item::Damaged { first: true };
+        }
+        Item::Row
+    }
+
+    /// The values that we know how to read, from either form of row.
+    fn values(&self, item: Item) -> Option<Values<'_>> {
+        match item {
+            Item::Row => Some(self.values_of_row()),
+            Item::Json => values_of_json(&self.line),
+            _ => None,
+        }
+    }
+
+    fn values_of_row(&self) -> Values<'_> {
+        let get = |index: Option<usize>| index.and_then(|index| self.column(index));
+        let text = |index| get(index).map(unescape);
+        let list = |index| {
+            let value = get(index).filter(|value| *value != self.header.empty_field);
+            let parts = value.into_iter().flat_map(|value| {
+                value.split(|&octet| octet == self.header.set_separator).take(ANSWERS_MAX)
+            });
+            parts.map(unescape).collect()
+        };
+        Values {
+            time_ns: get(self.known.ts).and_then(parse_time),
+            rtt_ns: get(self.known.rtt).and_then(parse_seconds_ns),
+            source: get(self.known.source).and_then(parse_addr),
+            source_port: get(self.known.source_port).and_then(parse_number),
+            destination: get(self.known.destination).and_then(parse_addr),
+            destination_port: get(self.known.destination_port).and_then(parse_number),
+            protocol: get(self.known.protocol).and_then(parse_protocol),
+            query: text(self.known.query),
+            query_type: get(self.known.query_type).and_then(parse_number),
+            response_code: get(self.known.response_code).and_then(parse_number),
+            answers: list(self.known.answers),
+            ttls: list(self.known.ttls),
+        }
+    }
+}
+
+/// Most columns that [`Log::write_with`] appends; further ones are left out.
+pub const COLUMNS_MAX: usize = 32;
+
+/// A column to append.
+#[derive(Clone, Copy, Debug)]
+pub struct Column<'a> {
+    /// Its name, as in `#fields`.
+    pub name: &'a str,
+    /// Its type, as in `#types`.
+    pub kind: &'a str,
+    /// Its value in the current row; header lines ignore it.
+    pub value: Value<'a>,
+}
+
+impl Known {
+    fn of(fields: &[Vec<u8>]) -> Known {
+        let at = |name: &str| fields.iter().position(|field| field == name.as_bytes());
+        let [
+            ts,
+            source,
+            source_port,
+            destination,
+            destination_port,
+            protocol,
+            rtt,
+            query,
+            query_type,
+            response_code,
+            answers,
+            ttls,
+        ] = KNOWN.map(at);
+        Known {
+            ts,
+            source,
+            source_port,
+            destination,
+            destination_port,
+            protocol,
+            rtt,
+            query,
+            query_type,
+            response_code,
+            answers,
+            ttls,
+        }
+    }
+}
+
+impl Header {
+    fn write_value(&self, value: &Value<'_>, out: &mut Vec<u8>) {
+        match value {
+            Value::Unset => out.extend_from_slice(&self.unset_field),
+            Value::Count(count) => out.extend_from_slice(count.to_string().as_bytes()),
+            Value::Bool(truth) => out.push(if *truth { b'T' } else { b'F' }),
+            Value::Text(text) => self.write_text(text, out),
+            Value::List([]) => out.extend_from_slice(&self.empty_field),
+            Value::List(texts) => {
+                for (position, text) in texts.iter().enumerate() {
+                    if position > 0 {
+                        out.push(self.set_separator);
+                    }
+                    self.write_text(text, out);
+                }
+            }
+        }
+    }
+
+    /// Writes octets so that they are read back as they are: outside printable ASCII, at either
+    /// separator and at a backslash as `\xHH`; a text that is a mark itself has its first octet
+    /// escaped, and an empty one is the mark for empty.
+    fn write_text(&self, text: &[u8], out: &mut Vec<u8>) {
+        if text.is_empty() {
+            out.extend_from_slice(&self.empty_field);
+            return;
+        }
+        let is_mark = text == self.empty_field || text == self.unset_field;
+        for (position, &octet) in text.iter().enumerate() {
+            let plain = (0x21..0x7f).contains(&octet)
+                && octet != self.separator
+                && octet != self.set_separator
+                && octet != b'\\'
+                && !(position == 0 && is_mark);
+            if plain {
+                out.push(octet);
+            } else {
+                const HEX: &[u8; 16] = b"0123456789abcdef";
+                let (high, low) = (HEX[usize::from(octet >> 4)], HEX[usize::from(octet & 15)]);
+                out.extend_from_slice(&[b'\\', b'x', high, low]);
+            }
+        }
+    }
+}
+
+/// The values of one row that we read, from a table or an object.
+#[derive(Default)]
+struct Values<'a> {
+    time_ns: Option<i64>,
+    rtt_ns: Option<i64>,
+    source: Option<Addr>,
+    source_port: Option<u16>,
+    destination: Option<Addr>,
+    destination_port: Option<u16>,
+    protocol: Option<u8>,
+    query: Option<Cow<'a, [u8]>>,
+    query_type: Option<u16>,
+    response_code: Option<u16>,
+    answers: Vec<Cow<'a, [u8]>>,
+    ttls: Vec<Cow<'a, [u8]>>,
+}
+
+impl Values<'_> {
+    fn flow_ends(&self) -> Option<FlowEnds> {
+        Some(FlowEnds {
+            time_ns: self.time_ns?,
+            source: self.source?,
+            source_port: self.source_port.unwrap_or(0),
+            destination: self.destination?,
+            destination_port: self.destination_port.unwrap_or(0),
+            protocol: self.protocol,
+        })
+    }
+
+    fn dns_row(&self) -> Option<DnsRow> {
+        if self.answers.is_empty() {
+            return None;
+        }
+        let answers = self.answers.iter().enumerate().map(|(position, text)| DnsAnswer {
+            ttl_s: self.ttls.get(position).and_then(|ttl| parse_ttl(ttl)).unwrap_or(0),
+            data: match (parse_addr(text), Name::from_text(text)) {
+                (Some(addr), _) => DnsData::Address(addr),
+                (None, Some(name)) => DnsData::Name(name),
+                (None, None) => DnsData::Other,
+            },
+        });
+        let asked_ns = self.time_ns?;
+        Some(DnsRow {
+            // The answer came a round trip after the question; a damaged one counts as none.
+            time_ns: asked_ns.saturating_add(self.rtt_ns.unwrap_or(0).max(0)),
+            client: self.source?,
+            server: self.destination?,
+            query: Name::from_text(self.query.as_deref()?)?,
+            query_type: self.query_type,
+            response_code: self.response_code,
+            answers: answers.collect(),
+        })
+    }
+}
+
+/// Whole seconds of an interval such as `2230.000000`.
+fn parse_ttl(text: &[u8]) -> Option<u32> {
+    u32::try_from(parse_seconds_ns(text)? / 1_000_000_000).ok()
+}
+
+/// Time as seconds since 1970, or as ISO 8601 (an option of Zeek's JSON form).
+fn parse_time(text: &[u8]) -> Option<i64> {
+    parse_seconds_ns(text).or_else(|| parse_iso_ns(text))
+}
+
+fn values_of_json(line: &[u8]) -> Option<Values<'_>> {
+    let [
+        ts,
+        source,
+        source_port,
+        destination,
+        destination_port,
+        protocol,
+        rtt,
+        query,
+        query_type,
+        response_code,
+        answers,
+        ttls,
+    ] = pick(line, &KNOWN)?;
+    // Numbers are read from their digits, so that a time keeps all of them.
+    let list = |raw: Option<&RawValue>| -> Vec<Cow<'static, [u8]>> {
+        let items = raw.map(json_items).unwrap_or_default();
+        let octets = |raw: &RawValue| match json_text(raw) {
+            Some(text) => text_octets(text).into_owned(),
+            None => raw.get().as_bytes().to_vec(),
+        };
+        items.into_iter().map(octets).map(Cow::Owned).collect()
+    };
+    let time = ts.and_then(|raw| match json_text(raw) {
+        Some(text) => parse_iso_ns(text.as_bytes()),
+        None => parse_seconds_ns(raw.get().as_bytes()),
+    });
+    Some(Values {
+        time_ns: time,
+        rtt_ns: json_octets(rtt).and_then(parse_seconds_ns),
+        source: json_bytes(source).and_then(|text| parse_addr(&text)),
+        source_port: json_octets(source_port).and_then(parse_number),
+        destination: json_bytes(destination).and_then(|text| parse_addr(&text)),
+        destination_port: json_octets(destination_port).and_then(parse_number),
+        protocol: json_bytes(protocol).and_then(|text| parse_protocol(&text)),
+        query: json_bytes(query),
+        query_type: json_octets(query_type).and_then(parse_number),
+        response_code: json_octets(response_code).and_then(parse_number),
+        answers: list(answers),
+        ttls: list(ttls),
+    })
+}
+
+fn json_bytes(raw: Option<&RawValue>) -> Option<Cow<'_, [u8]>> {
+    raw.and_then(json_text).map(text_octets)
+}
+
+/// Text of a JSON log as octets. Zeek writes octets that are not UTF-8 as `\xHH` into its strings.
+fn text_octets(text: Cow<'_, str>) -> Cow<'_, [u8]> {
+    match text {
+        Cow::Borrowed(text) => unescape(text.as_bytes()),
+        Cow::Owned(text) => Cow::Owned(unescape(text.as_bytes()).into_owned()),
+    }
+}
+
+/// Undoes Zeek's escapes, `\xHH` and `\\`; any other backslash stands for itself.
+pub fn unescape(text: &[u8]) -> Cow<'_, [u8]> {
+    if !text.contains(&b'\\') {
+        return Cow::Borrowed(text);
+    }
+    let mut plain = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&first, after)) = rest.split_first() {
+        let octet;
+        (octet, rest) = match (first, after) {
+            (b'\\', [b'x', high, low, tail @ ..]) => match (hex(*high), hex(*low)) {
+                (Some(high), Some(low)) => (high << 4 | low, tail),
+                _ => (first, after),
+            },
+            (b'\\', [b'\\', tail @ ..]) => (b'\\', tail),
+            _ => (first, after),
+        };
+        plain.push(octet);
+    }
+    Cow::Owned(plain)
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).map(|value| value as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const DNS: &str = "#separator \\x09\n#set_separator\t,\n#empty_field\t(empty)\n\
+        #unset_field\t-\n#path\tdns\n\
+        #fields\tts\tuid\tid.orig_h\tid.orig_p\tid.resp_h\tid.resp_p\tproto\trtt\tquery\tqtype\trcode\tanswers\tTTLs\n\
+        #types\ttime\tstring\taddr\tport\taddr\tport\tenum\tinterval\tstring\tcount\tcount\tvector[string]\tvector[interval]\n\
+        1521911720.865716\tCq\t192.0.2.1\t41772\t192.0.2.53\t53\tudp\t0.000870\tWWW.Example.com\t1\t0\tcdn.example.net,203.0.113.9\t2230.000000,60.500000\n\
+        1521911721.000000\tCr\t2001:db8::1\t5\t2001:db8::53\t53\tudp\t-\tnone.example\t28\t3\t-\t-\n\
+        1521911722.000000\tCs\t192.0.2.1\t5\t192.0.2.53\t53\tudp\t-\tx\\x2cy\\\\z.example\t16\t0\tTXT 3 a\\x2cb\t1.000000\n";
+
+    fn items(input: &[u8]) -> Vec<Item> {
+        let mut log = Log::new(input);
+        std::iter::from_fn(|| log.next().expect("memory is readable")).collect()
+    }
+
+    fn rows(input: &[u8]) -> Vec<Option<DnsRow>> {
+        let mut log = Log::new(input);
+        let mut rows = Vec::new();
+        while let Some(item) = log.next().expect("memory is readable") {
+            if matches!(item, Item::Row | Item::Json) {
+                rows.push(log.dns_row(item));
+            }
+        }
+        rows
+    }
+
+    fn addr(text: &str) -> Addr {
+        parse_addr(text.as_bytes()).expect("a literal address")
+    }
+
+    fn name(text: &str) -> Name {
+        Name::from_text(text.as_bytes()).expect("a literal name")
+    }
+
+    /// A dns.log gives the name as asked, the chain and the address with their TTLs, at the time of
+    /// the answer; rows without an answer give none; escapes are undone after the list is split.
+    #[test]
+    fn dns_rows() {
+        let rows = rows(DNS.as_bytes());
+        let expected = DnsRow {
+            time_ns: 1_521_911_720_866_586_000,
+            client: addr("192.0.2.1"),
+            server: addr("192.0.2.53"),
+            query: name("www.example.com"),
+            query_type: Some(1),
+            response_code: Some(0),
+            answers: vec![
+                DnsAnswer { ttl_s: 2230, data: DnsData::Name(name("cdn.example.net")) },
+                DnsAnswer { ttl_s: 60, data: DnsData::Address(addr("203.0.113.9")) },
+            ],
+        };
+        assert_eq!(rows[0].as_ref(), Some(&expected));
+        assert_eq!(rows[1], None);
+        let third = rows[2].as_ref().expect("an answer");
+        assert_eq!(third.query.as_bytes(), b"x,y\\z.example");
+        assert_eq!(third.answers[0].data, DnsData::Name(name("txt 3 a,b")));
+    }
+
+    /// The JSON form gives the same row as the table, times to the last digit.
+    #[test]
+    fn json_rows() {
+        let line = br#"{"ts":1521911720.865716,"uid":"Cq","id.orig_h":"192.0.2.1","id.orig_p":41772,"id.resp_h":"192.0.2.53","id.resp_p":53,"proto":"udp","rtt":0.000870,"query":"WWW.Example.com","qtype":1,"rcode":0,"answers":["cdn.example.net","203.0.113.9"],"TTLs":[2230.0,60.5]}"#;
+        assert_eq!(rows(line), rows(DNS.as_bytes())[..1]);
+        let mut log = Log::new(&line[..]);
+        let item = log.next().expect("readable").expect("a line");
+        let ends = log.flow_ends(item).expect("a flow");
+        assert_eq!((ends.source_port, ends.destination_port, ends.protocol), (41772, 53, Some(17)));
+        let iso = br#"{"ts":"2018-03-24T17:15:20.865716Z","id.orig_h":"::1","id.resp_h":"::2"}"#;
+        let mut log = Log::new(&iso[..]);
+        let item = log.next().expect("readable").expect("a line");
+        assert_eq!(log.flow_ends(item).map(|ends| ends.time_ns), Some(1_521_911_720_865_716_000));
+    }
+
+    /// A second header inside a file changes the columns; rows that do not fit are damaged, and
+    /// rows before any header as well.
+    #[test]
+    fn concatenated_and_damaged() {
+        let log = "early\trow\n#separator \\x09\n#fields\ta\tb\n#types\tstring\tstring\n1\t2\n1\n1\t2\t3\n\
+            #close\t2024\n#separator |\n#fields|x\n7\n\n";
+        use Item::*;
+        let damaged = Damaged { first: true };
+        // An empty line is a row of one empty column where there is one column.
+        let expected = [
+            damaged, Header, Fields, Types, Row, damaged, damaged, Header, Header, Fields, Row, Row,
+        ];
+        assert_eq!(items(log.as_bytes()), expected);
+        assert_eq!(items(b"#separator ab\n"), [damaged]);
+    }
+
+    /// Columns are appended to the header and the rows; cutting them off again gives the input.
+    #[test]
+    fn append_keeps_every_octet() {
+        let names: [&[u8]; 2] = [b"a,b", b"c\td"];
+        let columns = [
+            Column { name: "n.src", kind: "string", value: Value::Text(b"-") },
+            Column { name: "n.vals", kind: "vector[string]", value: Value::List(&names) },
+            Column { name: "n.age", kind: "count", value: Value::Count(7) },
+            Column { name: "n.stale", kind: "bool", value: Value::Bool(false) },
+            Column { name: "n.none", kind: "string", value: Value::Unset },
+        ];
+        let mut log = Log::new(DNS.as_bytes());
+        let mut out = Vec::new();
+        while let Some(item) = log.next().expect("memory is readable") {
+            log.write_with(item, &columns, &mut out);
+        }
+        let out = String::from_utf8(out).expect("ASCII");
+        let mut cut = String::new();
+        for line in out.lines() {
+            let tail = if line.starts_with("#fields") {
+                "\tn.src\tn.vals\tn.age\tn.stale\tn.none"
+            } else if line.starts_with("#types") {
+                "\tstring\tvector[string]\tcount\tbool\tstring"
+            } else if line.starts_with('#') {
+                ""
+            } else {
+                "\t\\x2d\ta\\x2cb,c\\x09d\t7\tF\t-"
+            };
+            cut += line.strip_suffix(tail).expect("our columns are there");
+            cut.push('\n');
+        }
+        assert_eq!(cut, DNS);
+    }
+
+    /// A JSON row gets keys instead of columns.
+    #[test]
+    fn append_to_json() {
+        let mut log = Log::new(&b"{\"ts\":1}\n"[..]);
+        let item = log.next().expect("readable").expect("a line");
+        let column = Column { name: "n", kind: "string", value: Value::Text(b"x") };
+        let mut out = Vec::new();
+        log.write_with(item, &[column], &mut out);
+        assert_eq!(out, b"{\"ts\":1,\"n\":\"x\"}\n");
+    }
+
+    proptest! {
+        /// No input panics, and the lines of every input are the input.
+        #[test]
+        fn any_input_passes_through(
+            noise in proptest::collection::vec(any::<u8>(), 0..200),
+            cut in 0..DNS.len(),
+            at in 0..DNS.len(),
+        ) {
+            let mut input = DNS.as_bytes()[..cut].to_vec();
+            input.splice(at.min(cut)..at.min(cut), noise);
+            let mut log = Log::new(input.as_slice());
+            let (mut lines, mut copied) = (Vec::new(), Vec::new());
+            while let Some(item) = log.next().expect("memory is readable") {
+                let _ = (log.flow_ends(item), log.dns_row(item), log.column(3));
+                lines.extend_from_slice(log.line());
+                log.write_with(item, &[], &mut copied);
+            }
+            prop_assert_eq!(&lines, &input);
+            prop_assert_eq!(&copied, &input);
+        }
+
+        /// Any octets that we write into a column are read back the same.
+        #[test]
+        fn written_text_reads_back(text in proptest::collection::vec(any::<u8>(), 1..40)) {
+            let mut out = Vec::new();
+            Header::default().write_text(&text, &mut out);
+            prop_assert!(out.iter().all(|octet| (0x21..0x7f).contains(octet) && *octet != b','));
+            prop_assert_ne!(out.as_slice(), b"-");
+            let read = unescape(&out);
+            prop_assert_eq!(read.as_ref(), text.as_slice());
+        }
+    }
+}

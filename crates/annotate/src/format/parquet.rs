@@ -1,0 +1,396 @@
+//! Parquet: the schema, a column a field, for DuckDB, Polars, ClickHouse, Spark.
+//!
+//! Every column is optional; absent is null. Times are `TIMESTAMP(NANOS, UTC)`, lists are `LIST`,
+//! addresses, words and names are strings, names in the `\xHH` spelling (a Parquet string must be
+//! UTF-8, and readers print it). Pages are compressed with Snappy.
+//!
+//! Columns can't be written by many workers, but nearly all of the work can be done by them:
+//! [`Rows`] renders records as *rows*, self-delimiting octets that can be kept, sorted and put in
+//! order like the lines of the other formats. [`Writer`], one a file, takes rows apart into columns.
+//!
+//! ```text
+//! row      = value of each field of the schema, in its order
+//! value    = 0                            absent
+//!          | 1 i64                        Date, Long
+//!          | 1 flag                       Boolean
+//!          | 1 string                     Keyword, Ip
+//!          | 1 count:u32 string ...       Keywords
+//! string   = len:u32 octets               all numbers little-endian
+//! ```
+//!
+//! Memory is flat with the size of the file: a row group is written when it holds [`ROWS_MAX`] rows
+//! or [`GROUP_BYTES_MAX`] octets of rows. The metadata of finished groups stays until the end, some
+//! 10 KiB each: 0.1 % of the file.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use parquet::basic::{Compression, LogicalType, Repetition, TimeUnit, Type as Physical};
+use parquet::data_type::{BoolType, ByteArray, ByteArrayType, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
+use parquet::schema::types::{Type as Node, TypePtr};
+
+use super::RecordWriter;
+use super::schema::{self, FIELDS, Field, Type, Value};
+use crate::Error;
+use crate::record::FlowRecord;
+
+/// Most rows in a row group.
+pub const ROWS_MAX: usize = 122_880;
+
+/// Octets of rows (as [`Rows`] renders them) at which a row group is closed.
+pub const GROUP_BYTES_MAX: usize = 64 << 20;
+
+const ABSENT: u8 = 0;
+const PRESENT: u8 = 1;
+
+/// Renders records as rows for [`Writer::push_rows`]. There is no header and no footer.
+#[derive(Debug, Default)]
+pub struct Rows;
+
+impl Rows {
+    /// A renderer.
+    pub fn new() -> Rows {
+        Rows
+    }
+}
+
+impl RecordWriter for Rows {
+    fn header(&mut self, _out: &mut Vec<u8>) {}
+
+    fn record(&self, record: &FlowRecord, out: &mut Vec<u8>) {
+        for field in FIELDS {
+            write_value((field.get)(record), out);
+        }
+    }
+
+    fn footer(&mut self, _out: &mut Vec<u8>) {}
+}
+
+fn write_value(value: Value<'_>, out: &mut Vec<u8>) {
+    out.push(if matches!(value, Value::Absent) { ABSENT } else { PRESENT });
+    match value {
+        Value::Absent => {}
+        Value::Time(ns) => out.extend_from_slice(&ns.to_le_bytes()),
+        Value::Number(number) => out.extend_from_slice(&number.to_le_bytes()),
+        Value::Flag(flag) => out.push(flag.into()),
+        Value::Word(_) | Value::CommunityId(_) | Value::Ip(_) | Value::Name(_) => {
+            with_u32_before(out, |out| {
+                schema::write_plain(value, out);
+                None
+            });
+        }
+        Value::Words(words) => with_u32_before(out, |out| {
+            for word in words {
+                with_u32_before(out, |out| {
+                    out.extend_from_slice(word.as_bytes());
+                    None
+                });
+            }
+            Some(words.len())
+        }),
+        Value::Names(names) => with_u32_before(out, |out| {
+            let mut count = 0;
+            names.for_each(|name| {
+                count += 1;
+                with_u32_before(out, |out| {
+                    schema::write_name(name, out);
+                    None
+                });
+            });
+            Some(count)
+        }),
+    }
+}
+
+/// Appends what `write` appends, and before it the number that `write` returns, or else its length.
+fn with_u32_before(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>) -> Option<usize>) {
+    let start = out.len();
+    out.extend_from_slice(&[0; 4]);
+    let number = write(out).unwrap_or(out.len() - start - 4);
+    out[start..start + 4].copy_from_slice(&(number as u32).to_le_bytes());
+}
+
+/// Writes a Parquet file.
+///
+/// Call [`Writer::finish`] at the end: a Parquet file without its footer cannot be read.
+pub struct Writer<W: Write + Send> {
+    file: SerializedFileWriter<W>,
+    columns: Vec<Column>,
+    rows: usize,
+    bytes: usize,
+    /// For [`Writer::push`].
+    row: Vec<u8>,
+}
+
+impl<W: Write + Send> Writer<W> {
+    /// Begins a file.
+    ///
+    /// # Errors
+    /// [`Error::Output`], [`Error::ClosedPipe`]: see there.
+    pub fn new(out: W) -> Result<Writer<W>, Error> {
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::SNAPPY)
+            .set_created_by(concat!("larder ", env!("CARGO_PKG_VERSION")).to_owned())
+            .build();
+        let file = SerializedFileWriter::new(out, message().map_err(failed)?, Arc::new(properties))
+            .map_err(failed)?;
+        let columns = FIELDS.iter().map(|field| Column::of(field.kind)).collect();
+        Ok(Writer { file, columns, rows: 0, bytes: 0, row: Vec::new() })
+    }
+
+    /// Adds one record.
+    ///
+    /// # Errors
+    /// [`Error::Output`], [`Error::ClosedPipe`]: see there.
+    pub fn push(&mut self, record: &FlowRecord) -> Result<(), Error> {
+        let mut row = std::mem::take(&mut self.row);
+        row.clear();
+        Rows.record(record, &mut row);
+        let pushed = self.push_rows(&row);
+        self.row = row;
+        pushed
+    }
+
+    /// Adds any number of rows, as [`Rows`] rendered them.
+    ///
+    /// # Errors
+    /// [`Error::Output`], [`Error::ClosedPipe`]: see there. Octets that are no rows are an output
+    /// error too: a temporary file was damaged.
+    pub fn push_rows(&mut self, mut rows: &[u8]) -> Result<(), Error> {
+        while !rows.is_empty() {
+            let before = rows.len();
+            for column in &mut self.columns {
+                column.take(&mut rows).ok_or_else(|| Error::Output {
+                    what: "Parquet".to_owned(),
+                    why: "the rows to be written are damaged: check the disk of the temporary \
+                          directory, and run again"
+                        .to_owned(),
+                })?;
+            }
+            self.rows += 1;
+            self.bytes += before - rows.len();
+            if self.rows >= ROWS_MAX || self.bytes >= GROUP_BYTES_MAX {
+                self.close_group()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what is left, and the footer; returns the output.
+    ///
+    /// # Errors
+    /// [`Error::Output`], [`Error::ClosedPipe`]: see there.
+    pub fn finish(mut self) -> Result<W, Error> {
+        if self.rows > 0 {
+            self.close_group()?;
+        }
+        self.file.into_inner().map_err(failed)
+    }
+
+    fn close_group(&mut self) -> Result<(), Error> {
+        let mut group = self.file.next_row_group().map_err(failed)?;
+        for column in &mut self.columns {
+            let mut writer = group
+                .next_column()
+                .map_err(failed)?
+                .expect("the file has as many columns as the schema has fields");
+            column.write(&mut writer).map_err(failed)?;
+            writer.close().map_err(failed)?;
+        }
+        group.close().map_err(failed)?;
+        (self.rows, self.bytes) = (0, 0);
+        Ok(())
+    }
+}
+
+/// Our error for theirs: a closed pipe is told apart, as everywhere.
+fn failed(error: ParquetError) -> Error {
+    if let ParquetError::External(source) = &error
+        && let Some(io) = source.downcast_ref::<io::Error>()
+        && io.kind() == io::ErrorKind::BrokenPipe
+    {
+        return Error::ClosedPipe;
+    }
+    Error::Output {
+        what: "Parquet".to_owned(),
+        why: format!("{error}: make room, or name another place with -o"),
+    }
+}
+
+/// The values of one field in the row group being gathered.
+struct Column {
+    values: Values,
+    /// A definition level a row (a list: an element): see [`Type::parquet`] and [`node`].
+    definitions: Vec<i16>,
+    /// Lists only: 0 where a row begins.
+    repetitions: Vec<i16>,
+}
+
+enum Values {
+    Numbers(Vec<i64>),
+    Flags(Vec<bool>),
+    Strings(Strings),
+    Lists(Strings),
+}
+
+/// Strings one after another: one allocation for all of a column.
+#[derive(Default)]
+struct Strings {
+    octets: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Column {
+    fn of(kind: Type) -> Column {
+        let values = match kind {
+            Type::Date | Type::Long => Values::Numbers(Vec::new()),
+            Type::Boolean => Values::Flags(Vec::new()),
+            Type::Keyword | Type::Ip => Values::Strings(Strings::default()),
+            Type::Keywords => Values::Lists(Strings::default()),
+        };
+        Column { values, definitions: Vec::new(), repetitions: Vec::new() }
+    }
+
+    /// Takes this field's value off the front of a row; `None` where the row is cut short.
+    fn take(&mut self, row: &mut &[u8]) -> Option<()> {
+        let present = take(row, 1)? == [PRESENT];
+        if let Values::Lists(strings) = &mut self.values {
+            let count = if present { take_u32(row)? } else { 0 };
+            for at in 0..count {
+                strings.take(row)?;
+                self.definitions.push(2);
+                self.repetitions.push(i16::from(at > 0));
+            }
+            if count == 0 {
+                self.definitions.push(0);
+                self.repetitions.push(0);
+            }
+            return Some(());
+        }
+        self.definitions.push(present.into());
+        if present {
+            match &mut self.values {
+                Values::Numbers(numbers) => {
+                    numbers.push(i64::from_le_bytes(*take(row, 8)?.first_chunk()?));
+                }
+                Values::Flags(flags) => flags.push(take(row, 1)? == [1]),
+                Values::Strings(strings) | Values::Lists(strings) => strings.take(row)?,
+            }
+        }
+        Some(())
+    }
+
+    /// Writes and forgets the values.
+    fn write(&mut self, writer: &mut SerializedColumnWriter<'_>) -> Result<(), ParquetError> {
+        let definitions = Some(self.definitions.as_slice());
+        match &mut self.values {
+            Values::Numbers(numbers) => {
+                writer.typed::<Int64Type>().write_batch(numbers, definitions, None)?;
+                numbers.clear();
+            }
+            Values::Flags(flags) => {
+                writer.typed::<BoolType>().write_batch(flags, definitions, None)?;
+                flags.clear();
+            }
+            Values::Strings(strings) => {
+                let strings = strings.take_all();
+                writer.typed::<ByteArrayType>().write_batch(&strings, definitions, None)?;
+            }
+            Values::Lists(strings) => {
+                let strings = strings.take_all();
+                let repetitions = Some(self.repetitions.as_slice());
+                writer.typed::<ByteArrayType>().write_batch(&strings, definitions, repetitions)?;
+            }
+        }
+        self.definitions.clear();
+        self.repetitions.clear();
+        Ok(())
+    }
+}
+
+impl Strings {
+    fn take(&mut self, row: &mut &[u8]) -> Option<()> {
+        let len = take_u32(row)?;
+        self.octets.extend_from_slice(take(row, len as usize)?);
+        self.ends.push(self.octets.len());
+        Some(())
+    }
+
+    /// All strings, as views of one buffer.
+    fn take_all(&mut self) -> Vec<ByteArray> {
+        let octets = ByteArray::from(std::mem::take(&mut self.octets));
+        let mut start = 0;
+        let strings = self.ends.drain(..).map(|end| {
+            let string = octets.slice(start, end - start);
+            start = end;
+            string
+        });
+        strings.collect()
+    }
+}
+
+fn take<'a>(row: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {
+    let (taken, rest) = row.split_at_checked(len)?;
+    *row = rest;
+    Some(taken)
+}
+
+fn take_u32(row: &mut &[u8]) -> Option<u32> {
+    Some(u32::from_le_bytes(*take(row, 4)?.first_chunk()?))
+}
+
+/// The schema in Parquet's terms.
+fn message() -> Result<TypePtr, ParquetError> {
+    let fields = FIELDS.iter().map(node).collect::<Result<Vec<_>, _>>()?;
+    Ok(Arc::new(Node::group_type_builder("flow").with_fields(fields).build()?))
+}
+
+/// One field in Parquet's terms. A list is the three-level structure of the format's
+/// LogicalTypes.md, whose elements are required: an absent list is level 0, an element level 2.
+fn node(field: &Field) -> Result<TypePtr, ParquetError> {
+    let (physical, logical) = match field.kind {
+        Type::Date => (Physical::INT64, Some(LogicalType::timestamp(true, TimeUnit::NANOS))),
+        Type::Long => (Physical::INT64, None),
+        Type::Boolean => (Physical::BOOLEAN, None),
+        Type::Keyword | Type::Keywords | Type::Ip => {
+            (Physical::BYTE_ARRAY, Some(LogicalType::String))
+        }
+    };
+    let value = |name, repetition| {
+        Node::primitive_type_builder(name, physical)
+            .with_logical_type(logical.clone())
+            .with_repetition(repetition)
+            .build()
+            .map(Arc::new)
+    };
+    if field.kind != Type::Keywords {
+        return value(field.name, Repetition::OPTIONAL);
+    }
+    let list = Node::group_type_builder("list")
+        .with_repetition(Repetition::REPEATED)
+        .with_fields(vec![value("element", Repetition::REQUIRED)?])
+        .build()?;
+    let outer = Node::group_type_builder(field.name)
+        .with_repetition(Repetition::OPTIONAL)
+        .with_logical_type(Some(LogicalType::List))
+        .with_fields(vec![Arc::new(list)])
+        .build()?;
+    Ok(Arc::new(outer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows cut anywhere, or of random octets, are an error and not a panic.
+    #[test]
+    fn damaged_rows() {
+        let mut writer = Writer::new(Vec::new()).expect("memory takes everything");
+        for rows in [&[0; 7][..], &[1; 60], &[1, 255, 255, 255, 255, 255, 255, 255, 255, 1]] {
+            assert!(matches!(writer.push_rows(rows), Err(Error::Output { .. })));
+        }
+    }
+}

@@ -1,0 +1,793 @@
+//! What is known of names, and which name an address gets.
+//!
+//! Names live in the engine (crate `larder`), under one byte budget, as five kinds of entry:
+//!
+//! | key | value | feeds |
+//! |---|---|---|
+//! | `a` address | up to four [`Candidate`]s, best first | who has no pair: the chain's head |
+//! | `p` client, address | up to four candidates, best first | the client that asked: as it asked |
+//! | `h` address | up to four candidates, best first | what a host says of itself |
+//! | `c` name | the name whose CNAME points here | heads of chains that span messages |
+//!
+//! **Learning is serial, looking up is parallel, and both agree to the packet.** The edge (one
+//! thread at a time, in packet order) learns the answers of batch *k* into an [`Overlay`], and
+//! [`Names::commit`] writes the last value of each changed key to the engine, which gives a log
+//! position. Workers that process batch *k* bring their proxy to exactly that position. A key that
+//! the batch changed is read from the overlay instead, as it was just before the packet at hand;
+//! any other key is read from the proxy. So what a flow is called depends on the packets before
+//! its first one, not on the number of cores or on how far the edge ran ahead.
+//!
+//! Order among candidates (`merge`): solicited before unsolicited, then newest first. An
+//! unsolicited answer never displaces a solicited one (rule 9); a newer one always displaces an
+//! older one of its kind (rule 3). TTL is kept with the name and deletes nothing (rule 5).
+//!
+//! Cost: two engine reads and two writes an address learned (pair and address); one to three
+//! reads a flow named.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use larder::{Cache, LogPosition, Proxy, Seconds, Ttl, Writer};
+use larder_wire::{Addr, Name};
+
+use crate::Error;
+use crate::options::Rules;
+use crate::record::NameSource;
+
+/// Longest alias name that is kept as a key; longer ones end their chain.
+const ALIAS_KEY_BYTES_MAX: usize = 250;
+/// Most CNAME steps that are followed back over messages.
+const CHAIN_STEPS_MAX: usize = 8;
+/// Most candidates an address has room for.
+pub const CANDIDATES_MAX: usize = 4;
+
+/// Who taught a name. Stored in entries, so the numbers are fixed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Teacher {
+    /// A unicast DNS answer.
+    Dns = 0,
+    /// Multicast DNS.
+    Mdns = 1,
+    /// LLMNR.
+    Llmnr = 2,
+    /// NetBIOS name service.
+    Nbns = 3,
+    /// DHCP.
+    Dhcp = 4,
+    /// A reverse lookup.
+    Ptr = 5,
+}
+
+impl Teacher {
+    fn from_bits(bits: u8) -> Teacher {
+        match bits & 7 {
+            1 => Teacher::Mdns,
+            2 => Teacher::Llmnr,
+            3 => Teacher::Nbns,
+            4 => Teacher::Dhcp,
+            5 => Teacher::Ptr,
+            _ => Teacher::Dns,
+        }
+    }
+
+    /// The source that a log line names for an address-wide name of this teacher.
+    fn source(self) -> NameSource {
+        match self {
+            Teacher::Dns => NameSource::DnsAddress,
+            Teacher::Mdns => NameSource::Mdns,
+            Teacher::Llmnr => NameSource::Llmnr,
+            Teacher::Nbns => NameSource::Nbns,
+            Teacher::Dhcp => NameSource::Dhcp,
+            Teacher::Ptr => NameSource::Ptr,
+        }
+    }
+}
+
+/// One name that an address may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate<'a> {
+    /// The name as asked.
+    pub asked: &'a [u8],
+    /// The head of the CNAME chain over several messages; empty when it is `asked`.
+    pub head: &'a [u8],
+    /// Time learned, ns since 1970 UTC.
+    pub time_ns: i64,
+    /// TTL of the answer, seconds.
+    pub ttl_s: u32,
+    /// Who taught it.
+    pub teacher: Teacher,
+    /// The question was seen, or questions are not visible.
+    pub solicited: bool,
+}
+
+const SOLICITED_BIT: u8 = 0x80;
+/// flags u8, ttl u32, time i64, two lengths u16.
+const CANDIDATE_HEADER_BYTES: usize = 1 + 4 + 8 + 2 + 2;
+
+impl<'a> Candidate<'a> {
+    fn write(&self, out: &mut Vec<u8>) {
+        let flags = self.teacher as u8 | if self.solicited { SOLICITED_BIT } else { 0 };
+        out.push(flags);
+        out.extend_from_slice(&self.ttl_s.to_le_bytes());
+        out.extend_from_slice(&self.time_ns.to_le_bytes());
+        out.extend_from_slice(&(self.asked.len() as u16).to_le_bytes());
+        out.extend_from_slice(&(self.head.len() as u16).to_le_bytes());
+        out.extend_from_slice(self.asked);
+        out.extend_from_slice(self.head);
+    }
+
+    fn read(bytes: &'a [u8]) -> Option<(Candidate<'a>, &'a [u8])> {
+        let (header, rest) = bytes.split_at_checked(CANDIDATE_HEADER_BYTES)?;
+        let asked_len = usize::from(u16::from_le_bytes([header[13], header[14]]));
+        let head_len = usize::from(u16::from_le_bytes([header[15], header[16]]));
+        let (asked, rest) = rest.split_at_checked(asked_len)?;
+        let (head, rest) = rest.split_at_checked(head_len)?;
+        let candidate = Candidate {
+            asked,
+            head,
+            ttl_s: u32::from_le_bytes(*header[1..].first_chunk()?),
+            time_ns: i64::from_le_bytes(*header[5..].first_chunk()?),
+            teacher: Teacher::from_bits(header[0]),
+            solicited: header[0] & SOLICITED_BIT != 0,
+        };
+        Some((candidate, rest))
+    }
+
+    /// True when the answer's TTL had run out at `now_ns`.
+    pub fn is_stale_at(&self, now_ns: i64) -> bool {
+        let life_ns = i64::from(self.ttl_s) * 1_000_000_000;
+        now_ns.saturating_sub(self.time_ns) > life_ns
+    }
+}
+
+/// The candidates of an entry's value, best first.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Candidates<'a>(&'a [u8]);
+
+impl<'a> Candidates<'a> {
+    /// Over an entry's value.
+    pub fn new(value: &'a [u8]) -> Candidates<'a> {
+        Candidates(value)
+    }
+}
+
+impl<'a> Iterator for Candidates<'a> {
+    type Item = Candidate<'a>;
+
+    fn next(&mut self) -> Option<Candidate<'a>> {
+        let (candidate, rest) = Candidate::read(self.0)?;
+        self.0 = rest;
+        Some(candidate)
+    }
+}
+
+/// How candidates of one entry are joined.
+#[derive(Clone, Copy)]
+struct Merging {
+    /// Most that are kept.
+    limit: usize,
+    /// Rule 3.
+    newer_first: bool,
+}
+
+/// Writes to `out` the entry `old` with `new` learned on top.
+fn merge(old: &[u8], new: &Candidate<'_>, merging: Merging, out: &mut Vec<u8>) {
+    out.clear();
+    let mut left = merging.limit;
+    let mut placed = false;
+    for candidate in Candidates::new(old) {
+        if left == 0 {
+            return;
+        }
+        // Rule 9: what was asked for stays before what was not, and is not renewed by it.
+        if !placed && merging.newer_first && (new.solicited || !candidate.solicited) {
+            new.write(out);
+            placed = true;
+            left -= 1;
+        }
+        if candidate.asked == new.asked {
+            if placed {
+                continue;
+            }
+            placed = true;
+        }
+        if left == 0 {
+            return;
+        }
+        candidate.write(out);
+        left -= 1;
+    }
+    if !placed && left > 0 {
+        new.write(out);
+    }
+}
+
+/// Keys of the engine's entries, built without allocation.
+#[derive(Clone, Copy)]
+pub struct Key {
+    bytes: [u8; 1 + 16 + 16],
+    len: u8,
+}
+
+impl Key {
+    fn of(kind: u8, addrs: &[Addr]) -> Key {
+        let mut key = Key { bytes: [0; 33], len: 1 };
+        key.bytes[0] = kind;
+        for addr in addrs {
+            let octets = addr.octets();
+            let end = usize::from(key.len) + octets.len();
+            key.bytes[usize::from(key.len)..end].copy_from_slice(octets);
+            key.len = end as u8;
+        }
+        key
+    }
+
+    /// Names of an address.
+    pub fn address(addr: Addr) -> Key {
+        Key::of(b'a', &[addr])
+    }
+
+    /// Names that one client asked for, of an address. IPv4 pairs are 9 octets, IPv6 pairs 33;
+    /// a mixed pair is 21, so the lengths tell the kinds apart.
+    pub fn pair(client: Addr, addr: Addr) -> Key {
+        Key::of(if client.is_v4() { b'p' } else { b'P' }, &[client, addr])
+    }
+
+    /// Names that a host gives itself.
+    pub fn host(addr: Addr) -> Key {
+        Key::of(b'h', &[addr])
+    }
+
+    /// The octets.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+/// A hasher for keys that are hashes already.
+#[derive(Default)]
+pub struct Prehashed(u64);
+
+impl Hasher for Prehashed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("only u64 keys are hashed");
+    }
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
+/// What one batch changed: for each key its value before the batch and after each change.
+#[derive(Default)]
+pub struct Overlay {
+    changes: HashMap<u64, Vec<Change>, BuildHasherDefault<Prehashed>>,
+    bytes: Vec<u8>,
+}
+
+struct Change {
+    key: (u32, u32),
+    /// The change acts on packets after this one; 0 = the value before the batch.
+    packet: u64,
+    value: Option<(u32, u32)>,
+}
+
+impl Overlay {
+    fn slice(&self, range: (u32, u32)) -> &[u8] {
+        &self.bytes[range.0 as usize..range.1 as usize]
+    }
+
+    fn keep(&mut self, bytes: &[u8]) -> (u32, u32) {
+        let start = self.bytes.len() as u32;
+        self.bytes.extend_from_slice(bytes);
+        (start, self.bytes.len() as u32)
+    }
+
+    /// The value of a key just before packet `packet`; outer `None` when the batch leaves the key
+    /// as it is in the engine.
+    fn get(&self, hash: u64, key: &[u8], packet: u64) -> Option<Option<&[u8]>> {
+        let changes = self.changes.get(&hash)?;
+        let latest = changes
+            .iter()
+            .rev()
+            .find(|change| change.packet < packet && self.slice(change.key) == key)?;
+        Some(latest.value.map(|range| self.slice(range)))
+    }
+
+    fn is_known(&self, hash: u64, key: &[u8]) -> bool {
+        self.changes
+            .get(&hash)
+            .is_some_and(|changes| changes.iter().any(|change| self.slice(change.key) == key))
+    }
+
+    fn add(&mut self, hash: u64, key: &[u8], packet: u64, value: Option<&[u8]>) {
+        let key = self.keep(key);
+        let value = value.map(|value| self.keep(value));
+        self.changes.entry(hash).or_default().push(Change { key, packet, value });
+    }
+
+    /// True when the batch taught nothing.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+}
+
+/// Facts that only grow, kept a hash slot each, with the batch that taught them. They answer
+/// "why is there no name", may err on the side of a collision, and never name anything.
+pub struct Marks {
+    slots: Box<[AtomicU32]>,
+}
+
+impl Marks {
+    /// Room for about `count` facts.
+    pub fn new(count: usize) -> Marks {
+        Marks { slots: (0..count.next_power_of_two()).map(|_| AtomicU32::new(0)).collect() }
+    }
+
+    fn slot(&self, hash: u64) -> &AtomicU32 {
+        &self.slots[hash as usize & (self.slots.len() - 1)]
+    }
+
+    /// Notes a fact learned in batch `batch`. One writer; first come stays.
+    pub fn set(&self, hash: u64, batch: u64) {
+        let slot = self.slot(hash);
+        // Relaxed: whoever may act on batch `batch` has synchronised with the edge through the
+        // scheduler's lock, and later batches' marks are told apart by their number.
+        if slot.load(Ordering::Relaxed) == 0 {
+            slot.store((batch as u32).saturating_add(1), Ordering::Relaxed);
+        }
+    }
+
+    /// True when the fact was noted in batch `batch` or before.
+    pub fn has(&self, hash: u64, batch: u64) -> bool {
+        let noted = self.slot(hash).load(Ordering::Relaxed);
+        noted != 0 && u64::from(noted) <= batch + 1
+    }
+}
+
+/// An address that a message names.
+#[derive(Clone, Copy, Debug)]
+pub struct Lesson<'a> {
+    /// Number of the packet that ended the message.
+    pub packet: u64,
+    /// Time of that packet, ns since 1970 UTC.
+    pub time_ns: i64,
+    /// Who asked; unspecified when nobody did or nobody knows.
+    pub client: Addr,
+    /// The name as asked.
+    pub asked: &'a [u8],
+    /// The address.
+    pub addr: Addr,
+    /// TTL, seconds: the least along the chain.
+    pub ttl_s: u32,
+    /// Who taught it.
+    pub teacher: Teacher,
+    /// The question was seen, or questions are not visible.
+    pub solicited: bool,
+}
+
+/// The serial side: learns, and commits a batch's lessons to the engine.
+pub struct Names {
+    cache: Cache,
+    writer: Writer,
+    proxy: Proxy,
+    overlay: Overlay,
+    /// Keys changed in this batch, in order of first change; the commit's work list.
+    changed: Vec<(u64, Key0)>,
+    committed: usize,
+    candidates_max: usize,
+    rules: Rules,
+    scratch: Vec<u8>,
+    old: Vec<u8>,
+    head: Vec<u8>,
+    known: Arc<Marks>,
+    batch: u64,
+}
+
+/// A key of any length, owned.
+type Key0 = Box<[u8]>;
+
+/// What a commit hands to the workers.
+#[derive(Clone)]
+pub struct Committed {
+    /// Where proxies must be.
+    pub position: LogPosition,
+    /// What the batch changed.
+    pub overlay: Arc<Overlay>,
+}
+
+impl Names {
+    /// Builds the engine for `budget_bytes`, and proxies for `workers`.
+    pub fn new(
+        budget_bytes: u64,
+        workers: usize,
+        seed: u64,
+        candidates_max: usize,
+        rules: Rules,
+    ) -> Result<(Names, Vec<Proxy>), Error> {
+        let explain = |error: larder::Error| {
+            Error::Options(format!("--names-budget: {error}; give it more room"))
+        };
+        let cache = Cache::builder()
+            .budget(budget_bytes)
+            .proxies_max(workers + 1)
+            // What is evicted must not depend on the number of cores: the budget pays for one
+            // index copy, the workers' own come on top (8 octets an entry each).
+            .proxies_counted(1)
+            .seed(seed)
+            .build()
+            .map_err(explain)?;
+        let proxies =
+            (0..workers).map(|_| cache.proxy()).collect::<Result<Vec<_>, _>>().map_err(explain)?;
+        let proxy = cache.proxy().map_err(explain)?;
+        let names = Names {
+            writer: cache.writer(),
+            proxy,
+            overlay: Overlay::default(),
+            changed: Vec::new(),
+            committed: 0,
+            candidates_max: match rules.has(4) {
+                true => candidates_max.clamp(1, CANDIDATES_MAX),
+                false => 1,
+            },
+            rules,
+            scratch: Vec::new(),
+            old: Vec::new(),
+            head: Vec::new(),
+            known: Arc::new(Marks::new((budget_bytes / 256).clamp(1 << 10, 1 << 22) as usize)),
+            batch: 0,
+            cache,
+        };
+        Ok((names, proxies))
+    }
+
+    /// Addresses that were named at some time: tells "evicted" from "never seen".
+    pub fn known(&self) -> Arc<Marks> {
+        Arc::clone(&self.known)
+    }
+
+    /// The engine, for its statistics and entries.
+    pub fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    /// Learns that `target` is an alias: who asked for `owner` gets what `target` has.
+    pub fn learn_alias(&mut self, packet: u64, owner: &[u8], target: &[u8]) {
+        if target.len() > ALIAS_KEY_BYTES_MAX || owner == target {
+            return;
+        }
+        let mut key = Vec::with_capacity(1 + target.len());
+        key.push(b'c');
+        key.extend_from_slice(target);
+        self.change(packet, &key, |_, out| {
+            out.clear();
+            out.extend_from_slice(owner);
+        });
+    }
+
+    /// Learns one address of one answer.
+    pub fn learn(&mut self, lesson: &Lesson<'_>) {
+        let merging = self.merging();
+        let own = Candidate {
+            asked: lesson.asked,
+            head: &[],
+            time_ns: lesson.time_ns,
+            ttl_s: lesson.ttl_s,
+            teacher: lesson.teacher,
+            solicited: lesson.solicited,
+        };
+        if lesson.teacher != Teacher::Dns {
+            let key = Key::host(lesson.addr);
+            self.change(lesson.packet, key.as_bytes(), |old, out| merge(old, &own, merging, out));
+            return;
+        }
+        if lesson.client != Addr::UNSPECIFIED {
+            let key = Key::pair(lesson.client, lesson.addr);
+            self.change(lesson.packet, key.as_bytes(), |old, out| merge(old, &own, merging, out));
+        }
+        let mut head = std::mem::take(&mut self.head);
+        self.head_of(lesson.asked, &mut head);
+        let key = Key::address(lesson.addr);
+        let chained = Candidate { head: &head, ..own };
+        self.change(lesson.packet, key.as_bytes(), |old, out| merge(old, &chained, merging, out));
+        self.head = head;
+        self.known.set(self.cache.hash(key.as_bytes()).get(), self.batch);
+    }
+
+    fn merging(&self) -> Merging {
+        Merging { limit: self.candidates_max, newer_first: self.rules.has(3) }
+    }
+
+    /// Learns a fact that was known once ([`crate::names_file`]); `None` when it makes no sense.
+    pub fn recall(
+        &mut self,
+        kind: &str,
+        client: Option<Addr>,
+        addr: Option<Addr>,
+        candidate: &Candidate<'_>,
+    ) -> Option<()> {
+        let merging = self.merging();
+        let key = match kind {
+            "alias" => {
+                self.learn_alias(0, candidate.head, candidate.asked);
+                return Some(());
+            }
+            "address" => Key::address(addr?),
+            "pair" => Key::pair(client?, addr?),
+            "host" => Key::host(addr?),
+            _ => return None,
+        };
+        self.change(0, key.as_bytes(), |old, out| merge(old, candidate, merging, out));
+        if kind == "address" {
+            self.known.set(self.cache.hash(key.as_bytes()).get(), self.batch);
+        }
+        Some(())
+    }
+
+    /// Hands out every entry committed, oldest first.
+    pub fn for_each(&self, mut take: impl FnMut(&[u8], &[u8])) {
+        for entry in self.cache.iter(NOW) {
+            take(entry.key(), entry.value());
+        }
+    }
+
+    /// The name at the head of the chains that lead to `name`; empty when that is `name` itself.
+    fn head_of(&mut self, name: &[u8], head: &mut Vec<u8>) {
+        head.clear();
+        let mut key = Vec::with_capacity(1 + ALIAS_KEY_BYTES_MAX);
+        let mut at = name.to_vec();
+        for _ in 0..CHAIN_STEPS_MAX {
+            if at.len() > ALIAS_KEY_BYTES_MAX {
+                return;
+            }
+            key.clear();
+            key.push(b'c');
+            key.extend_from_slice(&at);
+            let hash = self.cache.hash(&key).get();
+            let found = match self.overlay.get(hash, &key, u64::MAX) {
+                Some(value) => value.map(<[u8]>::to_vec),
+                None => self.proxy.get(&key, NOW).map(|entry| entry.to_vec()),
+            };
+            match found {
+                // A loop of aliases has no head; the name as asked stands.
+                Some(owner) if owner == name => return head.clear(),
+                Some(owner) => {
+                    head.clear();
+                    head.extend_from_slice(&owner);
+                    at = owner;
+                }
+                None => return,
+            }
+        }
+    }
+
+    fn change(&mut self, packet: u64, key: &[u8], write: impl FnOnce(&[u8], &mut Vec<u8>)) {
+        let hash = self.cache.hash(key).get();
+        if !self.overlay.is_known(hash, key) {
+            let before = self.proxy.get(key, NOW);
+            self.overlay.add(hash, key, 0, before.as_deref());
+            self.changed.push((hash, key.into()));
+        }
+        self.old.clear();
+        if let Some(Some(value)) = self.overlay.get(hash, key, u64::MAX) {
+            self.old.extend_from_slice(value);
+        }
+        write(&self.old, &mut self.scratch);
+        if self.scratch != self.old {
+            self.overlay.add(hash, key, packet, Some(&self.scratch));
+        }
+    }
+
+    /// Writes the batch's changes to the engine. `Ok(None)`: a proxy stands in the way; let every
+    /// worker finish the batches before this one and sync its proxy, then call again.
+    pub fn commit(&mut self) -> Result<Option<Committed>, Error> {
+        while let Some((hash, key)) = self.changed.get(self.committed) {
+            if let Some(Some(value)) = self.overlay.get(*hash, key, u64::MAX) {
+                match self.writer.insert(key, value, Ttl::FOREVER, NOW) {
+                    Ok(_) => {}
+                    Err(larder::Error::Stalled { .. }) => {
+                        self.proxy.sync();
+                        return Ok(None);
+                    }
+                    // A small budget has small slots: the best candidate alone may fit.
+                    Err(larder::Error::ValueTooLarge { bytes_max, .. }) => {
+                        let best = Candidates::new(value).next();
+                        self.scratch.clear();
+                        if let Some(best) = best {
+                            best.write(&mut self.scratch);
+                        }
+                        if (1..=bytes_max).contains(&self.scratch.len()) {
+                            match self.writer.insert(key, &self.scratch, Ttl::FOREVER, NOW) {
+                                Err(larder::Error::Stalled { .. }) => {
+                                    self.proxy.sync();
+                                    return Ok(None);
+                                }
+                                other => other.map_err(engine_failed)?,
+                            }
+                        }
+                    }
+                    Err(error) => return Err(engine_failed(error)),
+                }
+            }
+            self.committed += 1;
+        }
+        let position = match self.writer.flush() {
+            Ok(position) => position,
+            Err(larder::Error::Stalled { .. }) => {
+                self.proxy.sync();
+                return Ok(None);
+            }
+            Err(error) => return Err(engine_failed(error)),
+        };
+        self.proxy.sync();
+        self.changed.clear();
+        self.committed = 0;
+        self.batch += 1;
+        Ok(Some(Committed { position, overlay: Arc::new(std::mem::take(&mut self.overlay)) }))
+    }
+
+    /// A view for the serial side itself: sees everything learned so far.
+    pub fn view(&self) -> View<'_> {
+        View {
+            proxy: &self.proxy,
+            overlay: &self.overlay,
+            cache: &self.cache,
+            rules: self.rules,
+        }
+    }
+}
+
+fn engine_failed(error: larder::Error) -> Error {
+    Error::Options(format!("the names' cache failed: {error}"))
+}
+
+/// Entries never expire by the engine's clock: TTL marks a name stale, it does not delete it.
+const NOW: Seconds = Seconds(1);
+
+/// A worker's view of names at one batch.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    /// Its proxy, synced to the batch's position.
+    pub proxy: &'a Proxy,
+    /// What the batch changed.
+    pub overlay: &'a Overlay,
+    /// For hashing.
+    pub cache: &'a Cache,
+    /// Naming rules in force.
+    pub rules: Rules,
+}
+
+/// A name for one end of a flow, before it is weighed against what the flow says itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The name.
+    pub name: Name,
+    /// Where it came from.
+    pub source: NameSource,
+    /// When it was learned, ns since 1970 UTC.
+    pub time_ns: i64,
+    /// It was past its TTL at the time asked for.
+    pub stale: bool,
+    /// Other names for the address, best first.
+    pub rivals: Vec<Name>,
+}
+
+impl<'a> View<'a> {
+    /// The candidates of a key just before packet `packet`.
+    #[inline]
+    pub fn candidates(&self, key: &Key, packet: u64) -> Option<Entry<'a>> {
+        let bytes = key.as_bytes();
+        if !self.overlay.is_empty() {
+            let hash = self.cache.hash(bytes).get();
+            if let Some(changed) = self.overlay.get(hash, bytes, packet) {
+                return changed.map(Entry::Overlay);
+            }
+        }
+        self.proxy.get(bytes, NOW).map(Entry::Proxy)
+    }
+
+    /// The name of a flow's responder (rules 1 to 5).
+    pub fn destination(&self, client: Addr, addr: Addr, packet: u64, now_ns: i64) -> Option<Found> {
+        let mut weighed = Weighed::new(now_ns, self.rules);
+        let pair = self.rules.has(2).then(|| self.candidates(&Key::pair(client, addr), packet));
+        if let Some(entry) = pair.flatten() {
+            for candidate in Candidates::new(&entry) {
+                weighed.add(&candidate, candidate.asked, NameSource::DnsPair);
+            }
+        }
+        if let Some(entry) = self.candidates(&Key::address(addr), packet) {
+            for candidate in Candidates::new(&entry) {
+                if candidate.head.is_empty() || !self.rules.has(2) {
+                    weighed.add(&candidate, candidate.asked, NameSource::DnsAddress);
+                } else {
+                    weighed.add(&candidate, candidate.head, NameSource::DnsChain);
+                }
+            }
+        }
+        if weighed.found.is_none() {
+            return self.host(addr, packet, now_ns);
+        }
+        weighed.found
+    }
+
+    /// The name that a host gives itself (rule 8: all that a flow's initiator may have).
+    pub fn host(&self, addr: Addr, packet: u64, now_ns: i64) -> Option<Found> {
+        let mut weighed = Weighed::new(now_ns, self.rules);
+        if !self.rules.has(8) {
+            return None;
+        }
+        let entry = self.candidates(&Key::host(addr), packet)?;
+        for candidate in Candidates::new(&entry) {
+            weighed.add(&candidate, candidate.asked, candidate.teacher.source());
+        }
+        weighed.found
+    }
+}
+
+/// An entry's value, wherever it lies.
+pub enum Entry<'a> {
+    /// In the engine.
+    Proxy(larder::Entry<'a>),
+    /// In the batch's overlay.
+    Overlay(&'a [u8]),
+}
+
+impl std::ops::Deref for Entry<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Entry::Proxy(entry) => entry,
+            Entry::Overlay(bytes) => bytes,
+        }
+    }
+}
+
+/// Candidates come in best first; the first is the name, the others are rivals.
+struct Weighed {
+    now_ns: i64,
+    rules: Rules,
+    found: Option<Found>,
+}
+
+impl Weighed {
+    fn new(now_ns: i64, rules: Rules) -> Weighed {
+        Weighed { now_ns, rules, found: None }
+    }
+
+    fn add(&mut self, candidate: &Candidate<'_>, name: &[u8], source: NameSource) {
+        if !self.rules.has(5) && candidate.is_stale_at(self.now_ns) {
+            return;
+        }
+        match &mut self.found {
+            None => {
+                self.found = Some(Found {
+                    name: Name::from_canonical(name),
+                    source,
+                    time_ns: candidate.time_ns,
+                    stale: candidate.is_stale_at(self.now_ns),
+                    rivals: Vec::new(),
+                });
+            }
+            Some(found) => {
+                let known = found.name.as_bytes() == name
+                    || found.rivals.iter().any(|rival| rival.as_bytes() == name);
+                if !known {
+                    found.rivals.push(Name::from_canonical(name));
+                }
+            }
+        }
+    }
+}
+
+impl Names {
+    /// Entries in the engine (addresses, pairs, hosts, aliases), and how many left for want of room.
+    pub fn counts(&self) -> (u64, u64) {
+        self.cache.stats().map_or((0, 0), |stats| (stats.entries, stats.evicted))
+    }
+}

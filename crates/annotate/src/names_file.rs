@@ -1,0 +1,288 @@
+//! Names on disk: `--names-save`, `--names-load`, and `names.log` are one format.
+//!
+//! Tab-separated, a fact a line, oldest first, so that loading is learning again:
+//!
+//! ```text
+//! #larder-names 1
+//! #fields  kind  client  address  teacher  solicited  time_ns  ttl_s  name  head
+//! pair     192.0.2.7  203.0.113.9  dns  T  1700000000000000000  300  www.example.com  -
+//! alias    -          -            dns  T  0                    0    edge.cdn.example  www.example.com
+//! #end 2
+//! ```
+//!
+//! `kind` is `address`, `pair`, `host` or `alias` (whose `name` is the target and `head` the owner).
+//! Octets outside printable ASCII are `\xHH`, a backslash is `\x5c`. The last line counts the
+//! facts: a file without it was cut and is refused.
+
+use std::io::{BufRead, Write};
+
+use larder_wire::{Addr, Name};
+
+use crate::names::{Candidate, Candidates, Names, Teacher};
+
+const MAGIC: &str = "#larder-names 1";
+const FIELDS: &str =
+    "#fields\tkind\tclient\taddress\tteacher\tsolicited\ttime_ns\tttl_s\tname\thead";
+/// Longest line that is read; two names of 510 octets, all escaped, and the rest.
+const LINE_BYTES_MAX: u64 = 8 << 10;
+
+/// Writes octets so that [`unescaped`] gives them back.
+pub fn escaped(bytes: &[u8], out: &mut Vec<u8>) {
+    for part in bytes.split_inclusive(|&octet| octet == b'\\') {
+        match part.strip_suffix(b"\\") {
+            Some(before) => {
+                Name::write_escaped(before, out);
+                out.extend_from_slice(b"\\x5c");
+            }
+            None => Name::write_escaped(part, out),
+        }
+    }
+}
+
+/// Reads what [`escaped`] wrote; `None` when an escape is broken.
+pub fn unescaped(text: &[u8]) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&octet, tail)) = rest.split_first() {
+        if octet != b'\\' {
+            out.push(octet);
+            rest = tail;
+            continue;
+        }
+        let (digits, after) = tail.strip_prefix(b"x")?.split_at_checked(2)?;
+        let digits = std::str::from_utf8(digits).ok()?;
+        out.push(u8::from_str_radix(digits, 16).ok()?);
+        rest = after;
+    }
+    Some(out)
+}
+
+impl Teacher {
+    /// The spelling in files.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Teacher::Dns => "dns",
+            Teacher::Mdns => "mdns",
+            Teacher::Llmnr => "llmnr",
+            Teacher::Nbns => "nbns",
+            Teacher::Dhcp => "dhcp",
+            Teacher::Ptr => "ptr",
+        }
+    }
+
+    fn parse(text: &str) -> Option<Teacher> {
+        [
+            Teacher::Dns,
+            Teacher::Mdns,
+            Teacher::Llmnr,
+            Teacher::Nbns,
+            Teacher::Dhcp,
+            Teacher::Ptr,
+        ]
+        .into_iter()
+        .find(|teacher| teacher.as_str() == text)
+    }
+}
+
+/// An entry's key, read back.
+enum Fact<'a> {
+    Address(Addr),
+    Pair(Addr, Addr),
+    Host(Addr),
+    Alias(&'a [u8]),
+}
+
+fn addr_of(octets: &[u8]) -> Option<Addr> {
+    match octets.len() {
+        4 => octets.first_chunk().copied().map(Addr::v4),
+        16 => octets.first_chunk().copied().map(Addr::v6),
+        _ => None,
+    }
+}
+
+fn fact_of(key: &[u8]) -> Option<Fact<'_>> {
+    let (kind, rest) = key.split_first()?;
+    Some(match kind {
+        b'a' => Fact::Address(addr_of(rest)?),
+        b'h' => Fact::Host(addr_of(rest)?),
+        b'p' => Fact::Pair(addr_of(rest.get(..4)?)?, addr_of(rest.get(4..)?)?),
+        b'P' => Fact::Pair(addr_of(rest.get(..16)?)?, addr_of(rest.get(16..)?)?),
+        b'c' => Fact::Alias(rest),
+        _ => return None,
+    })
+}
+
+/// Writes everything known. Counts the facts.
+pub fn save(names: &Names, out: &mut dyn Write) -> std::io::Result<u64> {
+    let mut count = 0_u64;
+    let mut line = Vec::new();
+    writeln!(out, "{MAGIC}\n{FIELDS}")?;
+    let mut result = Ok(());
+    names.for_each(|key, value| {
+        if result.is_err() {
+            return;
+        }
+        let (kind, client, addr) = match fact_of(key) {
+            Some(Fact::Address(addr)) => ("address", None, addr),
+            Some(Fact::Host(addr)) => ("host", None, addr),
+            Some(Fact::Pair(client, addr)) => ("pair", Some(client), addr),
+            Some(Fact::Alias(target)) => {
+                line.clear();
+                line.extend_from_slice(b"alias\t-\t-\tdns\tT\t0\t0\t");
+                escaped(target, &mut line);
+                line.push(b'\t');
+                escaped(value, &mut line);
+                line.push(b'\n');
+                result = out.write_all(&line);
+                count += 1;
+                return;
+            }
+            None => return,
+        };
+        // Oldest first within an entry, so that learning in file order ends as it was.
+        let candidates: Vec<Candidate<'_>> = Candidates::new(value).collect();
+        for candidate in candidates.iter().rev() {
+            line.clear();
+            let client = client.map_or("-".to_owned(), |client| client.to_string());
+            let _ = write!(
+                line,
+                "{kind}\t{client}\t{addr}\t{}\t{}\t{}\t{}\t",
+                candidate.teacher.as_str(),
+                if candidate.solicited { 'T' } else { 'F' },
+                candidate.time_ns,
+                candidate.ttl_s,
+            );
+            escaped(candidate.asked, &mut line);
+            line.push(b'\t');
+            if candidate.head.is_empty() {
+                line.push(b'-');
+            } else {
+                escaped(candidate.head, &mut line);
+            }
+            line.push(b'\n');
+            if let Err(error) = out.write_all(&line) {
+                result = Err(error);
+                return;
+            }
+            count += 1;
+        }
+    });
+    result?;
+    writeln!(out, "#end {count}")?;
+    out.flush()?;
+    Ok(count)
+}
+
+/// One line, read.
+struct Line {
+    kind: String,
+    client: Option<Addr>,
+    addr: Option<Addr>,
+    teacher: Teacher,
+    solicited: bool,
+    time_ns: i64,
+    ttl_s: u32,
+    name: Vec<u8>,
+    head: Vec<u8>,
+}
+
+fn parse(line: &str) -> Option<Line> {
+    let mut fields = line.split('\t');
+    let mut next = || fields.next();
+    let addr = |text: &str| match text {
+        "-" => Some(None),
+        text => text.parse::<std::net::IpAddr>().ok().map(|ip| Some(Addr::from(ip))),
+    };
+    let parsed = Line {
+        kind: next()?.to_owned(),
+        client: addr(next()?)?,
+        addr: addr(next()?)?,
+        teacher: Teacher::parse(next()?)?,
+        solicited: match next()? {
+            "T" => true,
+            "F" => false,
+            _ => return None,
+        },
+        time_ns: next()?.parse().ok()?,
+        ttl_s: next()?.parse().ok()?,
+        name: unescaped(next()?.as_bytes())?,
+        head: match next()? {
+            "-" => Vec::new(),
+            text => unescaped(text.as_bytes())?,
+        },
+    };
+    let fits = |name: &[u8]| name.len() <= larder_wire::name::NAME_BYTES_MAX;
+    (fields.next().is_none() && fits(&parsed.name) && fits(&parsed.head)).then_some(parsed)
+}
+
+/// Learns everything that `input` says, before packet 1. The error says which line is wrong; what
+/// was read before it has been learned.
+pub fn load(names: &mut Names, input: &mut dyn BufRead) -> Result<u64, String> {
+    let mut count = 0;
+    let mut line = String::new();
+    for number in 1_u64.. {
+        line.clear();
+        let read = std::io::Read::take(&mut *input, LINE_BYTES_MAX)
+            .read_line(&mut line)
+            .map_err(|error| format!("line {number}: {error}"))?;
+        if read == 0 {
+            return Err(format!(
+                "the file ends before its last line (#end), after {count} names; it was cut: \
+                 save it again"
+            ));
+        }
+        let text = line.trim_end_matches('\n');
+        if number == 1 {
+            if text != MAGIC {
+                return Err("not a names file of larder (no #larder-names 1); make one with \
+                            --names-save"
+                    .to_owned());
+            }
+            continue;
+        }
+        if let Some(total) = text.strip_prefix("#end ") {
+            if total.parse() == Ok(count) {
+                return Ok(count);
+            }
+            return Err(format!("line {number}: {count} names were read, {total} were saved"));
+        }
+        if text.starts_with('#') {
+            continue;
+        }
+        let fact = parse(text).ok_or_else(|| format!("line {number} can't be read"))?;
+        names.recall(
+            &fact.kind,
+            fact.client,
+            fact.addr,
+            &Candidate {
+                asked: &fact.name,
+                head: &fact.head,
+                time_ns: fact.time_ns,
+                ttl_s: fact.ttl_s,
+                teacher: fact.teacher,
+                solicited: fact.solicited,
+            },
+        )
+        .ok_or_else(|| format!("line {number}: no such kind, or an address is missing"))?;
+        count += 1;
+    }
+    Ok(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Any octets survive the trip through the file's spelling, and none of them is a tab, a line
+    /// end or a control octet there.
+    #[test]
+    fn escaping_round_trip() {
+        let all: Vec<u8> = (0..=255).chain([b'\\', b'x', b'4', b'1']).collect();
+        let mut text = Vec::new();
+        escaped(&all, &mut text);
+        assert!(text.iter().all(|octet| (0x21..0x7f).contains(octet)));
+        assert_eq!(unescaped(&text), Some(all));
+        assert_eq!(unescaped(br"\x5"), None);
+        assert_eq!(unescaped(br"\y41"), None);
+    }
+}

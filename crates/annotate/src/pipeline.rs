@@ -1,0 +1,538 @@
+//! Many cores, one result: batches in flight, and who does what to them.
+//!
+//! ```text
+//! step     done by                       order                         may run beside
+//! read     whoever holds the source      batch order                   everything
+//! decode   any worker                    any                           everything
+//! edge     one worker at a time          batch order                   decode, flows of earlier
+//! flows    each worker, its own shards   batch order for each worker   everything
+//! write    one worker at a time          batch order                   everything
+//! ```
+//!
+//! There are no special threads: every worker does whatever is due, the steps nearest to the output
+//! first, so that batches leave as fast as they may. One mutex guards the schedule; it is taken a
+//! few times a batch (a batch is about two thousand packets), never a packet.
+//!
+//! Invariants
+//! 1. `write_next <= flows_next[w] <= edge_next <= read_next <= write_next + depth`.
+//! 2. Flows of batch *k* see names at the log position that the edge's commit of batch *k* gave.
+//! 3. Nothing that a step computes depends on which worker runs it, or when.
+//!
+//! When the names' delta log is full (a small budget, many answers), the edge *stalls*: every
+//! worker finishes the batches before the stalled one and syncs its proxy to the log's end, which
+//! the stalled batch's overlay makes harmless, and the edge goes on.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use larder_io::batch::{Batch, Source};
+
+use crate::decode::{Counts, Decoded, decode};
+use crate::edge::Edge;
+use crate::names::Committed;
+use crate::worker::{BatchFacts, Output, Worker};
+use crate::{Error, Progress};
+
+/// Where finished batches go, in order.
+pub trait Sink: Send {
+    /// Takes what the workers made of one batch. `batch` is `None` for the flows that were open
+    /// when the input ended.
+    fn batch(&mut self, work: &Work, outputs: &mut [Output]) -> Result<(), Error>;
+}
+
+/// One batch on its way.
+pub struct Work {
+    /// Its number.
+    pub number: u64,
+    /// Its bytes; `None` for the pseudo-batch at the end of the input.
+    pub batch: Option<Batch>,
+    /// Its packets.
+    pub decoded: Decoded,
+    /// Packets before it.
+    pub packets_before: u64,
+    /// Latest packet time so far, ns.
+    pub time_ns: i64,
+    /// Time of the input's first packet, ns.
+    pub capture_start_ns: i64,
+    /// Names as of this batch; set by the edge.
+    pub committed: Option<Committed>,
+    /// Answers learned in it, where `dns.log` is wanted.
+    pub answers: Vec<crate::edge::AnswerLine>,
+}
+
+/// What the edge keeps from batch to batch.
+struct EdgeState {
+    edge: Edge,
+    packets: u64,
+    packets_max: Option<u64>,
+    time_ns: i64,
+    capture_start_ns: Option<i64>,
+    expected: Option<(u32, u64)>,
+    seed: u64,
+    workers: usize,
+    input_bytes: u64,
+    damaged: Counts,
+    skipped: std::collections::BTreeMap<&'static str, u64>,
+    spare: Decoded,
+    /// The batch whose commit stalled.
+    stalled: Option<Work>,
+}
+
+enum Slot {
+    Decoding,
+    Decoded(Box<Work>),
+    AtEdge,
+    Flows { work: Arc<Work>, outputs: Vec<Option<Output>> },
+}
+
+struct Schedule {
+    slots: VecDeque<Slot>,
+    read_next: u64,
+    edge_next: u64,
+    flows_next: Vec<u64>,
+    write_next: u64,
+    edge_busy: bool,
+    write_busy: bool,
+    source_busy: bool,
+    source_done: bool,
+    /// The pseudo-batch that ends the input has been queued.
+    closed: bool,
+    stalled: bool,
+    stall_synced: Vec<bool>,
+    waiting: usize,
+    failed: Option<Error>,
+    spare: Vec<Decoded>,
+}
+
+enum Task {
+    Write(Arc<Work>, Vec<Output>),
+    Edge(Box<Work>),
+    EdgeAgain,
+    Flows(Arc<Work>),
+    SyncStalled,
+    Read,
+    Done,
+}
+
+impl Schedule {
+    fn slot(&mut self, number: u64) -> &mut Slot {
+        let at = (number - self.write_next) as usize;
+        &mut self.slots[at]
+    }
+
+    /// What worker `me` should do; `None` to wait.
+    fn next_task(&mut self, me: usize, depth: u64) -> Option<Task> {
+        if self.failed.is_some() {
+            return Some(Task::Done);
+        }
+        if !self.write_busy && self.flows_next.iter().all(|&next| next > self.write_next) {
+            let Some(Slot::Flows { work, outputs }) = self.slots.front_mut() else {
+                unreachable!("a batch whose flows are done is in step flows");
+            };
+            let outputs = outputs.iter_mut().map(|output| output.take().unwrap_or_default());
+            let task = Task::Write(Arc::clone(work), outputs.collect());
+            self.write_busy = true;
+            return Some(task);
+        }
+        if self.stalled {
+            let settled = self.flows_next[me] == self.edge_next;
+            if settled && !self.stall_synced[me] {
+                return Some(Task::SyncStalled);
+            }
+            if !self.edge_busy && self.stall_synced.iter().all(|&synced| synced) {
+                self.edge_busy = true;
+                self.stalled = false;
+                return Some(Task::EdgeAgain);
+            }
+        } else if !self.edge_busy && self.edge_next < self.read_next {
+            let number = self.edge_next;
+            let slot = self.slot(number);
+            if matches!(slot, Slot::Decoded(_))
+                && let Slot::Decoded(work) = std::mem::replace(slot, Slot::AtEdge)
+            {
+                self.edge_busy = true;
+                return Some(Task::Edge(work));
+            }
+        }
+        if self.flows_next[me] < self.edge_next {
+            let number = self.flows_next[me];
+            if let Slot::Flows { work, .. } = self.slot(number) {
+                return Some(Task::Flows(Arc::clone(work)));
+            }
+        }
+        if !self.source_busy && !self.closed && self.read_next < self.write_next + depth {
+            self.source_busy = true;
+            return Some(Task::Read);
+        }
+        if self.closed && self.write_next == self.read_next {
+            return Some(Task::Done);
+        }
+        None
+    }
+}
+
+/// What a run counted outside the workers.
+pub struct Counted {
+    /// The edge, with the names as they are at the end.
+    pub edge: Edge,
+    /// Packets.
+    pub packets: u64,
+    /// Input octets.
+    pub input_bytes: u64,
+    /// Damage in the captures and packets.
+    pub damaged: Counts,
+    /// Sound packets that are not ours to read.
+    pub skipped: std::collections::BTreeMap<&'static str, u64>,
+}
+
+struct Pipeline<'a> {
+    schedule: Mutex<Schedule>,
+    changed: Condvar,
+    source: Mutex<&'a mut Source>,
+    edge: Mutex<EdgeState>,
+    sink: Mutex<&'a mut dyn Sink>,
+    progress: &'a Progress,
+    depth: u64,
+    workers: usize,
+    seed: u64,
+}
+
+/// Batches that may be in flight with so many workers.
+pub fn depth(workers: usize) -> u64 {
+    if workers == 1 { 2 } else { 3 * workers as u64 + 2 }
+}
+
+/// Runs the source to its end through `workers`, on as many threads (the caller's is one).
+pub fn run(
+    source: &mut Source,
+    sink: &mut dyn Sink,
+    edge: Edge,
+    workers: &mut [Worker],
+    progress: &Progress,
+    seed: u64,
+    packets_max: Option<u64>,
+) -> Result<Counted, Error> {
+    let count = workers.len();
+    let pipeline = Pipeline {
+        schedule: Mutex::new(Schedule {
+            slots: VecDeque::new(),
+            read_next: 0,
+            edge_next: 0,
+            flows_next: vec![0; count],
+            write_next: 0,
+            edge_busy: false,
+            write_busy: false,
+            source_busy: false,
+            source_done: false,
+            closed: false,
+            stalled: false,
+            stall_synced: vec![false; count],
+            waiting: 0,
+            failed: None,
+            spare: Vec::new(),
+        }),
+        changed: Condvar::new(),
+        source: Mutex::new(source),
+        edge: Mutex::new(EdgeState {
+            edge,
+            packets: 0,
+            packets_max,
+            time_ns: i64::MIN,
+            capture_start_ns: None,
+            expected: None,
+            seed,
+            workers: count,
+            input_bytes: 0,
+            damaged: Counts::new(),
+            skipped: Default::default(),
+            spare: Decoded::default(),
+            stalled: None,
+        }),
+        sink: Mutex::new(sink),
+        progress,
+        depth: depth(count),
+        workers: count,
+        seed,
+    };
+    std::thread::scope(|scope| {
+        let mut others = workers.iter_mut().enumerate();
+        let first = others.next();
+        let threads: Vec<_> = others
+            .map(|(me, worker)| {
+                let pipeline = &pipeline;
+                std::thread::Builder::new()
+                    .name(format!("larder-{me}"))
+                    .spawn_scoped(scope, move || pipeline.work(me, worker))
+            })
+            .collect();
+        if let Some((me, worker)) = first {
+            pipeline.work(me, worker);
+        }
+        for thread in threads {
+            match thread {
+                Ok(handle) => {
+                    if let Err(panic) = handle.join() {
+                        std::panic::resume_unwind(panic);
+                    }
+                }
+                Err(error) => pipeline.fail(Error::Options(format!(
+                    "--cores: no thread could be started ({error}); give a smaller number"
+                ))),
+            }
+        }
+    });
+    let schedule = pipeline.schedule.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if let Some(error) = schedule.failed {
+        return Err(error);
+    }
+    let state = pipeline.edge.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok(Counted {
+        edge: state.edge,
+        packets: state.packets,
+        input_bytes: state.input_bytes,
+        damaged: state.damaged,
+        skipped: state.skipped,
+    })
+}
+
+impl Pipeline<'_> {
+    fn lock(&self) -> MutexGuard<'_, Schedule> {
+        self.schedule.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn fail(&self, error: Error) {
+        self.lock().failed.get_or_insert(error);
+        self.changed.notify_all();
+    }
+
+    /// Changes the schedule and wakes whoever waits for that.
+    fn update<T>(&self, change: impl FnOnce(&mut Schedule) -> T) -> T {
+        let mut schedule = self.lock();
+        let result = change(&mut schedule);
+        if schedule.waiting > 0 {
+            self.changed.notify_all();
+        }
+        result
+    }
+
+    fn work(&self, me: usize, worker: &mut Worker) {
+        loop {
+            let task = {
+                let mut schedule = self.lock();
+                loop {
+                    if let Some(task) = schedule.next_task(me, self.depth) {
+                        break task;
+                    }
+                    schedule.waiting += 1;
+                    schedule =
+                        self.changed.wait(schedule).unwrap_or_else(PoisonError::into_inner);
+                    schedule.waiting -= 1;
+                }
+            };
+            let result = match task {
+                Task::Done => {
+                    self.changed.notify_all();
+                    return;
+                }
+                Task::Read => self.read(),
+                Task::Edge(work) => self.edge(Some(*work)),
+                Task::EdgeAgain => self.edge(None),
+                Task::Flows(work) => {
+                    self.flows(me, worker, work);
+                    Ok(())
+                }
+                Task::SyncStalled => {
+                    worker.proxy.sync();
+                    self.update(|schedule| schedule.stall_synced[me] = true);
+                    Ok(())
+                }
+                Task::Write(work, outputs) => self.write(work, outputs),
+            };
+            if let Err(error) = result {
+                self.fail(error);
+            }
+        }
+    }
+
+    /// Takes a batch from the source and decodes it.
+    fn read(&self) -> Result<(), Error> {
+        let stop = self.progress.stop.load(Ordering::Relaxed) || self.lock().source_done;
+        let batch = if stop {
+            None
+        } else {
+            let mut source = self.source.lock().unwrap_or_else(PoisonError::into_inner);
+            source.next_batch(&self.progress.stop)
+        };
+        let (number, mut decoded) = self.update(|schedule| {
+            let number = schedule.read_next;
+            schedule.read_next += 1;
+            schedule.slots.push_back(Slot::Decoding);
+            schedule.source_busy = false;
+            schedule.closed = batch.is_none();
+            (number, schedule.spare.pop().unwrap_or_default())
+        });
+        match &batch {
+            Some(batch) => decode(batch, batch.start, self.workers, self.seed, &mut decoded),
+            None => decoded.clear(self.workers),
+        }
+        let work = Box::new(Work {
+            number,
+            batch,
+            decoded,
+            packets_before: 0,
+            time_ns: 0,
+            capture_start_ns: 0,
+            committed: None,
+            answers: Vec::new(),
+        });
+        self.update(|schedule| *schedule.slot(number) = Slot::Decoded(work));
+        Ok(())
+    }
+
+    /// Runs the edge over a decoded batch, or goes on with the one that stalled.
+    fn edge(&self, work: Option<Work>) -> Result<(), Error> {
+        let mut state = self.edge.lock().unwrap_or_else(PoisonError::into_inner);
+        let fresh = work.is_some();
+        let Some(mut work) = work.or_else(|| state.stalled.take()) else { return Ok(()) };
+        let mut enough = false;
+        if fresh {
+            enough = state.take(&mut work);
+        }
+        match state.edge.names.commit()? {
+            None => {
+                state.stalled = Some(work);
+                drop(state);
+                self.update(|schedule| {
+                    schedule.edge_busy = false;
+                    schedule.stalled = true;
+                    schedule.stall_synced.fill(false);
+                    schedule.source_done |= enough;
+                });
+            }
+            Some(committed) => {
+                work.committed = Some(committed);
+                self.progress.packets.store(state.packets, Ordering::Relaxed);
+                self.progress.input_bytes.store(state.input_bytes, Ordering::Relaxed);
+                drop(state);
+                let workers = self.workers;
+                self.update(|schedule| {
+                    schedule.edge_busy = false;
+                    schedule.source_done |= enough;
+                    let outputs = (0..workers).map(|_| None).collect();
+                    let number = schedule.edge_next;
+                    *schedule.slot(number) = Slot::Flows { work: Arc::new(work), outputs };
+                    schedule.edge_next += 1;
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn flows(&self, me: usize, worker: &mut Worker, work: Arc<Work>) {
+        let mut output = Output::default();
+        if let Some(committed) = &work.committed {
+            worker.proxy.sync_to(committed.position);
+            let facts = BatchFacts {
+                batch: work.number,
+                packets_before: work.packets_before,
+                packets: work.decoded.packets,
+                time_ns: work.time_ns,
+                capture_start_ns: work.capture_start_ns,
+                bytes: work.batch.as_ref().map_or(&[], |batch| &batch.bytes),
+                committed,
+            };
+            match &work.batch {
+                Some(_) => worker.batch(&work.decoded.lanes[me], &facts, &mut output),
+                None => worker.finish(&facts, &mut output),
+            }
+        }
+        drop(work);
+        self.update(|schedule| {
+            let number = schedule.flows_next[me];
+            if let Slot::Flows { outputs, .. } = schedule.slot(number) {
+                outputs[me] = Some(output);
+            }
+            schedule.flows_next[me] += 1;
+        });
+    }
+
+    fn write(&self, work: Arc<Work>, mut outputs: Vec<Output>) -> Result<(), Error> {
+        self.sink.lock().unwrap_or_else(PoisonError::into_inner).batch(&work, &mut outputs)?;
+        self.update(|schedule| {
+            schedule.slots.pop_front();
+            schedule.write_next += 1;
+            schedule.write_busy = false;
+        });
+        // Every worker is done with it, so its buffers may serve again.
+        if let Some(work) = Arc::into_inner(work) {
+            let mut schedule = self.lock();
+            if schedule.spare.len() < self.depth as usize {
+                schedule.spare.push(work.decoded);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl EdgeState {
+    /// Checks where the batch's records began, then lets the edge learn. True when no more input
+    /// is wanted.
+    fn take(&mut self, work: &mut Work) -> bool {
+        let Some(batch) = &work.batch else {
+            work.packets_before = self.packets;
+            work.time_ns = self.time_ns;
+            work.capture_start_ns = self.capture_start_ns.unwrap_or(0);
+            return false;
+        };
+        // A worker that began in the middle of a file guessed where its first record is. The end
+        // of the batch before says where it must be: a wrong guess costs time, never truth.
+        let base = batch.base_offset;
+        if let (None, Some((file, expected))) = (batch.start, self.expected)
+            && file == batch.file
+        {
+            let expected = expected.saturating_sub(base) as usize;
+            if work.decoded.start != expected {
+                std::mem::swap(&mut self.spare, &mut work.decoded);
+                decode(batch, Some(expected), self.workers, self.seed, &mut work.decoded);
+            }
+        }
+        self.expected = Some((batch.file, base + work.decoded.end as u64));
+        let decoded = &mut work.decoded;
+        let mut enough = false;
+        if let Some(packets_max) = self.packets_max {
+            let left = packets_max.saturating_sub(self.packets);
+            if left == 0 {
+                // Read ahead of the last packet wanted: as though it had not been read.
+                decoded.clear(self.workers);
+            } else if u64::from(decoded.packets) >= left {
+                decoded.truncate(left as u32);
+            }
+            enough = u64::from(decoded.packets) >= left;
+        }
+        work.packets_before = self.packets;
+        self.packets += u64::from(decoded.packets);
+        if self.capture_start_ns.is_none() {
+            self.capture_start_ns = decoded.first_ns;
+        }
+        self.time_ns = self.time_ns.max(decoded.latest_ns);
+        work.time_ns = self.time_ns;
+        work.capture_start_ns = self.capture_start_ns.unwrap_or(0);
+        self.input_bytes = self.input_bytes.max(base + decoded.end as u64);
+        for (kind, found) in &decoded.damaged {
+            let entry = self.damaged.entry(kind).or_insert(crate::decode::Count {
+                count: 0,
+                ..*found
+            });
+            entry.count += found.count;
+        }
+        for (kind, found) in &decoded.skipped {
+            *self.skipped.entry(kind).or_default() += found;
+        }
+        self.edge.batch(work.number, decoded, &batch.bytes, work.packets_before, batch.file, base);
+        if let Some(log) = &mut self.edge.log {
+            work.answers = std::mem::take(log);
+        }
+        enough
+    }
+}

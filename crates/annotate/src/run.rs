@@ -1,0 +1,190 @@
+//! Puts a run together: inputs, names, workers, outputs, and the summary.
+
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use larder_io::batch::{Source, SourceOptions};
+use larder_io::input::{Content, Input, InputError};
+use larder_io::output::{Output, OutputError};
+
+use crate::decode::Counts;
+use crate::edge::Edge;
+use crate::format::Format;
+use crate::names::{Marks, Names};
+use crate::options::{Damage, Endpoint, Options, SortBy, Summary};
+use crate::pipeline;
+use crate::sink::{Log, Writer};
+use crate::sort::Sorter;
+use crate::worker::{Shared, Worker};
+use crate::{Error, Progress};
+
+/// Memory for `--sort start` before it spills to disk, octets.
+const SORT_BYTES_MAX: usize = 64 << 20;
+
+/// Runs to the end of the input (or until `progress.stop`).
+pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error> {
+    let inputs = open_inputs(&options.read)?;
+    let files: Vec<String> = inputs.iter().map(|input| input.name.clone()).collect();
+    let live =
+        inputs.iter().any(|input| matches!(input.content, Content::Stream { live: true, .. }));
+    let workers = options.cores.max(1);
+    let source_options =
+        SourceOptions { in_flight: pipeline::depth(workers) as usize + 2, ..Default::default() };
+    let mut source = match Source::open(inputs, source_options, &progress.stop) {
+        Err(InputError::Stopped) => {
+            return Ok(Summary { interrupted: true, ..Summary::default() });
+        }
+        source => source?,
+    };
+    progress.input_bytes_total.store(source.total_bytes().unwrap_or(0), Ordering::Relaxed);
+
+    let (mut names, proxies) = Names::new(
+        options.names_budget_bytes,
+        workers,
+        options.seed,
+        options.candidates_max,
+        options.rules,
+    )?;
+    if let Some(path) = &options.names_load {
+        load_names(&mut names, path)?;
+    }
+    let encrypted = Arc::new(Marks::new(1 << 16));
+    let mut options_of_workers = options.clone();
+    options_of_workers.cores = workers;
+    let shared = Arc::new(Shared {
+        format: Format::new(options.format, options.ports_numeric)?,
+        known: names.known(),
+        encrypted: Arc::clone(&encrypted),
+        options: options_of_workers,
+    });
+    let cache = names.cache().clone();
+    let mut all: Vec<Worker> = proxies
+        .into_iter()
+        .enumerate()
+        .map(|(me, proxy)| Worker::new(me, workers, proxy, cache.clone(), Arc::clone(&shared)))
+        .collect();
+    let edge = Edge::new(names, options, encrypted);
+
+    let mut format = Format::new(options.format, options.ports_numeric)?;
+    let directory = options.directory.as_deref();
+    if let Some(directory) = directory {
+        make_directory(directory)?;
+    }
+    let in_directory = |name: &str| directory.map(|directory| directory.join(name));
+    let log = Log::new(open_output(&options.output)?, &mut format)?;
+    let sorter = (options.sort_by == SortBy::Start).then(|| Sorter::new(SORT_BYTES_MAX, None));
+    let packets = options.write_packets.as_ref().map(open_output).transpose()?;
+    let answers = in_directory("dns.log").map(|path| Output::create(&path)).transpose()?;
+    let mut writer = Writer::new(log, sorter, packets, answers, live)?;
+
+    let counted = pipeline::run(
+        &mut source,
+        &mut writer,
+        edge,
+        &mut all,
+        progress,
+        options.seed,
+        options.packets_max,
+    )?;
+    writer.finish(&mut format)?;
+
+    let names = &counted.edge.names;
+    let saved = [options.names_save.clone(), in_directory("names.log")];
+    for path in saved.into_iter().flatten() {
+        save_names(names, &path)?;
+    }
+    let mut summary = Summary {
+        packets: counted.packets,
+        input_bytes: counted.input_bytes,
+        answers: counted.edge.answers,
+        skipped: counted.skipped,
+        interrupted: progress.stop.load(Ordering::Relaxed),
+        ..Summary::default()
+    };
+    (summary.names_known, summary.names_evicted) = names.counts();
+    add_damage(&mut summary, &counted.damaged, &files);
+    add_damage(&mut summary, &counted.edge.damaged, &files);
+    for damage in source.damage() {
+        let entry = summary.damaged.entry(damage.kind.as_str()).or_insert(Damage {
+            count: 0,
+            first_offset: damage.offset,
+            first_file: damage.file,
+        });
+        entry.count += 1;
+    }
+    for worker in &all {
+        summary.add_flows(worker.summary());
+        let (lookups, hits) = worker.lookups();
+        summary.lookups += lookups;
+        summary.lookup_hits += hits;
+    }
+    summary.input_damaged = !summary.damaged.is_empty();
+    if let Some(path) = in_directory("stats.json") {
+        let mut out = Output::create(&path)?;
+        out.write_all(summary.to_json().as_bytes())?;
+        out.finish()?;
+    }
+    Ok(summary)
+}
+
+fn open_inputs(endpoints: &[Endpoint]) -> Result<Vec<Input>, Error> {
+    endpoints
+        .iter()
+        .map(|endpoint| match endpoint {
+            Endpoint::Pipe => Ok(Input::open(Path::new("-"))?),
+            Endpoint::Path(path) => Ok(Input::open(path)?),
+            Endpoint::Bytes(bytes) => Ok(Input::from_static("the sample", bytes)),
+        })
+        .collect()
+}
+
+/// Opens an output; `-` is standard output.
+pub fn open_output(endpoint: &Endpoint) -> Result<Output, Error> {
+    match endpoint {
+        Endpoint::Path(path) => Ok(Output::create(path)?),
+        Endpoint::Pipe | Endpoint::Bytes(_) => Ok(Output::create(Path::new("-"))?),
+    }
+}
+
+fn make_directory(path: &Path) -> Result<(), Error> {
+    std::fs::create_dir_all(path).map_err(|error| Error::Output {
+        what: path.display().to_string(),
+        why: format!("{error}; -d wants a folder that can be written to"),
+    })
+}
+
+fn load_names(names: &mut Names, path: &PathBuf) -> Result<(), Error> {
+    let what = || path.display().to_string();
+    let file = std::fs::File::open(path).map_err(|error| Error::Input {
+        what: what(),
+        why: format!("{error}; make the file with --names-save"),
+    })?;
+    crate::names_file::load(names, &mut BufReader::new(file))
+        .map_err(|why| Error::Input { what: what(), why })?;
+    Ok(())
+}
+
+/// Writes beside the file and then renames, so that a reader never sees half of it.
+fn save_names(names: &Names, path: &Path) -> Result<(), Error> {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".part");
+    let beside = PathBuf::from(beside);
+    let failed = |error: std::io::Error| Error::from(OutputError::new(&path.display().to_string(), error));
+    let mut out = Output::create(&beside)?;
+    crate::names_file::save(names, &mut out).map_err(failed)?;
+    out.finish()?;
+    std::fs::rename(&beside, path).map_err(failed)
+}
+
+fn add_damage(summary: &mut Summary, counts: &Counts, files: &[String]) {
+    for (kind, found) in counts {
+        let entry = summary.damaged.entry(kind).or_insert_with(|| Damage {
+            count: 0,
+            first_offset: found.first_offset,
+            first_file: files.get(found.file as usize).cloned().unwrap_or_default(),
+        });
+        entry.count += found.count;
+    }
+}

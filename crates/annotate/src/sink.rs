@@ -1,0 +1,287 @@
+//! The ordered end of the pipeline: log, packets with names, answers.
+//!
+//! Each batch arrives once, in order, with what every worker made of it. Records of the workers are
+//! merged by (packet that ended the flow, first packet), which no two flows share, so the log does
+//! not depend on who rendered what.
+
+use std::collections::HashMap;
+
+use larder_io::output::Output;
+use larder_wire::capture::{Step, write};
+use larder_wire::{Addr, Name};
+
+use crate::Error;
+use crate::edge::AnswerLine;
+use crate::format::Format;
+use crate::names_file::escaped;
+use crate::pipeline::{Sink, Work};
+use crate::sort::Sorter;
+use crate::worker::{Ended, Output as Made};
+
+/// Where rendered records go.
+pub enum Log {
+    /// As they are.
+    Lines(Output),
+    /// Into columns.
+    #[cfg(feature = "parquet")]
+    Parquet(Box<crate::format::parquet::Writer<Output>>),
+}
+
+impl Log {
+    /// The log of `format` on `out`, its header written.
+    pub fn new(mut out: Output, format: &mut Format) -> Result<Log, Error> {
+        match format {
+            #[cfg(feature = "parquet")]
+            Format::Parquet(_) => {
+                let writer = crate::format::parquet::Writer::new(out.into_inner())?;
+                Ok(Log::Parquet(Box::new(writer)))
+            }
+            _ => {
+                let mut header = Vec::new();
+                format.writer_mut().header(&mut header);
+                out.write_all(&header)?;
+                // Who reads a pipe sees at once that we are there.
+                out.flush()?;
+                Ok(Log::Lines(out))
+            }
+        }
+    }
+
+    fn take(&mut self, rendered: &[u8]) -> Result<(), Error> {
+        match self {
+            Log::Lines(out) => Ok(out.write_all(rendered)?),
+            #[cfg(feature = "parquet")]
+            Log::Parquet(writer) => writer.push_rows(rendered),
+        }
+    }
+
+    fn finish(self, format: &mut Format) -> Result<(), Error> {
+        match self {
+            Log::Lines(mut out) => {
+                let mut footer = Vec::new();
+                format.writer_mut().footer(&mut footer);
+                out.write_all(&footer)?;
+                Ok(out.finish()?)
+            }
+            #[cfg(feature = "parquet")]
+            Log::Parquet(writer) => {
+                Ok(writer.finish()?.finish()?)
+            }
+        }
+    }
+}
+
+/// See the module.
+pub struct Writer {
+    log: Log,
+    sorter: Option<Sorter>,
+    packets: Option<Packets>,
+    answers: Option<Output>,
+    scratch: Vec<u8>,
+    /// Live input: what a batch ended is shown at once.
+    flush_each_batch: bool,
+}
+
+impl Writer {
+    /// A writer on `log`; `packets` is `-w`, `answers` is `dns.log`.
+    pub fn new(
+        log: Log,
+        sorter: Option<Sorter>,
+        packets: Option<Output>,
+        answers: Option<Output>,
+        flush_each_batch: bool,
+    ) -> Result<Writer, Error> {
+        let packets = packets.map(Packets::new).transpose()?;
+        let mut answers = answers;
+        if let Some(out) = &mut answers {
+            out.write_all(ANSWERS_HEADER.as_bytes())?;
+        }
+        Ok(Writer { log, sorter, packets, answers, scratch: Vec::new(), flush_each_batch })
+    }
+
+    /// Writes what is left, and the log's last lines.
+    pub fn finish(mut self, format: &mut Format) -> Result<(), Error> {
+        if let Some(sorter) = self.sorter.take() {
+            sorter.finish(|rendered| self.log.take(rendered))?;
+        }
+        self.log.finish(format)?;
+        if let Some(packets) = self.packets {
+            packets.out.finish()?;
+        }
+        if let Some(out) = self.answers {
+            out.finish()?;
+        }
+        Ok(())
+    }
+}
+
+impl Sink for Writer {
+    fn batch(&mut self, work: &Work, outputs: &mut [Made]) -> Result<(), Error> {
+        if let Some(packets) = &mut self.packets {
+            packets.batch(work, outputs)?;
+        }
+        if let Some(out) = &mut self.answers {
+            self.scratch.clear();
+            for answer in &work.answers {
+                write_answer(answer, &mut self.scratch);
+            }
+            out.write_all(&self.scratch)?;
+        }
+        merge(outputs, |output, ended| {
+            let rendered = &output.bytes[ended.start as usize..ended.end as usize];
+            match &mut self.sorter {
+                Some(sorter) => sorter.push(ended.first_packet, rendered),
+                None => self.log.take(rendered),
+            }
+        })?;
+        if self.flush_each_batch
+            && let Log::Lines(out) = &mut self.log
+        {
+            out.flush()?;
+        }
+        Ok(())
+    }
+}
+
+/// Hands out the workers' records in the order of the log.
+fn merge(
+    outputs: &[Made],
+    mut take: impl FnMut(&Made, &Ended) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let mut at = vec![0; outputs.len()];
+    loop {
+        let next = outputs
+            .iter()
+            .enumerate()
+            .filter_map(|(who, output)| output.ended.get(at[who]).map(|ended| (ended, who)))
+            .min_by_key(|(ended, _)| (ended.end_packet, ended.first_packet));
+        let Some((ended, who)) = next else { return Ok(()) };
+        at[who] += 1;
+        take(&outputs[who], ended)?;
+    }
+}
+
+const ANSWERS_HEADER: &str = "#separator \\x09\n#set_separator\t,\n#empty_field\t(empty)\n\
+    #unset_field\t-\n#path\tlarder_dns\n\
+    #fields\tts\tpacket\tclient\tserver\tsource\tquery\taliases\tanswers\tTTLs\tsolicited\n\
+    #types\ttime\tcount\taddr\taddr\tstring\tstring\tvector[string]\tvector[addr]\tvector[interval]\tbool\n";
+
+fn write_answer(answer: &AnswerLine, out: &mut Vec<u8>) {
+    fn list<T>(items: &[T], out: &mut Vec<u8>, mut write: impl FnMut(&T, &mut Vec<u8>)) {
+        if items.is_empty() {
+            out.extend_from_slice(b"(empty)");
+        }
+        for (at, item) in items.iter().enumerate() {
+            if at > 0 {
+                out.push(b',');
+            }
+            write(item, out);
+        }
+    }
+    let (s, ns) = (answer.time_ns.div_euclid(1_000_000_000), answer.time_ns.rem_euclid(1_000_000_000));
+    let client = if answer.client == Addr::UNSPECIFIED {
+        "-".to_owned()
+    } else {
+        answer.client.to_string()
+    };
+    let head = format!(
+        "{s}.{ns:09}\t{}\t{client}\t{}\t{}\t",
+        answer.packet,
+        answer.server,
+        answer.teacher.as_str()
+    );
+    out.extend_from_slice(head.as_bytes());
+    if answer.asked.is_root() {
+        out.push(b'-');
+    } else {
+        escaped(answer.asked.as_bytes(), out);
+    }
+    out.push(b'\t');
+    list(&answer.aliases, out, |name, out| escaped(name.as_bytes(), out));
+    out.push(b'\t');
+    list(&answer.addresses, out, |(addr, _), out| out.extend_from_slice(addr.to_string().as_bytes()));
+    out.push(b'\t');
+    list(&answer.addresses, out, |(_, ttl_s), out| {
+        out.extend_from_slice(format!("{ttl_s}.000000").as_bytes());
+    });
+    out.extend_from_slice(if answer.solicited { b"\tT\n" } else { b"\tF\n" });
+}
+
+/// Most addresses whose last written names are remembered; past it they are written again.
+const WRITTEN_MAX: usize = 1 << 20;
+
+/// `-w`: the packets again, each flow's names just before its first packet, when they changed.
+struct Packets {
+    out: Output,
+    /// Index of the interface that stands for a link type.
+    interfaces: HashMap<u16, u32>,
+    written: HashMap<Addr, Vec<Name>>,
+    scratch: Vec<u8>,
+}
+
+impl Packets {
+    fn new(mut out: Output) -> Result<Packets, Error> {
+        let mut scratch = Vec::new();
+        write::section(&mut scratch, concat!("larder ", env!("CARGO_PKG_VERSION")));
+        out.write_all(&scratch)?;
+        Ok(Packets { out, interfaces: HashMap::new(), written: HashMap::new(), scratch })
+    }
+
+    fn batch(&mut self, work: &Work, outputs: &[Made]) -> Result<(), Error> {
+        let Some(batch) = &work.batch else { return Ok(()) };
+        let mut resolved: Vec<_> = outputs.iter().flat_map(|output| &output.resolved).collect();
+        resolved.sort_by_key(|resolved| resolved.packet);
+        let mut resolved = resolved.into_iter().peekable();
+        let (bytes, limit): (&[u8], usize) = (&batch.bytes, batch.limit);
+        let mut capture = batch.capture.clone();
+        let mut offset = work.decoded.start;
+        let mut number = 0;
+        self.scratch.clear();
+        while offset < limit && number < work.decoded.packets {
+            match capture.next(bytes, offset, batch.at_end) {
+                Step::Record(record) => {
+                    number += 1;
+                    let packet = work.packets_before + u64::from(number);
+                    while let Some(names) = resolved.next_if(|names| names.packet <= packet) {
+                        let known = self.written.get(&names.addr);
+                        if known.is_some_and(|known| *known == names.names) {
+                            continue;
+                        }
+                        if self.written.len() >= WRITTEN_MAX {
+                            self.written.clear();
+                        }
+                        self.written.insert(names.addr, names.names.clone());
+                        let mut block = write::Names::begin(&mut self.scratch);
+                        block.record(names.addr, names.names.iter().map(printable));
+                        block.end();
+                    }
+                    let next = self.interfaces.len() as u32;
+                    let interface = *self.interfaces.entry(record.link_type).or_insert(next);
+                    if interface == next {
+                        write::interface(&mut self.scratch, record.link_type, 0);
+                    }
+                    write::packet(
+                        &mut self.scratch,
+                        interface,
+                        record.ts_ns,
+                        record.frame,
+                        record.original_len,
+                    );
+                    offset = record.next_offset;
+                }
+                Step::Meta { next_offset } | Step::Damaged { next_offset, .. } => {
+                    offset = next_offset;
+                }
+                Step::NeedMore | Step::End => break,
+            }
+        }
+        Ok(self.out.write_all(&self.scratch)?)
+    }
+}
+
+/// A name as a block may hold it: UTF-8 without control octets (hostile ones are escaped).
+fn printable(name: &Name) -> Vec<u8> {
+    let mut text = Vec::with_capacity(name.as_bytes().len());
+    Name::write_escaped(name.as_bytes(), &mut text);
+    text
+}

@@ -1,0 +1,529 @@
+//! One worker's half of a batch: flows by shard, names by flow, records rendered.
+//!
+//! A worker owns the shards `s` with `s % workers == me`, and nobody else touches them. It is given
+//! the batch's events of its shards in packet order, a view of names as of that batch, and the
+//! batch's bytes; it gives back the records that ended, rendered, in the order of the log. Nothing
+//! here depends on the number of workers.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use larder::Proxy;
+use larder_wire::stream::Budget;
+use larder_wire::{Addr, Name};
+
+use crate::flow::{
+    Event, Flow, FlowRules, FlowUser, Leave, SHARDS, Shard, protocol, shard_of,
+};
+use crate::format::Format;
+use crate::names::{Committed, Found, Key, Marks, View};
+use crate::options::{LookupPer, NameSources, Options, Summary};
+use crate::own_name::{OwnName, Segment};
+use crate::record::{App, End, EndReason, FlowRecord, NameSource, Naming, UnnamedReason};
+
+/// A flow that began this soon after the capture did may have had its lookup before it.
+const BEFORE_CAPTURE_NS: i64 = 10_000_000_000;
+/// Events whose index line, and then whose flow, is asked for ahead of need.
+const PREFETCH_INDEX: usize = 16;
+const PREFETCH_FLOW: usize = 8;
+
+/// What a flow carries besides its books.
+#[derive(Debug, Default)]
+pub struct FlowState {
+    destination: Option<Box<Found>>,
+    source: Option<Box<Found>>,
+    own: Option<Box<OwnName>>,
+    /// The own name is found, or cannot come.
+    own_done: bool,
+    looked_up_from_low: bool,
+}
+
+/// Facts of a batch that workers need.
+pub struct BatchFacts<'a> {
+    /// Number of the batch.
+    pub batch: u64,
+    /// Packets before this batch.
+    pub packets_before: u64,
+    /// Packets in this batch.
+    pub packets: u32,
+    /// Time of the latest packet so far, this batch included, ns.
+    pub time_ns: i64,
+    /// Time of the input's first packet, ns.
+    pub capture_start_ns: i64,
+    /// The batch's bytes.
+    pub bytes: &'a [u8],
+    /// Names as of this batch.
+    pub committed: &'a Committed,
+}
+
+/// A record that ended in a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ended {
+    /// Number of the packet that ended it.
+    pub end_packet: u64,
+    /// Number of its first packet.
+    pub first_packet: u64,
+    /// Where it lies, rendered, in [`Output::bytes`].
+    pub start: u32,
+    /// End of it.
+    pub end: u32,
+}
+
+/// A name that a flow's end got, for the Name Resolution Blocks of `-w`.
+#[derive(Clone, Debug)]
+pub struct Resolved {
+    /// Number of the flow's first packet in the input.
+    pub packet: u64,
+    /// The address.
+    pub addr: Addr,
+    /// Names, the chosen one last.
+    pub names: Vec<Name>,
+}
+
+/// What a worker made of one batch.
+#[derive(Default)]
+pub struct Output {
+    /// Records in the order of the log.
+    pub ended: Vec<Ended>,
+    /// They themselves, rendered.
+    pub bytes: Vec<u8>,
+    /// Names for `-w`, in packet order.
+    pub resolved: Vec<Resolved>,
+}
+
+/// Shared by all workers.
+pub struct Shared {
+    /// The run's options.
+    pub options: Options,
+    /// Renders records.
+    pub format: Format,
+    /// Addresses that were named once.
+    pub known: Arc<Marks>,
+    /// Clients that use encrypted DNS.
+    pub encrypted: Arc<Marks>,
+}
+
+/// See the module.
+pub struct Worker {
+    shards: Vec<Shard<FlowState>>,
+    workers: usize,
+    /// This worker's proxy of the names.
+    pub proxy: Proxy,
+    cache: larder::Cache,
+    state: WorkerState,
+}
+
+struct WorkerState {
+    shared: Arc<Shared>,
+    budgets: Vec<Budget>,
+    shard: usize,
+    summary: Summary,
+    lookups: u64,
+    lookup_hits: u64,
+    /// With rule 6 off: what flows said of addresses.
+    said: HashMap<Addr, Name>,
+}
+
+impl Worker {
+    /// Worker `me` of `workers`.
+    pub fn new(
+        me: usize,
+        workers: usize,
+        proxy: Proxy,
+        cache: larder::Cache,
+        shared: Arc<Shared>,
+    ) -> Worker {
+        let options = &shared.options;
+        let ns = |seconds: u32| i64::from(seconds) * 1_000_000_000;
+        let rules = FlowRules {
+            tcp_ns: ns(options.tcp_idle_s),
+            other_ns: ns(options.udp_idle_s),
+            linger_ns: ns(options.linger_s),
+            first_sender_began: !options.rules.has(8),
+        };
+        let mine = || (0..SHARDS).filter(move |shard| shard % workers == me);
+        let flows_max = options.flows_max;
+        let limit = |shard: usize| flows_max / SHARDS + usize::from(shard < flows_max % SHARDS);
+        let shards = mine().map(|shard| Shard::new(limit(shard), rules)).collect();
+        // Half of the budget is for heads here, half for the edge's streams and fragments.
+        let budget_bytes = (options.reassembly_budget_bytes / 2) as usize / SHARDS;
+        let budgets = mine().map(|_| Budget::new(budget_bytes)).collect();
+        Worker {
+            shards,
+            workers,
+            proxy,
+            cache,
+            state: WorkerState {
+                shared,
+                budgets,
+                shard: 0,
+                summary: Summary::default(),
+                lookups: 0,
+                lookup_hits: 0,
+                said: HashMap::new(),
+            },
+        }
+    }
+
+    /// What this worker counted.
+    pub fn summary(&self) -> &Summary {
+        &self.state.summary
+    }
+
+    /// Lookups made with `--lookup packet`, and how many found a name.
+    pub fn lookups(&self) -> (u64, u64) {
+        (self.state.lookups, self.state.lookup_hits)
+    }
+
+    /// Takes the events of its shards, in packet order. The proxy must be at the batch's position.
+    pub fn batch(&mut self, events: &[Event], facts: &BatchFacts<'_>, output: &mut Output) {
+        let Worker { shards, workers, proxy, cache, state } = self;
+        let rules = state.shared.options.rules;
+        let view = View { proxy, overlay: &facts.committed.overlay, cache, rules };
+        if state.shared.options.lookup_per == LookupPer::Packet {
+            look_up_each(events, facts, view, state);
+        }
+        let mut lane = Lane { state, view, facts, output };
+        for (at, event) in events.iter().enumerate() {
+            if let Some(ahead) = events.get(at + PREFETCH_INDEX) {
+                shards[shard_of(ahead.hash) / *workers].prefetch_index(ahead.hash);
+            }
+            if let Some(ahead) = events.get(at + PREFETCH_FLOW) {
+                shards[shard_of(ahead.hash) / *workers].prefetch_flow(ahead.hash);
+            }
+            let shard = shard_of(event.hash) / *workers;
+            lane.state.shard = shard;
+            shards[shard].packet(event, facts.packets_before, &mut lane);
+        }
+        for (at, shard) in shards.iter_mut().enumerate() {
+            lane.state.shard = at;
+            shard.expire(facts.time_ns, facts.packets, &mut lane);
+        }
+        output.ended.sort_unstable();
+    }
+
+    /// Ends every flow; `facts` describe an empty batch after the last.
+    pub fn finish(&mut self, facts: &BatchFacts<'_>, output: &mut Output) {
+        let Worker { shards, proxy, cache, state, .. } = self;
+        let rules = state.shared.options.rules;
+        let view = View { proxy, overlay: &facts.committed.overlay, cache, rules };
+        let mut lane = Lane { state, view, facts, output };
+        for (at, shard) in shards.iter_mut().enumerate() {
+            lane.state.shard = at;
+            shard.finish(&mut lane);
+        }
+        output.ended.sort_unstable();
+    }
+}
+
+/// `--lookup packet`: both addresses of every packet, as the paper's system does.
+fn look_up_each(
+    events: &[Event],
+    facts: &BatchFacts<'_>,
+    view: View<'_>,
+    state: &mut WorkerState,
+) {
+    const GROUP: usize = 16;
+    for group in events.chunks(GROUP) {
+        let mut keys = [Key::address(Addr::UNSPECIFIED); 2 * GROUP];
+        for (at, event) in group.iter().enumerate() {
+            keys[2 * at] = Key::address(event.key.low);
+            keys[2 * at + 1] = Key::address(event.key.high);
+        }
+        let keys = &keys[..2 * group.len()];
+        for key in keys {
+            view.proxy.prefetch(view.cache.hash(key.as_bytes()));
+        }
+        for (at, key) in keys.iter().enumerate() {
+            let packet = facts.packets_before + u64::from(group[at / 2].packet);
+            state.lookups += 1;
+            state.lookup_hits += u64::from(view.candidates(key, packet).is_some());
+        }
+    }
+}
+
+/// The flow table's user while one batch is handled.
+struct Lane<'a, 'b> {
+    state: &'a mut WorkerState,
+    view: View<'a>,
+    facts: &'a BatchFacts<'b>,
+    output: &'a mut Output,
+}
+
+impl Lane<'_, '_> {
+    fn names(&self) -> NameSources {
+        self.state.shared.options.names
+    }
+
+    fn find_names(&mut self, flow: &mut Flow<FlowState>, packet: u64, now_ns: i64) {
+        let (source, _) = flow.source();
+        let (destination, _) = flow.destination();
+        if !destination.is_multicast_or_broadcast() {
+            flow.user.destination =
+                self.view.destination(source, destination, packet, now_ns).map(Box::new);
+        }
+        flow.user.source = self.view.host(source, packet, now_ns).map(Box::new);
+        if !self.view.rules.has(8) {
+            let server_name = self.view.destination(Addr::UNSPECIFIED, source, packet, now_ns);
+            flow.user.source = server_name.map(Box::new);
+        }
+        if let Some(name) = self.state.said.get(&destination) {
+            flow.user.destination = Some(Box::new(Found {
+                name: name.clone(),
+                source: NameSource::Sni,
+                time_ns: now_ns,
+                stale: false,
+                rivals: Vec::new(),
+            }));
+        }
+        flow.user.looked_up_from_low = flow.source_is_low;
+    }
+}
+
+impl FlowUser<FlowState> for Lane<'_, '_> {
+    fn begin(&mut self, flow: &mut Flow<FlowState>, event: &Event) {
+        flow.app = app_by_port(flow);
+        flow.user.own_done = match flow.key.protocol {
+            protocol::TCP => flow.app.is_some(),
+            protocol::UDP => flow.app.is_some(),
+            _ => true,
+        };
+        self.find_names(flow, flow.first_packet, event.time_ns);
+        if self.state.shared.options.write_packets.is_some() {
+            let ends = [
+                (flow.destination().0, &flow.user.destination),
+                (flow.source().0, &flow.user.source),
+            ];
+            for (addr, found) in ends {
+                let Some(found) = found else { continue };
+                let mut names: Vec<Name> = found.rivals.iter().rev().cloned().collect();
+                names.push(found.name.clone());
+                self.output.resolved.push(Resolved { packet: flow.first_packet, addr, names });
+            }
+        }
+    }
+
+    #[inline]
+    fn packet(&mut self, flow: &mut Flow<FlowState>, event: &Event) {
+        if flow.user.own_done || event.payload_len == 0 || event.from_low != flow.source_is_low {
+            return;
+        }
+        self.look_for_own_name(flow, event);
+    }
+
+    fn end(&mut self, mut flow: Flow<FlowState>, closed: bool, leave: Leave, packet: u32) {
+        if let Some(own) = &mut flow.user.own {
+            own.finish(&mut self.state.budgets[self.state.shard]);
+        }
+        let end_packet = match leave {
+            Leave::InputEnd => u64::MAX,
+            _ => self.facts.packets_before + u64::from(packet),
+        };
+        let end_reason = match leave {
+            Leave::Evicted => EndReason::Evicted,
+            _ if closed => EndReason::Closed,
+            Leave::Timeout => EndReason::Idle,
+            Leave::Reused => EndReason::Closed,
+            Leave::InputEnd => EndReason::InputEnd,
+        };
+        let record = self.record(flow, end_packet, end_reason);
+        count(&mut self.state.summary, &record);
+        let unnamed = record.destination.naming.is_none();
+        if self.state.shared.options.unresolved_only && !unnamed {
+            return;
+        }
+        let start = self.output.bytes.len() as u32;
+        self.state.shared.format.writer().record(&record, &mut self.output.bytes);
+        let end = self.output.bytes.len() as u32;
+        self.output.ended.push(Ended { end_packet, first_packet: record.first_packet, start, end });
+    }
+}
+
+impl Lane<'_, '_> {
+    #[cold]
+    fn look_for_own_name(&mut self, flow: &mut Flow<FlowState>, event: &Event) {
+        let start = event.payload_offset as usize;
+        let Some(data) = self.facts.bytes.get(start..start + event.payload_len as usize) else {
+            return;
+        };
+        let budget = &mut self.state.budgets[self.state.shard];
+        let seq_first = flow.sent_by_source().first_payload_seq();
+        let own = flow.user.own.get_or_insert_default();
+        if flow.key.protocol == protocol::TCP {
+            own.tcp(&Segment { seq: event.tcp_seq, seq_first, data }, budget);
+        } else {
+            own.udp(data, budget);
+        }
+        if own.app.is_some() {
+            flow.app = own.app;
+        }
+        flow.user.own_done = own.is_done();
+        if !self.view.rules.has(6)
+            && let Some(name) = &own.server_name
+        {
+            let name = name.clone();
+            self.state.said.insert(flow.destination().0, name);
+        }
+    }
+
+    fn record(
+        &mut self,
+        mut flow: Flow<FlowState>,
+        end_packet: u64,
+        end_reason: EndReason,
+    ) -> FlowRecord {
+        let turned = flow.user.looked_up_from_low != flow.source_is_low;
+        let mut late = false;
+        let valid_at_start = self.view.rules.has(7);
+        let wants_name = match flow.user.destination {
+            None => valid_at_start,
+            Some(_) => !valid_at_start,
+        };
+        if turned || wants_name {
+            let start_ns = flow.start_ns;
+            self.find_names(&mut flow, end_packet, start_ns);
+            late = !turned;
+        }
+        let (source_addr, source_port) = flow.source();
+        let (destination_addr, destination_port) = flow.destination();
+        let own = flow.user.own.take().map(|own| *own).unwrap_or_default();
+        let naming = |found: &Found, late: bool| Naming {
+            name: found.name.clone(),
+            source: found.source,
+            age_ms: if late { 0 } else { age_ms(flow.start_ns, found.time_ns) },
+            stale: found.stale && !late,
+            late,
+            ambiguous: !found.rivals.is_empty(),
+            conflict: false,
+        };
+
+        let found = flow.user.destination.take();
+        let mut candidates: Vec<Name> = Vec::new();
+        let mut destination_naming = found.as_ref().map(|found| naming(found, late));
+        if let Some(found) = found {
+            candidates.push(found.name.clone());
+            candidates.extend(found.rivals);
+        }
+        let own_source = if own.app == Some(App::Quic) { NameSource::QuicSni } else { NameSource::Sni };
+        let stated = [(&own.server_name, own_source), (&own.http_host, NameSource::HttpHost)]
+            .into_iter()
+            .find_map(|(name, source)| {
+                name.as_ref().filter(|_| self.names().has(source)).map(|name| (name, source))
+            });
+        if let Some((name, source)) = stated {
+            // Rule 6: what a flow says of itself names this flow, and DNS stands beside it.
+            let conflict = destination_naming.is_some() && !candidates.contains(name);
+            candidates.retain(|candidate| candidate != name);
+            candidates.insert(0, name.clone());
+            destination_naming = Some(Naming {
+                name: name.clone(),
+                source,
+                age_ms: 0,
+                stale: false,
+                late: false,
+                ambiguous: false,
+                conflict,
+            });
+        }
+        let unnamed_reason = destination_naming.is_none().then(|| self.why_unnamed(&flow));
+        let source_naming = flow.user.source.as_ref().map(|found| naming(found, late && !turned));
+        let source_candidates = flow.user.source.take().map_or(Vec::new(), |found| {
+            std::iter::once(found.name.clone()).chain(found.rivals.iter().cloned()).collect()
+        });
+        let is_tcp = flow.key.protocol == protocol::TCP;
+        let end = |addr, port, sent: &crate::flow::Sent| End {
+            addr,
+            port,
+            packets: sent.packets,
+            ip_bytes: sent.ip_bytes,
+            payload_bytes: Some(if is_tcp { sent.stream_bytes() } else { sent.payload_bytes }),
+            missed_bytes: sent.gap_bytes,
+            naming: None,
+            candidates: Vec::new(),
+            unnamed_reason: None,
+        };
+        FlowRecord {
+            first_packet: flow.first_packet,
+            end_packet,
+            start_ns: flow.start_ns,
+            end_ns: flow.last_ns,
+            protocol: flow.key.protocol,
+            tunnel: flow.tunnel,
+            source: End {
+                naming: source_naming,
+                candidates: source_candidates,
+                ..end(source_addr, source_port, flow.sent_by_source())
+            },
+            destination: End {
+                naming: destination_naming,
+                candidates,
+                unnamed_reason,
+                ..end(destination_addr, destination_port, flow.sent_by_destination())
+            },
+            app: flow.app,
+            tls_server_name: own.server_name,
+            http_host: own.http_host,
+            conn_state: flow.conn_state(),
+            history: flow.history.to_text(),
+            end_reason,
+        }
+    }
+
+    fn why_unnamed(&self, flow: &Flow<FlowState>) -> UnnamedReason {
+        let (client, _) = flow.source();
+        let (addr, _) = flow.destination();
+        let shared = &self.state.shared;
+        let hash = |addr| self.view.cache.hash(Key::address(addr).as_bytes()).get();
+        if addr.is_local() {
+            UnnamedReason::Local
+        } else if shared.known.has(hash(addr), self.facts.batch) {
+            UnnamedReason::Evicted
+        } else if shared.encrypted.has(hash(client), self.facts.batch) {
+            UnnamedReason::EncryptedDnsSuspected
+        } else if flow.midstream
+            || flow.start_ns.saturating_sub(self.facts.capture_start_ns) < BEFORE_CAPTURE_NS
+        {
+            UnnamedReason::BeforeCapture
+        } else {
+            UnnamedReason::NoLookupSeen
+        }
+    }
+}
+
+fn age_ms(now_ns: i64, learned_ns: i64) -> u64 {
+    (now_ns.saturating_sub(learned_ns).max(0) / 1_000_000) as u64
+}
+
+fn app_by_port(flow: &Flow<FlowState>) -> Option<App> {
+    let (low, high) = (flow.key.low_port, flow.key.high_port);
+    let either = |port| low == port || high == port;
+    match flow.key.protocol {
+        protocol::TCP | protocol::UDP if either(53) => Some(App::Dns),
+        protocol::UDP if either(5353) => Some(App::Mdns),
+        protocol::UDP if either(5355) => Some(App::Llmnr),
+        protocol::UDP if either(137) => Some(App::Nbns),
+        protocol::UDP if either(67) || either(68) || either(546) || either(547) => Some(App::Dhcp),
+        _ => None,
+    }
+}
+
+fn count(summary: &mut Summary, record: &FlowRecord) {
+    summary.flows += 1;
+    summary.flows_evicted += u64::from(record.end_reason == EndReason::Evicted);
+    if record.destination.addr.is_multicast_or_broadcast() {
+        return;
+    }
+    summary.flows_nameable += 1;
+    match (&record.destination.naming, record.destination.unnamed_reason) {
+        (Some(naming), _) => {
+            summary.flows_named += 1;
+            *summary.flows_named_by.entry(naming.source).or_default() += 1;
+            summary.ambiguous += u64::from(naming.ambiguous);
+            summary.stale += u64::from(naming.stale);
+            summary.late += u64::from(naming.late);
+            summary.conflicts += u64::from(naming.conflict);
+        }
+        (None, Some(reason)) => summary.count_unnamed(reason),
+        (None, None) => {}
+    }
+}

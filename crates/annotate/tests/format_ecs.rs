@@ -1,0 +1,90 @@
+//! The ECS format, read back by serde_json.
+
+mod format_records;
+
+use format_records::{HOSTILE, all, hostile, log, ping, web};
+use larder_annotate::format::schema::{FIELDS, Type};
+use larder_annotate::options::OutputFormat;
+use serde_json::Value;
+
+fn read_back(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+/// A line, whole, so that a change of any key or value is seen.
+#[test]
+fn golden() {
+    let text = log(OutputFormat::Ecs, false, &[web()]).expect("a line format");
+    let expected = concat!(
+        r#"{"@timestamp":"2024-01-02T03:04:05.123456789Z","ecs.version":"8.17.0","#,
+        r#""event.kind":"event","event.category":["network"],"event.type":["connection"],"#,
+        r#""event.start":"2024-01-02T03:04:05.123456789Z","#,
+        r#""event.end":"2024-01-02T03:04:17.469135578Z","event.duration":12345678789,"#,
+        r#""network.transport":"tcp","network.type":"ipv4","network.protocol":"tls","#,
+        r#""network.community_id":"1:WFu5YQGJptNO6IrtaHnl24qBbd0=","#,
+        r#""network.bytes":35801,"network.packets":40,"#,
+        r#""source.ip":"10.0.0.5","source.port":49152,"source.bytes":1234,"source.packets":11,"#,
+        r#""destination.ip":"93.184.216.34","destination.port":443,"#,
+        r#""destination.domain":"www.example.com","#,
+        r#""destination.bytes":34567,"destination.packets":29,"#,
+        r#""larder.destination.name_source":"dns_pair","#,
+        r#""larder.destination.candidates":["www.example.com","cdn.example.net"],"#,
+        r#""larder.source.unnamed_reason":"local","larder.destination.name_age_ms":250,"#,
+        r#""larder.destination.name_stale":true,"larder.destination.name_late":false,"#,
+        r#""larder.destination.name_ambiguous":true,"larder.destination.name_conflict":false,"#,
+        r#""tls.client.server_name":"www.example.com","#,
+        r#""related.hosts":["www.example.com","cdn.example.net"]}"#,
+        "\n"
+    );
+    assert_eq!(text, expected);
+}
+
+/// What is unknown has no key: an unnamed ping has no ports, no names and no flags of names.
+#[test]
+fn absent_means_unknown() {
+    let lines = read_back(&log(OutputFormat::Ecs, false, &[ping()]).expect("a line format"));
+    let line = lines[0].as_object().expect("an object");
+    for key in ["source.port", "destination.domain", "related.hosts", "network.protocol"] {
+        assert!(!line.contains_key(key), "{key}");
+    }
+    assert!(!line.keys().any(|key| key.contains("name_")), "{line:?}");
+    assert_eq!(line["network.transport"], "ipv6-icmp");
+    assert_eq!(line["larder.destination.unnamed_reason"], "no_lookup_seen");
+}
+
+/// Every value has the JSON type of its field, keys do not repeat, and no key is unknown.
+#[test]
+fn types_are_those_of_the_schema() {
+    let text = log(OutputFormat::Ecs, false, &all()).expect("a line format");
+    for (line, raw) in read_back(&text).iter().zip(text.lines()) {
+        let line = line.as_object().expect("an object");
+        assert_eq!(line.len(), raw.matches("\":").count(), "a key repeats in {raw}");
+        for (key, value) in line {
+            let field = FIELDS.iter().find(|field| field.name == key).expect("a field");
+            let sound = match field.kind {
+                Type::Date | Type::Keyword | Type::Ip => value.is_string(),
+                Type::Keywords => value.as_array().is_some_and(|list| !list.is_empty()),
+                Type::Long => value.is_u64(),
+                Type::Boolean => value.is_boolean(),
+            };
+            assert!(sound, "{key}: {value}");
+        }
+    }
+}
+
+/// Hostile names come back octet for octet (as Latin-1, being no UTF-8), text in UTF-8 as its
+/// characters, the root as a dot; and nothing in the line itself can harm a terminal.
+#[test]
+fn hostile_names() {
+    let text = log(OutputFormat::Ecs, false, &[hostile()]).expect("a line format");
+    assert!(text.bytes().all(|octet| octet == b'\n' || (0x20..0x7f).contains(&octet)), "{text}");
+    let line = &read_back(&text)[0];
+    let latin1 = |text: &str| text.chars().map(|c| c as u32 as u8).collect::<Vec<u8>>();
+    assert_eq!(latin1(line["destination.domain"].as_str().expect("a string")), HOSTILE);
+    assert_eq!(line["source.domain"], "josé 😀.local");
+    assert_eq!(line["url.domain"], "@sum(a1),b");
+    assert_eq!(line["larder.destination.candidates"][1], "-");
+    assert_eq!(line["larder.destination.candidates"][2], ".");
+    assert_eq!(line["related.hosts"].as_array().expect("a list").len(), 5, "without repeats");
+    assert_eq!(line["event.duration"], 0, "a clock that ran backwards");
+}

@@ -1,0 +1,81 @@
+//! What no name may do, for any octets in it and in every line format.
+
+mod format_records;
+
+use format_records::{full, log, name};
+use larder_annotate::format::schema::FIELDS;
+use larder_annotate::options::OutputFormat;
+use larder_annotate::record::FlowRecord;
+use proptest::prelude::*;
+
+/// Octets as hostile clients choose them: random ones, and the ones that formats give a meaning.
+fn octets() -> impl Strategy<Value = Vec<u8>> {
+    let special = prop::sample::select(b"=+-@'\",;\\\t\r\n\x00\x1b\x7f\x9b (){}[]#.".to_vec());
+    prop::collection::vec(prop_oneof![any::<u8>(), special], 1..40)
+}
+
+fn record_with(octets: &[Vec<u8>; 4]) -> FlowRecord {
+    let mut record = full();
+    let [source, destination, server_name, host] = octets.each_ref().map(|octets| name(octets));
+    if let Some(naming) = &mut record.source.naming {
+        naming.name = source;
+    }
+    if let Some(naming) = &mut record.destination.naming {
+        naming.name = destination;
+    }
+    (record.tls_server_name, record.http_host) = (Some(server_name), Some(host));
+    record
+}
+
+proptest! {
+    /// Whatever the names are, a record is one line of printable ASCII (and tabs, in Zeek) that
+    /// has as many values as the format's header says.
+    #[test]
+    fn a_record_stays_a_line(octets in [octets(), octets(), octets(), octets()]) {
+        let records = [record_with(&octets)];
+        for output in [OutputFormat::Text, OutputFormat::Ecs, OutputFormat::Zeek, OutputFormat::Csv] {
+            let text = log(output, false, &records).expect("a line format");
+            let tabs = output == OutputFormat::Zeek;
+            let harmless = |octet| {
+                matches!(octet, b'\n' | 0x20..0x7f) || tabs && octet == b'\t'
+            };
+            prop_assert!(text.bytes().all(harmless), "{}", text);
+            let headers = match output {
+                OutputFormat::Ecs => 0,
+                OutputFormat::Zeek => 9,
+                _ => 1,
+            };
+            prop_assert_eq!(text.lines().count(), headers + 1);
+            let line = text.lines().find(|line| !line.starts_with('#') && !line.starts_with("@time"));
+            let line = line.expect("a record");
+            match output {
+                OutputFormat::Text => prop_assert_eq!(line.split_ascii_whitespace().count(), 11),
+                OutputFormat::Zeek => prop_assert_eq!(line.split('\t').count(), 41),
+                OutputFormat::Csv => {
+                    let mut reader = csv::ReaderBuilder::new();
+                    let mut reader = reader.has_headers(false).from_reader(line.as_bytes());
+                    let row = reader.records().next().expect("a row").expect("sound CSV");
+                    prop_assert_eq!(row.len(), FIELDS.len());
+                    prop_assert!(row.iter().all(|cell| !cell.starts_with(['=', '+', '-', '@'])));
+                }
+                _ => {
+                    let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
+                    prop_assert!(line["destination.domain"].is_string());
+                }
+            }
+        }
+    }
+
+    /// JSON loses nothing of a name: UTF-8 reads back as its characters, anything else as Latin-1.
+    #[test]
+    fn json_reads_back(octets in octets()) {
+        let record = record_with(&[vec![b'a'], octets.clone(), vec![b'b'], vec![b'c']]);
+        let text = log(OutputFormat::Ecs, false, &[record]).expect("a line format");
+        let line: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let expected = match String::from_utf8(octets) {
+            Ok(text) => text,
+            Err(error) => error.as_bytes().iter().map(|&octet| char::from(octet)).collect(),
+        };
+        prop_assert_eq!(line["destination.domain"].as_str(), Some(expected.as_str()));
+    }
+}

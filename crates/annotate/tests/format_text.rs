@@ -1,0 +1,34 @@
+//! The text format: what a person sees.
+
+mod format_records;
+
+use format_records::{hostile, log, ping, web};
+use larder_annotate::options::OutputFormat;
+
+/// Columns stand under their titles, and hostile octets are spelled out.
+#[test]
+fn golden() {
+    let text = log(OutputFormat::Text, false, &[web(), ping(), hostile()]).expect("a line format");
+    let expected = [
+        "#time                     duration proto source                -> destination           \
+         app    sent  rcvd name [how it is known]",
+        "2024-01-02T03:04:05.123Z    12.345 tcp   10.0.0.5:49152        -> 93.184.216.34:https   \
+         tls    1.2k 34.5k www.example.com [dns_pair,stale,ambiguous]",
+        "2024-01-02T03:04:06.000Z     0.000 icmp6 2001:db8::5           -> 2001:db8::1:0:0:7     \
+         -       104     0 - [no_lookup_seen]",
+        concat!(
+            r"2024-01-02T03:04:05.123Z     0.000 udp   jos\xc3\xa9\x20\xf0\x9f\x98\x80.local:mdns ",
+            r#"-> 93.184.216.34:https quic 0 34.5k =e\x1b[31m,"\x09\x0d\x0a\.\x00\x7f\x80\xff"#,
+            r"x;'`$(1)\x20y [quic_sni]",
+        ),
+    ];
+    assert_eq!(text.lines().collect::<Vec<_>>(), expected);
+    assert!(text.bytes().all(|octet| octet == b'\n' || (0x20..0x7f).contains(&octet)));
+}
+
+/// `-n` writes ports as numbers.
+#[test]
+fn numeric_ports() {
+    let text = log(OutputFormat::Text, true, &[web()]).expect("a line format");
+    assert!(text.contains(" 93.184.216.34:443 "), "{text}");
+}

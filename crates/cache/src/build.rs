@@ -1,0 +1,269 @@
+//! Building a cache: one budget, divided once.
+//!
+//! ```text
+//! budget >= arena + page books + (1 + proxies_max) x index + log + side tables
+//! arena   = entries' pages + reserve (1/32, at least 8 pages) + one page a size class
+//! ```
+//!
+//! Live entries are charged against the first part only. A page a class covers the last, half-filled page
+//! of each; the reserve covers retired slots that proxies still hold, and slots in writers' hands. So
+//! whether an insert has room never depends on either. Pages are a 256th of the arena, between 1 and
+//! 64 KiB: the largest value is half a page's, up to 32 KiB.
+
+use std::sync::Arc;
+
+use larder_mem::sync::CacheLines;
+use larder_mem::{Classes, Config, HEADER_BYTES, Shard, WAYS};
+
+use crate::cache::{Cache, Counters, Shared};
+use crate::engine::{Counts, Limits, RECORDS_MAX, State};
+use crate::error::Error;
+use crate::hash::Hasher;
+use crate::index::{DISPLACED_BYTES, Displaced, Placement};
+use crate::policy::{Fifo, POLICY_BYTES};
+
+/// Longest value a cache takes, in octets, whatever its budget.
+pub const VALUE_BYTES_MAX: usize = 32 << 10;
+
+/// Longest key, in octets.
+pub const KEY_BYTES_MAX: usize = 255;
+
+/// Ways of ten that may be in use: at this load the index has no conflicts.
+const WAYS_USED: usize = 8;
+
+const PAGE_BYTES_MAX: usize = 64 << 10;
+const PAGE_BYTES_MIN: usize = 1 << 10;
+/// Pages that an arena should have before its pages grow.
+const PAGES_MIN: usize = 256;
+/// Pages for entries below which a cache makes no sense.
+const PAGES_ENTRIES_MIN: usize = 16;
+/// What is held beside the parts counted one by one: the handle, the locks, the class tables.
+const FIXED_BYTES: usize = 16 << 10;
+
+/// What a cache is to be. See [`Cache::builder`].
+#[derive(Debug, Clone)]
+pub struct Builder {
+    budget: u64,
+    proxies_max: usize,
+    proxies_counted: Option<usize>,
+    shards: usize,
+    seed: u64,
+    entry_bytes_mean: usize,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Builder {
+            budget: 64 << 20,
+            proxies_max: 4,
+            proxies_counted: None,
+            shards: 1,
+            seed: 0x1a7d_e25e_ed00_0001,
+            entry_bytes_mean: 128,
+        }
+    }
+}
+
+impl Builder {
+    /// Octets the cache may take, everything counted. Default 64 MiB.
+    pub fn budget(mut self, bytes: u64) -> Self {
+        self.budget = bytes;
+        self
+    }
+
+    /// Proxies that may exist at once, 1 to 1024. Each has an index copy of its own in the budget.
+    /// Default 4.
+    pub fn proxies_max(mut self, count: usize) -> Self {
+        self.proxies_max = count;
+        self
+    }
+
+    /// Shards; this version has 1.
+    pub fn shards(mut self, count: usize) -> Self {
+        self.shards = count;
+        self
+    }
+
+    /// Seeds the hash. The same seed and operations leave the same entries. The default is fixed;
+    /// where keys come from strangers and runs need not repeat, give a random one.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// Octets of an average entry, key and value and 8 more, 16 to 4096: divides the budget between
+    /// memory and index. Smaller entries than said fill the index first, larger ones the memory.
+    /// Default 128.
+    pub fn entry_bytes_mean(mut self, bytes: usize) -> Self {
+        self.entry_bytes_mean = bytes;
+        self
+    }
+
+    /// How many of the proxies the budget pays for; the index copies of the others come on top. All, unless
+    /// set. For programs whose results must not depend on how many cores they run on: what the budget holds
+    /// then depends on this number alone.
+    pub fn proxies_counted(mut self, count: usize) -> Self {
+        self.proxies_counted = Some(count);
+        self
+    }
+
+    /// Maps the memory. Refuses a budget that is too small, and says what would do.
+    pub fn build(self) -> Result<Cache, Error> {
+        if !(1..=1024).contains(&self.proxies_max) {
+            return Err(Error::Setting("proxies_max must be 1 to 1024"));
+        }
+        if self.shards != 1 {
+            return Err(Error::Setting("shards must be 1 in this version"));
+        }
+        if !(16..=4096).contains(&self.entry_bytes_mean) {
+            return Err(Error::Setting("entry_bytes_mean must be 16 to 4096"));
+        }
+        if self.budget > 32 << 30 {
+            return Err(Error::Setting("a budget has at most 32 GiB in this version"));
+        }
+        let shape = self.shape()?;
+        let config = shape.config;
+        let placement = Placement::new(config.buckets);
+        let hasher = Hasher::new(self.seed);
+        let state = State {
+            placement,
+            hasher,
+            displaced: Displaced::new(config.buckets),
+            policy: Fifo::new(config.buckets * WAYS)?,
+            limits: shape.limits,
+            counts: Counts::default(),
+            drain_rest: 0,
+        };
+        let shard = Arc::new(Shard::new(config, state)?);
+        Ok(Cache::new(Shared {
+            shard,
+            placement,
+            hasher,
+            budget: self.budget,
+            limits: shape.limits,
+            slot_bytes_max: config.page_bytes.min(HEADER_BYTES + KEY_BYTES_MAX + VALUE_BYTES_MAX),
+            queue_bytes_max: shape.reserve_bytes / 8,
+            counters: (0..self.proxies_max).map(|_| CacheLines(Counters::default())).collect(),
+            walk: Default::default(),
+        }))
+    }
+
+    /// The largest shape that the budget holds.
+    fn shape(&self) -> Result<Shape, Error> {
+        let mut page_bytes = PAGE_BYTES_MAX;
+        while page_bytes > PAGE_BYTES_MIN {
+            let shape = self.largest(page_bytes);
+            if let Some(shape) = shape.filter(|shape| shape.config.pages >= PAGES_MIN) {
+                return Ok(shape);
+            }
+            page_bytes /= 2;
+        }
+        self.largest(PAGE_BYTES_MIN).ok_or_else(|| Error::BudgetTooSmall {
+            bytes: self.budget,
+            bytes_min: self.smallest().bytes(self.proxies_counted.unwrap_or(self.proxies_max)),
+        })
+    }
+
+    fn smallest(&self) -> Shape {
+        let pages = shape_overhead(PAGE_BYTES_MIN, 0) + PAGES_ENTRIES_MIN;
+        self.shape_of(PAGE_BYTES_MIN, pages)
+    }
+
+    /// The most pages of `page_bytes` that fit, by bisection: the rest of the shape follows from them.
+    fn largest(&self, page_bytes: usize) -> Option<Shape> {
+        let fits = |pages| self.shape_of(page_bytes, pages).bytes(self.proxies_counted.unwrap_or(self.proxies_max)) <= self.budget;
+        let mut low = shape_overhead(page_bytes, 0) + PAGES_ENTRIES_MIN;
+        let mut high = (self.budget / page_bytes as u64) as usize + 1;
+        if high <= low || !fits(low) {
+            return None;
+        }
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            *(if fits(middle) { &mut low } else { &mut high }) = middle;
+        }
+        Some(self.shape_of(page_bytes, low))
+    }
+
+    fn shape_of(&self, page_bytes: usize, pages: usize) -> Shape {
+        let classes = Classes::new(page_bytes);
+        let reserve = reserve_pages(pages);
+        let entry_pages = pages.saturating_sub(shape_overhead(page_bytes, pages));
+        let charge_max = entry_pages * page_bytes;
+        let buckets = (charge_max / self.entry_bytes_mean).div_ceil(WAYS_USED).max(2);
+        let charge_min = classes.charge(0);
+        let evictions_max = classes.charge(classes.count() as u8 - 1) / charge_min;
+        let records_min = 2 * evictions_max + 4 * RECORDS_MAX as usize;
+        let log_records = records_min.max(pages * page_bytes / 2048).next_power_of_two();
+        Shape {
+            config: Config {
+                page_bytes,
+                pages,
+                buckets,
+                log_records,
+                readers_max: self.proxies_max,
+                copy_buckets: 1024,
+            },
+            limits: Limits {
+                charge_max: charge_max as u64,
+                entries_max: (buckets * WAYS_USED) as u64,
+                charge_min: charge_min as u64,
+                pages_low: (reserve / 2) as u32,
+            },
+            reserve_bytes: reserve * page_bytes,
+        }
+    }
+}
+
+fn reserve_pages(pages: usize) -> usize {
+    (pages / 32).max(8)
+}
+
+/// Pages that hold no entries by the accounting: the reserve, and one a class.
+fn shape_overhead(page_bytes: usize, pages: usize) -> usize {
+    reserve_pages(pages) + Classes::new(page_bytes).count()
+}
+
+/// How a budget is divided.
+struct Shape {
+    config: Config,
+    limits: Limits,
+    reserve_bytes: usize,
+}
+
+impl Shape {
+    fn bytes(&self, proxies_max: usize) -> u64 {
+        let side = self.config.buckets * (DISPLACED_BYTES + WAYS * POLICY_BYTES);
+        (self.config.bytes() + side + proxies_max * 256 + FIXED_BYTES) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever the budget, the shape found costs at most the budget, and most of it is used.
+    #[test]
+    fn budget_is_kept_and_used() {
+        for proxies in [1, 2, 9] {
+            for shift in 20..32 {
+                for budget in [(1u64 << shift) - 1, 1 << shift, 3 << (shift - 1)] {
+                    let builder = Builder::default().budget(budget).proxies_max(proxies);
+                    let shape = builder.shape().unwrap();
+                    let bytes = shape.bytes(proxies);
+                    assert!(bytes <= budget && bytes * 100 >= budget * 93, "{bytes} of {budget}");
+                }
+            }
+        }
+    }
+
+    /// A budget that is too small is refused with one that would do.
+    #[test]
+    fn too_small_is_refused() {
+        let builder = Builder::default().budget(1000);
+        let Err(Error::BudgetTooSmall { bytes_min, .. }) = builder.build() else {
+            panic!("1000 octets can't hold a cache");
+        };
+        Builder::default().budget(bytes_min).build().unwrap();
+        assert!(Builder::default().budget(bytes_min / 2).build().is_err());
+    }
+}

@@ -1,0 +1,326 @@
+//! Main's side of the cache: applies operations, one at a time, under the shard's lock.
+//!
+//! An operation asks for log room first, for all it may write; refused, it has changed nothing. Then it
+//! makes room in the budget by evicting, then it places its entry. What is evicted depends on the charges
+//! of live entries and on the policy alone: neither limbo, nor free lists, nor anybody's sync takes part.
+//!
+//! Bounds an operation: at most `charge_max_of_a_slot / 16` evictions and one displacement, two records an
+//! eviction, six for the rest. The log is built to hold that.
+
+use larder_mem::{Main, OwnedSlot, Shard, Stalled, WAYS};
+
+use crate::hash::{Hasher, KeyHash};
+use crate::index::{Displaced, Placement, SECOND, find, mask_bit};
+use crate::policy::{EntryNumber, Fifo, Policy};
+
+/// Records that an operation writes at most, its evictions apart: a mask, a move (two), the entry, and
+/// the eviction (two) of a bucket conflict.
+pub(crate) const RECORDS_MAX: u64 = 6;
+
+/// Slots moved an operation while memory is low.
+const MOVES_PER_STEP: usize = 8;
+
+/// What the budget allows. Fixed at build.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// Sum of the charges of live slots.
+    pub charge_max: u64,
+    pub entries_max: u64,
+    /// The smallest charge there is.
+    pub charge_min: u64,
+    /// Below so many free pages, sparse ones are emptied.
+    pub pages_low: u32,
+}
+
+/// What happened so far, counted at main.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub inserted: u64,
+    pub updated: u64,
+    pub removed: u64,
+    pub evicted: u64,
+    pub conflicts: u64,
+    pub moved_slots: u64,
+}
+
+/// The engine's own state, behind the shard's lock.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub placement: Placement,
+    pub hasher: Hasher,
+    pub displaced: Displaced,
+    pub policy: Fifo,
+    pub limits: Limits,
+    pub counts: Counts,
+    /// Operations until a page to empty is looked for again, after none was found.
+    pub drain_rest: u32,
+}
+
+/// Main and the engine's state together, for as long as the lock is held.
+pub(crate) struct Engine<'a> {
+    pub shard: &'a Shard<State>,
+    pub main: Main<'a>,
+    pub state: &'a mut State,
+}
+
+impl Engine<'_> {
+    /// Publishes a filled slot under its key. Refused, the slot is still the caller's.
+    pub fn insert(&mut self, hash: KeyHash, slot: OwnedSlot) -> Result<(), (Stalled, OwnedSlot)> {
+        let placement = self.state.placement;
+        let key = self.shard.read(&slot).key();
+        let found = find(&self.main, &placement, hash, key).map(|found| (found.bucket, found.way));
+        let charge = self.main.charge(slot.class());
+        let freed = found.map_or(0, |(bucket, way)| self.main.charge_at(bucket, way));
+        let evictions = self.evictions_max(charge, freed, found.is_none());
+        if let Err(stalled) = self.main.reserve(2 * evictions + RECORDS_MAX) {
+            return Err((stalled, slot));
+        }
+        self.make_room(charge, freed, found);
+        match found {
+            Some((bucket, way)) => {
+                let tag_word = self.main.bucket(bucket).tag(way);
+                self.main.put(bucket, way, tag_word, slot);
+                self.state.policy.updated(number(bucket, way));
+                self.state.counts.updated += 1;
+            }
+            None => {
+                self.place(hash, slot);
+                self.state.counts.inserted += 1;
+            }
+        }
+        self.maintain();
+        Ok(())
+    }
+
+    /// Takes an entry out; `Ok(false)` when there is none.
+    pub fn remove(&mut self, hash: KeyHash, key: &[u8]) -> Result<bool, Stalled> {
+        self.main.reserve(2)?;
+        let found = find(&self.main, &self.state.placement, hash, key);
+        let Some((bucket, way)) = found.map(|found| (found.bucket, found.way)) else {
+            return Ok(false);
+        };
+        self.take_out(bucket, way);
+        self.state.counts.removed += 1;
+        Ok(true)
+    }
+
+    /// Moves an entry's end; false when there is none.
+    pub fn touch(&mut self, hash: KeyHash, key: &[u8], expires: u32) -> bool {
+        let found = find(&self.main, &self.state.placement, hash, key);
+        found.inspect(|found| found.slot.set_expires(expires)).is_some()
+    }
+
+    /// An upper bound of what [`Engine::make_room`] will evict.
+    fn evictions_max(&self, charge: u64, freed: u64, is_new: bool) -> u64 {
+        let limits = &self.state.limits;
+        let live = self.main.live_charge() + charge - freed;
+        let over = live.saturating_sub(limits.charge_max).div_ceil(limits.charge_min);
+        let full = is_new && self.state.policy.len() >= limits.entries_max;
+        over.max(u64::from(full))
+    }
+
+    fn make_room(&mut self, charge: u64, freed: u64, updated: Option<(usize, usize)>) {
+        let Limits { charge_max, entries_max, .. } = self.state.limits;
+        let updated = updated.map(|(bucket, way)| number(bucket, way));
+        while self.main.live_charge() + charge - freed > charge_max
+            || (updated.is_none() && self.state.policy.len() >= entries_max)
+        {
+            let Some(victim) = self.state.policy.victim(updated) else { break };
+            let (bucket, way) = (victim as usize / WAYS, victim as usize % WAYS);
+            self.take_out(bucket, way);
+            self.state.counts.evicted += 1;
+        }
+    }
+
+    /// Empties a way. At most two records.
+    fn take_out(&mut self, bucket: usize, way: usize) {
+        let tag_word = self.main.bucket(bucket).tag(way);
+        self.main.clear(bucket, way);
+        if tag_word & SECOND != 0 {
+            self.forget_displaced(self.state.placement.home_of_second(bucket, tag_word), tag_word);
+        }
+        self.state.policy.removed(number(bucket, way));
+    }
+
+    fn forget_displaced(&mut self, home: usize, tag_word: u16) {
+        let mask = self.main.bucket(home).mask();
+        let wanted = self.state.displaced.remove(home, mask_bit(tag_word), mask);
+        if wanted != mask {
+            self.main.set_mask(home, wanted);
+        }
+    }
+
+    fn note_displaced(&mut self, home: usize, tag_word: u16) {
+        let mask = self.main.bucket(home).mask();
+        let wanted = self.state.displaced.add(home, mask_bit(tag_word), mask);
+        if wanted != mask {
+            self.main.set_mask(home, wanted);
+        }
+    }
+
+    /// Finds a way for a new entry: home, second, a way of home that another entry leaves.
+    fn place(&mut self, hash: KeyHash, slot: OwnedSlot) {
+        let placement = self.state.placement;
+        let (home, tag_word) = (placement.home(hash), placement.tag_word(hash));
+        let second = placement.second(home, tag_word);
+        if let Some(way) = self.main.bucket(home).vacant() {
+            return self.settle(home, way, tag_word, slot);
+        }
+        if let Some(way) = self.main.bucket(second).vacant() {
+            // The mask first: a prefix of the log that has the entry must lead to it.
+            self.note_displaced(home, tag_word);
+            return self.settle(second, way, tag_word | SECOND, slot);
+        }
+        let way = match self.displace(home) {
+            Some(way) => way,
+            None => {
+                // Neither has room, nor any bucket that home's entries could go to (not once in ten
+                // million inserts at 80 % load). The hash chooses who goes.
+                let way = (hash.0 >> 16) as usize % WAYS;
+                self.take_out(home, way);
+                self.state.counts.conflicts += 1;
+                way
+            }
+        };
+        self.settle(home, way, tag_word, slot);
+    }
+
+    fn settle(&mut self, bucket: usize, way: usize, tag_word: u16, slot: OwnedSlot) {
+        self.main.put(bucket, way, tag_word, slot);
+        self.state.policy.inserted(number(bucket, way));
+    }
+
+    /// Moves one entry of a full bucket to its own other bucket; the way that it left.
+    fn displace(&mut self, bucket: usize) -> Option<usize> {
+        let placement = self.state.placement;
+        for way in 0..WAYS {
+            let tag_word = self.main.bucket(bucket).tag(way);
+            let is_second = tag_word & SECOND != 0;
+            let home = placement.home_of(bucket, tag_word);
+            let other = if is_second { home } else { placement.second(home, tag_word) };
+            let Some(room) = self.main.bucket(other).vacant() else { continue };
+            if is_second {
+                self.main.relocate((bucket, way), (other, room), tag_word & !SECOND);
+                self.forget_displaced(home, tag_word);
+            } else {
+                self.note_displaced(home, tag_word);
+                self.main.relocate((bucket, way), (other, room), tag_word | SECOND);
+            }
+            self.state.policy.moved(number(bucket, way), number(other, room));
+            return Some(way);
+        }
+        None
+    }
+
+    /// Empties sparse pages, a few slots a step, while few pages are free. Changes where entries lie in
+    /// memory, never which entries there are.
+    fn maintain(&mut self) {
+        if !self.main.is_low(self.state.limits.pages_low) {
+            return;
+        }
+        if self.state.drain_rest > 0 {
+            self.state.drain_rest -= 1;
+            return;
+        }
+        let spare = self.shard.config().log_records as u64 / 4;
+        for step in 0..MOVES_PER_STEP {
+            if self.main.reserve(spare).is_err() || !self.move_one(true) {
+                // To look for a page to empty costs a walk over all pages: not at every operation.
+                self.state.drain_rest = if step == 0 { self.main.page_use().total / 4 } else { 0 };
+                return;
+            }
+        }
+    }
+
+    /// Copies one slot out of the page being emptied; false when there is none.
+    fn move_one(&mut self, start: bool) -> bool {
+        let Some(ticket) = self.main.next_to_move(start) else { return false };
+        let key = self.main.slot_to_move(&ticket).key();
+        let hash = self.state.hasher.hash(key);
+        let Some(found) = find(&self.main, &self.state.placement, hash, key) else { return false };
+        let (bucket, way) = (found.bucket, found.way);
+        debug_assert!(self.main.leads_to(bucket, way, &ticket), "a key has one live slot");
+        let moved = self.main.copy_forward(bucket, way);
+        self.state.counts.moved_slots += u64::from(moved);
+        moved
+    }
+
+    /// A free slot of `class`, if need be by emptying a page now.
+    pub fn alloc(&mut self, class: u8) -> Option<OwnedSlot> {
+        // Two rounds: the page half emptied already may be of this very class.
+        for _ in 0..2 {
+            if let Some(slot) = self.main.alloc(class) {
+                return Some(slot);
+            }
+            let mut start = true;
+            while self.main.reserve(1).is_ok() && self.move_one(start) {
+                start = false;
+            }
+        }
+        self.main.alloc(class)
+    }
+
+    /// Walks everything; `Err` says what is wrong.
+    pub fn validate(&self) -> Result<(), String> {
+        self.main.validate()?;
+        self.state.policy.validate()?;
+        let limits = &self.state.limits;
+        if self.main.live_charge() > limits.charge_max
+            || self.state.policy.len() > limits.entries_max
+        {
+            return Err(format!(
+                "{} entries with a charge of {} are over the limits {limits:?}",
+                self.state.policy.len(),
+                self.main.live_charge()
+            ));
+        }
+        let mut displaced = vec![[0u64; 16]; self.main.buckets()];
+        let mut entries = 0;
+        for bucket in 0..self.main.buckets() {
+            for way in 0..WAYS {
+                let Some(slot) = self.main.slot(bucket, way) else { continue };
+                entries += 1;
+                let tag_word = self.main.bucket(bucket).tag(way);
+                let hash = self.state.hasher.hash(slot.key());
+                let home = self.state.placement.home_of(bucket, tag_word);
+                if tag_word & !SECOND != self.state.placement.tag_word(hash)
+                    || home != self.state.placement.home(hash)
+                {
+                    return Err(format!(
+                        "bucket {bucket} way {way}: {slot:?} does not belong there"
+                    ));
+                }
+                let found = find(&self.main, &self.state.placement, hash, slot.key());
+                if found.map(|found| (found.bucket, found.way)) != Some((bucket, way)) {
+                    return Err(format!("bucket {bucket} way {way}: {slot:?} is not found"));
+                }
+                displaced[home][mask_bit(tag_word) as usize] += u64::from(tag_word & SECOND);
+            }
+        }
+        if entries != self.state.policy.len() {
+            return Err(format!("{entries} entries, the policy knows {}", self.state.policy.len()));
+        }
+        for entry in self.state.policy.iter() {
+            if self.main.bucket(entry as usize / WAYS).tag(entry as usize % WAYS) == 0 {
+                return Err(format!("the policy lists entry {entry}, which is empty"));
+            }
+        }
+        for (bucket, actual) in displaced.iter().enumerate() {
+            for (bit, &actual) in actual.iter().enumerate() {
+                let count = self.state.displaced.count(bucket, bit as u32);
+                let is_set = self.main.bucket(bucket).mask() >> bit & 1 == 1;
+                if (count != actual && count != 15) || is_set != (count > 0) {
+                    return Err(format!(
+                        "bucket {bucket} bit {bit}: {actual} displaced, count {count}"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+#[inline]
+fn number(bucket: usize, way: usize) -> EntryNumber {
+    (bucket * WAYS + way) as EntryNumber
+}

@@ -1,0 +1,217 @@
+//! Where an entry lies: two buckets a key, its home first.
+//!
+//! ```text
+//! tag word   14 bits of hash (never 0) | 0 | second     second: the entry lies in its second bucket
+//! home   = (hash_high * buckets) >> 32
+//! second = home + 1 + d(tag)            modulo buckets; invertible from the tag alone
+//! mask   bit (tag & 15) of home: an entry displaced from here with such a tag lies in its second
+//! ```
+//!
+//! An insert tries home, then the second; both full, one entry of home moves to its own other bucket. A
+//! miss so reads one line, and a second one only where the mask says so (8 % at 80 % load). Placement is
+//! a function of the operations alone: no memory state takes part.
+
+use larder_mem::{Bucket, Main, Reader, Slot, TAG_BITS_LOW};
+
+use crate::hash::KeyHash;
+
+/// Low bit of a tag word: the entry lies in its second bucket.
+pub(crate) const SECOND: u16 = 1;
+
+/// The arithmetic of buckets and tags, for one number of buckets.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Placement {
+    buckets: u32,
+}
+
+impl Placement {
+    /// At least two buckets, so that home and second differ.
+    pub fn new(buckets: usize) -> Self {
+        assert!(buckets >= 2 && buckets <= u32::MAX as usize);
+        Placement { buckets: buckets as u32 }
+    }
+
+    #[inline(always)]
+    pub fn home(&self, hash: KeyHash) -> usize {
+        (((hash.0 >> 32) * u64::from(self.buckets)) >> 32) as usize
+    }
+
+    /// The tag word of an entry at home.
+    #[inline(always)]
+    pub fn tag_word(&self, hash: KeyHash) -> u16 {
+        let tag = hash.0 as u16 >> TAG_BITS_LOW;
+        tag.max(1) << TAG_BITS_LOW
+    }
+
+    #[inline(always)]
+    fn distance(&self, tag_word: u16) -> u32 {
+        let spread = u64::from((u32::from(tag_word) >> TAG_BITS_LOW).wrapping_mul(0x9e37_79b1));
+        1 + ((spread * u64::from(self.buckets - 1)) >> 32) as u32
+    }
+
+    /// The second bucket of an entry whose home is `home`.
+    #[inline(always)]
+    pub fn second(&self, home: usize, tag_word: u16) -> usize {
+        let bucket = home as u64 + u64::from(self.distance(tag_word));
+        let wrap = if bucket >= u64::from(self.buckets) { u64::from(self.buckets) } else { 0 };
+        (bucket - wrap) as usize
+    }
+
+    /// The home of an entry that lies in its second bucket.
+    #[inline]
+    pub fn home_of_second(&self, second: usize, tag_word: u16) -> usize {
+        let distance = self.distance(tag_word) as usize;
+        if second >= distance {
+            second - distance
+        } else {
+            second + self.buckets as usize - distance
+        }
+    }
+
+    /// The home of the entry with this tag word in this bucket.
+    #[inline]
+    pub fn home_of(&self, bucket: usize, tag_word: u16) -> usize {
+        if tag_word & SECOND == 0 { bucket } else { self.home_of_second(bucket, tag_word) }
+    }
+}
+
+/// The number, 0 to 15, of the mask bit that stands for a tag.
+#[inline(always)]
+pub(crate) fn mask_bit(tag_word: u16) -> u32 {
+    u32::from(tag_word >> TAG_BITS_LOW) & 15
+}
+
+/// Whatever has buckets that lead to slots: main, and every proxy.
+pub(crate) trait Lines {
+    fn line(&self, bucket: usize) -> &Bucket;
+    fn slot(&self, bucket: usize, way: usize) -> Option<Slot<'_>>;
+}
+
+impl Lines for Main<'_> {
+    #[inline(always)]
+    fn line(&self, bucket: usize) -> &Bucket {
+        self.bucket(bucket)
+    }
+
+    #[inline(always)]
+    fn slot(&self, bucket: usize, way: usize) -> Option<Slot<'_>> {
+        Main::slot(self, bucket, way)
+    }
+}
+
+impl<S> Lines for Reader<S> {
+    #[inline(always)]
+    fn line(&self, bucket: usize) -> &Bucket {
+        self.bucket(bucket)
+    }
+
+    #[inline(always)]
+    fn slot(&self, bucket: usize, way: usize) -> Option<Slot<'_>> {
+        Reader::slot(self, bucket, way)
+    }
+}
+
+/// An entry found: where, and what.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Found<'a> {
+    pub bucket: usize,
+    pub way: usize,
+    pub slot: Slot<'a>,
+}
+
+/// Looks a key up.
+#[inline]
+pub(crate) fn find<'a, L: Lines>(
+    lines: &'a L,
+    placement: &Placement,
+    hash: KeyHash,
+    key: &[u8],
+) -> Option<Found<'a>> {
+    let tag_word = placement.tag_word(hash);
+    let home = placement.home(hash);
+    let found = find_in(lines, home, tag_word, key);
+    if found.is_some() || lines.line(home).mask() >> mask_bit(tag_word) & 1 == 0 {
+        return found;
+    }
+    find_in(lines, placement.second(home, tag_word), tag_word, key)
+}
+
+#[inline(always)]
+fn find_in<'a, L: Lines>(
+    lines: &'a L,
+    bucket: usize,
+    tag_word: u16,
+    key: &[u8],
+) -> Option<Found<'a>> {
+    let mut candidates = lines.line(bucket).matches(tag_word);
+    while candidates != 0 {
+        let way = candidates.trailing_zeros() as usize;
+        candidates &= candidates - 1;
+        if let Some(slot) = lines.slot(bucket, way)
+            && slot.key() == key
+        {
+            return Some(Found { bucket, way, slot });
+        }
+    }
+    None
+}
+
+/// How many entries displaced from each bucket stand behind each bit of its mask. Sixteen counts of
+/// four bits a bucket; one that reaches 15 stays there, so that its mask bit does too: slower, never wrong.
+#[derive(Debug)]
+pub(crate) struct Displaced {
+    counts: Box<[u64]>,
+}
+
+/// Octets that the counts take of the budget, a bucket.
+pub(crate) const DISPLACED_BYTES: usize = size_of::<u64>();
+
+impl Displaced {
+    pub fn new(buckets: usize) -> Self {
+        Displaced { counts: vec![0; buckets].into() }
+    }
+
+    pub fn count(&self, bucket: usize, bit: u32) -> u64 {
+        self.counts[bucket] >> (bit * 4) & 15
+    }
+
+    /// One more; the mask that the bucket should have.
+    pub fn add(&mut self, bucket: usize, bit: u32, mask: u16) -> u16 {
+        if self.count(bucket, bit) < 15 {
+            self.counts[bucket] += 1 << (bit * 4);
+        }
+        mask | 1 << bit
+    }
+
+    /// One less; the mask that the bucket should have.
+    pub fn remove(&mut self, bucket: usize, bit: u32, mask: u16) -> u16 {
+        match self.count(bucket, bit) {
+            15 => return mask,
+            0 => {}
+            _ => self.counts[bucket] -= 1 << (bit * 4),
+        }
+        if self.count(bucket, bit) == 0 { mask & !(1 << bit) } else { mask }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The second bucket is never home, and leads back to it, for every number of buckets and tag.
+    #[test]
+    fn second_is_invertible() {
+        for buckets in [2usize, 3, 10, 1021, 65_536] {
+            let placement = Placement::new(buckets);
+            for tag in (1..1u16 << 14).step_by(if buckets > 100 { 97 } else { 1 }) {
+                let tag_word = tag << TAG_BITS_LOW;
+                for home in [0, 1, buckets / 2, buckets - 1] {
+                    let second = placement.second(home, tag_word);
+                    assert_ne!(second, home);
+                    assert!(second < buckets);
+                    assert_eq!(placement.home_of_second(second, tag_word), home);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! A walk over all entries, oldest first, in short lock holds.
+//!
+//! The policy's list is the order. Between two holds the walk's place is kept by the list itself: an entry
+//! that leaves hands the place to its successor. There is one such place, so one walk at a time.
+
+use std::collections::VecDeque;
+
+use larder_mem::WAYS;
+use parking_lot::MutexGuard;
+
+use crate::cache::{Shared, with_engine};
+use crate::time::{Seconds, end_of, is_expired};
+
+/// Entries copied a lock hold.
+const ENTRIES_PER_HOLD: usize = 64;
+
+/// A copy of one entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnedEntry {
+    bytes: Box<[u8]>,
+    key_len: u8,
+    expires: u32,
+}
+
+impl OwnedEntry {
+    /// The key.
+    pub fn key(&self) -> &[u8] {
+        &self.bytes[..self.key_len as usize]
+    }
+
+    /// The value.
+    pub fn value(&self) -> &[u8] {
+        &self.bytes[self.key_len as usize..]
+    }
+
+    /// The first second in which the entry is gone; `None` for never.
+    pub fn expires(&self) -> Option<Seconds> {
+        end_of(self.expires)
+    }
+}
+
+/// See [`crate::Cache::iter`].
+pub struct Iter<'a> {
+    shared: &'a Shared,
+    now: Seconds,
+    chunk: VecDeque<OwnedEntry>,
+    started: bool,
+    _only: MutexGuard<'a, ()>,
+}
+
+impl<'a> Iter<'a> {
+    pub(crate) fn new(shared: &'a Shared, now: Seconds) -> Self {
+        let only = shared.walk.lock();
+        Iter { shared, now, chunk: VecDeque::new(), started: false, _only: only }
+    }
+
+    /// Copies the next entries; false at the end.
+    fn fill(&mut self) -> bool {
+        // A poisoned cache ends the walk: its list may be half changed.
+        let Ok(mut guard) = self.shared.lock() else { return false };
+        let (now, chunk) = (self.now, &mut self.chunk);
+        let start = !std::mem::replace(&mut self.started, true);
+        with_engine(self.shared, &mut guard, |engine| {
+            if start {
+                engine.state.policy.walk_start();
+            }
+            for _ in 0..ENTRIES_PER_HOLD {
+                let Some(entry) = engine.state.policy.walk_next() else { return !chunk.is_empty() };
+                let (bucket, way) = (entry as usize / WAYS, entry as usize % WAYS);
+                let Some(slot) = engine.main.slot(bucket, way) else { continue };
+                let expires = slot.expires();
+                if !is_expired(expires, now) {
+                    let (key, value) = (slot.key(), slot.value());
+                    chunk.push_back(OwnedEntry {
+                        bytes: [key, value].concat().into(),
+                        key_len: key.len() as u8,
+                        expires,
+                    });
+                }
+            }
+            true
+        })
+    }
+}
+
+impl Iterator for Iter<'_> {
+    type Item = OwnedEntry;
+
+    fn next(&mut self) -> Option<OwnedEntry> {
+        while self.chunk.is_empty() {
+            if !self.fill() {
+                return None;
+            }
+        }
+        self.chunk.pop_front()
+    }
+}

@@ -1,0 +1,210 @@
+//! Opens what is to be read: a file or standard input, plain or compressed.
+//!
+//! A plain file is mapped. Everything else is a stream: a pipe, a device, a compressed file, and a
+//! file that can't be mapped. What the octets are decides, never the name.
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use larder_wire::capture::OpenError;
+
+use crate::decode::{Compression, MAGIC_BYTES};
+use crate::mapped::Mapped;
+
+/// An opened input and its name for messages.
+#[derive(Debug)]
+pub struct Input {
+    /// The path as given, `-` for standard input.
+    pub name: String,
+    /// Where the octets come from.
+    pub content: Content,
+}
+
+/// Where the octets of an input come from.
+#[derive(Debug)]
+pub enum Content {
+    /// A plain file.
+    Mapped(Arc<Mapped>),
+    /// Octets that the program holds.
+    Memory(&'static [u8]),
+    /// Anything that is read, and perhaps decoded.
+    Stream {
+        /// The file or pipe, at its start.
+        file: File,
+        /// It may grow slowly while we read: a pipe, a terminal, a socket.
+        live: bool,
+    },
+}
+
+/// Why an input can't be read. The text names it and says what to do next.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum InputError {
+    /// The system refuses. The caller should mend the path or its permissions.
+    Open {
+        /// What was to be read.
+        name: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A directory. The caller should name the files in it.
+    Directory {
+        /// What was to be read.
+        name: String,
+    },
+    /// Not a capture that we read. The caller should convert it as the text says.
+    NotCapture {
+        /// What was to be read.
+        name: String,
+        /// What is wrong.
+        source: OpenError,
+    },
+    /// The compressed stream, or the device, fails before the first record.
+    Unreadable {
+        /// What was to be read.
+        name: String,
+        /// What the decoder or the system said.
+        why: String,
+    },
+    /// The caller asked to stop before the first record.
+    Stopped,
+}
+
+impl fmt::Display for InputError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            InputError::Open { name, source } => {
+                let advice = match source.kind() {
+                    io::ErrorKind::NotFound => "check the path",
+                    io::ErrorKind::PermissionDenied => {
+                        "ask its owner for read permission, or run as a user who has it"
+                    }
+                    _ if source.raw_os_error() == Some(libc::EMFILE) => {
+                        "raise the limit of open files (`ulimit -n`) or name fewer files"
+                    }
+                    _ => "check the device it is on, then try again",
+                };
+                write!(f, "{name}: {source}; {advice}")
+            }
+            InputError::Directory { name } => {
+                write!(f, "{name}: this is a directory; name the capture files in it")
+            }
+            InputError::NotCapture { name, source } => write!(f, "{name}: {source}"),
+            InputError::Unreadable { name, why } => {
+                write!(f, "{name}: {why}; the file may be damaged: get it again from its source")
+            }
+            InputError::Stopped => f.write_str("stopped before anything was read"),
+        }
+    }
+}
+
+impl std::error::Error for InputError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            InputError::Open { source, .. } => Some(source),
+            InputError::NotCapture { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+impl Input {
+    /// Opens a path; `-` is standard input. Does not wait for the first octet of a pipe (though
+    /// the system waits for a named pipe's writer).
+    pub fn open(path: &Path) -> Result<Input, InputError> {
+        let name = path.display().to_string();
+        let file = match path.as_os_str() == "-" {
+            true => io::stdin().as_fd().try_clone_to_owned().map(File::from),
+            false => File::open(path),
+        };
+        let content = file.and_then(content_of);
+        match content {
+            Ok(content) => Ok(Input { name, content }),
+            Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
+                Err(InputError::Directory { name })
+            }
+            Err(source) => Err(InputError::Open { name, source }),
+        }
+    }
+
+    /// Octets that the program holds; `name` stands for them in messages.
+    pub fn from_static(name: &str, bytes: &'static [u8]) -> Input {
+        Input { name: name.to_owned(), content: Content::Memory(bytes) }
+    }
+
+    /// Opens several; the first that fails ends it.
+    pub fn open_all(paths: &[PathBuf]) -> Result<Vec<Input>, InputError> {
+        paths.iter().map(|path| Input::open(path)).collect()
+    }
+
+    /// Octets in all before decompression is thought of: `None` for pipes and compressed files,
+    /// whose length in octets of capture nobody knows.
+    pub fn total_bytes(&self) -> Option<u64> {
+        match &self.content {
+            Content::Mapped(mapped) => Some(mapped.bytes().len() as u64),
+            Content::Memory(bytes) => Some(bytes.len() as u64),
+            Content::Stream { .. } => None,
+        }
+    }
+}
+
+/// Decides between mapping and reading.
+fn content_of(file: File) -> io::Result<Content> {
+    let metadata = file.metadata()?;
+    if metadata.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    if !metadata.is_file() {
+        return Ok(Content::Stream { file, live: true });
+    }
+    let mut head = [0; MAGIC_BYTES];
+    let count = file.read_at(&mut head, 0)?;
+    let plain = Compression::detect(&head[..count]).is_none();
+    // Somebody may have handed us standard input in the middle of a file: then it is read on.
+    let at_start = io::Seek::stream_position(&mut &file).is_ok_and(|position| position == 0);
+    if let (true, true, Ok(len)) = (plain, at_start, usize::try_from(metadata.len()))
+        && let Ok(mapped) = Mapped::new(&file, len)
+    {
+        return Ok(Content::Mapped(Arc::new(mapped)));
+    }
+    Ok(Content::Stream { file, live: false })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What can't be opened says what it is and what to do about it.
+    #[test]
+    fn refusals_advise() {
+        let dir = tempfile::tempdir().unwrap();
+        let text = |path: &Path| Input::open(path).unwrap_err().to_string();
+        assert!(text(&dir.path().join("none")).ends_with("check the path"));
+        assert!(text(dir.path()).contains("directory; name the capture files"));
+        let error = io::Error::from(io::ErrorKind::PermissionDenied);
+        let denied = InputError::Open { name: "x".to_owned(), source: error };
+        assert!(denied.to_string().contains("read permission"));
+    }
+
+    /// Plain files are mapped, compressed and empty ones are read.
+    #[test]
+    fn octets_decide() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("misnamed.gz");
+        std::fs::write(&path, b"plain octets").unwrap();
+        let input = Input::open(&path).unwrap();
+        assert!(matches!(&input.content, Content::Mapped(m) if m.bytes() == b"plain octets"));
+        assert_eq!(input.total_bytes(), Some(12));
+        for bytes in [&b""[..], b"\x1f\x8b\x08\0\0\0", b"\x28\xb5\x2f\xfd", b"\xfd7zXZ\0"] {
+            std::fs::write(&path, bytes).unwrap();
+            let input = Input::open(&path).unwrap();
+            assert!(matches!(input.content, Content::Stream { live: false, .. }), "{bytes:?}");
+            assert_eq!(input.total_bytes(), None);
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! A file mapped into memory, read-only, that may be cut short by others while we read it.
+//!
+//! Touching a mapped page that the file no longer has raises SIGBUS, which ends a process. A
+//! handler puts a page of zeros there instead and marks the mapping; the reader meets damage where
+//! the file ended, and says so. A failing disk looks the same and is treated the same.
+//!
+//! life of a slot     start     written by
+//! free               0         `Mapped::drop`, after the last borrow
+//! claimed            1         `claim` (compare and swap)
+//! live               address   `claim`, after `end` and `torn_at`
+//!
+//! Invariants
+//! 1. While a `Mapped` lives its slot is live, and `start..end` is a mapping made by it.
+//! 2. The handler maps only whole pages inside a live slot: it never touches foreign memory.
+//! 3. The slot is freed before the pages are, so no slot ever describes unmapped memory.
+//!
+//! The bytes can change under a reader when somebody writes to the file. The parsers check every
+//! length that they use, so that yields damage, and no worse.
+//!
+//! Bounds: [`MAPPINGS_MAX`] at once; past that [`Mapped::new`] fails and the caller reads instead.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+use std::ptr::{self, NonNull};
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+
+/// Most files mapped at once.
+pub const MAPPINGS_MAX: usize = 1024;
+
+/// A file in memory.
+#[derive(Debug)]
+pub struct Mapped {
+    start: NonNull<u8>,
+    len: usize,
+    slot: &'static Slot,
+}
+
+// SAFETY: the memory is read-only for everyone in this process, and lives until `drop`, which
+// owns the value.
+unsafe impl Send for Mapped {}
+// SAFETY: as above; shared references only read.
+unsafe impl Sync for Mapped {}
+
+#[derive(Debug)]
+struct Slot {
+    start: AtomicUsize,
+    end: AtomicUsize,
+    /// The lowest address that was lost; `usize::MAX` while none was.
+    torn_at: AtomicUsize,
+}
+
+const CLAIMED: usize = 1;
+
+static SLOTS: [Slot; MAPPINGS_MAX] = [const {
+    Slot {
+        start: AtomicUsize::new(0),
+        end: AtomicUsize::new(0),
+        torn_at: AtomicUsize::new(usize::MAX),
+    }
+}; MAPPINGS_MAX];
+
+/// The handler before ours. Leaked, since a signal may come at any time.
+static PREVIOUS: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
+
+static PAGE_BYTES: AtomicUsize = AtomicUsize::new(4096);
+
+impl Mapped {
+    /// Maps the first `len` octets of `file`. The file may be closed afterwards. Fails where the
+    /// kernel can't map it or too many files are mapped: read it instead.
+    pub fn new(file: &File, len: usize) -> io::Result<Mapped> {
+        install_handler()?;
+        if len == 0 {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let slot = claim().ok_or_else(|| io::Error::other("too many mapped files"))?;
+        // SAFETY: a new private mapping at an address that the kernel chooses aliases nothing.
+        let start = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                len,
+                libc::PROT_READ,
+                libc::MAP_PRIVATE,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        let start = match NonNull::new(start.cast::<u8>()) {
+            Some(start) if start.as_ptr().cast() != libc::MAP_FAILED => start,
+            _ => {
+                let error = io::Error::last_os_error();
+                slot.start.store(0, Ordering::Release);
+                return Err(error);
+            }
+        };
+        slot.torn_at.store(usize::MAX, Ordering::Relaxed);
+        slot.end.store(start.as_ptr() as usize + len, Ordering::Relaxed);
+        // Pairs with the Acquire load in `on_sigbus`.
+        slot.start.store(start.as_ptr() as usize, Ordering::Release);
+        let mapped = Mapped { start, len, slot };
+        mapped.advise(0..len, libc::MADV_SEQUENTIAL);
+        Ok(mapped)
+    }
+
+    /// The file's octets.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: by invariant 1 the range is mapped and readable while `self` lives; a page that
+        // the file lost reads as zeros by way of the handler.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+
+    /// Where the file was found shorter, or its disk failing, while it was read: the lowest offset.
+    pub fn torn_at(&self) -> Option<usize> {
+        self.slot
+            .torn_at
+            .load(Ordering::Relaxed)
+            .checked_sub(self.start.as_ptr() as usize)
+            .filter(|offset| *offset < self.len)
+    }
+
+    /// Lets the process forget the pages that lie wholly in `range`; they come back from the
+    /// kernel's cache when they are read again. Keeps the resident size flat.
+    pub fn release(&self, range: Range<usize>) {
+        self.advise(range, libc::MADV_DONTNEED);
+    }
+
+    fn advise(&self, range: Range<usize>, advice: libc::c_int) {
+        let page = PAGE_BYTES.load(Ordering::Relaxed);
+        let start = range.start.next_multiple_of(page);
+        let end = if range.end >= self.len { self.len } else { range.end / page * page };
+        if start >= end {
+            return;
+        }
+        // SAFETY: `start..end` lies inside our mapping (`end <= len`), which is private and never
+        // written, so both kinds of advice leave its contents as the file has them. A failure is
+        // no more than advice not taken.
+        unsafe {
+            libc::madvise(self.start.as_ptr().add(start).cast(), end - start, advice);
+        }
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // Before the pages go: invariant 3.
+        self.slot.start.store(0, Ordering::Release);
+        // SAFETY: the range is the mapping that `new` made, and no borrow of it can live.
+        unsafe {
+            libc::munmap(self.start.as_ptr().cast(), self.len);
+        }
+    }
+}
+
+/// Takes a free slot.
+fn claim() -> Option<&'static Slot> {
+    SLOTS.iter().find(|slot| {
+        slot.start.compare_exchange(0, CLAIMED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    })
+}
+
+/// Puts our handler in front of the one that is there, once in a process.
+fn install_handler() -> io::Result<()> {
+    static ONCE: Once = Once::new();
+    static INSTALLED: AtomicBool = AtomicBool::new(false);
+    ONCE.call_once(|| {
+        // SAFETY: asks the kernel for a constant.
+        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+        PAGE_BYTES.store(usize::try_from(page).unwrap_or(4096), Ordering::Relaxed);
+        // SAFETY: all zeros is a valid `sigaction`: default action, empty mask, no flags.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        let previous = Box::into_raw(Box::new(action));
+        action.sa_sigaction = on_sigbus as *const () as usize;
+        // On the alternate stack where there is one: the standard library's handler, to which we
+        // pass faults that are not ours, wants to run there.
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+        // SAFETY: `previous` and `action` are valid; the handler restricts itself to what is safe
+        // in a signal. The previous action is stored before ours can run.
+        let installed = unsafe {
+            libc::sigaction(libc::SIGBUS, ptr::null(), previous) == 0 && {
+                PREVIOUS.store(previous, Ordering::Release);
+                libc::sigaction(libc::SIGBUS, &action, ptr::null_mut()) == 0
+            }
+        };
+        INSTALLED.store(installed, Ordering::Relaxed);
+    });
+    match INSTALLED.load(Ordering::Relaxed) {
+        true => Ok(()),
+        false => Err(io::Error::other("no handler for SIGBUS")),
+    }
+}
+
+/// Runs on the thread that touched a lost page. Uses atomics and system calls only.
+extern "C" fn on_sigbus(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    // SAFETY: the kernel passes a valid `info` to a handler installed with SA_SIGINFO.
+    let address = unsafe { (*info).si_addr() } as usize;
+    let hit = SLOTS.iter().find(|slot| {
+        // Pairs with the Release stores in `new` and `drop`; read twice, in case the slot
+        // changed hands between start and end.
+        let start = slot.start.load(Ordering::Acquire);
+        let end = slot.end.load(Ordering::Acquire);
+        start > CLAIMED
+            && (start..end).contains(&address)
+            && slot.start.load(Ordering::Acquire) == start
+    });
+    match hit {
+        Some(slot) if map_zeros(address) => {
+            slot.torn_at.fetch_min(page_of(address), Ordering::Relaxed);
+        }
+        _ => pass_on(signal, info, context),
+    }
+}
+
+/// The start of the page of `address`.
+fn page_of(address: usize) -> usize {
+    address & !(PAGE_BYTES.load(Ordering::Relaxed) - 1)
+}
+
+/// Puts a page of zeros over the page of `address`, which lies in a live slot.
+fn map_zeros(address: usize) -> bool {
+    // SAFETY: the page belongs to a live slot, so by invariant 1 to a mapping of ours (mappings
+    // begin and end at page edges), and the faulting thread borrows it, so it is not being
+    // unmapped. `errno` is put back: the interrupted code may be about to read it.
+    unsafe {
+        let errno = libc::__errno_location();
+        let saved = *errno;
+        let mapped = libc::mmap(
+            page_of(address) as *mut libc::c_void,
+            PAGE_BYTES.load(Ordering::Relaxed),
+            libc::PROT_READ,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
+            -1,
+            0,
+        );
+        *errno = saved;
+        mapped != libc::MAP_FAILED
+    }
+}
+
+/// Gives a fault that is not ours to the handler that was there before.
+fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    let previous = PREVIOUS.load(Ordering::Acquire);
+    // SAFETY: `PREVIOUS` is stored before the handler is installed and never freed. Its handler
+    // has the signature that its own flags state. With the default action (and a fault can't be
+    // ignored) that action is put back, and takes effect when the instruction faults again.
+    unsafe {
+        match (*previous).sa_sigaction {
+            libc::SIG_DFL | libc::SIG_IGN => {
+                let mut action: libc::sigaction = std::mem::zeroed();
+                action.sa_sigaction = libc::SIG_DFL;
+                libc::sigaction(signal, &action, ptr::null_mut());
+            }
+            handler if (*previous).sa_flags & libc::SA_SIGINFO != 0 => {
+                type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
+                std::mem::transmute::<usize, Handler>(handler)(signal, info, context);
+            }
+            handler => {
+                std::mem::transmute::<usize, extern "C" fn(libc::c_int)>(handler)(signal);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    /// A file that shrinks under its mapping reads as zeros where it ended, is marked, and the
+    /// process lives; other mappings are not marked, and released pages come back.
+    #[test]
+    fn a_file_may_shrink_under_us() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&vec![7u8; 64 << 10]).unwrap();
+        let mapped = Mapped::new(&file, 64 << 10).unwrap();
+        let other = Mapped::new(&file, 4096).unwrap();
+        assert!(mapped.bytes().iter().all(|octet| *octet == 7));
+        mapped.release(4096..32 << 10);
+        assert_eq!(mapped.bytes()[9000], 7);
+        file.set_len(8192).unwrap();
+        assert_eq!(mapped.bytes()[8191], 7);
+        assert_eq!(mapped.torn_at(), None);
+        assert!(mapped.bytes()[8192..].iter().all(|octet| *octet == 0));
+        assert_eq!((mapped.torn_at(), other.torn_at()), (Some(8192), None));
+    }
+
+    /// Nothing can be mapped of an empty file.
+    #[test]
+    fn an_empty_file_is_not_mapped() {
+        assert!(Mapped::new(&tempfile::tempfile().unwrap(), 0).is_err());
+    }
+}

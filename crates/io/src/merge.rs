@@ -1,0 +1,274 @@
+//! Several captures read as one, in order of time.
+//!
+//! [`Merge`] is a pcapng stream made in memory: an interface for each link type where it first
+//! appears, then the packets of all inputs, each time the earliest of those that are next. Equal
+//! times come in the order of the inputs; inside one input the order of the file is kept, also
+//! where its clock steps back. What reads one capture thus reads many.
+//!
+//! Damage is counted here, where the file and the offset in it are known.
+//!
+//! Bounds: a mapped file costs its page tables; a stream a window of its decoder and a buffer of
+//! `LOOKAHEAD_BYTES` at most (usually [`READ_BYTES`] and a record).
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fmt;
+use std::io::{self, Read};
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+
+use larder_wire::capture::{Capture, HEADER_BYTES, Step, write};
+
+use crate::batch::{SourceDamage, SourceDamageKind, lock};
+use crate::decode;
+use crate::input::{Content, Input, InputError};
+use crate::mapped::Mapped;
+
+/// Octets read from a stream at once.
+const READ_BYTES: usize = 256 << 10;
+
+/// Octets of the merged stream made at once.
+const OUT_BYTES: usize = 256 << 10;
+
+/// The inputs, and what is next of each.
+pub struct Merge {
+    heads: Vec<Head>,
+    /// Inputs that have a record, by its time, then by their number.
+    order: BinaryHeap<Reverse<(i64, usize)>>,
+    /// The link type of each interface written so far.
+    link_types: Vec<u16>,
+    out: Vec<u8>,
+    /// What of `out` was read.
+    out_start: usize,
+    damage: Arc<Mutex<Vec<SourceDamage>>>,
+}
+
+impl fmt::Debug for Merge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Merge").field("inputs", &self.heads.len()).finish_non_exhaustive()
+    }
+}
+
+/// One input, at its next record.
+struct Head {
+    name: String,
+    bytes: HeadBytes,
+    /// Offset of the first of `bytes` in the input.
+    base: u64,
+    capture: Capture,
+    /// Where the reader goes on in `bytes`.
+    offset: usize,
+    next: Option<Next>,
+}
+
+enum HeadBytes {
+    Mapped(Arc<Mapped>),
+    Stream { reader: Box<dyn Read + Send>, buffer: Vec<u8>, ended: bool },
+}
+
+/// The next record of an input.
+struct Next {
+    ts_ns: i64,
+    link_type: u16,
+    original_len: u32,
+    frame: Range<usize>,
+}
+
+impl Merge {
+    /// Reads every header and first record. What is wrong later goes to `damage`.
+    pub fn open(
+        inputs: Vec<Input>,
+        damage: Arc<Mutex<Vec<SourceDamage>>>,
+    ) -> Result<Merge, InputError> {
+        let mut out = Vec::with_capacity(OUT_BYTES);
+        write::section(&mut out, "larder");
+        let mut merge = Merge {
+            heads: Vec::with_capacity(inputs.len()),
+            order: BinaryHeap::with_capacity(inputs.len()),
+            link_types: Vec::new(),
+            out,
+            out_start: 0,
+            damage,
+        };
+        for (number, input) in inputs.into_iter().enumerate() {
+            let head = Head::open(input, &merge.damage)?;
+            merge.heads.push(head);
+            merge.advance(number);
+        }
+        Ok(merge)
+    }
+
+    /// Finds the next record of one input.
+    fn advance(&mut self, number: usize) {
+        let head = &mut self.heads[number];
+        head.advance(&self.damage);
+        match &head.next {
+            Some(next) => self.order.push(Reverse((next.ts_ns, number))),
+            None => head.close(&self.damage),
+        }
+    }
+
+    /// Writes records until there is enough, or no more.
+    fn refill(&mut self) {
+        self.out.drain(..self.out_start);
+        self.out_start = 0;
+        while self.out.len() < OUT_BYTES
+            && let Some(Reverse((ts_ns, number))) = self.order.pop()
+        {
+            let head = &mut self.heads[number];
+            if let Some(next) = head.next.take() {
+                let interface = interface_of(&mut self.link_types, next.link_type, &mut self.out);
+                let frame = &head.bytes()[next.frame];
+                write::packet(&mut self.out, interface, ts_ns, frame, next.original_len);
+            }
+            self.advance(number);
+        }
+    }
+}
+
+/// The interface of a link type, which is written when it is new. At most 65536 exist.
+fn interface_of(link_types: &mut Vec<u16>, link_type: u16, out: &mut Vec<u8>) -> u32 {
+    let known = link_types.iter().position(|known| *known == link_type);
+    let number = known.unwrap_or_else(|| {
+        link_types.push(link_type);
+        write::interface(out, link_type, 0);
+        link_types.len() - 1
+    });
+    number as u32
+}
+
+impl Read for Merge {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.out_start == self.out.len() {
+            self.refill();
+        }
+        let count = buffer.len().min(self.out.len() - self.out_start);
+        buffer[..count].copy_from_slice(&self.out[self.out_start..self.out_start + count]);
+        self.out_start += count;
+        Ok(count)
+    }
+}
+
+impl Head {
+    fn open(input: Input, damage: &Mutex<Vec<SourceDamage>>) -> Result<Head, InputError> {
+        let Input { name, content } = input;
+        let mut bytes = match content {
+            Content::Mapped(mapped) => HeadBytes::Mapped(mapped),
+            Content::Memory(bytes) => {
+                HeadBytes::Stream { reader: Box::new(bytes), buffer: Vec::new(), ended: false }
+            }
+            Content::Stream { file, .. } => match decode::decoder(file) {
+                Ok((reader, _)) => HeadBytes::Stream { reader, buffer: Vec::new(), ended: false },
+                Err(error) => {
+                    return Err(InputError::Unreadable { name, why: error.to_string() });
+                }
+            },
+        };
+        let mut failure = None;
+        while bytes.get().len() < HEADER_BYTES && !bytes.ended() {
+            failure = bytes.read_more();
+        }
+        match (Capture::open(bytes.get()), failure) {
+            (Ok((capture, offset)), failure) => {
+                let head = Head { name, bytes, base: 0, capture, offset, next: None };
+                if let Some(why) = failure {
+                    head.report(damage, head.bytes().len(), SourceDamageKind::Stream(why));
+                }
+                Ok(head)
+            }
+            (Err(_), Some(why)) => Err(InputError::Unreadable { name, why }),
+            (Err(source), None) => Err(InputError::NotCapture { name, source }),
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.bytes.get()
+    }
+
+    /// Steps to the next record.
+    fn advance(&mut self, damage: &Mutex<Vec<SourceDamage>>) {
+        loop {
+            let at_end = self.bytes.ended();
+            match self.capture.next(self.bytes.get(), self.offset, at_end) {
+                Step::Record(record) => {
+                    let start = record.frame_offset;
+                    self.next = Some(Next {
+                        ts_ns: record.ts_ns,
+                        link_type: record.link_type,
+                        original_len: record.original_len,
+                        frame: start..start + record.frame.len(),
+                    });
+                    self.offset = record.next_offset;
+                    return;
+                }
+                Step::Meta { next_offset } => self.offset = next_offset,
+                Step::Damaged { kind, next_offset } => {
+                    self.report(damage, self.offset, SourceDamageKind::Capture(kind));
+                    self.offset = next_offset;
+                }
+                Step::NeedMore => self.read_more(damage),
+                Step::End => return,
+            }
+        }
+    }
+
+    /// Forgets what was read and reads on.
+    fn read_more(&mut self, damage: &Mutex<Vec<SourceDamage>>) {
+        if let HeadBytes::Stream { buffer, .. } = &mut self.bytes {
+            buffer.drain(..self.offset);
+            self.base += self.offset as u64;
+            self.offset = 0;
+        }
+        if let Some(why) = self.bytes.read_more() {
+            self.report(damage, self.bytes().len(), SourceDamageKind::Stream(why));
+        }
+    }
+
+    /// The input has ended: gives its memory back.
+    fn close(&mut self, damage: &Mutex<Vec<SourceDamage>>) {
+        if let HeadBytes::Mapped(mapped) = &self.bytes
+            && let Some(offset) = mapped.torn_at()
+        {
+            self.report(damage, offset, SourceDamageKind::Torn);
+        }
+        let reader: Box<dyn Read + Send> = Box::new(io::empty());
+        self.bytes = HeadBytes::Stream { reader, buffer: Vec::new(), ended: true };
+        self.offset = 0;
+    }
+
+    fn report(&self, damage: &Mutex<Vec<SourceDamage>>, at: usize, kind: SourceDamageKind) {
+        let offset = self.base + at as u64;
+        lock(damage).push(SourceDamage { file: self.name.clone(), offset, kind });
+    }
+}
+
+impl HeadBytes {
+    fn get(&self) -> &[u8] {
+        match self {
+            HeadBytes::Mapped(mapped) => mapped.bytes(),
+            HeadBytes::Stream { buffer, .. } => buffer,
+        }
+    }
+
+    fn ended(&self) -> bool {
+        match self {
+            HeadBytes::Mapped(_) => true,
+            HeadBytes::Stream { ended, .. } => *ended,
+        }
+    }
+
+    /// Reads up to [`READ_BYTES`] more, or to the end. An error is an end that says why.
+    fn read_more(&mut self) -> Option<String> {
+        let HeadBytes::Stream { reader, buffer, ended } = self else { return None };
+        match reader.take(READ_BYTES as u64).read_to_end(buffer) {
+            Ok(count) => {
+                *ended = count < READ_BYTES;
+                None
+            }
+            Err(error) => {
+                *ended = true;
+                Some(error.to_string())
+            }
+        }
+    }
+}

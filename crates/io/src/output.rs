@@ -1,0 +1,221 @@
+//! A file or standard output behind a large buffer. What was accepted is written, or an error
+//! says that it was not: also the errors that only show when the file is closed.
+//!
+//! Bound: [`BUFFER_BYTES`]; longer writes pass by the buffer.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, IntoRawFd};
+use std::path::Path;
+use std::sync::Once;
+
+/// Octets gathered before the system is called.
+pub const BUFFER_BYTES: usize = 256 << 10;
+
+/// Where text or packets go.
+#[derive(Debug)]
+pub struct Output {
+    name: String,
+    file: File,
+    buffer: Vec<u8>,
+}
+
+/// Why an output can't be written. The text says what to do next.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum OutputError {
+    /// The reader of a pipe has gone: no failure of ours. The caller should end quietly.
+    ClosedPipe,
+    /// The system refuses. The caller should make room or name another place.
+    Failed {
+        /// What was to be written.
+        name: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl OutputError {
+    /// Names an error of the system.
+    pub fn new(name: &str, source: io::Error) -> OutputError {
+        match source.kind() {
+            io::ErrorKind::BrokenPipe => OutputError::ClosedPipe,
+            _ => OutputError::Failed { name: name.to_owned(), source },
+        }
+    }
+}
+
+impl fmt::Display for OutputError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OutputError::ClosedPipe => f.write_str("the output was closed by its reader"),
+            OutputError::Failed { name, source } => {
+                let advice = match source.kind() {
+                    io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                        "make room there, or write to another place"
+                    }
+                    io::ErrorKind::FileTooLarge => "raise the limit (`ulimit -f`)",
+                    io::ErrorKind::NotFound => "create the directory first",
+                    io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                        "name a place where you may write"
+                    }
+                    io::ErrorKind::IsADirectory => "name a file in it",
+                    _ => "what was written before is incomplete",
+                };
+                write!(f, "{name}: {source}; {advice}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for OutputError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            OutputError::ClosedPipe => None,
+            OutputError::Failed { source, .. } => Some(source),
+        }
+    }
+}
+
+impl Output {
+    /// Creates or empties the file at `path`; `-` is standard output.
+    pub fn create(path: &Path) -> Result<Output, OutputError> {
+        ignore_sigpipe();
+        let (name, file) = match path.as_os_str() == "-" {
+            true => (
+                "standard output".to_owned(),
+                io::stdout().as_fd().try_clone_to_owned().map(File::from),
+            ),
+            false => (path.display().to_string(), File::create(path)),
+        };
+        match file {
+            Ok(file) => Ok(Output { name, file, buffer: Vec::with_capacity(BUFFER_BYTES) }),
+            Err(error) => Err(OutputError::new(&name, error)),
+        }
+    }
+
+    /// Its name, for messages.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Accepts octets.
+    pub fn write_all(&mut self, bytes: &[u8]) -> Result<(), OutputError> {
+        Write::write_all(self, bytes).map_err(|error| OutputError::new(&self.name, error))
+    }
+
+    /// Hands everything accepted to the system.
+    pub fn flush(&mut self) -> Result<(), OutputError> {
+        Write::flush(self).map_err(|error| OutputError::new(&self.name, error))
+    }
+
+    /// Flushes and closes; only `Ok` means that everything was written.
+    pub fn finish(mut self) -> Result<(), OutputError> {
+        self.flush()?;
+        let Output { name, file, .. } = self;
+        let fd = file.into_raw_fd();
+        // SAFETY: `into_raw_fd` made us the only owner of the descriptor, and it is not used
+        // after. (`File` would close it too, but drops the error, where network file systems
+        // report what they could not store.)
+        if unsafe { libc::close(fd) } == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        match error.kind() {
+            // Linux has closed it all the same.
+            io::ErrorKind::Interrupted => Ok(()),
+            _ => Err(OutputError::new(&name, error)),
+        }
+    }
+}
+
+/// For writers that want the standard trait; [`OutputError::new`] names their errors.
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Write::write_all(self, bytes)?;
+        Ok(bytes.len())
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.buffer.len() + bytes.len() > BUFFER_BYTES {
+            Write::flush(self)?;
+        }
+        if bytes.len() >= BUFFER_BYTES {
+            return self.file.write_all(bytes);
+        }
+        self.buffer.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        // What an error leaves unwritten is given up: the error is final, and says so.
+        let result = self.file.write_all(&self.buffer);
+        self.buffer.clear();
+        result
+    }
+}
+
+/// Makes a write to a closed pipe an error instead of the process's end, unless the process has
+/// its own idea. Rust programs begin so; a library in somebody else's process can't know.
+fn ignore_sigpipe() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: all zeros is a valid `sigaction` to be filled; only the default action, which
+        // nobody chose, is replaced.
+        unsafe {
+            let mut current: libc::sigaction = std::mem::zeroed();
+            if libc::sigaction(libc::SIGPIPE, std::ptr::null(), &mut current) == 0
+                && current.sa_sigaction == libc::SIG_DFL
+            {
+                libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    /// Short and long writes come out in order, and all of them.
+    #[test]
+    fn nothing_is_lost() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("out");
+        let mut output = Output::create(&path).unwrap();
+        let mut want = Vec::new();
+        for n in 0..400usize {
+            let piece = vec![n as u8; if n % 97 == 0 { BUFFER_BYTES + n } else { n * 9 }];
+            output.write_all(&piece).unwrap();
+            want.extend(piece);
+        }
+        output.finish().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), want);
+    }
+
+    /// A reader that went away is told from a disk that is full, and both are reported at the
+    /// latest by `finish`.
+    #[test]
+    fn failures_are_told_apart() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let file = File::from(std::os::fd::OwnedFd::from(writer));
+        let mut output = Output { name: "pipe".to_owned(), file, buffer: Vec::new() };
+        output.write_all(b"hello").unwrap();
+        output.flush().unwrap();
+        let mut hello = [0; 5];
+        reader.read_exact(&mut hello).unwrap();
+        assert_eq!(&hello, b"hello");
+        drop(reader);
+        output.write_all(b"too late").unwrap();
+        assert!(matches!(output.finish(), Err(OutputError::ClosedPipe)));
+
+        let mut output = Output::create(Path::new("/dev/full")).unwrap();
+        output.write_all(b"x").unwrap();
+        let text = output.finish().unwrap_err().to_string();
+        assert!(text.starts_with("/dev/full: ") && text.contains("make room"), "{text}");
+        let text = Output::create(Path::new("/nowhere/at/all")).unwrap_err().to_string();
+        assert!(text.contains("create the directory"), "{text}");
+    }
+}

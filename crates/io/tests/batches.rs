@@ -1,0 +1,398 @@
+//! What the source promises: the same batches whatever the octets came from, and nothing lost in
+//! silence.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::Duration;
+
+use larder_io::batch::{Batch, Source, SourceDamageKind, SourceOptions};
+use larder_io::input::{Content, Input, InputError};
+use larder_wire::capture::{CaptureDamage, Step, write};
+
+const TS: i64 = 1_700_000_000_000_000_000;
+static GO_ON: AtomicBool = AtomicBool::new(false);
+
+/// A record or a damage, with its offset in the input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Seen {
+    Record(u64, i64, u16, Vec<u8>),
+    Damaged(u64, CaptureDamage),
+}
+
+/// Reads one batch from `start`; returns where it ended.
+fn read_batch(batch: &Batch, start: usize, seen: &mut Vec<Seen>) -> usize {
+    let mut capture = batch.capture.clone();
+    let mut offset = start;
+    while offset < batch.limit {
+        let at = batch.base_offset + offset as u64;
+        offset = match capture.next(&batch.bytes, offset, batch.at_end) {
+            Step::Record(r) => {
+                seen.push(Seen::Record(at, r.ts_ns, r.link_type, r.frame.to_vec()));
+                r.next_offset
+            }
+            Step::Damaged { kind, next_offset } => {
+                seen.push(Seen::Damaged(at, kind));
+                next_offset
+            }
+            Step::Meta { next_offset } => next_offset,
+            Step::NeedMore => panic!("a batch lacks the bytes it needs"),
+            Step::End => break,
+        };
+    }
+    offset
+}
+
+/// Reads a source to its end; also says how many batches began elsewhere than was guessed.
+fn read_source(source: &mut Source) -> (Vec<Vec<Seen>>, usize) {
+    let mut batches: Vec<Vec<Seen>> = Vec::new();
+    let mut end = None;
+    let mut wrong_guesses = 0;
+    while let Some(batch) = source.next_batch(&GO_ON) {
+        let index = batch.index as usize;
+        assert!(index == batches.len() || index + 1 == batches.len(), "batches come in order");
+        batches.resize(index + 1, Vec::new());
+        let joined = end.map(|end: u64| (end - batch.base_offset) as usize);
+        let start = match (batch.start, joined) {
+            (Some(start), Some(joined)) => {
+                assert_eq!(start, joined, "the source knows where the batch begins");
+                start
+            }
+            (Some(start), None) => start,
+            (None, joined) => joined.expect("the first start is known"),
+        };
+        let records_begin = start < batch.limit.min(batch.bytes.len());
+        wrong_guesses += usize::from(records_begin && batch.begin() != Some(start));
+        end = Some(batch.base_offset + read_batch(&batch, start, &mut batches[index]) as u64);
+    }
+    (batches, wrong_guesses)
+}
+
+fn options() -> SourceOptions {
+    SourceOptions { batch_bytes: 4096, in_flight: 2 }
+}
+
+fn read_input(input: Input) -> (Vec<Vec<Seen>>, Source) {
+    let mut source = Source::new(input, 0, options(), &GO_ON).unwrap();
+    (read_source(&mut source).0, source)
+}
+
+fn frame(n: usize) -> Vec<u8> {
+    // One frame in fifty is longer than two batches.
+    let len = if n % 50 == 49 { 9000 } else { 60 + n % 700 };
+    (0..len).map(|i| (i * 11 + n) as u8).collect()
+}
+
+fn pcap_of(count: usize) -> Vec<u8> {
+    let mut out = Vec::new();
+    write::pcap_header(&mut out, 1, 65535);
+    for n in 0..count {
+        write::pcap_record(&mut out, TS + n as i64, &frame(n), 9999);
+    }
+    out
+}
+
+fn pcapng_of(count: usize) -> Vec<u8> {
+    let mut out = Vec::new();
+    write::section(&mut out, "tests");
+    write::interface(&mut out, 1, 0);
+    for n in 0..count {
+        if n == count / 2 {
+            write::interface(&mut out, 101, 0);
+        }
+        write::packet(&mut out, u32::from(n > count / 2), TS + n as i64, &frame(n), 9999);
+    }
+    out
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for member in [&bytes[..bytes.len() / 3], &bytes[bytes.len() / 3..]] {
+        let mut encoder = flate2::write::GzEncoder::new(out, flate2::Compression::fast());
+        encoder.write_all(member).unwrap();
+        out = encoder.finish().unwrap();
+    }
+    out
+}
+
+fn zstd(bytes: &[u8]) -> Vec<u8> {
+    use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+    let (first, second) = bytes.split_at(bytes.len() / 3);
+    let mut out = vec![0x53, 0x2a, 0x4d, 0x18, 3, 0, 0, 0, 1, 2, 3];
+    out.extend(compress_to_vec(first, CompressionLevel::Fastest));
+    out.extend([0x50, 0x2a, 0x4d, 0x18, 0, 0, 0, 0]);
+    out.extend(compress_to_vec(second, CompressionLevel::Fastest));
+    out
+}
+
+fn xz(bytes: &[u8]) -> Vec<u8> {
+    let options = lzma_rust2::XzOptions::with_preset(1);
+    let mut encoder = lzma_rust2::XzWriter::new(Vec::new(), options).unwrap();
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn open(dir: &Path, name: &str, bytes: &[u8]) -> Input {
+    let path = dir.join(name);
+    std::fs::write(&path, bytes).unwrap();
+    Input::open(&path).unwrap()
+}
+
+/// A pipe that a thread fills, `piece` octets at a time.
+fn pipe(bytes: Vec<u8>, piece: usize) -> Input {
+    let (reader, mut writer) = io::pipe().unwrap();
+    thread::spawn(move || bytes.chunks(piece).try_for_each(|piece| writer.write_all(piece)));
+    let file = File::from(OwnedFd::from(reader));
+    Input { name: "pipe".to_owned(), content: Content::Stream { file, live: false } }
+}
+
+/// A mapped file, pipes in pieces of several sizes, and the three compressions give the same
+/// batches, record by record; in sound files every guess is right.
+#[test]
+fn every_way_in_gives_the_same_batches() {
+    let dir = tempfile::tempdir().unwrap();
+    for bytes in [pcap_of(1000), pcapng_of(1000), pcap_of(0), pcapng_of(0)] {
+        let input = open(dir.path(), "plain", &bytes);
+        assert!(matches!(input.content, Content::Mapped(_)));
+        let mut source = Source::new(input, 0, options(), &GO_ON).unwrap();
+        let (want, wrong_guesses) = read_source(&mut source);
+        assert_eq!((wrong_guesses, source.damage()), (0, vec![]));
+        assert_eq!(want.len(), bytes.len().div_ceil(4096));
+        assert_eq!(want.iter().flatten().count(), if bytes.len() > 4096 { 1000 } else { 0 });
+        for piece in [1 << 20, 5000, 333] {
+            assert!(read_input(pipe(bytes.clone(), piece)).0 == want, "pipe {piece}");
+        }
+        for (name, packed) in [("gz", gzip(&bytes)), ("zst", zstd(&bytes)), ("xz", xz(&bytes))] {
+            let (got, source) = read_input(open(dir.path(), "packed", &packed));
+            assert!(got == want, "{name}");
+            assert_eq!(source.damage(), [], "{name}");
+        }
+    }
+}
+
+/// Damage in the middle and a cut at the end come out alike from a mapped file and a pipe, also
+/// where a batch begins inside the damage.
+#[test]
+fn damage_is_the_same_by_every_way() {
+    let dir = tempfile::tempdir().unwrap();
+    for mut bytes in [pcap_of(300), pcapng_of(300)] {
+        let len = bytes.len();
+        bytes[len / 2..len / 2 + 9000].fill(0xee);
+        bytes[len / 4..len / 4 + 700].fill(0);
+        bytes.truncate(len - 30);
+        let (want, _) = read_input(open(dir.path(), "plain", &bytes));
+        let damages = want.iter().flatten().filter(|seen| matches!(seen, Seen::Damaged(..)));
+        assert!((2..=3).contains(&damages.count()));
+        for piece in [1 << 20, 777] {
+            assert!(read_input(pipe(bytes.clone(), piece)).0 == want, "pipe {piece}");
+        }
+        assert!(read_input(open(dir.path(), "packed", &gzip(&bytes))).0 == want);
+    }
+}
+
+/// A compressed file that is cut or damaged gives what could be decoded, then says that it ended
+/// badly.
+#[test]
+fn a_broken_compressed_file_is_read_as_far_as_it_goes() {
+    let dir = tempfile::tempdir().unwrap();
+    // Octets that don't compress, so that every decoder has many blocks to deliver.
+    let (mut bytes, mut state) = (Vec::new(), 1u64);
+    write::pcap_header(&mut bytes, 1, 65535);
+    for n in 0..3000 {
+        let octets = std::iter::repeat_with(|| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 56) as u8
+        });
+        write::pcap_record(&mut bytes, TS + n, &octets.take(500).collect::<Vec<u8>>(), 500);
+    }
+    let (whole, _) = read_input(open(dir.path(), "plain", &bytes));
+    let whole: Vec<Seen> = whole.into_iter().flatten().collect();
+    for (name, packed) in [("gz", gzip(&bytes)), ("zst", zstd(&bytes)), ("xz", xz(&bytes))] {
+        let cut = packed[..packed.len() - packed.len() / 4].to_vec();
+        let mut flipped = packed.clone();
+        let at = packed.len() - packed.len() / 4;
+        flipped[at..at + 8].iter_mut().for_each(|octet| *octet ^= 0xff);
+        for (what, broken) in [("cut", cut), ("flipped", flipped)] {
+            let (got, source) = read_input(open(dir.path(), "packed", &broken));
+            let got: Vec<Seen> = got.into_iter().flatten().collect();
+            let same = got.iter().zip(&whole).take_while(|(got, want)| got == want).count();
+            assert!(same > 500, "{name} {what}: only {same} records");
+            let damage = source.damage();
+            assert!(
+                matches!(&damage[..], [d] if matches!(d.kind, SourceDamageKind::Stream(_))),
+                "{name} {what}: {damage:?}"
+            );
+        }
+    }
+}
+
+/// What is no capture is refused with advice, compressed or not; and so is what can't be decoded.
+#[test]
+fn refusals_name_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let refuse = |bytes: &[u8]| {
+        let input = open(dir.path(), "file", bytes);
+        Source::new(input, 0, options(), &GO_ON).unwrap_err()
+    };
+    assert!(refuse(b"").to_string().contains("file is empty"));
+    assert!(refuse(b"").to_string().contains(dir.path().to_str().unwrap()));
+    assert!(refuse(b"text, plain").to_string().contains("editcap"));
+    assert!(refuse(&gzip(b"text, compressed")).to_string().contains("editcap"));
+    assert!(refuse(&[0; 5000]).to_string().contains("begins with zeros"));
+    for packed in [gzip(&pcap_of(50)), zstd(&pcap_of(50)), xz(&pcap_of(50))] {
+        let error = refuse(&packed[..14]);
+        assert!(matches!(error, InputError::Unreadable { .. }), "{error}");
+    }
+}
+
+/// A pipe that stays open does not hold back a complete record: it comes in a partial batch, and
+/// the pieces together are the batches of the whole.
+#[test]
+fn a_slow_pipe_delivers() {
+    let bytes = pcap_of(40);
+    let cut = 2000;
+    let (reader, mut writer) = io::pipe().unwrap();
+    let file = File::from(OwnedFd::from(reader));
+    let live = Input { name: "pipe".to_owned(), content: Content::Stream { file, live: true } };
+    writer.write_all(&bytes[..cut]).unwrap();
+    let mut source = Source::new(live, 7, options(), &GO_ON).unwrap();
+    // The writer is silent, and yet:
+    let piece = source.next_batch(&GO_ON).unwrap();
+    assert!(piece.partial && piece.index == 0 && piece.file == 7 && !piece.at_end);
+    let mut seen = Vec::new();
+    let end = read_batch(&piece, piece.start.unwrap(), &mut seen);
+    assert_eq!(end, piece.limit);
+    let end = piece.base_offset + end as u64;
+    assert!(seen.len() > 1);
+    drop(piece);
+    // Told to stop, it stops waiting.
+    let (stop, mut seen_later) = (AtomicBool::new(false), Vec::new());
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            writer.write_all(&bytes[cut..]).unwrap();
+            thread::sleep(Duration::from_millis(50));
+            drop(writer);
+        });
+        let mut at = end;
+        while let Some(batch) = source.next_batch(&stop) {
+            let start = batch.start.unwrap();
+            assert_eq!(batch.base_offset + start as u64, at);
+            at = batch.base_offset + read_batch(&batch, start, &mut seen_later) as u64;
+        }
+    });
+    seen.extend(seen_later);
+    let dir = tempfile::tempdir().unwrap();
+    let (want, _) = read_input(open(dir.path(), "plain", &bytes));
+    assert_eq!(seen, want.into_iter().flatten().collect::<Vec<_>>());
+}
+
+/// A silent pipe and too many batches in flight both give way to the wish to stop.
+#[test]
+fn waiting_can_be_stopped() {
+    let dir = tempfile::tempdir().unwrap();
+    let stop = AtomicBool::new(true);
+    let (reader, _writer) = io::pipe().unwrap();
+    let file = File::from(OwnedFd::from(reader));
+    let silent = Input { name: "pipe".to_owned(), content: Content::Stream { file, live: true } };
+    assert!(matches!(Source::new(silent, 0, options(), &stop), Err(InputError::Stopped)));
+    let input = open(dir.path(), "plain", &pcap_of(100));
+    let mut source = Source::new(input, 0, options(), &GO_ON).unwrap();
+    let held = [source.next_batch(&GO_ON).unwrap(), source.next_batch(&GO_ON).unwrap()];
+    assert!(source.next_batch(&stop).is_none());
+    drop(held);
+    assert!(source.next_batch(&GO_ON).is_some());
+}
+
+/// A file that shrinks while it is mapped ends in damage, and the source says where.
+#[test]
+fn a_mapped_file_may_shrink() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("shrinks");
+    std::fs::write(&path, pcap_of(1000)).unwrap();
+    let input = Input::open(&path).unwrap();
+    let mut source = Source::new(input, 0, options(), &GO_ON).unwrap();
+    File::options().write(true).open(&path).unwrap().set_len(40_960).unwrap();
+    let (batches, _) = read_source(&mut source);
+    assert!(batches.iter().flatten().any(|seen| matches!(seen, Seen::Record(..))));
+    assert!(batches.iter().flatten().any(|seen| matches!(seen, Seen::Damaged(..))));
+    let damage = source.damage();
+    assert_eq!((damage[0].offset, &damage[0].kind), (40_960, &SourceDamageKind::Torn));
+}
+
+/// Several inputs come out in order of time; equal times in order of the inputs; a clock that
+/// steps back inside a file changes no order within it; link types survive; damage keeps its file.
+#[test]
+fn merged_inputs_are_in_order_of_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let capture = |link_type, packets: &[(i64, &[u8])]| {
+        let mut out = Vec::new();
+        write::pcap_header(&mut out, link_type, 65535);
+        for (ts, frame) in packets {
+            write::pcap_record(&mut out, TS + ts, frame, 60);
+        }
+        out
+    };
+    let a = capture(1, &[(1, b"a1"), (5, b"a5"), (3, b"a3"), (9, b"a9")]);
+    let mut b = capture(101, &[(1, b"b1"), (4, b"b4"), (5, b"b5"), (12, b"b12")]);
+    b.truncate(b.len() - 1);
+    let inputs = vec![
+        open(dir.path(), "a.gz", &gzip(&a)),
+        open(dir.path(), "b", &b),
+        open(dir.path(), "c", &capture(1, &[])),
+    ];
+    let mut source = Source::open(inputs, options(), &GO_ON).unwrap();
+    let (batches, _) = read_source(&mut source);
+    let got: Vec<(i64, u16, String)> = batches
+        .into_iter()
+        .flatten()
+        .map(|seen| match seen {
+            Seen::Record(_, ts, link, frame) => (ts - TS, link, String::from_utf8(frame).unwrap()),
+            Seen::Damaged(at, kind) => panic!("{kind:?} at {at}"),
+        })
+        .collect();
+    let want = [
+        (1, 1, "a1"),
+        (1, 101, "b1"),
+        (4, 101, "b4"),
+        (5, 1, "a5"),
+        (3, 1, "a3"),
+        (5, 101, "b5"),
+        (9, 1, "a9"),
+    ];
+    assert_eq!(got, want.map(|(ts, link, text)| (ts, link, text.to_owned())));
+    let damage = source.damage();
+    assert_eq!(damage.len(), 1);
+    assert!(damage[0].file.ends_with("/b") && damage[0].offset == 24 + 3 * 18);
+    assert_eq!(damage[0].kind, SourceDamageKind::Capture(CaptureDamage::Cut));
+}
+
+/// Many packets of many inputs: nothing lost, nothing twice, and the same batches again.
+#[test]
+fn a_long_merge_is_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let merged = || {
+        let inputs = (0..5)
+            .map(|n| {
+                let bytes = if n % 2 == 0 { pcap_of(400 + n) } else { pcapng_of(400 + n) };
+                let bytes = if n == 3 { xz(&bytes) } else { bytes };
+                open(dir.path(), &format!("in{n}"), &bytes)
+            })
+            .collect();
+        read_source(&mut Source::open(inputs, options(), &GO_ON).unwrap()).0
+    };
+    let first = merged();
+    let times: Vec<i64> = first
+        .iter()
+        .flatten()
+        .map(|seen| match seen {
+            Seen::Record(_, ts, ..) => *ts,
+            Seen::Damaged(at, kind) => panic!("{kind:?} at {at}"),
+        })
+        .collect();
+    assert_eq!(times.len(), 5 * 400 + 1 + 2 + 3 + 4);
+    assert!(times.is_sorted());
+    assert!(first == merged());
+}

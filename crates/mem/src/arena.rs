@@ -1,0 +1,274 @@
+//! The arena: slots that a writer fills, everybody reads, and main reuses.
+//!
+//! ```text
+//! slot   expires u32 (atomic) | key_len u8 | flags u8 | value_len u16 | key | value
+//! id     offset in the arena / 8; the first 64 octets are never a slot, so 0 means "none"
+//! ```
+//!
+//! Nobody makes a reference that covers another slot or `expires`. Who may touch a slot when, and
+//! the invariants I1 to I4 named below, are in the crate's header. Under loom each slot has a shadow
+//! cell, so that the model checker sees each plain access.
+
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+use crate::region::{Region, Zeroed};
+use crate::sync::{AtomicU32, Ordering};
+
+/// Octets of a slot before its key.
+pub const HEADER_BYTES: usize = 8;
+
+/// The `expires` of an entry that has no end.
+pub const EXPIRES_NEVER: u32 = 0;
+
+/// Octets before the first page; keeps pages on cache lines, and id 0 free to mean "none".
+const HEAD_BYTES: usize = 64;
+
+/// Eight octets of arena; bytes are reached by raw pointer, never by reference to a granule.
+#[derive(Debug)]
+#[repr(transparent)]
+struct Granule(std::cell::UnsafeCell<u64>);
+
+// SAFETY: an integer in a cell of the same layout; zero is valid and there is nothing to drop.
+unsafe impl Zeroed for Granule {}
+
+/// What loom watches in the place of a slot's memory.
+#[cfg(loom)]
+#[derive(Debug)]
+struct Shadow {
+    bytes: loom::cell::UnsafeCell<()>,
+    expires: AtomicU32,
+}
+
+/// A slot that one writer owns: not yet, or no longer, reachable by anyone else (I2).
+///
+/// Dropped, it is lost to the shard until the shard itself goes; give it back with `Main::free`.
+#[derive(Debug)]
+#[must_use = "a slot that is dropped is lost; put it or free it"]
+pub struct OwnedSlot {
+    pub(crate) id: u32,
+    pub(crate) class: u8,
+    /// The shard it belongs to; checked wherever it comes back.
+    pub(crate) shard: u32,
+}
+
+impl OwnedSlot {
+    /// The slot's size class.
+    pub fn class(&self) -> u8 {
+        self.class
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Arena {
+    memory: Region<Granule>,
+    shard: u32,
+    #[cfg(loom)]
+    shadow: Box<[Shadow]>,
+}
+
+// SAFETY: the memory is plain octets; which thread may touch which slot when is the protocol's I1 to
+// I3, and every access below names the one it rests on.
+unsafe impl Send for Arena {}
+// SAFETY: as above.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    pub fn new(bytes: usize, shard: u32) -> std::io::Result<Self> {
+        let granules = (HEAD_BYTES + bytes) / 8;
+        Ok(Arena {
+            memory: Region::new(granules)?,
+            shard,
+            #[cfg(loom)]
+            shadow: (0..granules)
+                .map(|_| Shadow {
+                    bytes: loom::cell::UnsafeCell::new(()),
+                    expires: AtomicU32::new(0),
+                })
+                .collect(),
+        })
+    }
+
+    /// The id of the slot that starts `offset` octets into the pages.
+    #[inline(always)]
+    pub fn id_at(offset: usize) -> u32 {
+        ((HEAD_BYTES + offset) / 8) as u32
+    }
+
+    /// The inverse of [`Arena::id_at`].
+    #[inline(always)]
+    pub fn offset_of(id: u32) -> usize {
+        id as usize * 8 - HEAD_BYTES
+    }
+
+    #[inline(always)]
+    fn pointer(&self, id: u32) -> NonNull<u8> {
+        debug_assert!((id as usize) < self.memory.len());
+        // SAFETY: ids come from `Pages`, which hands out offsets inside the arena it was built for;
+        // an id of another shard is refused before it gets here (`OwnedSlot::shard`).
+        unsafe { self.memory.base().cast::<u8>().add(id as usize * 8) }
+    }
+
+    /// Brings the slot's first line near. Any id will do.
+    #[inline(always)]
+    pub fn prefetch(&self, id: u32) {
+        crate::prefetch(self.memory.base().cast::<u8>().as_ptr().wrapping_add(id as usize * 8));
+    }
+
+    #[inline(always)]
+    fn expires(&self, id: u32) -> &AtomicU32 {
+        #[cfg(loom)]
+        return &self.shadow[id as usize].expires;
+        #[cfg(not(loom))]
+        // SAFETY: the first four octets of a slot, 8-aligned, are only ever reached through this
+        // function, so every access to them is atomic; they are mapped as long as `self` lives.
+        unsafe {
+            AtomicU32::from_ptr(self.pointer(id).as_ptr().cast())
+        }
+    }
+
+    /// Makes a fresh slot hold nothing, so that I4 is true before its writer has done anything.
+    pub fn clear(&self, slot: &mut OwnedSlot) {
+        self.finish(slot, 0, 0, EXPIRES_NEVER);
+    }
+
+    /// Writes the key of an owned slot and gives the room after it, `room` octets, for the value.
+    #[inline]
+    pub fn begin<'a>(
+        &self,
+        slot: &'a mut OwnedSlot,
+        key: &[u8],
+        room: usize,
+        size: usize,
+    ) -> &'a mut [u8] {
+        assert_eq!(slot.shard, self.shard, "a slot goes back to the shard it came from");
+        assert!(HEADER_BYTES + key.len() + room <= size, "key and value fit the slot's class");
+        #[cfg(loom)]
+        self.shadow[slot.id as usize].bytes.with_mut(|_| ());
+        let start = self.pointer(slot.id);
+        // SAFETY: by I2 nobody else reaches these octets while `slot` is mutably borrowed, and the
+        // assertion keeps them inside this slot, after the header; zeroed or written before, they
+        // are initialised.
+        unsafe {
+            let body = start.add(HEADER_BYTES).as_ptr();
+            std::ptr::copy_nonoverlapping(key.as_ptr(), body, key.len());
+            std::slice::from_raw_parts_mut(body.add(key.len()), room)
+        }
+    }
+
+    /// Writes the header of an owned slot. The caller has checked the lengths (I4).
+    #[inline]
+    pub fn finish(&self, slot: &mut OwnedSlot, key_len: u8, value_len: u16, expires: u32) {
+        assert_eq!(slot.shard, self.shard, "a slot goes back to the shard it came from");
+        #[cfg(loom)]
+        self.shadow[slot.id as usize].bytes.with_mut(|_| ());
+        self.expires(slot.id).store(expires, Ordering::Relaxed);
+        let lengths = pack_lengths(key_len, value_len);
+        // SAFETY: by I2 we alone reach the slot; octets 4 to 8 of it are its header, 4-aligned.
+        unsafe { self.pointer(slot.id).add(4).cast::<u32>().write(lengths) }
+    }
+
+    /// A view of a slot.
+    ///
+    /// # Safety
+    /// For as long as `'a` the slot must be owned by the caller, or protected by I1, or live and the
+    /// shard's lock held.
+    #[inline(always)]
+    pub unsafe fn view<'a>(&'a self, id: u32) -> Slot<'a> {
+        Slot {
+            start: self.pointer(id),
+            life: PhantomData,
+            #[cfg(loom)]
+            expires: self.expires(id),
+            #[cfg(loom)]
+            _reading: self.shadow[id as usize].bytes.get(),
+        }
+    }
+}
+
+/// `key_len | flags (0) | value_len` as they lie in memory.
+#[inline(always)]
+fn pack_lengths(key_len: u8, value_len: u16) -> u32 {
+    let [low, high] = value_len.to_le_bytes();
+    u32::from_le_bytes([key_len, 0, low, high])
+}
+
+/// A view of one published slot: key, value, expiry, straight from the arena.
+#[cfg_attr(not(loom), derive(Clone, Copy))]
+pub struct Slot<'a> {
+    start: NonNull<u8>,
+    life: PhantomData<&'a Arena>,
+    #[cfg(loom)]
+    expires: &'a AtomicU32,
+    #[cfg(loom)]
+    _reading: loom::cell::ConstPtr<()>,
+}
+
+// SAFETY: a view only reads, and what it reads (I3) any thread may read while `'a` lasts.
+#[cfg(not(loom))]
+unsafe impl Send for Slot<'_> {}
+// SAFETY: as above.
+#[cfg(not(loom))]
+unsafe impl Sync for Slot<'_> {}
+
+impl<'a> Slot<'a> {
+    #[inline(always)]
+    fn lengths(&self) -> (usize, usize) {
+        // SAFETY: the slot's header, plain and unchanging while the view lives (I3).
+        let word = unsafe { self.start.add(4).cast::<u32>().read() };
+        let [key_len, _flags, low, high] = word.to_le_bytes();
+        (key_len as usize, u16::from_le_bytes([low, high]) as usize)
+    }
+
+    /// The key.
+    #[inline(always)]
+    pub fn key(&self) -> &'a [u8] {
+        let (key_len, _) = self.lengths();
+        // SAFETY: inside the slot by I4, unchanging while the view lives by I3.
+        unsafe { std::slice::from_raw_parts(self.start.add(HEADER_BYTES).as_ptr(), key_len) }
+    }
+
+    /// The value.
+    #[inline(always)]
+    pub fn value(&self) -> &'a [u8] {
+        let (key_len, value_len) = self.lengths();
+        // SAFETY: inside the slot by I4, unchanging while the view lives by I3.
+        unsafe {
+            let value = self.start.add(HEADER_BYTES + key_len);
+            std::slice::from_raw_parts(value.as_ptr(), value_len)
+        }
+    }
+
+    #[inline(always)]
+    fn expires_word(&self) -> &AtomicU32 {
+        #[cfg(loom)]
+        return self.expires;
+        #[cfg(not(loom))]
+        // SAFETY: as in `Arena::expires`: only ever reached atomically, mapped while `'a` lasts.
+        unsafe {
+            AtomicU32::from_ptr(self.start.as_ptr().cast())
+        }
+    }
+
+    /// The second at which the entry ends, [`EXPIRES_NEVER`] for never.
+    #[inline(always)]
+    pub fn expires(&self) -> u32 {
+        self.expires_word().load(Ordering::Relaxed)
+    }
+
+    /// Moves the entry's end. Every reader sees it soon, at no particular log position.
+    #[inline]
+    pub fn set_expires(&self, expires: u32) {
+        self.expires_word().store(expires, Ordering::Relaxed);
+    }
+}
+
+impl std::fmt::Debug for Slot<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Slot")
+            .field("key", &self.key())
+            .field("value_len", &self.value().len())
+            .field("expires", &self.expires())
+            .finish()
+    }
+}

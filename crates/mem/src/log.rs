@@ -1,0 +1,129 @@
+//! The delta log and its cursors. Order and safety are the crate header's protocol.
+//!
+//! A record is absolute: it says what one way and the mask of one bucket *are* from its position on, so
+//! that applying is a blind store and replaying twice does no harm. It also names the slot that the
+//! change retired: the log is the limbo list, and needs no second structure beside it.
+
+use crate::shard::Error;
+use crate::sync::{AtomicU64, CacheLines, Ordering, RaceCell};
+
+/// A place in the log: everything before it has been done. Only ever grows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct LogPosition(pub(crate) u64);
+
+impl LogPosition {
+    /// Past every position: "all there is".
+    pub const END: LogPosition = LogPosition(u64::MAX);
+
+    /// Records written since the shard was built.
+    pub fn records(self) -> u64 {
+        self.0
+    }
+}
+
+/// Octets of a log record.
+pub const RECORD_BYTES: usize = size_of::<Record>();
+
+/// The way of a record that changes only the mask.
+pub(crate) const WAY_NONE: u8 = u8::MAX;
+
+/// One change of one bucket.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Record {
+    pub bucket: u32,
+    /// What the way leads to from now on.
+    pub slot: u32,
+    /// The slot that this record retires, 0 for none.
+    pub retired: u32,
+    pub tag: u16,
+    pub mask: u16,
+    pub way: u8,
+}
+
+const _: () = assert!(RECORD_BYTES == 20);
+
+/// The cursor of a reader that holds nothing: it does not count.
+pub(crate) const PARKED: u64 = u64::MAX;
+
+#[derive(Debug)]
+pub(crate) struct Log {
+    ring: Box<[RaceCell<Record>]>,
+    /// Stored (Release) by main after the records it covers; pairs with `Log::tail`'s Acquire.
+    tail: CacheLines<AtomicU64>,
+    /// One a reader, stored by that reader (Release) or, under the lock, on its behalf; pairs with the
+    /// Acquire in `Log::cursor`.
+    cursors: Box<[CacheLines<AtomicU64>]>,
+}
+
+// SAFETY: the ring's records are plain memory; by I5 main writes one only when no reader may read it,
+// and readers only read those that `tail` published.
+unsafe impl Sync for Log {}
+// SAFETY: as above.
+unsafe impl Send for Log {}
+
+impl Log {
+    pub fn new(records: usize, cursors: usize) -> Result<Self, Error> {
+        if !records.is_power_of_two() {
+            return Err(Error::Config("log_records must be a power of two"));
+        }
+        Ok(Log {
+            ring: (0..records).map(|_| RaceCell::new(Record::default())).collect(),
+            tail: CacheLines(AtomicU64::new(0)),
+            cursors: (0..cursors).map(|_| CacheLines(AtomicU64::new(PARKED))).collect(),
+        })
+    }
+
+    pub fn records(&self) -> u64 {
+        self.ring.len() as u64
+    }
+
+    #[inline(always)]
+    fn cell(&self, position: u64) -> &RaceCell<Record> {
+        &self.ring[position as usize & (self.ring.len() - 1)]
+    }
+
+    #[inline(always)]
+    pub fn tail(&self) -> u64 {
+        self.tail.0.load(Ordering::Acquire)
+    }
+
+    pub fn set_tail(&self, tail: u64, order: Ordering) {
+        self.tail.0.store(tail, order);
+    }
+
+    /// Pairs with every store to the cursor: what its reader read before is done.
+    #[inline]
+    pub fn cursor(&self, reader: usize) -> u64 {
+        self.cursors[reader].0.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub fn set_cursor(&self, reader: usize, position: u64, order: Ordering) {
+        self.cursors[reader].0.store(position, order);
+    }
+
+    pub fn cursors(&self) -> usize {
+        self.cursors.len()
+    }
+
+    /// Reads the record at `position`.
+    ///
+    /// # Safety
+    /// The caller holds the lock, or is a reader whose `cursor <= position < tail` (I5).
+    #[inline(always)]
+    pub unsafe fn read(&self, position: u64) -> Record {
+        // SAFETY: by this function's contract nobody writes the record meanwhile.
+        self.cell(position).with(|record| unsafe { *record })
+    }
+
+    /// Writes the record at `position`.
+    ///
+    /// # Safety
+    /// The caller holds the lock, and `position - R < min_active` (I5).
+    #[inline]
+    pub unsafe fn write(&self, position: u64, record: Record) {
+        // SAFETY: by this function's contract no reader reads the record meanwhile, and the lock
+        // keeps other writers away.
+        self.cell(position).with_mut(|cell| unsafe { *cell = record });
+    }
+}

@@ -1,0 +1,527 @@
+//! Main's private books on the arena: which page serves which class, which slots are taken, which live.
+//!
+//! ```text
+//! page    free -> serving a class -> draining -> free
+//! slot    free -> taken (owned by a writer) -> taken and live -> taken (retired) -> free
+//! ```
+//!
+//! A page goes to a class on demand and comes back when its last slot does. Where a class holds more
+//! pages than its slots need, one is *drained*: nothing more is taken from it, the engine copies its live
+//! slots forward, and the last one to leave limbo frees the page. Two bits a 16-octet unit say taken and
+//! live, so that main never touches the memory of a retired slot. Everything is O(1) but a page's
+//! change of class (its bitmap is formatted) and the choice of a page to drain (all pages are seen).
+
+use crate::arena::Arena;
+use crate::class::{CLASS_BYTES_MIN, Classes};
+use crate::region::Region;
+use crate::shard::Error;
+
+const NONE: u32 = u32::MAX;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Free,
+    Serving,
+    Draining,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Page {
+    state: State,
+    class: u8,
+    /// Word of the bitmap where the search for a free slot begins.
+    hint: u16,
+    used: u32,
+    live: u32,
+    /// Neighbours among the class's pages that have room.
+    prev: u32,
+    next: u32,
+    has_room: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct ClassBooks {
+    /// Octets of a slot.
+    size: u32,
+    /// Slots in a page.
+    slots: u32,
+    /// What a slot costs of its page.
+    charge: u32,
+    pages: u32,
+    used: u32,
+    live: u32,
+    /// First and last page with room.
+    first: u32,
+    last: u32,
+}
+
+/// What one size class holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClassUse {
+    /// Octets of a slot.
+    pub slot_bytes: u32,
+    /// Pages that serve the class, draining ones included.
+    pub pages: u32,
+    /// Slots taken: live, retired and not yet free, or owned by a writer.
+    pub slots_used: u32,
+    /// Slots live.
+    pub slots_live: u32,
+}
+
+/// What the pages are used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PageUse {
+    /// All pages of the arena.
+    pub total: u32,
+    /// Pages that serve no class.
+    pub free: u32,
+    /// Pages whose live slots are leaving, or have left and wait for readers.
+    pub draining: u32,
+}
+
+#[derive(Debug)]
+pub(crate) struct Pages {
+    shift: u32,
+    /// Bitmap words a page has.
+    words: usize,
+    pages: Box<[Page]>,
+    /// A bit set for each slot that is *not* taken, by its number in the page.
+    free_bits: Region<u64>,
+    /// A bit set for each live slot, likewise.
+    live_bits: Region<u64>,
+    free_pages: Vec<u32>,
+    classes: Box<[ClassBooks]>,
+    draining: u32,
+    /// The page being drained that still has live slots.
+    drain: Option<u32>,
+    live_charge: u64,
+}
+
+/// Bitmap octets that `page_bytes` of arena need.
+pub(crate) fn books_bytes(page_bytes: usize) -> usize {
+    page_bytes.div_ceil(CLASS_BYTES_MIN * 64) * 16 + size_of::<Page>() + size_of::<u32>()
+}
+
+impl Pages {
+    pub fn new(classes: &Classes, pages: usize) -> Result<Self, Error> {
+        let count = u32::try_from(pages).map_err(|_| Error::Config("too many pages"))?;
+        if count == 0 || pages as u64 * classes.page_bytes() as u64 >= 8 << 32 {
+            return Err(Error::Config("a shard's arena has 1 page to 32 GiB"));
+        }
+        let words = classes.page_bytes().div_ceil(CLASS_BYTES_MIN * 64);
+        let empty = Page {
+            state: State::Free,
+            class: 0,
+            hint: 0,
+            used: 0,
+            live: 0,
+            prev: NONE,
+            next: NONE,
+            has_room: false,
+        };
+        Ok(Pages {
+            shift: classes.page_bytes().trailing_zeros(),
+            words,
+            pages: vec![empty; pages].into_boxed_slice(),
+            free_bits: Region::new(words * pages).map_err(Error::Memory)?,
+            live_bits: Region::new(words * pages).map_err(Error::Memory)?,
+            // Last in, first out: the arena is first used from its beginning.
+            free_pages: (0..count).rev().collect(),
+            classes: (0..classes.count() as u8)
+                .map(|class| ClassBooks {
+                    size: classes.size(class) as u32,
+                    slots: classes.slots_per_page(class) as u32,
+                    charge: classes.charge(class) as u32,
+                    pages: 0,
+                    used: 0,
+                    live: 0,
+                    first: NONE,
+                    last: NONE,
+                })
+                .collect(),
+            draining: 0,
+            drain: None,
+            live_charge: 0,
+        })
+    }
+
+    /// Sum of the charges of all live slots.
+    #[inline]
+    pub fn live_charge(&self) -> u64 {
+        self.live_charge
+    }
+
+    pub fn charge(&self, class: u8) -> u64 {
+        u64::from(self.classes[class as usize].charge)
+    }
+
+    pub fn slot_bytes(&self, class: u8) -> usize {
+        self.classes[class as usize].size as usize
+    }
+
+    /// The class of a taken slot.
+    #[inline]
+    pub fn class_of(&self, id: u32) -> u8 {
+        self.pages[self.locate(id).0].class
+    }
+
+    pub fn page_use(&self) -> PageUse {
+        PageUse {
+            total: self.pages.len() as u32,
+            free: self.free_pages.len() as u32,
+            draining: self.draining,
+        }
+    }
+
+    pub fn class_use(&self) -> impl Iterator<Item = ClassUse> + '_ {
+        self.classes.iter().map(|class| ClassUse {
+            slot_bytes: class.size,
+            pages: class.pages,
+            slots_used: class.used,
+            slots_live: class.live,
+        })
+    }
+
+    /// The page of a slot, and its octet offset in it.
+    #[inline]
+    fn locate(&self, id: u32) -> (usize, usize) {
+        let offset = Arena::offset_of(id);
+        (offset >> self.shift, offset & ((1 << self.shift) - 1))
+    }
+
+    #[inline]
+    fn slot_in_page(&self, id: u32) -> (usize, usize) {
+        let (page, offset) = self.locate(id);
+        let size = self.classes[self.pages[page].class as usize].size;
+        debug_assert_eq!(offset as u32 % size, 0);
+        (page, (offset as u32 / size) as usize)
+    }
+
+    /// Takes a free slot of `class`.
+    #[inline]
+    pub fn take(&mut self, class: u8) -> Option<u32> {
+        let mut page = self.classes[class as usize].first;
+        if page == NONE {
+            page = self.free_pages.pop()?;
+            self.format(page as usize, class);
+        }
+        let page = page as usize;
+        let slot = self.take_bit(page);
+        let meta = &mut self.pages[page];
+        meta.used += 1;
+        let full = meta.used == self.classes[class as usize].slots;
+        self.classes[class as usize].used += 1;
+        if full {
+            self.unlink(page);
+        }
+        let offset = (page << self.shift) + slot * self.classes[class as usize].size as usize;
+        Some(Arena::id_at(offset))
+    }
+
+    /// Clears and returns the first free bit of a page that has room.
+    #[inline]
+    fn take_bit(&mut self, page: usize) -> usize {
+        let bits = &mut self.free_bits[page * self.words..][..self.words];
+        let mut word = self.pages[page].hint as usize;
+        while bits[word] == 0 {
+            word += 1;
+            if word == bits.len() {
+                word = 0;
+            }
+        }
+        let bit = bits[word].trailing_zeros();
+        bits[word] &= bits[word] - 1;
+        self.pages[page].hint = word as u16;
+        word * 64 + bit as usize
+    }
+
+    fn format(&mut self, page: usize, class: u8) {
+        let slots = self.classes[class as usize].slots as usize;
+        for (word, bits) in self.free_bits[page * self.words..][..self.words].iter_mut().enumerate()
+        {
+            *bits = match slots.saturating_sub(word * 64) {
+                0 => 0,
+                rest @ 1..64 => (1 << rest) - 1,
+                _ => u64::MAX,
+            };
+        }
+        debug_assert!(
+            self.live_bits[page * self.words..][..self.words].iter().all(|&bits| bits == 0)
+        );
+        let meta = &mut self.pages[page];
+        debug_assert!(meta.state == State::Free && meta.used == 0 && meta.live == 0);
+        meta.state = State::Serving;
+        meta.class = class;
+        meta.hint = 0;
+        self.classes[class as usize].pages += 1;
+        self.link(page);
+    }
+
+    /// True when a live slot begins at `id`.
+    pub fn is_live(&self, id: u32) -> bool {
+        let (page, offset) = self.locate(id);
+        let size = self.classes[self.pages[page].class as usize].size as usize;
+        let slot = offset / size;
+        let word = self.live_bits[page * self.words + slot / 64];
+        offset % size == 0 && word & (1 << (slot % 64)) != 0
+    }
+
+    /// A taken slot is published.
+    #[inline]
+    pub fn publish(&mut self, id: u32) {
+        let (page, slot) = self.slot_in_page(id);
+        self.live_bits[page * self.words + slot / 64] |= 1 << (slot % 64);
+        self.pages[page].live += 1;
+        let class = &mut self.classes[self.pages[page].class as usize];
+        class.live += 1;
+        self.live_charge += u64::from(class.charge);
+    }
+
+    /// A live slot is retired; it stays taken until [`Pages::free`].
+    #[inline]
+    pub fn retire(&mut self, id: u32) {
+        let (page, slot) = self.slot_in_page(id);
+        let word = &mut self.live_bits[page * self.words + slot / 64];
+        assert!(*word & (1 << (slot % 64)) != 0, "only a live slot is retired");
+        *word &= !(1 << (slot % 64));
+        self.pages[page].live -= 1;
+        let class = &mut self.classes[self.pages[page].class as usize];
+        class.live -= 1;
+        self.live_charge -= u64::from(class.charge);
+    }
+
+    /// A taken slot that nobody can reach any more is free again.
+    #[inline]
+    pub fn free(&mut self, id: u32) {
+        let (page, slot) = self.slot_in_page(id);
+        let word = &mut self.free_bits[page * self.words + slot / 64];
+        assert!(*word & (1 << (slot % 64)) == 0, "only a taken slot is freed");
+        *word |= 1 << (slot % 64);
+        let meta = &mut self.pages[page];
+        meta.used -= 1;
+        self.classes[meta.class as usize].used -= 1;
+        if meta.used == 0 {
+            self.release(page);
+        } else if meta.state == State::Serving && !meta.has_room {
+            self.link(page);
+        }
+    }
+
+    /// A page whose last slot came back serves no class any more.
+    fn release(&mut self, page: usize) {
+        let meta = self.pages[page];
+        self.classes[meta.class as usize].pages -= 1;
+        match meta.state {
+            State::Draining => self.draining -= 1,
+            _ if meta.has_room => self.unlink(page),
+            _ => {}
+        }
+        if self.drain == Some(page as u32) {
+            self.drain = None;
+        }
+        self.pages[page].state = State::Free;
+        self.free_pages.push(page as u32);
+    }
+
+    fn link(&mut self, page: usize) {
+        let class = &mut self.classes[self.pages[page].class as usize];
+        let last = std::mem::replace(&mut class.last, page as u32);
+        if last == NONE {
+            class.first = page as u32;
+        } else {
+            self.pages[last as usize].next = page as u32;
+        }
+        let meta = &mut self.pages[page];
+        (meta.prev, meta.next, meta.has_room) = (last, NONE, true);
+    }
+
+    fn unlink(&mut self, page: usize) {
+        let Page { prev, next, class, has_room, .. } = self.pages[page];
+        assert!(has_room, "only a linked page is unlinked");
+        match prev {
+            NONE => self.classes[class as usize].first = next,
+            prev => self.pages[prev as usize].next = next,
+        }
+        match next {
+            NONE => self.classes[class as usize].last = prev,
+            next => self.pages[next as usize].prev = prev,
+        }
+        let meta = &mut self.pages[page];
+        (meta.prev, meta.next, meta.has_room) = (NONE, NONE, false);
+    }
+
+    /// True while fewer than `pages_low` pages are free or about to be.
+    #[inline]
+    pub fn is_low(&self, pages_low: u32) -> bool {
+        self.drain.is_some() || (self.free_pages.len() as u32) + self.draining < pages_low
+    }
+
+    /// A live slot that should be copied to another page, so that the page it is in can be freed.
+    ///
+    /// With `start`, and no page being drained, one is chosen: of the class with the most room to
+    /// spare, the one with the fewest live slots. `None` when the page has no live slot left (it is
+    /// free when limbo and writers let go of it), or when no class could do with a page less.
+    pub fn next_to_move(&mut self, start: bool) -> Option<u32> {
+        let page = match self.drain {
+            Some(page) => page as usize,
+            None if start => self.start_drain()?,
+            None => return None,
+        };
+        let Some(slot) = self.first_live(page) else {
+            self.drain = None;
+            return None;
+        };
+        let size = self.classes[self.pages[page].class as usize].size as usize;
+        Some(Arena::id_at((page << self.shift) + slot * size))
+    }
+
+    fn first_live(&self, page: usize) -> Option<usize> {
+        let bits = &self.live_bits[page * self.words..][..self.words];
+        let word = bits.iter().position(|&bits| bits != 0)?;
+        Some(word * 64 + bits[word].trailing_zeros() as usize)
+    }
+
+    fn start_drain(&mut self) -> Option<usize> {
+        // Room that pages already draining hold is spoken for.
+        let mut spare = self.classes.iter().map(|class| room(class)).collect::<Vec<u64>>();
+        for page in self.pages.iter().filter(|page| page.state == State::Draining) {
+            let class = &self.classes[page.class as usize];
+            spare[page.class as usize] -= u64::from(class.slots - page.used);
+        }
+        let (class, _) = (self.classes.iter().enumerate())
+            .filter(|&(class, books)| spare[class] >= u64::from(books.slots))
+            .max_by_key(|&(class, books)| spare[class] * u64::from(books.charge))?;
+        let (page, _) = (self.pages.iter().enumerate())
+            .filter(|(_, page)| page.state == State::Serving && usize::from(page.class) == class)
+            .filter(|(_, page)| page.has_room)
+            .min_by_key(|(_, page)| page.live)?;
+        self.unlink(page);
+        self.pages[page].state = State::Draining;
+        self.draining += 1;
+        self.drain = Some(page as u32);
+        Some(page)
+    }
+
+    /// Walks everything; `Err` says what is wrong.
+    pub fn validate(&self) -> Result<(), String> {
+        let mut books: Vec<(u32, u32, u32, u32)> = vec![(0, 0, 0, 0); self.classes.len()];
+        let (mut free, mut draining) = (0, 0);
+        for (number, page) in self.pages.iter().enumerate() {
+            let range = number * self.words..(number + 1) * self.words;
+            let count = |bits: &[u64]| bits.iter().map(|bits| bits.count_ones()).sum::<u32>();
+            let live = count(&self.live_bits[range.clone()]);
+            let both = (self.live_bits[range.clone()].iter())
+                .zip(&self.free_bits[range.clone()])
+                .any(|(live, free)| live & free != 0);
+            if page.state == State::Free {
+                free += 1;
+                if live != 0 || page.used != 0 || page.has_room {
+                    return Err(format!("free page {number} is in use: {page:?}"));
+                }
+                continue;
+            }
+            let class = &self.classes[page.class as usize];
+            let used = class.slots - count(&self.free_bits[range]);
+            if both || live != page.live || used != page.used || live > used || used == 0 {
+                return Err(format!("page {number}: {page:?}, bits say live {live} used {used}"));
+            }
+            if page.has_room != (page.state == State::Serving && used < class.slots) {
+                return Err(format!("page {number} is in the wrong list: {page:?}"));
+            }
+            draining += u32::from(page.state == State::Draining);
+            let sum = &mut books[page.class as usize];
+            *sum = (sum.0 + 1, sum.1 + used, sum.2 + live, sum.3 + u32::from(page.has_room));
+        }
+        if free as usize != self.free_pages.len() || draining != self.draining {
+            return Err(format!("{free} pages are free, {draining} drain, books say otherwise"));
+        }
+        let mut charge = 0;
+        for (number, (class, &(pages, used, live, room))) in
+            self.classes.iter().zip(&books).enumerate()
+        {
+            if (class.pages, class.used, class.live) != (pages, used, live) {
+                return Err(format!("class {number}: {class:?}, pages say {pages} {used} {live}"));
+            }
+            let mut linked = 0;
+            let mut page = class.first;
+            while page != NONE && linked <= room {
+                linked += 1;
+                page = self.pages[page as usize].next;
+            }
+            if linked != room {
+                return Err(format!("class {number}: {linked} pages linked, {room} have room"));
+            }
+            charge += u64::from(live) * u64::from(class.charge);
+        }
+        if charge != self.live_charge {
+            return Err(format!("live charge is {charge}, books say {}", self.live_charge));
+        }
+        Ok(())
+    }
+}
+
+/// Slots that a class's pages hold and nobody has taken.
+fn room(class: &ClassBooks) -> u64 {
+    u64::from(class.pages) * u64::from(class.slots) - u64::from(class.used)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// Taking, publishing, retiring and freeing in a scrambled order keeps the books true, and in the
+    /// end every page is free again.
+    #[test]
+    fn books_balance() {
+        let classes = Classes::new(1024);
+        let mut pages = Pages::new(&classes, 8).unwrap();
+        let mut taken = Vec::new();
+        let mut state = 1u64;
+        for _ in 0..20_000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let class = (state >> 33) as usize % 4;
+            if (state >> 60) < 9 {
+                if let Some(id) = pages.take(class as u8) {
+                    pages.publish(id);
+                    taken.push(id);
+                }
+            } else if !taken.is_empty() {
+                let id = taken.swap_remove((state >> 40) as usize % taken.len());
+                pages.retire(id);
+                pages.free(id);
+            }
+        }
+        pages.validate().unwrap();
+        for id in taken {
+            pages.retire(id);
+            pages.free(id);
+        }
+        pages.validate().unwrap();
+        assert_eq!(pages.page_use(), PageUse { total: 8, free: 8, draining: 0 });
+        assert_eq!(pages.live_charge(), 0);
+    }
+
+    /// A class that has become sparse gives up a page once its live slots were moved.
+    #[test]
+    fn sparse_class_gives_a_page_back() {
+        let classes = Classes::new(1024);
+        let mut pages = Pages::new(&classes, 4).unwrap();
+        let ids: Vec<u32> = (0..256).map(|_| pages.take(0).unwrap()).collect();
+        ids.iter().for_each(|&id| pages.publish(id));
+        assert_eq!(pages.take(1), None, "every page serves class 0");
+        for &id in ids.iter().step_by(2) {
+            pages.retire(id);
+            pages.free(id);
+        }
+        while let Some(id) = pages.next_to_move(true) {
+            let class = pages.class_of(id);
+            let copy = pages.take(class).unwrap();
+            pages.publish(copy);
+            pages.retire(id);
+            pages.free(id);
+            pages.validate().unwrap();
+        }
+        assert_eq!(pages.page_use().free, 2);
+        assert!(pages.take(1).is_some());
+    }
+}

@@ -1,0 +1,648 @@
+//! The shard: what all cores share, and main, the one who may change it. See the crate's header.
+//!
+//! Every operation that writes records asks for room first ([`Main::reserve`]); an operation that finds
+//! none has changed nothing. The tail is published when the [`Guard`] goes, once for all it did. A panic
+//! under the lock poisons the shard: its half-done change is never published, later locks fail, reads go on.
+
+use std::io;
+use std::sync::atomic::AtomicU32 as PlainAtomicU32;
+
+use crate::arena::{Arena, HEADER_BYTES, OwnedSlot, Slot};
+use crate::class::Classes;
+use crate::log::{Log, LogPosition, PARKED, RECORD_BYTES, Record, WAY_NONE};
+use crate::pages::{self, ClassUse, PageUse, Pages};
+use crate::region::Region;
+use crate::sync::{Mutex, MutexGuard, Ordering};
+use crate::table::{Bucket, WAYS};
+
+/// Why memory can't be had or changed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The kernel gave no memory. Ask for less.
+    Memory(io::Error),
+    /// The configuration makes no sense; the text says which part. Change it.
+    Config(&'static str),
+    /// Another thread panicked while it changed the shard. Build a new one; reads go on.
+    Poisoned,
+    /// As many readers as the shard was built for exist. Drop one, or build for more.
+    ReadersExhausted,
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Error::Memory(error) => write!(f, "the system gave no memory ({error}); ask for less"),
+            Error::Config(text) => f.write_str(text),
+            Error::Poisoned => {
+                f.write_str("a panic interrupted a change of this shard; build a new one")
+            }
+            Error::ReadersExhausted => {
+                f.write_str("every reader is taken; drop one or build for more")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// A reader holds what main needs: sync or park it, then try again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stalled {
+    /// The reader furthest behind.
+    pub reader: usize,
+    /// How many records it is behind.
+    pub behind: u64,
+}
+
+/// How far one reader is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProxyLag {
+    /// The reader's number.
+    pub reader: usize,
+    /// Records between its cursor and the tail; `None` while it is parked.
+    pub behind: Option<u64>,
+}
+
+/// What a shard is made of; all of it is fixed for life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Config {
+    /// Octets of a page: a power of two from 64 to 64 KiB; also the largest slot.
+    pub page_bytes: usize,
+    /// Pages of the arena.
+    pub pages: usize,
+    /// Buckets of the index.
+    pub buckets: usize,
+    /// Records of the delta log, a power of two.
+    pub log_records: usize,
+    /// Readers that may exist at once.
+    pub readers_max: usize,
+    /// Buckets copied a lock hold when a reader registers.
+    pub copy_buckets: usize,
+    /// The deliberate mistake to make.
+    #[cfg(loom)]
+    pub fault: Fault,
+}
+
+impl Config {
+    /// Octets that a shard of this shape takes when all its readers exist.
+    pub fn bytes(&self) -> usize {
+        self.pages * (self.page_bytes + pages::books_bytes(self.page_bytes))
+            + self.buckets * size_of::<Bucket>() * (1 + self.readers_max)
+            + self.log_records * RECORD_BYTES
+            + self.readers_max * 256
+    }
+}
+
+/// Deliberate mistakes, each of which the model checker must catch.
+#[cfg(loom)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// None: the protocol as it is.
+    None,
+    /// A reader publishes its cursor without Release.
+    CursorRelaxed,
+    /// Main publishes the tail without Release.
+    TailRelaxed,
+    /// A reader that was lapped no longer holds back reclamation.
+    Lap,
+    /// Unparking takes no lock.
+    UnparkUnlocked,
+    /// Registering copies the index but does not replay the log.
+    NoReplay,
+}
+
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub arena: Arena,
+    pub log: Log,
+    pub config: Config,
+    classes: Classes,
+    id: u32,
+}
+
+/// Main's own state, behind the lock.
+#[derive(Debug)]
+pub(crate) struct Books {
+    pub table: Region<Bucket>,
+    pages: Pages,
+    /// As published, plus what this lock hold has written.
+    pub tail: u64,
+    /// Records before it may be overwritten: the `min_active` last computed, or less.
+    floor: u64,
+    /// Records before it have left limbo.
+    limbo_head: u64,
+    /// Slots retired and not yet free.
+    limbo_slots: u64,
+    /// Octets of those slots.
+    limbo_bytes: u64,
+    taken: Box<[bool]>,
+    poisoned: bool,
+}
+
+impl Books {
+    /// Keeps the records from `position` on for a reader that takes up there, if they all are there
+    /// still. What they retired may be free already: the reader looks at nothing before it is at
+    /// the tail.
+    pub fn hold_log(&mut self, position: u64, records: u64) -> bool {
+        let there = self.tail - position <= records;
+        if there {
+            self.floor = self.floor.min(position);
+        }
+        there
+    }
+}
+
+#[derive(Debug)]
+struct Inner<S> {
+    books: Books,
+    state: S,
+}
+
+/// One shard with the engine's own state `S` behind the same lock.
+#[derive(Debug)]
+pub struct Shard<S> {
+    pub(crate) core: Core,
+    main: Mutex<Inner<S>>,
+}
+
+static NEXT_ID: PlainAtomicU32 = PlainAtomicU32::new(0);
+
+impl<S> Shard<S> {
+    /// Maps everything the shard will ever use, readers' copies apart.
+    pub fn new(config: Config, state: S) -> Result<Self, Error> {
+        if config.buckets == 0 || config.buckets > (u32::MAX as usize) / WAYS {
+            return Err(Error::Config("a shard has 1 to 2^32 / 10 buckets"));
+        }
+        if !config.page_bytes.is_power_of_two() || !(64..=65_536).contains(&config.page_bytes) {
+            return Err(Error::Config("page_bytes must be a power of two from 64 to 65536"));
+        }
+        if config.copy_buckets == 0 {
+            return Err(Error::Config("copy_buckets must not be 0"));
+        }
+        let id = NEXT_ID.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let classes = Classes::new(config.page_bytes);
+        let books = Books {
+            table: Region::new(config.buckets).map_err(Error::Memory)?,
+            pages: Pages::new(&classes, config.pages)?,
+            tail: 0,
+            floor: 0,
+            limbo_head: 0,
+            limbo_slots: 0,
+            limbo_bytes: 0,
+            taken: vec![false; config.readers_max].into_boxed_slice(),
+            poisoned: false,
+        };
+        Ok(Shard {
+            core: Core {
+                arena: Arena::new(config.pages * config.page_bytes, id).map_err(Error::Memory)?,
+                log: Log::new(config.log_records, config.readers_max)?,
+                config,
+                classes,
+                id,
+            },
+            main: Mutex::new(Inner { books, state }),
+        })
+    }
+
+    /// The shape it was built in.
+    pub fn config(&self) -> &Config {
+        &self.core.config
+    }
+
+    /// The size classes of its slots.
+    pub fn classes(&self) -> &Classes {
+        &self.core.classes
+    }
+
+    /// Becomes main, waiting for the lock.
+    pub fn lock(&self) -> Result<Guard<'_, S>, Error> {
+        self.guard(self.main.lock())
+    }
+
+    /// Becomes main if nobody is; `None` when somebody is.
+    pub fn try_lock(&self) -> Option<Result<Guard<'_, S>, Error>> {
+        self.main.try_lock().map(|inner| self.guard(inner))
+    }
+
+    fn guard<'a>(&'a self, inner: MutexGuard<'a, Inner<S>>) -> Result<Guard<'a, S>, Error> {
+        if inner.books.poisoned {
+            return Err(Error::Poisoned);
+        }
+        Ok(Guard { core: &self.core, inner, unwinding: std::thread::panicking() })
+    }
+
+    /// Writes an owned slot: key, value, expiry.
+    ///
+    /// # Panics
+    /// When they do not fit the slot's class, or the slot is another shard's.
+    #[inline]
+    pub fn fill(&self, slot: &mut OwnedSlot, key: &[u8], value: &[u8], expires: u32) {
+        self.build(slot, key, value.len()).copy_from_slice(value);
+        self.finish(slot, key.len(), value.len(), expires);
+    }
+
+    /// Writes an owned slot's key and gives the room for a value of up to `room` octets, which hold
+    /// whatever was there before. [`Shard::finish`] says how many of them count.
+    ///
+    /// # Panics
+    /// When they do not fit the slot's class, or the slot is another shard's.
+    #[inline]
+    pub fn build<'a>(&self, slot: &'a mut OwnedSlot, key: &[u8], room: usize) -> &'a mut [u8] {
+        let size = self.core.classes.size(slot.class);
+        self.core.arena.begin(slot, key, room, size)
+    }
+
+    /// Ends what [`Shard::build`] began.
+    ///
+    /// # Panics
+    /// When the lengths do not fit the slot's class, or the slot is another shard's.
+    #[inline]
+    pub fn finish(&self, slot: &mut OwnedSlot, key_len: usize, value_len: usize, expires: u32) {
+        let size = self.core.classes.size(slot.class);
+        assert!(HEADER_BYTES + key_len + value_len <= size, "key and value fit the slot's class");
+        let key_len = u8::try_from(key_len).expect("a key has at most 255 octets");
+        let value_len = u16::try_from(value_len).expect("a value has at most 65535 octets");
+        self.core.arena.finish(slot, key_len, value_len, expires);
+    }
+
+    /// Reads an owned slot.
+    #[inline]
+    pub fn read<'a>(&'a self, slot: &'a OwnedSlot) -> Slot<'a> {
+        assert_eq!(slot.shard, self.core.id, "a slot goes back to the shard it came from");
+        // SAFETY: by I2 only the owner reaches the slot, and it is borrowed as long as the view.
+        unsafe { self.core.arena.view(slot.id) }
+    }
+}
+
+/// The lock, held: main. Dropping it publishes what was done.
+pub struct Guard<'a, S> {
+    core: &'a Core,
+    inner: MutexGuard<'a, Inner<S>>,
+    /// The lock was taken by a thread that was unwinding already, so that panic was not in here.
+    unwinding: bool,
+}
+
+impl<S> Guard<'_, S> {
+    /// Main's view of the shard, and the engine's own state.
+    pub fn parts(&mut self) -> (Main<'_>, &mut S) {
+        let inner = &mut *self.inner;
+        (Main { core: self.core, books: &mut inner.books }, &mut inner.state)
+    }
+
+    /// The engine's own state.
+    pub fn state(&self) -> &S {
+        &self.inner.state
+    }
+
+    pub(crate) fn books(&mut self) -> &mut Books {
+        &mut self.inner.books
+    }
+}
+
+impl<S> Drop for Guard<'_, S> {
+    fn drop(&mut self) {
+        if std::thread::panicking() && !self.unwinding {
+            self.inner.books.poisoned = true;
+            return;
+        }
+        let order = match () {
+            #[cfg(loom)]
+            () if self.core.config.fault == Fault::TailRelaxed => Ordering::Relaxed,
+            () => Ordering::Release,
+        };
+        self.core.log.set_tail(self.inner.books.tail, order);
+    }
+}
+
+/// The authoritative index and the slots its ways own.
+pub struct Main<'a> {
+    core: &'a Core,
+    books: &'a mut Books,
+}
+
+impl Main<'_> {
+    /// Takes a free slot of `class`; `None` when there is none, limbo included.
+    #[inline]
+    pub fn alloc(&mut self, class: u8) -> Option<OwnedSlot> {
+        let id = match self.books.pages.take(class) {
+            Some(id) => id,
+            None => {
+                self.reclaim();
+                self.books.pages.take(class)?
+            }
+        };
+        let mut slot = OwnedSlot { id, class, shard: self.core.id };
+        self.core.arena.clear(&mut slot);
+        Some(slot)
+    }
+
+    /// Gives an owned slot back; it was never published, so nobody has to be waited for.
+    pub fn free(&mut self, slot: OwnedSlot) {
+        assert_eq!(slot.shard, self.core.id, "a slot goes back to the shard it came from");
+        self.books.pages.free(slot.id);
+    }
+
+    /// Makes sure that `records` more records can be written.
+    #[inline]
+    pub fn reserve(&mut self, records: u64) -> Result<(), Stalled> {
+        if self.fits(records) {
+            return Ok(());
+        }
+        self.reclaim();
+        if self.fits(records) { Ok(()) } else { Err(self.slowest()) }
+    }
+
+    #[inline]
+    fn fits(&self, records: u64) -> bool {
+        self.books.tail + records - self.books.floor <= self.core.log.records()
+    }
+
+    /// Records that can be written without another reader's sync, as far as main knows.
+    pub fn room(&self) -> u64 {
+        self.core.log.records() - (self.books.tail - self.books.floor)
+    }
+
+    /// The reader furthest behind. One that is not behind at all stands for nobody.
+    pub fn slowest(&self) -> Stalled {
+        let tail = self.books.tail;
+        (0..self.core.log.cursors())
+            .map(|reader| (reader, self.core.log.cursor(reader)))
+            .filter(|&(_, cursor)| cursor != PARKED)
+            .map(|(reader, cursor)| Stalled { reader, behind: tail - cursor })
+            .max_by_key(|stalled| stalled.behind)
+            .unwrap_or(Stalled { reader: 0, behind: 0 })
+    }
+
+    /// Frees what no active reader can reach any more (the header's rule 5).
+    pub fn reclaim(&mut self) {
+        let mut min = self.books.tail;
+        for reader in 0..self.core.log.cursors() {
+            let cursor = self.core.log.cursor(reader);
+            if cursor == PARKED {
+                continue;
+            }
+            #[cfg(loom)]
+            if self.core.config.fault == Fault::Lap
+                && self.books.tail - cursor >= self.core.log.records()
+            {
+                continue;
+            }
+            min = min.min(cursor);
+        }
+        self.books.floor = min;
+        while self.books.limbo_head < min {
+            // SAFETY: `self` exists only under the lock.
+            let record = unsafe { self.core.log.read(self.books.limbo_head) };
+            self.books.limbo_head += 1;
+            if record.retired != 0 {
+                self.books.limbo_slots -= 1;
+                self.books.limbo_bytes -= self.bytes_of(record.retired);
+                // By I1, with `limbo_head - 1 < min_active`.
+                self.books.pages.free(record.retired);
+            }
+        }
+    }
+
+    fn bytes_of(&self, slot: u32) -> u64 {
+        self.books.pages.slot_bytes(self.books.pages.class_of(slot)) as u64
+    }
+
+    #[inline]
+    fn push(&mut self, mut record: Record) {
+        assert!(self.fits(1), "room was reserved for every record");
+        record.mask = self.books.table[record.bucket as usize].mask();
+        if record.retired != 0 {
+            self.books.limbo_slots += 1;
+            self.books.limbo_bytes += self.bytes_of(record.retired);
+            self.books.pages.retire(record.retired);
+        }
+        // SAFETY: `self` exists only under the lock, and the assertion is I5: `floor` never
+        // passes `min_active`.
+        unsafe { self.core.log.write(self.books.tail, record) };
+        self.books.tail += 1;
+    }
+
+    /// The position after all that was done so far.
+    pub fn position(&self) -> LogPosition {
+        LogPosition(self.books.tail)
+    }
+
+    /// How many buckets there are.
+    pub fn buckets(&self) -> usize {
+        self.books.table.len()
+    }
+
+    /// A bucket.
+    #[inline]
+    pub fn bucket(&self, bucket: usize) -> &Bucket {
+        &self.books.table[bucket]
+    }
+
+    /// The slot that a way leads to; `None` for an empty way.
+    #[inline]
+    pub fn slot(&self, bucket: usize, way: usize) -> Option<Slot<'_>> {
+        let line = &self.books.table[bucket];
+        if line.tag(way) == 0 {
+            return None;
+        }
+        // SAFETY: the slot is live, and retiring it needs `&mut self`, which the view excludes.
+        Some(unsafe { self.core.arena.view(line.slot(way)) })
+    }
+
+    /// Brings near the first line of the slot that a way leads to.
+    #[inline]
+    pub fn prefetch_slot(&self, bucket: usize, way: usize) {
+        self.core.arena.prefetch(self.books.table[bucket].slot(way));
+    }
+
+    /// The charge of the slot that a way leads to, 0 for an empty way.
+    #[inline]
+    pub fn charge_at(&self, bucket: usize, way: usize) -> u64 {
+        let line = &self.books.table[bucket];
+        if line.tag(way) == 0 {
+            return 0;
+        }
+        self.books.pages.charge(self.books.pages.class_of(line.slot(way)))
+    }
+
+    /// The charge of a slot of `class`.
+    #[inline]
+    pub fn charge(&self, class: u8) -> u64 {
+        self.books.pages.charge(class)
+    }
+
+    /// The sum of the charges of all live slots.
+    #[inline]
+    pub fn live_charge(&self) -> u64 {
+        self.books.pages.live_charge()
+    }
+
+    /// Makes a way lead to `slot`; what it led to before is retired. One record.
+    #[inline]
+    pub fn put(&mut self, bucket: usize, way: usize, tag_word: u16, slot: OwnedSlot) {
+        assert_eq!(slot.shard, self.core.id, "a slot goes back to the shard it came from");
+        assert!(tag_word != 0, "0 is the tag word of an empty way");
+        self.books.pages.publish(slot.id);
+        let line = &self.books.table[bucket];
+        let retired = if line.tag(way) == 0 { 0 } else { line.slot(way) };
+        line.set_way(way, tag_word, slot.id);
+        self.push(Record {
+            bucket: bucket as u32,
+            slot: slot.id,
+            retired,
+            tag: tag_word,
+            mask: 0,
+            way: way as u8,
+        });
+    }
+
+    /// Empties a way, retiring its slot. One record.
+    #[inline]
+    pub fn clear(&mut self, bucket: usize, way: usize) {
+        let line = &self.books.table[bucket];
+        assert!(line.tag(way) != 0, "only an occupied way is cleared");
+        let retired = line.slot(way);
+        line.set_way(way, 0, 0);
+        self.push(Record { bucket: bucket as u32, retired, way: way as u8, ..Record::default() });
+    }
+
+    /// Moves what a way leads to to an empty way, under a new tag word. Two records: written at its
+    /// new place before the old is cleared.
+    #[inline]
+    pub fn relocate(&mut self, from: (usize, usize), to: (usize, usize), tag_word: u16) {
+        let (old, new) = (&self.books.table[from.0], &self.books.table[to.0]);
+        assert!(old.tag(from.1) != 0 && new.tag(to.1) == 0, "from an occupied way to an empty one");
+        assert!(tag_word != 0, "0 is the tag word of an empty way");
+        let slot = old.slot(from.1);
+        new.set_way(to.1, tag_word, slot);
+        self.push(Record {
+            bucket: to.0 as u32,
+            slot,
+            tag: tag_word,
+            way: to.1 as u8,
+            ..Record::default()
+        });
+        self.books.table[from.0].set_way(from.1, 0, 0);
+        self.push(Record { bucket: from.0 as u32, way: from.1 as u8, ..Record::default() });
+    }
+
+    /// Sets a bucket's mask. One record.
+    #[inline]
+    pub fn set_mask(&mut self, bucket: usize, mask: u16) {
+        self.books.table[bucket].set_mask(mask);
+        self.push(Record { bucket: bucket as u32, way: WAY_NONE, ..Record::default() });
+    }
+
+    /// True while fewer than `pages_low` pages are free, or a page is half drained: time for
+    /// [`Main::next_to_move`].
+    #[inline]
+    pub fn is_low(&self, pages_low: u32) -> bool {
+        self.books.pages.is_low(pages_low)
+    }
+
+    /// A live slot of the page that is being emptied, which should be copied elsewhere by
+    /// [`Main::copy_forward`]. Where no page is being emptied, `start` says to choose one.
+    pub fn next_to_move(&mut self, start: bool) -> Option<ToMove> {
+        let id = self.books.pages.next_to_move(start)?;
+        Some(ToMove { id, shard: self.core.id })
+    }
+
+    /// The slot that should move.
+    pub fn slot_to_move(&self, ticket: &ToMove) -> Slot<'_> {
+        assert_eq!(ticket.shard, self.core.id, "a ticket is used in the shard that gave it");
+        assert!(self.books.pages.is_live(ticket.id), "a ticket is used before the next change");
+        // SAFETY: the slot is live, and retiring it needs `&mut self`, which the view excludes.
+        unsafe { self.core.arena.view(ticket.id) }
+    }
+
+    /// True when this way leads to the slot that should move.
+    pub fn leads_to(&self, bucket: usize, way: usize, ticket: &ToMove) -> bool {
+        let line = &self.books.table[bucket];
+        line.tag(way) != 0 && line.slot(way) == ticket.id
+    }
+
+    /// Copies a way's slot to another of its class, retiring the old one. One record; `false`, and
+    /// nothing changed, when the class has no free slot.
+    pub fn copy_forward(&mut self, bucket: usize, way: usize) -> bool {
+        let line = &self.books.table[bucket];
+        assert!(line.tag(way) != 0, "only an occupied way is copied");
+        let (tag_word, id) = (line.tag(way), line.slot(way));
+        let class = self.books.pages.class_of(id);
+        let Some(mut copy) = self.alloc(class) else { return false };
+        {
+            // SAFETY: the slot is live until `put` below retires it, and we hold the lock.
+            let old = unsafe { self.core.arena.view(id) };
+            let (key, value) = (old.key(), old.value());
+            let size = self.core.classes.size(class);
+            self.core.arena.begin(&mut copy, key, value.len(), size).copy_from_slice(value);
+            let key_len = key.len() as u8;
+            self.core.arena.finish(&mut copy, key_len, value.len() as u16, old.expires());
+        }
+        self.put(bucket, way, tag_word, copy);
+        true
+    }
+
+    /// What the arena's pages are used for.
+    pub fn page_use(&self) -> PageUse {
+        self.books.pages.page_use()
+    }
+
+    /// What each size class holds.
+    pub fn class_use(&self) -> impl Iterator<Item = ClassUse> + '_ {
+        self.books.pages.class_use()
+    }
+
+    /// Slots retired and not yet free, and their octets.
+    pub fn limbo(&self) -> (u64, u64) {
+        (self.books.limbo_slots, self.books.limbo_bytes)
+    }
+
+    /// Every registered reader and how far behind it is.
+    pub fn lags(&self) -> impl Iterator<Item = ProxyLag> + '_ {
+        (0..self.core.log.cursors()).filter(|&reader| self.books.taken[reader]).map(|reader| {
+            let cursor = self.core.log.cursor(reader);
+            let behind = (cursor != PARKED).then(|| self.books.tail - cursor);
+            ProxyLag { reader, behind }
+        })
+    }
+
+    /// Walks the memory's own books; `Err` says what is wrong.
+    pub fn validate(&self) -> Result<(), String> {
+        self.books.pages.validate()?;
+        let mut limbo = 0;
+        for position in self.books.limbo_head..self.books.tail {
+            // SAFETY: `self` exists only under the lock.
+            limbo += u64::from(unsafe { self.core.log.read(position) }.retired != 0);
+        }
+        if limbo != self.books.limbo_slots {
+            return Err(format!("{limbo} slots in limbo, books say {}", self.books.limbo_slots));
+        }
+        let ways = self.books.table.iter();
+        let ways = ways.map(|line| (0..WAYS).filter(|&way| line.tag(way) != 0).count() as u64);
+        let (owned, live) =
+            (ways.sum::<u64>(), self.class_use().map(|c| u64::from(c.slots_live)).sum());
+        if owned != live {
+            return Err(format!("{owned} ways own a slot, {live} slots are live"));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn take_reader(&mut self) -> Result<usize, Error> {
+        let free = self.books.taken.iter().position(|&taken| !taken);
+        let reader = free.ok_or(Error::ReadersExhausted)?;
+        self.books.taken[reader] = true;
+        Ok(reader)
+    }
+
+    pub(crate) fn leave_reader(&mut self, reader: usize) {
+        self.books.taken[reader] = false;
+    }
+}
+
+/// Names a live slot that should be copied to another page. Good until the next change.
+#[derive(Debug)]
+pub struct ToMove {
+    id: u32,
+    shard: u32,
+}

@@ -1,0 +1,366 @@
+//! The frame of a message: header, question, and the records section by section.
+//!
+//! Nothing is read before it is asked for. [`Message::parse`] looks at the header alone; the
+//! records come from an iterator that reads each once, in order, and ends at the first damage.
+
+use super::{DnsError, NameBuf, read_name, skip_name};
+
+/// Octets of the header.
+pub const HEADER_BYTES: usize = 12;
+
+/// Most octets of a message: what the length before it on a stream can say (RFC 1035, 4.2.2).
+pub const MESSAGE_BYTES_MAX: usize = 65_535;
+
+/// Fewest octets of a question: root name, type, class.
+const QUESTION_BYTES_MIN: usize = 5;
+
+/// Fewest octets of a record: root name, type, class, TTL, length of its data.
+const RECORD_BYTES_MIN: usize = 11;
+
+/// Record types by number, those that larder reads.
+#[allow(missing_docs)]
+pub mod rtype {
+    pub const A: u16 = 1;
+    pub const NS: u16 = 2;
+    pub const CNAME: u16 = 5;
+    pub const PTR: u16 = 12;
+    pub const MX: u16 = 15;
+    pub const AAAA: u16 = 28;
+    pub const SRV: u16 = 33;
+    pub const DNAME: u16 = 39;
+    pub const OPT: u16 = 41;
+    pub const SVCB: u16 = 64;
+    pub const HTTPS: u16 = 65;
+    pub const ANY: u16 = 255;
+}
+
+/// Classes by number.
+#[allow(missing_docs)]
+pub mod class {
+    pub const IN: u16 = 1;
+    pub const CH: u16 = 3;
+    pub const ANY: u16 = 255;
+    /// The top bit: "cache flush" in a multicast DNS record (RFC 6762, section 10.2), "unicast
+    /// response wanted" in a question (section 5.4). Not part of the class there.
+    pub const MDNS_TOP_BIT: u16 = 0x8000;
+}
+
+/// A message, borrowed.
+#[derive(Clone, Copy, Debug)]
+pub struct Message<'a> {
+    bytes: &'a [u8],
+    header: &'a [u8; HEADER_BYTES],
+}
+
+impl<'a> Message<'a> {
+    /// Takes the bytes of one whole message; see [`Message::parse_captured`].
+    #[inline]
+    pub fn parse(bytes: &'a [u8]) -> Result<Message<'a>, DnsError> {
+        Message::parse_captured(bytes, bytes.len())
+    }
+
+    /// Takes the captured bytes of a message that had `wire_bytes` octets when it was sent.
+    ///
+    /// The header's counts are held against that length: a packet of another protocol seldom
+    /// passes. A sender that set TC may have left the counts of the whole answer standing, so
+    /// there they are held against [`MESSAGE_BYTES_MAX`] only.
+    #[inline]
+    pub fn parse_captured(bytes: &'a [u8], wire_bytes: usize) -> Result<Message<'a>, DnsError> {
+        let bytes = &bytes[..bytes.len().min(MESSAGE_BYTES_MAX)];
+        let header = bytes.first_chunk().ok_or(DnsError::TooShort)?;
+        let message = Message { bytes, header };
+        let records = Section::ALL.map(|section| usize::from(message.record_count(section)));
+        let bytes_min = HEADER_BYTES
+            + usize::from(message.question_count()) * QUESTION_BYTES_MIN
+            + records.iter().sum::<usize>() * RECORD_BYTES_MIN;
+        let room = if message.is_truncated() { MESSAGE_BYTES_MAX } else { wire_bytes };
+        if bytes_min > room { Err(DnsError::NotDns) } else { Ok(message) }
+    }
+
+    /// The octets of the message, from its header on.
+    #[inline]
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    #[inline]
+    fn header_u16(&self, index: usize) -> u16 {
+        u16::from_be_bytes([self.header[index], self.header[index + 1]])
+    }
+
+    /// The ID that joins a response to its query.
+    #[inline]
+    pub fn id(&self) -> u16 {
+        self.header_u16(0)
+    }
+
+    /// QR: a response, not a query.
+    #[inline]
+    pub fn is_response(&self) -> bool {
+        self.header[2] & 0x80 != 0
+    }
+
+    /// OPCODE: 0 is a standard query.
+    #[inline]
+    pub fn opcode(&self) -> u8 {
+        self.header[2] >> 3 & 15
+    }
+
+    /// TC: the sender left records out.
+    #[inline]
+    pub fn is_truncated(&self) -> bool {
+        self.header[2] & 2 != 0
+    }
+
+    /// RD: recursion was asked for.
+    #[inline]
+    pub fn recursion_desired(&self) -> bool {
+        self.header[2] & 1 != 0
+    }
+
+    /// RCODE, the four bits in the header: 0 is success, 3 is NXDOMAIN.
+    #[inline]
+    pub fn rcode(&self) -> u8 {
+        self.header[3] & 15
+    }
+
+    /// Questions, by the header.
+    #[inline]
+    pub fn question_count(&self) -> u16 {
+        self.header_u16(4)
+    }
+
+    /// Records of a section, by the header.
+    #[inline]
+    pub fn record_count(&self, section: Section) -> u16 {
+        self.header_u16(6 + 2 * section as usize)
+    }
+
+    /// The first question; `None` where the header says that there is none.
+    #[inline]
+    pub fn question(&self) -> Result<Option<Question>, DnsError> {
+        if self.question_count() == 0 {
+            return Ok(None);
+        }
+        let (question, _) = self.question_at(HEADER_BYTES)?;
+        Ok(Some(question))
+    }
+
+    /// The question at `offset`, and where it ends.
+    #[inline]
+    fn question_at(&self, offset: usize) -> Result<(Question, usize), DnsError> {
+        let at = skip_name(self.bytes, offset)?;
+        let fixed: &[u8; 4] = fixed_at(self.bytes, at)?;
+        let question = Question {
+            name_offset: offset,
+            qtype: u16::from_be_bytes([fixed[0], fixed[1]]),
+            qclass: u16::from_be_bytes([fixed[2], fixed[3]]),
+        };
+        Ok((question, at + fixed.len()))
+    }
+
+    /// Offset of the first record: the octet after the last question.
+    #[inline]
+    fn records_offset(&self) -> Result<usize, DnsError> {
+        let mut at = HEADER_BYTES;
+        for _ in 0..self.question_count() {
+            (_, at) = self.question_at(at)?;
+        }
+        Ok(at)
+    }
+
+    /// Every record: answers, then authority, then additional. After an error comes nothing.
+    #[inline]
+    pub fn records(&self) -> Records<'a> {
+        self.records_through(Section::Additional)
+    }
+
+    /// The records of the answer section.
+    #[inline]
+    pub fn answers(&self) -> Records<'a> {
+        self.records_through(Section::Answer)
+    }
+
+    /// The records of the sections up to and with `last`.
+    #[inline]
+    pub fn records_through(&self, last: Section) -> Records<'a> {
+        let (at, failed) = match self.records_offset() {
+            Ok(at) => (at, None),
+            Err(error) => (0, Some(error)),
+        };
+        let left = self.record_count(Section::Answer);
+        Records { message: *self, at, section: Section::Answer, left, last, failed }
+    }
+
+    /// Reads the name at an offset found in a [`Question`] or [`Record`]; returns its end.
+    #[inline]
+    pub fn read_name(&self, offset: usize, out: &mut NameBuf) -> Result<usize, DnsError> {
+        read_name(self.bytes, offset, out)
+    }
+
+    /// The data of a record of this message (empty for a record of another that does not fit).
+    #[inline]
+    pub fn rdata(&self, record: &Record) -> &'a [u8] {
+        self.bytes.get(record.rdata_offset..record.rdata_end()).unwrap_or(&[])
+    }
+
+    /// True for what a client sends to ask: a standard query with one readable question, no
+    /// answers, and a class in use. For telling DNS on a port that is not its own.
+    pub fn looks_like_query(&self) -> bool {
+        let shape = !self.is_response()
+            && self.opcode() == 0
+            && self.rcode() == 0
+            && self.question_count() == 1
+            && self.record_count(Section::Answer) == 0
+            && self.record_count(Section::Authority) == 0;
+        let asks = |question: Question| {
+            let mut name = NameBuf::new();
+            let class = question.qclass & !class::MDNS_TOP_BIT;
+            matches!(class, class::IN | class::CH | class::ANY)
+                && question.qtype != 0
+                && self.read_name(question.name_offset, &mut name).is_ok()
+        };
+        shape && matches!(self.question(), Ok(Some(question)) if asks(question))
+    }
+}
+
+/// The `N` octets at `offset`.
+#[inline]
+fn fixed_at<const N: usize>(bytes: &[u8], offset: usize) -> Result<&[u8; N], DnsError> {
+    bytes.get(offset..).and_then(<[u8]>::first_chunk).ok_or(DnsError::SectionTruncated)
+}
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// Where the name is, for [`Message::read_name`].
+    pub name_offset: usize,
+    /// Type asked for.
+    pub qtype: u16,
+    /// Class asked for, as it stands; multicast DNS uses its top bit ([`Question::wants_unicast`]).
+    pub qclass: u16,
+}
+
+impl Question {
+    /// The QU bit of a multicast DNS question: the answer may come to the asker alone.
+    pub fn wants_unicast(&self) -> bool {
+        self.qclass & class::MDNS_TOP_BIT != 0
+    }
+}
+
+/// The three sections that hold records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(missing_docs)]
+#[repr(u8)]
+pub enum Section {
+    Answer = 0,
+    Authority = 1,
+    Additional = 2,
+}
+
+impl Section {
+    /// In the order of the wire.
+    pub const ALL: [Section; 3] = [Section::Answer, Section::Authority, Section::Additional];
+
+    fn next(self) -> Option<Section> {
+        match self {
+            Section::Answer => Some(Section::Authority),
+            Section::Authority => Some(Section::Additional),
+            Section::Additional => None,
+        }
+    }
+}
+
+/// One record; its names and data stay in the message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Where the owner name is, for [`Message::read_name`].
+    pub owner_offset: usize,
+    /// Type.
+    pub rtype: u16,
+    /// Class as it stands: multicast DNS uses its top bit, OPT puts a size here.
+    pub class: u16,
+    /// The TTL field as it stands (OPT puts flags here); [`Record::ttl_s`] is the time.
+    pub ttl_raw: u32,
+    /// Where the data is.
+    pub rdata_offset: usize,
+    /// Octets of data.
+    pub rdata_bytes: usize,
+    /// The section that holds it.
+    pub section: Section,
+}
+
+impl Record {
+    /// Time to live, seconds; a value with the top bit set means 0 (RFC 2181, section 8).
+    #[inline]
+    pub fn ttl_s(&self) -> u32 {
+        if self.ttl_raw >> 31 == 0 { self.ttl_raw } else { 0 }
+    }
+
+    /// Offset of the octet after the data.
+    #[inline]
+    pub fn rdata_end(&self) -> usize {
+        self.rdata_offset + self.rdata_bytes
+    }
+}
+
+/// The records of a message, in order; made by [`Message::records`].
+#[derive(Clone, Debug)]
+pub struct Records<'a> {
+    message: Message<'a>,
+    at: usize,
+    section: Section,
+    left: u16,
+    last: Section,
+    failed: Option<DnsError>,
+}
+
+impl Records<'_> {
+    #[inline]
+    fn read(&mut self) -> Result<Record, DnsError> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        let bytes = self.message.bytes;
+        let owner_offset = self.at;
+        let at = skip_name(bytes, owner_offset)?;
+        let fixed: &[u8; 10] = fixed_at(bytes, at)?;
+        let rdata_bytes = usize::from(u16::from_be_bytes([fixed[8], fixed[9]]));
+        let record = Record {
+            owner_offset,
+            rtype: u16::from_be_bytes([fixed[0], fixed[1]]),
+            class: u16::from_be_bytes([fixed[2], fixed[3]]),
+            ttl_raw: u32::from_be_bytes([fixed[4], fixed[5], fixed[6], fixed[7]]),
+            rdata_offset: at + fixed.len(),
+            rdata_bytes,
+            section: self.section,
+        };
+        if record.rdata_end() > bytes.len() {
+            return Err(DnsError::SectionTruncated);
+        }
+        self.at = record.rdata_end();
+        Ok(record)
+    }
+}
+
+impl Iterator for Records<'_> {
+    type Item = Result<Record, DnsError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.left == 0 {
+            if self.section == self.last {
+                return None;
+            }
+            self.section = self.section.next()?;
+            self.left = self.message.record_count(self.section);
+        }
+        let item = self.read();
+        if item.is_ok() {
+            self.left -= 1;
+        } else {
+            (self.left, self.last) = (0, self.section);
+        }
+        Some(item)
+    }
+}

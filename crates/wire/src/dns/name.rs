@@ -1,0 +1,333 @@
+//! Reading domain names off the wire (RFC 1035, sections 3.1 and 4.1.4).
+//!
+//! A name is a run of labels that ends in the root or in a pointer to another run. We follow a
+//! pointer only to a place strictly before the run that holds it, and the run found there must
+//! end before that place: every encoder satisfies this and no loop can, and no octet is read
+//! twice for one name. That alone would still allow a name of thousands of pointers to pointers,
+//! so pointers are counted too.
+//!
+//! Names come out as [`crate::name`] describes: lower case, labels joined by `.`, an inner dot or
+//! backslash escaped.
+//!
+//! Cost: one pass over the labels; no allocation.
+
+use super::DnsError;
+
+/// Most octets of a name on the wire, length octets and root included (RFC 1035, section 3.1).
+pub const NAME_WIRE_BYTES_MAX: usize = 255;
+
+/// Most labels of a name, the root not counted: what fits [`NAME_WIRE_BYTES_MAX`].
+pub const LABELS_MAX: usize = 127;
+
+/// Most compression pointers that are followed for one name. A sane encoder needs at most one a
+/// label.
+pub const POINTERS_MAX: usize = LABELS_MAX;
+
+/// Octets that a [`NameBuf`] can hold.
+const CAPACITY: usize = 512;
+
+const _: () = assert!(
+    crate::name::NAME_BYTES_MAX <= CAPACITY && NAME_WIRE_BYTES_MAX * 2 <= CAPACITY,
+    "a name of the longest wire form fits with every octet escaped"
+);
+
+/// A place for one name in canonical spelling. Reused from name to name; never on the heap.
+#[derive(Debug)]
+pub struct NameBuf {
+    len: usize,
+    bytes: [u8; CAPACITY],
+}
+
+impl NameBuf {
+    /// An empty buffer (which spells the root).
+    pub const fn new() -> NameBuf {
+        NameBuf { len: 0, bytes: [0; CAPACITY] }
+    }
+
+    /// The canonical octets; empty for the root.
+    #[inline]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    /// True when the name is the root.
+    #[inline]
+    pub fn is_root(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Forgets the name.
+    #[inline]
+    pub fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// Appends one label as it stands on the wire. The buffer is left alone and the answer is
+    /// false where it has no room, which a name of legal length never meets.
+    #[inline]
+    pub(crate) fn push_label(&mut self, label: &[u8]) -> bool {
+        if self.len != 0 {
+            match self.bytes.get_mut(self.len) {
+                Some(dot) => *dot = b'.',
+                None => return false,
+            }
+        }
+        let start = self.len + usize::from(self.len != 0);
+        let Some(out) = self.bytes.get_mut(start..start + label.len()) else { return false };
+        let mut special = false;
+        for (to, &octet) in out.iter_mut().zip(label) {
+            special |= octet == b'.' || octet == b'\\';
+            *to = octet.to_ascii_lowercase();
+        }
+        if special {
+            return self.push_escaped(start, label);
+        }
+        self.len = start + label.len();
+        true
+    }
+
+    /// Writes a label that holds a dot or a backslash.
+    #[cold]
+    fn push_escaped(&mut self, start: usize, label: &[u8]) -> bool {
+        let mut at = start;
+        for &octet in label {
+            if octet == b'.' || octet == b'\\' {
+                let Some(escape) = self.bytes.get_mut(at) else { return false };
+                *escape = b'\\';
+                at += 1;
+            }
+            let Some(to) = self.bytes.get_mut(at) else { return false };
+            *to = octet.to_ascii_lowercase();
+            at += 1;
+        }
+        self.len = at;
+        true
+    }
+
+    /// Takes text, in which a dot separates labels: folds case and nothing else, as
+    /// [`crate::Name::from_text`] does. False, and nothing done, where there is no room.
+    pub(crate) fn push_text(&mut self, text: &[u8]) -> bool {
+        let start = self.len;
+        let room = self.push_canonical(text);
+        self.bytes[start..self.len].make_ascii_lowercase();
+        room
+    }
+
+    /// Appends octets that are in canonical spelling already. False, and nothing done, where
+    /// there is no room.
+    pub(crate) fn push_canonical(&mut self, octets: &[u8]) -> bool {
+        match self.bytes.get_mut(self.len..self.len + octets.len()) {
+            Some(out) => {
+                out.copy_from_slice(octets);
+                self.len += octets.len();
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+impl Default for NameBuf {
+    fn default() -> NameBuf {
+        NameBuf::new()
+    }
+}
+
+/// Where the pointer at `offset` leads, if there is a whole pointer.
+#[inline]
+pub(super) fn pointer_at(message: &[u8], offset: usize) -> Option<usize> {
+    let pointer = crate::read::u16_at(message, offset)?;
+    (pointer >= 0xc000).then_some(usize::from(pointer & 0x3fff))
+}
+
+/// Reads the name at `offset` of a whole message into `out` and returns the offset of the octet
+/// after it. On an error `out` holds the labels read so far, which name nothing.
+#[inline]
+pub fn read_name(message: &[u8], offset: usize, out: &mut NameBuf) -> Result<usize, DnsError> {
+    out.clear();
+    let mut at = offset;
+    // Start of the run of labels being read; the next pointer must lead before it.
+    let mut run = offset;
+    // Start of the run before, which this one must not touch.
+    let mut limit = usize::MAX;
+    let mut end = None;
+    let mut wire_bytes = 1;
+    let mut pointers = 0;
+    loop {
+        #[cfg(test)]
+        steps::count();
+        let length = usize::from(*message.get(at).ok_or(DnsError::SectionTruncated)?);
+        if at >= limit {
+            return Err(DnsError::NameLoop);
+        }
+        match length {
+            0 => return Ok(end.unwrap_or(at + 1)),
+            1..=63 => {
+                let label =
+                    message.get(at + 1..at + 1 + length).ok_or(DnsError::SectionTruncated)?;
+                wire_bytes += 1 + length;
+                if wire_bytes > NAME_WIRE_BYTES_MAX || !out.push_label(label) {
+                    return Err(DnsError::NameTooLong);
+                }
+                at += 1 + length;
+            }
+            0xc0.. => {
+                let target = pointer_at(message, at).ok_or(DnsError::SectionTruncated)?;
+                end = end.or(Some(at + 2));
+                pointers += 1;
+                check_pointer(target, run, at, pointers)?;
+                (limit, run, at) = (run, target, target);
+            }
+            _ => return Err(DnsError::LabelInvalid),
+        }
+    }
+}
+
+/// Invariant 2 of the module: what a pointer at `at`, in the run that began at `run`, may not do.
+#[inline]
+fn check_pointer(target: usize, run: usize, at: usize, pointers: usize) -> Result<(), DnsError> {
+    if target < super::HEADER_BYTES {
+        Err(DnsError::PointerIntoHeader)
+    } else if target > at {
+        Err(DnsError::PointerForward)
+    } else if target >= run || pointers > POINTERS_MAX {
+        Err(DnsError::NameLoop)
+    } else {
+        Ok(())
+    }
+}
+
+/// Finds the octet after the name at `offset` without following pointers.
+#[inline]
+pub fn skip_name(message: &[u8], offset: usize) -> Result<usize, DnsError> {
+    let mut at = offset;
+    loop {
+        #[cfg(test)]
+        steps::count();
+        let length = *message.get(at).ok_or(DnsError::SectionTruncated)?;
+        match length {
+            0 => return Ok(at + 1),
+            1..=63 => at += 1 + usize::from(length),
+            0xc0.. if at + 2 <= message.len() => return Ok(at + 2),
+            0xc0.. => return Err(DnsError::SectionTruncated),
+            _ => return Err(DnsError::LabelInvalid),
+        }
+        if at - offset >= NAME_WIRE_BYTES_MAX {
+            return Err(DnsError::NameTooLong);
+        }
+    }
+}
+
+/// Counts the turns of the loops above, so that tests can prove their bound.
+#[cfg(test)]
+pub(super) mod steps {
+    use std::cell::Cell;
+
+    thread_local!(static STEPS: Cell<u64> = const { Cell::new(0) });
+
+    pub fn count() {
+        STEPS.set(STEPS.get() + 1);
+    }
+
+    /// Runs `work` and tells how many turns it took.
+    pub fn of(work: impl FnOnce()) -> u64 {
+        let before = STEPS.get();
+        work();
+        STEPS.get() - before
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads at `offset` of a header of zeros followed by `body`; offsets count from the header.
+    fn read(body: &[u8], offset: usize) -> Result<(Vec<u8>, usize), DnsError> {
+        let mut message = vec![0; super::super::HEADER_BYTES];
+        message.extend_from_slice(body);
+        let mut name = NameBuf::new();
+        let end = read_name(&message, offset, &mut name)?;
+        assert_eq!(skip_name(&message, offset), Ok(end), "skipping agrees with reading");
+        Ok((name.as_bytes().to_vec(), end))
+    }
+
+    /// Plain, compressed and root names come out in canonical spelling with the right end.
+    #[test]
+    fn spelling_and_end() {
+        let body = b"\x03WwW\x07Example\x03com\x00\x04mail\xc0\x10\x00\x03a.b\x01\\\x00";
+        assert_eq!(read(body, 12), Ok((b"www.example.com".to_vec(), 29)));
+        assert_eq!(read(body, 29), Ok((b"mail.example.com".to_vec(), 36)));
+        assert_eq!(read(body, 36), Ok((Vec::new(), 37)));
+        assert_eq!(read(body, 37), Ok((br"a\.b.\\".to_vec(), 44)));
+    }
+
+    /// Each kind of bad pointer and label has its own name, and none of them loops.
+    #[test]
+    fn bad_names() {
+        assert_eq!(read(b"\xc0\x0c", 12), Err(DnsError::NameLoop), "a pointer to itself");
+        assert_eq!(read(b"\x01a\xc0\x0c", 12), Err(DnsError::NameLoop), "a name within itself");
+        assert_eq!(read(b"\xc0\x0e\xc0\x0c", 12), Err(DnsError::PointerForward));
+        assert_eq!(read(b"\xc0\x0e\xc0\x0c", 14), Err(DnsError::PointerForward), "two in a ring");
+        assert_eq!(
+            read(b"\x01a\xc0\x0e\xc0\x0c", 16),
+            Err(DnsError::NameLoop),
+            "a ring further on"
+        );
+        assert_eq!(read(b"\xc0\x00", 12), Err(DnsError::PointerIntoHeader));
+        assert_eq!(read(b"\x03abc\xc0\x0e\0", 16), Err(DnsError::LabelInvalid), "into a label");
+        assert_eq!(read(b"\x03\x01\x03c\xc0\x0e\0\0", 16), Err(DnsError::NameLoop), "over itself");
+        assert_eq!(read(b"\x40", 12), Err(DnsError::LabelInvalid));
+        assert_eq!(read(b"\x80", 12), Err(DnsError::LabelInvalid));
+        assert_eq!(read(b"\x05abc", 12), Err(DnsError::SectionTruncated));
+        assert_eq!(read(b"\x01a", 12), Err(DnsError::SectionTruncated));
+        assert_eq!(read(b"\xc0", 12), Err(DnsError::SectionTruncated));
+        assert_eq!(read(b"", 12), Err(DnsError::SectionTruncated));
+        assert_eq!(read(b"", usize::MAX), Err(DnsError::SectionTruncated));
+    }
+
+    /// 127 labels are a name, 128 are not; nor are 256 octets through a pointer, nor a thousand.
+    #[test]
+    fn lengths() {
+        let mut longest = b"\x01a".repeat(127);
+        longest.push(0);
+        let (name, end) = read(&longest, 12).expect("255 octets are legal");
+        assert_eq!((name.len(), end), (253, 12 + 255));
+
+        for labels in [128, 1000] {
+            let mut body = b"\x01a".repeat(labels);
+            body.push(0);
+            assert_eq!(read(&body, 12), Err(DnsError::NameTooLong));
+        }
+        let mut prefixed = longest.clone();
+        prefixed.extend_from_slice(b"\x01b\xc0\x0c");
+        assert_eq!(read(&prefixed, 12 + 255), Err(DnsError::NameTooLong));
+    }
+
+    /// The longest name fits the buffer also when every octet needs an escape.
+    #[test]
+    fn all_escaped() {
+        let mut body = Vec::new();
+        for length in [63, 63, 63, 61] {
+            body.push(length);
+            body.extend(std::iter::repeat_n(b'.', usize::from(length)));
+        }
+        body.push(0);
+        let (name, _) = read(&body, 12).expect("255 octets are legal");
+        assert_eq!(name.len(), 250 * 2 + 3);
+        assert!(name.len() <= crate::name::NAME_BYTES_MAX);
+    }
+
+    /// A ladder of pointers to pointers is given up after a fixed number of steps.
+    #[test]
+    fn pointer_ladder() {
+        let mut body = vec![0, 0];
+        for rung in 0..8000u16 {
+            body.extend_from_slice(&(0xc000 | (12 + rung * 2)).to_be_bytes());
+        }
+        assert_eq!(read(&body, 12 + 2 * POINTERS_MAX), Ok((Vec::new(), 14 + 2 * POINTERS_MAX)));
+        let taken = steps::of(|| {
+            assert_eq!(read(&body, 12 + 2 * 8000), Err(DnsError::NameLoop));
+        });
+        assert!(taken <= 1 + POINTERS_MAX as u64, "{taken} steps");
+    }
+}

@@ -1,0 +1,144 @@
+//! Transport headers: TCP (RFC 9293), UDP (RFC 768), SCTP (RFC 9260), ICMP (RFC 792, RFC 4443).
+//!
+//! Each function reads the header at the IP payload, fills its fields in, and moves the payload
+//! behind it. The hot two take an [`Ip`] and make the packet at their end.
+
+use super::{Ip, Packet, Skip, Span};
+use crate::read::{u8_at, u16_at, u32_at};
+
+pub(super) const ICMP: u8 = 1;
+pub(super) const TCP: u8 = 6;
+pub(super) const UDP: u8 = 17;
+pub(super) const ICMPV6: u8 = 58;
+pub(super) const SCTP: u8 = 132;
+
+const TCP_BYTES: usize = 20;
+const UDP_BYTES: usize = 8;
+const SCTP_BYTES: usize = 12;
+/// Type, code, checksum, and the four octets whose meaning the type decides.
+const ICMP_BYTES: usize = 8;
+
+/// Reads the header that `packet.protocol` names; does nothing for protocols without ports.
+#[cold]
+pub(super) fn read(frame: &[u8], packet: Packet) -> Result<Packet, Skip> {
+    match packet.protocol {
+        TCP => tcp(frame, Ip::of(&packet)),
+        UDP => udp(frame, Ip::of(&packet)),
+        SCTP => sctp(frame, packet),
+        ICMP | ICMPV6 => icmp(frame, packet),
+        _ => Ok(packet),
+    }
+}
+
+/// TCP. Data offset and ports must make sense; a capture may end behind the flags.
+#[inline(always)]
+pub(super) fn tcp(frame: &[u8], ip: Ip) -> Result<Packet, Skip> {
+    let Some(header) = ip.payload(frame).first_chunk::<TCP_BYTES>() else {
+        return tcp_cut(frame, ip.packet());
+    };
+    let header_len = u32::from(header[12] >> 4) * 4;
+    if header_len < TCP_BYTES as u32 || header_len > ip.payload_bytes {
+        return Err(Skip::TransportMalformed);
+    }
+    let captured = header_len.min(ip.payload_len);
+    Ok(Packet {
+        src_port: u16::from_be_bytes([header[0], header[1]]),
+        dst_port: u16::from_be_bytes([header[2], header[3]]),
+        tcp_seq: u32::from_be_bytes([header[4], header[5], header[6], header[7]]),
+        tcp_ack: u32::from_be_bytes([header[8], header[9], header[10], header[11]]),
+        tcp_flags: header[13],
+        tcp_window: u16::from_be_bytes([header[14], header[15]]),
+        payload_offset: ip.payload_offset + captured,
+        payload_len: ip.payload_len - captured,
+        payload_bytes: ip.payload_bytes - header_len,
+        ..ip.packet()
+    })
+}
+
+/// TCP where fewer than 20 octets were captured.
+#[cold]
+#[inline(never)]
+fn tcp_cut(frame: &[u8], mut packet: Packet) -> Result<Packet, Skip> {
+    let bytes = Span::payload(&packet).bytes(frame);
+    let header: &[u8; 14] = bytes.first_chunk().ok_or(Skip::TransportMalformed)?;
+    let header_len = usize::from(header[12] >> 4) * 4;
+    if header_len < TCP_BYTES || header_len > packet.payload_bytes as usize {
+        return Err(Skip::TransportMalformed);
+    }
+    packet.src_port = u16_at(header, 0).unwrap_or(0);
+    packet.dst_port = u16_at(header, 2).unwrap_or(0);
+    packet.tcp_seq = u32_at(header, 4).unwrap_or(0);
+    packet.tcp_ack = u32_at(header, 8).unwrap_or(0);
+    packet.tcp_flags = header[13];
+    packet.tcp_window = u16_at(bytes, 14).unwrap_or(0);
+    packet.advance(header_len);
+    Ok(packet)
+}
+
+/// UDP. A length past the end of the IP payload is clipped there; one below the header's own size
+/// is nonsense, but for 0 in IPv6, which a jumbogram has (RFC 2675, section 4).
+#[inline(always)]
+pub(super) fn udp(frame: &[u8], ip: Ip) -> Result<Packet, Skip> {
+    const HEADER: u32 = UDP_BYTES as u32;
+    let Some(header) = ip.payload(frame).first_chunk::<UDP_BYTES>() else {
+        return udp_cut(frame, ip.packet());
+    };
+    let mut udp_bytes = u32::from(u16::from_be_bytes([header[4], header[5]]));
+    if udp_bytes < HEADER {
+        if udp_bytes != 0 || ip.ip_version != 6 {
+            return Err(Skip::TransportMalformed);
+        }
+        udp_bytes = ip.payload_bytes;
+    }
+    // At least a header is there on both sides of each `min`.
+    Ok(Packet {
+        src_port: u16::from_be_bytes([header[0], header[1]]),
+        dst_port: u16::from_be_bytes([header[2], header[3]]),
+        payload_offset: ip.payload_offset + HEADER,
+        payload_len: ip.payload_len.min(udp_bytes) - HEADER,
+        payload_bytes: ip.payload_bytes.min(udp_bytes) - HEADER,
+        ..ip.packet()
+    })
+}
+
+/// UDP where fewer than 8 octets were captured.
+#[cold]
+#[inline(never)]
+fn udp_cut(frame: &[u8], packet: Packet) -> Result<Packet, Skip> {
+    ports(frame, packet, UDP_BYTES)
+}
+
+#[cold]
+fn sctp(frame: &[u8], packet: Packet) -> Result<Packet, Skip> {
+    ports(frame, packet, SCTP_BYTES)
+}
+
+/// A header of which the two ports at its start must have been captured, and no more.
+fn ports(frame: &[u8], mut packet: Packet, header_len: usize) -> Result<Packet, Skip> {
+    let bytes = Span::payload(&packet).bytes(frame);
+    let (Some(src_port), Some(dst_port)) = (u16_at(bytes, 0), u16_at(bytes, 2)) else {
+        return Err(Skip::TransportMalformed);
+    };
+    if (packet.payload_bytes as usize) < header_len {
+        return Err(Skip::TransportMalformed);
+    }
+    packet.src_port = src_port;
+    packet.dst_port = dst_port;
+    packet.advance(header_len);
+    Ok(packet)
+}
+
+#[cold]
+fn icmp(frame: &[u8], mut packet: Packet) -> Result<Packet, Skip> {
+    let bytes = Span::payload(&packet).bytes(frame);
+    let (Some(kind), Some(code)) = (u8_at(bytes, 0), u8_at(bytes, 1)) else {
+        return Err(Skip::TransportMalformed);
+    };
+    if packet.payload_bytes < 4 {
+        return Err(Skip::TransportMalformed);
+    }
+    packet.src_port = u16::from(kind);
+    packet.dst_port = u16::from(code);
+    packet.advance(ICMP_BYTES);
+    Ok(packet)
+}

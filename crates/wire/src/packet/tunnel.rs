@@ -1,0 +1,196 @@
+//! Tunnels: IP in IP, GRE, ERSPAN, VXLAN, Geneve, GTP-U, Teredo.
+//!
+//! All of this is the cold path. By rule 1 of [`super`], whatever is not a whole packet inside
+//! leaves the packet around it as the answer, so the errors made here never reach a caller.
+
+use super::{Nest, Packet, Skip, Span, Tunnel, ip, link};
+use crate::read::{u8_at, u16_at};
+
+/// UDP ports (IANA "Service Name and Port Number Registry"); 8472 is what Linux used for VXLAN
+/// before there was a number.
+const VXLAN_PORT: u16 = 4789;
+const VXLAN_LINUX_PORT: u16 = 8472;
+const GENEVE_PORT: u16 = 6081;
+const GTP_U_PORT: u16 = 2152;
+const TEREDO_PORT: u16 = 3544;
+
+/// IP protocol numbers.
+const IPV4: u8 = 4;
+const IPV6: u8 = 41;
+const GRE: u8 = 47;
+
+/// Values of the GRE protocol field that are not what their EtherType would mean elsewhere.
+const GRE_PPP: u16 = 0x880b;
+const GRE_ERSPAN: u16 = 0x88be;
+const GRE_ERSPAN_III: u16 = 0x22eb;
+
+/// Most extension headers of a GTP-U packet that are followed.
+const GTP_EXTENSIONS_MAX: usize = 16;
+
+/// True when a UDP header is here whose ports may mean a tunnel.
+///
+/// VXLAN and Geneve spread flows over source ports, so only the destination tells; GTP-U and Teredo
+/// answer from the well-known port.
+#[inline(always)]
+pub(super) fn has_udp_port(header: &[u8]) -> bool {
+    let Some(&[s0, s1, d0, d1]) = header.first_chunk() else { return false };
+    is_udp_port(u16::from_be_bytes([s0, s1]), u16::from_be_bytes([d0, d1]))
+}
+
+#[inline(always)]
+fn is_udp_port(src_port: u16, dst_port: u16) -> bool {
+    matches!(dst_port, VXLAN_PORT | VXLAN_LINUX_PORT | GENEVE_PORT | GTP_U_PORT | TEREDO_PORT)
+        || matches!(src_port, GTP_U_PORT | TEREDO_PORT)
+}
+
+/// The packet inside a UDP tunnel, or else `outer` itself.
+pub(super) fn in_udp(frame: &[u8], outer: Packet, nest: Nest) -> Result<Packet, Skip> {
+    let span = Span::payload(&outer);
+    let inner = match (outer.src_port, outer.dst_port) {
+        (_, VXLAN_PORT | VXLAN_LINUX_PORT) => vxlan(frame, span, nest),
+        (_, GENEVE_PORT) => geneve(frame, span, nest),
+        (GTP_U_PORT, _) | (_, GTP_U_PORT) => gtp_u(frame, span, nest),
+        (TEREDO_PORT, _) | (_, TEREDO_PORT) => teredo(frame, span, nest),
+        _ => return Ok(outer),
+    };
+    inner_or_outer(inner, outer)
+}
+
+/// The packet inside another IP packet by its protocol number, or else `outer` itself.
+pub(super) fn in_ip(frame: &[u8], outer: Packet, nest: Nest) -> Result<Packet, Skip> {
+    let span = Span::payload(&outer);
+    let inner = match (outer.protocol, outer.ip_version) {
+        (IPV4, _) => nest.enter(Tunnel::IpInIp).and_then(|nest| ip::v4(frame, span, nest)),
+        (IPV6, 4) => nest.enter(Tunnel::SixInFour).and_then(|nest| ip::v6(frame, span, nest)),
+        (IPV6, _) => nest.enter(Tunnel::IpInIp).and_then(|nest| ip::v6(frame, span, nest)),
+        (GRE, _) => gre(frame, span, nest),
+        _ => return Ok(outer),
+    };
+    inner_or_outer(inner, outer)
+}
+
+/// Rule 1 of [`super`].
+fn inner_or_outer(inner: Result<Packet, Skip>, outer: Packet) -> Result<Packet, Skip> {
+    match inner {
+        Ok(inner) => Ok(inner),
+        Err(Skip::TooManyTunnels) => Err(Skip::TooManyTunnels),
+        Err(_) => Ok(outer),
+    }
+}
+
+/// GRE (RFC 2784, RFC 2890), and its version 1 that carries PPP (RFC 2637).
+fn gre(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
+    const CHECKSUM: u16 = 0x8000;
+    const ROUTING: u16 = 0x4000;
+    const KEY: u16 = 0x2000;
+    const SEQUENCE: u16 = 0x1000;
+    const ACKNOWLEDGMENT: u16 = 0x0080;
+
+    let bytes = span.bytes(frame);
+    let flags = u16_at(bytes, 0).ok_or(Skip::TunnelMalformed)?;
+    let protocol = u16_at(bytes, 2).ok_or(Skip::TunnelMalformed)?;
+    let version = flags & 7;
+    let optional = match version {
+        0 if flags & ROUTING == 0 => CHECKSUM | KEY | SEQUENCE,
+        1 if protocol == GRE_PPP => KEY | SEQUENCE | ACKNOWLEDGMENT,
+        _ => return Err(Skip::TunnelMalformed),
+    };
+    let header_len = 4 + 4 * (flags & optional).count_ones() as usize;
+    let inside = span.skip(header_len, Skip::TunnelMalformed)?;
+    match protocol {
+        GRE_PPP => link::hdlc(frame, inside, nest.enter(Tunnel::Gre)?),
+        // Type I has no header of its own, and no sequence number in GRE tells it from type II.
+        GRE_ERSPAN if flags & SEQUENCE == 0 => {
+            link::ethernet(frame, inside, nest.enter(Tunnel::Erspan)?)
+        }
+        GRE_ERSPAN => {
+            let inside = inside.skip(8, Skip::TunnelMalformed)?;
+            link::ethernet(frame, inside, nest.enter(Tunnel::Erspan)?)
+        }
+        GRE_ERSPAN_III => erspan_iii(frame, inside, nest.enter(Tunnel::Erspan)?),
+        _ => link::typed(frame, inside, protocol, nest.enter(Tunnel::Gre)?),
+    }
+}
+
+/// ERSPAN type III: 12 octets, 8 more when the last bit is set; the frame inside is Ethernet or IP.
+fn erspan_iii(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
+    let word = u16_at(span.bytes(frame), 10).ok_or(Skip::TunnelMalformed)?;
+    let header_len = if word & 1 == 1 { 20 } else { 12 };
+    let inside = span.skip(header_len, Skip::TunnelMalformed)?;
+    match (word >> 10) & 0x1f {
+        0 => link::ethernet(frame, inside, nest),
+        2 => ip::any(frame, inside, nest),
+        _ => Err(Skip::TunnelMalformed),
+    }
+}
+
+/// VXLAN (RFC 7348): the I flag must be set, the reserved octet at the end 0.
+fn vxlan(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
+    match span.bytes(frame) {
+        [flags, _, _, _, _, _, _, 0, ..] if flags & 0x08 != 0 => {
+            let inside = span.skip(8, Skip::TunnelMalformed)?;
+            link::ethernet(frame, inside, nest.enter(Tunnel::Vxlan)?)
+        }
+        _ => Err(Skip::TunnelMalformed),
+    }
+}
+
+/// Geneve (RFC 8926), version 0, not a control packet.
+fn geneve(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
+    let bytes = span.bytes(frame);
+    let &[first, second, high, low] = bytes.first_chunk().ok_or(Skip::TunnelMalformed)?;
+    if first >> 6 != 0 || second & 0x80 != 0 {
+        return Err(Skip::TunnelMalformed);
+    }
+    let options_len = usize::from(first & 0x3f) * 4;
+    let inside = span.skip(8 + options_len, Skip::TunnelMalformed)?;
+    link::typed(frame, inside, u16::from_be_bytes([high, low]), nest.enter(Tunnel::Geneve)?)
+}
+
+/// GTP-U version 1 (3GPP TS 29.281): a G-PDU, with its optional fields and extension headers.
+fn gtp_u(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
+    const G_PDU: u8 = 255;
+    const OPTIONAL_FIELDS: u8 = 0x07;
+    const EXTENSION: u8 = 0x04;
+
+    let &[flags, kind, high, low] = span.bytes(frame).first_chunk().ok_or(Skip::TunnelMalformed)?;
+    if flags & 0xf0 != 0x30 || kind != G_PDU {
+        return Err(Skip::TunnelMalformed);
+    }
+    let mut inside = span.skip(8, Skip::TunnelMalformed)?;
+    let wire_end = inside.at + usize::from(u16::from_be_bytes([high, low]));
+    if wire_end > span.wire_end {
+        return Err(Skip::TunnelMalformed);
+    }
+    inside.wire_end = wire_end;
+    inside.end = inside.end.min(wire_end);
+    if flags & OPTIONAL_FIELDS != 0 {
+        let mut next = u8_at(inside.bytes(frame), 3).ok_or(Skip::TunnelMalformed)?;
+        inside = inside.skip(4, Skip::TunnelMalformed)?;
+        let mut extensions = 0;
+        while flags & EXTENSION != 0 && next != 0 {
+            let bytes = inside.bytes(frame);
+            let len = usize::from(u8_at(bytes, 0).ok_or(Skip::TunnelMalformed)?) * 4;
+            extensions += 1;
+            if len == 0 || extensions > GTP_EXTENSIONS_MAX {
+                return Err(Skip::TunnelMalformed);
+            }
+            next = u8_at(bytes, len - 1).ok_or(Skip::TunnelMalformed)?;
+            inside = inside.skip(len, Skip::TunnelMalformed)?;
+        }
+    }
+    ip::any(frame, inside, nest.enter(Tunnel::GtpU)?)
+}
+
+/// Teredo (RFC 4380): IPv6, after an authentication and an origin indication where they are.
+fn teredo(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
+    let mut inside = span;
+    if let [0, 1, client_len, auth_len, ..] = *inside.bytes(frame) {
+        let len = 13 + usize::from(client_len) + usize::from(auth_len);
+        inside = inside.skip(len, Skip::TunnelMalformed)?;
+    }
+    if let [0, 0, ..] = inside.bytes(frame) {
+        inside = inside.skip(8, Skip::TunnelMalformed)?;
+    }
+    ip::v6(frame, inside, nest.enter(Tunnel::Teredo)?)
+}

@@ -1,0 +1,96 @@
+//! Long headers and variable-length integers (RFC 9000, sections 16 and 17.2).
+
+/// Longest connection ID of the versions read here.
+const CONNECTION_ID_BYTES_MAX: usize = 20;
+
+/// Octets behind the start of the packet number that header protection needs: four, and a sample
+/// of sixteen (RFC 9001, section 5.4.2).
+const PROTECTED_BYTES_MIN: usize = 20;
+
+/// Versions whose Initial packets we open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Version {
+    /// RFC 9000; the last two drafts differ in the number only.
+    V1,
+    /// RFC 9369.
+    V2,
+    /// Drafts 29 to 32, which share a salt.
+    Draft29,
+}
+
+impl Version {
+    fn from_number(number: u32) -> Option<Version> {
+        match number {
+            0x0000_0001 | 0xff00_0021..=0xff00_0022 => Some(Version::V1),
+            0x6b33_43cf => Some(Version::V2),
+            0xff00_001d..=0xff00_0020 => Some(Version::Draft29),
+            _ => None,
+        }
+    }
+}
+
+/// Packets that have a long header and a length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Initial,
+    ZeroRtt,
+    Handshake,
+}
+
+/// The parts of a long header that are not protected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header<'a> {
+    pub(super) version: Version,
+    pub(super) kind: Kind,
+    pub(super) destination_id: &'a [u8],
+    /// Where in the packet the packet number begins.
+    pub(super) packet_number_at: usize,
+    /// Octets of the packet with its header; what follows is the next packet.
+    pub(super) packet_bytes: usize,
+}
+
+/// Reads the header at the start of `bytes`. `None` for anything that has no length: short headers,
+/// Retry, Version Negotiation, other versions, and what does not fit.
+pub(super) fn parse(bytes: &[u8]) -> Option<Header<'_>> {
+    let (&first, rest) = bytes.split_first()?;
+    if first & 0xc0 != 0xc0 {
+        return None;
+    }
+    let (number, rest) = rest.split_first_chunk()?;
+    let version = Version::from_number(u32::from_be_bytes(*number))?;
+    let kind = match (version, (first >> 4) & 3) {
+        (Version::V1 | Version::Draft29, 0) | (Version::V2, 1) => Kind::Initial,
+        (Version::V1 | Version::Draft29, 1) | (Version::V2, 2) => Kind::ZeroRtt,
+        (Version::V1 | Version::Draft29, 2) | (Version::V2, 3) => Kind::Handshake,
+        _ => return None,
+    };
+    let (destination_id, rest) = connection_id(rest)?;
+    let (_source_id, mut rest) = connection_id(rest)?;
+    if kind == Kind::Initial {
+        let (token_bytes, behind) = varint(rest)?;
+        rest = behind.get(usize::try_from(token_bytes).ok()?..)?;
+    }
+    let (length, rest) = varint(rest)?;
+    let length = usize::try_from(length).ok()?;
+    if length > rest.len() || length < PROTECTED_BYTES_MIN {
+        return None;
+    }
+    let packet_number_at = bytes.len() - rest.len();
+    let packet_bytes = packet_number_at + length;
+    Some(Header { version, kind, destination_id, packet_number_at, packet_bytes })
+}
+
+fn connection_id(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (&length, rest) = bytes.split_first()?;
+    let length = usize::from(length);
+    if length > CONNECTION_ID_BYTES_MAX { None } else { rest.split_at_checked(length) }
+}
+
+/// A variable-length integer, and what follows it. Its first two bits tell the length.
+#[inline]
+pub(super) fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let (&first, _) = bytes.split_first()?;
+    let (raw, rest) = bytes.split_at_checked(1 << (first >> 6))?;
+    let value = raw.iter().fold(0, |value, &octet| (value << 8) | u64::from(octet));
+    Some((value & (u64::MAX >> (66 - 8 * raw.len())), rest))
+}

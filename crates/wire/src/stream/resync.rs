@@ -1,0 +1,140 @@
+//! Finding the next DNS message in a TCP stream after a hole.
+//!
+//! DNS over TCP puts a two-octet length before each message (RFC 1035, section 4.2.2). When octets
+//! are missing, the place of the next length is unknown. Senders usually begin a segment with a
+//! length, so the first offset tried is 0; then each following one is, up to [`SCAN_BYTES_MAX`].
+//!
+//! What is found is *plausible*, not proven: a parser still has to agree. The test therefore asks
+//! for much: a question that ends inside the message, counts that the length can hold, flags that
+//! are in use, and, where there are more octets after the message, that they begin a message as well.
+
+use crate::read::{slice_at, u8_at, u16_at};
+
+/// Offsets beyond this are not tried. A hole is followed by a segment start soon, or by the next
+/// hole.
+const SCAN_BYTES_MAX: usize = 2048;
+
+const HEADER_BYTES: usize = 12;
+
+/// A question of the root: one octet of name, type, class.
+const QUESTION_BYTES_MIN: usize = 5;
+
+/// A record of the root without data: name, type, class, TTL, length.
+const RECORD_BYTES_MIN: usize = 11;
+
+/// Where in `bytes` (the first octets after a hole) a DNS message with its two-octet length
+/// plausibly begins.
+pub fn dns_resync(bytes: &[u8]) -> Option<usize> {
+    let last = bytes.len().min(SCAN_BYTES_MAX);
+    (0..last).find(|&offset| begins_message(&bytes[offset..]))
+}
+
+fn begins_message(framed: &[u8]) -> bool {
+    let Some(length) = u16_at(framed, 0).map(usize::from) else { return false };
+    let message = &framed[2..framed.len().min(2 + length)];
+    if !is_plausible_header(message, length) || !holds_question(message, length) {
+        return false;
+    }
+    // The header that follows must be plausible as well, if enough of it is here to tell.
+    let after = framed.get(2 + length..).unwrap_or_default();
+    match (u16_at(after, 0), after.get(2..)) {
+        (Some(length), Some(next)) if next.len() >= HEADER_BYTES => {
+            is_plausible_header(next, usize::from(length))
+        }
+        _ => true,
+    }
+}
+
+/// Judges the twelve octets of a header (RFC 1035, section 4.1.1) for a message of `length`.
+fn is_plausible_header(message: &[u8], length: usize) -> bool {
+    let Some(flags) = u16_at(message, 2) else { return false };
+    let count = |offset| u16_at(message, offset).map(usize::from);
+    let (Some(questions), Some(answers), Some(authorities), Some(additionals)) =
+        (count(4), count(6), count(8), count(10))
+    else {
+        return false;
+    };
+    let is_response = flags & 0x8000 != 0;
+    let opcode = (flags >> 11) & 15;
+    let rcode = flags & 15;
+    let records = answers + authorities + additionals;
+    // Opcodes 0, 4 and 5 are those in use over TCP: query, notify, update (RFC 6895). The Z bit
+    // is zero. A query has rcode 0.
+    matches!(opcode, 0 | 4 | 5)
+        && flags & 0x0040 == 0
+        && rcode <= 11
+        && (is_response || rcode == 0)
+        && questions == 1
+        && HEADER_BYTES + QUESTION_BYTES_MIN + records * RECORD_BYTES_MIN <= length
+}
+
+/// True when the question's name, uncompressed as the first name of a message always is, ends
+/// with a type and a class in use, all inside `length`; or when `message` is cut before one can tell.
+fn holds_question(message: &[u8], length: usize) -> bool {
+    let mut offset = HEADER_BYTES;
+    loop {
+        match u8_at(message, offset) {
+            Some(0) => break,
+            Some(label @ 1..=63) => offset += 1 + usize::from(label),
+            Some(_) => return false,
+            None => return message.len() < length,
+        }
+        if offset - HEADER_BYTES >= 255 {
+            return false;
+        }
+    }
+    match slice_at(message, offset + 1, 4) {
+        // Classes IN, CH, HS, NONE and ANY.
+        Some(&[type_high, type_low, class_high, class_low]) => {
+            (type_high, type_low) != (0, 0)
+                && class_high == 0
+                && matches!(class_low, 1 | 3 | 4 | 254 | 255)
+        }
+        _ => message.len() < length && offset + 5 <= length,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn query(name: &[u8]) -> Vec<u8> {
+        let mut message = vec![0, 0, 0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+        for label in name.split(|&octet| octet == b'.') {
+            message.push(label.len() as u8);
+            message.extend_from_slice(label);
+        }
+        message.extend_from_slice(&[0, 0, 1, 0, 1]);
+        let length = message.len() - 2;
+        message[1] = length as u8;
+        message
+    }
+
+    /// A message is found at the start, and after the tail of another one; garbage and the middle
+    /// of a message give nothing.
+    #[test]
+    fn next_message_is_found() {
+        let first = query(b"www.example.com");
+        let second = query(b"mail.example.org");
+        assert_eq!(dns_resync(&first), Some(0));
+        assert_eq!(dns_resync(&first[..20]), Some(0), "a message cut by the segment's end");
+        let both = [&first[..], &second[..]].concat();
+        for cut in 1..first.len() {
+            assert_eq!(dns_resync(&both[cut..]), Some(first.len() - cut), "cut at {cut}");
+        }
+        for cut in 1..first.len() {
+            assert_eq!(dns_resync(&first[cut..]), None, "cut at {cut}");
+        }
+        assert_eq!(dns_resync(&[0; 5000]), None);
+        assert_eq!(dns_resync(&[0xff; 5000]), None);
+        assert_eq!(dns_resync(b""), None);
+    }
+
+    /// A message whose follower is no message is not believed.
+    #[test]
+    fn the_follower_counts() {
+        let mut bytes = query(b"www.example.com");
+        bytes.extend_from_slice(&[0xee; 40]);
+        assert_eq!(dns_resync(&bytes), None);
+    }
+}

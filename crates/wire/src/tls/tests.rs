@@ -1,0 +1,163 @@
+//! Hellos of every shape. The builders serve the tests of QUIC as well.
+
+use super::*;
+
+fn vector16(data: &[u8]) -> Vec<u8> {
+    [&(data.len() as u16).to_be_bytes(), data].concat()
+}
+
+pub(crate) fn extension(kind: u16, data: &[u8]) -> Vec<u8> {
+    [&kind.to_be_bytes()[..], &vector16(data)].concat()
+}
+
+pub(crate) fn sni(names: &[(u8, &[u8])]) -> Vec<u8> {
+    let list: Vec<u8> =
+        names.iter().flat_map(|(kind, name)| [&[*kind][..], &vector16(name)].concat()).collect();
+    extension(EXTENSION_SERVER_NAME, &vector16(&list))
+}
+
+pub(crate) fn message(extensions: &[Vec<u8>]) -> Vec<u8> {
+    let mut body = vec![3, 3];
+    body.extend_from_slice(&[7; 32]);
+    body.extend_from_slice(&[0, 0, 4, 0x0a, 0x0a, 0x13, 0x01, 1, 0]);
+    body.extend_from_slice(&vector16(&extensions.concat()));
+    [&[1, 0, (body.len() >> 8) as u8, body.len() as u8], &body[..]].concat()
+}
+
+fn record(fragment: &[u8]) -> Vec<u8> {
+    [&[22, 3, 1], &vector16(fragment)[..]].concat()
+}
+
+fn found(bytes: &[u8]) -> ClientHello<'_> {
+    match client_hello(bytes) {
+        Hello::Found(hello) => hello,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn usual() -> Vec<u8> {
+    message(&[
+        extension(0x2a2a, &[]),
+        extension(EXTENSION_ALPN, b"\0\x0c\x02h2\x08http/1.1"),
+        sni(&[(0, b"www.Example.com")]),
+        extension(EXTENSION_ENCRYPTED_CLIENT_HELLO, &[0; 100]),
+    ])
+}
+
+/// All that we ask of a hello is found, borrowed, and every prefix of it asks for more.
+#[test]
+fn usual_hello() {
+    let bytes = record(&usual());
+    let hello = found(&bytes);
+    assert!(matches!(hello.server_name, Some(Cow::Borrowed(b"www.Example.com"))));
+    assert_eq!(hello.alpn_first.as_deref(), Some(&b"h2"[..]));
+    assert!(hello.ech);
+    for len in 0..bytes.len() {
+        assert_eq!(client_hello(&bytes[..len]), Hello::NeedMore, "{len} octets");
+    }
+}
+
+/// However the message is spread over records, also one octet each, the answer is the same;
+/// too many records are refused.
+#[test]
+fn spread_over_records() {
+    let whole = usual();
+    for step in [1, 2, 3, 5, 40, 100] {
+        let bytes: Vec<u8> = whole.chunks(step).flat_map(record).collect();
+        if whole.len().div_ceil(step) > RECORDS_MAX {
+            assert_eq!(client_hello(&bytes), Hello::Malformed);
+            continue;
+        }
+        let hello = found(&bytes);
+        assert_eq!(hello.server_name.as_deref(), Some(&b"www.Example.com"[..]), "step {step}");
+        for len in 0..bytes.len() {
+            assert_eq!(client_hello(&bytes[..len]), Hello::NeedMore, "{len} octets");
+        }
+    }
+    let mut mixed = record(&whole[..50]);
+    mixed.extend_from_slice(&[23, 3, 3, 0, 1, 0]);
+    assert_eq!(client_hello(&mixed), Hello::Malformed);
+}
+
+/// Where a capture cuts the hello, a name before the cut is found, and none after it.
+#[test]
+fn cut_hello() {
+    let name = b"www.Example.com";
+    for bytes in [record(&usual()), usual().chunks(70).flat_map(record).collect()] {
+        let mut names = 0;
+        for len in 0..bytes.len() {
+            match client_hello_cut(&bytes[..len]) {
+                Hello::NeedMore => assert_eq!(names, 0),
+                Hello::Found(hello) => {
+                    assert_eq!(hello.server_name.as_deref(), Some(&name[..]));
+                    names += 1;
+                }
+                other => panic!("{other:?} at {len}"),
+            }
+        }
+        assert!(names >= 100, "the ECH extension follows the name");
+    }
+}
+
+/// What is no client of TLS is told by its first octets.
+#[test]
+fn not_tls() {
+    for bytes in [
+        &b"GET / HTTP/1.1\r\n"[..],
+        b"\x17\x03\x03\x00\x10",
+        b"\x16\x03\x01\x00\x40\x02\x00\x00\x3c",
+        b"\x16\x02\x01",
+        b"\x16\x03\x01\x00\x00\x01",
+        b"\x16\x03\x01\xff\xff\x01",
+        b"\x80\x2e\x01\x03\x01",
+    ] {
+        assert_eq!(client_hello(bytes), Hello::NotTls, "{bytes:x?}");
+    }
+}
+
+/// Only host_name names; the first of several counts; an empty extension is no name.
+#[test]
+fn server_names() {
+    let first = record(&message(&[sni(&[(9, b"other"), (0, b"a.example"), (0, b"b.example")])]));
+    assert_eq!(found(&first).server_name.as_deref(), Some(&b"a.example"[..]));
+    for none in [message(&[]), message(&[extension(0, &[])]), message(&[sni(&[(1, b"x")])])] {
+        assert_eq!(found(&record(&none)).server_name, None);
+    }
+}
+
+/// Lengths that contradict each other, and two names that do, name nothing.
+#[test]
+fn contradictions() {
+    let mut long_list = sni(&[(0, b"a.example")]);
+    long_list[5] += 1;
+    let mut long_name = sni(&[(0, b"a.example")]);
+    long_name[8] += 1;
+    let mut odd_suites = message(&[sni(&[(0, b"a.example")])]);
+    odd_suites[40] = 3;
+    let mut trailing = message(&[sni(&[(0, b"a.example")])]);
+    trailing.push(0);
+    trailing[3] += 1;
+    for bytes in [
+        message(&[long_list]),
+        message(&[long_name]),
+        message(&[sni(&[(0, b"a.example")]), sni(&[(0, b"b.example")])]),
+        message(&[extension(EXTENSION_ALPN, &[])]),
+        odd_suites,
+        trailing,
+        vec![1, 0, 0x40, 0, 3, 3],
+    ] {
+        assert_eq!(client_hello(&record(&bytes)), Hello::Malformed, "{bytes:x?}");
+    }
+}
+
+/// A hello of old, without extensions, is one without a name.
+#[test]
+fn no_extensions() {
+    let whole = message(&[]);
+    let mut bytes = whole[..whole.len() - 2].to_vec();
+    bytes[3] -= 2;
+    assert_eq!(found(&record(&bytes)), ClientHello::default());
+    assert_eq!(hello_message(&bytes), Hello::Found(ClientHello::default()));
+    assert_eq!(hello_message(&bytes[..9]), Hello::NeedMore);
+    assert_eq!(hello_message(&[2, 0, 0, 0]), Hello::NotTls);
+}

@@ -1,0 +1,191 @@
+//! Every DNS message of the public captures beside the repository, read by hickory and by us.
+//!
+//! The walk down to the messages here is small and stern on purpose: it must not share a fault with the one
+//! that larder ships. It knows pcap and pcapng, the link types that the captures use, VLAN tags,
+//! IPv4 without fragments, IPv6 without extension headers, UDP, and TCP without reassembly.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use hickory_proto::op::Message as Theirs;
+use larder_wire::dns::{DnsError, tcp};
+
+use crate::{model, view};
+
+fn be16(bytes: &[u8], at: usize) -> Option<usize> {
+    Some(usize::from(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?)))
+}
+
+fn u32_of(bytes: &[u8], at: usize, little: bool) -> Option<usize> {
+    let raw = bytes.get(at..at + 4)?.try_into().ok()?;
+    let value = if little { u32::from_le_bytes(raw) } else { u32::from_be_bytes(raw) };
+    usize::try_from(value).ok()
+}
+
+/// The frames of a capture: link type and bytes.
+fn frames(file: &[u8]) -> Vec<(usize, &[u8])> {
+    match file.get(..4) {
+        Some([0xa1, 0xb2, 0xc3, 0xd4] | [0xa1, 0xb2, 0x3c, 0x4d]) => pcap_frames(file, false),
+        Some([0xd4, 0xc3, 0xb2, 0xa1] | [0x4d, 0x3c, 0xb2, 0xa1]) => pcap_frames(file, true),
+        Some([0x0a, 0x0d, 0x0d, 0x0a]) => pcapng_frames(file),
+        _ => Vec::new(),
+    }
+}
+
+fn pcap_frames(file: &[u8], little: bool) -> Vec<(usize, &[u8])> {
+    let mut found = Vec::new();
+    let link_type = u32_of(file, 20, little).unwrap_or(0) & 0xffff;
+    let mut at = 24;
+    while let Some(length) = u32_of(file, at + 8, little) {
+        let Some(frame) = file.get(at + 16..at + 16 + length) else { break };
+        found.push((link_type, frame));
+        at += 16 + length;
+    }
+    found
+}
+
+fn pcapng_frames(file: &[u8]) -> Vec<(usize, &[u8])> {
+    let (mut found, mut link_types, mut little, mut at) = (Vec::new(), Vec::new(), true, 0);
+    loop {
+        if file.get(at..at + 4) == Some(&[0x0a, 0x0d, 0x0d, 0x0a]) {
+            little = file.get(at + 8) == Some(&0x4d);
+            link_types.clear();
+        }
+        let (Some(kind), Some(length)) = (u32_of(file, at, little), u32_of(file, at + 4, little))
+        else {
+            break;
+        };
+        let Some(block) = file.get(at..at + length.max(12)) else { break };
+        match kind {
+            1 => link_types.push(u32_of(block, 8, little).unwrap_or(0) & 0xffff),
+            6 => {
+                let interface = u32_of(block, 8, little).unwrap_or(0);
+                let captured = u32_of(block, 20, little).unwrap_or(0);
+                if let (Some(&link_type), Some(frame)) =
+                    (link_types.get(interface), block.get(28..28 + captured))
+                {
+                    found.push((link_type, frame));
+                }
+            }
+            _ => {}
+        }
+        at += length.max(12);
+    }
+    found
+}
+
+/// The IP packet in a frame.
+fn ip_packet(link_type: usize, frame: &[u8]) -> Option<&[u8]> {
+    let (mut ether_type, mut at) = match link_type {
+        0 => return frame.get(4..),
+        1 => (be16(frame, 12)?, 14),
+        12 | 101 | 228 | 229 => return Some(frame),
+        113 => (be16(frame, 14)?, 16),
+        276 => (be16(frame, 0)?, 20),
+        _ => return None,
+    };
+    while matches!(ether_type, 0x8100 | 0x88a8) {
+        ether_type = be16(frame, at + 2)?;
+        at += 4;
+    }
+    matches!(ether_type, 0x0800 | 0x86dd).then(|| frame.get(at..))?
+}
+
+/// The DNS messages in an IP packet that was wholly captured.
+fn dns_messages(packet: &[u8]) -> Option<Vec<&[u8]>> {
+    let (header, total, protocol) = match packet.first()? >> 4 {
+        4 if be16(packet, 6)? & 0x3fff == 0 => {
+            (usize::from(packet[0] & 15) * 4, be16(packet, 2)?, packet.get(9)?)
+        }
+        6 => (40, be16(packet, 4)? + 40, packet.get(6)?),
+        _ => return None,
+    };
+    let transport = packet.get(header..total)?;
+    let ports = [be16(transport, 0)?, be16(transport, 2)?];
+    match protocol {
+        17 if [53, 5353, 5355].iter().any(|port| ports.contains(port)) => {
+            Some(vec![transport.get(8..be16(transport, 4)?)?])
+        }
+        6 if ports.contains(&53) => {
+            let mut rest = transport.get(usize::from(transport.get(12)? >> 4) * 4..)?;
+            let mut found = Vec::new();
+            while let Ok(Some(range)) = tcp::next_message(rest) {
+                found.push(&rest[range.clone()]);
+                rest = &rest[range.end..];
+            }
+            Some(found)
+        }
+        _ => None,
+    }
+}
+
+fn shared_data() -> Option<PathBuf> {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
+    let named = std::env::var_os("LARDER_SHARED_DATA").map(PathBuf::from);
+    [named, Some(beside)]
+        .into_iter()
+        .flatten()
+        .map(|data| data.join("pcap"))
+        .find(|dir| dir.is_dir())
+}
+
+/// One message, both readings: what differs, in words; `None` where they agree.
+fn difference(payload: &[u8]) -> Option<String> {
+    let ours = view::ours(payload);
+    match (Theirs::from_vec(payload), ours) {
+        (Ok(theirs), Ok(ours)) => {
+            let theirs = view::theirs(&theirs);
+            if theirs != ours {
+                return Some(format!("content: {ours:?} against {theirs:?}"));
+            }
+            let differs =
+                model::within_bounds(&ours) && model::ours(payload) != model::expected(&ours);
+            differs.then(|| "taught".to_owned())
+        }
+        (Err(_), Err(_)) => None,
+        (Ok(_), Err(error)) => Some(format!("only we refuse: {error}")),
+        (Err(error), Ok(_)) => {
+            let error = format!("{error:?}");
+            let kind: String = error.chars().take_while(|c| c.is_alphanumeric()).collect();
+            Some(format!("only hickory refuses: {kind}"))
+        }
+    }
+}
+
+/// Every DNS, mDNS and LLMNR message of the captures reads alike, over UDP and over TCP where a
+/// segment begins with a message; and no prefix of one fails by more than an error.
+#[test]
+fn captures_read_alike() {
+    let Some(dir) = shared_data() else {
+        let skip = "SKIP captures_read_alike: no folder of public captures here\n";
+        std::io::stderr().write_all(skip.as_bytes()).expect("standard error is open");
+        return;
+    };
+    let (mut messages, mut refused) = (0u32, BTreeMap::<DnsError, u32>::new());
+    let mut differences = BTreeMap::<String, u32>::new();
+    let mut files: Vec<_> = std::fs::read_dir(dir).expect("readable").flatten().collect();
+    files.sort_by_key(|entry| entry.file_name());
+    for entry in files {
+        let Ok(file) = std::fs::read(entry.path()) else { continue };
+        for (link_type, frame) in frames(&file) {
+            let place = entry.file_name().to_string_lossy().into_owned();
+            for message in ip_packet(link_type, frame).and_then(dns_messages).unwrap_or_default() {
+                messages += 1;
+                if let Err(error) = view::ours(message) {
+                    *refused.entry(error).or_default() += 1;
+                }
+                if let Some(difference) = difference(message) {
+                    *differences.entry(format!("{place}: {difference}")).or_default() += 1;
+                }
+                for cut in (0..message.len()).step_by(7) {
+                    let _ = view::ours(&message[..cut]);
+                    let _ = model::ours(&message[..cut]);
+                }
+            }
+        }
+    }
+    println!("{messages} messages; refused by us: {refused:?}");
+    assert!(messages > 0, "the folder holds captures with DNS");
+    assert!(differences.is_empty(), "{differences:#?}");
+}

@@ -1,0 +1,13 @@
+//! A second opinion on DNS messages: hickory-proto reads (and writes) them beside us.
+//!
+//! | part | holds |
+//! |---|---|
+//! | [`view`] | both readings of a message in one plain form |
+//! | [`model`] | what an answer teaches, slowly and obviously, from hickory's reading |
+//! | [`generated`] | messages that proptest makes and hickory writes, then cut and mutated |
+//! | [`captures`] | every DNS message of the public captures, where they are at hand |
+
+mod captures;
+mod generated;
+mod model;
+mod view;

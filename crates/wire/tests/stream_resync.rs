@@ -1,0 +1,80 @@
+//! Finding the next DNS message after a hole, in a real capture of many messages in one connection.
+//!
+//! Needs the folder `shared/data/pcap` beside the repository (or `LARDER_SHARED_DATA`); else it
+//! says so and does nothing.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use larder_wire::Addr;
+use larder_wire::capture::{Capture, Step};
+use larder_wire::packet;
+use larder_wire::stream::{Budget, Stream, dns_resync};
+
+/// Both directions of all connections with port 53, put in order.
+fn dns_streams(file: &[u8]) -> Vec<Vec<u8>> {
+    let (mut capture, mut offset) = Capture::open(file).expect("a capture");
+    let mut budget = Budget::new(16 << 20);
+    let mut streams: BTreeMap<(Addr, u16, Addr, u16), Stream> = BTreeMap::new();
+    loop {
+        match capture.next(file, offset, true) {
+            Step::Record(record) => {
+                offset = record.next_offset;
+                let Ok(packet) = packet::decode(record.link_type, record.frame) else { continue };
+                if packet.protocol != 6 || (packet.src_port != 53 && packet.dst_port != 53) {
+                    continue;
+                }
+                let from = packet.payload_offset as usize;
+                let payload = &record.frame[from..from + packet.payload_len as usize];
+                let key = (packet.src, packet.src_port, packet.dst, packet.dst_port);
+                let stream = streams.entry(key).or_default();
+                stream.push(packet.tcp_seq, packet.tcp_flags, payload, &mut budget);
+            }
+            Step::Meta { next_offset } | Step::Damaged { next_offset, .. } => offset = next_offset,
+            Step::NeedMore | Step::End => break,
+        }
+    }
+    streams.into_values().map(|stream| stream.contiguous().to_vec()).collect()
+}
+
+/// Where messages begin, by their lengths from the start on.
+fn message_starts(bytes: &[u8]) -> Vec<usize> {
+    let mut starts = Vec::new();
+    let mut at = 0;
+    while let [high, low, rest @ ..] = &bytes[at..] {
+        let length = usize::from(u16::from_be_bytes([*high, *low]));
+        if length > rest.len() {
+            break;
+        }
+        starts.push(at);
+        at += 2 + length;
+    }
+    starts
+}
+
+/// Wherever a stream is entered, the place found is the start of the next message.
+#[test]
+fn next_message_in_a_real_stream() {
+    let shared = std::env::var_os("LARDER_SHARED_DATA")
+        .map(PathBuf::from)
+        .unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"));
+    let mut messages = 0;
+    for name in ["dc-dnso1tcp.pcap", "zk-dns-edns-ecs.pcap", "nd-dns_fragmented.pcap"] {
+        let Ok(file) = std::fs::read(shared.join("pcap").join(name)) else {
+            let text = b"SKIP next_message_in_a_real_stream: no folder shared/data/pcap\n";
+            let _ = std::io::stderr().write_all(text);
+            return;
+        };
+        for bytes in dns_streams(&file) {
+            let starts = message_starts(&bytes);
+            messages += starts.len();
+            for from in 0..bytes.len() {
+                let Some(&next) = starts.iter().find(|&&start| start >= from) else { break };
+                let found = dns_resync(&bytes[from..]).map(|at| from + at);
+                assert_eq!(found, Some(next), "{name}, entered at {from}");
+            }
+        }
+    }
+    assert!(messages > 50, "the captures have DNS over TCP");
+}

@@ -1,0 +1,226 @@
+//! The names that clients state themselves, in real captures, against `tshark`.
+//!
+//! Needs the folder `shared/data/pcap` beside the repository (or `LARDER_SHARED_DATA`), and
+//! `tshark` on the path; else it says so and does nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use larder_wire::capture::{Capture, Step};
+use larder_wire::http::{Head, HeadScanner};
+use larder_wire::packet::{self, Packet};
+use larder_wire::quic::{Assembler, Initial, looks_like_initial};
+use larder_wire::stream::{Budget, Stream};
+use larder_wire::tls::{Hello, client_hello};
+
+/// Sender, its port, receiver, its port.
+type Direction = (IpAddr, u16, IpAddr, u16);
+
+/// The first name of each connection, with its direction.
+type Names = BTreeSet<(Direction, String)>;
+
+const SYN: u8 = 2;
+const HEAD_BYTES: usize = 32 << 10;
+
+/// One direction of one TCP connection, until it is decided.
+struct Connection {
+    stream: Stream,
+    head: HeadScanner,
+    first_seq: u32,
+    is_decided: bool,
+}
+
+/// What this crate finds in a capture file.
+#[derive(Default)]
+struct Finder {
+    tcp: BTreeMap<Direction, Connection>,
+    quic: BTreeMap<Direction, Assembler>,
+    names: Names,
+}
+
+impl Finder {
+    fn take(&mut self, packet: &Packet, payload: &[u8]) {
+        let direction = (packet.src.into(), packet.src_port, packet.dst.into(), packet.dst_port);
+        let name = match packet.protocol {
+            6 => self.tcp_name(direction, packet, payload),
+            17 => self.quic_name(direction, payload),
+            _ => None,
+        };
+        if let Some(name) = name {
+            self.names.insert((direction, String::from_utf8_lossy(&name).into_owned()));
+        }
+    }
+
+    fn tcp_name(
+        &mut self,
+        direction: Direction,
+        packet: &Packet,
+        payload: &[u8],
+    ) -> Option<Vec<u8>> {
+        let mut budget = Budget::new(1 << 20);
+        let is_syn = packet.tcp_flags & SYN != 0;
+        let fresh = || Connection {
+            stream: Stream::new(),
+            head: HeadScanner::new(),
+            first_seq: packet.tcp_seq,
+            is_decided: false,
+        };
+        let connection = self.tcp.entry(direction).or_insert_with(fresh);
+        if is_syn && connection.first_seq != packet.tcp_seq {
+            *connection = fresh();
+        }
+        if connection.is_decided {
+            // A proxy's handshake or STARTTLS came first: a hello begins a segment.
+            return match client_hello(payload) {
+                Hello::Found(hello) => hello.server_name.map(|name| name.into_owned()),
+                _ => None,
+            };
+        }
+        connection.stream.push(packet.tcp_seq, packet.tcp_flags, payload, &mut budget);
+        let bytes = connection.stream.contiguous();
+        let tls = client_hello(bytes);
+        let http = connection.head.scan(bytes);
+        let may_continue = bytes.len() < HEAD_BYTES
+            && (matches!(tls, Hello::NeedMore) || matches!(http, Head::NeedMore));
+        let name = match (tls, http) {
+            (Hello::Found(hello), _) => hello.server_name.map(|name| name.into_owned()),
+            (_, Head::Found(request)) => request.host.map(<[u8]>::to_vec),
+            _ if may_continue => return None,
+            _ => None,
+        };
+        connection.is_decided = true;
+        name
+    }
+
+    fn quic_name(&mut self, direction: Direction, payload: &[u8]) -> Option<Vec<u8>> {
+        if !looks_like_initial(payload) {
+            return None;
+        }
+        match self.quic.entry(direction).or_default().push(payload) {
+            Initial::Found(hello) => hello.server_name.map(|name| name.into_owned()),
+            _ => None,
+        }
+    }
+}
+
+fn found_by_us(path: &Path) -> Names {
+    let file = std::fs::read(path).expect("a readable capture");
+    let (mut capture, mut offset) = Capture::open(&file).expect("a capture");
+    let mut finder = Finder::default();
+    loop {
+        match capture.next(&file, offset, true) {
+            Step::Record(record) => {
+                offset = record.next_offset;
+                if let Ok(packet) = packet::decode(record.link_type, record.frame)
+                    && packet.fragment.is_none()
+                {
+                    let from = packet.payload_offset as usize;
+                    finder.take(&packet, &record.frame[from..from + packet.payload_len as usize]);
+                }
+            }
+            Step::Meta { next_offset } | Step::Damaged { next_offset, .. } => offset = next_offset,
+            Step::NeedMore | Step::End => return finder.names,
+        }
+    }
+}
+
+const FIELDS: [&str; 12] = [
+    "ip.src",
+    "ip.dst",
+    "ipv6.src",
+    "ipv6.dst",
+    "tcp.srcport",
+    "tcp.dstport",
+    "udp.srcport",
+    "udp.dstport",
+    "tcp.stream",
+    "http.host",
+    "tls.handshake.extensions_server_name",
+    "frame.protocols",
+];
+
+/// What `tshark` finds: the first name of each of its streams. `None` where it does not run.
+fn found_by_tshark(path: &Path) -> Option<Names> {
+    let mut command = Command::new("tshark");
+    command.arg("-r").arg(path).args(["-T", "fields", "-E", "aggregator=|"]);
+    command.args(["-Y", "tcp and http.host or tls.handshake.extensions_server_name"]);
+    for field in FIELDS {
+        command.args(["-e", field]);
+    }
+    let output = command.output().ok().filter(|output| output.status.success())?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut streams_seen = BTreeSet::new();
+    let mut names = Names::new();
+    for line in text.lines() {
+        let columns: Vec<&str> = line.split('\t').collect();
+        // The innermost of several headers is the last.
+        let last = |at: usize| columns[at].rsplit('|').next().unwrap_or_default();
+        let is_v6 = columns[11].split(':').rfind(|layer| layer.starts_with("ip")) == Some("ipv6");
+        let address = |v4: usize, v6: usize| -> IpAddr {
+            last(if is_v6 { v6 } else { v4 }).parse().expect("an address")
+        };
+        let port = |tcp: usize, udp: usize| -> Option<u16> {
+            if columns[8].is_empty() { last(udp) } else { last(tcp) }.parse().ok()
+        };
+        let direction = (
+            address(0, 2),
+            port(4, 6).expect("a port"),
+            address(1, 3),
+            port(5, 7).expect("a port"),
+        );
+        let name = if columns[9].is_empty() { columns[10] } else { columns[9] };
+        let name = name.split('|').next().unwrap_or_default();
+        if columns[8].is_empty() || streams_seen.insert(columns[8].to_owned()) {
+            names.insert((direction, name.to_owned()));
+        }
+    }
+    Some(names)
+}
+
+fn captures() -> Option<Vec<PathBuf>> {
+    let shared = std::env::var_os("LARDER_SHARED_DATA")
+        .map(PathBuf::from)
+        .unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"));
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(shared.join("pcap"))
+        .ok()?
+        .map(|entry| entry.map(|e| e.path()))
+        .collect::<Result<_, _>>()
+        .ok()?;
+    paths.retain(|path| path.extension().is_some_and(|kind| kind == "pcap" || kind == "pcapng"));
+    paths.sort();
+    Some(paths)
+}
+
+fn say(text: &str) {
+    // Past the test harness, which would keep it.
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+/// Every name that `tshark` reads from a first message of a client, we read, and the same.
+#[test]
+fn names_are_those_of_tshark() {
+    let Some(paths) = captures() else {
+        say("SKIP names_are_those_of_tshark: no folder shared/data/pcap\n");
+        return;
+    };
+    let mut names = 0;
+    for path in paths {
+        let Some(theirs) = found_by_tshark(&path) else {
+            say("SKIP names_are_those_of_tshark: tshark does not run\n");
+            return;
+        };
+        let ours = found_by_us(&path);
+        let missing: Vec<_> = theirs.difference(&ours).collect();
+        assert!(missing.is_empty(), "{}: {missing:?}", path.display());
+        // `tshark` chooses by port, so we may find more; but nothing else for the same flow.
+        for (direction, name) in ours.difference(&theirs) {
+            let rival = theirs.iter().find(|(other, _)| other == direction);
+            assert_eq!(rival, None, "{}: we read {name}", path.display());
+        }
+        names += theirs.len();
+    }
+    assert!(names > 0, "the captures have names");
+}
