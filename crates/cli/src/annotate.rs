@@ -206,15 +206,28 @@ fn check_outputs(options: &Options) -> Result<(), Failure> {
             return Err(Failure::usage("--format parquet is not for a terminal; add -o FILE"));
         }
     }
+    let mut files: Vec<(&str, &Path)> = Vec::new();
     for (flag, output) in outputs {
-        let Endpoint::Path(path) = output else { continue };
-        let overwritten = inputs(options)
+        if let Endpoint::Path(path) = output {
+            files.push((flag, path));
+        }
+    }
+    files.extend(options.names_save.iter().map(|path| ("--names-save", path.as_path())));
+    for (index, (flag, path)) in files.iter().enumerate() {
+        let what = || format!("{flag} {}", path.display().to_string().escape_debug());
+        let overwrites_input = inputs(options)
             .into_iter()
             .any(|(_, input)| matches!(input, Endpoint::Path(input) if is_same_file(input, path)));
-        if overwritten {
+        if overwrites_input {
+            return Err(Failure::usage(format!("{}: this is an input; name another file", what())));
+        }
+        let before = files[..index]
+            .iter()
+            .find(|(_, other)| is_same_file(other, path) || (other == path && !path.exists()));
+        if let Some((other, _)) = before {
             return Err(Failure::usage(format!(
-                "{flag} {}: this is an input; name another file",
-                path.display().to_string().escape_debug()
+                "{}: {other} writes there already; name another file",
+                what()
             )));
         }
     }
@@ -318,6 +331,9 @@ mod tests {
         assert!(refused(&["-r", "-", "--eve", "-"]).contains("-r and --eve both want"));
         assert!(refused(&["-r", own, "-w", "-"]).contains("-o and -w"));
         assert!(refused(&["-r", own, "-o", own]).contains("this is an input"));
+        assert!(refused(&["-r", own, "-o", "x", "-w", "x"]).contains("-o writes there already"));
+        let twice = ["-r", own, "-o", "/dev/null", "-w", "/dev/null"];
+        assert!(check_outputs(&options_of(&twice).expect("sound")).is_ok(), "a device takes all");
         assert!(refused(&["-r", "/"]).contains("is a directory"));
         assert!(refused(&["-r", "no/such"]).contains("check the path"));
     }

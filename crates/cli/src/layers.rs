@@ -69,6 +69,25 @@ pub fn process_environment(name: &str) -> Option<OsString> {
     std::env::var_os(name)
 }
 
+/// Refuses variables that look like settings and are none: `LARDER_ANNOTATE_NAME_BUDGET`.
+pub fn check_environment(names: impl Iterator<Item = OsString>) -> Result<(), Failure> {
+    for name in names.filter_map(|name| name.into_string().ok()) {
+        for command in configurable() {
+            let prefix = format!("LARDER_{}_", command.table()).to_ascii_uppercase();
+            let known: Vec<String> =
+                command.lasting().map(|setting| command.variable(setting)).collect();
+            if name.starts_with(&prefix) && !known.contains(&name) {
+                let hint = nearest::hint(&name, known.iter().map(String::as_str));
+                return Err(Failure::usage(format!(
+                    "environment variable {name}: no such setting (larder man --markdown lists \
+                     all); unset it{hint}"
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// The values of `command` by flag, environment, file and default.
 pub fn resolve(
     command: &'static Command,
@@ -380,6 +399,20 @@ mod tests {
             assert!(error.contains(advice), "{text}: {error}");
             assert!(error.contains("\"f\""), "{error}");
         }
+    }
+
+    /// A misspelt variable is refused like a misspelt key; what is not in a command's name space is
+    /// not ours to judge.
+    #[test]
+    fn misspelt_variables_are_refused() {
+        let check = |name: &str| check_environment([OsString::from(name)].into_iter());
+        assert!(check("LARDER_ANNOTATE_CORES").is_ok());
+        assert!(
+            check("LARDER_CONFIG").is_ok() && check("LARDER_X").is_ok() && check("PATH").is_ok()
+        );
+        let error = check("LARDER_ANNOTATE_NAME_BUDGET").expect_err("no such setting").message;
+        assert!(error.contains("did you mean 'LARDER_ANNOTATE_NAMES_BUDGET'?"), "{error}");
+        assert!(check("LARDER_ANNOTATE_OUTPUT").is_err(), "an output belongs to one run");
     }
 
     /// Lists of sources may be TOML lists; sizes may be bare numbers.

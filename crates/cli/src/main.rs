@@ -64,15 +64,17 @@ fn start() -> Outcome {
     let environment = &layers::process_environment;
     let config = inner.get_one::<PathBuf>(args::CONFIG).map(PathBuf::as_path);
     let resolve = |file: Option<&File>| layers::resolve(command, inner, file, environment);
+    let file = || {
+        layers::check_environment(std::env::vars_os().map(|(name, _)| name))?;
+        File::find(config, environment)
+    };
     match command.path {
-        ["annotate"] => annotate::annotate(&resolve(File::find(config, environment)?.as_ref())?),
+        ["annotate"] => annotate::annotate(&resolve(file()?.as_ref())?),
         ["demo"] => demo::demo(&resolve(None)?),
         ["bench", "annotate"] => bench::bench_annotate(&resolve(None)?),
         ["gen", "capture"] => gen_capture::gen_capture(&resolve(None)?),
         ["show-config"] if resolve(None)?.switch("template") => show::print_template(),
-        ["show-config"] => {
-            show::print_values(inner, File::find(config, environment)?.as_ref(), environment)
-        }
+        ["show-config"] => show::print_values(inner, file()?.as_ref(), environment),
         ["completions"] => manual::print_completions(resolve(None)?.choice("shell")),
         ["man"] if resolve(None)?.switch("markdown") => show::print(&show::guide()),
         ["man"] => manual::write_manual(resolve(None)?.path("output").as_deref()),

@@ -41,3 +41,23 @@ pub fn stop_on_signals(progress: &Arc<Progress>, quiet: bool) -> io::Result<()> 
     })?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    /// The first signal asks the run to stop, and leaves the process alive to write what was read.
+    #[test]
+    fn the_first_signal_asks() {
+        let progress = Arc::new(Progress::default());
+        stop_on_signals(&progress, true).expect("handlers can be set");
+        assert!(!progress.stop.load(Ordering::Acquire));
+        signal_hook::low_level::raise(SIGINT).expect("a signal to ourselves");
+        let asked = Instant::now();
+        while !progress.stop.load(Ordering::Acquire) {
+            assert!(asked.elapsed() < Duration::from_secs(60), "the signal got lost");
+            thread::yield_now();
+        }
+    }
+}

@@ -69,6 +69,8 @@ fn wrong_configuration_is_refused() {
     let mut command = Scratch::new().larder();
     command.current_dir("/").env("LARDER_ANNOTATE_CORES", "many");
     Run::of(command.args(["annotate", "-r", "x"])).refused(&["LARDER_ANNOTATE_CORES", "unset"]);
+    command.env_remove("LARDER_ANNOTATE_CORES").env("LARDER_ANNOTATE_CORE", "2");
+    Run::of(&mut command).refused(&["did you mean 'LARDER_ANNOTATE_CORES'?"]);
 }
 
 /// Unknown commands, flags and values are usage errors that name what is near or in range.
