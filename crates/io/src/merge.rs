@@ -155,6 +155,9 @@ impl Head {
         let Input { name, content } = input;
         let mut bytes = match content {
             Content::Mapped(mapped) => HeadBytes::Mapped { mapped, released: 0 },
+            Content::Memory(bytes) => {
+                HeadBytes::Stream { reader: Box::new(bytes), buffer: Vec::new(), ended: false }
+            }
             Content::Stream { file, .. } => match decode::decoder(file) {
                 Ok((reader, _)) => HeadBytes::Stream { reader, buffer: Vec::new(), ended: false },
                 Err(error) => {
