@@ -61,6 +61,8 @@ pub struct Decoded {
     pub start: usize,
     /// Where the record after the last begins.
     pub end: usize,
+    /// The reader as it came there.
+    pub reader: Option<Capture>,
     /// Time of the first packet, ns.
     pub first_ns: Option<i64>,
     /// Latest time of a packet, ns.
@@ -80,6 +82,7 @@ impl Decoded {
         self.packets = 0;
         self.start = 0;
         self.end = 0;
+        self.reader = None;
         self.first_ns = None;
         self.latest_ns = i64::MIN;
         self.damaged.clear();
@@ -87,14 +90,25 @@ impl Decoded {
     }
 }
 
-/// Decodes the records of `batch` that begin in it, from `start` (`None`: find the first).
-pub fn decode(batch: &Batch, start: Option<usize>, workers: usize, seed: u64, out: &mut Decoded) {
+/// Decodes the records of `batch` that begin in it: from where the batch says, or from the first
+/// record that can be found.
+pub fn decode(batch: &Batch, workers: usize, seed: u64, out: &mut Decoded) {
+    decode_from(batch, batch.begin(), batch.capture.clone(), workers, seed, out);
+}
+
+/// The same from a known place, with the reader that came there: it may be searching still.
+pub fn decode_from(
+    batch: &Batch,
+    start: Option<usize>,
+    mut capture: Capture,
+    workers: usize,
+    seed: u64,
+    out: &mut Decoded,
+) {
     out.clear(workers);
     let bytes: &[u8] = &batch.bytes;
     let limit = batch.limit;
-    let mut capture: Capture = batch.capture.clone();
-    let Some(mut offset) = start.or_else(|| capture.find_record(bytes, 0).filter(|&at| at < limit))
-    else {
+    let Some(mut offset) = start else {
         // No record begins here; the edge, which knows where one must, has the last word.
         out.start = usize::MAX;
         out.end = usize::MAX;
@@ -126,6 +140,7 @@ pub fn decode(batch: &Batch, start: Option<usize>, workers: usize, seed: u64, ou
         }
     }
     out.end = offset;
+    out.reader = Some(capture);
 }
 
 impl Decoded {

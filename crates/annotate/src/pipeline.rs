@@ -27,8 +27,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use larder_io::batch::{Batch, Source};
+use larder_wire::capture::Capture;
 
-use crate::decode::{Counts, Decoded, decode};
+use crate::decode::{Counts, Decoded, decode, decode_from};
 use crate::edge::Edge;
 use crate::names::Committed;
 use crate::worker::{BatchFacts, Output, Worker};
@@ -68,7 +69,7 @@ struct EdgeState {
     packets_max: Option<u64>,
     time_ns: i64,
     capture_start_ns: Option<i64>,
-    expected: Option<(u32, u64)>,
+    previous: Option<Previous>,
     seed: u64,
     workers: usize,
     input_bytes: u64,
@@ -77,6 +78,13 @@ struct EdgeState {
     spare: Decoded,
     /// The batch whose commit stalled.
     stalled: Option<Work>,
+}
+
+/// Where the batch before ended.
+struct Previous {
+    file: u32,
+    end: u64,
+    reader: Capture,
 }
 
 enum Slot {
@@ -240,7 +248,7 @@ pub fn run(
             packets_max,
             time_ns: i64::MIN,
             capture_start_ns: None,
-            expected: None,
+            previous: None,
             seed,
             workers: count,
             input_bytes: 0,
@@ -372,7 +380,7 @@ impl Pipeline<'_> {
             (number, schedule.spare.pop().unwrap_or_default())
         });
         match &batch {
-            Some(batch) => decode(batch, batch.start, self.workers, self.seed, &mut decoded),
+            Some(batch) => decode(batch, self.workers, self.seed, &mut decoded),
             None => decoded.clear(self.workers),
         }
         let work = Box::new(Work {
@@ -487,16 +495,22 @@ impl EdgeState {
         // A worker that began in the middle of a file guessed where its first record is. The end
         // of the batch before says where it must be: a wrong guess costs time, never truth.
         let base = batch.base_offset;
-        if let (None, Some((file, expected))) = (batch.start, self.expected)
-            && file == batch.file
+        if let (None, Some(previous)) = (batch.start, self.previous.take())
+            && previous.file == batch.file
         {
-            let expected = expected.saturating_sub(base) as usize;
+            let expected = previous.end.saturating_sub(base) as usize;
             if work.decoded.start != expected {
                 std::mem::swap(&mut self.spare, &mut work.decoded);
-                decode(batch, Some(expected), self.workers, self.seed, &mut work.decoded);
+                let (start, reader) = (Some(expected), previous.reader);
+                let decoded = &mut work.decoded;
+                decode_from(batch, start, reader, self.workers, self.seed, decoded);
             }
         }
-        self.expected = Some((batch.file, base + work.decoded.end as u64));
+        self.previous = work.decoded.reader.clone().map(|reader| Previous {
+            file: batch.file,
+            end: base + work.decoded.end as u64,
+            reader,
+        });
         let decoded = &mut work.decoded;
         let mut enough = false;
         if let Some(packets_max) = self.packets_max {
