@@ -88,13 +88,7 @@ impl Decoded {
 }
 
 /// Decodes the records of `batch` that begin in it, from `start` (`None`: find the first).
-pub fn decode(
-    batch: &Batch,
-    start: Option<usize>,
-    workers: usize,
-    seed: u64,
-    out: &mut Decoded,
-) {
+pub fn decode(batch: &Batch, start: Option<usize>, workers: usize, seed: u64, out: &mut Decoded) {
     out.clear(workers);
     let bytes: &[u8] = &batch.bytes;
     let limit = batch.limit;
@@ -116,7 +110,9 @@ pub fn decode(
                 out.latest_ns = out.latest_ns.max(record.ts_ns);
                 let frame_offset = record.frame.as_ptr() as usize - bytes.as_ptr() as usize;
                 match packet::decode(record.link_type, record.frame) {
-                    Ok(packet) => out.take(&packet, record.ts_ns, frame_offset as u32, seed, workers),
+                    Ok(packet) => {
+                        out.take(&packet, record.ts_ns, frame_offset as u32, seed, workers)
+                    }
                     Err(skip) => out.skip(skip, file, batch.base_offset + offset as u64),
                 }
                 offset = record.next_offset;

@@ -460,7 +460,12 @@ impl Edge {
 
     /// Rule 9: an answer is unsolicited when this client's questions are visible, and this one's
     /// was not seen, or was answered already.
-    fn is_solicited(&mut self, carrier: &Carrier, message: &Message<'_>, extract: &Extract) -> bool {
+    fn is_solicited(
+        &mut self,
+        carrier: &Carrier,
+        message: &Message<'_>,
+        extract: &Extract,
+    ) -> bool {
         let asked = self
             .asked_hash(extract.qname().unwrap_or_default(), extract.qtype().unwrap_or_default());
         let key = (carrier.dst, carrier.dst_port, carrier.src, message.id(), asked);

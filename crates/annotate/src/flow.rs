@@ -331,7 +331,13 @@ impl History {
         let Some(at) = COUNTED.iter().position(|&counted| counted == letter) else { return };
         let count = &mut self.counts[usize::from(from_source)][at];
         *count = count.saturating_add(1);
-        let is_power_of_ten = { let mut n = *count; while n.is_multiple_of(10) { n /= 10 } n == 1 };
+        let is_power_of_ten = {
+            let mut n = *count;
+            while n.is_multiple_of(10) {
+                n /= 10
+            }
+            n == 1
+        };
         if is_power_of_ten {
             self.push(if from_source { letter.to_ascii_uppercase() } else { letter });
         }
@@ -761,9 +767,8 @@ impl<U: Default> Shard<U> {
 
     fn remove(&mut self, slot: u32, leave: Leave, packet: u32, user: &mut impl FlowUser<U>) {
         self.unlink(slot);
-        let flow = self.flows[slot as usize]
-            .take()
-            .expect("by invariant 1 an indexed slot holds a flow");
+        let flow =
+            self.flows[slot as usize].take().expect("by invariant 1 an indexed slot holds a flow");
         self.index_remove(flow.hash, slot);
         self.free.push(slot);
         self.live -= 1;
@@ -869,10 +874,60 @@ fn source_is_low(event: &Event) -> bool {
 fn is_server_port(port: u16) -> bool {
     matches!(
         port,
-        20..=23 | 25 | 43 | 53 | 67 | 69 | 80 | 88 | 110 | 111 | 119 | 123 | 135 | 137 | 139 | 143
-            | 161 | 179 | 389 | 443 | 445 | 465 | 514 | 515 | 587 | 636 | 853 | 873 | 993 | 995
-            | 1194 | 1433 | 1521 | 1883 | 3128 | 3306 | 3389 | 5060 | 5222 | 5353 | 5355 | 5432
-            | 5671 | 5672 | 5900 | 6379 | 6443 | 8000 | 8080 | 8443 | 8883 | 9092 | 9200 | 11211
+        20..=23
+            | 25
+            | 43
+            | 53
+            | 67
+            | 69
+            | 80
+            | 88
+            | 110
+            | 111
+            | 119
+            | 123
+            | 135
+            | 137
+            | 139
+            | 143
+            | 161
+            | 179
+            | 389
+            | 443
+            | 445
+            | 465
+            | 514
+            | 515
+            | 587
+            | 636
+            | 853
+            | 873
+            | 993
+            | 995
+            | 1194
+            | 1433
+            | 1521
+            | 1883
+            | 3128
+            | 3306
+            | 3389
+            | 5060
+            | 5222
+            | 5353
+            | 5355
+            | 5432
+            | 5671
+            | 5672
+            | 5900
+            | 6379
+            | 6443
+            | 8000
+            | 8080
+            | 8443
+            | 8883
+            | 9092
+            | 9200
+            | 11211
             | 27017
     )
 }

@@ -21,8 +21,8 @@
 
 pub mod decode;
 pub mod edge;
-pub mod flow;
 pub mod feeds;
+pub mod flow;
 pub mod format;
 pub mod names;
 pub mod names_file;

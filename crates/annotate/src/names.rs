@@ -633,12 +633,7 @@ impl Names {
 
     /// A view for the serial side itself: sees everything learned so far.
     pub fn view(&self) -> View<'_> {
-        View {
-            proxy: &self.proxy,
-            overlay: &self.overlay,
-            cache: &self.cache,
-            rules: self.rules,
-        }
+        View { proxy: &self.proxy, overlay: &self.overlay, cache: &self.cache, rules: self.rules }
     }
 }
 

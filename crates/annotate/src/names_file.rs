@@ -71,16 +71,9 @@ impl Teacher {
     }
 
     fn parse(text: &str) -> Option<Teacher> {
-        [
-            Teacher::Dns,
-            Teacher::Mdns,
-            Teacher::Llmnr,
-            Teacher::Nbns,
-            Teacher::Dhcp,
-            Teacher::Ptr,
-        ]
-        .into_iter()
-        .find(|teacher| teacher.as_str() == text)
+        [Teacher::Dns, Teacher::Mdns, Teacher::Llmnr, Teacher::Nbns, Teacher::Dhcp, Teacher::Ptr]
+            .into_iter()
+            .find(|teacher| teacher.as_str() == text)
     }
 }
 
@@ -250,20 +243,21 @@ pub fn load(names: &mut Names, input: &mut dyn BufRead) -> Result<u64, String> {
             continue;
         }
         let fact = parse(text).ok_or_else(|| format!("line {number} can't be read"))?;
-        names.recall(
-            &fact.kind,
-            fact.client,
-            fact.addr,
-            &Candidate {
-                asked: &fact.name,
-                head: &fact.head,
-                time_ns: fact.time_ns,
-                ttl_s: fact.ttl_s,
-                teacher: fact.teacher,
-                solicited: fact.solicited,
-            },
-        )
-        .ok_or_else(|| format!("line {number}: no such kind, or an address is missing"))?;
+        names
+            .recall(
+                &fact.kind,
+                fact.client,
+                fact.addr,
+                &Candidate {
+                    asked: &fact.name,
+                    head: &fact.head,
+                    time_ns: fact.time_ns,
+                    ttl_s: fact.ttl_s,
+                    teacher: fact.teacher,
+                    solicited: fact.solicited,
+                },
+            )
+            .ok_or_else(|| format!("line {number}: no such kind, or an address is missing"))?;
         count += 1;
     }
     Ok(count)

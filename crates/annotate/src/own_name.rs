@@ -61,7 +61,8 @@ impl OwnName {
     /// Takes a TCP segment of the initiator.
     pub fn tcp(&mut self, segment: &Segment<'_>, budget: &mut Budget) {
         if self.stream.is_none() {
-            let ahead = self.tries == 0 && segment.seq_first.is_some_and(|first| first != segment.seq);
+            let ahead =
+                self.tries == 0 && segment.seq_first.is_some_and(|first| first != segment.seq);
             if !ahead {
                 match self.examine(segment.data) {
                     Head::Done => return self.finish(budget),
@@ -114,9 +115,7 @@ impl OwnName {
         let assembler = self.quic.get_or_insert_with(Default::default);
         let held_before = assembler.held_bytes();
         let found = match assembler.push(data) {
-            quic::Initial::Found(hello) => {
-                Some(hello.server_name.as_deref().and_then(host_name))
-            }
+            quic::Initial::Found(hello) => Some(hello.server_name.as_deref().and_then(host_name)),
             quic::Initial::NeedMore => {
                 self.app = Some(App::Quic);
                 None

@@ -325,8 +325,7 @@ impl Pipeline<'_> {
                         break task;
                     }
                     schedule.waiting += 1;
-                    schedule =
-                        self.changed.wait(schedule).unwrap_or_else(PoisonError::into_inner);
+                    schedule = self.changed.wait(schedule).unwrap_or_else(PoisonError::into_inner);
                     schedule.waiting -= 1;
                 }
             };
@@ -520,10 +519,8 @@ impl EdgeState {
         work.capture_start_ns = self.capture_start_ns.unwrap_or(0);
         self.input_bytes = self.input_bytes.max(base + decoded.end as u64);
         for (kind, found) in &decoded.damaged {
-            let entry = self.damaged.entry(kind).or_insert(crate::decode::Count {
-                count: 0,
-                ..*found
-            });
+            let entry =
+                self.damaged.entry(kind).or_insert(crate::decode::Count { count: 0, ..*found });
             entry.count += found.count;
         }
         for (kind, found) in &decoded.skipped {

@@ -171,7 +171,8 @@ fn save_names(names: &Names, path: &Path) -> Result<(), Error> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".part");
     let beside = PathBuf::from(beside);
-    let failed = |error: std::io::Error| Error::from(OutputError::new(&path.display().to_string(), error));
+    let failed =
+        |error: std::io::Error| Error::from(OutputError::new(&path.display().to_string(), error));
     let mut out = Output::create(&beside)?;
     crate::names_file::save(names, &mut out).map_err(failed)?;
     out.finish()?;

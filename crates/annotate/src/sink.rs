@@ -64,9 +64,7 @@ impl Log {
                 Ok(out.finish()?)
             }
             #[cfg(feature = "parquet")]
-            Log::Parquet(writer) => {
-                Ok(writer.finish()?.finish()?)
-            }
+            Log::Parquet(writer) => Ok(writer.finish()?.finish()?),
         }
     }
 }
@@ -178,12 +176,10 @@ fn write_answer(answer: &AnswerLine, out: &mut Vec<u8>) {
             write(item, out);
         }
     }
-    let (s, ns) = (answer.time_ns.div_euclid(1_000_000_000), answer.time_ns.rem_euclid(1_000_000_000));
-    let client = if answer.client == Addr::UNSPECIFIED {
-        "-".to_owned()
-    } else {
-        answer.client.to_string()
-    };
+    let (s, ns) =
+        (answer.time_ns.div_euclid(1_000_000_000), answer.time_ns.rem_euclid(1_000_000_000));
+    let client =
+        if answer.client == Addr::UNSPECIFIED { "-".to_owned() } else { answer.client.to_string() };
     let head = format!(
         "{s}.{ns:09}\t{}\t{client}\t{}\t{}\t",
         answer.packet,
@@ -199,7 +195,9 @@ fn write_answer(answer: &AnswerLine, out: &mut Vec<u8>) {
     out.push(b'\t');
     list(&answer.aliases, out, |name, out| escaped(name.as_bytes(), out));
     out.push(b'\t');
-    list(&answer.addresses, out, |(addr, _), out| out.extend_from_slice(addr.to_string().as_bytes()));
+    list(&answer.addresses, out, |(addr, _), out| {
+        out.extend_from_slice(addr.to_string().as_bytes())
+    });
     out.push(b'\t');
     list(&answer.addresses, out, |(_, ttl_s), out| {
         out.extend_from_slice(format!("{ttl_s}.000000").as_bytes());

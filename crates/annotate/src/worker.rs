@@ -12,9 +12,7 @@ use larder::Proxy;
 use larder_wire::stream::Budget;
 use larder_wire::{Addr, Name};
 
-use crate::flow::{
-    Event, Flow, FlowRules, FlowUser, Leave, SHARDS, Shard, protocol, shard_of,
-};
+use crate::flow::{Event, Flow, FlowRules, FlowUser, Leave, SHARDS, Shard, protocol, shard_of};
 use crate::format::Format;
 use crate::names::{Committed, Found, Key, Marks, View};
 use crate::options::{LookupPer, NameSources, Options, Summary};
@@ -217,12 +215,7 @@ impl Worker {
 }
 
 /// `--lookup packet`: both addresses of every packet, as the paper's system does.
-fn look_up_each(
-    events: &[Event],
-    facts: &BatchFacts<'_>,
-    view: View<'_>,
-    state: &mut WorkerState,
-) {
+fn look_up_each(events: &[Event], facts: &BatchFacts<'_>, view: View<'_>, state: &mut WorkerState) {
     const GROUP: usize = 16;
     for group in events.chunks(GROUP) {
         let mut keys = [Key::address(Addr::UNSPECIFIED); 2 * GROUP];
@@ -404,7 +397,8 @@ impl Lane<'_, '_> {
             candidates.push(found.name.clone());
             candidates.extend(found.rivals);
         }
-        let own_source = if own.app == Some(App::Quic) { NameSource::QuicSni } else { NameSource::Sni };
+        let own_source =
+            if own.app == Some(App::Quic) { NameSource::QuicSni } else { NameSource::Sni };
         let stated = [(&own.server_name, own_source), (&own.http_host, NameSource::HttpHost)]
             .into_iter()
             .find_map(|(name, source)| {

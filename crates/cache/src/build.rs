@@ -171,7 +171,10 @@ impl Builder {
 
     /// The most pages of `page_bytes` that fit, by bisection: the rest of the shape follows from them.
     fn largest(&self, page_bytes: usize) -> Option<Shape> {
-        let fits = |pages| self.shape_of(page_bytes, pages).bytes(self.proxies_counted.unwrap_or(self.proxies_max)) <= self.budget;
+        let fits = |pages| {
+            self.shape_of(page_bytes, pages).bytes(self.proxies_counted.unwrap_or(self.proxies_max))
+                <= self.budget
+        };
         let mut low = shape_overhead(page_bytes, 0) + PAGES_ENTRIES_MIN;
         let mut high = (self.budget / page_bytes as u64) as usize + 1;
         if high <= low || !fits(low) {
