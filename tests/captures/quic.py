@@ -2,7 +2,10 @@
 the QUIC recordings where `import aioquic` fails).
 
   quic.py serve PORT CERT KEY
-  quic.py get FROM_PORT ADDRESS PORT NAME VERSION   (VERSION 1 or 2; RFC 9000, RFC 9369)
+  quic.py get FROM_PORT ADDRESS PORT NAME VERSION [WORDS]
+
+VERSION is 1 or 2 (RFC 9000, RFC 9369). WORDS further application protocols make the ClientHello too
+big for one packet.
 """
 
 import asyncio
@@ -33,10 +36,10 @@ async def run_server(port, certificate, key):
     await asyncio.sleep(115)
 
 
-async def run_client(from_port, address, port, name, version):
+async def run_client(from_port, address, port, name, version, words="0"):
     # The client says NAME; the address stands in for it as if DNS had given it.
     configuration = QuicConfiguration(
-        alpn_protocols=["lab"],
+        alpn_protocols=[f"lab-protocol-{number:04}" for number in range(int(words))] + ["lab"],
         server_name=name,
         verify_mode=ssl.CERT_NONE,
         original_version=VERSIONS[version],

@@ -12,11 +12,12 @@
 //! | [`own_name`] | the name that a flow states itself |
 //! | [`worker`] | flows, names and records of one worker's shards |
 //! | [`record`] | what is known of a flow when it ends |
-//! | [`format`] | the schema, as text, ECS, Zeek, CSV, Parquet |
-//! | [`sort`] | records by first packet, in bounded memory |
+//! | [`mod@format`] | the schema, as text, ECS, Zeek, CSV, Parquet |
+//! | [`sort`] | rendered records in the order of first packets |
 //! | [`sink`] | the ordered end: log, packets with names, answers |
+//! | [`feeds`] | logs of others: Zeek, EVE, dnstap |
 //!
-//! The life of a packet: [`pipeline`] has the picture, [`run`] puts it together.
+//! The life of a packet: [`pipeline`] has the picture, [`mod@run`] puts it together.
 #![forbid(unsafe_code)]
 
 pub mod decode;

@@ -20,11 +20,11 @@
 //! 2. The temporary file has no name from the moment it is open, so that it goes when the process
 //!    does, however that ends.
 //!
-//! Bounds: the limit covers records and their index (the allocations behind them may be larger by
-//! half, as vectors grow by doubling). While merging, each run has a read buffer: the limit divided
-//! by the number of runs, but at least 4 KiB, or one record where that is longer. A run being as
-//! long as the limit, these minima exceed 64 MiB only beyond a log of 1 TiB, and then by 4 KiB for
-//! each 64 MiB.
+//! Bounds: the limit covers records and their index (the allocations behind them may be twice as
+//! large, as vectors grow by doubling, but what is not used is not touched). While merging, each
+//! run has a read buffer: the limit divided by the number of runs, but at least 4 KiB, or one
+//! record where that is longer. A run being as long as the limit, these minima exceed 64 MiB only
+//! beyond a log of 1 TiB, and then by 4 KiB for each 64 MiB.
 //! Disk: the log once, plus 12 octets a record. Cost: O(n log n) comparisons of integers; each
 //! record is copied twice when nothing spills, else four times.
 

@@ -71,8 +71,9 @@ impl Builder {
         self
     }
 
-    /// Proxies that may exist at once, 1 to 1024. Each has an index copy of its own in the budget.
-    /// Default 4.
+    /// Proxies that may exist at once, 1 to 1024. Each has an index copy of its own in the budget, so
+    /// this decides how many entries fit: runs that must agree on them need the same number here,
+    /// however many proxies they make. Default 4.
     pub fn proxies_max(mut self, count: usize) -> Self {
         self.proxies_max = count;
         self

@@ -7,7 +7,7 @@
 //! Bounds an operation: at most `charge_max_of_a_slot / 16` evictions and one displacement, two records an
 //! eviction, six for the rest. The log is built to hold that.
 
-use larder_mem::{Main, OwnedSlot, Shard, Stalled, WAYS};
+use larder_mem::{Main, OwnedSlot, Shard, Stalled, WAYS, prefetch_read};
 
 use crate::hash::{Hasher, KeyHash};
 use crate::index::{Displaced, Placement, SECOND, find, mask_bit};
@@ -64,6 +64,14 @@ pub(crate) struct Engine<'a> {
 }
 
 impl Engine<'_> {
+    /// Brings near what an operation on this hash will read first.
+    #[inline]
+    pub fn prefetch(&self, hash: KeyHash) {
+        let home = self.state.placement.home(hash);
+        prefetch_read(self.main.bucket(home));
+        self.state.policy.prefetch(number(home, 0));
+    }
+
     /// Publishes a filled slot under its key. Refused, the slot is still the caller's.
     pub fn insert(&mut self, hash: KeyHash, slot: OwnedSlot) -> Result<(), (Stalled, OwnedSlot)> {
         let placement = self.state.placement;
@@ -129,6 +137,10 @@ impl Engine<'_> {
             let (bucket, way) = (victim as usize / WAYS, victim as usize % WAYS);
             self.take_out(bucket, way);
             self.state.counts.evicted += 1;
+            // Who leaves next is most likely known: its lines may come while we do other things.
+            if let Some(next) = self.state.policy.victim(updated) {
+                prefetch_read(self.main.bucket(next as usize / WAYS));
+            }
         }
     }
 
@@ -243,6 +255,11 @@ impl Engine<'_> {
         let moved = self.main.copy_forward(bucket, way);
         self.state.counts.moved_slots += u64::from(moved);
         moved
+    }
+
+    /// True while few pages are free: not the time to hold slots in reserve.
+    pub fn is_tight(&self) -> bool {
+        self.main.page_use().free < self.state.limits.pages_low
     }
 
     /// A free slot of `class`, if need be by emptying a page now.

@@ -7,6 +7,8 @@
 //! [`Fifo`] is a doubly linked list through the ways: 8 octets an entry, every event O(1). An update
 //! keeps the entry's place.
 
+use larder_mem::prefetch_slice;
+
 use crate::error::Error;
 
 /// `bucket * WAYS + way` at main.
@@ -24,6 +26,8 @@ pub(crate) trait Policy {
     fn removed(&mut self, entry: EntryNumber);
     /// An entry has another number from now on.
     fn moved(&mut self, from: EntryNumber, to: EntryNumber);
+    /// The entry, or one beside it, will soon be named.
+    fn prefetch(&self, entry: EntryNumber);
     /// Who should leave next, `except` apart.
     fn victim(&mut self, except: Option<EntryNumber>) -> Option<EntryNumber>;
 }
@@ -137,6 +141,10 @@ impl Policy for Fifo {
             self.walker = newer;
         }
         self.len -= 1;
+        // The oldest leave one after the other: have the link after the next one at hand.
+        if older == NONE && newer != NONE {
+            prefetch_slice(&self.links, self.links[newer as usize].newer as usize);
+        }
     }
 
     #[inline]
@@ -154,6 +162,13 @@ impl Policy for Fifo {
         if self.walker == from {
             self.walker = to;
         }
+    }
+
+    #[inline]
+    fn prefetch(&self, entry: EntryNumber) {
+        prefetch_slice(&self.links, entry as usize);
+        // A bucket's links lie on two lines.
+        prefetch_slice(&self.links, entry as usize + 8);
     }
 
     #[inline]

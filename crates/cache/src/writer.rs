@@ -30,6 +30,9 @@ const REFILL_BYTES: usize = 2048;
 /// Slots taken at a time at most.
 const REFILL_MAX: usize = 16;
 
+/// Operations whose lines are fetched before their turn.
+const APPLY_AHEAD: usize = 12;
+
 #[derive(Debug)]
 enum Operation {
     Insert { hash: KeyHash, slot: OwnedSlot },
@@ -37,10 +40,28 @@ enum Operation {
     Touch { hash: KeyHash, key: Box<[u8]>, expires: u32 },
 }
 
+impl Operation {
+    #[inline]
+    fn hash(&self) -> KeyHash {
+        match self {
+            Operation::Insert { hash, .. }
+            | Operation::Remove { hash, .. }
+            | Operation::Touch { hash, .. } => *hash,
+        }
+    }
+}
+
 /// One core's way to write.
 #[derive(Debug)]
 pub struct Writer {
     shared: Arc<Shared>,
+    own: Own,
+}
+
+/// What a writer alone holds. Its methods are given what is shared, so that no operation has to count a
+/// reference on a line that other cores use.
+#[derive(Debug)]
+struct Own {
     queue: VecDeque<Operation>,
     /// Octets of the slots in the queue.
     queue_bytes: usize,
@@ -91,9 +112,11 @@ impl Writer {
         let classes = shared.shard.classes().count();
         Writer {
             shared: shared.clone(),
-            queue: VecDeque::with_capacity(QUEUE_MAX),
-            queue_bytes: 0,
-            spare: (0..classes).map(|_| Vec::new()).collect(),
+            own: Own {
+                queue: VecDeque::with_capacity(QUEUE_MAX),
+                queue_bytes: 0,
+                spare: (0..classes).map(|_| Vec::new()).collect(),
+            },
         }
     }
 
@@ -119,9 +142,10 @@ impl Writer {
         ttl: Ttl,
         now: Seconds,
     ) -> Result<(), Error> {
-        let mut slot = self.slot_for(key, value.len())?;
-        self.shared.shard.fill(&mut slot, key, value, ttl.expires(now));
-        self.enqueue_insert(hash, slot)
+        let Writer { shared, own } = self;
+        let mut slot = own.slot_for(shared, key, value.len())?;
+        shared.shard.fill(&mut slot, key, value, ttl.expires(now));
+        own.enqueue_insert(shared, hash, slot)
     }
 
     /// Stores a value that `build` writes, at most `len_max` octets, straight into its final place. The
@@ -134,10 +158,10 @@ impl Writer {
         now: Seconds,
         build: impl FnOnce(&mut Build<'_>),
     ) -> Result<(), Error> {
-        let slot = self.slot_for(key, len_max)?;
-        let shared = self.shared.clone();
+        let Writer { shared, own } = self;
+        let slot = own.slot_for(shared, key, len_max)?;
         // Should `build` panic, the slot goes back to the spare ones.
-        let mut held = Held { writer: self, slot: Some(slot) };
+        let mut held = Held { own, slot: Some(slot) };
         if let Some(slot) = &mut held.slot {
             let mut value = Build { room: shared.shard.build(slot, key, len_max), len: 0 };
             build(&mut value);
@@ -145,91 +169,133 @@ impl Writer {
             shared.shard.finish(slot, key.len(), len, ttl.expires(now));
         }
         match held.slot.take() {
-            Some(slot) => held.writer.enqueue_insert(shared.hasher.hash(key), slot),
+            Some(slot) => held.own.enqueue_insert(shared, shared.hasher.hash(key), slot),
             None => Ok(()),
         }
     }
 
     /// Takes an entry out, if there is one.
     pub fn remove(&mut self, key: &[u8]) -> Result<(), Error> {
-        self.make_queue_room()?;
         let hash = self.shared.hasher.hash(key);
-        self.queue.push_back(Operation::Remove { hash, key: key.into() });
-        self.flush_if_due()
+        self.enqueue(Operation::Remove { hash, key: key.into() })
     }
 
     /// Gives an entry a new end, `ttl` from `now`, if there is one. Proxies see it when it is applied,
     /// not at a log position.
     pub fn touch(&mut self, key: &[u8], ttl: Ttl, now: Seconds) -> Result<(), Error> {
-        self.make_queue_room()?;
         let hash = self.shared.hasher.hash(key);
         let expires = ttl.expires(now);
-        self.queue.push_back(Operation::Touch { hash, key: key.into(), expires });
-        self.flush_if_due()
+        self.enqueue(Operation::Touch { hash, key: key.into(), expires })
     }
 
-    /// Applies and publishes everything queued. The position is the one after it: a proxy there shows
-    /// this writer's operations. On [`Error::Stalled`] those not yet applied stay queued, in order.
+    fn enqueue(&mut self, operation: Operation) -> Result<(), Error> {
+        let Writer { shared, own } = self;
+        own.make_queue_room(shared)?;
+        own.queue.push_back(operation);
+        own.flush_if_due(shared)
+    }
+
+    /// Applies and publishes everything queued; gives spare slots back where memory is short. The
+    /// position is the one after it: a proxy there shows this writer's operations. On
+    /// [`Error::Stalled`] those not yet applied stay queued, in order.
     pub fn flush(&mut self) -> Result<LogPosition, Error> {
-        let shared = self.shared.clone();
-        let mut guard = shared.lock()?;
-        self.apply(&mut guard)
+        self.own.flush(&self.shared)
     }
 
     /// Operations queued.
     pub fn pending(&self) -> usize {
-        self.queue.len()
+        self.own.queue.len()
+    }
+}
+
+impl Drop for Writer {
+    /// Publishes what is queued; what can't be, because a proxy stalls it, is dropped. Flush first to know.
+    fn drop(&mut self) {
+        let Writer { shared, own } = self;
+        let Ok(mut guard) = shared.lock() else { return };
+        let _ = own.apply(shared, &mut guard);
+        for operation in own.queue.drain(..) {
+            if let Operation::Insert { slot, .. } = operation {
+                guard.parts().0.free(slot);
+            }
+        }
+        own.give_back(&mut guard);
+    }
+}
+
+impl Own {
+    fn flush(&mut self, shared: &Shared) -> Result<LogPosition, Error> {
+        let mut guard = shared.lock()?;
+        let applied = self.apply(shared, &mut guard);
+        if with_engine(shared, &mut guard, |engine| engine.is_tight()) {
+            self.give_back(&mut guard);
+        }
+        applied
     }
 
-    fn enqueue_insert(&mut self, hash: KeyHash, slot: OwnedSlot) -> Result<(), Error> {
-        self.queue_bytes += self.slot_bytes(slot.class());
+    #[inline]
+    fn enqueue_insert(
+        &mut self,
+        shared: &Shared,
+        hash: KeyHash,
+        slot: OwnedSlot,
+    ) -> Result<(), Error> {
+        self.queue_bytes += shared.shard.classes().size(slot.class());
         self.queue.push_back(Operation::Insert { hash, slot });
-        self.flush_if_due()
-    }
-
-    fn slot_bytes(&self, class: u8) -> usize {
-        self.shared.shard.classes().size(class)
+        self.flush_if_due(shared)
     }
 
     /// An operation was queued: publish if there is company. A stall is no failure of that operation,
     /// which is queued safely; it shows when the queue is full.
     #[inline]
-    fn flush_if_due(&mut self) -> Result<(), Error> {
-        if self.queue.len() < QUEUE_TRY && self.queue_bytes < self.shared.queue_bytes_max {
+    fn flush_if_due(&mut self, shared: &Shared) -> Result<(), Error> {
+        if self.queue.len() < QUEUE_TRY && self.queue_bytes < shared.queue_bytes_max {
             return Ok(());
         }
-        self.flush_now()
+        self.flush_unless_busy(shared)
     }
 
     #[cold]
-    fn flush_now(&mut self) -> Result<(), Error> {
-        let shared = self.shared.clone();
-        let must = self.queue.len() >= QUEUE_MAX || self.queue_bytes >= shared.queue_bytes_max;
+    fn flush_unless_busy(&mut self, shared: &Shared) -> Result<(), Error> {
         let guard = match shared.shard.try_lock() {
-            None if must => Some(shared.shard.lock()),
+            None if self.is_full(shared) => Some(shared.shard.lock()),
             guard => guard,
         };
         let Some(guard) = guard else { return Ok(()) };
-        match self.apply(&mut guard?) {
+        match self.apply(shared, &mut guard?) {
             Ok(_) | Err(Error::Stalled { .. }) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
+    fn is_full(&self, shared: &Shared) -> bool {
+        self.queue.len() >= QUEUE_MAX || self.queue_bytes >= shared.queue_bytes_max
+    }
+
     /// Makes sure that one more operation can be queued.
     #[inline]
-    fn make_queue_room(&mut self) -> Result<(), Error> {
-        if self.queue.len() >= QUEUE_MAX || self.queue_bytes >= self.shared.queue_bytes_max {
-            self.flush()?;
+    fn make_queue_room(&mut self, shared: &Shared) -> Result<(), Error> {
+        if self.is_full(shared) {
+            self.flush(shared)?;
         }
         Ok(())
     }
 
-    fn apply(&mut self, guard: &mut Guard<'_, State>) -> Result<LogPosition, Error> {
-        let shared = self.shared.clone();
-        with_engine(&shared, guard, |engine| {
+    /// Applies the queue in order, with the lines of the operations ahead on their way.
+    fn apply(
+        &mut self,
+        shared: &Shared,
+        guard: &mut Guard<'_, State>,
+    ) -> Result<LogPosition, Error> {
+        with_engine(shared, guard, |engine| {
+            for operation in self.queue.iter().take(APPLY_AHEAD) {
+                engine.prefetch(operation.hash());
+            }
             while let Some(operation) = self.queue.pop_front() {
-                if let Err((error, operation)) = self.apply_one(engine, operation) {
+                if let Some(ahead) = self.queue.get(APPLY_AHEAD - 1) {
+                    engine.prefetch(ahead.hash());
+                }
+                if let Err((error, operation)) = self.apply_one(shared, engine, operation) {
                     self.queue.push_front(operation);
                     return Err(error);
                 }
@@ -240,12 +306,13 @@ impl Writer {
 
     fn apply_one(
         &mut self,
+        shared: &Shared,
         engine: &mut Engine<'_>,
         operation: Operation,
     ) -> Result<(), (Error, Operation)> {
         match operation {
             Operation::Insert { hash, slot } => {
-                let bytes = self.slot_bytes(slot.class());
+                let bytes = shared.shard.classes().size(slot.class());
                 match engine.insert(hash, slot) {
                     Ok(()) => self.queue_bytes -= bytes,
                     Err((stalled, slot)) => {
@@ -267,42 +334,41 @@ impl Writer {
 
     /// A slot that holds the key and a value of `len` octets, and room in the queue for it.
     #[inline]
-    fn slot_for(&mut self, key: &[u8], len: usize) -> Result<OwnedSlot, Error> {
+    fn slot_for(&mut self, shared: &Shared, key: &[u8], len: usize) -> Result<OwnedSlot, Error> {
         if key.is_empty() || key.len() > KEY_BYTES_MAX {
             return Err(Error::KeyLength { bytes: key.len() });
         }
-        let bytes_max = value_bytes_max(&self.shared, key.len());
+        let bytes_max = value_bytes_max(shared, key.len());
         if len > bytes_max {
             return Err(Error::ValueTooLarge { bytes: len, bytes_max });
         }
-        self.make_queue_room()?;
-        let class = self.shared.shard.classes().of(HEADER_BYTES + key.len() + len);
-        let Some(class) = class else {
+        self.make_queue_room(shared)?;
+        let Some(class) = shared.shard.classes().of(HEADER_BYTES + key.len() + len) else {
             return Err(Error::ValueTooLarge { bytes: len, bytes_max });
         };
         match self.spare[class as usize].pop() {
             Some(slot) => Ok(slot),
-            None => self.refill(class),
+            None => self.refill(shared, class),
         }
     }
 
     /// Takes slots of a class, one to use and some to spare. Where none is left, publishes what is queued
     /// (so that it evicts), gives back the spares of other classes, and empties a page.
     #[cold]
-    fn refill(&mut self, class: u8) -> Result<OwnedSlot, Error> {
-        let shared = self.shared.clone();
+    fn refill(&mut self, shared: &Shared, class: u8) -> Result<OwnedSlot, Error> {
         let mut guard = shared.lock()?;
-        let count = (REFILL_BYTES / self.slot_bytes(class)).clamp(1, REFILL_MAX);
+        let ample = (REFILL_BYTES / shared.shard.classes().size(class)).clamp(1, REFILL_MAX);
         let spare = &mut self.spare[class as usize];
-        with_engine(&shared, &mut guard, |engine| {
+        with_engine(shared, &mut guard, |engine| {
+            let count = if engine.is_tight() { 1 } else { ample };
             spare.extend((0..count).map_while(|_| engine.main.alloc(class)));
         });
         if let Some(slot) = spare.pop() {
             return Ok(slot);
         }
-        self.apply(&mut guard)?;
+        self.apply(shared, &mut guard)?;
         self.give_back(&mut guard);
-        with_engine(&shared, &mut guard, |engine| match engine.alloc(class) {
+        with_engine(shared, &mut guard, |engine| match engine.alloc(class) {
             Some(slot) => Ok(slot),
             None => match engine.main.slowest() {
                 stalled if stalled.behind > 0 => Err(stalled.into()),
@@ -320,31 +386,16 @@ impl Writer {
     }
 }
 
-impl Drop for Writer {
-    /// Publishes what is queued; what can't be, because a proxy stalls it, is dropped. Flush first to know.
-    fn drop(&mut self) {
-        let shared = self.shared.clone();
-        let Ok(mut guard) = shared.lock() else { return };
-        let _ = self.apply(&mut guard);
-        for operation in self.queue.drain(..) {
-            if let Operation::Insert { slot, .. } = operation {
-                guard.parts().0.free(slot);
-            }
-        }
-        self.give_back(&mut guard);
-    }
-}
-
 /// A slot taken for a value being built; goes back to the spares unless it is taken out.
 struct Held<'a> {
-    writer: &'a mut Writer,
+    own: &'a mut Own,
     slot: Option<OwnedSlot>,
 }
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
         if let Some(slot) = self.slot.take() {
-            self.writer.spare[slot.class() as usize].push(slot);
+            self.own.spare[slot.class() as usize].push(slot);
         }
     }
 }

@@ -11,9 +11,11 @@
 //! mapped pcapng            the source, by walking the blocks: `start` is exact
 //! stream, merged inputs    the source likewise, in a buffer that the batch then owns
 //!
-//! A worker reads a batch with its `capture` from `start` until an offset >= `limit`, passing
-//! `at_end`; what lies behind `limit` is there so that the last record, and the search after
-//! damage, see what they need.
+//! A worker reads a batch with its `capture` from `start` (or [`Batch::begin`]) until an offset
+//! of `limit` or more, passing `at_end`; what lies behind `limit` is there so that the last record, and
+//! the search after damage, see what they need. It hands on where it ended. Where the next batch
+//! began elsewhere (and not both at or behind its `limit`), the guess was wrong: that batch is read
+//! again from this end, with the reader as this batch left it, and so on until a guess fits.
 //!
 //! A live stream (a pipe) that is slow gives a batch in pieces: each but the last is `partial`
 //! and has the same `index`. A complete record waits [`LIVE_DELAY_MS`] at most.
@@ -21,35 +23,23 @@
 //! Bounds: [`SourceOptions::in_flight`] batches exist at once; the source waits for one to be
 //! dropped. A stream's buffer is `B + LOOKAHEAD_BYTES` at most.
 
-use std::io::{self, Read};
-use std::ops::Deref;
+use std::io::Read;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use larder_wire::capture::{Capture, CaptureDamage, HEADER_BYTES, Step};
 
 use crate::decode;
 use crate::input::{Content, Input, InputError};
-use crate::mapped::Mapped;
+use crate::mapped::{Mapped, RELEASE_BYTES};
 use crate::merge::Merge;
+pub use crate::pool::Bytes;
+use crate::pool::{BytesContent, Pool, lock};
+use crate::stream::{CHUNK_BYTES, STOP_CHECK, Stream};
 
 /// The longest that a complete record of a live stream waits for its batch to fill.
 pub const LIVE_DELAY_MS: u64 = 200;
-
-/// Octets read, or decoded, at once.
-const CHUNK_BYTES: usize = 256 << 10;
-
-/// Chunks between the thread that reads and the source.
-const CHUNKS: usize = 4;
-
-/// How long a wait may last before the caller's wish to stop is looked at.
-const STOP_CHECK: Duration = Duration::from_millis(100);
-
-/// Mapped octets that are behind every batch in flight before they are released together.
-const RELEASE_BYTES: usize = 16 << 20;
 
 /// How input is cut.
 #[derive(Clone, Copy, Debug)]
@@ -130,93 +120,6 @@ impl SourceDamageKind {
             SourceDamageKind::Torn => "input_torn",
         }
     }
-}
-
-/// The octets of a batch: part of a mapped file, or a buffer that is used again.
-#[derive(Debug)]
-pub struct Bytes {
-    content: BytesContent,
-    pool: Arc<Pool>,
-}
-
-#[derive(Debug)]
-enum BytesContent {
-    Mapped { mapped: Arc<Mapped>, from: usize },
-    Owned(Vec<u8>),
-}
-
-impl Deref for Bytes {
-    type Target = [u8];
-
-    #[inline]
-    fn deref(&self) -> &[u8] {
-        match &self.content {
-            BytesContent::Mapped { mapped, from } => mapped.bytes().get(*from..).unwrap_or(&[]),
-            BytesContent::Owned(bytes) => bytes,
-        }
-    }
-}
-
-impl Drop for Bytes {
-    fn drop(&mut self) {
-        let buffer = match &mut self.content {
-            BytesContent::Mapped { .. } => None,
-            BytesContent::Owned(bytes) => Some(std::mem::take(bytes)),
-        };
-        self.pool.give_back(buffer);
-    }
-}
-
-/// Counts the batches in flight and keeps their buffers.
-#[derive(Debug)]
-struct Pool {
-    state: Mutex<PoolState>,
-    given_back: Condvar,
-    in_flight_max: usize,
-    /// Buffers that grew longer than this (by a search after damage) are not kept.
-    keep_bytes_max: usize,
-}
-
-#[derive(Debug, Default)]
-struct PoolState {
-    in_flight: usize,
-    free: Vec<Vec<u8>>,
-}
-
-impl Pool {
-    /// Counts one batch more; waits while there are too many. `false`: told to stop.
-    fn take(&self, stop: &AtomicBool) -> bool {
-        let mut state = lock(&self.state);
-        while state.in_flight >= self.in_flight_max {
-            if stop.load(Ordering::Relaxed) {
-                return false;
-            }
-            let wait = self.given_back.wait_timeout(state, STOP_CHECK);
-            state = wait.unwrap_or_else(PoisonError::into_inner).0;
-        }
-        state.in_flight += 1;
-        true
-    }
-
-    fn buffer(&self) -> Vec<u8> {
-        lock(&self.state).free.pop().unwrap_or_default()
-    }
-
-    fn give_back(&self, buffer: Option<Vec<u8>>) {
-        let mut state = lock(&self.state);
-        state.in_flight -= 1;
-        if let Some(mut buffer) = buffer.filter(|buffer| buffer.capacity() <= self.keep_bytes_max) {
-            buffer.clear();
-            state.free.push(buffer);
-        }
-        drop(state);
-        self.given_back.notify_one();
-    }
-}
-
-/// Locks; a panic elsewhere left plain counts and lists, which are sound.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Gives the batches of one input, or of several merged.
@@ -326,24 +229,16 @@ impl Source {
     ) -> Source {
         // A batch shorter than a header would leave the first one without its start.
         let batch_bytes = options.batch_bytes.max(HEADER_BYTES + 1);
-        let pool = Pool {
-            state: Mutex::default(),
-            given_back: Condvar::new(),
-            in_flight_max: options.in_flight.max(1),
-            keep_bytes_max: 2 * batch_bytes + 4 * CHUNK_BYTES,
-        };
-        let (pool, offset) = (Arc::new(pool), consumed as u64);
+        let pool = Pool::new(options.in_flight.max(1), 2 * batch_bytes + 4 * CHUNK_BYTES);
+        let offset = consumed as u64;
         Source { name, file, batch_bytes, pool, index: 0, capture, offset, feed, damage }
     }
 
     /// The next batch; `None` at the end of input, or soon after `stop` is set, and then always.
     /// Waits for input, and for a batch to be dropped when too many are in flight.
     pub fn next_batch(&mut self, stop: &AtomicBool) -> Option<Batch> {
-        if !self.pool.take(stop) {
-            return None;
-        }
-        // From here on this value gives the permit back if no batch takes it along.
-        let permit = Bytes { content: BytesContent::Owned(Vec::new()), pool: self.pool.clone() };
+        // Gives its place back if no batch takes it along.
+        let permit = self.pool.take(stop)?;
         let limit = (self.index + 1).saturating_mul(self.batch_bytes as u64);
         match &self.feed {
             Feed::Mapped { .. } => self.next_mapped(permit, limit),
@@ -369,6 +264,7 @@ impl Source {
         } else {
             None
         };
+        // A worker that is still there just makes its pages come back.
         let behind = base.saturating_sub(self.pool.in_flight_max * self.batch_bytes);
         if behind - *released >= RELEASE_BYTES {
             mapped.release(*released..behind);
@@ -493,114 +389,4 @@ fn walk(
         };
     }
     (offset, false)
-}
-
-/// What the reading thread says.
-enum Chunk {
-    /// A buffer, and how much of it counts.
-    Data(Vec<u8>, usize),
-    Failed(String),
-    End,
-}
-
-/// A stream as the source sees it. A thread of its own reads (and decodes), so that a slow pipe
-/// can be waited for with a limit. It ends with the input, or when the source is gone and its
-/// next read returns; it is not waited for, since a pipe may stay silent for ever.
-#[derive(Debug)]
-struct Stream {
-    chunks: Receiver<Chunk>,
-    used: SyncSender<Vec<u8>>,
-    live: bool,
-    ended: bool,
-    failure: Option<String>,
-    /// Offset of `buffer[0]` in the input.
-    base: u64,
-    buffer: Vec<u8>,
-}
-
-impl Stream {
-    /// Starts the thread. `open` runs on it, since it may wait for the first octets.
-    fn start<F>(open: F, live: bool) -> Stream
-    where
-        F: FnOnce() -> io::Result<Box<dyn Read + Send>> + Send + 'static,
-    {
-        let (chunk_sender, chunks) = sync_channel(CHUNKS);
-        let (used, used_receiver) = sync_channel(CHUNKS);
-        let thread = thread::Builder::new().name("larder-read".to_owned());
-        let failure = thread
-            .spawn(move || {
-                let last = match open().and_then(|r| read_chunks(r, &chunk_sender, &used_receiver))
-                {
-                    Ok(()) => Chunk::End,
-                    Err(error) => Chunk::Failed(error.to_string()),
-                };
-                // The source may be gone; then nobody wants to know.
-                let _ = chunk_sender.send(last);
-            })
-            .err()
-            .map(|error| error.to_string());
-        let ended = failure.is_some();
-        Stream { chunks, used, live, ended, failure, base: 0, buffer: Vec::new() }
-    }
-
-    /// Waits for a chunk at most `patience`, then takes what else is there, up to a chunk's length:
-    /// a search after damage begins anew with each call, so calls must bring much if they can.
-    fn receive(&mut self, patience: Duration) {
-        let want = self.buffer.len() + CHUNK_BYTES;
-        match self.chunks.recv_timeout(patience) {
-            Ok(chunk) => self.accept(chunk),
-            Err(RecvTimeoutError::Timeout) => return,
-            Err(RecvTimeoutError::Disconnected) => return self.lose_thread(),
-        }
-        while !self.ended && self.buffer.len() < want {
-            let Ok(chunk) = self.chunks.try_recv() else { break };
-            self.accept(chunk);
-        }
-    }
-
-    fn accept(&mut self, chunk: Chunk) {
-        match chunk {
-            Chunk::Data(data, count) => {
-                self.buffer.extend_from_slice(&data[..count]);
-                // A full channel means that the thread has enough of them.
-                let _ = self.used.try_send(data);
-            }
-            Chunk::End => self.ended = true,
-            Chunk::Failed(why) => {
-                self.ended = true;
-                self.failure = Some(why);
-            }
-        }
-    }
-
-    /// The thread is gone without a word: a decoder panicked. What came before counts.
-    fn lose_thread(&mut self) {
-        self.ended = true;
-        self.failure = Some("the decoder failed on this input".to_owned());
-    }
-
-    /// Octets of input received so far.
-    fn length(&self) -> u64 {
-        self.base + self.buffer.len() as u64
-    }
-}
-
-/// Reads until the end, an error, or nobody listens.
-fn read_chunks(
-    mut reader: Box<dyn Read + Send>,
-    chunks: &SyncSender<Chunk>,
-    used: &Receiver<Vec<u8>>,
-) -> io::Result<()> {
-    loop {
-        let mut buffer = used.try_recv().unwrap_or_else(|_| vec![0; CHUNK_BYTES]);
-        let count = loop {
-            match reader.read(&mut buffer) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                other => break other?,
-            }
-        };
-        if count == 0 || chunks.send(Chunk::Data(buffer, count)).is_err() {
-            return Ok(());
-        }
-    }
 }

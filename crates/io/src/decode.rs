@@ -19,6 +19,12 @@ pub const MAGIC_BYTES: usize = 6;
 /// Octets asked of the file at once.
 const READ_BYTES: usize = 128 << 10;
 
+/// The most that damage takes with it from before.
+const SMALL_READ_BYTES: usize = 8 << 10;
+
+/// A zstd block that is raw, empty and the last of its frame, and a checksum.
+const LAST_BLOCK: &[u8] = &[1, 0, 0, 0, 0, 0, 0];
+
 /// How a stream is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compression {
@@ -66,13 +72,25 @@ pub fn decoder(
     let Some(kind) = compression else { return Ok((Box::new(whole), None)) };
     let whole = BufReader::with_capacity(READ_BYTES, whole);
     let reader: Box<dyn Read + Send> = match kind {
-        Compression::Gzip => Box::new(MultiGzDecoder::new(whole)),
+        Compression::Gzip => Box::new(SmallReads(MultiGzDecoder::new(whole))),
         Compression::Zstd => Box::new(ZstdFrames::new(whole)),
         Compression::Xz => {
-            Box::new(XzReader::new_mem_limit(whole, true, (WINDOW_BYTES_MAX >> 10) as u32 * 2))
+            let limit_kib = (WINDOW_BYTES_MAX >> 10) as u32 * 2;
+            Box::new(SmallReads(XzReader::new_mem_limit(whole, true, limit_kib)))
         }
     };
     Ok((reader, compression))
+}
+
+/// Asks a decoder for little at once: where it meets damage it returns an error, and what it had
+/// put into the caller's buffer by then is lost.
+struct SmallReads<R>(R);
+
+impl<R: Read> Read for SmallReads<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let count = out.len().min(SMALL_READ_BYTES);
+        self.0.read(&mut out[..count])
+    }
 }
 
 /// The frames of a zstd stream, one after the other; skippable ones are skipped, checksums are
@@ -81,6 +99,8 @@ struct ZstdFrames<R> {
     source: R,
     frame: FrameDecoder,
     state: Zstd,
+    /// Why the frame is broken, while what was decoded of it is read.
+    failure: Option<io::Error>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -94,7 +114,7 @@ impl<R: BufRead> ZstdFrames<R> {
     fn new(source: R) -> ZstdFrames<R> {
         let mut frame = FrameDecoder::new();
         frame.set_max_window_size(WINDOW_BYTES_MAX as u64);
-        ZstdFrames { source, frame, state: Zstd::Between }
+        ZstdFrames { source, frame, state: Zstd::Between, failure: None }
     }
 
     /// Reads the header of the next frame, past any skippable ones.
@@ -118,16 +138,26 @@ impl<R: BufRead> ZstdFrames<R> {
     /// Some octets of the frame; 0 when it has ended as it should.
     fn continue_frame(&mut self, out: &mut [u8]) -> io::Result<usize> {
         while self.frame.can_collect() == 0 && !self.frame.is_finished() {
-            self.frame
-                .decode_blocks(&mut self.source, BlockDecodingStrategy::UptoBlocks(1))
-                .map_err(io::Error::other)?;
+            let step = || BlockDecodingStrategy::UptoBlocks(1);
+            if let Err(error) = self.frame.decode_blocks(&mut self.source, step()) {
+                // The decoder keeps a window of what it has decoded until the frame ends. Make it
+                // end, so that nothing of that is lost.
+                self.frame.decode_blocks(LAST_BLOCK, step()).map_err(io::Error::other)?;
+                self.failure = Some(io::Error::other(error));
+            }
         }
         let count = self.frame.read(out)?;
+        if count > 0 {
+            return Ok(count);
+        }
+        if let Some(error) = self.failure.take() {
+            return Err(error);
+        }
         let stated = self.frame.get_checksum_from_data();
-        if count == 0 && stated.is_some() && stated != self.frame.get_calculated_checksum() {
+        if stated.is_some() && stated != self.frame.get_calculated_checksum() {
             return Err(io::Error::other("the checksum of a zstd frame is wrong"));
         }
-        Ok(count)
+        Ok(0)
     }
 }
 
@@ -150,5 +180,51 @@ impl<R: BufRead> Read for ZstdFrames<R> {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+
+    /// Everything that comes out of packed octets, and how they end.
+    fn unpack(packed: &[u8]) -> (Vec<u8>, io::Result<usize>) {
+        let (mut reader, _) = decoder(Cursor::new(packed.to_vec())).unwrap();
+        let mut out = Vec::new();
+        let end = reader.read_to_end(&mut out);
+        (out, end)
+    }
+
+    /// Of a zstd frame that is cut anywhere, every whole block comes out before the error, although
+    /// the decoder's window is longer than all of them.
+    #[test]
+    fn a_cut_zstd_frame_gives_its_whole_blocks() {
+        let plain: Vec<u8> = (0..600_000u32).flat_map(|n| (n / 5).to_le_bytes()).collect();
+        let packed = compress_to_vec(&plain[..], CompressionLevel::Fastest);
+        let (out, end) = unpack(&packed);
+        assert!(out == plain && end.is_ok());
+        let (mut longest, mut shortest) = (0, plain.len());
+        for cut in (20..packed.len()).step_by(packed.len() / 17) {
+            let (out, end) = unpack(&packed[..cut]);
+            assert!(end.is_err() && plain.starts_with(&out), "cut at {cut}");
+            (longest, shortest) = (longest.max(out.len()), shortest.min(out.len()));
+        }
+        assert!(longest > plain.len() * 3 / 4 && shortest < plain.len() / 4);
+    }
+
+    /// A checksum that does not fit is an error, after the octets; so is what follows a stream.
+    #[test]
+    fn a_wrong_checksum_is_told() {
+        let mut packed = compress_to_vec(&b"some octets"[..], CompressionLevel::Fastest);
+        let end = packed.len() - 1;
+        packed[end] ^= 1;
+        let (out, result) = unpack(&packed);
+        assert_eq!(out, b"some octets");
+        assert!(result.unwrap_err().to_string().contains("checksum"));
+        packed[end] ^= 1;
+        packed.extend(b"rubbish");
+        let (out, result) = unpack(&packed);
+        assert!(out == b"some octets" && result.is_err());
     }
 }

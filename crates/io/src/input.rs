@@ -117,7 +117,7 @@ impl Input {
     /// Opens a path; `-` is standard input. Does not wait for the first octet of a pipe (though
     /// the system waits for a named pipe's writer).
     pub fn open(path: &Path) -> Result<Input, InputError> {
-        let name = path.display().to_string();
+        let name = display_name(path);
         let file = match path.as_os_str() == "-" {
             true => io::stdin().as_fd().try_clone_to_owned().map(File::from),
             false => File::open(path),
@@ -153,6 +153,18 @@ impl Input {
     }
 }
 
+/// A path for messages: control octets, which a terminal would obey, are escaped.
+pub(crate) fn display_name(path: &Path) -> String {
+    let mut name = String::new();
+    for character in path.to_string_lossy().chars() {
+        match character.is_control() {
+            true => name.extend(character.escape_default()),
+            false => name.push(character),
+        }
+    }
+    name
+}
+
 /// Decides between mapping and reading.
 fn content_of(file: File) -> io::Result<Content> {
     let metadata = file.metadata()?;
@@ -185,6 +197,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let text = |path: &Path| Input::open(path).unwrap_err().to_string();
         assert!(text(&dir.path().join("none")).ends_with("check the path"));
+        assert!(text(Path::new("/none\x1b[2J")).starts_with("/none\\u{1b}[2J: "));
         assert!(text(dir.path()).contains("directory; name the capture files"));
         let error = io::Error::from(io::ErrorKind::PermissionDenied);
         let denied = InputError::Open { name: "x".to_owned(), source: error };

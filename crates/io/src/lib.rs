@@ -6,6 +6,7 @@
 //! | [`mapped`] | a file in memory that may shrink without killing the process |
 //! | [`decode`] | gzip, zstd and xz, found by their first octets |
 //! | [`batch`] | cuts input into batches of records, the same whatever it came from |
+//! | `stream`, `pool` | the thread that reads a stream; the memory of batches |
 //! | [`merge`] | several captures as one, in order of time |
 //! | [`output`] | a file or standard output that loses nothing in silence |
 //!
@@ -17,3 +18,5 @@ pub mod input;
 pub mod mapped;
 pub mod merge;
 pub mod output;
+mod pool;
+mod stream;

@@ -30,6 +30,10 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 /// Most files mapped at once.
 pub const MAPPINGS_MAX: usize = 1024;
 
+/// Octets that a reader leaves behind before it releases them together: each release is a system
+/// call that every core must hear of.
+pub(crate) const RELEASE_BYTES: usize = 16 << 20;
+
 /// A file in memory.
 #[derive(Debug)]
 pub struct Mapped {
@@ -255,6 +259,10 @@ fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::
                 let mut action: libc::sigaction = std::mem::zeroed();
                 action.sa_sigaction = libc::SIG_DFL;
                 libc::sigaction(signal, &action, ptr::null_mut());
+                if (*info).si_code <= 0 {
+                    // Sent by a process, not by a fault: nothing would bring it again.
+                    libc::raise(signal);
+                }
             }
             handler if (*previous).sa_flags & libc::SA_SIGINFO != 0 => {
                 type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
@@ -288,6 +296,37 @@ mod tests {
         assert_eq!(mapped.torn_at(), None);
         assert!(mapped.bytes()[8192..].iter().all(|octet| *octet == 0));
         assert_eq!((mapped.torn_at(), other.torn_at()), (Some(8192), None));
+    }
+
+    /// A fault that is not ours still ends the process as it should: a child maps a file by other
+    /// means, beside one of ours, and touches what the file lost.
+    #[test]
+    fn foreign_faults_stay_fatal() {
+        use std::os::unix::process::ExitStatusExt;
+        const CHILD: &str = "LARDER_TEST_FOREIGN_FAULT";
+        if std::env::var_os(CHILD).is_none() {
+            let status = std::process::Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "mapped::tests::foreign_faults_stay_fatal"])
+                .env(CHILD, "1")
+                .output()
+                .unwrap()
+                .status;
+            assert_eq!(status.signal(), Some(libc::SIGBUS));
+            return;
+        }
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[7; 8192]).unwrap();
+        let ours = Mapped::new(&file, 8192).unwrap();
+        // SAFETY: a new mapping, read within its length; that it faults is the point.
+        unsafe {
+            let (prot, flags) = (libc::PROT_READ, libc::MAP_PRIVATE);
+            let foreign = libc::mmap(ptr::null_mut(), 8192, prot, flags, file.as_raw_fd(), 0);
+            assert_ne!(foreign, libc::MAP_FAILED);
+            file.set_len(0).unwrap();
+            assert_eq!(ours.bytes()[5000], 0);
+            ptr::read_volatile(foreign.cast::<u8>());
+        }
+        unreachable!("the fault above is fatal");
     }
 
     /// Nothing can be mapped of an empty file.

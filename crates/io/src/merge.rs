@@ -7,8 +7,8 @@
 //!
 //! Damage is counted here, where the file and the offset in it are known.
 //!
-//! Bounds: a mapped file costs its page tables; a stream a window of its decoder and a buffer of
-//! `LOOKAHEAD_BYTES` at most (usually [`READ_BYTES`] and a record).
+//! Bounds: a mapped file costs 16 MiB of pages; a stream costs a window of its decoder and a buffer
+//! of `LOOKAHEAD_BYTES` at most (usually 256 KiB and a record).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -19,10 +19,11 @@ use std::sync::{Arc, Mutex};
 
 use larder_wire::capture::{Capture, HEADER_BYTES, Step, write};
 
-use crate::batch::{SourceDamage, SourceDamageKind, lock};
+use crate::batch::{SourceDamage, SourceDamageKind};
 use crate::decode;
 use crate::input::{Content, Input, InputError};
-use crate::mapped::Mapped;
+use crate::mapped::{Mapped, RELEASE_BYTES};
+use crate::pool::lock;
 
 /// Octets read from a stream at once.
 const READ_BYTES: usize = 256 << 10;
@@ -62,7 +63,7 @@ struct Head {
 }
 
 enum HeadBytes {
-    Mapped(Arc<Mapped>),
+    Mapped { mapped: Arc<Mapped>, released: usize },
     Stream { reader: Box<dyn Read + Send>, buffer: Vec<u8>, ended: bool },
 }
 
@@ -153,7 +154,7 @@ impl Head {
     fn open(input: Input, damage: &Mutex<Vec<SourceDamage>>) -> Result<Head, InputError> {
         let Input { name, content } = input;
         let mut bytes = match content {
-            Content::Mapped(mapped) => HeadBytes::Mapped(mapped),
+            Content::Mapped(mapped) => HeadBytes::Mapped { mapped, released: 0 },
             Content::Memory(bytes) => {
                 HeadBytes::Stream { reader: Box::new(bytes), buffer: Vec::new(), ended: false }
             }
@@ -187,6 +188,12 @@ impl Head {
 
     /// Steps to the next record.
     fn advance(&mut self, damage: &Mutex<Vec<SourceDamage>>) {
+        if let HeadBytes::Mapped { mapped, released } = &mut self.bytes
+            && self.offset - *released >= RELEASE_BYTES
+        {
+            mapped.release(*released..self.offset);
+            *released = self.offset;
+        }
         loop {
             let at_end = self.bytes.ended();
             match self.capture.next(self.bytes.get(), self.offset, at_end) {
@@ -226,7 +233,7 @@ impl Head {
 
     /// The input has ended: gives its memory back.
     fn close(&mut self, damage: &Mutex<Vec<SourceDamage>>) {
-        if let HeadBytes::Mapped(mapped) = &self.bytes
+        if let HeadBytes::Mapped { mapped, .. } = &self.bytes
             && let Some(offset) = mapped.torn_at()
         {
             self.report(damage, offset, SourceDamageKind::Torn);
@@ -245,14 +252,14 @@ impl Head {
 impl HeadBytes {
     fn get(&self) -> &[u8] {
         match self {
-            HeadBytes::Mapped(mapped) => mapped.bytes(),
+            HeadBytes::Mapped { mapped, .. } => mapped.bytes(),
             HeadBytes::Stream { buffer, .. } => buffer,
         }
     }
 
     fn ended(&self) -> bool {
         match self {
-            HeadBytes::Mapped(_) => true,
+            HeadBytes::Mapped { .. } => true,
             HeadBytes::Stream { ended, .. } => *ended,
         }
     }

@@ -10,14 +10,19 @@ use std::os::fd::{AsFd, IntoRawFd};
 use std::path::Path;
 use std::sync::Once;
 
+use crate::input::display_name;
+
 /// Octets gathered before the system is called.
 pub const BUFFER_BYTES: usize = 256 << 10;
 
-/// Where text or packets go.
+/// Where text or packets go. Dropped without [`Output::finish`] it tries to write what it holds,
+/// and nobody learns whether that worked.
 #[derive(Debug)]
+#[must_use = "only `finish` says whether everything was written"]
 pub struct Output {
     name: String,
-    file: File,
+    /// `None` when closed.
+    file: Option<File>,
     buffer: Vec<u8>,
 }
 
@@ -87,10 +92,13 @@ impl Output {
                 "standard output".to_owned(),
                 io::stdout().as_fd().try_clone_to_owned().map(File::from),
             ),
-            false => (path.display().to_string(), File::create(path)),
+            false => (display_name(path), File::create(path)),
         };
         match file {
-            Ok(file) => Ok(Output { name, file, buffer: Vec::with_capacity(BUFFER_BYTES) }),
+            Ok(file) => {
+                let buffer = Vec::with_capacity(BUFFER_BYTES);
+                Ok(Output { name, file: Some(file), buffer })
+            }
             Err(error) => Err(OutputError::new(&name, error)),
         }
     }
@@ -113,8 +121,7 @@ impl Output {
     /// Flushes and closes; only `Ok` means that everything was written.
     pub fn finish(mut self) -> Result<(), OutputError> {
         self.flush()?;
-        let Output { name, file, .. } = self;
-        let fd = file.into_raw_fd();
+        let Some(fd) = self.file.take().map(IntoRawFd::into_raw_fd) else { return Ok(()) };
         // SAFETY: `into_raw_fd` made us the only owner of the descriptor, and it is not used
         // after. (`File` would close it too, but drops the error, where network file systems
         // report what they could not store.)
@@ -125,8 +132,18 @@ impl Output {
         match error.kind() {
             // Linux has closed it all the same.
             io::ErrorKind::Interrupted => Ok(()),
-            _ => Err(OutputError::new(&name, error)),
+            _ => Err(OutputError::new(&self.name, error)),
         }
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.as_mut().map_or(Ok(()), |file| file.write_all(bytes))
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        let _ = Write::flush(self);
     }
 }
 
@@ -142,7 +159,7 @@ impl Write for Output {
             Write::flush(self)?;
         }
         if bytes.len() >= BUFFER_BYTES {
-            return self.file.write_all(bytes);
+            return self.put(bytes);
         }
         self.buffer.extend_from_slice(bytes);
         Ok(())
@@ -150,8 +167,10 @@ impl Write for Output {
 
     fn flush(&mut self) -> io::Result<()> {
         // What an error leaves unwritten is given up: the error is final, and says so.
-        let result = self.file.write_all(&self.buffer);
-        self.buffer.clear();
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let result = self.put(&buffer);
+        buffer.clear();
+        self.buffer = buffer;
         result
     }
 }
@@ -201,7 +220,7 @@ mod tests {
     fn failures_are_told_apart() {
         let (mut reader, writer) = io::pipe().unwrap();
         let file = File::from(std::os::fd::OwnedFd::from(writer));
-        let mut output = Output { name: "pipe".to_owned(), file, buffer: Vec::new() };
+        let mut output = Output { name: "pipe".to_owned(), file: Some(file), buffer: Vec::new() };
         output.write_all(b"hello").unwrap();
         output.flush().unwrap();
         let mut hello = [0; 5];

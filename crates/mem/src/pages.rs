@@ -383,7 +383,7 @@ impl Pages {
 
     fn start_drain(&mut self) -> Option<usize> {
         // Room that pages already draining hold is spoken for.
-        let mut spare = self.classes.iter().map(|class| room(class)).collect::<Vec<u64>>();
+        let mut spare = self.classes.iter().map(room).collect::<Vec<u64>>();
         for page in self.pages.iter().filter(|page| page.state == State::Draining) {
             let class = &self.classes[page.class as usize];
             spare[page.class as usize] -= u64::from(class.slots - page.used);

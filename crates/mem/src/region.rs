@@ -8,7 +8,8 @@ use std::io;
 use std::ops::Deref;
 use std::ptr::NonNull;
 
-/// Where asking for huge pages begins to pay.
+/// A huge page.
+#[cfg(all(unix, not(loom), not(miri)))]
 const HUGE_BYTES: usize = 2 << 20;
 
 /// Types whose all-zero bytes are a valid value, and that need no drop.

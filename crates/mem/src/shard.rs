@@ -229,7 +229,8 @@ impl<S> Shard<S> {
         if inner.books.poisoned {
             return Err(Error::Poisoned);
         }
-        Ok(Guard { core: &self.core, inner, unwinding: std::thread::panicking() })
+        let published = inner.books.tail;
+        Ok(Guard { core: &self.core, inner, published, unwinding: std::thread::panicking() })
     }
 
     /// Writes an owned slot: key, value, expiry.
@@ -279,6 +280,8 @@ impl<S> Shard<S> {
 pub struct Guard<'a, S> {
     core: &'a Core,
     inner: MutexGuard<'a, Inner<S>>,
+    /// The tail that readers see.
+    published: u64,
     /// The lock was taken by a thread that was unwinding already, so that panic was not in here.
     unwinding: bool,
 }
@@ -304,6 +307,9 @@ impl<S> Drop for Guard<'_, S> {
     fn drop(&mut self) {
         if std::thread::panicking() && !self.unwinding {
             self.inner.books.poisoned = true;
+            return;
+        }
+        if self.inner.books.tail == self.published {
             return;
         }
         let order = match () {

@@ -1,1 +1,8 @@
+//! Builders and slow-but-obvious models for larder's tests. Never part of a build for users.
+//!
+//! | module | gives |
+//! |---|---|
+//! | [`golden`] | what `tests/captures/expected.tsv` says of every recording |
 #![forbid(unsafe_code)]
+
+pub mod golden;

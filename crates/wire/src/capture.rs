@@ -39,6 +39,7 @@ pub mod write;
 
 use std::fmt;
 
+use crate::Addr;
 use pcap::Pcap;
 use pcapng::Pcapng;
 
@@ -305,6 +306,21 @@ impl Capture {
             return Scan::NeedMore;
         }
         Scan::Nothing { next_offset: until.max(from).min(bytes.len()) }
+    }
+
+    /// The names of the pcapng Name Resolution Block at `offset`, if that is what lies there (after
+    /// a [`Step::Meta`] it may): address and name, in the order of the file. A name is the octets
+    /// that the writer stored.
+    pub fn names_at<'a>(
+        &self,
+        bytes: &'a [u8],
+        offset: usize,
+    ) -> impl Iterator<Item = (Addr, &'a [u8])> + use<'a> {
+        let records = match &self.format {
+            Format::Pcapng(pcapng) => pcapng.name_records(bytes, offset),
+            Format::Pcap(_) => None,
+        };
+        records.into_iter().flatten()
     }
 
     /// True when [`Capture::find_record`] can work: a pcap file, whose only state is the header.

@@ -88,6 +88,10 @@ impl HeadScanner {
     /// Continues with all octets that are there now.
     pub fn scan<'a>(&mut self, bytes: &'a [u8]) -> Head<'a> {
         let bytes = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
+        // Most streams are decided here, before any line end is looked for.
+        if self.line_at == 0 && !may_begin_head(bytes) {
+            return Head::NotHttp;
+        }
         loop {
             let from = self.line_at.max(self.searched);
             let Some(length) =
@@ -110,7 +114,7 @@ impl HeadScanner {
     /// Judges a head whose last line has not ended.
     fn without_line_end<'a>(&self, bytes: &'a [u8]) -> Head<'a> {
         let line = bytes.get(self.line_at..).unwrap_or_default();
-        if self.request.is_none() && !may_begin_request(line) {
+        if self.request.is_none() && !may_begin_head(line) {
             Head::NotHttp
         } else if bytes.len() >= HEAD_BYTES_MAX {
             if self.request.is_some() { Head::Malformed } else { Head::NotHttp }
@@ -212,24 +216,56 @@ fn authority(method: &[u8], target: &[u8]) -> Option<Range<usize>> {
     Some(start + user_len..start + len)
 }
 
-/// Could these octets, without a line end, become a request line?
-fn may_begin_request(line: &[u8]) -> bool {
-    if matches!(line, [] | [b'\r']) {
+/// Could these octets begin a head: with a method and a space, or with an empty line?
+fn may_begin_head(bytes: &[u8]) -> bool {
+    if matches!(bytes, [] | [b'\n', ..] | [b'\r'] | [b'\r', b'\n', ..]) {
         return true;
     }
-    let head = &line[..line.len().min(METHOD_BYTES_MAX + 1)];
-    let method_len = head.iter().position(|&octet| !is_token(octet)).unwrap_or(head.len());
-    match head.get(method_len) {
-        Some(b' ') => method_len > 0,
-        Some(_) => false,
+    let start = &bytes[..bytes.len().min(METHOD_BYTES_MAX + 1)];
+    let method_len = start.iter().position(|&octet| !is_token(octet)).unwrap_or(start.len());
+    match start.get(method_len) {
+        Some(&octet) => octet == b' ' && method_len > 0,
         None => method_len <= METHOD_BYTES_MAX,
     }
 }
 
+/// One bit of knowledge an octet: a load is cheaper than the comparisons.
+type OctetSet = [bool; 256];
+
 /// The characters of a token (RFC 9110, section 5.6.2).
+const TOKEN: OctetSet = {
+    let mut set = [false; 256];
+    let mut octet = 0;
+    while octet < 256 {
+        set[octet] = (octet as u8).is_ascii_alphanumeric();
+        octet += 1;
+    }
+    with(set, b"!#$%&'*+-.^_`|~", true)
+};
+
+/// What may stand in a host: anything but white space, controls and delimiters of a URI.
+const HOST: OctetSet = {
+    let mut set = [false; 256];
+    let mut octet = 0x21;
+    while octet < 256 {
+        set[octet] = true;
+        octet += 1;
+    }
+    with(set, b"\"#%/:<>?@[\\]^`{|}\x7f", false)
+};
+
+const fn with(mut set: OctetSet, octets: &[u8], value: bool) -> OctetSet {
+    let mut at = 0;
+    while at < octets.len() {
+        set[octets[at] as usize] = value;
+        at += 1;
+    }
+    set
+}
+
 #[inline]
 fn is_token(octet: u8) -> bool {
-    octet.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&octet)
+    TOKEN[usize::from(octet)]
 }
 
 /// The name in an authority, a Host value or a server_name: without user information there, with or
@@ -271,8 +307,9 @@ fn is_number(label: &[u8]) -> bool {
     }
 }
 
+#[inline]
 fn is_host_octet(octet: u8) -> bool {
-    octet > b' ' && octet != 0x7f && !b"\"#%/:<>?@[\\]^`{|}".contains(&octet)
+    HOST[usize::from(octet)]
 }
 
 #[cfg(test)]
@@ -319,6 +356,7 @@ mod tests {
         for (target, expected) in [
             (&b"GET http://a.example/x"[..], Some(&b"a.example"[..])),
             (b"GET http://user:pass@a.example:81?x", Some(b"a.example:81")),
+            (b"GET http://a@b@a.example/", Some(b"a.example")),
             (b"GET http://a.example", Some(b"a.example")),
             (b"GET http:///x", None),
             (b"CONNECT a.example:443", Some(b"a.example:443")),

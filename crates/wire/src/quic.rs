@@ -29,7 +29,7 @@ mod tests;
 
 use crate::stream::{Budget, Pushed, Stream};
 use crate::tls::{self, ClientHello, HELLO_BYTES_MAX, Hello};
-use header::{Header, Kind, Version};
+use header::{Header, Kind};
 use protection::Keys;
 
 /// Most Initial packets that one [`Assembler`] tries to open; after that it answers
@@ -70,7 +70,7 @@ pub enum Initial<'a> {
 /// Collects one flow's ClientHello. See the module for its life and bounds.
 #[derive(Debug)]
 pub struct Assembler {
-    keys: Option<(Version, Keys)>,
+    keys: Option<Keys>,
     crypto: Stream,
     budget: Budget,
     initials: u8,
@@ -136,15 +136,14 @@ impl Assembler {
 
     /// Opens a packet with the flow's keys, or else with those of its own connection ID.
     fn open(&mut self, packet: &[u8], header: &Header<'_>) -> Option<protection::Opened> {
-        if let Some((version, keys)) = &self.keys
-            && *version == header.version
+        if let Some(keys) = &self.keys
             && let Some(opened) = keys.open(packet, header.packet_number_at)
         {
             return Some(opened);
         }
         let keys = Keys::of_client(header.version, header.destination_id);
         let opened = keys.open(packet, header.packet_number_at)?;
-        self.keys = Some((header.version, keys));
+        self.keys = Some(keys);
         self.crypto.clear(&mut self.budget);
         self.crypto = Stream::starting_at(0);
         Some(opened)

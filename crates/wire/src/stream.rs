@@ -24,7 +24,7 @@
 //! 4. The budget is charged exactly [`Stream::held_bytes`].
 //!
 //! Bounds: [`STREAM_BYTES_MAX`] bytes and [`PIECES_MAX`] pieces a stream, and a [`Budget`] that many
-//! streams share. Cost: a segment in order is one copy; any other is a binary search and a shift
+//! streams share; each of the few rewinds may add one piece to that. Cost: a segment in order is one copy; any other is a binary search and a shift
 //! of at most [`PIECES_MAX`] small entries, whatever the sender does. A stream whose bytes are all
 //! consumed holds no memory.
 
@@ -429,6 +429,9 @@ mod tests {
         assert_eq!(stream.contiguous(), b"abcdefg");
         assert_eq!(stream.push(5, FIN, b"", &mut budget), Pushed::Old);
         assert!(stream.is_complete());
+        stream.push(2, FIN, b"", &mut budget);
+        stream.push(900, FIN, b"", &mut budget);
+        assert!(stream.is_complete(), "the first FIN counts");
         stream.consume(7, &mut budget);
         assert_eq!((stream.held_bytes(), budget.used_bytes()), (0, 0));
     }

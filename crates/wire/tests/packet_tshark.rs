@@ -10,8 +10,9 @@ use std::path::Path;
 use std::process::Command;
 
 use larder_wire::Addr;
+use larder_wire::fragment::{Outcome, Reassembler};
 use larder_wire::packet::decode;
-use packet_support::{captures, generated, read_capture, skip, write_pcap};
+use packet_support::{Frame, captures, generated, read_capture, skip, write_pcap};
 
 const FIELDS: [&str; 18] = [
     "frame.protocols",
@@ -46,18 +47,16 @@ struct View {
     tcp: Option<(u8, u32, u16, u32)>,
 }
 
-/// tshark's lines for a file, or nothing when it is not installed.
-fn tshark(path: &Path) -> Option<Vec<String>> {
+/// tshark's lines for a file, or nothing when it is not installed. `defragment` is its preference.
+fn tshark(path: &Path, defragment: &str, fields: &[&str]) -> Option<Vec<String>> {
     let mut command = Command::new("tshark");
     command.args(["-n", "-r"]).arg(path).args(["-T", "fields", "-E", "separator=|"]);
     // pcapng's custom blocks would be lines, too.
     command.args(["-Y", "frame.encap_type"]);
-    for option in
-        ["ip.defragment:FALSE", "ipv6.defragment:FALSE", "tcp.desegment_tcp_streams:FALSE"]
-    {
-        command.args(["-o", option]);
-    }
-    for field in FIELDS {
+    command.args(["-o", &format!("ip.defragment:{defragment}")]);
+    command.args(["-o", &format!("ipv6.defragment:{defragment}")]);
+    command.args(["-o", "tcp.desegment_tcp_streams:FALSE"]);
+    for field in fields {
         command.args(["-e", field]);
     }
     let output = command.output().ok()?;
@@ -65,7 +64,7 @@ fn tshark(path: &Path) -> Option<Vec<String>> {
     Some(text.lines().map(str::to_owned).collect())
 }
 
-/// Field `index` of a line, occurrence `nth`, as the type asked for.
+/// Occurrence `nth` of a field.
 fn occurrence<'a>(columns: &[&'a str], name: &str, nth: usize) -> Option<&'a str> {
     let index = FIELDS.iter().position(|field| *field == name).expect("a field asked for");
     columns[index].split(',').nth(nth).filter(|text| !text.is_empty())
@@ -140,39 +139,51 @@ fn view_of_ours(link_type: u16, frame: &[u8]) -> Option<View> {
     })
 }
 
-/// Compares a file's packets; gives the differences as text.
+/// What comparing found.
+#[derive(Default)]
+struct Tally {
+    /// IP packets that both read alike.
+    alike: usize,
+    differences: Vec<String>,
+}
+
+/// Compares a file's packets.
 fn compare(
+    tally: &mut Tally,
     name: &str,
     lines: &[String],
     frames: impl ExactSizeIterator<Item = (u16, Vec<u8>)>,
-) -> Vec<String> {
+) {
     assert_eq!(lines.len(), frames.len(), "{name}: both read all packets");
-    let mut differences = Vec::new();
     for (index, (line, (link_type, frame))) in lines.iter().zip(frames).enumerate() {
         let (theirs, ours) = (view_of_tshark(line), view_of_ours(link_type, &frame));
         if theirs != ours {
             let number = index + 1;
-            differences.push(format!("{name} {number}: tshark {theirs:?}\n  ours {ours:?} {line}"));
+            let text = format!("{name} {number}: tshark {theirs:?}\n  ours {ours:?} {line}");
+            tally.differences.push(text);
+        } else {
+            tally.alike += usize::from(ours.is_some());
         }
     }
-    differences
 }
 
 /// On every packet of the shared captures, tshark and we agree on the innermost addresses, ports,
 /// IP length and TCP header.
 #[test]
 fn captures_as_tshark_reads_them() {
-    let mut differences = Vec::new();
-    for path in captures("captures_as_tshark_reads_them") {
+    let mut tally = Tally::default();
+    let files = captures("captures_as_tshark_reads_them");
+    for path in &files {
         let name = path.file_name().expect("a file").to_string_lossy().into_owned();
-        let Some(lines) = tshark(&path) else {
+        let Some(lines) = tshark(path, "FALSE", &FIELDS) else {
             skip("captures_as_tshark_reads_them", "tshark is not installed");
             return;
         };
-        let frames = read_capture(&path).into_iter().map(|frame| (frame.link_type, frame.bytes));
-        differences.extend(compare(&name, &lines, frames));
+        let frames = read_capture(path).into_iter().map(|frame| (frame.link_type, frame.bytes));
+        compare(&mut tally, &name, &lines, frames);
     }
-    assert!(differences.is_empty(), "{}", differences.join("\n"));
+    assert!(tally.differences.is_empty(), "{}", tally.differences.join("\n"));
+    assert!(files.is_empty() || tally.alike > 10_000, "only {} packets compared", tally.alike);
 }
 
 /// The same for generated frames with every encapsulation.
@@ -185,12 +196,12 @@ fn generated_as_tshark_reads_them() {
             None => files.push((link_type, vec![frame])),
         }
     }
-    let mut differences = Vec::new();
+    let mut tally = Tally::default();
     for (link_type, frames) in files {
         let name = format!("larder-packet-{}-{link_type}.pcap", std::process::id());
         let path = std::env::temp_dir().join(name);
         std::fs::write(&path, write_pcap(link_type, &frames)).expect("a writable folder");
-        let lines = tshark(&path);
+        let lines = tshark(&path, "FALSE", &FIELDS);
         std::fs::remove_file(&path).expect("the file written above");
         let Some(lines) = lines else {
             skip("generated_as_tshark_reads_them", "tshark is not installed");
@@ -198,7 +209,45 @@ fn generated_as_tshark_reads_them() {
         };
         let name = format!("link type {link_type}");
         let frames: Vec<_> = frames.into_iter().map(|frame| (link_type, frame)).collect();
-        differences.extend(compare(&name, &lines, frames.into_iter()));
+        compare(&mut tally, &name, &lines, frames.into_iter());
     }
-    assert!(differences.is_empty(), "{}", differences.join("\n"));
+    assert!(tally.differences.is_empty(), "{}", tally.differences.join("\n"));
+    assert!(tally.alike > 500, "only {} packets compared", tally.alike);
+}
+
+/// Fragments come together in the same packets as in tshark, to datagrams of the same length.
+#[test]
+fn fragments_as_tshark_joins_them() {
+    let fields = ["ip.reassembled.length", "ipv6.reassembled.length"];
+    let mut joined = 0;
+    let files = captures("fragments_as_tshark_joins_them");
+    for path in &files {
+        let frames = read_capture(path);
+        let is_fragment = |frame: &Frame| {
+            decode(frame.link_type, &frame.bytes).is_ok_and(|p| p.fragment.is_some())
+        };
+        if !frames.iter().any(is_fragment) {
+            continue;
+        }
+        let Some(lines) = tshark(path, "TRUE", &fields) else {
+            skip("fragments_as_tshark_joins_them", "tshark is not installed");
+            return;
+        };
+        let mut table = Reassembler::new(1 << 20);
+        for (index, frame) in frames.iter().enumerate() {
+            let theirs = lines[index].split('|').find(|text| !text.is_empty()).map(number);
+            let ours = decode(frame.link_type, &frame.bytes).ok().and_then(|packet| {
+                let fragment = packet.fragment?;
+                let at = fragment.data_offset as usize;
+                let data = &frame.bytes[at..at + fragment.data_len as usize];
+                match table.push(&packet, data, index as u64, 0).outcome {
+                    Outcome::Complete { payload, .. } => Some(payload.len() as u32),
+                    _ => None,
+                }
+            });
+            assert_eq!(ours, theirs, "{} {}", path.display(), index + 1);
+            joined += u32::from(ours.is_some());
+        }
+    }
+    assert!(files.is_empty() || joined >= 10, "only {joined} datagrams joined");
 }

@@ -100,7 +100,7 @@ impl<S: Read> Frames<S> {
 
     /// The content of the next data frame; `None` after STOP, and where a file ends without one (its
     /// writer was killed between two frames).
-    pub fn next(&mut self) -> Result<Option<&[u8]>, FrameError> {
+    pub fn next_frame(&mut self) -> Result<Option<&[u8]>, FrameError> {
         while !self.stopped {
             match self.read_length()? {
                 None => self.stopped = true,
@@ -359,7 +359,7 @@ mod tests {
     fn frames(input: &[u8]) -> Result<Vec<Vec<u8>>, FrameError> {
         let mut frames = Frames::open(input)?;
         let mut all = Vec::new();
-        while let Some(frame) = frames.next()? {
+        while let Some(frame) = frames.next_frame()? {
             all.push(frame.to_vec());
         }
         Ok(all)
@@ -422,8 +422,8 @@ mod tests {
             io::Result::Ok((accept, finish))
         });
         let mut frames = Frames::accept(ours).expect("a handshake");
-        assert_eq!(frames.next().expect("a frame"), Some(&b"one"[..]));
-        assert_eq!(frames.next().expect("the end"), None);
+        assert_eq!(frames.next_frame().expect("a frame"), Some(&b"one"[..]));
+        assert_eq!(frames.next_frame().expect("the end"), None);
         frames.finish().expect("a confirmation");
         let (accept, finish) = sender.join().expect("no panic").expect("no error");
         assert_eq!(accept, control(control::ACCEPT, CONTENT_TYPE));

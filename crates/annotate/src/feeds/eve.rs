@@ -18,10 +18,11 @@ use std::io::{self, BufRead};
 use larder_wire::Name;
 use serde_json::value::RawValue;
 
+use super::json::{items, octets, pick, splice, text};
+use super::time::parse_iso_ns;
 use super::{
-    ANSWERS_MAX, DnsAnswer, DnsData, DnsRow, FlowEnds, Line, Lines, Value, json_items, json_octets,
-    json_text, parse_addr, parse_iso_ns, parse_number, parse_protocol, parse_query_type, pick,
-    splice_json,
+    ANSWERS_MAX, DnsAnswer, DnsData, DnsRow, FlowEnds, Line, Lines, Value, parse_addr,
+    parse_number, parse_protocol, parse_query_type,
 };
 
 /// What a line is.
@@ -62,9 +63,9 @@ impl<R: BufRead> Log<R> {
     }
 
     /// Goes to the next line and says what it is; `None` at the end of the input.
-    pub fn next(&mut self) -> io::Result<Option<Item>> {
+    pub fn advance(&mut self) -> io::Result<Option<Item>> {
         self.event = Event::default();
-        let Some(kind) = self.lines.next(&mut self.line)? else {
+        let Some(kind) = self.lines.advance(&mut self.line)? else {
             return Ok(None);
         };
         Ok(Some(match kind {
@@ -94,7 +95,7 @@ impl<R: BufRead> Log<R> {
     /// octets stay as they are.
     pub fn write_with(&self, item: Item, keys: &[(&str, Value<'_>)], out: &mut Vec<u8>) {
         match item {
-            Item::Event => splice_json(&self.line, keys, out),
+            Item::Event => splice(&self.line, keys, out),
             Item::Blank | Item::Damaged { .. } => out.extend_from_slice(&self.line),
         }
     }
@@ -107,16 +108,16 @@ fn read_event(line: &[u8]) -> Option<Event> {
         pick(line, &KEYS)?;
     let ends = || {
         Some(FlowEnds {
-            time_ns: parse_iso_ns(time.and_then(json_text)?.as_bytes())?,
-            source: parse_addr(source.and_then(json_text)?.as_bytes())?,
-            source_port: json_octets(source_port).and_then(parse_number).unwrap_or(0),
-            destination: parse_addr(destination.and_then(json_text)?.as_bytes())?,
-            destination_port: json_octets(destination_port).and_then(parse_number).unwrap_or(0),
-            protocol: protocol.and_then(json_text).and_then(|word| parse_protocol(word.as_bytes())),
+            time_ns: parse_iso_ns(time.and_then(text)?.as_bytes())?,
+            source: parse_addr(source.and_then(text)?.as_bytes())?,
+            source_port: octets(source_port).and_then(parse_number).unwrap_or(0),
+            destination: parse_addr(destination.and_then(text)?.as_bytes())?,
+            destination_port: octets(destination_port).and_then(parse_number).unwrap_or(0),
+            protocol: protocol.and_then(text).and_then(|word| parse_protocol(word.as_bytes())),
         })
     };
     let ends = ends();
-    let is_dns = kind.and_then(json_text).as_deref() == Some("dns");
+    let is_dns = kind.and_then(text).as_deref() == Some("dns");
     let dns = match (ends, dns) {
         (Some(ends), Some(dns)) if is_dns => read_dns(&ends, dns),
         _ => None,
@@ -129,10 +130,10 @@ fn read_dns(ends: &FlowEnds, dns: &RawValue) -> Option<DnsRow> {
         ["type", "rrname", "rrtype", "rcode", "rdata", "ttl", "queries", "answers", "grouped"];
     let [kind, name, query_type, code, data, ttl, queries, answers, grouped] =
         pick(dns.get().as_bytes(), &KEYS)?;
-    if !matches!(json_text(kind?)?.as_ref(), "answer" | "response") {
+    if !matches!(text(kind?)?.as_ref(), "answer" | "response") {
         return None;
     }
-    let (name, query_type) = match queries.and_then(|raw| json_items(raw).into_iter().next()) {
+    let (name, query_type) = match queries.and_then(|raw| items(raw).into_iter().next()) {
         Some(first) => {
             let [name, query_type] = pick(first.get().as_bytes(), &["rrname", "rrtype"])?;
             (name, query_type)
@@ -140,7 +141,7 @@ fn read_dns(ends: &FlowEnds, dns: &RawValue) -> Option<DnsRow> {
         None => (name, query_type),
     };
     let answers = match (answers, grouped, data) {
-        (Some(answers), _, _) => json_items(answers).into_iter().filter_map(read_record).collect(),
+        (Some(answers), _, _) => items(answers).into_iter().filter_map(read_record).collect(),
         (None, Some(grouped), _) => read_grouped(grouped),
         (None, None, Some(_)) => record(query_type, data, ttl).into_iter().collect(),
         (None, None, None) => Vec::new(),
@@ -160,11 +161,9 @@ fn read_dns(ends: &FlowEnds, dns: &RawValue) -> Option<DnsRow> {
         time_ns: ends.time_ns,
         client,
         server,
-        query: Name::from_text(json_text(name?)?.as_bytes())?,
-        query_type: query_type
-            .and_then(json_text)
-            .and_then(|word| parse_query_type(word.as_bytes())),
-        response_code: code.and_then(json_text).and_then(|word| parse_response_code(&word)),
+        query: Name::from_text(text(name?)?.as_bytes())?,
+        query_type: query_type.and_then(text).and_then(|word| parse_query_type(word.as_bytes())),
+        response_code: code.and_then(text).and_then(|word| parse_response_code(&word)),
         answers,
     })
 }
@@ -180,8 +179,8 @@ fn record(
     ttl: Option<&RawValue>,
 ) -> Option<DnsAnswer> {
     Some(DnsAnswer {
-        ttl_s: json_octets(ttl).and_then(parse_number).unwrap_or(0),
-        data: read_data(&json_text(kind?)?, data.and_then(json_text)),
+        ttl_s: octets(ttl).and_then(parse_number).unwrap_or(0),
+        data: read_data(&text(kind?)?, data.and_then(text)),
     })
 }
 
@@ -205,8 +204,8 @@ fn read_grouped(grouped: &RawValue) -> Vec<DnsAnswer> {
     };
     let mut answers = Vec::new();
     for (kind, raw) in KINDS.iter().zip(found) {
-        for item in raw.map(json_items).unwrap_or_default() {
-            answers.push(DnsAnswer { ttl_s: 0, data: read_data(kind, json_text(item)) });
+        for item in raw.map(items).unwrap_or_default() {
+            answers.push(DnsAnswer { ttl_s: 0, data: read_data(kind, text(item)) });
         }
     }
     answers.truncate(ANSWERS_MAX);
@@ -320,7 +319,7 @@ mod tests {
         let input = "{\"a\":\"}\"} \r\nnot json\n\n{\"a\":1}trailing\n[1]\n{\"b\":{}}";
         let mut log = Log::new(input.as_bytes());
         let (mut out, mut items) = (Vec::new(), Vec::new());
-        while let Some(item) = log.next().expect("memory is readable") {
+        while let Some(item) = log.advance().expect("memory is readable") {
             items.push(item);
             log.write_with(item, &[("k", Value::Text(b"v"))], &mut out);
         }
@@ -352,7 +351,7 @@ mod tests {
             input.splice(at..at, noise);
             let mut log = Log::new(input.as_slice());
             let mut out = Vec::new();
-            while let Some(item) = log.next().expect("memory is readable") {
+            while let Some(item) = log.advance().expect("memory is readable") {
                 log.write_with(item, &[], &mut out);
             }
             prop_assert_eq!(out, input);

@@ -23,14 +23,17 @@ use std::io::{self, BufRead};
 use larder_wire::{Addr, Name};
 use serde_json::value::RawValue;
 
+use super::json::{items, octets, pick, splice, text};
+use super::time::{parse_iso_ns, parse_seconds_ns};
 use super::{
-    ANSWERS_MAX, DnsAnswer, DnsData, DnsRow, FlowEnds, Line, Lines, Value, body_len, json_items,
-    json_octets, json_text, parse_addr, parse_iso_ns, parse_number, parse_protocol,
-    parse_seconds_ns, pick, splice_json,
+    ANSWERS_MAX, DnsAnswer, DnsData, DnsRow, FlowEnds, Line, Lines, Value, body_len, parse_addr,
+    parse_number, parse_protocol,
 };
 
 /// Most columns of a table; Zeek's widest log has fewer than a hundred.
 pub const FIELDS_MAX: usize = 1024;
+
+const KNOWN_COUNT: usize = 12;
 
 /// What a line of the log is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,25 +82,9 @@ impl Default for Header {
     }
 }
 
-/// Numbers of the columns that name flows and answers, found once a header.
-#[derive(Clone, Copy, Debug, Default)]
-struct Known {
-    ts: Option<usize>,
-    source: Option<usize>,
-    source_port: Option<usize>,
-    destination: Option<usize>,
-    destination_port: Option<usize>,
-    protocol: Option<usize>,
-    rtt: Option<usize>,
-    query: Option<usize>,
-    query_type: Option<usize>,
-    response_code: Option<usize>,
-    answers: Option<usize>,
-    ttls: Option<usize>,
-}
-
-/// Their names, in the order of the fields of [`Known`]; also the keys of the JSON form.
-const KNOWN: [&str; 12] = [
+/// The columns that we read, and the keys of the JSON form. Whoever takes [`Log::known`] or a picked
+/// object apart names them in this order.
+const KNOWN: [&str; KNOWN_COUNT] = [
     "ts",
     "id.orig_h",
     "id.orig_p",
@@ -118,7 +105,8 @@ pub struct Log<R> {
     lines: Lines<R>,
     line: Vec<u8>,
     header: Header,
-    known: Known,
+    /// Where the [`KNOWN`] columns are, found once a header.
+    known: [Option<usize>; KNOWN_COUNT],
     /// Start and end of every column of the current row.
     columns: Vec<(u32, u32)>,
 }
@@ -130,14 +118,14 @@ impl<R: BufRead> Log<R> {
             lines: Lines::new(input),
             line: Vec::new(),
             header: Header::default(),
-            known: Known::default(),
+            known: [None; KNOWN_COUNT],
             columns: Vec::new(),
         }
     }
 
     /// Goes to the next line and says what it is; `None` at the end of the input.
-    pub fn next(&mut self) -> io::Result<Option<Item>> {
-        let Some(kind) = self.lines.next(&mut self.line)? else {
+    pub fn advance(&mut self) -> io::Result<Option<Item>> {
+        let Some(kind) = self.lines.advance(&mut self.line)? else {
             return Ok(None);
         };
         Ok(Some(match kind {
@@ -183,19 +171,23 @@ impl<R: BufRead> Log<R> {
     /// Writes the current line to `out` with `columns` appended: their names to `#fields`, their
     /// types to `#types`, their values to a row, in the order given, and keys to a JSON row. Every
     /// octet of the line itself stays; other lines are copied.
+    ///
+    /// # Panics
+    /// With more than [`COLUMNS_MAX`] columns, which is the caller's mistake.
     pub fn write_with(&self, item: Item, columns: &[Column<'_>], out: &mut Vec<u8>) {
+        assert!(columns.len() <= COLUMNS_MAX, "a run appends a fixed, small set of columns");
         if item == Item::Json {
             // The values move into pairs on the stack; no run has more than a few.
             let mut keys = [("", Value::Unset); COLUMNS_MAX];
             for (key, column) in keys.iter_mut().zip(columns) {
                 *key = (column.name, column.value);
             }
-            splice_json(&self.line, &keys[..columns.len().min(COLUMNS_MAX)], out);
+            splice(&self.line, &keys[..columns.len()], out);
             return;
         }
         let body = body_len(&self.line);
         out.extend_from_slice(&self.line[..body]);
-        for column in columns.iter().take(COLUMNS_MAX) {
+        for column in columns {
             match item {
                 Item::Fields => {
                     out.push(self.header.separator);
@@ -220,7 +212,10 @@ impl<R: BufRead> Log<R> {
         let body = body_len(&self.line);
         match self.line[..body].first() {
             Some(b'#') => self.read_header(body),
-            Some(b'{') if self.header.fields.is_empty() => Item::Json,
+            Some(b'{') if self.header.fields.is_empty() => match pick(&self.line, &[]) {
+                Some([]) => Item::Json,
+                None => Item::Damaged { first: true },
+            },
             _ => self.split_row(body),
         }
     }
@@ -231,7 +226,7 @@ impl<R: BufRead> Log<R> {
             return match unescape(escaped).as_ref() {
                 [separator] => {
                     self.header = Header { separator: *separator, ..Header::default() };
-                    self.known = Known::default();
+                    self.known = [None; KNOWN_COUNT];
                     Item::Header
                 }
                 _ => Item::Damaged { first: true },
@@ -260,7 +255,8 @@ impl<R: BufRead> Log<R> {
                 if fields.len() > FIELDS_MAX {
                     return Item::Damaged { first: true };
                 }
-                self.known = Known::of(&fields);
+                self.known =
+                    KNOWN.map(|name| fields.iter().position(|field| field == name.as_bytes()));
                 self.header.fields = fields;
                 Item::Fields
             }
@@ -298,49 +294,6 @@ impl<R: BufRead> Log<R> {
     }
 
     fn values_of_row(&self) -> Values<'_> {
-        let get = |index: Option<usize>| index.and_then(|index| self.column(index));
-        let text = |index| get(index).map(unescape);
-        let list = |index| {
-            let value = get(index).filter(|value| *value != self.header.empty_field);
-            let parts = value.into_iter().flat_map(|value| {
-                value.split(|&octet| octet == self.header.set_separator).take(ANSWERS_MAX)
-            });
-            parts.map(unescape).collect()
-        };
-        Values {
-            time_ns: get(self.known.ts).and_then(parse_time),
-            rtt_ns: get(self.known.rtt).and_then(parse_seconds_ns),
-            source: get(self.known.source).and_then(parse_addr),
-            source_port: get(self.known.source_port).and_then(parse_number),
-            destination: get(self.known.destination).and_then(parse_addr),
-            destination_port: get(self.known.destination_port).and_then(parse_number),
-            protocol: get(self.known.protocol).and_then(parse_protocol),
-            query: text(self.known.query),
-            query_type: get(self.known.query_type).and_then(parse_number),
-            response_code: get(self.known.response_code).and_then(parse_number),
-            answers: list(self.known.answers),
-            ttls: list(self.known.ttls),
-        }
-    }
-}
-
-/// Most columns that [`Log::write_with`] appends; further ones are left out.
-pub const COLUMNS_MAX: usize = 32;
-
-/// A column to append.
-#[derive(Clone, Copy, Debug)]
-pub struct Column<'a> {
-    /// Its name, as in `#fields`.
-    pub name: &'a str,
-    /// Its type, as in `#types`.
-    pub kind: &'a str,
-    /// Its value in the current row; header lines ignore it.
-    pub value: Value<'a>,
-}
-
-impl Known {
-    fn of(fields: &[Vec<u8>]) -> Known {
-        let at = |name: &str| fields.iter().position(|field| field == name.as_bytes());
         let [
             ts,
             source,
@@ -354,22 +307,45 @@ impl Known {
             response_code,
             answers,
             ttls,
-        ] = KNOWN.map(at);
-        Known {
-            ts,
-            source,
-            source_port,
-            destination,
-            destination_port,
-            protocol,
-            rtt,
-            query,
-            query_type,
-            response_code,
-            answers,
-            ttls,
+        ] = self.known;
+        let get = |index: Option<usize>| index.and_then(|index| self.column(index));
+        let text = |index| get(index).map(unescape);
+        let list = |index| {
+            let value = get(index).filter(|value| *value != self.header.empty_field);
+            let parts = value.into_iter().flat_map(|value| {
+                value.split(|&octet| octet == self.header.set_separator).take(ANSWERS_MAX)
+            });
+            parts.map(unescape).collect()
+        };
+        Values {
+            time_ns: get(ts).and_then(parse_time),
+            rtt_ns: get(rtt).and_then(parse_seconds_ns),
+            source: get(source).and_then(parse_addr),
+            source_port: get(source_port).and_then(parse_number),
+            destination: get(destination).and_then(parse_addr),
+            destination_port: get(destination_port).and_then(parse_number),
+            protocol: get(protocol).and_then(parse_protocol),
+            query: text(query),
+            query_type: get(query_type).and_then(parse_number),
+            response_code: get(response_code).and_then(parse_number),
+            answers: list(answers),
+            ttls: list(ttls),
         }
     }
+}
+
+/// Most columns that [`Log::write_with`] appends.
+pub const COLUMNS_MAX: usize = 32;
+
+/// A column to append.
+#[derive(Clone, Copy, Debug)]
+pub struct Column<'a> {
+    /// Its name, as in `#fields`.
+    pub name: &'a str,
+    /// Its type, as in `#types`.
+    pub kind: &'a str,
+    /// Its value in the current row; header lines ignore it.
+    pub value: Value<'a>,
 }
 
 impl Header {
@@ -499,35 +475,35 @@ fn values_of_json(line: &[u8]) -> Option<Values<'_>> {
     ] = pick(line, &KNOWN)?;
     // Numbers are read from their digits, so that a time keeps all of them.
     let list = |raw: Option<&RawValue>| -> Vec<Cow<'static, [u8]>> {
-        let items = raw.map(json_items).unwrap_or_default();
-        let octets = |raw: &RawValue| match json_text(raw) {
+        let items = raw.map(items).unwrap_or_default();
+        let octets = |raw: &RawValue| match text(raw) {
             Some(text) => text_octets(text).into_owned(),
             None => raw.get().as_bytes().to_vec(),
         };
         items.into_iter().map(octets).map(Cow::Owned).collect()
     };
-    let time = ts.and_then(|raw| match json_text(raw) {
+    let time = ts.and_then(|raw| match text(raw) {
         Some(text) => parse_iso_ns(text.as_bytes()),
         None => parse_seconds_ns(raw.get().as_bytes()),
     });
     Some(Values {
         time_ns: time,
-        rtt_ns: json_octets(rtt).and_then(parse_seconds_ns),
+        rtt_ns: octets(rtt).and_then(parse_seconds_ns),
         source: json_bytes(source).and_then(|text| parse_addr(&text)),
-        source_port: json_octets(source_port).and_then(parse_number),
+        source_port: octets(source_port).and_then(parse_number),
         destination: json_bytes(destination).and_then(|text| parse_addr(&text)),
-        destination_port: json_octets(destination_port).and_then(parse_number),
+        destination_port: octets(destination_port).and_then(parse_number),
         protocol: json_bytes(protocol).and_then(|text| parse_protocol(&text)),
         query: json_bytes(query),
-        query_type: json_octets(query_type).and_then(parse_number),
-        response_code: json_octets(response_code).and_then(parse_number),
+        query_type: octets(query_type).and_then(parse_number),
+        response_code: octets(response_code).and_then(parse_number),
         answers: list(answers),
         ttls: list(ttls),
     })
 }
 
 fn json_bytes(raw: Option<&RawValue>) -> Option<Cow<'_, [u8]>> {
-    raw.and_then(json_text).map(text_octets)
+    raw.and_then(text).map(text_octets)
 }
 
 /// Text of a JSON log as octets. Zeek writes octets that are not UTF-8 as `\xHH` into its strings.
@@ -579,13 +555,13 @@ mod tests {
 
     fn items(input: &[u8]) -> Vec<Item> {
         let mut log = Log::new(input);
-        std::iter::from_fn(|| log.next().expect("memory is readable")).collect()
+        std::iter::from_fn(|| log.advance().expect("memory is readable")).collect()
     }
 
     fn rows(input: &[u8]) -> Vec<Option<DnsRow>> {
         let mut log = Log::new(input);
         let mut rows = Vec::new();
-        while let Some(item) = log.next().expect("memory is readable") {
+        while let Some(item) = log.advance().expect("memory is readable") {
             if matches!(item, Item::Row | Item::Json) {
                 rows.push(log.dns_row(item));
             }
@@ -631,12 +607,12 @@ mod tests {
         let line = br#"{"ts":1521911720.865716,"uid":"Cq","id.orig_h":"192.0.2.1","id.orig_p":41772,"id.resp_h":"192.0.2.53","id.resp_p":53,"proto":"udp","rtt":0.000870,"query":"WWW.Example.com","qtype":1,"rcode":0,"answers":["cdn.example.net","203.0.113.9"],"TTLs":[2230.0,60.5]}"#;
         assert_eq!(rows(line), rows(DNS.as_bytes())[..1]);
         let mut log = Log::new(&line[..]);
-        let item = log.next().expect("readable").expect("a line");
+        let item = log.advance().expect("readable").expect("a line");
         let ends = log.flow_ends(item).expect("a flow");
         assert_eq!((ends.source_port, ends.destination_port, ends.protocol), (41772, 53, Some(17)));
         let iso = br#"{"ts":"2018-03-24T17:15:20.865716Z","id.orig_h":"::1","id.resp_h":"::2"}"#;
         let mut log = Log::new(&iso[..]);
-        let item = log.next().expect("readable").expect("a line");
+        let item = log.advance().expect("readable").expect("a line");
         assert_eq!(log.flow_ends(item).map(|ends| ends.time_ns), Some(1_521_911_720_865_716_000));
     }
 
@@ -669,7 +645,7 @@ mod tests {
         ];
         let mut log = Log::new(DNS.as_bytes());
         let mut out = Vec::new();
-        while let Some(item) = log.next().expect("memory is readable") {
+        while let Some(item) = log.advance().expect("memory is readable") {
             log.write_with(item, &columns, &mut out);
         }
         let out = String::from_utf8(out).expect("ASCII");
@@ -690,15 +666,19 @@ mod tests {
         assert_eq!(cut, DNS);
     }
 
-    /// A JSON row gets keys instead of columns.
+    /// A JSON row gets keys instead of columns; what only begins like one is damaged.
     #[test]
     fn append_to_json() {
         let mut log = Log::new(&b"{\"ts\":1}\n"[..]);
-        let item = log.next().expect("readable").expect("a line");
+        let item = log.advance().expect("readable").expect("a line");
         let column = Column { name: "n", kind: "string", value: Value::Text(b"x") };
         let mut out = Vec::new();
         log.write_with(item, &[column], &mut out);
         assert_eq!(out, b"{\"ts\":1,\"n\":\"x\"}\n");
+        assert_eq!(
+            items(b"{\"ts\":1\n{}}\n{}\n"),
+            [Item::Damaged { first: true }, Item::Damaged { first: true }, Item::Json]
+        );
     }
 
     proptest! {
@@ -713,7 +693,7 @@ mod tests {
             input.splice(at.min(cut)..at.min(cut), noise);
             let mut log = Log::new(input.as_slice());
             let (mut lines, mut copied) = (Vec::new(), Vec::new());
-            while let Some(item) = log.next().expect("memory is readable") {
+            while let Some(item) = log.advance().expect("memory is readable") {
                 let _ = (log.flow_ends(item), log.dns_row(item), log.column(3));
                 lines.extend_from_slice(log.line());
                 log.write_with(item, &[], &mut copied);

@@ -6,7 +6,8 @@
 //!
 //! Spreadsheets run a cell that begins with `=`, `+`, `-` or `@` as a formula, and a name from the
 //! network may begin with anything. Such cells get a leading `'`, which spreadsheets read as "this
-//! is text"; so do cells that begin with `'`, so that taking one off restores them all.
+//! is text"; so do cells that begin with `'`, so that taking one off restores them all. The title
+//! `@timestamp` stays: it is ours, it runs nothing, and the formats are to share their names.
 
 use super::RecordWriter;
 use super::schema::{self, FIELDS, Value};

@@ -1,7 +1,7 @@
 //! Elastic Common Schema: a JSON object a line, flat dotted keys.
 //!
 //! Every row of [`FIELDS`] is a key; one that is absent is left out, there are no nulls. A line is
-//! pure ASCII and therefore valid UTF-8 and harmless on a terminal, whatever a packet put in a name:
+//! pure ASCII, so it is valid UTF-8 and harmless on a terminal, whatever a packet put in a name:
 //!
 //! * printable ASCII stands as it is, `"` and `\` after a backslash;
 //! * in a name that is valid UTF-8, every other character is `\uHHHH` (two of them beyond the Basic

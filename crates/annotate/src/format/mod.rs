@@ -6,7 +6,7 @@
 //! cut at record borders, in any order, is a sound log.
 //!
 //! Parquet is columnar, so what its workers render are rows, and the ordered writer hands these to
-//! [`parquet::Writer`] rather than to the file; all the rest is the same.
+//! `parquet::Writer` rather than to the file; all the rest is the same.
 //!
 //! | module | duty |
 //! |---|---|
@@ -15,7 +15,7 @@
 //! | [`ecs`] | JSON lines, Elastic Common Schema |
 //! | [`zeek`] | Zeek's conn.log, ours appended |
 //! | [`csv`] | the schema, a cell a field |
-//! | [`parquet`] | the schema, a column a field (cargo feature `parquet`) |
+//! | `parquet` | the schema, a column a field (cargo feature `parquet`) |
 //! | `digits` | numbers, times, addresses as ASCII |
 //!
 //! Invariants

@@ -84,7 +84,7 @@ pub enum Value<'r> {
     Word(&'static str),
     /// Words of ours.
     Words(&'static [&'static str]),
-    /// The Community ID of the flow; computed when written (see [`write_community_id`]).
+    /// The Community ID of the flow; computed when written.
     CommunityId(&'r FlowRecord),
     /// A name from the network: hostile bytes.
     Name(&'r Name),

@@ -8,10 +8,10 @@
 //!
 //! Lines can be written as they come, because widths are fixed: what is longer than its column
 //! pushes the rest of its line to the right, and the name, which has no usual length, stands last.
-//! No value holds a space, so `awk '{print $10}'` gives the destination's name; the header begins with `#`, so
-//! `grep -v '^#'` drops it. The source shows its name in the place of its address where it has one;
-//! the destination shows both. Octets are counted in thousands. Nothing but printable ASCII is
-//! written, whatever a packet put in a name.
+//! No value holds a space, so `awk '{print $10}'` gives the destination's name; the header begins
+//! with `#`, so `grep -v '^#'` drops it. The source shows its name in the place of its address where
+//! it has one; the destination shows both. Octets are counted in thousands. Nothing but printable
+//! ASCII is written, whatever a packet put in a name.
 
 use super::{RecordWriter, digits, schema};
 use crate::record::{App, End, FlowRecord};

@@ -8,6 +8,8 @@
 
 use std::sync::Arc;
 
+use crate::Addr;
+
 use super::{
     CaptureDamage, FRAME_BYTES_LIKELY, FRAME_BYTES_MAX, OpenError, Plausible, Record, Step, u16_of,
     u32_of,
@@ -20,6 +22,7 @@ const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
 const PACKET_OBSOLETE: u32 = 2;
 const PACKET_SIMPLE: u32 = 3;
+const NAMES: u32 = 4;
 const STATISTICS: u32 = 5;
 const PACKET_ENHANCED: u32 = 6;
 
@@ -294,6 +297,15 @@ impl Pcapng {
         }
     }
 
+    /// The records of the name block at `offset`, if one lies there whole.
+    pub(super) fn name_records<'a>(&self, bytes: &'a [u8], offset: usize) -> Option<Names<'a>> {
+        let rest = bytes.get(offset..)?;
+        let block = self.block_at(rest, 0).filter(|block| block.kind == NAMES)?;
+        let whole = rest.get(..block.len as usize)?;
+        let records = whole.get(8..whole.len().checked_sub(4)?)?;
+        Some(Names { big: block.big, records, addr: None, names: &[] })
+    }
+
     /// Whether two blocks that make sense begin at `at` (one, where the file ends after it).
     pub(super) fn plausible(&self, bytes: &[u8], at: usize, at_end: bool) -> Plausible {
         let (first, next) = self.block_plausible(bytes, at, at_end);
@@ -324,6 +336,46 @@ impl Pcapng {
         }
         let sound = u32_of(bytes, next - 4, block.big) == block.len;
         (if sound { Plausible::Yes } else { Plausible::No }, next)
+    }
+}
+
+/// Walks the records of a name block. A record is type, length, address, and names that each end
+/// in a zero octet; what is malformed ends the walk.
+pub(super) struct Names<'a> {
+    big: bool,
+    /// Records not yet begun.
+    records: &'a [u8],
+    /// Of the record that is being read: the address, and the names left.
+    addr: Option<Addr>,
+    names: &'a [u8],
+}
+
+impl<'a> Iterator for Names<'a> {
+    type Item = (Addr, &'a [u8]);
+
+    fn next(&mut self) -> Option<(Addr, &'a [u8])> {
+        loop {
+            if let (Some(addr), Some(end)) = (self.addr, self.names.iter().position(|o| *o == 0)) {
+                let name = &self.names[..end];
+                self.names = &self.names[end + 1..];
+                return Some((addr, name));
+            }
+            let (kind, len) =
+                (u16_of(self.records, 0, self.big), u16_of(self.records, 2, self.big));
+            // 0 ends the records.
+            if kind == 0 {
+                return None;
+            }
+            let value = self.records.get(4..4 + usize::from(len))?;
+            (self.addr, self.names) = match kind {
+                1 => value.split_first_chunk().map(|(addr, names)| (Addr::v4(*addr), names)),
+                2 => value.split_first_chunk().map(|(addr, names)| (Addr::v6(*addr), names)),
+                _ => None,
+            }
+            .map_or((None, &[][..]), |(addr, names)| (Some(addr), names));
+            let padded = 4 + usize::from(len).next_multiple_of(4);
+            self.records = self.records.get(padded..).unwrap_or_default();
+        }
     }
 }
 

@@ -105,14 +105,12 @@ fn upper(frame: &[u8], ip: Ip, nest: Nest) -> Result<Packet, Skip> {
 }
 
 /// Reads an IPv4 packet at the span's start, and all that is in it.
-#[cold]
 #[inline(never)]
 pub(super) fn v4(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
     v4_inline(frame, span, nest)
 }
 
 /// Reads an IPv6 packet at the span's start, and all that is in it.
-#[cold]
 #[inline(never)]
 pub(super) fn v6(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
     v6_inline(frame, span, nest)
@@ -130,7 +128,6 @@ pub(super) fn any(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> 
 
 /// Reads what an IP packet carries: extension headers, then the transport or a tunnel. `packet`
 /// says the addresses, and its payload is the IP payload, not fragmented.
-#[cold]
 #[inline(never)]
 pub(super) fn payload(frame: &[u8], mut packet: Packet, nest: Nest) -> Result<Packet, Skip> {
     for _ in 0..=EXTENSIONS_MAX {

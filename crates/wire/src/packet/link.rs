@@ -19,7 +19,7 @@ pub(super) const TYPE_IPV4: u16 = 0x0800;
 pub(super) const TYPE_IPV6: u16 = 0x86dd;
 const TYPE_ARP: u16 = 0x0806;
 const TYPE_ETHERNET: u16 = 0x6558;
-const TYPE_VLAN: u16 = 0x8100;
+pub(super) const TYPE_VLAN: u16 = 0x8100;
 const TYPE_VLAN_SERVICE: u16 = 0x88a8;
 const TYPE_VLAN_9100: u16 = 0x9100;
 const TYPE_VLAN_9200: u16 = 0x9200;
@@ -34,7 +34,6 @@ pub(super) const ETHERNET_BYTES: usize = 14;
 const ARPHRD_NETLINK: u16 = 824;
 
 /// Decodes a frame from its link header on: the way for all that `super::decode` does not do.
-#[cold]
 #[inline(never)]
 pub(super) fn decode(link_type: u16, frame: &[u8]) -> Result<Packet, Skip> {
     let span = Span { at: 0, end: frame.len(), wire_end: usize::MAX };
@@ -49,6 +48,23 @@ pub(super) fn decode(link_type: u16, frame: &[u8]) -> Result<Packet, Skip> {
         LINUX_SLL => sll(frame, span, nest, 14, 2, 16),
         LINUX_SLL2 => sll(frame, span, nest, 0, 8, 20),
         _ => Err(Skip::UnknownLinkType(link_type)),
+    }
+}
+
+/// What follows the first 802.1Q EtherType of an Ethernet frame. Only for speed: a trunk port's
+/// frames all have one tag, and the general way costs them three calls more (measured: 19 ns instead
+/// of 14).
+#[inline(never)]
+pub(super) fn tagged(frame: &[u8], span: Span) -> Result<Packet, Skip> {
+    let nest = Nest::default();
+    let Some([_, _, high, low]) = span.bytes(frame).first_chunk() else {
+        return typed(frame, span, TYPE_VLAN, nest);
+    };
+    let inside = Span { at: span.at + 4, ..span };
+    match u16::from_be_bytes([*high, *low]) {
+        TYPE_IPV4 => ip::v4_inline(frame, inside, nest.deeper()?),
+        TYPE_IPV6 => ip::v6_inline(frame, inside, nest.deeper()?),
+        _ => typed(frame, span, TYPE_VLAN, nest),
     }
 }
 

@@ -19,7 +19,6 @@ const SCTP_BYTES: usize = 12;
 const ICMP_BYTES: usize = 8;
 
 /// Reads the header that `packet.protocol` names; does nothing for protocols without ports.
-#[cold]
 pub(super) fn read(frame: &[u8], packet: Packet) -> Result<Packet, Skip> {
     match packet.protocol {
         TCP => tcp(frame, Ip::of(&packet)),
@@ -108,7 +107,6 @@ fn udp_cut(frame: &[u8], packet: Packet) -> Result<Packet, Skip> {
     ports(frame, packet, UDP_BYTES)
 }
 
-#[cold]
 fn sctp(frame: &[u8], packet: Packet) -> Result<Packet, Skip> {
     ports(frame, packet, SCTP_BYTES)
 }
@@ -128,7 +126,6 @@ fn ports(frame: &[u8], mut packet: Packet, header_len: usize) -> Result<Packet, 
     Ok(packet)
 }
 
-#[cold]
 fn icmp(frame: &[u8], mut packet: Packet) -> Result<Packet, Skip> {
     let bytes = Span::payload(&packet).bytes(frame);
     let (Some(kind), Some(code)) = (u8_at(bytes, 0), u8_at(bytes, 1)) else {

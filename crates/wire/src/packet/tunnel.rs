@@ -1,6 +1,6 @@
 //! Tunnels: IP in IP, GRE, ERSPAN, VXLAN, Geneve, GTP-U, Teredo.
 //!
-//! All of this is the cold path. By rule 1 of [`super`], whatever is not a whole packet inside
+//! None of this is on the hot path. By rule 1 of [`super`], whatever is not a whole packet inside
 //! leaves the packet around it as the answer, so the errors made here never reach a caller.
 
 use super::{Nest, Packet, Skip, Span, Tunnel, ip, link};
@@ -72,8 +72,7 @@ pub(super) fn in_ip(frame: &[u8], outer: Packet, nest: Nest) -> Result<Packet, S
 /// Rule 1 of [`super`].
 fn inner_or_outer(inner: Result<Packet, Skip>, outer: Packet) -> Result<Packet, Skip> {
     match inner {
-        Ok(inner) => Ok(inner),
-        Err(Skip::TooManyTunnels) => Err(Skip::TooManyTunnels),
+        Ok(_) | Err(Skip::TooManyTunnels) => inner,
         Err(_) => Ok(outer),
     }
 }

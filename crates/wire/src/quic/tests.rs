@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::header::Version;
 use super::*;
 use crate::tls::tests::{extension, message, sni};
 
@@ -154,12 +155,51 @@ fn retry() {
     let before = initial(&SAMPLE_ID, &SAMPLE_ID, 0, &crypto(0, &[0x77; 900]));
     assert_eq!(assembler.push(&before), Initial::Malformed, "no hello begins like that");
     let mut assembler = Assembler::new();
-    let before = initial(&SAMPLE_ID, &SAMPLE_ID, 0, &crypto(700, &[0x77; 300]));
+    let before = initial(&SAMPLE_ID, &SAMPLE_ID, 0, &crypto(40, &[0x77; 1000]));
     assert_eq!(assembler.push(&before), Initial::NeedMore);
     let first = initial(b"retried!", b"retried!", 1, &crypto(0, &hello[..1000]));
     let second = initial(b"retried!", b"retried!", 2, &crypto(1000, &hello[1000..]));
     assert_eq!(assembler.push(&second), Initial::NeedMore);
     assert_eq!(name(&assembler.push(&first)), Some(NAME));
+}
+
+/// Headers whose lengths do not fit, and packets that are no Initial, are told apart without a key.
+#[test]
+fn headers() {
+    let packet = initial(&SAMPLE_ID, &SAMPLE_ID, 0, &[1]);
+    assert!(looks_like_initial(&packet));
+    for len in 0..packet.len() {
+        assert!(!looks_like_initial(&packet[..len]), "cut to {len} octets");
+        assert_eq!(Assembler::new().push(&packet[..len]), Initial::NotQuic);
+    }
+    let changed = |at: usize, octet: u8| {
+        let mut packet = packet.clone();
+        packet[at] = octet;
+        packet
+    };
+    for (what, other) in [
+        ("short header", changed(0, 0x43)),
+        ("no fixed bit", changed(0, 0x83)),
+        ("0-RTT", changed(0, 0xd3)),
+        ("Handshake", changed(0, 0xe3)),
+        ("Retry", changed(0, 0xf3)),
+        ("Version Negotiation", changed(4, 0)),
+        ("unknown version", changed(1, 0x51)),
+        ("longer connection ID than there are", changed(5, 21)),
+    ] {
+        assert!(!looks_like_initial(&other), "{what}");
+        assert_eq!(Assembler::new().push(&other), Initial::NotQuic, "{what}");
+    }
+    // A connection ID of 21 octets, where all lengths fit.
+    let mut long_id = hex("c3 00000001 15");
+    long_id.extend_from_slice(&[0; 21]);
+    long_id.extend(hex("00 00 14"));
+    long_id.extend_from_slice(&[0; 20]);
+    assert!(!looks_like_initial(&long_id));
+    // Less behind the header than its protection needs.
+    let mut short = hex("c3 00000001 08 8394c8f03e515708 00 00 13");
+    short.extend_from_slice(&[0; 19]);
+    assert!(!looks_like_initial(&short));
 }
 
 /// Two Initials and a Handshake packet in one datagram are all looked at.

@@ -105,8 +105,8 @@ mod tests {
             message.extend_from_slice(label);
         }
         message.extend_from_slice(&[0, 0, 1, 0, 1]);
-        let length = message.len() - 2;
-        message[1] = length as u8;
+        let length = message.len() as u16 - 2;
+        message[..2].copy_from_slice(&length.to_be_bytes());
         message
     }
 
@@ -128,6 +128,22 @@ mod tests {
         assert_eq!(dns_resync(&[0; 5000]), None);
         assert_eq!(dns_resync(&[0xff; 5000]), None);
         assert_eq!(dns_resync(b""), None);
+    }
+
+    /// Flags that nobody sends, classes that nobody uses, and names without end are no messages.
+    #[test]
+    fn implausible_messages() {
+        let sound = query(b"www.example.com");
+        let last = sound.len() - 1;
+        for (at, octet) in [(4, 0x31), (5, 1), (5, 0x40), (7, 2), (9, 9), (last, 7), (last - 1, 1)]
+        {
+            let mut message = sound.clone();
+            message[at] = octet;
+            assert_eq!(dns_resync(&message), None, "octet {at} is {octet}");
+        }
+        let labels = ["label"; 43].join(".");
+        assert_eq!(dns_resync(&query(labels.as_bytes())[..200]), Some(0));
+        assert_eq!(dns_resync(&query(labels.as_bytes())), None, "259 octets of name");
     }
 
     /// A message whose follower is no message is not believed.

@@ -77,6 +77,8 @@ fn spread_over_records() {
     let mut mixed = record(&whole[..50]);
     mixed.extend_from_slice(&[23, 3, 3, 0, 1, 0]);
     assert_eq!(client_hello(&mixed), Hello::Malformed);
+    let empty_between = [record(&whole[..50]), record(&[]), record(&whole[50..])].concat();
+    assert_eq!(client_hello(&empty_between), Hello::Malformed);
 }
 
 /// Where a capture cuts the hello, a name before the cut is found, and none after it.
@@ -137,6 +139,26 @@ fn contradictions() {
     let mut trailing = message(&[sni(&[(0, b"a.example")])]);
     trailing.push(0);
     trailing[3] += 1;
+    // The length of all extensions says more than there is; the extensions are sound.
+    let mut block_length = message(&[sni(&[(0, b"a.example")])]);
+    block_length[48] += 1;
+    let mut old_version = message(&[]);
+    old_version[4] = 2;
+    // The octets of the random value become those of a session ID that is too long.
+    let mut session_id = message(&[]);
+    session_id.splice(38..39, std::iter::once(33).chain([0; 33]));
+    session_id[3] += 33;
+    let mut no_suites = message(&[]);
+    no_suites.drain(41..45);
+    no_suites[40] = 0;
+    no_suites[3] -= 4;
+    let mut no_compression = message(&[]);
+    no_compression.remove(46);
+    no_compression[45] = 0;
+    no_compression[3] -= 1;
+    for bytes in [block_length, old_version, session_id, no_suites, no_compression] {
+        assert_eq!(client_hello(&record(&bytes)), Hello::Malformed, "{bytes:x?}");
+    }
     for bytes in [
         message(&[long_list]),
         message(&[long_name]),

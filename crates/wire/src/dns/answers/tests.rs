@@ -329,9 +329,13 @@ fn multicast() {
         .a("bank.test", 120, 8)
         .raw(&wire("printer.local"), rtype::A, class::IN, 0, &[192, 0, 2, 9])
         .0;
-    // The last record goes to the additional section.
-    bytes[7] -= 1;
-    bytes[11] += 1;
+    // The last record goes to the additional section, one that nobody vouches for stands before
+    // it in the authority section.
+    let last = bytes.split_off(bytes.len() - wire("printer.local").len() - 14);
+    let doubtful = Builder::response().a("mine.local", 120, 10).0;
+    bytes.extend(&doubtful[HEADER_BYTES..]);
+    bytes.extend(last);
+    (bytes[7], bytes[9], bytes[11]) = (bytes[7] - 1, 1, 1);
     let out = run(&bytes, extract_mdns);
     assert_eq!(out.qname(), None);
     assert_eq!(

@@ -1,0 +1,189 @@
+//! Nanoseconds an operation, and octets an entry.
+//!
+//! `cargo bench -p larder` is for real; `cargo test` runs it tiny, so that it does not rot. Parameters, as
+//! `--name value` after `--`: entries, operations, value-bytes, batch.
+//!
+//! Every figure comes with a checksum of the work done, the same on every machine.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use larder::{Cache, Proxy, Seconds, Ttl, Writer};
+
+const NOW: Seconds = Seconds(1);
+
+struct Parameters {
+    entries: u64,
+    operations: u64,
+    value_bytes: usize,
+    batch: usize,
+}
+
+fn parameters() -> Parameters {
+    let arguments: Vec<String> = std::env::args().collect();
+    let real = arguments.iter().any(|argument| argument == "--bench");
+    let read = |name: &str, real_default: u64, tiny_default: u64| {
+        let position = arguments.iter().position(|argument| argument == name);
+        let given = position.and_then(|at| arguments.get(at + 1)).map(|text| {
+            text.parse().unwrap_or_else(|_| panic!("{name} wants a number, not {text}"))
+        });
+        given.unwrap_or(if real { real_default } else { tiny_default })
+    };
+    Parameters {
+        entries: read("--entries", 1_000_000, 2_000),
+        operations: read("--operations", 4_000_000, 10_000),
+        value_bytes: read("--value-bytes", 22, 22) as usize,
+        batch: read("--batch", 32, 32) as usize,
+    }
+}
+
+/// Keys of 16 octets, as an address pair has.
+fn key(number: u64) -> [u8; 16] {
+    (u128::from(number) | (u128::from(number.wrapping_mul(0x9e37_79b9_7f4a_7c15)) << 64))
+        .to_be_bytes()
+}
+
+/// A number below `limit`, uniform, from a counter.
+fn scatter(counter: u64, limit: u64) -> u64 {
+    let mixed = (counter ^ (counter >> 31)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    ((u128::from(mixed ^ (mixed >> 32)) * u128::from(limit)) >> 64) as u64
+}
+
+/// Nanoseconds that this thread has run, where the system says so: on a busy machine they tell more than
+/// the clock on the wall.
+fn ran_ns() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    text.split_whitespace().next()?.parse().ok()
+}
+
+fn report(name: &str, operations: u64, act: impl FnOnce() -> u64) {
+    std::thread::yield_now();
+    let (start, ran) = (Instant::now(), ran_ns());
+    let checksum = act();
+    let wall = start.elapsed().as_nanos() as f64 / operations as f64;
+    std::thread::yield_now();
+    let ran =
+        ran_ns().zip(ran).map_or(f64::NAN, |(end, start)| (end - start) as f64 / operations as f64);
+    println!("{name:24} {ran:8.1} ns/op run {wall:8.1} wall   checksum {checksum:016x}");
+}
+
+fn insert_range(
+    writer: &mut Writer,
+    proxy: &mut Proxy,
+    range: std::ops::Range<u64>,
+    value: &[u8],
+) -> u64 {
+    let mut inserted = 0;
+    for number in range {
+        while writer.insert(&key(number), value, Ttl::FOREVER, NOW).is_err() {
+            proxy.sync();
+        }
+        inserted += 1;
+        if inserted % 1024 == 0 {
+            proxy.sync();
+        }
+    }
+    while writer.flush().is_err() {
+        proxy.sync();
+    }
+    inserted
+}
+
+fn main() {
+    let Parameters { entries, operations, value_bytes, batch } = parameters();
+    let value = vec![7u8; value_bytes];
+    // Room for the entries and no more: slot, index at main, one proxy's, side tables, rounding.
+    let slot = (8 + 16 + value_bytes).next_multiple_of(8) as u64;
+    let budget = entries * (slot + 40) * 17 / 16 + (1 << 20);
+    let cache = Cache::builder()
+        .budget(budget)
+        .proxies_max(1)
+        .entry_bytes_mean(slot as usize)
+        .build()
+        .expect("the parameters make a cache");
+    let mut proxy = cache.proxy().expect("the first proxy");
+    let mut writer = cache.writer();
+
+    report("insert, empty table", entries, || {
+        insert_range(&mut writer, &mut proxy, 0..entries, &value)
+    });
+    let first = 3 * entries;
+    report("insert, full table", 2 * entries, || {
+        insert_range(&mut writer, &mut proxy, entries..first, &value)
+    });
+    proxy.sync();
+    let stats = cache.stats().expect("nobody panicked");
+    let live = stats.entries;
+    // The newest entries are alive, with a margin for batches.
+    let oldest = first - live;
+
+    report("get hit, independent", operations, || {
+        (0..operations).fold(0u64, |sum, i| {
+            let entry = proxy.get(&key(oldest + scatter(i, live)), NOW);
+            sum.wrapping_add(entry.map_or(0, |entry| entry.len() as u64))
+        })
+    });
+    report("get hit, dependent", operations, || {
+        (0..operations).fold(0u64, |sum, i| {
+            let entry = proxy.get(&key(oldest + scatter(i ^ (sum << 40), live)), NOW);
+            sum.wrapping_add(entry.map_or(0, |entry| u64::from(entry[0])))
+        })
+    });
+    let mut keys = vec![[0u8; 16]; batch];
+    report(&format!("get hit, batch of {batch}"), operations, || {
+        let mut sum = 0u64;
+        for start in (0..operations).step_by(batch) {
+            for (i, slot) in keys.iter_mut().enumerate() {
+                *slot = key(oldest + scatter(start + i as u64, live));
+            }
+            proxy.get_many(&keys, NOW, |_, entry| {
+                sum = sum.wrapping_add(entry.map_or(0, |entry| entry.len() as u64));
+            });
+        }
+        sum
+    });
+    report("get miss", operations, || {
+        (0..operations).filter(|&i| black_box(proxy.get(&key(u64::MAX - i), NOW)).is_some()).count()
+            as u64
+    });
+    report("update, full table", operations, || {
+        for i in 0..operations {
+            while writer.insert(&key(oldest + scatter(i, live)), &value, Ttl::FOREVER, NOW).is_err()
+            {
+                proxy.sync();
+            }
+            if i % 1024 == 0 {
+                proxy.sync();
+            }
+        }
+        while writer.flush().is_err() {
+            proxy.sync();
+        }
+        operations
+    });
+    let start = cache.position().expect("nobody panicked").records();
+    insert_range(&mut writer, &mut proxy, first..first + 64, &value);
+    proxy.sync();
+    let burst = (stats.log_records / 8).min(entries);
+    for number in 0..burst {
+        if writer.insert(&key(first + 100 + number), &value, Ttl::FOREVER, NOW).is_err() {
+            break;
+        }
+    }
+    let _ = writer.flush();
+    let records = cache.position().expect("nobody panicked").records() - proxy.position().records();
+    report("apply a log record", records.max(1), || proxy.sync().records() - start);
+
+    let stats = cache.stats().expect("nobody panicked");
+    let payload = (16 + value_bytes) as f64;
+    println!(
+        "{} entries (load {:.2}), {:.1} octets an entry above its {payload} of payload, {} conflicts, {} slots moved, page {} KiB",
+        stats.entries,
+        stats.index_load,
+        budget as f64 / stats.entries as f64 - payload,
+        stats.conflicts,
+        stats.moved_slots,
+        stats.classes.last().map_or(0, |class| class.slot_bytes / 1024),
+    );
+}

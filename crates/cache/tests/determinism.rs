@@ -1,0 +1,145 @@
+//! The same operations and seed leave the same entries, whoever reads and whenever they sync.
+
+mod common;
+
+use common::{Random, dump, key_of};
+use larder::{Cache, Error, OwnedEntry, Proxy, Seconds, Stats, Ttl};
+
+/// Applies the same operations with `proxies` that sync every `sync_every` operations (0: only when they
+/// must), in `flush_every` batches, with another writer holding spare slots meanwhile.
+fn run(proxies: usize, sync_every: usize, flush_every: usize) -> (Vec<OwnedEntry>, Stats) {
+    let cache = Cache::builder().budget(1 << 20).proxies_max(7).seed(5).build().unwrap();
+    let mut readers: Vec<Proxy> = (0..proxies).map(|_| cache.proxy().unwrap()).collect();
+    let mut writer = cache.writer();
+    let mut random = Random(99);
+    for step in 0..60_000usize {
+        let now = Seconds(1 + step as u32 / 1000);
+        let key = key_of(random.below(9_000));
+        // The lengths drift, so that pages must change class.
+        let value = random.bytes(if step < 30_000 { 60 } else { 900 });
+        let remove = random.below(10) == 0;
+        loop {
+            let done = match remove {
+                true => writer.remove(&key),
+                false => writer.insert(&key, &value, Ttl::FOREVER, now),
+            };
+            let done = match done {
+                Ok(()) if flush_every > 0 && step % flush_every == 0 => writer.flush().map(|_| ()),
+                other => other,
+            };
+            match done {
+                Ok(()) => break,
+                Err(Error::Stalled { proxy, .. }) => drop(readers[proxy].sync()),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        for (number, reader) in readers.iter_mut().enumerate() {
+            if sync_every > 0 && (step + number) % (sync_every * (number + 1)) == 0 {
+                reader.sync();
+            }
+        }
+    }
+    while let Err(error) = writer.flush() {
+        let Error::Stalled { proxy, .. } = error else { panic!("{error}") };
+        readers[proxy].sync();
+    }
+    cache.validate().unwrap();
+    for reader in &mut readers {
+        reader.sync();
+        reader.validate().unwrap();
+    }
+    (dump(&cache), cache.stats().unwrap())
+}
+
+/// No proxies, many, eager, lazy, stalling ones; large and single batches: the same entries in the same order.
+#[test]
+fn proxies_and_batches_do_not_matter() {
+    let (expected, stats) = run(0, 0, 0);
+    assert!(stats.evicted > 10_000 && expected.len() > 100, "{stats:?}");
+    let mut moved = stats.moved_slots;
+    for (proxies, sync_every, flush_every) in
+        [(1, 1, 1), (1, 0, 0), (2, 37, 10), (7, 100, 3), (7, 0, 1000), (3, 5000, 64)]
+    {
+        let (entries, stats) = run(proxies, sync_every, flush_every);
+        assert!(entries == expected, "{proxies} proxies, sync {sync_every}, flush {flush_every}");
+        moved += stats.moved_slots;
+    }
+    assert!(moved > 0, "no page changed class: the test has lost its point");
+}
+
+/// Workers at position k see exactly batch k, though the writer has run ahead; a position passed is not
+/// gone back to.
+#[test]
+fn positions_are_exact() {
+    let cache = Cache::builder().budget(1 << 20).proxies_max(2).build().unwrap();
+    let (mut ahead, mut behind) = (cache.proxy().unwrap(), cache.proxy().unwrap());
+    let mut writer = cache.writer();
+    let now = Seconds(1);
+    let mut positions = Vec::new();
+    for batch in 0..10u8 {
+        for key in 0..20 {
+            writer.insert(&key_of(key), &[batch], Ttl::FOREVER, now).unwrap();
+        }
+        writer.insert(&[b'b', batch], b"", Ttl::FOREVER, now).unwrap();
+        positions.push(writer.flush().unwrap());
+    }
+    assert_eq!(ahead.sync(), positions[9]);
+    for (batch, &position) in positions.iter().enumerate() {
+        let old = behind.get(&key_of(3), now).map(|entry| entry.value());
+        assert_eq!(behind.refresh_to(position), position);
+        assert_eq!(old.map(|value| usize::from(value[0])), batch.checked_sub(1), "the old view");
+        for key in 0..20 {
+            assert_eq!(behind.get(&key_of(key), now).as_deref(), Some(&[batch as u8][..]));
+            assert_eq!(ahead.get(&key_of(key), now).as_deref(), Some(&[9][..]));
+        }
+        assert!(behind.get(&[b'b', batch as u8], now).is_some());
+        assert!(behind.get(&[b'b', batch as u8 + 1], now).is_none());
+        behind.sync_to(position);
+    }
+    assert_eq!(behind.sync_to(positions[2]), positions[9]);
+}
+
+/// Many threads that read and sync while one writes leave the same entries, and read only what was written.
+#[test]
+fn threads_do_not_matter() {
+    let run = |threads: usize| {
+        let cache = Cache::builder().budget(600_000).proxies_max(4).build().unwrap();
+        let done = std::sync::atomic::AtomicBool::new(false);
+        let done = &done;
+        std::thread::scope(|scope| {
+            for number in 0..threads {
+                let mut proxy = cache.proxy().unwrap();
+                scope.spawn(move || {
+                    let mut random = Random(number as u64);
+                    while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                        for _ in 0..100 {
+                            let key = key_of(random.below(5_000));
+                            if let Some(entry) = proxy.get(&key, Seconds(1)) {
+                                assert_eq!(entry.key(), key);
+                                assert!(entry.iter().all(|&byte| byte == entry[0]));
+                            }
+                        }
+                        proxy.sync();
+                    }
+                });
+            }
+            let mut writer = cache.writer();
+            let mut random = Random(17);
+            for _ in 0..40_000 {
+                let key = key_of(random.below(5_000));
+                let value = vec![random.next() as u8; 1 + random.below(150) as usize];
+                while let Err(error) = writer.insert(&key, &value, Ttl::FOREVER, Seconds(1)) {
+                    assert!(matches!(error, Error::Stalled { .. }), "{error}");
+                    std::thread::yield_now();
+                }
+            }
+            while writer.flush().is_err() {
+                std::thread::yield_now();
+            }
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        cache.validate().unwrap();
+        dump(&cache)
+    };
+    assert!(run(0) == run(3));
+}

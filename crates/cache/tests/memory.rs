@@ -1,0 +1,53 @@
+//! The budget holds: resident memory under churn of mixed sizes stays within it and a constant.
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use common::{Random, key_of};
+use larder::{Cache, Error, Seconds, Ttl};
+
+/// What a process may take beside its caches: stacks, the allocator's own, a huge page at each region's end.
+const CONSTANT_BYTES: u64 = 12 << 20;
+
+fn resident_bytes() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4096
+}
+
+/// Distinct inserts, many times what fits, in lengths that drift through all classes; three proxies, one of
+/// which parks, one of which is made anew all the time.
+#[test]
+fn budget_holds_under_churn() {
+    let before = resident_bytes();
+    let budget = 24 << 20;
+    let cache = Cache::builder().budget(budget).proxies_max(3).build().unwrap();
+    let mut proxies = [cache.proxy().unwrap(), cache.proxy().unwrap()];
+    let mut parked = Some(cache.proxy().unwrap().park());
+    let mut writer = cache.writer();
+    let mut random = Random(3);
+    let mut worst = 0;
+    for number in 0..600_000u64 {
+        let key = key_of(number);
+        let value = random.bytes(if number % 200_000 < 100_000 { 150 } else { 8_000 });
+        while let Err(error) = writer.insert(&key, &value, Ttl::FOREVER, Seconds(1)) {
+            let Error::Stalled { proxy, .. } = error else { panic!("{error}") };
+            proxies.iter_mut().find(|each| each.number() == proxy).unwrap().sync();
+        }
+        if number % 2_000 == 0 {
+            proxies[0].sync();
+            if number % 50_000 == 0 {
+                let proxy = parked.take().unwrap().unpark().unwrap();
+                proxy.validate().unwrap();
+                parked = Some(proxy.park());
+            }
+            worst = worst.max(resident_bytes());
+        }
+    }
+    drop(writer);
+    cache.validate().unwrap();
+    let stats = cache.stats().unwrap();
+    assert!(stats.evicted > 300_000 && stats.moved_slots > 0, "{stats:?}");
+    let used = worst - before;
+    assert!(used <= budget + CONSTANT_BYTES, "{used} octets resident for a budget of {budget}");
+    assert!(used >= budget / 3, "{used} octets resident: the budget of {budget} is not used");
+}

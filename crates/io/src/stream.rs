@@ -1,0 +1,134 @@
+//! A stream with a thread of its own that reads and decodes, so that a slow pipe can be waited
+//! for with a limit, and decoding runs beside everything else.
+//!
+//! The thread ends with the input, or when the source is gone and its next read returns. Nobody
+//! waits for it, since a pipe may stay silent for ever. A decoder that panics ends its thread, and
+//! the input counts as broken from there.
+//!
+//! Bound: 2 * [`CHUNKS`] chunks of [`CHUNK_BYTES`].
+
+use std::io::{self, Read};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+/// Octets read, or decoded, at once.
+pub(crate) const CHUNK_BYTES: usize = 256 << 10;
+
+/// Chunks between the thread that reads and the source.
+const CHUNKS: usize = 4;
+
+/// How long a wait may last before the caller's wish to stop is looked at.
+pub(crate) const STOP_CHECK: Duration = Duration::from_millis(100);
+
+/// What the reading thread says.
+enum Chunk {
+    /// A buffer, and how much of it counts.
+    Data(Vec<u8>, usize),
+    Failed(String),
+    End,
+}
+
+/// A stream as the source sees it.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    chunks: Receiver<Chunk>,
+    used: SyncSender<Vec<u8>>,
+    /// It may grow slowly.
+    pub(crate) live: bool,
+    /// The input ends with `buffer`.
+    pub(crate) ended: bool,
+    /// What its end said, if it was an error.
+    pub(crate) failure: Option<String>,
+    /// Offset of `buffer[0]` in the input.
+    pub(crate) base: u64,
+    /// What was received and not yet taken.
+    pub(crate) buffer: Vec<u8>,
+}
+
+impl Stream {
+    /// Starts the thread. `open` runs on it, since it may wait for the first octets.
+    pub(crate) fn start<F>(open: F, live: bool) -> Stream
+    where
+        F: FnOnce() -> io::Result<Box<dyn Read + Send>> + Send + 'static,
+    {
+        let (chunk_sender, chunks) = sync_channel(CHUNKS);
+        let (used, used_receiver) = sync_channel(CHUNKS);
+        let thread = thread::Builder::new().name("larder-read".to_owned());
+        let failure = thread
+            .spawn(move || {
+                let last = match open().and_then(|r| read_chunks(r, &chunk_sender, &used_receiver))
+                {
+                    Ok(()) => Chunk::End,
+                    Err(error) => Chunk::Failed(error.to_string()),
+                };
+                // The source may be gone; then nobody wants to know.
+                let _ = chunk_sender.send(last);
+            })
+            .err()
+            .map(|error| error.to_string());
+        let ended = failure.is_some();
+        Stream { chunks, used, live, ended, failure, base: 0, buffer: Vec::new() }
+    }
+
+    /// Waits for a chunk at most `patience`, then takes what else is there, up to a chunk's length:
+    /// a search after damage begins anew with each call, so calls must bring much if they can.
+    pub(crate) fn receive(&mut self, patience: Duration) {
+        let want = self.buffer.len() + CHUNK_BYTES;
+        match self.chunks.recv_timeout(patience) {
+            Ok(chunk) => self.accept(chunk),
+            Err(RecvTimeoutError::Timeout) => return,
+            Err(RecvTimeoutError::Disconnected) => return self.lose_thread(),
+        }
+        while !self.ended && self.buffer.len() < want {
+            let Ok(chunk) = self.chunks.try_recv() else { break };
+            self.accept(chunk);
+        }
+    }
+
+    fn accept(&mut self, chunk: Chunk) {
+        match chunk {
+            Chunk::Data(data, count) => {
+                self.buffer.extend_from_slice(&data[..count]);
+                // A full channel means that the thread has enough of them.
+                let _ = self.used.try_send(data);
+            }
+            Chunk::End => self.ended = true,
+            Chunk::Failed(why) => {
+                self.ended = true;
+                self.failure = Some(why);
+            }
+        }
+    }
+
+    /// The thread is gone without a word: a decoder panicked. What came before counts.
+    fn lose_thread(&mut self) {
+        self.ended = true;
+        self.failure = Some("the decoder failed on this input".to_owned());
+    }
+
+    /// Octets of input received so far.
+    pub(crate) fn length(&self) -> u64 {
+        self.base + self.buffer.len() as u64
+    }
+}
+
+/// Reads until the end, an error, or nobody listens.
+fn read_chunks(
+    mut reader: Box<dyn Read + Send>,
+    chunks: &SyncSender<Chunk>,
+    used: &Receiver<Vec<u8>>,
+) -> io::Result<()> {
+    loop {
+        let mut buffer = used.try_recv().unwrap_or_else(|_| vec![0; CHUNK_BYTES]);
+        let count = loop {
+            match reader.read(&mut buffer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => break other?,
+            }
+        };
+        if count == 0 || chunks.send(Chunk::Data(buffer, count)).is_err() {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Interleavings of the protocol, explored by loom over the crate's own code: two log records, four slots.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p larder-mem --release --test loom`
+//!
+//! Each scenario holds as the crate is; each deliberate mistake (`Fault`) must break the scenario named
+//! for it, or the scenario would prove nothing.
+#![cfg(loom)]
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use larder_mem::sync::Arc;
+use larder_mem::{Config, Fault, Reader, Shard};
+use loom::thread;
+
+type Small = Arc<Shard<()>>;
+
+fn small(fault: Fault) -> Small {
+    let config = Config {
+        page_bytes: 64,
+        pages: 1,
+        buckets: 2,
+        log_records: 2,
+        readers_max: 2,
+        copy_buckets: 1,
+        fault,
+    };
+    Arc::new(Shard::new(config, ()).unwrap())
+}
+
+/// Fills a slot outside the lock and publishes it in way 0 of a bucket; false when there is no room.
+fn put(shard: &Small, bucket: usize, value: u8) -> bool {
+    let slot = {
+        let mut guard = shard.lock().unwrap();
+        let (mut main, ()) = guard.parts();
+        if main.reserve(1).is_err() {
+            return false;
+        }
+        main.alloc(0)
+    };
+    let Some(mut slot) = slot else { return false };
+    shard.fill(&mut slot, b"k", &[value], 0);
+    let mut guard = shard.lock().unwrap();
+    let (mut main, ()) = guard.parts();
+    if main.reserve(1).is_err() {
+        main.free(slot);
+        return false;
+    }
+    main.put(bucket, 0, 4, slot);
+    true
+}
+
+/// The value in way 0 of a bucket, 0 for none.
+fn get(reader: &Reader<()>, bucket: usize) -> u8 {
+    reader.slot(bucket, 0).map_or(0, |slot| slot.value()[0])
+}
+
+/// Explores `scenario` under a fault; true when every execution held.
+fn holds(fault: Fault, scenario: fn(Fault)) -> bool {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.max_branches = 20_000;
+    catch_unwind(AssertUnwindSafe(|| builder.check(move || scenario(fault)))).is_ok()
+}
+
+fn proves(scenario: fn(Fault), faults: &[Fault]) {
+    assert!(holds(Fault::None, scenario), "the protocol as it is");
+    for &fault in faults {
+        assert!(!holds(fault, scenario), "{fault:?} went unnoticed");
+    }
+}
+
+/// A reader that syncs sees values in order, complete, and at last the last one; a writer never
+/// reuses what the reader may look at.
+fn sync(fault: Fault) {
+    let shard = small(fault);
+    let mut reader = Reader::register(&shard).unwrap();
+    let writing = shard.clone();
+    let writer = thread::spawn(move || {
+        let done = (1..=5).filter(|&value| put(&writing, 0, value));
+        done.last().unwrap_or(0)
+    });
+    reader.refresh();
+    let first = get(&reader, 0);
+    reader.refresh();
+    let second = get(&reader, 0);
+    reader.sync();
+    let third = get(&reader, 0);
+    assert!(first <= second && second <= third);
+    let last = writer.join().unwrap();
+    reader.sync();
+    assert_eq!(get(&reader, 0), last);
+}
+
+#[test]
+fn sync_and_its_mutants() {
+    proves(sync, &[Fault::CursorRelaxed, Fault::TailRelaxed, Fault::Lap]);
+}
+
+/// Two views taken at different positions stay readable across refreshes, until a sync.
+fn view_across_refresh(fault: Fault) {
+    let shard = small(fault);
+    put(&shard, 0, 1);
+    let mut reader = Reader::register(&shard).unwrap();
+    let writing = shard.clone();
+    let writer = thread::spawn(move || {
+        for value in 2..=5 {
+            put(&writing, 0, value);
+        }
+    });
+    {
+        let old = reader.slot(0, 0).unwrap();
+        reader.refresh();
+        let new = reader.slot(0, 0).unwrap();
+        reader.refresh();
+        assert_eq!(old.value()[0], 1);
+        assert!(new.value()[0] >= 1);
+    }
+    reader.sync();
+    get(&reader, 0);
+    writer.join().unwrap();
+}
+
+#[test]
+fn view_across_refresh_and_its_mutants() {
+    proves(view_across_refresh, &[Fault::Lap]);
+}
+
+/// A reader that parks and unparks while the log goes round never reads a reused slot, and never
+/// goes back.
+fn park(fault: Fault) {
+    let shard = small(fault);
+    put(&shard, 0, 1);
+    let reader = Reader::register(&shard).unwrap();
+    let writing = shard.clone();
+    let writer = thread::spawn(move || {
+        for value in 2..=5 {
+            put(&writing, 0, value);
+        }
+    });
+    let before = get(&reader, 0);
+    let mut reader = reader.park().unpark().unwrap();
+    assert!(get(&reader, 0) >= before);
+    reader.sync();
+    get(&reader, 0);
+    writer.join().unwrap();
+}
+
+#[test]
+fn park_and_its_mutants() {
+    proves(park, &[Fault::UnparkUnlocked]);
+}
+
+/// The index is copied one bucket a lock hold while a writer changes both buckets: after the replay the
+/// reader sees a prefix of the log, and nothing else.
+fn copy_and_replay(fault: Fault) {
+    let shard = small(fault);
+    put(&shard, 0, 1);
+    put(&shard, 1, 10);
+    let writing = shard.clone();
+    let writer = thread::spawn(move || {
+        put(&writing, 1, 11);
+        put(&writing, 0, 2);
+    });
+    let mut reader = Reader::register(&shard).unwrap();
+    let seen = (get(&reader, 0), get(&reader, 1));
+    assert_ne!(seen, (2, 10), "the second change without the first");
+    writer.join().unwrap();
+    reader.sync();
+    reader.validate().unwrap();
+}
+
+#[test]
+fn copy_and_replay_and_its_mutants() {
+    proves(copy_and_replay, &[Fault::NoReplay]);
+}
+
+/// Two readers at different positions: the slower one decides what is reused.
+fn two_readers(fault: Fault) {
+    let shard = small(fault);
+    let mut first = Reader::register(&shard).unwrap();
+    let mut second = Reader::register(&shard).unwrap();
+    let writing = shard.clone();
+    let writer = thread::spawn(move || {
+        for value in 1..=4 {
+            put(&writing, 0, value);
+        }
+    });
+    let other = thread::spawn(move || {
+        second.sync();
+        get(&second, 0);
+        drop(second.park());
+    });
+    first.sync();
+    let before = get(&first, 0);
+    first.sync();
+    assert!(get(&first, 0) >= before);
+    writer.join().unwrap();
+    other.join().unwrap();
+}
+
+#[test]
+fn two_readers_hold() {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.max_branches = 20_000;
+    builder.check(|| two_readers(Fault::None));
+}
+
+/// A reader held at a position sees that prefix and no more, while the writer runs ahead.
+fn stops_at_a_position(fault: Fault) {
+    let shard = small(fault);
+    let mut reader = Reader::register(&shard).unwrap();
+    put(&shard, 0, 1);
+    let position = shard.lock().unwrap().parts().0.position();
+    let writing = shard.clone();
+    let writer = thread::spawn(move || {
+        put(&writing, 0, 2);
+        put(&writing, 0, 3);
+    });
+    reader.refresh_to(position);
+    assert_eq!(get(&reader, 0), 1);
+    reader.sync_to(position);
+    assert_eq!(get(&reader, 0), 1);
+    writer.join().unwrap();
+}
+
+#[test]
+fn stops_at_a_position_and_its_mutants() {
+    proves(stops_at_a_position, &[Fault::Lap]);
+}
