@@ -49,6 +49,7 @@ const FIXED_BYTES: usize = 16 << 10;
 pub struct Builder {
     budget: u64,
     proxies_max: usize,
+    proxies_counted: Option<usize>,
     shards: usize,
     seed: u64,
     entry_bytes_mean: usize,
@@ -60,6 +61,7 @@ impl Default for Builder {
         Builder {
             budget: 64 << 20,
             proxies_max: 4,
+            proxies_counted: None,
             shards: 1,
             seed: 0x1a7d_e25e_ed00_0001,
             entry_bytes_mean: 128,
@@ -113,6 +115,14 @@ impl Builder {
         self
     }
 
+    /// How many of the proxies the budget pays for; the index copies of the others come on top. All, unless
+    /// set. For programs whose results must not depend on how many cores they run on: what the budget holds
+    /// then depends on this number alone.
+    pub fn proxies_counted(mut self, count: usize) -> Self {
+        self.proxies_counted = Some(count);
+        self
+    }
+
     /// Maps the memory. Refuses a budget that is too small, and says what would do.
     pub fn build(self) -> Result<Cache, Error> {
         if !(1..=1024).contains(&self.proxies_max) {
@@ -157,6 +167,10 @@ impl Builder {
         }))
     }
 
+    fn proxies_paid(&self) -> usize {
+        self.proxies_counted.unwrap_or(self.proxies_max)
+    }
+
     /// The largest shape that the budget holds.
     fn shape(&self) -> Result<Shape, Error> {
         let mut page_bytes = PAGE_BYTES_MAX;
@@ -169,7 +183,7 @@ impl Builder {
         }
         self.largest(PAGE_BYTES_MIN).ok_or_else(|| Error::BudgetTooSmall {
             bytes: self.budget,
-            bytes_min: self.smallest().bytes(self.proxies_max),
+            bytes_min: self.smallest().bytes(self.proxies_paid()),
         })
     }
 
@@ -179,7 +193,8 @@ impl Builder {
 
     /// The most pages of `page_bytes` that fit, by bisection: the rest of the shape follows from them.
     fn largest(&self, page_bytes: usize) -> Option<Shape> {
-        let fits = |pages| self.shape_of(page_bytes, pages).bytes(self.proxies_max) <= self.budget;
+        let fits =
+            |pages| self.shape_of(page_bytes, pages).bytes(self.proxies_paid()) <= self.budget;
         let mut low = self.pages_min(page_bytes);
         let mut high = (self.budget / page_bytes as u64) as usize + 1;
         if high <= low || !fits(low) {
@@ -243,9 +258,11 @@ struct Shape {
 }
 
 impl Shape {
-    fn bytes(&self, proxies_max: usize) -> u64 {
+    /// What it costs with the index copies of so many proxies.
+    fn bytes(&self, proxies: usize) -> u64 {
         let side = self.config.buckets * (DISPLACED_BYTES + WAYS * POLICY_BYTES);
-        (self.config.bytes() + side + proxies_max * 256 + FIXED_BYTES) as u64
+        let config = Config { readers_max: proxies, ..self.config };
+        (config.bytes() + side + proxies * 256 + FIXED_BYTES) as u64
     }
 }
 
