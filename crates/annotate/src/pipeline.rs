@@ -111,6 +111,8 @@ struct Schedule {
     waiting: usize,
     failed: Option<Error>,
     spare: Vec<Decoded>,
+    /// Outputs that were written, for the next batches: their memory is warm.
+    spare_outputs: Vec<Output>,
 }
 
 enum Task {
@@ -239,6 +241,7 @@ pub fn run(
             waiting: 0,
             failed: None,
             spare: Vec::new(),
+            spare_outputs: Vec::new(),
         }),
         changed: Condvar::new(),
         source: Mutex::new(source),
@@ -437,7 +440,7 @@ impl Pipeline<'_> {
     }
 
     fn flows(&self, me: usize, worker: &mut Worker, work: Arc<Work>) {
-        let mut output = Output::default();
+        let mut output = self.lock().spare_outputs.pop().unwrap_or_default();
         if let Some(committed) = &work.committed {
             worker.proxy.sync_to(committed.position);
             let facts = BatchFacts {
@@ -466,10 +469,14 @@ impl Pipeline<'_> {
 
     fn write(&self, work: Arc<Work>, mut outputs: Vec<Output>) -> Result<(), Error> {
         self.sink.lock().unwrap_or_else(PoisonError::into_inner).batch(&work, &mut outputs)?;
+        outputs.iter_mut().for_each(Output::clear);
         self.update(|schedule| {
             schedule.slots.pop_front();
             schedule.write_next += 1;
             schedule.write_busy = false;
+            if schedule.spare_outputs.len() < self.depth as usize * self.workers {
+                schedule.spare_outputs.append(&mut outputs);
+            }
         });
         // Every worker is done with it, so its buffers may serve again.
         if let Some(work) = Arc::into_inner(work) {
@@ -540,7 +547,7 @@ impl EdgeState {
         for (kind, found) in &decoded.skipped {
             *self.skipped.entry(kind).or_default() += found;
         }
-        self.edge.batch(work.number, decoded, &batch.bytes, work.packets_before, batch.file, base);
+        self.edge.batch(decoded, &batch.bytes, work.packets_before, batch.file, base);
         if let Some(log) = &mut self.edge.log {
             work.answers = std::mem::take(log);
         }

@@ -88,6 +88,17 @@ pub fn prefetch_slice<T>(slice: &[T], index: usize) {
     }
 }
 
+/// The same for the first `lines` cache lines of `slice[index]`.
+#[inline(always)]
+pub fn prefetch_lines<T>(slice: &[T], index: usize, lines: usize) {
+    const LINE_BYTES: usize = 64;
+    if let Some(value) = slice.get(index) {
+        for line in 0..lines {
+            prefetch((value as *const T).cast::<u8>().wrapping_add(line * LINE_BYTES));
+        }
+    }
+}
+
 #[inline(always)]
 pub(crate) fn prefetch(address: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
