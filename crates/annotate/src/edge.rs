@@ -479,6 +479,9 @@ impl Edge {
                 }
             }
             for address in extract.addresses() {
+                self.names.prefetch(carrier.dst, address.addr);
+            }
+            for address in extract.addresses() {
                 self.names.learn(&Lesson {
                     packet: carrier.packet,
                     time_ns: carrier.time_ns,
