@@ -10,7 +10,6 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
-use std::sync::Arc;
 
 use larder_wire::dhcp;
 use larder_wire::dns::answers::{self, Extract};
@@ -23,7 +22,7 @@ use larder_wire::{Addr, Name};
 
 use crate::decode::{Counts, Decoded, Rare, count};
 use crate::flow::{Event, protocol, tcp_flag};
-use crate::names::{Key, Lesson, Marks, Names, Teacher};
+use crate::names::{Lesson, Names, Teacher};
 use crate::options::{NameSources, Options, Rules};
 use crate::record::NameSource;
 
@@ -38,14 +37,14 @@ const STREAMS_MAX: usize = 1 << 14;
 
 /// A map that forgets its oldest entry when full.
 struct Ring<K, V> {
-    map: HashMap<K, V>,
+    map: HashMap<K, V, foldhash::fast::RandomState>,
     order: VecDeque<K>,
     limit: usize,
 }
 
 impl<K: Clone + Eq + Hash, V> Ring<K, V> {
     fn new(limit: usize) -> Ring<K, V> {
-        Ring { map: HashMap::new(), order: VecDeque::new(), limit }
+        Ring { map: HashMap::default(), order: VecDeque::new(), limit }
     }
 
     /// Inserts or replaces; gives back what was displaced.
@@ -124,7 +123,6 @@ pub struct Edge {
     fragments: Reassembler,
     /// Names of DHCP clients, by transaction and client.
     exchanges: Ring<(u32, u64), Name>,
-    encrypted: Arc<Marks>,
     extract: Extract,
     name: NameBuf,
     /// Messages that taught something.
@@ -133,7 +131,6 @@ pub struct Edge {
     pub damaged: Counts,
     /// Answers of the batch, where `dns.log` is wanted.
     pub log: Option<Vec<AnswerLine>>,
-    batch: u64,
     seed: u64,
 }
 
@@ -152,7 +149,7 @@ struct Carrier {
 
 impl Edge {
     /// An edge that teaches `names`.
-    pub fn new(names: Names, options: &Options, encrypted: Arc<Marks>) -> Edge {
+    pub fn new(names: Names, options: &Options) -> Edge {
         let bytes = options.reassembly_budget_bytes as usize;
         Edge {
             names,
@@ -164,13 +161,11 @@ impl Edge {
             stream_budget: Budget::new(bytes / 4),
             fragments: Reassembler::new(bytes / 4),
             exchanges: Ring::new(EXCHANGES_MAX),
-            encrypted,
             extract: Extract::new(),
             name: NameBuf::new(),
             answers: 0,
             damaged: Counts::new(),
             log: options.directory.is_some().then(Vec::new),
-            batch: 0,
             seed: options.seed,
         }
     }
@@ -180,14 +175,12 @@ impl Edge {
     /// batch's lanes.
     pub fn batch(
         &mut self,
-        batch: u64,
         decoded: &mut Decoded,
         bytes: &[u8],
         packets_before: u64,
         file: u32,
         base: u64,
     ) {
-        self.batch = batch;
         let mut injected = Vec::new();
         for rare in &decoded.rare {
             let frame = &bytes[rare.frame_offset as usize..];
@@ -195,13 +188,7 @@ impl Edge {
             self.packet(rare, frame, packets_before, file, offset, &mut injected);
         }
         if !injected.is_empty() {
-            let workers = decoded.lanes.len();
-            for event in injected {
-                decoded.lanes[crate::flow::shard_of(event.hash) % workers].push(event);
-            }
-            for lane in &mut decoded.lanes {
-                lane.sort_by_key(|event| event.packet);
-            }
+            decoded.inject(injected);
         }
     }
 
@@ -243,7 +230,7 @@ impl Edge {
             offset,
         };
         if packet.dst_port == 853 || packet.dst_port == 8853 {
-            self.mark_encrypted(packet.src);
+            self.names.note_encrypted(packet.src);
         }
         match packet.protocol {
             protocol::TCP => self.segment(&carrier, packet, payload),
@@ -313,11 +300,6 @@ impl Edge {
                 }
             }
         }
-    }
-
-    fn mark_encrypted(&mut self, client: Addr) {
-        let hash = self.names.cache().hash(Key::address(client).as_bytes()).get();
-        self.encrypted.set(hash, self.batch);
     }
 
     fn damage(&mut self, kind: &'static str, carrier: &Carrier) {

