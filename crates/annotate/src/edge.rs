@@ -508,19 +508,38 @@ impl Edge {
                 });
             }
         }
-        if let Some(log) = &mut self.log {
+        let Some(log) = &mut self.log else { return };
+        let mut line = |asked: &[u8], addresses: Vec<(Addr, u32)>| {
             log.push(AnswerLine {
                 time_ns: carrier.time_ns,
                 packet: carrier.packet,
-                client: carrier.dst,
+                client: if carrier.dst.is_multicast_or_broadcast() {
+                    Addr::UNSPECIFIED
+                } else {
+                    carrier.dst
+                },
                 server: carrier.src,
                 asked: Name::from_canonical(asked),
-                addresses: extract.addresses().map(|a| (a.addr, a.ttl_s)).collect(),
+                addresses,
                 aliases: extract.aliases().map(|a| Name::from_canonical(a.target)).collect(),
                 teacher,
                 solicited,
             });
+        };
+        if teacher != Teacher::Mdns {
+            return line(asked, extract.addresses().map(|a| (a.addr, a.ttl_s)).collect());
         }
+        // Nobody asked, or many did: each name that owns addresses stands for itself. There are
+        // at most `answers::NAMES_MAX` of them.
+        let mut owned: Vec<(&[u8], Vec<(Addr, u32)>)> = Vec::new();
+        for address in extract.addresses() {
+            let found = (address.addr, address.ttl_s);
+            match owned.iter_mut().find(|(owner, _)| *owner == address.owner) {
+                Some((_, addresses)) => addresses.push(found),
+                None => owned.push((address.owner, vec![found])),
+            }
+        }
+        owned.into_iter().for_each(|(owner, addresses)| line(owner, addresses));
     }
 
     /// Teaches a name that a host gives itself.
