@@ -22,6 +22,8 @@ use larder_wire::stream::{Budget, Stream};
 use larder_wire::{Addr, Name};
 
 use crate::decode::{Counts, Decoded, Rare, count};
+use crate::feeds::fact::Fact;
+use crate::feeds::lessons::Lessons;
 use crate::flow::{Event, protocol, tcp_flag};
 use crate::names::{Key, Lesson, Marks, Names, Teacher};
 use crate::options::{NameSources, Options, Rules};
@@ -81,6 +83,10 @@ impl<K: Clone + Eq + Hash, V> Ring<K, V> {
     }
 }
 
+/// Facts from beside the capture that are learned with one batch. More of them wait for the next:
+/// the overlay that workers share must not grow with a log.
+pub const FACTS_MAX: usize = 1 << 12;
+
 /// One direction of a DNS connection.
 type StreamKey = (Addr, u16, Addr, u16);
 
@@ -133,6 +139,10 @@ pub struct Edge {
     pub damaged: Counts,
     /// Answers of the batch, where `dns.log` is wanted.
     pub log: Option<Vec<AnswerLine>>,
+    /// Names from beside the capture, learned at their times.
+    pub lessons: Option<Lessons>,
+    /// Why they can't be read on.
+    pub failed: Option<crate::Error>,
     batch: u64,
     seed: u64,
 }
@@ -170,6 +180,8 @@ impl Edge {
             answers: 0,
             damaged: Counts::new(),
             log: options.directory.is_some().then(Vec::new),
+            lessons: None,
+            failed: None,
             batch: 0,
             seed: options.seed,
         }
@@ -189,10 +201,17 @@ impl Edge {
     ) {
         self.batch = batch;
         let mut injected = Vec::new();
+        let mut outside = self.lessons_of(decoded).into_iter().peekable();
         for rare in &decoded.rare {
+            while let Some((after, fact)) = outside.next_if(|(after, _)| *after < rare.number) {
+                self.learn_fact(packets_before + u64::from(after), &fact);
+            }
             let frame = &bytes[rare.frame_offset as usize..];
             let offset = base + u64::from(rare.frame_offset);
             self.packet(rare, frame, packets_before, file, offset, &mut injected);
+        }
+        for (after, fact) in outside {
+            self.learn_fact(packets_before + u64::from(after), &fact);
         }
         if !injected.is_empty() {
             let workers = decoded.lanes.len();
@@ -203,6 +222,67 @@ impl Edge {
                 lane.sort_by_key(|event| event.packet);
             }
         }
+    }
+
+    /// What came to be known beside the capture by the time of the batch's last packet, each with
+    /// the number of the last packet before it: a flow is named by what was known at its start.
+    fn lessons_of(&mut self, decoded: &Decoded) -> Vec<(u32, Fact)> {
+        let Some(lessons) = &mut self.lessons else { return Vec::new() };
+        let mut facts = Vec::new();
+        if decoded.packets == 0 {
+            return facts;
+        }
+        while facts.len() < FACTS_MAX {
+            match lessons.until(decoded.latest_ns) {
+                Ok(Some(fact)) => {
+                    let before = |lane: &Vec<Event>| {
+                        let earlier = lane.partition_point(|event| event.time_ns < fact.time_ns);
+                        earlier.checked_sub(1).map_or(0, |last| lane[last].packet)
+                    };
+                    let after = decoded.lanes.iter().map(before).max().unwrap_or(0);
+                    // Packets whose times go backwards must not make facts do so.
+                    let after = facts.last().map_or(after, |(last, _)| after.max(*last));
+                    facts.push((after, fact));
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    self.failed.get_or_insert(error);
+                    break;
+                }
+            }
+        }
+        facts
+    }
+
+    /// Learns what was known beside the capture before its first packet at `time_ns`, and commits
+    /// it. `make_way` syncs every other proxy, which the engine needs now and then.
+    pub fn learn_before(
+        &mut self,
+        time_ns: i64,
+        mut make_way: impl FnMut(),
+    ) -> Result<(), crate::Error> {
+        let mut uncommitted = 0;
+        while let Some(lessons) = &mut self.lessons
+            && let Some(fact) = lessons.until(time_ns)?
+        {
+            self.learn_fact(0, &fact);
+            uncommitted += 1;
+            if uncommitted == FACTS_MAX {
+                uncommitted = 0;
+                while self.names.commit()?.is_none() {
+                    make_way();
+                }
+            }
+        }
+        while self.names.commit()?.is_none() {
+            make_way();
+        }
+        Ok(())
+    }
+
+    fn learn_fact(&mut self, packet: u64, fact: &Fact) {
+        self.answers += 1;
+        fact.teach(packet, self.sources, self.rules, &mut self.names);
     }
 
     fn packet(
