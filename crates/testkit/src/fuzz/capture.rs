@@ -6,7 +6,7 @@ use larder_wire::capture::{Capture, FRAME_BYTES_MAX, HEADER_BYTES, Step};
 use super::assert_inside;
 
 /// In how many portions a pipe brings the file.
-const PORTIONS: usize = 48;
+const PORTIONS: usize = 12;
 
 /// The input is a capture file.
 pub fn capture(file: &[u8]) {
