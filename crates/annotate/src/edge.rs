@@ -10,6 +10,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
+use std::sync::Arc;
 
 use larder_wire::dhcp;
 use larder_wire::dns::answers::{self, Extract};
@@ -21,8 +22,10 @@ use larder_wire::stream::{Budget, Stream};
 use larder_wire::{Addr, Name};
 
 use crate::decode::{Counts, Decoded, Rare, count};
+use crate::feeds::fact::Fact;
+use crate::feeds::lessons::Lessons;
 use crate::flow::{Event, protocol, tcp_flag};
-use crate::names::{Lesson, Names, Teacher};
+use crate::names::{Key, Lesson, Marks, Names, Teacher};
 use crate::options::{NameSources, Options, Rules};
 use crate::record::NameSource;
 
@@ -37,14 +40,14 @@ const STREAMS_MAX: usize = 1 << 14;
 
 /// A map that forgets its oldest entry when full.
 struct Ring<K, V> {
-    map: HashMap<K, V, foldhash::fast::RandomState>,
+    map: HashMap<K, V>,
     order: VecDeque<K>,
     limit: usize,
 }
 
 impl<K: Clone + Eq + Hash, V> Ring<K, V> {
     fn new(limit: usize) -> Ring<K, V> {
-        Ring { map: HashMap::default(), order: VecDeque::new(), limit }
+        Ring { map: HashMap::new(), order: VecDeque::new(), limit }
     }
 
     /// Inserts or replaces; gives back what was displaced.
@@ -79,6 +82,10 @@ impl<K: Clone + Eq + Hash, V> Ring<K, V> {
         self.map.remove(key)
     }
 }
+
+/// Facts from beside the capture that are learned with one batch. More of them wait for the next:
+/// the overlay that workers share must not grow with a log.
+pub const FACTS_MAX: usize = 1 << 12;
 
 /// One direction of a DNS connection.
 type StreamKey = (Addr, u16, Addr, u16);
@@ -123,6 +130,7 @@ pub struct Edge {
     fragments: Reassembler,
     /// Names of DHCP clients, by transaction and client.
     exchanges: Ring<(u32, u64), Name>,
+    encrypted: Arc<Marks>,
     extract: Extract,
     name: NameBuf,
     /// Messages that taught something.
@@ -131,6 +139,11 @@ pub struct Edge {
     pub damaged: Counts,
     /// Answers of the batch, where `dns.log` is wanted.
     pub log: Option<Vec<AnswerLine>>,
+    /// Names from beside the capture, learned at their times.
+    pub lessons: Option<Lessons>,
+    /// Why they can't be read on.
+    pub failed: Option<crate::Error>,
+    batch: u64,
     seed: u64,
 }
 
@@ -149,7 +162,7 @@ struct Carrier {
 
 impl Edge {
     /// An edge that teaches `names`.
-    pub fn new(names: Names, options: &Options) -> Edge {
+    pub fn new(names: Names, options: &Options, encrypted: Arc<Marks>) -> Edge {
         let bytes = options.reassembly_budget_bytes as usize;
         Edge {
             names,
@@ -161,11 +174,15 @@ impl Edge {
             stream_budget: Budget::new(bytes / 4),
             fragments: Reassembler::new(bytes / 4),
             exchanges: Ring::new(EXCHANGES_MAX),
+            encrypted,
             extract: Extract::new(),
             name: NameBuf::new(),
             answers: 0,
             damaged: Counts::new(),
             log: options.directory.is_some().then(Vec::new),
+            lessons: None,
+            failed: None,
+            batch: 0,
             seed: options.seed,
         }
     }
@@ -175,21 +192,97 @@ impl Edge {
     /// batch's lanes.
     pub fn batch(
         &mut self,
+        batch: u64,
         decoded: &mut Decoded,
         bytes: &[u8],
         packets_before: u64,
         file: u32,
         base: u64,
     ) {
+        self.batch = batch;
         let mut injected = Vec::new();
+        let mut outside = self.lessons_of(decoded).into_iter().peekable();
         for rare in &decoded.rare {
+            while let Some((after, fact)) = outside.next_if(|(after, _)| *after < rare.number) {
+                self.learn_fact(packets_before + u64::from(after), &fact);
+            }
             let frame = &bytes[rare.frame_offset as usize..];
             let offset = base + u64::from(rare.frame_offset);
             self.packet(rare, frame, packets_before, file, offset, &mut injected);
         }
-        if !injected.is_empty() {
-            decoded.inject(injected);
+        for (after, fact) in outside {
+            self.learn_fact(packets_before + u64::from(after), &fact);
         }
+        if !injected.is_empty() {
+            let workers = decoded.lanes.len();
+            for event in injected {
+                decoded.lanes[crate::flow::shard_of(event.hash) % workers].push(event);
+            }
+            for lane in &mut decoded.lanes {
+                lane.sort_by_key(|event| event.packet);
+            }
+        }
+    }
+
+    /// What came to be known beside the capture by the time of the batch's last packet, each with
+    /// the number of the last packet before it: a flow is named by what was known at its start.
+    fn lessons_of(&mut self, decoded: &Decoded) -> Vec<(u32, Fact)> {
+        let Some(lessons) = &mut self.lessons else { return Vec::new() };
+        let mut facts = Vec::new();
+        if decoded.packets == 0 {
+            return facts;
+        }
+        while facts.len() < FACTS_MAX {
+            match lessons.until(decoded.latest_ns) {
+                Ok(Some(fact)) => {
+                    let before = |lane: &Vec<Event>| {
+                        let earlier = lane.partition_point(|event| event.time_ns < fact.time_ns);
+                        earlier.checked_sub(1).map_or(0, |last| lane[last].packet)
+                    };
+                    let after = decoded.lanes.iter().map(before).max().unwrap_or(0);
+                    // Packets whose times go backwards must not make facts do so.
+                    let after = facts.last().map_or(after, |(last, _)| after.max(*last));
+                    facts.push((after, fact));
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    self.failed.get_or_insert(error);
+                    break;
+                }
+            }
+        }
+        facts
+    }
+
+    /// Learns what was known beside the capture before its first packet at `time_ns`, and commits
+    /// it. `make_way` syncs every other proxy, which the engine needs now and then.
+    pub fn learn_before(
+        &mut self,
+        time_ns: i64,
+        mut make_way: impl FnMut(),
+    ) -> Result<(), crate::Error> {
+        let mut uncommitted = 0;
+        while let Some(lessons) = &mut self.lessons
+            && let Some(fact) = lessons.until(time_ns)?
+        {
+            self.learn_fact(0, &fact);
+            uncommitted += 1;
+            if uncommitted == FACTS_MAX {
+                uncommitted = 0;
+                while self.names.commit()?.is_none() {
+                    make_way();
+                }
+            }
+        }
+        while self.names.commit()?.is_none() {
+            make_way();
+        }
+        Ok(())
+    }
+
+    fn learn_fact(&mut self, packet: u64, fact: &Fact) {
+        self.answers += 1;
+        fact.teach(packet, self.sources, self.rules, &mut self.names);
     }
 
     fn packet(
@@ -230,7 +323,7 @@ impl Edge {
             offset,
         };
         if packet.dst_port == 853 || packet.dst_port == 8853 {
-            self.names.note_encrypted(packet.src);
+            self.mark_encrypted(packet.src);
         }
         match packet.protocol {
             protocol::TCP => self.segment(&carrier, packet, payload),
@@ -300,6 +393,11 @@ impl Edge {
                 }
             }
         }
+    }
+
+    fn mark_encrypted(&mut self, client: Addr) {
+        let hash = self.names.cache().hash(Key::address(client).as_bytes()).get();
+        self.encrypted.set(hash, self.batch);
     }
 
     fn damage(&mut self, kind: &'static str, carrier: &Carrier) {

@@ -409,6 +409,9 @@ impl Pipeline<'_> {
         if fresh {
             enough = state.take(&mut work);
         }
+        if let Some(error) = state.edge.failed.take() {
+            return Err(error);
+        }
         match state.edge.names.commit()? {
             None => {
                 state.stalled = Some(work);
