@@ -1,16 +1,16 @@
 //! The same bytes whatever the number of cores, whatever the input came from, also when budgets
 //! bind and the input is damaged: log, packets, `dns.log`, names and counts.
 
-mod determinism_support;
+mod support;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use determinism_support::*;
 use larder_annotate::names::{Lesson, Names, Teacher};
 use larder_annotate::options::{Endpoint, Options, OutputFormat, Rules, SortBy};
 use larder_wire::Addr;
 use larder_wire::capture::Capture;
+use support::*;
 
 /// Octets of a batch of the source.
 const BATCH_BYTES: usize = 1 << 20;

@@ -1,7 +1,10 @@
-//! What the determinism tests share: captures made on the spot, and runs with every output kept.
+//! What the tests of whole runs share: captures made on the spot, and runs with every output kept.
 //!
 //! [`Maker`] lays frames end to end: those of the golden captures, and lookups with flows made here.
 //! Everything comes from a seed, so that a failure repeats.
+
+// Each test program uses a part of it.
+#![allow(dead_code)]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
