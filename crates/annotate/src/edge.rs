@@ -10,7 +10,6 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
-use std::sync::Arc;
 
 use larder_wire::dhcp;
 use larder_wire::dns::answers::{self, Extract};
@@ -25,7 +24,7 @@ use crate::decode::{Counts, Decoded, Rare, count};
 use crate::feeds::fact::Fact;
 use crate::feeds::lessons::Lessons;
 use crate::flow::{Event, protocol, tcp_flag};
-use crate::names::{Key, Lesson, Marks, Names, Teacher};
+use crate::names::{Lesson, Names, Teacher};
 use crate::options::{NameSources, Options, Rules};
 use crate::record::NameSource;
 
@@ -40,14 +39,14 @@ const STREAMS_MAX: usize = 1 << 14;
 
 /// A map that forgets its oldest entry when full.
 struct Ring<K, V> {
-    map: HashMap<K, V>,
+    map: HashMap<K, V, foldhash::fast::RandomState>,
     order: VecDeque<K>,
     limit: usize,
 }
 
 impl<K: Clone + Eq + Hash, V> Ring<K, V> {
     fn new(limit: usize) -> Ring<K, V> {
-        Ring { map: HashMap::new(), order: VecDeque::new(), limit }
+        Ring { map: HashMap::default(), order: VecDeque::new(), limit }
     }
 
     /// Inserts or replaces; gives back what was displaced.
@@ -130,7 +129,6 @@ pub struct Edge {
     fragments: Reassembler,
     /// Names of DHCP clients, by transaction and client.
     exchanges: Ring<(u32, u64), Name>,
-    encrypted: Arc<Marks>,
     extract: Extract,
     name: NameBuf,
     /// Messages that taught something.
@@ -143,7 +141,6 @@ pub struct Edge {
     pub lessons: Option<Lessons>,
     /// Why they can't be read on.
     pub failed: Option<crate::Error>,
-    batch: u64,
     seed: u64,
 }
 
@@ -162,7 +159,7 @@ struct Carrier {
 
 impl Edge {
     /// An edge that teaches `names`.
-    pub fn new(names: Names, options: &Options, encrypted: Arc<Marks>) -> Edge {
+    pub fn new(names: Names, options: &Options) -> Edge {
         let bytes = options.reassembly_budget_bytes as usize;
         Edge {
             names,
@@ -174,7 +171,6 @@ impl Edge {
             stream_budget: Budget::new(bytes / 4),
             fragments: Reassembler::new(bytes / 4),
             exchanges: Ring::new(EXCHANGES_MAX),
-            encrypted,
             extract: Extract::new(),
             name: NameBuf::new(),
             answers: 0,
@@ -182,7 +178,6 @@ impl Edge {
             log: options.directory.is_some().then(Vec::new),
             lessons: None,
             failed: None,
-            batch: 0,
             seed: options.seed,
         }
     }
@@ -192,14 +187,12 @@ impl Edge {
     /// batch's lanes.
     pub fn batch(
         &mut self,
-        batch: u64,
         decoded: &mut Decoded,
         bytes: &[u8],
         packets_before: u64,
         file: u32,
         base: u64,
     ) {
-        self.batch = batch;
         let mut injected = Vec::new();
         let mut outside = self.lessons_of(decoded).into_iter().peekable();
         for rare in &decoded.rare {
@@ -214,13 +207,7 @@ impl Edge {
             self.learn_fact(packets_before + u64::from(after), &fact);
         }
         if !injected.is_empty() {
-            let workers = decoded.lanes.len();
-            for event in injected {
-                decoded.lanes[crate::flow::shard_of(event.hash) % workers].push(event);
-            }
-            for lane in &mut decoded.lanes {
-                lane.sort_by_key(|event| event.packet);
-            }
+            decoded.inject(injected);
         }
     }
 
@@ -232,16 +219,21 @@ impl Edge {
         if decoded.packets == 0 {
             return facts;
         }
+        // By time, each with the last packet that is not later: packet times may go backwards, and
+        // which lane an event is in must not matter.
+        let mut times: Vec<(i64, u32)> =
+            decoded.lanes.iter().flatten().map(|event| (event.time_ns, event.packet)).collect();
+        times.sort_unstable();
+        let mut last = 0;
+        for (_, packet) in &mut times {
+            last = last.max(*packet);
+            *packet = last;
+        }
         while facts.len() < FACTS_MAX {
             match lessons.until(decoded.latest_ns) {
                 Ok(Some(fact)) => {
-                    let before = |lane: &Vec<Event>| {
-                        let earlier = lane.partition_point(|event| event.time_ns < fact.time_ns);
-                        earlier.checked_sub(1).map_or(0, |last| lane[last].packet)
-                    };
-                    let after = decoded.lanes.iter().map(before).max().unwrap_or(0);
-                    // Packets whose times go backwards must not make facts do so.
-                    let after = facts.last().map_or(after, |(last, _)| after.max(*last));
+                    let earlier = times.partition_point(|(time_ns, _)| *time_ns < fact.time_ns);
+                    let after = earlier.checked_sub(1).map_or(0, |at| times[at].1);
                     facts.push((after, fact));
                 }
                 Ok(None) => break,
@@ -323,7 +315,7 @@ impl Edge {
             offset,
         };
         if packet.dst_port == 853 || packet.dst_port == 8853 {
-            self.mark_encrypted(packet.src);
+            self.names.note_encrypted(packet.src);
         }
         match packet.protocol {
             protocol::TCP => self.segment(&carrier, packet, payload),
@@ -393,11 +385,6 @@ impl Edge {
                 }
             }
         }
-    }
-
-    fn mark_encrypted(&mut self, client: Addr) {
-        let hash = self.names.cache().hash(Key::address(client).as_bytes()).get();
-        self.encrypted.set(hash, self.batch);
     }
 
     fn damage(&mut self, kind: &'static str, carrier: &Carrier) {
@@ -575,6 +562,9 @@ impl Edge {
                 for alias in extract.aliases() {
                     self.names.learn_alias(carrier.packet, alias.owner, alias.target);
                 }
+            }
+            for address in extract.addresses() {
+                self.names.prefetch(carrier.dst, address.addr);
             }
             for address in extract.addresses() {
                 self.names.learn(&Lesson {

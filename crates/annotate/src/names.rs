@@ -432,6 +432,8 @@ pub struct Committed {
     pub position: LogPosition,
     /// What the batch changed.
     pub overlay: Arc<Overlay>,
+    /// Number of the commit, as [`Facts`] have it.
+    pub batch: u64,
 }
 
 impl Names {
@@ -689,10 +691,11 @@ impl Names {
         self.proxy.sync();
         self.changed.clear();
         self.committed = 0;
+        let batch = self.batch;
         self.batch += 1;
         let next = Overlay::like(&self.overlay);
         let overlay = Arc::new(std::mem::replace(&mut self.overlay, next));
-        Ok(Some(Committed { position, overlay }))
+        Ok(Some(Committed { position, overlay, batch }))
     }
 
     /// A view for the serial side itself: sees everything learned so far.

@@ -13,7 +13,7 @@ use crate::decode::{Counts, Decoded, decode};
 use crate::edge::Edge;
 use crate::feeds::lessons::Lessons;
 use crate::format::Format;
-use crate::names::{Marks, Names};
+use crate::names::Names;
 use crate::options::{Damage, Endpoint, Options, SortBy, Summary};
 use crate::pipeline;
 use crate::sink::{Log, Writer};
@@ -54,13 +54,11 @@ pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error
     if let Some(path) = &options.names_load {
         load_names(&mut names, path)?;
     }
-    let encrypted = Arc::new(Marks::new(1 << 16));
     let mut options_of_workers = options.clone();
     options_of_workers.cores = workers;
     let shared = Arc::new(Shared {
         format: Format::new(options.format, options.ports_numeric)?,
-        known: names.known(),
-        encrypted: Arc::clone(&encrypted),
+        facts: names.facts(),
         options: options_of_workers,
     });
     let cache = names.cache().clone();
@@ -69,7 +67,7 @@ pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error
         .enumerate()
         .map(|(me, proxy)| Worker::new(me, workers, proxy, cache.clone(), Arc::clone(&shared)))
         .collect();
-    let mut edge = Edge::new(names, options, encrypted);
+    let mut edge = Edge::new(names, options);
     edge.lessons = Lessons::open(options, live, progress)?;
     if edge.lessons.is_some()
         && let Some(time_ns) = first_packet_ns(options, live, progress)?
@@ -162,7 +160,7 @@ fn first_packet_ns(
     };
     let mut decoded = Decoded::default();
     while let Some(batch) = source.next_batch(&progress.stop) {
-        decode(&batch, batch.start, 1, options.seed, &mut decoded);
+        decode(&batch, 1, options.seed, &mut decoded);
         if decoded.first_ns.is_some() {
             break;
         }

@@ -37,7 +37,7 @@ use super::lessons::{self, Damages, Lessons};
 use super::zeek::Column;
 use super::{Said, Value, eve, zeek};
 use crate::format::schema::{self, FIELDS, Field};
-use crate::names::{Found, Key, Marks, Names};
+use crate::names::{Facts, Found, Key, Names};
 use crate::options::{Endpoint, NameSources, Options, OutputFormat, Rules, Summary};
 use crate::record::{ConnState, End, EndReason, FlowRecord, NameSource, Naming, UnnamedReason};
 use crate::run::{load_names, make_directory, open_output, save_names};
@@ -79,7 +79,7 @@ pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error
     let mut out = open_output(&options.output)?;
     let fields = fields(form);
     let mut annotator = Annotator {
-        known: names.known(),
+        facts: names.facts(),
         names,
         lessons,
         sources: options.names,
@@ -303,7 +303,7 @@ impl Query {
 
 struct Annotator {
     names: Names,
-    known: Arc<Marks>,
+    facts: Arc<Facts>,
     lessons: Option<Lessons>,
     sources: NameSources,
     rules: Rules,
@@ -395,7 +395,7 @@ impl Annotator {
         let first_ns = self.first_ns.unwrap_or(time_ns);
         if addr.is_local() {
             UnnamedReason::Local
-        } else if self.known.has(hash, u64::from(u32::MAX)) {
+        } else if self.facts.named.has(hash, u64::from(u32::MAX)) {
             UnnamedReason::Evicted
         } else if time_ns.saturating_sub(first_ns) < BEFORE_LOG_NS {
             UnnamedReason::BeforeCapture
