@@ -1,9 +1,9 @@
 """Reads larder's structured logs with other people's readers, and compares what they say.
 
     pip install polars==2.1.0 duckdb==2.0.0 parsezeeklogs==3.0.1
-    python3 tests/oracles/formats.py target/debug/larder
+    python3 tests/oracles/formats.py target/debug/larder [FOLDER]
 
-For every capture in tests/captures (the program must be built with `--features full`):
+For every capture in tests/captures, or FOLDER (the program must be built with `--features full`):
 
 * Parquet: Polars and DuckDB both read it; columns, rows and cells are those of the CSV log, as
   Python's csv module reads that.
@@ -34,10 +34,11 @@ CAPTURES = pathlib.Path(__file__).parent.parent / "captures"
 
 def run(larder, capture, kind, folder):
     out = folder / f"log.{kind}"
-    subprocess.run(
+    done = subprocess.run(
         [larder, "annotate", "--quiet", "-r", capture, "--format", kind, "-o", out, "-d", folder],
-        check=True,
     )
+    # 1: the capture is damaged; its log is whole all the same.
+    assert done.returncode in (0, 1), (capture, done.returncode)
     return out
 
 
@@ -164,9 +165,9 @@ def check_ecs(path):
     return seen
 
 
-def main(larder):
+def main(larder, folder=CAPTURES):
     flows, answers, fields = 0, 0, set()
-    captures = sorted(CAPTURES.glob("*.pcap"))
+    captures = sorted(pathlib.Path(folder).glob("*.pcap*"))
     assert captures
     for capture in captures:
         with tempfile.TemporaryDirectory() as folder:
@@ -183,4 +184,4 @@ def main(larder):
     )
 
 
-main(pathlib.Path(sys.argv[1]).resolve())
+main(pathlib.Path(sys.argv[1]).resolve(), *sys.argv[2:])
