@@ -87,6 +87,9 @@ type StreamKey = (Addr, u16, Addr, u16);
 /// and type).
 type QuestionKey = (Addr, u16, Addr, u16, u64);
 
+/// Addresses with their TTLs, seconds.
+pub type Given = Vec<(Addr, u32)>;
+
 /// What the edge makes of an answer for `dns.log`.
 #[derive(Clone, Debug)]
 pub struct AnswerLine {
@@ -101,7 +104,7 @@ pub struct AnswerLine {
     /// Name as asked.
     pub asked: Name,
     /// Address and TTL.
-    pub addresses: Vec<(Addr, u32)>,
+    pub addresses: Given,
     /// Alias targets in order.
     pub aliases: Vec<Name>,
     /// Who taught it.
@@ -506,7 +509,7 @@ impl Edge {
             }
         }
         let Some(log) = &mut self.log else { return };
-        let mut line = |asked: &[u8], addresses: Vec<(Addr, u32)>| {
+        let mut line = |asked: &[u8], addresses: Given| {
             log.push(AnswerLine {
                 time_ns: carrier.time_ns,
                 packet: carrier.packet,
@@ -528,7 +531,7 @@ impl Edge {
         }
         // Nobody asked, or many did: each name that owns addresses stands for itself. There are
         // at most `answers::NAMES_MAX` of them.
-        let mut owned: Vec<(&[u8], Vec<(Addr, u32)>)> = Vec::new();
+        let mut owned: Vec<(&[u8], Given)> = Vec::new();
         for address in extract.addresses() {
             let found = (address.addr, address.ttl_s);
             match owned.iter_mut().find(|(owner, _)| *owner == address.owner) {
