@@ -409,6 +409,9 @@ impl Pipeline<'_> {
         if fresh {
             enough = state.take(&mut work);
         }
+        if let Some(error) = state.edge.failed.take() {
+            return Err(error);
+        }
         match state.edge.names.commit()? {
             None => {
                 state.stalled = Some(work);
@@ -444,7 +447,6 @@ impl Pipeline<'_> {
         if let Some(committed) = &work.committed {
             worker.proxy.sync_to(committed.position);
             let facts = BatchFacts {
-                batch: work.number,
                 packets_before: work.packets_before,
                 packets: work.decoded.packets,
                 time_ns: work.time_ns,
