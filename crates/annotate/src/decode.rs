@@ -70,7 +70,9 @@ pub struct Decoded {
     pub start: usize,
     /// Where the record after the last begins.
     pub end: usize,
-    /// The reader as it came there.
+    /// The reader as it came to the first record: it may have been searching.
+    pub reader_before: Option<Capture>,
+    /// The reader as it came to the end.
     pub reader: Option<Capture>,
     /// Time of the first packet, ns.
     pub first_ns: Option<i64>,
@@ -94,6 +96,7 @@ impl Decoded {
         self.packets = 0;
         self.start = 0;
         self.end = 0;
+        self.reader_before = None;
         self.reader = None;
         self.first_ns = None;
         self.latest_ns = i64::MIN;
@@ -105,7 +108,7 @@ impl Decoded {
 /// Decodes the records of `batch` that begin in it: from where the batch says, or from the first
 /// record that can be found.
 pub fn decode(batch: &Batch, workers: usize, seed: u64, out: &mut Decoded) {
-    decode_from(batch, batch.begin(), batch.capture.clone(), workers, seed, out);
+    decode_from(batch, batch.begin(), batch.capture.clone(), u32::MAX, workers, seed, out);
 }
 
 /// Walks the record headers of a batch at several places at once, so that the reader after it finds
@@ -139,11 +142,13 @@ fn warm(capture: &Capture, bytes: &[u8], start: usize, limit: usize) {
     }
 }
 
-/// The same from a known place, with the reader that came there: it may be searching still.
+/// The same from a known place, with the reader that came there (it may be searching still), and
+/// no further than packet `packets_max` of the batch.
 pub fn decode_from(
     batch: &Batch,
     start: Option<usize>,
     mut capture: Capture,
+    packets_max: u32,
     workers: usize,
     seed: u64,
     out: &mut Decoded,
@@ -158,9 +163,10 @@ pub fn decode_from(
         return;
     };
     out.start = offset;
+    out.reader_before = Some(capture.clone());
     warm(&capture, bytes, offset, limit);
     let file = batch.file;
-    while offset < limit {
+    while offset < limit && out.packets < packets_max {
         match capture.next(bytes, offset, batch.at_end) {
             Step::Record(record) => {
                 // The next header's address is known only now, and its line is far away: ask for
@@ -246,15 +252,6 @@ impl Decoded {
                 lane[write] = *event;
             }
         }
-    }
-
-    /// Forgets what came after packet `last` of the batch (`-c`).
-    pub fn truncate(&mut self, last: u32) {
-        self.packets = self.packets.min(last);
-        for lane in &mut self.lanes {
-            lane.retain(|event| event.packet <= last);
-        }
-        self.rare.retain(|rare| rare.number <= last);
     }
 }
 

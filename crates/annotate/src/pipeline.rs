@@ -512,7 +512,7 @@ impl EdgeState {
                 std::mem::swap(&mut self.spare, &mut work.decoded);
                 let (start, reader) = (Some(expected), previous.reader);
                 let decoded = &mut work.decoded;
-                decode_from(batch, start, reader, self.workers, self.seed, decoded);
+                decode_from(batch, start, reader, u32::MAX, self.workers, self.seed, decoded);
             }
         }
         self.previous = work.decoded.reader.clone().map(|reader| Previous {
@@ -527,8 +527,13 @@ impl EdgeState {
             if left == 0 {
                 // Read ahead of the last packet wanted: as though it had not been read.
                 decoded.clear(self.workers);
-            } else if u64::from(decoded.packets) >= left {
-                decoded.truncate(left as u32);
+            } else if u64::from(decoded.packets) > left
+                && let Some(reader) = decoded.reader_before.clone()
+            {
+                // Once a run: again, and no further, so that no later packet's time or damage counts.
+                let start = Some(decoded.start);
+                let last = left as u32;
+                decode_from(batch, start, reader, last, self.workers, self.seed, decoded);
             }
             enough = u64::from(decoded.packets) >= left;
         }
@@ -540,7 +545,9 @@ impl EdgeState {
         self.time_ns = self.time_ns.max(decoded.latest_ns);
         work.time_ns = self.time_ns;
         work.capture_start_ns = self.capture_start_ns.unwrap_or(0);
-        self.input_bytes = self.input_bytes.max(base + decoded.end as u64);
+        if decoded.reader.is_some() {
+            self.input_bytes = self.input_bytes.max(base + decoded.end as u64);
+        }
         for (kind, found) in &decoded.damaged {
             let entry =
                 self.damaged.entry(kind).or_insert(crate::decode::Count { count: 0, ..*found });
