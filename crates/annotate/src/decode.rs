@@ -108,10 +108,10 @@ pub fn decode(batch: &Batch, start: Option<usize>, workers: usize, seed: u64, ou
                 out.packets += 1;
                 out.first_ns.get_or_insert(record.ts_ns);
                 out.latest_ns = out.latest_ns.max(record.ts_ns);
-                let frame_offset = record.frame.as_ptr() as usize - bytes.as_ptr() as usize;
                 match packet::decode(record.link_type, record.frame) {
                     Ok(packet) => {
-                        out.take(&packet, record.ts_ns, frame_offset as u32, seed, workers)
+                        let frame_offset = record.frame_offset as u32;
+                        out.take(&packet, record.ts_ns, frame_offset, seed, workers);
                     }
                     Err(skip) => out.skip(skip, file, batch.base_offset + offset as u64),
                 }
