@@ -13,7 +13,14 @@ use larder_io::batch::Batch;
 use larder_wire::capture::{Capture, Step};
 use larder_wire::packet::{self, Packet, Skip};
 
-use crate::flow::{Event, protocol, shard_of, tcp_flag};
+use larder::prefetch_slice;
+
+use crate::flow::{Event, SHARDS, protocol, shard_of, tcp_flag};
+
+/// Shortest part of a batch that gets a walker of its own.
+const WARM_PART_BYTES_MIN: usize = 16 << 10;
+/// Octets that come from memory at once.
+const LINE_BYTES: usize = 64;
 
 /// A packet for the edge.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +60,8 @@ pub fn count(counts: &mut Counts, kind: &'static str, file: u32, offset: u64) {
 pub struct Decoded {
     /// Events of each worker's shards, in packet order.
     pub lanes: Vec<Vec<Event>>,
+    /// Which lane a shard belongs to: a division a packet saved.
+    lane_of: Vec<u8>,
     /// Packets for the edge, in packet order.
     pub rare: Vec<Rare>,
     /// Packets in the batch.
@@ -61,6 +70,10 @@ pub struct Decoded {
     pub start: usize,
     /// Where the record after the last begins.
     pub end: usize,
+    /// The reader as it came to the first record: it may have been searching.
+    pub reader_before: Option<Capture>,
+    /// The reader as it came to the end.
+    pub reader: Option<Capture>,
     /// Time of the first packet, ns.
     pub first_ns: Option<i64>,
     /// Latest time of a packet, ns.
@@ -74,12 +87,17 @@ pub struct Decoded {
 impl Decoded {
     /// Forgets everything and keeps the buffers.
     pub fn clear(&mut self, workers: usize) {
-        self.lanes.resize_with(workers, Vec::new);
+        if self.lanes.len() != workers || self.lane_of.is_empty() {
+            self.lanes.resize_with(workers, Vec::new);
+            self.lane_of = (0..SHARDS).map(|shard| (shard % workers) as u8).collect();
+        }
         self.lanes.iter_mut().for_each(Vec::clear);
         self.rare.clear();
         self.packets = 0;
         self.start = 0;
         self.end = 0;
+        self.reader_before = None;
+        self.reader = None;
         self.first_ns = None;
         self.latest_ns = i64::MIN;
         self.damaged.clear();
@@ -87,33 +105,81 @@ impl Decoded {
     }
 }
 
-/// Decodes the records of `batch` that begin in it, from `start` (`None`: find the first).
-pub fn decode(batch: &Batch, start: Option<usize>, workers: usize, seed: u64, out: &mut Decoded) {
+/// Decodes the records of `batch` that begin in it: from where the batch says, or from the first
+/// record that can be found.
+pub fn decode(batch: &Batch, workers: usize, seed: u64, out: &mut Decoded) {
+    decode_from(batch, batch.begin(), batch.capture.clone(), u32::MAX, workers, seed, out);
+}
+
+/// Walks the record headers of a batch at several places at once, so that the reader after it finds
+/// them near. A record's place is known only from the header before it: one walker waits for
+/// memory at every step, and several wait together. Only a hint: what it sees decides nothing.
+fn warm(capture: &Capture, bytes: &[u8], start: usize, limit: usize) {
+    const WALKERS: usize = 4;
+    let part = limit.saturating_sub(start) / WALKERS;
+    if part < WARM_PART_BYTES_MIN || !capture.can_split() {
+        return;
+    }
+    let mut at = [start; WALKERS];
+    let mut end = [limit; WALKERS];
+    for walker in 1..WALKERS {
+        let from = start + walker * part;
+        at[walker] = capture.find_record(bytes, from).unwrap_or(limit);
+        end[walker - 1] = from;
+    }
+    loop {
+        let mut walking = false;
+        for walker in 0..WALKERS {
+            if at[walker] < end[walker] {
+                prefetch_slice(bytes, at[walker] + LINE_BYTES);
+                at[walker] = capture.hop(bytes, at[walker]).unwrap_or(limit);
+                walking = true;
+            }
+        }
+        if !walking {
+            return;
+        }
+    }
+}
+
+/// The same from a known place, with the reader that came there (it may be searching still), and
+/// no further than packet `packets_max` of the batch.
+pub fn decode_from(
+    batch: &Batch,
+    start: Option<usize>,
+    mut capture: Capture,
+    packets_max: u32,
+    workers: usize,
+    seed: u64,
+    out: &mut Decoded,
+) {
     out.clear(workers);
     let bytes: &[u8] = &batch.bytes;
     let limit = batch.limit;
-    let mut capture: Capture = batch.capture.clone();
-    let Some(mut offset) = start.or_else(|| capture.find_record(bytes, 0).filter(|&at| at < limit))
-    else {
+    let Some(mut offset) = start else {
         // No record begins here; the edge, which knows where one must, has the last word.
         out.start = usize::MAX;
         out.end = usize::MAX;
         return;
     };
     out.start = offset;
+    out.reader_before = Some(capture.clone());
+    warm(&capture, bytes, offset, limit);
     let file = batch.file;
-    while offset < limit {
+    while offset < limit && out.packets < packets_max {
         match capture.next(bytes, offset, batch.at_end) {
             Step::Record(record) => {
+                // The next header's address is known only now, and its line is far away: ask for
+                // it before this packet is decoded, so that the two overlap.
+                prefetch_slice(bytes, record.next_offset);
+                prefetch_slice(bytes, record.next_offset + LINE_BYTES);
                 out.packets += 1;
                 out.first_ns.get_or_insert(record.ts_ns);
                 out.latest_ns = out.latest_ns.max(record.ts_ns);
-                match packet::decode(record.link_type, record.frame) {
-                    Ok(packet) => {
-                        let frame_offset = record.frame_offset as u32;
-                        out.take(&packet, record.ts_ns, frame_offset, seed, workers);
-                    }
-                    Err(skip) => out.skip(skip, file, batch.base_offset + offset as u64),
+                let frame_offset = record.frame_offset;
+                match &packet::decode(record.link_type, record.frame) {
+                    Ok(packet) => out.take(packet, record.ts_ns, frame_offset as u32, seed),
+                    Err(skip) => out.skip(*skip, file, batch.base_offset + offset as u64),
                 }
                 offset = record.next_offset;
             }
@@ -126,11 +192,12 @@ pub fn decode(batch: &Batch, start: Option<usize>, workers: usize, seed: u64, ou
         }
     }
     out.end = offset;
+    out.reader = Some(capture);
 }
 
 impl Decoded {
     #[inline]
-    fn take(&mut self, packet: &Packet, time_ns: i64, frame: u32, seed: u64, workers: usize) {
+    fn take(&mut self, packet: &Packet, time_ns: i64, frame: u32, seed: u64) {
         let number = self.packets;
         if is_rare(packet) {
             self.rare.push(Rare { number, time_ns, packet: *packet, frame_offset: frame });
@@ -140,8 +207,8 @@ impl Decoded {
             }
         }
         let event = Event::of(packet, seed, number, time_ns, frame);
-        let lane = if workers == 1 { 0 } else { shard_of(event.hash) % workers };
-        self.lanes[lane].push(event);
+        let lane = self.lane_of[shard_of(event.hash)];
+        self.lanes[usize::from(lane)].push(event);
     }
 
     #[cold]
@@ -161,13 +228,30 @@ impl Decoded {
         }
     }
 
-    /// Forgets what came after packet `last` of the batch (`-c`).
-    pub fn truncate(&mut self, last: u32) {
-        self.packets = self.packets.min(last);
-        for lane in &mut self.lanes {
-            lane.retain(|event| event.packet <= last);
+    /// Puts events of the edge among those of the batch, behind those of the same packet.
+    pub fn inject(&mut self, mut events: Vec<Event>) {
+        // Already by packet; stable, since a packet may bring several.
+        events.sort_by_key(|event| event.packet);
+        let mut by_lane: Vec<Vec<Event>> = vec![Vec::new(); self.lanes.len()];
+        for event in events {
+            by_lane[usize::from(self.lane_of[shard_of(event.hash)])].push(event);
         }
-        self.rare.retain(|rare| rare.number <= last);
+        for (lane, new) in self.lanes.iter_mut().zip(by_lane) {
+            let Some(filler) = new.first().copied() else { continue };
+            // A merge from the back: each old event moves once.
+            let mut read = lane.len();
+            lane.resize(read + new.len(), filler);
+            let mut write = lane.len();
+            for event in new.iter().rev() {
+                while read > 0 && lane[read - 1].packet > event.packet {
+                    read -= 1;
+                    write -= 1;
+                    lane[write] = lane[read];
+                }
+                write -= 1;
+                lane[write] = *event;
+            }
+        }
     }
 }
 

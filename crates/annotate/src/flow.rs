@@ -23,7 +23,7 @@
 //!
 //! Cost: one index line and one flow (three lines) a packet, both prefetched ahead.
 
-use larder::prefetch_slice;
+use larder::{prefetch_lines, prefetch_slice};
 use larder_wire::Addr;
 use larder_wire::packet::{Packet, Tunnel};
 
@@ -34,6 +34,8 @@ pub const SHARDS: usize = 64;
 /// A flow is moved to its list's end when its place is older than this.
 const RESTAMP_NS: i64 = 1_000_000_000;
 const NONE: u32 = u32::MAX;
+/// Lines of a flow that every packet touches.
+const HOT_LINES: usize = 4;
 
 /// TCP flag bits.
 pub mod tcp_flag {
@@ -304,8 +306,24 @@ pub struct History {
     counts: [[u32; 3]; 2],
 }
 
-const ONCE: &[u8; 9] = b"shadfriq^";
-const COUNTED: &[u8; 3] = b"gtw";
+/// Letters that are written once an end, each with its bit.
+mod once {
+    pub const SYN: (u8, u16) = (b's', 1);
+    pub const SYN_ACK: (u8, u16) = (b'h', 2);
+    pub const ACK: (u8, u16) = (b'a', 4);
+    pub const DATA: (u8, u16) = (b'd', 8);
+    pub const FIN: (u8, u16) = (b'f', 16);
+    pub const RST: (u8, u16) = (b'r', 32);
+    pub const INCONSISTENT: (u8, u16) = (b'i', 64);
+    pub const SYN_AND_MORE: (u8, u16) = (b'q', 128);
+}
+
+/// Letters that are counted, each with its place.
+mod counted {
+    pub const GAP: (u8, usize) = (b'g', 0);
+    pub const AGAIN: (u8, usize) = (b't', 1);
+    pub const ZERO_WINDOW: (u8, usize) = (b'w', 2);
+}
 
 impl History {
     const EMPTY: History = History { letters: [0; 24], len: 0, seen: [0; 2], counts: [[0; 3]; 2] };
@@ -318,27 +336,19 @@ impl History {
     }
 
     #[inline]
-    fn add(&mut self, letter: u8, from_source: bool) {
-        let Some(bit) = ONCE.iter().position(|&once| once == letter) else { return };
-        let end = usize::from(from_source);
-        if self.seen[end] & (1 << bit) == 0 {
-            self.seen[end] |= 1 << bit;
+    fn add(&mut self, (letter, bit): (u8, u16), from_source: bool) {
+        let seen = &mut self.seen[usize::from(from_source)];
+        if *seen & bit == 0 {
+            *seen |= bit;
             self.push(if from_source { letter.to_ascii_uppercase() } else { letter });
         }
     }
 
-    fn count(&mut self, letter: u8, from_source: bool) {
-        let Some(at) = COUNTED.iter().position(|&counted| counted == letter) else { return };
-        let count = &mut self.counts[usize::from(from_source)][at];
+    #[cold]
+    fn count(&mut self, (letter, place): (u8, usize), from_source: bool) {
+        let count = &mut self.counts[usize::from(from_source)][place];
         *count = count.saturating_add(1);
-        let is_power_of_ten = {
-            let mut n = *count;
-            while n.is_multiple_of(10) {
-                n /= 10
-            }
-            n == 1
-        };
-        if is_power_of_ten {
+        if matches!(*count, 1 | 10 | 100 | 1_000 | 10_000 | 100_000 | 1_000_000) {
             self.push(if from_source { letter.to_ascii_uppercase() } else { letter });
         }
     }
@@ -375,19 +385,27 @@ enum List {
 }
 
 /// A live flow. `U` is what the user of the table keeps beside it (names, heads).
+///
+/// The order of the fields is that of memory: what every packet touches comes first, in three
+/// lines, so that a prefetch of those is enough.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Flow<U> {
     /// 5-tuple.
     pub key: FlowKey,
-    hash: u64,
+    /// The initiator is the key's `low` end.
+    pub source_is_low: bool,
+    list: List,
     /// Time of the last packet, ns.
     pub last_ns: i64,
     stamp_ns: i64,
     /// What each end sent: `[high, low]`, so that `from_low as usize` indexes it.
     sent: [Sent; 2],
-    /// The initiator is the key's `low` end.
-    pub source_is_low: bool,
-    list: List,
+    /// The user's part.
+    pub user: U,
+    /// Zeek's letters.
+    pub history: History,
+    hash: u64,
     prev: u32,
     next: u32,
     /// Time of the first packet, ns.
@@ -398,12 +416,8 @@ pub struct Flow<U> {
     pub tunnel: Option<Tunnel>,
     /// Application protocol, as far as known.
     pub app: Option<App>,
-    /// Zeek's letters.
-    pub history: History,
     /// The first packet was TCP, and no SYN.
     pub midstream: bool,
-    /// The user's part.
-    pub user: U,
 }
 
 impl<U> Flow<U> {
@@ -519,7 +533,7 @@ pub trait FlowUser<U> {
     /// A packet of the flow, the first included, after the books are up to date.
     fn packet(&mut self, flow: &mut Flow<U>, event: &Event);
     /// The flow left the table. `packet`: number of the packet in the batch that ended it.
-    fn end(&mut self, flow: Flow<U>, closed: bool, leave: Leave, packet: u32);
+    fn end(&mut self, flow: &mut Flow<U>, closed: bool, leave: Leave, packet: u32);
 }
 
 /// One shard of the flow table.
@@ -562,7 +576,7 @@ impl<U: Default> Shard<U> {
         let mask = self.index.len() - 1;
         let entry = self.index[hash as u32 as usize & mask];
         if entry as u32 == hash as u32 && entry >> 32 != 0 {
-            prefetch_slice(&self.flows, (entry >> 32) as usize - 1);
+            prefetch_lines(&self.flows, (entry >> 32) as usize - 1, HOT_LINES);
         }
     }
 
@@ -674,7 +688,6 @@ impl<U: Default> Shard<U> {
         if is_tcp && flow.source_is_low != event.from_low {
             flow.history.push(b'^');
         }
-        user.begin(&mut flow, event);
         let list = flow.list;
         let slot = match self.free.pop() {
             Some(slot) => {
@@ -686,6 +699,7 @@ impl<U: Default> Shard<U> {
                 self.flows.len() as u32 - 1
             }
         };
+        user.begin(self.flow_mut(slot), event);
         self.index_insert(event.hash, slot);
         self.link(slot, list);
         self.live += 1;
@@ -767,13 +781,15 @@ impl<U: Default> Shard<U> {
 
     fn remove(&mut self, slot: u32, leave: Leave, packet: u32, user: &mut impl FlowUser<U>) {
         self.unlink(slot);
-        let flow =
-            self.flows[slot as usize].take().expect("by invariant 1 an indexed slot holds a flow");
-        self.index_remove(flow.hash, slot);
+        let place = &mut self.flows[slot as usize];
+        let flow = place.as_mut().expect("by invariant 1 an indexed slot holds a flow");
+        // Where it lies: a flow is large, and each move of it is felt.
+        user.end(flow, flow.list == List::Closed, leave, packet);
+        let hash = flow.hash;
+        *place = None;
+        self.index_remove(hash, slot);
         self.free.push(slot);
         self.live -= 1;
-        let closed = flow.list == List::Closed;
-        user.end(flow, closed, leave, packet);
     }
 
     /// Ends the flow that has been idle longest.
@@ -940,7 +956,7 @@ fn account<U>(flow: &mut Flow<U>, event: &Event) {
     } else {
         let from_source = event.from_low == flow.source_is_low;
         if event.payload_bytes > 0 && flow.key.protocol == protocol::UDP {
-            flow.history.add(b'd', from_source);
+            flow.history.add(once::DATA, from_source);
         }
         flow.sent[usize::from(event.from_low)].state = EndState::Established;
     }
@@ -971,21 +987,24 @@ fn account_tcp<U>(flow: &mut Flow<U>, event: &Event) {
         && flags & (SYN | FIN | RST) != flags & FIN
         && flags & (SYN | FIN | RST) != flags & RST
     {
-        history.add(if flags & SYN == 0 { b'i' } else { b'q' }, from_source);
+        history.add(
+            if flags & SYN == 0 { once::INCONSISTENT } else { once::SYN_AND_MORE },
+            from_source,
+        );
     }
     if flags & RST != 0 {
-        history.add(b'r', from_source);
+        history.add(once::RST, from_source);
         mine.state = EndState::Reset;
         return;
     }
     let space = event.payload_bytes + u32::from(flags & SYN != 0) + u32::from(flags & FIN != 0);
     match mine.advance(event.tcp_seq, space, event.payload_bytes) {
         SeqStep::Plain => {}
-        SeqStep::Gap => history.count(b'g', from_source),
-        SeqStep::Again => history.count(b't', from_source),
+        SeqStep::Gap => history.count(counted::GAP, from_source),
+        SeqStep::Again => history.count(counted::AGAIN, from_source),
     }
     if flags & SYN != 0 {
-        history.add(if flags & ACK == 0 { b's' } else { b'h' }, from_source);
+        history.add(if flags & ACK == 0 { once::SYN } else { once::SYN_ACK }, from_source);
         mine.syn = true;
         if mine.state == EndState::Inactive {
             mine.state = EndState::SynSent;
@@ -998,15 +1017,15 @@ fn account_tcp<U>(flow: &mut Flow<U>, event: &Event) {
         mine.state = EndState::Partial;
     }
     if event.payload_bytes > 0 {
-        history.add(b'd', from_source);
+        history.add(once::DATA, from_source);
     } else if flags & (SYN | FIN | ACK) == ACK {
-        history.add(b'a', from_source);
+        history.add(once::ACK, from_source);
     }
     if event.tcp_window == 0 && flags & (SYN | FIN) == 0 {
-        history.count(b'w', from_source);
+        history.count(counted::ZERO_WINDOW, from_source);
     }
     if flags & FIN != 0 {
-        history.add(b'f', from_source);
+        history.add(once::FIN, from_source);
         mine.fin = true;
         if mine.state != EndState::Reset {
             mine.state = EndState::Closed;

@@ -27,8 +27,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use larder_io::batch::{Batch, Source};
+use larder_wire::capture::Capture;
 
-use crate::decode::{Counts, Decoded, decode};
+use crate::decode::{Counts, Decoded, decode, decode_from};
 use crate::edge::Edge;
 use crate::names::Committed;
 use crate::worker::{BatchFacts, Output, Worker};
@@ -68,7 +69,7 @@ struct EdgeState {
     packets_max: Option<u64>,
     time_ns: i64,
     capture_start_ns: Option<i64>,
-    expected: Option<(u32, u64)>,
+    previous: Option<Previous>,
     seed: u64,
     workers: usize,
     input_bytes: u64,
@@ -77,6 +78,13 @@ struct EdgeState {
     spare: Decoded,
     /// The batch whose commit stalled.
     stalled: Option<Work>,
+}
+
+/// Where the batch before ended.
+struct Previous {
+    file: u32,
+    end: u64,
+    reader: Capture,
 }
 
 enum Slot {
@@ -103,6 +111,8 @@ struct Schedule {
     waiting: usize,
     failed: Option<Error>,
     spare: Vec<Decoded>,
+    /// Outputs that were written, for the next batches: their memory is warm.
+    spare_outputs: Vec<Output>,
 }
 
 enum Task {
@@ -231,6 +241,7 @@ pub fn run(
             waiting: 0,
             failed: None,
             spare: Vec::new(),
+            spare_outputs: Vec::new(),
         }),
         changed: Condvar::new(),
         source: Mutex::new(source),
@@ -240,7 +251,7 @@ pub fn run(
             packets_max,
             time_ns: i64::MIN,
             capture_start_ns: None,
-            expected: None,
+            previous: None,
             seed,
             workers: count,
             input_bytes: 0,
@@ -372,7 +383,7 @@ impl Pipeline<'_> {
             (number, schedule.spare.pop().unwrap_or_default())
         });
         match &batch {
-            Some(batch) => decode(batch, batch.start, self.workers, self.seed, &mut decoded),
+            Some(batch) => decode(batch, self.workers, self.seed, &mut decoded),
             None => decoded.clear(self.workers),
         }
         let work = Box::new(Work {
@@ -397,6 +408,9 @@ impl Pipeline<'_> {
         let mut enough = false;
         if fresh {
             enough = state.take(&mut work);
+        }
+        if let Some(error) = state.edge.failed.take() {
+            return Err(error);
         }
         match state.edge.names.commit()? {
             None => {
@@ -429,11 +443,10 @@ impl Pipeline<'_> {
     }
 
     fn flows(&self, me: usize, worker: &mut Worker, work: Arc<Work>) {
-        let mut output = Output::default();
+        let mut output = self.lock().spare_outputs.pop().unwrap_or_default();
         if let Some(committed) = &work.committed {
             worker.proxy.sync_to(committed.position);
             let facts = BatchFacts {
-                batch: work.number,
                 packets_before: work.packets_before,
                 packets: work.decoded.packets,
                 time_ns: work.time_ns,
@@ -458,10 +471,14 @@ impl Pipeline<'_> {
 
     fn write(&self, work: Arc<Work>, mut outputs: Vec<Output>) -> Result<(), Error> {
         self.sink.lock().unwrap_or_else(PoisonError::into_inner).batch(&work, &mut outputs)?;
+        outputs.iter_mut().for_each(Output::clear);
         self.update(|schedule| {
             schedule.slots.pop_front();
             schedule.write_next += 1;
             schedule.write_busy = false;
+            if schedule.spare_outputs.len() < self.depth as usize * self.workers {
+                schedule.spare_outputs.append(&mut outputs);
+            }
         });
         // Every worker is done with it, so its buffers may serve again.
         if let Some(work) = Arc::into_inner(work) {
@@ -487,16 +504,22 @@ impl EdgeState {
         // A worker that began in the middle of a file guessed where its first record is. The end
         // of the batch before says where it must be: a wrong guess costs time, never truth.
         let base = batch.base_offset;
-        if let (None, Some((file, expected))) = (batch.start, self.expected)
-            && file == batch.file
+        if let (None, Some(previous)) = (batch.start, self.previous.take())
+            && previous.file == batch.file
         {
-            let expected = expected.saturating_sub(base) as usize;
+            let expected = previous.end.saturating_sub(base) as usize;
             if work.decoded.start != expected {
                 std::mem::swap(&mut self.spare, &mut work.decoded);
-                decode(batch, Some(expected), self.workers, self.seed, &mut work.decoded);
+                let (start, reader) = (Some(expected), previous.reader);
+                let decoded = &mut work.decoded;
+                decode_from(batch, start, reader, u32::MAX, self.workers, self.seed, decoded);
             }
         }
-        self.expected = Some((batch.file, base + work.decoded.end as u64));
+        self.previous = work.decoded.reader.clone().map(|reader| Previous {
+            file: batch.file,
+            end: base + work.decoded.end as u64,
+            reader,
+        });
         let decoded = &mut work.decoded;
         let mut enough = false;
         if let Some(packets_max) = self.packets_max {
@@ -504,8 +527,13 @@ impl EdgeState {
             if left == 0 {
                 // Read ahead of the last packet wanted: as though it had not been read.
                 decoded.clear(self.workers);
-            } else if u64::from(decoded.packets) >= left {
-                decoded.truncate(left as u32);
+            } else if u64::from(decoded.packets) > left
+                && let Some(reader) = decoded.reader_before.clone()
+            {
+                // Once a run: again, and no further, so that no later packet's time or damage counts.
+                let start = Some(decoded.start);
+                let last = left as u32;
+                decode_from(batch, start, reader, last, self.workers, self.seed, decoded);
             }
             enough = u64::from(decoded.packets) >= left;
         }
@@ -517,7 +545,9 @@ impl EdgeState {
         self.time_ns = self.time_ns.max(decoded.latest_ns);
         work.time_ns = self.time_ns;
         work.capture_start_ns = self.capture_start_ns.unwrap_or(0);
-        self.input_bytes = self.input_bytes.max(base + decoded.end as u64);
+        if decoded.reader.is_some() {
+            self.input_bytes = self.input_bytes.max(base + decoded.end as u64);
+        }
         for (kind, found) in &decoded.damaged {
             let entry =
                 self.damaged.entry(kind).or_insert(crate::decode::Count { count: 0, ..*found });
@@ -526,7 +556,7 @@ impl EdgeState {
         for (kind, found) in &decoded.skipped {
             *self.skipped.entry(kind).or_default() += found;
         }
-        self.edge.batch(work.number, decoded, &batch.bytes, work.packets_before, batch.file, base);
+        self.edge.batch(decoded, &batch.bytes, work.packets_before, batch.file, base);
         if let Some(log) = &mut self.edge.log {
             work.answers = std::mem::take(log);
         }

@@ -14,7 +14,7 @@ use larder_wire::{Addr, Name};
 
 use crate::flow::{Event, Flow, FlowRules, FlowUser, Leave, SHARDS, Shard, protocol, shard_of};
 use crate::format::Format;
-use crate::names::{Committed, Found, Key, Marks, View};
+use crate::names::{Committed, Facts, Found, Key, View};
 use crate::options::{LookupPer, NameSources, Options, Summary};
 use crate::own_name::{OwnName, Segment};
 use crate::record::{App, End, EndReason, FlowRecord, NameSource, Naming, UnnamedReason};
@@ -38,8 +38,6 @@ pub struct FlowState {
 
 /// Facts of a batch that workers need.
 pub struct BatchFacts<'a> {
-    /// Number of the batch.
-    pub batch: u64,
     /// Packets before this batch.
     pub packets_before: u64,
     /// Packets in this batch.
@@ -89,22 +87,30 @@ pub struct Output {
     pub resolved: Vec<Resolved>,
 }
 
+impl Output {
+    /// Forgets everything and keeps the buffers.
+    pub fn clear(&mut self) {
+        self.ended.clear();
+        self.bytes.clear();
+        self.resolved.clear();
+    }
+}
+
 /// Shared by all workers.
 pub struct Shared {
     /// The run's options.
     pub options: Options,
     /// Renders records.
     pub format: Format,
-    /// Addresses that were named once.
-    pub known: Arc<Marks>,
-    /// Clients that use encrypted DNS.
-    pub encrypted: Arc<Marks>,
+    /// What was ever learned.
+    pub facts: Arc<Facts>,
 }
 
 /// See the module.
 pub struct Worker {
     shards: Vec<Shard<FlowState>>,
-    workers: usize,
+    /// Place of a shard in `shards`: a division a packet saved.
+    place_of: [u8; SHARDS],
     /// This worker's proxy of the names.
     pub proxy: Proxy,
     cache: larder::Cache,
@@ -148,7 +154,7 @@ impl Worker {
         let budgets = mine().map(|_| Budget::new(budget_bytes)).collect();
         Worker {
             shards,
-            workers,
+            place_of: std::array::from_fn(|shard| (shard / workers) as u8),
             proxy,
             cache,
             state: WorkerState {
@@ -175,21 +181,29 @@ impl Worker {
 
     /// Takes the events of its shards, in packet order. The proxy must be at the batch's position.
     pub fn batch(&mut self, events: &[Event], facts: &BatchFacts<'_>, output: &mut Output) {
-        let Worker { shards, workers, proxy, cache, state } = self;
-        let rules = state.shared.options.rules;
-        let view = View { proxy, overlay: &facts.committed.overlay, cache, rules };
+        let Worker { shards, place_of, proxy, cache, state } = self;
+        let place = |hash: u64| usize::from(place_of[shard_of(hash)]);
+        let all = Arc::clone(&state.shared);
+        let view = View {
+            proxy,
+            overlay: &facts.committed.overlay,
+            cache,
+            rules: all.options.rules,
+            facts: &all.facts,
+            batch: facts.committed.batch,
+        };
         if state.shared.options.lookup_per == LookupPer::Packet {
             look_up_each(events, facts, view, state);
         }
         let mut lane = Lane { state, view, facts, output };
         for (at, event) in events.iter().enumerate() {
             if let Some(ahead) = events.get(at + PREFETCH_INDEX) {
-                shards[shard_of(ahead.hash) / *workers].prefetch_index(ahead.hash);
+                shards[place(ahead.hash)].prefetch_index(ahead.hash);
             }
             if let Some(ahead) = events.get(at + PREFETCH_FLOW) {
-                shards[shard_of(ahead.hash) / *workers].prefetch_flow(ahead.hash);
+                shards[place(ahead.hash)].prefetch_flow(ahead.hash);
             }
-            let shard = shard_of(event.hash) / *workers;
+            let shard = place(event.hash);
             lane.state.shard = shard;
             shards[shard].packet(event, facts.packets_before, &mut lane);
         }
@@ -203,8 +217,15 @@ impl Worker {
     /// Ends every flow; `facts` describe an empty batch after the last.
     pub fn finish(&mut self, facts: &BatchFacts<'_>, output: &mut Output) {
         let Worker { shards, proxy, cache, state, .. } = self;
-        let rules = state.shared.options.rules;
-        let view = View { proxy, overlay: &facts.committed.overlay, cache, rules };
+        let all = Arc::clone(&state.shared);
+        let view = View {
+            proxy,
+            overlay: &facts.committed.overlay,
+            cache,
+            rules: all.options.rules,
+            facts: &all.facts,
+            batch: facts.committed.batch,
+        };
         let mut lane = Lane { state, view, facts, output };
         for (at, shard) in shards.iter_mut().enumerate() {
             lane.state.shard = at;
@@ -304,7 +325,7 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
         self.look_for_own_name(flow, event);
     }
 
-    fn end(&mut self, mut flow: Flow<FlowState>, closed: bool, leave: Leave, packet: u32) {
+    fn end(&mut self, flow: &mut Flow<FlowState>, closed: bool, leave: Leave, packet: u32) {
         if let Some(own) = &mut flow.user.own {
             own.finish(&mut self.state.budgets[self.state.shard]);
         }
@@ -361,7 +382,7 @@ impl Lane<'_, '_> {
 
     fn record(
         &mut self,
-        mut flow: Flow<FlowState>,
+        flow: &mut Flow<FlowState>,
         end_packet: u64,
         end_reason: EndReason,
     ) -> FlowRecord {
@@ -374,7 +395,7 @@ impl Lane<'_, '_> {
         };
         if turned || wants_name {
             let start_ns = flow.start_ns;
-            self.find_names(&mut flow, end_packet, start_ns);
+            self.find_names(flow, end_packet, start_ns);
             late = !turned;
         }
         let (source_addr, source_port) = flow.source();
@@ -419,7 +440,7 @@ impl Lane<'_, '_> {
                 conflict,
             });
         }
-        let unnamed_reason = destination_naming.is_none().then(|| self.why_unnamed(&flow));
+        let unnamed_reason = destination_naming.is_none().then(|| self.why_unnamed(flow));
         let source_naming = flow.user.source.as_ref().map(|found| naming(found, late && !turned));
         let source_candidates = flow.user.source.take().map_or(Vec::new(), |found| {
             std::iter::once(found.name.clone()).chain(found.rivals.iter().cloned()).collect()
@@ -466,13 +487,13 @@ impl Lane<'_, '_> {
     fn why_unnamed(&self, flow: &Flow<FlowState>) -> UnnamedReason {
         let (client, _) = flow.source();
         let (addr, _) = flow.destination();
-        let shared = &self.state.shared;
-        let hash = |addr| self.view.cache.hash(Key::address(addr).as_bytes()).get();
+        let known = self.view.facts;
+        let hash = |addr| self.view.address_hash(addr);
         if addr.is_local() {
             UnnamedReason::Local
-        } else if shared.known.has(hash(addr), self.facts.batch) {
+        } else if known.named.has(hash(addr), self.view.batch) {
             UnnamedReason::Evicted
-        } else if shared.encrypted.has(hash(client), self.facts.batch) {
+        } else if known.encrypted.has(hash(client), self.view.batch) {
             UnnamedReason::EncryptedDnsSuspected
         } else if flow.midstream
             || flow.start_ns.saturating_sub(self.facts.capture_start_ns) < BEFORE_CAPTURE_NS

@@ -28,6 +28,10 @@ pub const VALUE_BYTES_MAX: usize = 32 << 10;
 /// Longest key, in octets.
 pub const KEY_BYTES_MAX: usize = 255;
 
+/// Log records an operation takes at most, on average: an entry, an eviction, and a mask for one in five
+/// of each.
+const RECORDS_MEAN: usize = 3;
+
 /// Ways of ten that may be in use: at this load the index has no conflicts.
 const WAYS_USED: usize = 8;
 
@@ -49,6 +53,7 @@ pub struct Builder {
     shards: usize,
     seed: u64,
     entry_bytes_mean: usize,
+    lag_operations: usize,
 }
 
 impl Default for Builder {
@@ -60,6 +65,7 @@ impl Default for Builder {
             shards: 1,
             seed: 0x1a7d_e25e_ed00_0001,
             entry_bytes_mean: 128,
+            lag_operations: 0,
         }
     }
 }
@@ -100,6 +106,15 @@ impl Builder {
         self
     }
 
+    /// Operations that can be applied while a proxy does not sync, at the mean entry size, before writers
+    /// are told [`Error::Stalled`]; up to 16 million. Memory and log for them come out of the budget.
+    /// Who lets proxies stay at a position while a whole batch is written gives the batch's size.
+    /// Default 0: a 32nd of the memory, at least 8 pages.
+    pub fn lag_operations(mut self, count: usize) -> Self {
+        self.lag_operations = count;
+        self
+    }
+
     /// How many of the proxies the budget pays for; the index copies of the others come on top. All, unless
     /// set. For programs whose results must not depend on how many cores they run on: what the budget holds
     /// then depends on this number alone.
@@ -119,6 +134,9 @@ impl Builder {
         if !(16..=4096).contains(&self.entry_bytes_mean) {
             return Err(Error::Setting("entry_bytes_mean must be 16 to 4096"));
         }
+        if self.lag_operations > 1 << 24 {
+            return Err(Error::Setting("lag_operations must be at most 16777216"));
+        }
         if self.budget > 32 << 30 {
             return Err(Error::Setting("a budget has at most 32 GiB in this version"));
         }
@@ -129,7 +147,7 @@ impl Builder {
         let state = State {
             placement,
             hasher,
-            displaced: Displaced::new(config.buckets),
+            displaced: Displaced::new(config.buckets)?,
             policy: Fifo::new(config.buckets * WAYS)?,
             limits: shape.limits,
             counts: Counts::default(),
@@ -149,6 +167,10 @@ impl Builder {
         }))
     }
 
+    fn proxies_paid(&self) -> usize {
+        self.proxies_counted.unwrap_or(self.proxies_max)
+    }
+
     /// The largest shape that the budget holds.
     fn shape(&self) -> Result<Shape, Error> {
         let mut page_bytes = PAGE_BYTES_MAX;
@@ -161,22 +183,19 @@ impl Builder {
         }
         self.largest(PAGE_BYTES_MIN).ok_or_else(|| Error::BudgetTooSmall {
             bytes: self.budget,
-            bytes_min: self.smallest().bytes(self.proxies_counted.unwrap_or(self.proxies_max)),
+            bytes_min: self.smallest().bytes(self.proxies_paid()),
         })
     }
 
     fn smallest(&self) -> Shape {
-        let pages = shape_overhead(PAGE_BYTES_MIN, 0) + PAGES_ENTRIES_MIN;
-        self.shape_of(PAGE_BYTES_MIN, pages)
+        self.shape_of(PAGE_BYTES_MIN, self.pages_min(PAGE_BYTES_MIN))
     }
 
     /// The most pages of `page_bytes` that fit, by bisection: the rest of the shape follows from them.
     fn largest(&self, page_bytes: usize) -> Option<Shape> {
-        let fits = |pages| {
-            self.shape_of(page_bytes, pages).bytes(self.proxies_counted.unwrap_or(self.proxies_max))
-                <= self.budget
-        };
-        let mut low = shape_overhead(page_bytes, 0) + PAGES_ENTRIES_MIN;
+        let fits =
+            |pages| self.shape_of(page_bytes, pages).bytes(self.proxies_paid()) <= self.budget;
+        let mut low = self.pages_min(page_bytes);
         let mut high = (self.budget / page_bytes as u64) as usize + 1;
         if high <= low || !fits(low) {
             return None;
@@ -188,15 +207,28 @@ impl Builder {
         Some(self.shape_of(page_bytes, low))
     }
 
+    fn pages_min(&self, page_bytes: usize) -> usize {
+        let entries = PAGES_ENTRIES_MIN + Classes::new(page_bytes).count();
+        self.reserve_pages(page_bytes, entries) + entries
+    }
+
+    /// Pages for what was retired and proxies still hold. An insert that evicts retires one slot; a
+    /// quarter more is for slots larger than the mean.
+    fn reserve_pages(&self, page_bytes: usize, pages: usize) -> usize {
+        let lag_bytes = self.lag_operations * self.entry_bytes_mean * 5 / 4;
+        (pages / 32).max(8) + lag_bytes.div_ceil(page_bytes)
+    }
+
     fn shape_of(&self, page_bytes: usize, pages: usize) -> Shape {
         let classes = Classes::new(page_bytes);
-        let reserve = reserve_pages(pages);
-        let entry_pages = pages.saturating_sub(shape_overhead(page_bytes, pages));
+        let reserve = self.reserve_pages(page_bytes, pages);
+        let entry_pages = pages.saturating_sub(reserve + classes.count());
         let charge_max = entry_pages * page_bytes;
         let buckets = (charge_max / self.entry_bytes_mean).div_ceil(WAYS_USED).max(2);
         let charge_min = classes.charge(0);
         let evictions_max = classes.charge(classes.count() as u8 - 1) / charge_min;
-        let records_min = 2 * evictions_max + 4 * RECORDS_MAX as usize;
+        let records_min =
+            2 * evictions_max + 4 * RECORDS_MAX as usize + RECORDS_MEAN * self.lag_operations;
         let log_records = records_min.max(pages * page_bytes / 2048).next_power_of_two();
         Shape {
             config: Config {
@@ -218,15 +250,6 @@ impl Builder {
     }
 }
 
-fn reserve_pages(pages: usize) -> usize {
-    (pages / 32).max(8)
-}
-
-/// Pages that hold no entries by the accounting: the reserve, and one a class.
-fn shape_overhead(page_bytes: usize, pages: usize) -> usize {
-    reserve_pages(pages) + Classes::new(page_bytes).count()
-}
-
 /// How a budget is divided.
 struct Shape {
     config: Config,
@@ -235,9 +258,11 @@ struct Shape {
 }
 
 impl Shape {
-    fn bytes(&self, proxies_max: usize) -> u64 {
+    /// What it costs with the index copies of so many proxies.
+    fn bytes(&self, proxies: usize) -> u64 {
         let side = self.config.buckets * (DISPLACED_BYTES + WAYS * POLICY_BYTES);
-        (self.config.bytes() + side + proxies_max * 256 + FIXED_BYTES) as u64
+        let config = Config { readers_max: proxies, ..self.config };
+        (config.bytes() + side + proxies * 256 + FIXED_BYTES) as u64
     }
 }
 

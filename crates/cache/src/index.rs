@@ -7,12 +7,13 @@
 //! mask   bit (tag & 15) of home: an entry displaced from here with such a tag lies in its second
 //! ```
 //!
-//! An insert tries home, then the second; both full, one entry of home moves to its own other bucket. A
+//! An insert tries home, then the second; both full, an entry of either moves to its own other bucket. A
 //! miss so reads one line, and a second one only where the mask says so (8 % at 80 % load). Placement is
 //! a function of the operations alone: no memory state takes part.
 
-use larder_mem::{Bucket, Main, Reader, Slot, TAG_BITS_LOW};
+use larder_mem::{Bucket, Main, Reader, Region, Slot, TAG_BITS_LOW};
 
+use crate::error::Error;
 use crate::hash::KeyHash;
 
 /// Low bit of a tag word: the entry lies in its second bucket.
@@ -160,15 +161,15 @@ fn find_in<'a, L: Lines>(
 /// four bits a bucket; one that reaches 15 stays there, so that its mask bit does too: slower, never wrong.
 #[derive(Debug)]
 pub(crate) struct Displaced {
-    counts: Box<[u64]>,
+    counts: Region<u64>,
 }
 
 /// Octets that the counts take of the budget, a bucket.
 pub(crate) const DISPLACED_BYTES: usize = size_of::<u64>();
 
 impl Displaced {
-    pub fn new(buckets: usize) -> Self {
-        Displaced { counts: vec![0; buckets].into() }
+    pub fn new(buckets: usize) -> Result<Self, Error> {
+        Ok(Displaced { counts: Region::new(buckets).map_err(Error::Memory)? })
     }
 
     pub fn count(&self, bucket: usize, bit: u32) -> u64 {

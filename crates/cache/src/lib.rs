@@ -47,7 +47,9 @@ pub use error::Error;
 pub use hash::KeyHash;
 pub use iter::{Iter, OwnedEntry};
 pub use larder_mem as mem;
-pub use larder_mem::{ClassUse, LogPosition, PageUse, prefetch_read, prefetch_slice};
+pub use larder_mem::{
+    ClassUse, LogPosition, PageUse, prefetch_lines, prefetch_read, prefetch_slice,
+};
 pub use proxy::{Entry, Parked, Proxy};
 pub use stats::{ProxyStats, Stats};
 pub use time::{Seconds, Ttl};

@@ -7,7 +7,7 @@
 //! [`Fifo`] is a doubly linked list through the ways: 8 octets an entry, every event O(1). An update
 //! keeps the entry's place.
 
-use larder_mem::prefetch_slice;
+use larder_mem::{Region, prefetch_slice};
 
 use crate::error::Error;
 
@@ -15,6 +15,8 @@ use crate::error::Error;
 pub(crate) type EntryNumber = u32;
 
 const NONE: u32 = u32::MAX;
+const OLDER: usize = 0;
+const NEWER: usize = 1;
 
 /// What the engine tells a policy, and asks it.
 pub(crate) trait Policy {
@@ -32,16 +34,14 @@ pub(crate) trait Policy {
     fn victim(&mut self, except: Option<EntryNumber>) -> Option<EntryNumber>;
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Link {
-    older: u32,
-    newer: u32,
-}
+/// The older and the newer neighbour.
+type Link = [u32; 2];
 
 /// First in, first out.
 #[derive(Debug)]
 pub(crate) struct Fifo {
-    links: Box<[Link]>,
+    /// Read only for entries in the list, so that what it holds at first means nothing.
+    links: Region<Link>,
     oldest: u32,
     newest: u32,
     len: u64,
@@ -54,12 +54,8 @@ pub(crate) const POLICY_BYTES: usize = size_of::<Link>();
 
 impl Fifo {
     pub fn new(entries: usize) -> Result<Self, Error> {
-        let mut links = Vec::new();
-        links
-            .try_reserve_exact(entries)
-            .map_err(|_| Error::Memory(std::io::ErrorKind::OutOfMemory.into()))?;
-        links.resize(entries, Link { older: NONE, newer: NONE });
-        Ok(Fifo { links: links.into(), oldest: NONE, newest: NONE, len: 0, walker: NONE })
+        let links = Region::new(entries).map_err(Error::Memory)?;
+        Ok(Fifo { links, oldest: NONE, newest: NONE, len: 0, walker: NONE })
     }
 
     /// How many entries are in the list.
@@ -78,7 +74,7 @@ impl Fifo {
         if entry == NONE {
             return None;
         }
-        self.walker = self.links[entry as usize].newer;
+        self.walker = self.links[entry as usize][NEWER];
         Some(entry)
     }
 
@@ -88,7 +84,7 @@ impl Fifo {
         std::iter::from_fn(move || {
             let entry = next;
             (entry != NONE).then(|| {
-                next = self.links[entry as usize].newer;
+                next = self.links[entry as usize][NEWER];
                 entry
             })
         })
@@ -99,10 +95,10 @@ impl Fifo {
         let (mut entry, mut before, mut len) = (self.oldest, NONE, 0);
         while entry != NONE {
             len += 1;
-            if self.links[entry as usize].older != before || len > self.len {
+            if self.links[entry as usize][OLDER] != before || len > self.len {
                 return Err(format!("entry {entry} is linked wrongly"));
             }
-            (before, entry) = (entry, self.links[entry as usize].newer);
+            (before, entry) = (entry, self.links[entry as usize][NEWER]);
         }
         if before != self.newest || len != self.len {
             return Err(format!("{len} entries listed, {} counted", self.len));
@@ -115,10 +111,10 @@ impl Policy for Fifo {
     #[inline]
     fn inserted(&mut self, entry: EntryNumber) {
         let older = std::mem::replace(&mut self.newest, entry);
-        self.links[entry as usize] = Link { older, newer: NONE };
+        self.links[entry as usize] = [older, NONE];
         match older {
             NONE => self.oldest = entry,
-            older => self.links[older as usize].newer = entry,
+            older => self.links[older as usize][NEWER] = entry,
         }
         self.len += 1;
     }
@@ -128,14 +124,14 @@ impl Policy for Fifo {
 
     #[inline]
     fn removed(&mut self, entry: EntryNumber) {
-        let Link { older, newer } = self.links[entry as usize];
+        let [older, newer] = self.links[entry as usize];
         match older {
             NONE => self.oldest = newer,
-            older => self.links[older as usize].newer = newer,
+            older => self.links[older as usize][NEWER] = newer,
         }
         match newer {
             NONE => self.newest = older,
-            newer => self.links[newer as usize].older = older,
+            newer => self.links[newer as usize][OLDER] = older,
         }
         if self.walker == entry {
             self.walker = newer;
@@ -143,7 +139,7 @@ impl Policy for Fifo {
         self.len -= 1;
         // The oldest leave one after the other: have the link after the next one at hand.
         if older == NONE && newer != NONE {
-            prefetch_slice(&self.links, self.links[newer as usize].newer as usize);
+            prefetch_slice(&self.links, self.links[newer as usize][NEWER] as usize);
         }
     }
 
@@ -151,13 +147,14 @@ impl Policy for Fifo {
     fn moved(&mut self, from: EntryNumber, to: EntryNumber) {
         let link = self.links[from as usize];
         self.links[to as usize] = link;
-        match link.older {
+        let [older, newer] = link;
+        match older {
             NONE => self.oldest = to,
-            older => self.links[older as usize].newer = to,
+            older => self.links[older as usize][NEWER] = to,
         }
-        match link.newer {
+        match newer {
             NONE => self.newest = to,
-            newer => self.links[newer as usize].older = to,
+            newer => self.links[newer as usize][OLDER] = to,
         }
         if self.walker == from {
             self.walker = to;
@@ -175,7 +172,7 @@ impl Policy for Fifo {
     fn victim(&mut self, except: Option<EntryNumber>) -> Option<EntryNumber> {
         let mut entry = self.oldest;
         if Some(entry) == except {
-            entry = self.links[entry as usize].newer;
+            entry = self.links[entry as usize][NEWER];
         }
         (entry != NONE).then_some(entry)
     }

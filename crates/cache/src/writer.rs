@@ -295,6 +295,9 @@ impl Own {
                 if let Some(ahead) = self.queue.get(APPLY_AHEAD - 1) {
                     engine.prefetch(ahead.hash());
                 }
+                if let Some(ahead) = self.queue.get(APPLY_AHEAD / 2) {
+                    engine.prefetch_slot(ahead.hash());
+                }
                 if let Err((error, operation)) = self.apply_one(shared, engine, operation) {
                     self.queue.push_front(operation);
                     return Err(error);

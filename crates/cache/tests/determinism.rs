@@ -103,7 +103,7 @@ fn positions_are_exact() {
 #[test]
 fn threads_do_not_matter() {
     let run = |threads: usize| {
-        let cache = Cache::builder().budget(600_000).proxies_max(4).build().unwrap();
+        let cache = Cache::builder().budget(400_000).proxies_max(4).build().unwrap();
         let done = std::sync::atomic::AtomicBool::new(false);
         let done = &done;
         std::thread::scope(|scope| {
@@ -125,7 +125,7 @@ fn threads_do_not_matter() {
             }
             let mut writer = cache.writer();
             let mut random = Random(17);
-            for _ in 0..40_000 {
+            for _ in 0..15_000 {
                 let key = key_of(random.below(5_000));
                 let value = vec![random.next() as u8; 1 + random.below(150) as usize];
                 while let Err(error) = writer.insert(&key, &value, Ttl::FOREVER, Seconds(1)) {

@@ -85,6 +85,31 @@ fn stuck_proxy() {
     }
 }
 
+/// Built for it, a batch of operations goes in while a proxy stays where it is, on a full cache and a small
+/// budget, though each evicts.
+#[test]
+fn lag_is_reserved() {
+    const BATCH: u64 = 1000;
+    let cache = Cache::builder()
+        .budget(1 << 20)
+        .proxies_max(1)
+        .lag_operations(BATCH as usize)
+        .build()
+        .unwrap();
+    let mut proxy = cache.proxy().unwrap();
+    let mut writer = cache.writer();
+    for batch in 0..40 {
+        for number in batch * BATCH..(batch + 1) * BATCH {
+            let value = vec![1; 60 + number as usize % 80];
+            writer.insert(&key_of(number), &value, Ttl::FOREVER, NOW).unwrap();
+        }
+        let position = writer.flush().unwrap();
+        assert_eq!(proxy.sync_to(position), position);
+    }
+    assert!(cache.stats().unwrap().evicted > 30 * BATCH);
+    cache.validate().unwrap();
+}
+
 /// A forgotten proxy stalls the writer, never frees what it held, and shows in the statistics.
 #[test]
 fn forgotten_proxy() {
@@ -147,6 +172,22 @@ fn ranges() {
     }
     let cache = Cache::builder().budget(64 << 20).proxies_max(1).build().unwrap();
     assert_eq!(cache.value_bytes_max(255), 32 << 10);
+}
+
+/// A full index, churned many times over, evicts by age alone: no bucket ever runs out of ways.
+#[test]
+fn no_conflicts_at_full_load() {
+    let builder = Cache::builder().budget(2 << 20).proxies_max(1).entry_bytes_mean(200);
+    let cache = builder.build().unwrap();
+    let mut writer = cache.writer();
+    for number in 0..400_000 {
+        writer.insert(&key_of(number), b"v", Ttl::FOREVER, NOW).unwrap();
+    }
+    drop(writer);
+    let stats = cache.stats().unwrap();
+    assert!(stats.entries == stats.entries_max && stats.index_load > 0.79, "{stats:?}");
+    assert_eq!(stats.conflicts, 0);
+    cache.validate().unwrap();
 }
 
 /// Writers that hold spare slots and queued values do not keep another from writing for ever.

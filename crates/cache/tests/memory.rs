@@ -51,3 +51,34 @@ fn budget_holds_under_churn() {
     assert!(used <= budget + CONSTANT_BYTES, "{used} octets resident for a budget of {budget}");
     assert!(used >= budget / 3, "{used} octets resident: the budget of {budget} is not used");
 }
+
+/// Twenty million distinct names through 64 MiB: `cargo test -p larder --release --test memory -- --ignored`.
+#[test]
+#[ignore = "ten seconds in a release build, minutes in a debug build"]
+fn twenty_million_distinct_inserts() {
+    let before = resident_bytes();
+    let budget = 64 << 20;
+    let cache = Cache::builder().budget(budget).proxies_max(2).build().unwrap();
+    let mut proxies = [cache.proxy().unwrap(), cache.proxy().unwrap()];
+    let mut writer = cache.writer();
+    let value = [7; 200];
+    let mut worst = 0;
+    for number in 0..20_000_000u64 {
+        let value = &value[..60 + (number as usize * 31) % 141];
+        writer.insert(&key_of(number), value, Ttl::FOREVER, Seconds(1)).unwrap();
+        if number % 4_000 == 0 {
+            let position = writer.flush().unwrap();
+            proxies.iter_mut().for_each(|proxy| assert_eq!(proxy.sync_to(position), position));
+        }
+        if number % 1_000_000 == 0 {
+            worst = worst.max(resident_bytes());
+        }
+    }
+    drop(writer);
+    cache.validate().unwrap();
+    let stats = cache.stats().unwrap();
+    assert_eq!(stats.conflicts, 0);
+    let used = worst - before;
+    println!("{used} octets resident, {} entries, load {:.2}", stats.entries, stats.index_load);
+    assert!(used <= budget + CONSTANT_BYTES, "{used} octets resident for a budget of {budget}");
+}

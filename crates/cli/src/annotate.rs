@@ -37,7 +37,9 @@ pub fn annotate(settings: &Resolved) -> Outcome {
     check_inputs(&options)?;
     check_outputs(&options)?;
     let quiet = settings.switch("quiet");
-    let bar_wanted = !quiet && !settings.switch("no-progress");
+    // Log lines and a bar on one terminal would overwrite each other.
+    let log_on_terminal = options.output == Endpoint::Pipe && std::io::stdout().is_terminal();
+    let bar_wanted = !quiet && !settings.switch("no-progress") && !log_on_terminal;
     let progress = Arc::new(Progress::default());
     if let Err(error) = signals::stop_on_signals(&progress, quiet) {
         return Err(Failure::file("signals", &error, "free some file descriptors or threads"));
@@ -164,6 +166,10 @@ fn check_inputs(options: &Options) -> Result<(), Failure> {
     }
     for (flag, input) in inputs {
         if let Endpoint::Path(path) = input {
+            // A dnstap socket is ours to make.
+            if flag == "--dnstap" && !path.exists() {
+                continue;
+            }
             check_readable(flag, path)?;
         }
     }

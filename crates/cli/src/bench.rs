@@ -32,8 +32,17 @@ struct Contestant {
     kind: Kind,
     /// Packets a second, a round.
     rates: Vec<f64>,
+    /// Lookups of names a second, a round; zeros unless every packet is looked up.
+    lookup_rates: Vec<f64>,
     /// The same every round, else the contestant does not do the same work twice.
     packets: Option<u64>,
+}
+
+/// What one contestant did in one round.
+struct Round {
+    packets: u64,
+    lookups: u64,
+    elapsed: Duration,
 }
 
 #[derive(Clone, Copy)]
@@ -67,7 +76,7 @@ pub fn bench_annotate(settings: &Resolved) -> Outcome {
     for round in 0..rounds {
         for contestant in &mut contestants {
             eprint_quietly(&format!("round {} of {rounds}: {}", round + 1, contestant.name));
-            let (packets, elapsed) = contestant.kind.run(&files, &contents)?;
+            let Round { packets, lookups, elapsed } = contestant.kind.run(&files, &contents)?;
             if contestant.packets.is_some_and(|before| before != packets) {
                 return Err(Failure::usage(format!(
                     "{}: {packets} packets in this round, another number before; is the file \
@@ -76,7 +85,9 @@ pub fn bench_annotate(settings: &Resolved) -> Outcome {
                 )));
             }
             contestant.packets = Some(packets);
-            contestant.rates.push(packets as f64 / elapsed.as_secs_f64().max(1e-9));
+            let seconds = elapsed.as_secs_f64().max(1e-9);
+            contestant.rates.push(packets as f64 / seconds);
+            contestant.lookup_rates.push(lookups as f64 / seconds);
         }
     }
     print(&table(&mut contestants))
@@ -92,6 +103,7 @@ fn contestants(many: usize, tshark_packets: u64, contents: &[Vec<u8>]) -> Vec<Co
         name: name.to_owned(),
         kind,
         rates: Vec::new(),
+        lookup_rates: Vec::new(),
         packets: None,
     };
     let mut list = Vec::new();
@@ -131,8 +143,8 @@ fn contestants(many: usize, tshark_packets: u64, contents: &[Vec<u8>]) -> Vec<Co
 }
 
 impl Kind {
-    /// Packets done, and the time that took.
-    fn run(self, files: &[PathBuf], contents: &[Vec<u8>]) -> Result<(u64, Duration), Failure> {
+    /// Does the work once.
+    fn run(self, files: &[PathBuf], contents: &[Vec<u8>]) -> Result<Round, Failure> {
         // Cutting is not what is measured; only the walk needs it.
         let walkable: Vec<Walkable<'_>> = match self {
             Kind::Walk { cores } => {
@@ -141,12 +153,12 @@ impl Kind {
             _ => Vec::new(),
         };
         let started = Instant::now();
-        let packets = match self {
+        let (packets, lookups) = match self {
             Kind::Walk { .. } => {
                 let seen: Seen = walkable.iter().map(Walkable::walk).sum();
                 // So that the optimiser cannot remove the walk.
                 std::hint::black_box(seen.checksum);
-                seen.packets
+                (seen.packets, 0)
             }
             Kind::Annotate { cores, lookup_per } => {
                 let options = Options {
@@ -156,11 +168,12 @@ impl Kind {
                     lookup_per,
                     ..Options::default()
                 };
-                larder_annotate::run(&options, &Arc::new(Progress::default()))?.packets
+                let summary = larder_annotate::run(&options, &Arc::new(Progress::default()))?;
+                (summary.packets, summary.lookups)
             }
-            Kind::Tshark { packets } => tshark(files, packets)?,
+            Kind::Tshark { packets } => (tshark(files, packets)?, 0),
         };
-        Ok((packets, started.elapsed()))
+        Ok(Round { packets, lookups, elapsed: started.elapsed() })
     }
 }
 
@@ -186,6 +199,7 @@ fn table(contestants: &mut [Contestant]) -> String {
     );
     for contestant in contestants.iter_mut() {
         contestant.rates.sort_by(f64::total_cmp);
+        contestant.lookup_rates.sort_by(f64::total_cmp);
     }
     let limit_of = |cores: usize| {
         let walk = contestants.iter().find(
@@ -201,13 +215,27 @@ fn table(contestants: &mut [Contestant]) -> String {
         };
         let least = contestant.rates.first().copied().unwrap_or(0.0);
         let most = contestant.rates.last().copied().unwrap_or(0.0);
-        let share = limit.map_or("-".to_owned(), |limit: f64| format!("{:.3}", median / limit));
+        let share = limit.map_or("-".to_owned(), |limit: f64| format!("{:.4}", median / limit));
         let _ = writeln!(
             text,
             "{:<38} {:>12} {:>12} {:>12} {:>12} {share:>9}",
             contestant.name,
             contestant.packets.unwrap_or(0),
             scaled(median),
+            scaled(least),
+            scaled(most)
+        );
+    }
+    for contestant in contestants.iter().filter(|contestant| {
+        matches!(contestant.kind, Kind::Annotate { lookup_per: LookupPer::Packet, .. })
+    }) {
+        let rates = &contestant.lookup_rates;
+        let [least, most] = [rates.first(), rates.last()].map(|rate| rate.copied().unwrap_or(0.0));
+        let _ = writeln!(
+            text,
+            "{}: {} lookups/s ({} to {})",
+            contestant.name,
+            scaled(median(rates)),
             scaled(least),
             scaled(most)
         );

@@ -265,7 +265,7 @@ Examples:
             group: "Output",
             reach: Reach::Lasting,
             help: "No progress bar on a terminal",
-            why: "The bar is never drawn elsewhere.",
+            why: "The bar is never drawn elsewhere, nor where the log itself goes to the terminal.",
             ..SWITCH
         },
         Setting {

@@ -76,7 +76,7 @@ pub struct Batch {
     pub limit: usize,
     /// The input ends where `bytes` does.
     pub at_end: bool,
-    /// More of the same batch follows.
+    /// More of the same batch follows, unless the source is told to stop.
     pub partial: bool,
 }
 
@@ -234,13 +234,15 @@ impl Source {
         Source { name, file, batch_bytes, pool, index: 0, capture, offset, feed, damage }
     }
 
-    /// The next batch; `None` at the end of input, or soon after `stop` is set, and then always.
-    /// Waits for input, and for a batch to be dropped when too many are in flight.
+    /// The next batch; `None` at the end of input. Waits for input, and for a batch to be dropped
+    /// when too many are in flight. Once `stop` is set nothing more is read: a stream still gives
+    /// the whole records that it has received, unless that means to wait, then comes `None`.
     pub fn next_batch(&mut self, stop: &AtomicBool) -> Option<Batch> {
         // Gives its place back if no batch takes it along.
         let permit = self.pool.take(stop)?;
         let limit = (self.index + 1).saturating_mul(self.batch_bytes as u64);
         match &self.feed {
+            Feed::Mapped { .. } if stop.load(Ordering::Relaxed) => None,
             Feed::Mapped { .. } => self.next_mapped(permit, limit),
             Feed::Stream(_) => self.next_piece(permit, limit, stop),
         }
@@ -302,7 +304,11 @@ impl Source {
                 break false;
             }
             if stop.load(Ordering::Relaxed) {
-                return None;
+                // What was received whole is delivered still.
+                match at {
+                    0 => return None,
+                    _ => break true,
+                }
             }
             let mut patience = STOP_CHECK;
             if stream.live && at > 0 {

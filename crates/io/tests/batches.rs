@@ -335,8 +335,28 @@ fn waiting_can_be_stopped() {
     let held = [source.next_batch(&GO_ON).unwrap(), source.next_batch(&GO_ON).unwrap()];
     assert!(source.next_batch(&stop).is_none());
     drop(held);
+    assert!(source.next_batch(&stop).is_none());
     assert!(source.next_batch(&GO_ON).is_some());
+    // What a pipe has delivered whole is not lost.
+    let (reader, mut writer) = io::pipe().unwrap();
+    let file = File::from(OwnedFd::from(reader));
+    let live = Input { name: "pipe".to_owned(), content: Content::Stream { file, live: true } };
+    writer.write_all(&pcap_of(40)[..2000]).unwrap();
+    let mut source = Source::new(live, 0, options(), &GO_ON).unwrap();
+    let batch = source.next_batch(&stop).unwrap();
+    let mut seen = Vec::new();
+    read_batch(&batch, batch.capture.clone(), 0, &mut seen);
+    assert!(batch.partial && seen.len() > 1);
+    assert!(source.next_batch(&stop).is_none());
 }
+
+/// Batches go to workers.
+const _: fn() = || {
+    fn sent_and_shared<T: Send + Sync>() {}
+    sent_and_shared::<Batch>();
+    fn sent<T: Send>() {}
+    sent::<Source>();
+};
 
 /// A file that shrinks while it is mapped ends in damage, and the source says where.
 #[test]

@@ -50,7 +50,8 @@
 //! Bounds: the arena, the log (and so limbo) and the number of readers are fixed when the shard is
 //! built; a reader that never syncs makes main say [`Stalled`], never grow and never wait.
 //!
-//! `unsafe` lives in [`region`](mod@region), [`arena`](mod@arena), [`log`](mod@log) and the prefetch below.
+//! `unsafe` lives in `region` (mappings), `arena` (slots), `log` (records) and the prefetch below; `shard`
+//! and `reader` call those with the invariant that allows it, and no other crate of the engine has any.
 
 mod arena;
 mod class;
@@ -67,6 +68,7 @@ pub use class::{CLASS_BYTES_MIN, Classes};
 pub use log::{LogPosition, RECORD_BYTES};
 pub use pages::{ClassUse, PageUse};
 pub use reader::{Parked, Reader};
+pub use region::{Region, Zeroed};
 #[cfg(loom)]
 pub use shard::Fault;
 pub use shard::{Config, Error, Guard, Main, ProxyLag, Shard, Stalled, ToMove};
@@ -83,6 +85,17 @@ pub fn prefetch_read<T>(value: &T) {
 pub fn prefetch_slice<T>(slice: &[T], index: usize) {
     if let Some(value) = slice.get(index) {
         prefetch_read(value);
+    }
+}
+
+/// The same for the first `lines` cache lines of `slice[index]`.
+#[inline(always)]
+pub fn prefetch_lines<T>(slice: &[T], index: usize, lines: usize) {
+    const LINE_BYTES: usize = 64;
+    if let Some(value) = slice.get(index) {
+        for line in 0..lines {
+            prefetch((value as *const T).cast::<u8>().wrapping_add(line * LINE_BYTES));
+        }
     }
 }
 

@@ -241,6 +241,11 @@ fn copy_all<S>(seat: Seat<S>, table: Region<Bucket>) -> Result<Reader<S>, Error>
             // From here on nothing that the copy will lead to is freed, and no record overwritten.
             core.log.set_cursor(seat.reader, tail, Ordering::Release);
             start = Some(tail);
+            // Nothing was ever published: the index is as empty as a new table, and copying it would only
+            // make the system find memory for both.
+            if tail == 0 {
+                break;
+            }
         }
         let end = table.len().min(done + core.config.copy_buckets);
         for bucket in done..end {

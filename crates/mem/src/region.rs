@@ -17,14 +17,16 @@ const HUGE_BYTES: usize = 2 << 20;
 /// # Safety
 /// Zeroed memory of the type's size and alignment must be a valid value of it, and dropping it must
 /// do nothing.
-pub(crate) unsafe trait Zeroed {}
+pub unsafe trait Zeroed {}
 
 // SAFETY: an integer may be zero and has no drop.
 unsafe impl Zeroed for u64 {}
+// SAFETY: as above.
+unsafe impl Zeroed for [u32; 2] {}
 
 /// A fixed slice of zeroed values with the address space to itself.
 #[derive(Debug)]
-pub(crate) struct Region<T> {
+pub struct Region<T> {
     base: NonNull<T>,
     len: usize,
 }
@@ -35,7 +37,7 @@ unsafe impl<T: Send> Send for Region<T> {}
 unsafe impl<T: Sync> Sync for Region<T> {}
 
 impl<T: Zeroed> Region<T> {
-    /// Maps `len` zeroed values.
+    /// Maps `len` zeroed values, committed as they are first touched.
     pub fn new(len: usize) -> io::Result<Self> {
         let bytes = len.checked_mul(size_of::<T>()).ok_or(io::ErrorKind::OutOfMemory)?;
         if bytes == 0 {
@@ -47,7 +49,7 @@ impl<T: Zeroed> Region<T> {
 
 impl<T> Region<T> {
     /// The first value's address, with the right to reach the whole region.
-    pub fn base(&self) -> NonNull<T> {
+    pub(crate) fn base(&self) -> NonNull<T> {
         self.base
     }
 

@@ -1,7 +1,7 @@
 //! The seam between the real primitives and the model checker's.
 //!
 //! Built with `--cfg loom` the crate runs under loom's scheduler, which explores interleavings and
-//! checks every plain access to a [`RaceCell`] against the happens-before order. Otherwise the same
+//! checks every plain access to a `RaceCell` against the happens-before order. Otherwise the same
 //! names are `std` and `parking_lot` (whose lock ThreadSanitizer can see through).
 
 #[cfg(loom)]

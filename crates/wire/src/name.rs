@@ -1,6 +1,7 @@
 //! Domain names as larder keeps them: hostile bytes in one canonical spelling.
 
 use std::fmt;
+use std::sync::Arc;
 
 /// Most octets of a name in our spelling: 255 on the wire (RFC 1035, section 3.1), where an
 /// escaped octet may take two.
@@ -9,9 +10,9 @@ pub const NAME_BYTES_MAX: usize = 510;
 /// A domain name in the spelling that larder keeps everywhere: labels joined by `.`, ASCII
 /// lower case, no trailing dot; a dot or backslash *inside* a label is preceded by a backslash.
 /// Every other octet stands as it came, so a `Name` is not UTF-8 and not fit for a terminal:
-/// [`Name::write_escaped`] makes it so. The root is the empty name.
+/// [`Name::write_escaped`] makes it so. The root is the empty name. A clone shares the octets.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub struct Name(Box<[u8]>);
+pub struct Name(Arc<[u8]>);
 
 impl Name {
     /// Takes text such as `www.Example.com.` (from SNI, Host, logs, configuration): folds case,
@@ -22,7 +23,7 @@ impl Name {
         if text.is_empty() || text.len() > NAME_BYTES_MAX {
             return None;
         }
-        Some(Name(text.to_ascii_lowercase().into_boxed_slice()))
+        Some(Name(text.to_ascii_lowercase().into()))
     }
 
     /// Takes bytes that are in canonical spelling already (what the parsers of this crate write).

@@ -430,7 +430,7 @@ fn names_are_written() {
     assert_eq!(damages(&walk(&out)), []);
 }
 
-/// Public captures hold as many packets as two other readers found in them.
+/// Public captures are read without damage, and hold as many packets as was recorded of them.
 #[test]
 fn public_captures_are_read_whole() {
     let here = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data");

@@ -1,0 +1,150 @@
+//! `larder annotate` and `larder demo` through the program: what they write, and how they end.
+
+mod common;
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use common::{Run, Scratch};
+use larder_wire::capture::write::{pcap_header, pcap_record};
+
+fn recording(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/captures").join(name)
+}
+
+/// Two clients, one address, two names: a recording that says whether annotate works at all.
+fn pair() -> String {
+    recording("r2-pair.pcap").to_str().expect("UTF-8").to_owned()
+}
+
+/// What the demo explains is what its log shows, line by line; it takes six lines, on standard
+/// error, and --quiet leaves them out.
+#[test]
+fn the_demo_explains_what_it_shows() {
+    let scratch = Scratch::new();
+    let run = scratch.run("demo");
+    assert_eq!(run.code, Some(0), "{}", run.err);
+    assert_eq!(run.err.trim().lines().count(), 6, "{}", run.err);
+    for (place, name) in [
+        ("192.0.2.20:50011", "chat.news.example [dns_pair,ambiguous]"),
+        ("192.0.2.10:50003", "chat.shop.example [dns_pair,ambiguous]"),
+        ("198.51.100.22:", "git.code.example [dns_pair]"),
+        ("198.51.100.25:", "mail.post.example [dns_pair]"),
+        ("198.51.100.67:", "www.bank.example [sni,conflict]"),
+        ("198.51.100.66:4444", "[no_lookup_seen]"),
+    ] {
+        let shown = run.out.lines().any(|line| line.contains(place) && line.contains(name));
+        assert!(shown, "no line with {place} and {name} in\n{}", run.out);
+    }
+    let quiet = scratch.run("demo --quiet");
+    assert_eq!((quiet.code, quiet.err.as_str(), quiet.out), (Some(0), "", run.out));
+}
+
+/// The log goes to standard output or to -o, the summary to standard error, and --quiet leaves
+/// only the log.
+#[test]
+fn log_and_summary_go_apart() {
+    let scratch = Scratch::new();
+    let run = scratch.run(&format!("annotate -r {}", pair()));
+    assert_eq!(run.code, Some(0), "{}", run.err);
+    assert!(run.out.contains("red.example") && run.out.contains("blue.example"), "{}", run.out);
+    for line in ["packets ", "flows ", "named ", "unnamed ", "answers ", "to doubt "] {
+        assert!(run.err.contains(line), "{line} is missing from\n{}", run.err);
+    }
+    assert!(!run.err.contains('\r'), "no progress bar where nobody sees it");
+    let quiet = scratch.run(&format!("annotate --quiet -r {} -o log", pair()));
+    assert_eq!((quiet.code, quiet.out.as_str(), quiet.err.as_str()), (Some(0), "", ""));
+    let log = std::fs::read_to_string(scratch.path("log")).expect("written");
+    assert_eq!(log, run.out);
+}
+
+/// A setting of the file reaches the run.
+#[test]
+fn a_file_setting_reaches_the_run() {
+    let scratch = Scratch::new();
+    scratch.write("larder.toml", "[annotate]\nformat = \"csv\"\nquiet = true\n");
+    let run = scratch.run(&format!("annotate -r {}", pair()));
+    assert_eq!((run.code, run.err.as_str()), (Some(0), ""));
+    let again = Scratch::new().run(&format!("annotate --quiet --format csv -r {}", pair()));
+    assert_eq!(run.out, again.out);
+}
+
+/// A capture that ends in the middle of a packet is read as far as it goes: exit 1, with --strict
+/// exit 2, the place in the summary, the same log both times.
+#[test]
+fn damage_is_told_and_survived() {
+    let scratch = Scratch::new();
+    let whole = std::fs::read(recording("r2-pair.pcap")).expect("the recording");
+    scratch.write("cut.pcap", &whole[..whole.len() - 3]);
+    let run = scratch.run("annotate -r cut.pcap");
+    assert_eq!(run.code, Some(1), "{}", run.err);
+    assert!(run.err.contains("damaged    1 capture_cut, the first at octet"), "{}", run.err);
+    assert!(run.err.contains("cut.pcap"), "{}", run.err);
+    let strict = scratch.run("annotate -r cut.pcap --strict");
+    assert_eq!((strict.code, strict.out), (Some(2), run.out));
+}
+
+/// What is no capture is refused with advice: exit 2 and an empty standard output.
+#[test]
+fn what_is_no_capture_is_refused() {
+    let scratch = Scratch::new();
+    scratch.write("text.pcap", "this is no capture, it is a letter to a friend");
+    scratch.write("empty.pcap", "");
+    for name in ["text.pcap", "empty.pcap"] {
+        scratch.run(&format!("annotate -r {name}")).refused(&[name]);
+    }
+}
+
+/// A reader of the log that goes away ends the run quietly.
+#[test]
+fn a_closed_log_is_quiet() {
+    for line in [format!("annotate -r {}", pair()), "demo".to_owned()] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let scratch = Scratch::new();
+        let run = Run::of(scratch.larder().args(line.split_whitespace()).stdout(writer));
+        assert_eq!((run.code, run.err.as_str()), (Some(141), ""), "{line}");
+    }
+}
+
+/// Interrupted, the run finishes what it has read, writes it, and exits 130.
+///
+/// The pipe holds less than is written, so that the program has set its handlers and reads when
+/// the signal is sent; its word that it is stopping says that the signal has arrived.
+#[cfg(unix)]
+#[test]
+fn interrupted_is_finished_and_written() {
+    let mut capture = Vec::new();
+    pcap_header(&mut capture, 1, 65_535);
+    let mut frame = [2u8; 60];
+    frame[12..34].copy_from_slice(&[
+        8, 0, 0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2,
+    ]);
+    frame[34..42].copy_from_slice(&[200, 0, 200, 1, 0, 8, 0, 0]);
+    while capture.len() < 4 << 20 {
+        pcap_record(&mut capture, 0, &frame, 60);
+    }
+    let scratch = Scratch::new();
+    let mut child = scratch
+        .larder()
+        .args(["annotate", "-r", "-", "-o", "log"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut stdin = child.stdin.take().expect("piped");
+    stdin.write_all(&capture).expect("the program reads");
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(killed.expect("kill runs").success());
+    let mut err = BufReader::new(child.stderr.take().expect("piped"));
+    let mut first = String::new();
+    err.read_line(&mut first).expect("UTF-8");
+    assert!(first.contains("stopping"), "{first}");
+    drop(stdin);
+    let rest: Vec<String> = err.lines().map(|line| line.expect("UTF-8")).collect();
+    assert_eq!(child.wait().expect("ends").code(), Some(130), "{rest:?}");
+    assert!(rest.iter().any(|line| line.starts_with("stopped ")), "{rest:?}");
+    let log = std::fs::read_to_string(scratch.path("log")).expect("written");
+    assert!(log.contains("192.0.2.1:51200"), "{log}");
+}
