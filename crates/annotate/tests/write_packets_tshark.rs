@@ -57,7 +57,8 @@ fn kept(folder: &tempfile::TempDir, name: &str, bytes: &[u8]) -> PathBuf {
 }
 
 /// Every packet is there, in order, with its time, its lengths, its link type and its octets: from
-/// a capture of all link types of the recordings, and from the public ones that are odd.
+/// a capture of all link types of the recordings, and from the public ones that are odd. (Not
+/// gp-test018: tshark counts its custom blocks as packets, and its simple packets have no time.)
 #[test]
 fn packets_are_those_read() {
     if !has_tshark("packets_are_those_read") {
@@ -68,7 +69,7 @@ fn packets_are_those_read() {
     for recording in golden() {
         maker.replay(&frames(&recording), 0);
     }
-    let odd = ["bigendian", "interfaces", "sll2", "test018", "malformed"];
+    let odd = ["bigendian", "interfaces", "sll2", "malformed"];
     let is_odd = |path: &PathBuf| odd.iter().any(|word| path.to_string_lossy().contains(word));
     let mut captures: Vec<PathBuf> = public().into_iter().filter(is_odd).collect();
     captures.push(kept(&folder, "all.pcapng", &maker.pcapng()));
