@@ -93,6 +93,9 @@ type StreamKey = (Addr, u16, Addr, u16);
 /// and type).
 type QuestionKey = (Addr, u16, Addr, u16, u64);
 
+/// Addresses with their TTLs, seconds.
+pub type Given = Vec<(Addr, u32)>;
+
 /// What the edge makes of an answer for `dns.log`.
 #[derive(Clone, Debug)]
 pub struct AnswerLine {
@@ -107,7 +110,7 @@ pub struct AnswerLine {
     /// Name as asked.
     pub asked: Name,
     /// Address and TTL.
-    pub addresses: Vec<(Addr, u32)>,
+    pub addresses: Given,
     /// Alias targets in order.
     pub aliases: Vec<Name>,
     /// Who taught it.
@@ -593,19 +596,46 @@ impl Edge {
                 });
             }
         }
-        if let Some(log) = &mut self.log {
+        self.log_answer(carrier, extract, teacher, solicited);
+    }
+
+    /// A line of `dns.log` for what was asked; of multicast DNS, where nobody need ask, one for
+    /// each name that owns addresses (at most `answers::NAMES_MAX`).
+    fn log_answer(
+        &mut self,
+        carrier: &Carrier,
+        extract: &Extract,
+        teacher: Teacher,
+        solicited: bool,
+    ) {
+        let Some(log) = &mut self.log else { return };
+        let to_group = carrier.dst.is_multicast_or_broadcast();
+        let mut line = |asked: &[u8], addresses: Given| {
             log.push(AnswerLine {
                 time_ns: carrier.time_ns,
                 packet: carrier.packet,
-                client: carrier.dst,
+                client: if to_group { Addr::UNSPECIFIED } else { carrier.dst },
                 server: carrier.src,
                 asked: Name::from_canonical(asked),
-                addresses: extract.addresses().map(|a| (a.addr, a.ttl_s)).collect(),
+                addresses,
                 aliases: extract.aliases().map(|a| Name::from_canonical(a.target)).collect(),
                 teacher,
                 solicited,
             });
+        };
+        if teacher != Teacher::Mdns {
+            let addresses = extract.addresses().map(|a| (a.addr, a.ttl_s)).collect();
+            return line(extract.qname().unwrap_or_default(), addresses);
         }
+        let mut owned: Vec<(&[u8], Given)> = Vec::new();
+        for address in extract.addresses() {
+            let given = (address.addr, address.ttl_s);
+            match owned.iter_mut().find(|(owner, _)| *owner == address.owner) {
+                Some((_, addresses)) => addresses.push(given),
+                None => owned.push((address.owner, vec![given])),
+            }
+        }
+        owned.into_iter().for_each(|(owner, addresses)| line(owner, addresses));
     }
 
     /// Teaches a name that a host gives itself.

@@ -4,9 +4,9 @@
 //!
 //! | key | value | feeds |
 //! |---|---|---|
-//! | `a` address | up to four [`Candidate`]s, best first | who has no pair: the chain's head |
-//! | `p` client, address | up to four candidates, best first | the client that asked: as it asked |
-//! | `h` address | up to four candidates, best first | what a host says of itself |
+//! | `a` address | up to eight [`Candidate`]s, best first | who has no pair: the chain's head |
+//! | `p` client, address | up to eight candidates, best first | the client that asked: as it asked |
+//! | `h` address | up to eight candidates, best first | what a host says of itself |
 //! | `c` name | the name whose CNAME points here | heads of chains that span messages |
 //!
 //! **Learning is serial, looking up is parallel, and both agree to the packet.** The edge (one
@@ -40,8 +40,9 @@ use crate::record::NameSource;
 const ALIAS_KEY_BYTES_MAX: usize = 250;
 /// Most CNAME steps that are followed back over messages.
 const CHAIN_STEPS_MAX: usize = 8;
-/// Most candidates an address has room for.
-pub const CANDIDATES_MAX: usize = 4;
+/// Most candidates an address has room for. On 89 real clients the right name is among four for
+/// 96.7 % of the flows, among six for 97.6 %, among eight for 97.8 %, and without a limit for 98.2 %.
+pub const CANDIDATES_MAX: usize = 8;
 
 /// Who taught a name. Stored in entries, so the numbers are fixed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

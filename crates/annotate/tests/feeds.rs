@@ -232,11 +232,10 @@ fn eve_teaches_itself() {
     assert_eq!(summary.answers, 2);
 
     let (out, _) = folder.run(&Options { eve: Some(eve), ..Options::default() });
-    let tls = String::from_utf8(out).expect("ASCII");
-    assert!(
-        tls.lines().nth(1).expect("a line").contains("\"name_source\":\"sni\"")
-            || tls.contains("\"larder.destination.name_source\":\"sni\"")
-    );
+    let all = String::from_utf8(out).expect("ASCII");
+    let tls: serde_json::Value =
+        serde_json::from_str(all.lines().nth(1).expect("a line")).expect("JSON");
+    assert_eq!(tls["larder.destination.name_source"], "sni");
 }
 
 /// What a real server wrote as dnstap names the flows of a log, at the times of its answers.
@@ -244,8 +243,12 @@ fn eve_teaches_itself() {
 fn dnstap_file() {
     let folder = Folder::new();
     let rows = facts_of_recorded(&folder);
-    let named: Vec<_> = rows.iter().filter(|row| row["id.resp_h_name.vals"] != "-").collect();
-    assert!(!named.is_empty(), "{rows:?}");
+    // The name that the same lookup gives in r2-between.pcap.
+    assert!(!rows.is_empty());
+    for row in &rows {
+        assert_eq!(row["id.resp_h_name.vals"], "www.green.example", "{row:?}");
+        assert_eq!(row["resp_name_late"], "F");
+    }
 }
 
 /// Annotates a log that has every address of the recorded stream, with `--dnstap` as told.
@@ -296,6 +299,45 @@ fn dnstap_socket() {
     assert_eq!(zeek_rows(&out), from_file);
     assert!(summary.damaged.is_empty(), "{:?}", summary.damaged);
     assert!(!path.exists());
+}
+
+/// A log that grows is answered line by line, before its writer goes on, with names that arrive
+/// over a socket meanwhile; at its end the socket goes.
+#[test]
+fn growing_log_and_socket() {
+    let folder = Folder::new();
+    let expected = facts_of_recorded(&folder);
+    let (pipe, socket, out) = (folder.path("pipe"), folder.path("tap.sock"), folder.path("live"));
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo runs");
+    assert!(made.success());
+    let options = Options {
+        dnstap: Some(Endpoint::Path(socket.clone())),
+        zeek_log: Some(Endpoint::Path(pipe.clone())),
+        output: Endpoint::Path(out.clone()),
+        ..Options::default()
+    };
+    let runner = std::thread::spawn(move || run(&options, &Arc::new(Progress::default())));
+    let mut writer = std::fs::File::create(&pipe).expect("the run opens its end");
+    let log = recorded_log();
+    let (head, rows) = log.split_at(CONN_HEAD.len());
+    writer.write_all(head.as_bytes()).expect("a header is taken");
+    // Every frame was taken when the sender has its FINISH.
+    send_recorded(&socket);
+    writer.write_all(rows.as_bytes()).expect("rows are taken");
+    // The writer stays: only what is flushed by itself can be seen.
+    let lines = log.lines().count();
+    let seen = (0..3_000).find_map(|_| {
+        let seen = std::fs::read(&out).unwrap_or_default();
+        if seen.iter().filter(|&&octet| octet == b'\n').count() == lines {
+            return Some(seen);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+        None
+    });
+    assert_eq!(zeek_rows(&seen.expect("all lines, while the pipe is open")), expected);
+    drop(writer);
+    let summary = runner.join().expect("no panic").expect("a run");
+    assert!(summary.damaged.is_empty() && !socket.exists());
 }
 
 /// Speaks the two-way form of Frame Streams, with the frames of the recorded one-way stream.
@@ -450,5 +492,5 @@ fn real_network() {
         clients.len()
     );
     assert_eq!((clients.len(), flows, covered), (89, 6_191, 6_087));
-    assert!(exact >= 5_630 && among >= 5_886, "{exact} exact, {among} among the candidates");
+    assert!(exact >= 5_630 && among >= 5_951, "{exact} exact, {among} among the candidates");
 }

@@ -407,7 +407,9 @@ impl Annotator {
     /// A pipe: each line as it comes.
     fn stream(&mut self, mut log: Reader, name: &str, write: &mut Write<'_>) -> Result<(), Error> {
         let mut offset = 0;
-        while let Some(item) = self.next(&mut log, name, offset) {
+        while !write.progress.stop.load(Ordering::Relaxed)
+            && let Some(item) = self.next(&mut log, name, offset)
+        {
             let answer = self.answer(&log.query(item))?;
             write.line(&log, item, answer.as_ref())?;
             offset += log.line().len() as u64;
@@ -749,4 +751,76 @@ fn write_line(
         })
         .collect();
     log.write_with(item, &columns, out);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn name() -> impl Strategy<Value = Name> {
+        proptest::collection::vec(any::<u8>(), 0..40).prop_map(|name| Name::from_canonical(&name))
+    }
+
+    proptest! {
+        /// What goes to a sorter comes back as it was, and no other octets panic the readers.
+        #[test]
+        fn sorted_forms_read_back(
+            line: u64,
+            time_ns: i64,
+            addr: [u8; 16],
+            server_name in proptest::option::of(name()),
+            http_host in proptest::option::of(name()),
+            candidates in proptest::collection::vec(name(), 0..6),
+            flags: [bool; 5],
+            source in 0..NameSource::ALL.len(),
+            reason in 0..REASONS.len(),
+            age_ms: u64,
+            noise in proptest::collection::vec(any::<u8>(), 0..200),
+        ) {
+            let query = Query {
+                ends: Some((time_ns, Addr(addr), Addr::UNSPECIFIED)),
+                from_responder: flags[0],
+                said: Said { server_name, is_quic: flags[1], http_host },
+                fact: None,
+            };
+            let mut out = Vec::new();
+            query.write(line, &mut out);
+            let (read_line, read) = Query::read(&out).expect("a query");
+            prop_assert_eq!((read_line, read.ends, read.said), (line, query.ends, query.said));
+            prop_assert_eq!((read.from_responder, read.fact), (flags[0], None));
+
+            let mut end = verdict(Addr::UNSPECIFIED, None, 0);
+            match candidates.first() {
+                None => end.unnamed_reason = Some(REASONS[reason]),
+                Some(name) => {
+                    end.naming = Some(Naming {
+                        name: name.clone(),
+                        source: NameSource::ALL[source],
+                        age_ms,
+                        stale: flags[1],
+                        late: flags[2],
+                        ambiguous: flags[3],
+                        conflict: flags[4],
+                    });
+                }
+            }
+            end.candidates = candidates;
+            let answer = Answer { source: verdict(Addr::UNSPECIFIED, None, 0), destination: end };
+            let mut out = Vec::new();
+            answer.write(&mut out);
+            let read = Answer::read(&out).expect("an answer");
+            prop_assert_eq!(read.source, answer.source);
+            prop_assert_eq!(read.destination, answer.destination);
+            let _ = (Query::read(&noise), Answer::read(&noise));
+        }
+    }
+
+    /// The number of a source in a sorter is its place in the list of all.
+    #[test]
+    fn sources_are_at_their_numbers() {
+        for (place, source) in NameSource::ALL.into_iter().enumerate() {
+            assert_eq!(source as usize, place);
+        }
+    }
 }

@@ -107,8 +107,8 @@ fn one_packet(line: &str) -> (u64, Said) {
     let mut owners = columns[12].iter();
     let (mut v4, mut v6, mut cname) = (columns[9].iter(), columns[10].iter(), columns[11].iter());
     let mut said = Said::default();
-    for message in 0..columns[2].len() {
-        let is_response = matches!(columns[2][message], "1" | "True");
+    for (message, flag) in columns[2].iter().enumerate() {
+        let is_response = matches!(*flag, "1" | "True");
         let names = asked.by_ref().take(count(3, message));
         let names: Vec<String> = names.map(|name| name.to_lowercase()).collect();
         if is_response && !is_mdns {

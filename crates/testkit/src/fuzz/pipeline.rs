@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use larder_annotate::options::{Endpoint, Options, OutputFormat, SortBy, Summary};
-use larder_annotate::{Progress, run};
+use larder_annotate::{Error, Progress, run};
 use serde::de::IgnoredAny;
 
 /// So long that a repeated file makes three batches.
@@ -53,12 +53,16 @@ fn result(choice: u8, capture: &Path, folder: &Path, cores: usize) -> Option<Out
         write_packets: (choice & 8 != 0).then_some(Endpoint::Path(packets)),
         directory: Some(folder.to_owned()),
         cores,
-        names_budget_bytes: if is_tight { 256 << 10 } else { 4 << 20 },
-        flows_max: if is_tight { 64 } else { 100_000 },
-        reassembly_budget_bytes: if is_tight { 32 << 10 } else { 8 << 20 },
+        names_budget_bytes: if is_tight { 256 << 10 } else { 1 << 20 },
+        flows_max: if is_tight { 64 } else { 4_000 },
+        reassembly_budget_bytes: if is_tight { 32 << 10 } else { 2 << 20 },
         ..Options::default()
     };
-    let summary = run(&options, &Arc::new(Progress::default())).ok()?;
+    let summary = match run(&options, &Arc::new(Progress::default())) {
+        Ok(summary) => summary,
+        Err(Error::Read(_)) => return None,
+        Err(error) => panic!("nothing but the input can be wrong: {error}"),
+    };
     let files = ["log", "packets", "dns.log", "names.log", "stats.json"]
         .into_iter()
         .map(|name| (name, std::fs::read(folder.join(name)).unwrap_or_default()))
