@@ -3,7 +3,7 @@
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use larder_io::batch::{Source, SourceOptions};
 use larder_io::input::{Content, Input, InputError};
@@ -25,7 +25,12 @@ const SORT_BYTES_MAX: usize = 64 << 20;
 
 /// Runs to the end of the input (or until `progress.stop`).
 pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error> {
-    let inputs = open_inputs(&options.read)?;
+    let inputs = match open_inputs(&options.read, &progress.stop) {
+        Err(Error::Read(InputError::Stopped)) => {
+            return Ok(Summary { interrupted: true, ..Summary::default() });
+        }
+        inputs => inputs?,
+    };
     let files: Vec<String> = inputs.iter().map(|input| input.name.clone()).collect();
     let live =
         inputs.iter().any(|input| matches!(input.content, Content::Stream { live: true, .. }));
@@ -127,12 +132,12 @@ pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error
     Ok(summary)
 }
 
-fn open_inputs(endpoints: &[Endpoint]) -> Result<Vec<Input>, Error> {
+fn open_inputs(endpoints: &[Endpoint], stop: &AtomicBool) -> Result<Vec<Input>, Error> {
     endpoints
         .iter()
         .map(|endpoint| match endpoint {
             Endpoint::Pipe => Ok(Input::open(Path::new("-"))?),
-            Endpoint::Path(path) => Ok(Input::open(path)?),
+            Endpoint::Path(path) => Ok(Input::open_until(path, stop)?),
             Endpoint::Bytes(bytes) => Ok(Input::from_static("the sample", bytes)),
         })
         .collect()
