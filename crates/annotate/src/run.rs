@@ -169,17 +169,26 @@ fn load_names(names: &mut Names, path: &PathBuf) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes beside the file and then renames, so that a reader never sees half of it.
+/// Writes beside the file and then renames, so that a reader never sees half of it. A link is
+/// followed first; what is no plain file (a device, a pipe) is written where it is, since renaming
+/// would put a file in its place.
 fn save_names(names: &Names, path: &Path) -> Result<(), Error> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".part");
-    let beside = PathBuf::from(beside);
     let failed =
         |error: std::io::Error| Error::from(OutputError::new(&path.display().to_string(), error));
-    let mut out = Output::create(&beside)?;
+    let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let replace = std::fs::metadata(&target).map_or(true, |metadata| metadata.is_file());
+    let mut written = target.clone().into_os_string();
+    if replace {
+        written.push(".part");
+    }
+    let written = PathBuf::from(written);
+    let mut out = Output::create(&written)?;
     crate::names_file::save(names, &mut out).map_err(failed)?;
     out.finish()?;
-    std::fs::rename(&beside, path).map_err(failed)
+    if replace {
+        std::fs::rename(&written, &target).map_err(failed)?;
+    }
+    Ok(())
 }
 
 fn add_damage(summary: &mut Summary, counts: &Counts, files: &[String]) {
