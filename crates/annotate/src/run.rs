@@ -76,10 +76,12 @@ pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error
         make_directory(directory)?;
     }
     let in_directory = |name: &str| directory.map(|directory| directory.join(name));
-    let log = Log::new(open_output(&options.output)?, &mut format)?;
-    let sorter = (options.sort_by == SortBy::Start).then(|| Sorter::new(SORT_BYTES_MAX, None));
+    // All of them are opened before the first octet is written: a failure leaves no half log.
+    let log = open_output(&options.output)?;
     let packets = options.write_packets.as_ref().map(open_output).transpose()?;
     let answers = in_directory("dns.log").map(|path| Output::create(&path)).transpose()?;
+    let log = Log::new(log, &mut format)?;
+    let sorter = (options.sort_by == SortBy::Start).then(|| Sorter::new(SORT_BYTES_MAX, None));
     let mut writer = Writer::new(log, sorter, packets, answers, live)?;
 
     let counted = pipeline::run(
