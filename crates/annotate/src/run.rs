@@ -124,6 +124,7 @@ pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error
         let (lookups, hits) = worker.lookups();
         summary.lookups += lookups;
         summary.lookup_hits += hits;
+        summary.lookup_times.add(worker.lookup_times());
     }
     summary.input_damaged = !summary.damaged.is_empty();
     if let Some(path) = in_directory("stats.json") {
