@@ -6,6 +6,7 @@
 //! | [`pipeline`] | batches in flight over many cores, one result |
 //! | [`decode`] | a batch of bytes becomes events by shard, and a few rare packets |
 //! | [`edge`] | the serial middle: DNS and its kin, fragments, in packet order |
+//! | [`latency`] | how long lookups took, for measuring |
 //! | [`names`] | what is known of names, in the engine; which name an address gets |
 //! | [`names_file`] | the same on disk |
 //! | [`flow`] | what belongs together, who began it, when it ended |
@@ -25,6 +26,7 @@ pub mod edge;
 pub mod feeds;
 pub mod flow;
 pub mod format;
+pub mod latency;
 pub mod names;
 pub mod names_file;
 pub mod options;

@@ -21,6 +21,8 @@ use larder_wire::{Addr, Name};
 use crate::names::{Candidate, Candidates, Names, Teacher};
 
 const MAGIC: &str = "#larder-names 1";
+const NOT_NAMES: &str =
+    "not a names file of larder (no #larder-names 1); make one with --names-save";
 const FIELDS: &str =
     "#fields\tkind\tclient\taddress\tteacher\tsolicited\ttime_ns\tttl_s\tname\thead";
 /// Longest line that is read; two names of 510 octets, all escaped, and the rest.
@@ -215,9 +217,12 @@ pub fn load(names: &mut Names, input: &mut dyn BufRead) -> Result<u64, String> {
     let mut line = String::new();
     for number in 1_u64.. {
         line.clear();
-        let read = std::io::Read::take(&mut *input, LINE_BYTES_MAX)
-            .read_line(&mut line)
-            .map_err(|error| format!("line {number}: {error}"))?;
+        let read = std::io::Read::take(&mut *input, LINE_BYTES_MAX).read_line(&mut line).map_err(
+            |error| match (error.kind(), number) {
+                (std::io::ErrorKind::InvalidData, 1) => NOT_NAMES.to_owned(),
+                _ => format!("line {number}: {error}; save it again with --names-save"),
+            },
+        )?;
         if read == 0 {
             return Err(format!(
                 "the file ends before its last line (#end), after {count} names; it was cut: \
@@ -227,9 +232,7 @@ pub fn load(names: &mut Names, input: &mut dyn BufRead) -> Result<u64, String> {
         let text = line.trim_end_matches('\n');
         if number == 1 {
             if text != MAGIC {
-                return Err("not a names file of larder (no #larder-names 1); make one with \
-                            --names-save"
-                    .to_owned());
+                return Err(NOT_NAMES.to_owned());
             }
             continue;
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use crate::latency::Latencies;
 use crate::record::{NameSource, UnnamedReason};
 
 /// Output formats.
@@ -78,6 +79,8 @@ pub struct Options {
     pub sort_by: SortBy,
     /// When names are looked up.
     pub lookup_per: LookupPer,
+    /// With [`LookupPer::Packet`]: time some of the lookups. For measuring.
+    pub time_lookups: bool,
     /// Write only flows that nobody looked up.
     pub unresolved_only: bool,
     /// Text prints ports as numbers, not as service names (`-n`).
@@ -122,6 +125,7 @@ impl Default for Options {
             packets_max: None,
             sort_by: SortBy::End,
             lookup_per: LookupPer::Flow,
+            time_lookups: false,
             unresolved_only: false,
             ports_numeric: false,
             names_load: None,
@@ -251,6 +255,8 @@ pub struct Summary {
     pub lookups: u64,
     /// Those of them that found a name.
     pub lookup_hits: u64,
+    /// How long single lookups took ([`Options::time_lookups`]).
+    pub lookup_times: Latencies,
     /// The input was cut short or damaged (exit 1, with `--strict` 2).
     pub input_damaged: bool,
     /// The run was interrupted (exit 130).

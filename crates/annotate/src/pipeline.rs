@@ -26,7 +26,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use larder_io::batch::{Batch, Source};
+use larder_io::batch::{Batch, Polled, Source};
 use larder_wire::capture::Capture;
 
 use crate::decode::{Counts, Decoded, decode, decode_from};
@@ -367,12 +367,21 @@ impl Pipeline<'_> {
 
     /// Takes a batch from the source and decodes it.
     fn read(&self) -> Result<(), Error> {
-        let stop = self.progress.stop.load(Ordering::Relaxed) || self.lock().source_done;
-        let batch = if stop {
+        // Told to stop, the source still gives what it has received from a pipe.
+        let batch = if self.lock().source_done {
             None
         } else {
             let mut source = self.source.lock().unwrap_or_else(PoisonError::into_inner);
-            source.next_batch(&self.progress.stop)
+            match source.poll_batch(&self.progress.stop) {
+                Polled::Batch(batch) => Some(*batch),
+                Polled::End => None,
+                Polled::Later => {
+                    // Nobody but this worker may do the flows of its shards: they must not wait
+                    // for a silent pipe.
+                    self.update(|schedule| schedule.source_busy = false);
+                    return Ok(());
+                }
+            }
         };
         let (number, mut decoded) = self.update(|schedule| {
             let number = schedule.read_next;

@@ -3,15 +3,14 @@
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use larder_io::batch::{Source, SourceOptions};
 use larder_io::input::{Content, Input, InputError};
 use larder_io::output::{Output, OutputError};
 
-use crate::decode::{Counts, Decoded, decode};
+use crate::decode::Counts;
 use crate::edge::Edge;
-use crate::feeds::lessons::Lessons;
 use crate::format::Format;
 use crate::names::Names;
 use crate::options::{Damage, Endpoint, Options, SortBy, Summary};
@@ -26,10 +25,12 @@ const SORT_BYTES_MAX: usize = 64 << 20;
 
 /// Runs to the end of the input (or until `progress.stop`).
 pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error> {
-    if crate::feeds::run::is_wanted(options) {
-        return crate::feeds::run::run(options, progress);
-    }
-    let inputs = open_inputs(&options.read)?;
+    let inputs = match open_inputs(&options.read, &progress.stop) {
+        Err(Error::Read(InputError::Stopped)) => {
+            return Ok(Summary { interrupted: true, ..Summary::default() });
+        }
+        inputs => inputs?,
+    };
     let files: Vec<String> = inputs.iter().map(|input| input.name.clone()).collect();
     let live =
         inputs.iter().any(|input| matches!(input.content, Content::Stream { live: true, .. }));
@@ -67,17 +68,7 @@ pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error
         .enumerate()
         .map(|(me, proxy)| Worker::new(me, workers, proxy, cache.clone(), Arc::clone(&shared)))
         .collect();
-    let mut edge = Edge::new(names, options);
-    edge.lessons = Lessons::open(options, live, progress)?;
-    if edge.lessons.is_some()
-        && let Some(time_ns) = first_packet_ns(options, live, progress)?
-    {
-        edge.learn_before(time_ns, || {
-            for worker in &mut all {
-                worker.proxy.sync();
-            }
-        })?;
-    }
+    let edge = Edge::new(names, options);
 
     let mut format = Format::new(options.format, options.ports_numeric)?;
     let directory = options.directory.as_deref();
@@ -85,10 +76,12 @@ pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error
         make_directory(directory)?;
     }
     let in_directory = |name: &str| directory.map(|directory| directory.join(name));
-    let log = Log::new(open_output(&options.output)?, &mut format)?;
-    let sorter = (options.sort_by == SortBy::Start).then(|| Sorter::new(SORT_BYTES_MAX, None));
+    // All of them are opened before the first octet is written: a failure leaves no half log.
+    let log = open_output(&options.output)?;
     let packets = options.write_packets.as_ref().map(open_output).transpose()?;
     let answers = in_directory("dns.log").map(|path| Output::create(&path)).transpose()?;
+    let log = Log::new(log, &mut format)?;
+    let sorter = (options.sort_by == SortBy::Start).then(|| Sorter::new(SORT_BYTES_MAX, None));
     let mut writer = Writer::new(log, sorter, packets, answers, live)?;
 
     let counted = pipeline::run(
@@ -126,14 +119,12 @@ pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error
         });
         entry.count += 1;
     }
-    if let Some(lessons) = &counted.edge.lessons {
-        lessons.add_damage(&mut summary);
-    }
     for worker in &all {
         summary.add_flows(worker.summary());
         let (lookups, hits) = worker.lookups();
         summary.lookups += lookups;
         summary.lookup_hits += hits;
+        summary.lookup_times.add(worker.lookup_times());
     }
     summary.input_damaged = !summary.damaged.is_empty();
     if let Some(path) = in_directory("stats.json") {
@@ -144,36 +135,12 @@ pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error
     Ok(summary)
 }
 
-/// Time of the first packet of captures that can be read twice, ns.
-fn first_packet_ns(
-    options: &Options,
-    live: bool,
-    progress: &Progress,
-) -> Result<Option<i64>, Error> {
-    if live || options.read.contains(&Endpoint::Pipe) {
-        return Ok(None);
-    }
-    let inputs = open_inputs(&options.read)?;
-    let mut source = match Source::open(inputs, SourceOptions::default(), &progress.stop) {
-        Err(InputError::Stopped) => return Ok(None),
-        source => source?,
-    };
-    let mut decoded = Decoded::default();
-    while let Some(batch) = source.next_batch(&progress.stop) {
-        decode(&batch, 1, options.seed, &mut decoded);
-        if decoded.first_ns.is_some() {
-            break;
-        }
-    }
-    Ok(decoded.first_ns)
-}
-
-fn open_inputs(endpoints: &[Endpoint]) -> Result<Vec<Input>, Error> {
+fn open_inputs(endpoints: &[Endpoint], stop: &AtomicBool) -> Result<Vec<Input>, Error> {
     endpoints
         .iter()
         .map(|endpoint| match endpoint {
             Endpoint::Pipe => Ok(Input::open(Path::new("-"))?),
-            Endpoint::Path(path) => Ok(Input::open(path)?),
+            Endpoint::Path(path) => Ok(Input::open_until(path, stop)?),
             Endpoint::Bytes(bytes) => Ok(Input::from_static("the sample", bytes)),
         })
         .collect()
@@ -187,14 +154,14 @@ pub fn open_output(endpoint: &Endpoint) -> Result<Output, Error> {
     }
 }
 
-pub(crate) fn make_directory(path: &Path) -> Result<(), Error> {
+fn make_directory(path: &Path) -> Result<(), Error> {
     std::fs::create_dir_all(path).map_err(|error| Error::Output {
         what: path.display().to_string(),
         why: format!("{error}; -d wants a folder that can be written to"),
     })
 }
 
-pub(crate) fn load_names(names: &mut Names, path: &PathBuf) -> Result<(), Error> {
+fn load_names(names: &mut Names, path: &PathBuf) -> Result<(), Error> {
     let what = || path.display().to_string();
     let file = std::fs::File::open(path).map_err(|error| Error::Input {
         what: what(),
@@ -205,17 +172,26 @@ pub(crate) fn load_names(names: &mut Names, path: &PathBuf) -> Result<(), Error>
     Ok(())
 }
 
-/// Writes beside the file and then renames, so that a reader never sees half of it.
-pub(crate) fn save_names(names: &Names, path: &Path) -> Result<(), Error> {
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(".part");
-    let beside = PathBuf::from(beside);
+/// Writes beside the file and then renames, so that a reader never sees half of it. A link is
+/// followed first; what is no plain file (a device, a pipe) is written where it is, since renaming
+/// would put a file in its place.
+fn save_names(names: &Names, path: &Path) -> Result<(), Error> {
     let failed =
         |error: std::io::Error| Error::from(OutputError::new(&path.display().to_string(), error));
-    let mut out = Output::create(&beside)?;
+    let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let replace = std::fs::metadata(&target).map_or(true, |metadata| metadata.is_file());
+    let mut written = target.clone().into_os_string();
+    if replace {
+        written.push(".part");
+    }
+    let written = PathBuf::from(written);
+    let mut out = Output::create(&written)?;
     crate::names_file::save(names, &mut out).map_err(failed)?;
     out.finish()?;
-    std::fs::rename(&beside, path).map_err(failed)
+    if replace {
+        std::fs::rename(&written, &target).map_err(failed)?;
+    }
+    Ok(())
 }
 
 fn add_damage(summary: &mut Summary, counts: &Counts, files: &[String]) {

@@ -173,7 +173,7 @@ fn check_inputs(options: &Options) -> Result<(), Failure> {
             check_readable(flag, path)?;
         }
     }
-    Ok(())
+    options.names_load.iter().try_for_each(|path| check_readable("--names-load", path))
 }
 
 /// Opens regular files only: opening a named pipe would wait for its writer, or eat its bytes.
@@ -182,10 +182,14 @@ fn check_readable(flag: &str, path: &Path) -> Result<(), Failure> {
     let metadata = fs::metadata(path)
         .map_err(|error| Failure::file(&what, &error, "check the path, or name another file"))?;
     if metadata.is_dir() {
-        return Err(Failure::usage(format!(
-            "{what}: is a directory; name the files in it: {flag} {}/*",
-            path.display().to_string().escape_debug()
-        )));
+        let next = match flag {
+            "-r" | "--zeek-dns" => {
+                let folder = path.display().to_string();
+                format!("name the files in it: {flag} {}/*", folder.escape_debug())
+            }
+            _ => "name a file in it".to_owned(),
+        };
+        return Err(Failure::usage(format!("{what}: is a directory; {next}")));
     }
     if metadata.is_file() {
         fs::File::open(path).map_err(|error| {
@@ -219,6 +223,9 @@ fn check_outputs(options: &Options) -> Result<(), Failure> {
         }
     }
     files.extend(options.names_save.iter().map(|path| ("--names-save", path.as_path())));
+    if let Some(path) = &options.names_save {
+        check_writable_later(path)?;
+    }
     for (index, (flag, path)) in files.iter().enumerate() {
         let what = || format!("{flag} {}", path.display().to_string().escape_debug());
         let overwrites_input = inputs(options)
@@ -236,6 +243,25 @@ fn check_outputs(options: &Options) -> Result<(), Failure> {
                 what()
             )));
         }
+    }
+    Ok(())
+}
+
+/// Names are saved when all is read: hours may have gone by then, so what is wrong is said now.
+fn check_writable_later(path: &Path) -> Result<(), Failure> {
+    let what = || format!("--names-save {}", path.display().to_string().escape_debug());
+    if path.is_dir() {
+        return Err(Failure::usage(format!("{}: is a directory; name a file in it", what())));
+    }
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    if !folder.is_dir() {
+        return Err(Failure::usage(format!(
+            "{}: there is no such directory; create it first",
+            what()
+        )));
     }
     Ok(())
 }

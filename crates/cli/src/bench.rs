@@ -1,29 +1,34 @@
 //! `larder bench annotate`: larder beside the bare header walk and tshark, interleaved.
 //!
 //! The walk ([`walk`]) is the limit of what a reader of this file could do on as many cores: it
-//! visits every record and header of the file in memory, adds up what it saw, and keeps nothing. Each
-//! contestant runs once a round; the table gives the median and the spread over the rounds, so
-//! that a busy moment of the machine shows instead of hiding in a mean.
+//! visits every record and header of the mapped file, adds up what it saw, and keeps nothing. Each
+//! round maps the file anew and ends the mapping inside the measured time, for the walk as for
+//! annotate, so that both pay for the same page faults. Where the parts for several cores begin is
+//! found once, before the first round; that also brings the file into the system's cache.
 //!
-//! Bound: the walk needs the file in memory; annotate does not.
+//! Each contestant runs once a round; the table ([`table`]) gives the median and the spread over
+//! the rounds, so that a busy moment of the machine shows instead of hiding in a mean.
 
+mod memory;
+mod table;
 mod walk;
 
-use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use larder_annotate::latency::Latencies;
 use larder_annotate::options::{Endpoint, LookupPer};
 use larder_annotate::{Options, Progress};
+use larder_io::input::{Content, Input};
+use larder_io::mapped::Mapped;
 
-use walk::{Seen, Walkable};
+use walk::{Plan, Seen};
 
 use crate::annotate::cores;
 use crate::exit::{Failure, Outcome};
 use crate::layers::Resolved;
-use crate::progress::scaled;
 use crate::show::print;
 
 /// One contestant: its name, and what each round gave.
@@ -34,6 +39,10 @@ struct Contestant {
     rates: Vec<f64>,
     /// Lookups of names a second, a round; zeros unless every packet is looked up.
     lookup_rates: Vec<f64>,
+    /// Single lookups, those of all rounds.
+    lookup_times: Latencies,
+    /// Most memory in any round, octets.
+    peak_bytes: Option<u64>,
     /// The same every round, else the contestant does not do the same work twice.
     packets: Option<u64>,
 }
@@ -42,14 +51,25 @@ struct Contestant {
 struct Round {
     packets: u64,
     lookups: u64,
+    lookup_times: Latencies,
     elapsed: Duration,
+    /// Most memory, octets; `None` where it says nothing, or the system does not.
+    peak_bytes: Option<u64>,
 }
 
-#[derive(Clone, Copy)]
 enum Kind {
-    Walk { cores: usize },
-    Annotate { cores: usize, lookup_per: LookupPer },
-    Tshark { packets: u64 },
+    /// A plan for each file.
+    Walk {
+        cores: usize,
+        plans: Vec<Plan>,
+    },
+    Annotate {
+        cores: usize,
+        lookup_per: LookupPer,
+    },
+    Tshark {
+        packets: u64,
+    },
 }
 
 /// Runs the command.
@@ -62,35 +82,17 @@ pub fn bench_annotate(settings: &Resolved) -> Outcome {
             _ => None,
         })
         .collect();
-    let mut contents = Vec::with_capacity(files.len());
-    for file in &files {
-        let next = "name a capture that exists; larder gen capture makes a large one";
-        let content = std::fs::read(file)
-            .map_err(|error| Failure::file(format!("{file:?}"), &error, next))?;
-        contents.push(content);
-    }
     let rounds = settings.number_or_default("rounds");
     let many = cores(settings.number_or_default("cores"));
     let tshark_packets = settings.number_or_default("tshark-packets");
-    let mut contestants = contestants(many, tshark_packets, &contents);
-    for round in 0..rounds {
+    let mut contestants = contestants(&files, many, tshark_packets)?;
+    for round in 1..=rounds {
         for contestant in &mut contestants {
-            eprint_quietly(&format!("round {} of {rounds}: {}", round + 1, contestant.name));
-            let Round { packets, lookups, elapsed } = contestant.kind.run(&files, &contents)?;
-            if contestant.packets.is_some_and(|before| before != packets) {
-                return Err(Failure::usage(format!(
-                    "{}: {packets} packets in this round, another number before; is the file \
-                     being written? Copy it first",
-                    contestant.name
-                )));
-            }
-            contestant.packets = Some(packets);
-            let seconds = elapsed.as_secs_f64().max(1e-9);
-            contestant.rates.push(packets as f64 / seconds);
-            contestant.lookup_rates.push(lookups as f64 / seconds);
+            eprint_quietly(&format!("round {round} of {rounds}: {}", contestant.name));
+            contestant.run(&files)?;
         }
     }
-    print(&table(&mut contestants))
+    print(&table::text(&mut contestants))
 }
 
 fn eprint_quietly(line: &str) {
@@ -98,33 +100,36 @@ fn eprint_quietly(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-fn contestants(many: usize, tshark_packets: u64, contents: &[Vec<u8>]) -> Vec<Contestant> {
-    let new = |name: &str, kind| Contestant {
-        name: name.to_owned(),
-        kind,
-        rates: Vec::new(),
-        lookup_rates: Vec::new(),
-        packets: None,
-    };
+fn contestants(
+    files: &[PathBuf],
+    many: usize,
+    tshark_packets: u64,
+) -> Result<Vec<Contestant>, Failure> {
+    let plural = if many > 1 { "s" } else { "" };
     let mut list = Vec::new();
-    if contents.iter().all(|content| Walkable::cut(content, 1).is_some()) {
-        list.push(new("header walk, 1 core", Kind::Walk { cores: 1 }));
-        if many > 1 {
-            list.push(new(&format!("header walk, {many} cores"), Kind::Walk { cores: many }));
+    for cores in [1, many] {
+        match plans(files, cores)? {
+            Some(plans) => {
+                let name = format!("header walk, {cores} core{}", if cores > 1 { "s" } else { "" });
+                list.push(Contestant::new(name, Kind::Walk { cores, plans }));
+            }
+            None => {
+                let advice = "it reads plain pcap only; convert with editcap -F nsecpcap";
+                eprint_quietly(&format!("no header walk: {advice}"));
+            }
         }
-    } else {
-        eprint_quietly(
-            "no header walk: it reads plain pcap only; convert with editcap -F nsecpcap",
-        );
+        if many == 1 || list.is_empty() {
+            break;
+        }
     }
     let annotate = |cores, lookup_per| Kind::Annotate { cores, lookup_per };
-    list.push(new("annotate, 1 core", annotate(1, LookupPer::Flow)));
+    list.push(Contestant::new("annotate, 1 core", annotate(1, LookupPer::Flow)));
     if many > 1 {
-        list.push(new(&format!("annotate, {many} cores"), annotate(many, LookupPer::Flow)));
+        let name = format!("annotate, {many} cores");
+        list.push(Contestant::new(name, annotate(many, LookupPer::Flow)));
     }
-    let plural = if many > 1 { "s" } else { "" };
     let name = format!("annotate, {many} core{plural}, --lookup packet");
-    list.push(new(&name, annotate(many, LookupPer::Packet)));
+    list.push(Contestant::new(name, annotate(many, LookupPer::Packet)));
     let installed = Command::new("tshark")
         .arg("--version")
         .stdout(Stdio::null())
@@ -136,45 +141,104 @@ fn contestants(many: usize, tshark_packets: u64, contents: &[Vec<u8>]) -> Vec<Co
         (_, false) => eprint_quietly("no tshark row: it is not installed"),
         (packets, true) => {
             let name = format!("tshark -N nd, first {packets}");
-            list.push(new(&name, Kind::Tshark { packets }));
+            list.push(Contestant::new(name, Kind::Tshark { packets }));
         }
     }
-    list
+    Ok(list)
+}
+
+/// How to walk each file on so many cores; `None` unless all of them can be walked.
+fn plans(files: &[PathBuf], cores: usize) -> Result<Option<Vec<Plan>>, Failure> {
+    let mut plans = Vec::with_capacity(files.len());
+    for file in files {
+        let plan = map(file)?.and_then(|mapped| Plan::cut(mapped.bytes(), cores));
+        plans.extend(plan);
+    }
+    Ok((plans.len() == files.len()).then_some(plans))
+}
+
+/// Maps a file as annotate does; `None` where annotate would read it instead.
+fn map(file: &Path) -> Result<Option<Arc<Mapped>>, Failure> {
+    match Input::open(file).map_err(larder_annotate::Error::from)?.content {
+        Content::Mapped(mapped) => Ok(Some(mapped)),
+        _ => Ok(None),
+    }
+}
+
+impl Contestant {
+    fn new(name: impl Into<String>, kind: Kind) -> Contestant {
+        Contestant {
+            name: name.into(),
+            kind,
+            rates: Vec::new(),
+            lookup_rates: Vec::new(),
+            lookup_times: Latencies::default(),
+            peak_bytes: None,
+            packets: None,
+        }
+    }
+
+    /// Runs one round and keeps what it gave.
+    fn run(&mut self, files: &[PathBuf]) -> Result<(), Failure> {
+        let round = self.kind.run(files)?;
+        if self.packets.is_some_and(|before| before != round.packets) {
+            return Err(Failure::usage(format!(
+                "{}: {} packets in this round, another number before; is the file being written? \
+                 Copy it first",
+                self.name, round.packets
+            )));
+        }
+        self.packets = Some(round.packets);
+        let seconds = round.elapsed.as_secs_f64().max(1e-9);
+        self.rates.push(round.packets as f64 / seconds);
+        self.lookup_rates.push(round.lookups as f64 / seconds);
+        self.lookup_times.add(&round.lookup_times);
+        self.peak_bytes = self.peak_bytes.max(round.peak_bytes);
+        Ok(())
+    }
 }
 
 impl Kind {
     /// Does the work once.
-    fn run(self, files: &[PathBuf], contents: &[Vec<u8>]) -> Result<Round, Failure> {
-        // Cutting is not what is measured; only the walk needs it.
-        let walkable: Vec<Walkable<'_>> = match self {
-            Kind::Walk { cores } => {
-                contents.iter().filter_map(|content| Walkable::cut(content, cores)).collect()
-            }
-            _ => Vec::new(),
-        };
+    fn run(&self, files: &[PathBuf]) -> Result<Round, Failure> {
+        memory::forget_peak();
         let started = Instant::now();
-        let (packets, lookups) = match self {
-            Kind::Walk { .. } => {
-                let seen: Seen = walkable.iter().map(Walkable::walk).sum();
-                // So that the optimiser cannot remove the walk.
-                std::hint::black_box(seen.checksum);
-                (seen.packets, 0)
-            }
+        let (packets, lookups, lookup_times) = match self {
+            Kind::Walk { plans, .. } => (walk(files, plans)?, 0, Latencies::default()),
             Kind::Annotate { cores, lookup_per } => {
                 let options = Options {
                     read: files.iter().cloned().map(Endpoint::Path).collect(),
                     output: Endpoint::Path("/dev/null".into()),
-                    cores,
-                    lookup_per,
+                    cores: *cores,
+                    lookup_per: *lookup_per,
+                    time_lookups: true,
                     ..Options::default()
                 };
                 let summary = larder_annotate::run(&options, &Arc::new(Progress::default()))?;
-                (summary.packets, summary.lookups)
+                (summary.packets, summary.lookups, summary.lookup_times)
             }
-            Kind::Tshark { packets } => (tshark(files, packets)?, 0),
+            Kind::Tshark { packets } => (tshark(files, *packets)?, 0, Latencies::default()),
         };
-        Ok(Round { packets, lookups, elapsed: started.elapsed() })
+        let elapsed = started.elapsed();
+        let peak_bytes = match self {
+            Kind::Annotate { .. } => memory::peak_bytes(),
+            // The walk keeps nothing but the file's pages, and tshark is another process.
+            _ => None,
+        };
+        Ok(Round { packets, lookups, lookup_times, elapsed, peak_bytes })
     }
+}
+
+fn walk(files: &[PathBuf], plans: &[Plan]) -> Result<u64, Failure> {
+    let mut all = Seen::default();
+    for (file, plan) in files.iter().zip(plans) {
+        if let Some(mapped) = map(file)? {
+            all = all + plan.walk(mapped.bytes());
+        }
+    }
+    // So that the optimiser cannot remove the walk.
+    std::hint::black_box(all.checksum);
+    Ok(all.packets)
 }
 
 /// Runs tshark over the beginning of the first file, as a person who wants names would.
@@ -190,77 +254,4 @@ fn tshark(files: &[PathBuf], packets: u64) -> Result<u64, Failure> {
         return Err(Failure::usage("tshark failed on this file; leave it out: --tshark-packets 0"));
     }
     Ok(output.stdout.iter().filter(|octet| **octet == b'\n').count() as u64)
-}
-
-fn table(contestants: &mut [Contestant]) -> String {
-    let mut text = format!(
-        "{:<38} {:>12} {:>12} {:>12} {:>12} {:>9}\n",
-        "contestant", "packets", "median pps", "least", "most", "of walk"
-    );
-    for contestant in contestants.iter_mut() {
-        contestant.rates.sort_by(f64::total_cmp);
-        contestant.lookup_rates.sort_by(f64::total_cmp);
-    }
-    let limit_of = |cores: usize| {
-        let walk = contestants.iter().find(
-            |contestant| matches!(contestant.kind, Kind::Walk { cores: of } if of == cores),
-        )?;
-        Some(median(&walk.rates))
-    };
-    for contestant in contestants.iter() {
-        let median = median(&contestant.rates);
-        let limit = match contestant.kind {
-            Kind::Walk { cores } | Kind::Annotate { cores, .. } => limit_of(cores),
-            Kind::Tshark { .. } => limit_of(1),
-        };
-        let least = contestant.rates.first().copied().unwrap_or(0.0);
-        let most = contestant.rates.last().copied().unwrap_or(0.0);
-        let share = limit.map_or("-".to_owned(), |limit: f64| format!("{:.4}", median / limit));
-        let _ = writeln!(
-            text,
-            "{:<38} {:>12} {:>12} {:>12} {:>12} {share:>9}",
-            contestant.name,
-            contestant.packets.unwrap_or(0),
-            scaled(median),
-            scaled(least),
-            scaled(most)
-        );
-    }
-    for contestant in contestants.iter().filter(|contestant| {
-        matches!(contestant.kind, Kind::Annotate { lookup_per: LookupPer::Packet, .. })
-    }) {
-        let rates = &contestant.lookup_rates;
-        let [least, most] = [rates.first(), rates.last()].map(|rate| rate.copied().unwrap_or(0.0));
-        let _ = writeln!(
-            text,
-            "{}: {} lookups/s ({} to {})",
-            contestant.name,
-            scaled(median(rates)),
-            scaled(least),
-            scaled(most)
-        );
-    }
-    text
-}
-
-/// The middle of a sorted list; of the two in the middle, their mean.
-fn median(sorted: &[f64]) -> f64 {
-    match sorted.len() {
-        0 => 0.0,
-        len if len.is_multiple_of(2) => (sorted[len / 2 - 1] + sorted[len / 2]) / 2.0,
-        len => sorted[len / 2],
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The median is the middle, and of nothing it is nothing.
-    #[test]
-    fn median_is_the_middle() {
-        assert_eq!(median(&[]), 0.0);
-        assert_eq!(median(&[1.0, 2.0, 9.0]), 2.0);
-        assert_eq!(median(&[1.0, 2.0, 4.0, 9.0]), 3.0);
-    }
 }

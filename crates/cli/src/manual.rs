@@ -10,6 +10,10 @@ use crate::exit::{self, Failure, Outcome};
 use crate::settings::COMMANDS;
 use crate::show::print;
 
+/// The pages' date: the day of this version's entry in CHANGELOG.md, or of its last change. (The
+/// day of the build would make two builds of one source differ.)
+const CHANGED: &str = "2026-11-21";
+
 /// Prints completions for a shell whose name is in the table.
 pub fn print_completions(shell: &str) -> Outcome {
     let shell: Shell = shell.parse().expect("the table lists shells that clap_complete knows");
@@ -21,9 +25,7 @@ pub fn print_completions(shell: &str) -> Outcome {
 /// Prints larder(1), or writes one page a command into `directory`.
 pub fn write_manual(directory: Option<&Path>) -> Outcome {
     let Some(directory) = directory else {
-        let mut page = Vec::new();
-        let rendered = clap_mangen::Man::new(args::program()).render(&mut page);
-        rendered.map_err(|error| Failure::stdout(&error))?;
+        let page = render(&args::program(), "larder").map_err(|error| Failure::stdout(&error))?;
         return print(&String::from_utf8_lossy(&page));
     };
     let failed = |error: io::Error| {
@@ -55,7 +57,9 @@ fn pages() -> io::Result<Vec<(String, Vec<u8>)>> {
 fn render(command: &clap::Command, title: &str) -> io::Result<Vec<u8>> {
     let mut page = Vec::new();
     clap_mangen::Man::new(command.clone())
-        .title(title)
+        .title(title.to_uppercase())
+        .date(CHANGED)
+        .manual("larder manual")
         .source(concat!("larder ", env!("CARGO_PKG_VERSION")))
         .render(&mut page)?;
     Ok(page)

@@ -428,9 +428,13 @@ pub const BENCH_ANNOTATE: Command = Command {
     path: &["bench", "annotate"],
     about: "Measure annotate beside the bare header walk, and tshark where installed",
     long: "Runs the contestants in turn, several rounds, and prints the median and the spread of \
-each: a walk over the headers of the file in memory (the limit of what any reader could do), annotate \
+each: a walk over the headers of the mapped file (the limit of what any reader could do), annotate \
 on one core and on several, annotate with a lookup for every packet, and tshark -N nd on the first \
-packets.",
+packets. The walk, like annotate, maps the file anew in each round and pays for its page faults.
+
+For annotate it also prints the peak of the resident memory (the pages of the file that are mapped at \
+the time, and what the allocator kept from rounds before, included): it should not grow with the file. \
+For lookups it prints their rate and how long single ones take, by timing one group of them in 1024.",
     settings: &[
         Setting {
             name: "file",

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 use larder_wire::capture::{Capture, CaptureDamage, HEADER_BYTES, Step};
 
 use crate::decode;
-use crate::input::{Content, Input, InputError};
+use crate::input::{Content, Input, InputError, waiting};
 use crate::mapped::{Mapped, RELEASE_BYTES};
 use crate::merge::Merge;
 pub use crate::pool::Bytes;
@@ -86,6 +86,17 @@ impl Batch {
     pub fn begin(&self) -> Option<usize> {
         self.start.or_else(|| self.capture.find_record(&self.bytes, 0))
     }
+}
+
+/// What [`Source::poll_batch`] gives.
+#[derive(Debug)]
+pub enum Polled {
+    /// The next batch.
+    Batch(Box<Batch>),
+    /// Nothing yet; ask again.
+    Later,
+    /// The input has ended, or the caller wanted to stop.
+    End,
 }
 
 /// Something wrong with an input, found by the source and not by the reader of a batch.
@@ -158,7 +169,9 @@ impl Source {
             return Source::new(input, 0, options, stop);
         }
         let damage = Arc::default();
-        let merge = Merge::open(inputs, Arc::clone(&damage))?;
+        let counts = Arc::clone(&damage);
+        // It waits for the first record of each, and one may be a silent pipe.
+        let merge = waiting(stop, move || Merge::open(inputs, counts))?;
         let stream = Stream::start(move || Ok(Box::new(merge) as Box<dyn Read + Send>), false);
         Source::from_stream("merged inputs".to_owned(), stream, 0, options, damage, stop)
     }
@@ -238,14 +251,27 @@ impl Source {
     /// when too many are in flight. Once `stop` is set nothing more is read: a stream still gives
     /// the whole records that it has received, unless that means to wait, then comes `None`.
     pub fn next_batch(&mut self, stop: &AtomicBool) -> Option<Batch> {
+        loop {
+            match self.poll_batch(stop) {
+                Polled::Batch(batch) => return Some(*batch),
+                Polled::Later => {}
+                Polled::End => return None,
+            }
+        }
+    }
+
+    /// The same for a caller who has other work to do while a pipe is silent: a wait for the next
+    /// record gives [`Polled::Later`] after a tenth of a second.
+    pub fn poll_batch(&mut self, stop: &AtomicBool) -> Polled {
         // Gives its place back if no batch takes it along.
-        let permit = self.pool.take(stop)?;
+        let Some(permit) = self.pool.take(stop) else { return Polled::End };
         let limit = (self.index + 1).saturating_mul(self.batch_bytes as u64);
-        match &self.feed {
+        let batch = match &self.feed {
             Feed::Mapped { .. } if stop.load(Ordering::Relaxed) => None,
             Feed::Mapped { .. } => self.next_mapped(permit, limit),
-            Feed::Stream(_) => self.next_piece(permit, limit, stop),
-        }
+            Feed::Stream(_) => return self.next_piece(permit, limit, stop),
+        };
+        batch.map_or(Polled::End, |batch| Polled::Batch(Box::new(batch)))
     }
 
     fn next_mapped(&mut self, mut permit: Bytes, limit: u64) -> Option<Batch> {
@@ -289,12 +315,12 @@ impl Source {
     }
 
     /// A batch of a stream, or a piece of one.
-    fn next_piece(&mut self, permit: Bytes, limit: u64, stop: &AtomicBool) -> Option<Batch> {
-        let Feed::Stream(stream) = &mut self.feed else { return None };
+    fn next_piece(&mut self, permit: Bytes, limit: u64, stop: &AtomicBool) -> Polled {
+        let Feed::Stream(stream) = &mut self.feed else { return Polled::End };
         let first = limit - self.batch_bytes as u64;
         let capture = self.capture.clone();
         let base = stream.base;
-        let limit = usize::try_from(limit.saturating_sub(base)).ok()?;
+        let Ok(limit) = usize::try_from(limit.saturating_sub(base)) else { return Polled::End };
         let mut waiting_since = None;
         let mut at = (self.offset - base) as usize;
         let partial = loop {
@@ -306,7 +332,8 @@ impl Source {
             if stop.load(Ordering::Relaxed) {
                 // What was received whole is delivered still.
                 match at {
-                    0 => return None,
+                    _ if stream.drain() => continue,
+                    0 => return Polled::End,
                     _ => break true,
                 }
             }
@@ -319,7 +346,12 @@ impl Source {
                     break true;
                 }
             }
+            let received = stream.length();
             stream.receive(patience);
+            if at == 0 && !stream.ended && stream.length() == received {
+                // Nothing was taken and nothing changed: the next call begins where this one did.
+                return Polled::Later;
+            }
         };
         if let Some(why) = stream.failure.take() {
             let (file, offset) = (self.name.clone(), stream.length());
@@ -327,7 +359,7 @@ impl Source {
             lock(&self.damage).push(SourceDamage { file, offset, kind });
         }
         if stream.ended && first >= stream.length() {
-            return None;
+            return Polled::End;
         }
         self.offset = base + at as u64;
         // The batch takes the buffer with all that the walk saw; what is past its end is copied.
@@ -338,7 +370,7 @@ impl Source {
         stream.base = self.offset;
         let index = self.index;
         self.index += u64::from(!partial);
-        Some(Batch {
+        Polled::Batch(Box::new(Batch {
             index,
             file: self.file,
             base_offset: base,
@@ -348,7 +380,7 @@ impl Source {
             limit: if partial { at } else { limit },
             at_end: stream.ended,
             partial,
-        })
+        }))
     }
 
     /// The input's name.

@@ -7,14 +7,18 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::thread;
 
 use larder_wire::capture::OpenError;
 
 use crate::decode::{Compression, MAGIC_BYTES};
 use crate::mapped::Mapped;
+use crate::stream::STOP_CHECK;
 
 /// An opened input and its name for messages.
 #[derive(Debug)]
@@ -132,6 +136,17 @@ impl Input {
         }
     }
 
+    /// The same for a caller who may be told to stop while the system waits for the writer of a
+    /// named pipe.
+    pub fn open_until(path: &Path, stop: &AtomicBool) -> Result<Input, InputError> {
+        let named_pipe = std::fs::metadata(path).is_ok_and(|file| file.file_type().is_fifo());
+        if !named_pipe {
+            return Input::open(path);
+        }
+        let path = path.to_owned();
+        waiting(stop, move || Input::open(&path))
+    }
+
     /// Octets that the program holds; `name` stands for them in messages.
     pub fn from_static(name: &str, bytes: &'static [u8]) -> Input {
         Input { name: name.to_owned(), content: Content::Memory(bytes) }
@@ -149,6 +164,37 @@ impl Input {
             Content::Mapped(mapped) => Some(mapped.bytes().len() as u64),
             Content::Memory(bytes) => Some(bytes.len() as u64),
             Content::Stream { .. } => None,
+        }
+    }
+}
+
+/// Does what may wait for ever on a thread of its own. Told to stop, the caller goes on without
+/// it; the thread ends when its wait does, or with the process.
+pub(crate) fn waiting<T: Send + 'static>(
+    stop: &AtomicBool,
+    work: impl FnOnce() -> Result<T, InputError> + Send + 'static,
+) -> Result<T, InputError> {
+    let (sender, receiver) = sync_channel(1);
+    let thread = thread::Builder::new().name("larder-open".to_owned());
+    let started = thread.spawn(move || {
+        // The caller may have gone on without us.
+        let _ = sender.send(work());
+    });
+    if let Err(error) = started {
+        let why = format!("no thread could be started ({error})");
+        return Err(InputError::Unreadable { name: "input".to_owned(), why });
+    }
+    loop {
+        match receiver.recv_timeout(STOP_CHECK) {
+            Ok(result) => return result,
+            Err(RecvTimeoutError::Timeout) if stop.load(Ordering::Relaxed) => {
+                return Err(InputError::Stopped);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                let why = "the decoder failed on this input".to_owned();
+                return Err(InputError::Unreadable { name: "input".to_owned(), why });
+            }
         }
     }
 }

@@ -38,6 +38,8 @@ pub(crate) struct Stream {
     pub(crate) live: bool,
     /// The input ends with `buffer`.
     pub(crate) ended: bool,
+    /// [`Stream::drain`] was called.
+    drained: bool,
     /// What its end said, if it was an error.
     pub(crate) failure: Option<String>,
     /// Offset of `buffer[0]` in the input.
@@ -68,7 +70,8 @@ impl Stream {
             .err()
             .map(|error| error.to_string());
         let ended = failure.is_some();
-        Stream { chunks, used, live, ended, failure, base: 0, buffer: Vec::new() }
+        let buffer = Vec::new();
+        Stream { chunks, used, live, ended, drained: false, failure, base: 0, buffer }
     }
 
     /// Waits for a chunk at most `patience`, then takes what else is there, up to a chunk's length:
@@ -84,6 +87,20 @@ impl Stream {
             let Ok(chunk) = self.chunks.try_recv() else { break };
             self.accept(chunk);
         }
+    }
+
+    /// For who was told to stop: takes what the thread has handed over by now, without waiting.
+    /// Works once, since the thread may read on for ever. True if there was anything.
+    pub(crate) fn drain(&mut self) -> bool {
+        if std::mem::replace(&mut self.drained, true) {
+            return false;
+        }
+        let before = self.buffer.len();
+        for _ in 0..CHUNKS {
+            let Ok(chunk) = self.chunks.try_recv() else { break };
+            self.accept(chunk);
+        }
+        self.buffer.len() > before || self.ended
     }
 
     fn accept(&mut self, chunk: Chunk) {

@@ -1,8 +1,10 @@
 //! The bare header walk: the limit that annotate is measured against.
 //!
-//! It visits each record of a pcap file in memory and, in each, Ethernet (with up to two VLAN
+//! It visits each record of a mapped pcap file and, in each, Ethernet (with up to two VLAN
 //! tags), IPv4 or IPv6, TCP or UDP; it adds addresses, ports and lengths to one number and keeps
 //! nothing. It is deliberately not `larder_wire`: a limit must not share the code it limits.
+
+use std::ops::{Add, Range};
 
 /// What a walk saw.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -16,15 +18,16 @@ pub struct Seen {
 const FILE_HEADER_BYTES: usize = 24;
 const RECORD_HEADER_BYTES: usize = 16;
 
-/// A pcap file in memory, cut into parts of about equal size at record boundaries.
-pub struct Walkable<'a> {
+/// A pcap file, cut into parts of about equal size at record boundaries. It holds places and no
+/// octets, so that a file can be cut once and mapped anew for each walk.
+pub struct Plan {
     big_endian: bool,
-    parts: Vec<&'a [u8]>,
+    parts: Vec<Range<usize>>,
 }
 
-impl<'a> Walkable<'a> {
+impl Plan {
     /// `None` unless `file` is pcap, of either byte order, microseconds or nanoseconds.
-    pub fn cut(file: &'a [u8], parts_count: usize) -> Option<Walkable<'a>> {
+    pub fn cut(file: &[u8], parts_count: usize) -> Option<Plan> {
         let big_endian = match file.first_chunk()? {
             [0xd4, 0xc3, 0xb2, 0xa1] | [0x4d, 0x3c, 0xb2, 0xa1] => false,
             [0xa1, 0xb2, 0xc3, 0xd4] | [0xa1, 0xb2, 0x3c, 0x4d] => true,
@@ -43,34 +46,39 @@ impl<'a> Walkable<'a> {
             if after.len() == rest.len() {
                 break;
             }
-            parts.push(&rest[..rest.len() - after.len()]);
+            parts.push(file.len() - rest.len()..file.len() - after.len());
             rest = after;
         }
-        Some(Walkable { big_endian, parts })
+        Some(Plan { big_endian, parts })
     }
 
-    /// Walks every part, each in a thread of its own when there are several.
-    pub fn walk(&self) -> Seen {
+    /// Walks every part of the file that was cut, each in a thread of its own when there are
+    /// several. A part that the file no longer has is empty.
+    pub fn walk(&self, file: &[u8]) -> Seen {
+        let walk = |part: &Range<usize>| {
+            walk_part(file.get(part.clone()).unwrap_or_default(), self.big_endian)
+        };
         if let [part] = self.parts.as_slice() {
-            return walk_part(part, self.big_endian);
+            return walk(part);
         }
         std::thread::scope(|scope| {
-            let spawn = |part: &&'a [u8]| {
-                let part = *part;
-                scope.spawn(move || walk_part(part, self.big_endian))
-            };
-            let threads: Vec<_> = self.parts.iter().map(spawn).collect();
-            threads.into_iter().map(|thread| thread.join().unwrap_or_default()).sum()
+            let walk = &walk;
+            let threads: Vec<_> =
+                self.parts.iter().map(|part| scope.spawn(move || walk(part))).collect();
+            let seen = threads.into_iter().map(|thread| thread.join().unwrap_or_default());
+            seen.fold(Seen::default(), Seen::add)
         })
     }
 }
 
-impl std::iter::Sum for Seen {
-    fn sum<I: Iterator<Item = Seen>>(all: I) -> Seen {
-        all.fold(Seen::default(), |sum, seen| Seen {
-            packets: sum.packets + seen.packets,
-            checksum: sum.checksum.wrapping_add(seen.checksum),
-        })
+impl Add for Seen {
+    type Output = Seen;
+
+    fn add(self, other: Seen) -> Seen {
+        Seen {
+            packets: self.packets + other.packets,
+            checksum: self.checksum.wrapping_add(other.checksum),
+        }
     }
 }
 
@@ -166,7 +174,7 @@ mod tests {
     }
 
     fn walk(file: &[u8], parts: usize) -> Seen {
-        Walkable::cut(file, parts).map(|walkable| walkable.walk()).unwrap_or_default()
+        Plan::cut(file, parts).map(|plan| plan.walk(file)).unwrap_or_default()
     }
 
     /// Both byte orders and a VLAN tag give the same headers.
@@ -205,6 +213,6 @@ mod tests {
         for len in 0..whole.len() {
             assert!(walk(&whole[..len], 2).packets < 2);
         }
-        assert!(Walkable::cut(b"\x0a\x0d\x0d\x0a", 1).is_none());
+        assert!(Plan::cut(b"\x0a\x0d\x0d\x0a", 1).is_none());
     }
 }

@@ -41,6 +41,7 @@ impl Scratch {
     }
 
     /// Runs the program with `line`, split at spaces.
+    #[allow(dead_code)]
     pub fn run(&self, line: &str) -> Run {
         Run::of(self.larder().args(line.split_whitespace()))
     }
@@ -62,6 +63,7 @@ pub struct Run {
 
 impl Run {
     /// Runs a command to its end.
+    #[allow(dead_code)]
     pub fn of(command: &mut Command) -> Run {
         let Output { status, stdout, stderr } = command.output().expect("the program starts");
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
@@ -76,5 +78,69 @@ impl Run {
         for text in texts {
             assert!(self.err.contains(text), "'{text}' is missing from\n{}", self.err);
         }
+    }
+}
+
+/// A little pcap file, written frame by frame. Its clock moves on by a second a frame.
+#[allow(dead_code)]
+pub struct TestCapture {
+    pub bytes: Vec<u8>,
+    frames: u32,
+}
+
+#[allow(dead_code)]
+impl TestCapture {
+    /// An Ethernet capture without packets.
+    pub fn new() -> TestCapture {
+        let mut bytes = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0];
+        bytes.extend([0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0]);
+        TestCapture { bytes, frames: 0 }
+    }
+
+    /// Adds a frame.
+    pub fn frame(&mut self, frame: &[u8]) {
+        self.frames += 1;
+        let length = frame.len() as u32;
+        for field in [1_700_000_000 + self.frames, 0, length, length] {
+            self.bytes.extend(field.to_le_bytes());
+        }
+        self.bytes.extend_from_slice(frame);
+    }
+
+    /// Adds a DNS message from 192.0.2.53 to 192.0.2.1.
+    pub fn dns_answer(&mut self, message: &[u8]) {
+        self.frame(&TestCapture::udp(53, message));
+    }
+
+    /// Adds one packet from 192.0.2.1 to `destination`, port 9999.
+    pub fn flow_to(&mut self, destination: [u8; 4]) {
+        let mut frame = TestCapture::udp(9999, b"x");
+        frame[26..30].copy_from_slice(&[192, 0, 2, 1]);
+        frame[30..34].copy_from_slice(&destination);
+        frame.swap(34, 36);
+        frame.swap(35, 37);
+        self.frame(&frame);
+    }
+
+    /// An Ethernet frame with a UDP datagram from 192.0.2.53 to 192.0.2.1, port 40000.
+    pub fn udp(source_port: u16, payload: &[u8]) -> Vec<u8> {
+        let length = payload.len() as u16;
+        let mut frame = vec![2; 12];
+        frame.extend([8, 0, 0x45, 0]);
+        frame.extend((28 + length).to_be_bytes());
+        frame.extend([0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 53, 192, 0, 2, 1]);
+        frame.extend(source_port.to_be_bytes());
+        frame.extend(40_000u16.to_be_bytes());
+        frame.extend((8 + length).to_be_bytes());
+        frame.extend([0, 0]);
+        frame.extend_from_slice(payload);
+        frame
+    }
+
+    /// An answer: `name` has the address 198.51.100.7.
+    pub fn answer(name: &[u8]) -> Vec<u8> {
+        let header = b"\x12\x34\x81\x80\0\x01\0\x01\0\0\0\0";
+        let record = b"\xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x04\xc6\x33\x64\x07";
+        [header.as_slice(), name, b"\0\x01\0\x01", record].concat()
     }
 }

@@ -1,0 +1,191 @@
+//! Pipes that grow, and Ctrl-C: what has ended is shown while the pipe is open, the first signal
+//! finishes what was read, the second ends at once, and nothing waits for the next packet.
+//!
+//! No test looks at a clock: each waits for something that would never come if it failed (the pipe
+//! stays open, so a program that waited for its next packet would hang the test).
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+use common::{Scratch, TestCapture};
+
+/// The program at work on a pipe that the test feeds.
+struct Live {
+    child: Child,
+    stdin: ChildStdin,
+}
+
+impl Live {
+    /// Runs the program, and returns when it listens to signals.
+    fn start(scratch: &Scratch, line: &str) -> Live {
+        let mut child = scratch
+            .larder()
+            .args(line.split_whitespace())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        let stdin = child.stdin.take().expect("piped");
+        let live = Live { child, stdin };
+        while !live.listens_to_signals() {
+            std::thread::yield_now();
+        }
+        live
+    }
+
+    /// True once the thread that waits for signals runs: the handlers are set before it starts.
+    fn listens_to_signals(&self) -> bool {
+        let tasks = format!("/proc/{}/task", self.child.id());
+        let tasks = std::fs::read_dir(tasks).expect("the process lives");
+        tasks.flatten().any(|task| {
+            let name = std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+            name.trim() == "signals"
+        })
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.stdin.write_all(bytes).expect("the program reads");
+    }
+
+    fn signal(&self, signal: &str) {
+        let killed = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
+        assert!(killed.expect("kill runs").success());
+    }
+
+    /// Waits for the end while the pipe stays open: exit code, standard output and error.
+    fn end(mut self) -> (Option<i32>, String, String) {
+        let code = self.child.wait().expect("ends").code();
+        let [mut out, mut err] = [String::new(), String::new()];
+        if let Some(mut pipe) = self.child.stdout.take() {
+            pipe.read_to_string(&mut out).expect("UTF-8");
+        }
+        self.child.stderr.take().expect("piped").read_to_string(&mut err).expect("UTF-8");
+        (code, out, err)
+    }
+}
+
+/// A capture with one named flow that nothing has ended.
+fn open_flow() -> TestCapture {
+    let mut capture = TestCapture::new();
+    capture.dns_answer(&TestCapture::answer(b"\x03www\x07example\0"));
+    capture.flow_to([198, 51, 100, 7]);
+    capture
+}
+
+/// A flow's record comes out when later packets end it, while the pipe is open and silent.
+#[test]
+fn records_come_out_while_the_pipe_is_open() {
+    let scratch = Scratch::new();
+    for cores in ["1", "3"] {
+        let line = format!("annotate --quiet -r - --udp-idle 2s --cores {cores}");
+        let mut live = Live::start(&scratch, &line);
+        let mut capture = open_flow();
+        for _ in 0..20 {
+            capture.frame(&TestCapture::udp(53, b"another packet, a second later"));
+        }
+        live.write(&capture.bytes);
+        let mut log = BufReader::new(live.child.stdout.take().expect("piped")).lines();
+        let shown = log.find(|line| line.as_ref().is_ok_and(|line| line.contains("www.example")));
+        assert!(shown.is_some());
+        drop(log);
+        // The log's reader is gone; the program learns it when it next writes, and ends quietly.
+        for flow in 0..=255 {
+            // Each ends the one of three seconds before.
+            capture.flow_to([198, 51, 101, flow]);
+            let rest = capture.bytes.split_off(0);
+            if live.stdin.write_all(&rest).is_err() {
+                break;
+            }
+            if live.child.try_wait().expect("known").is_some() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        let (code, _, err) = live.end();
+        assert_eq!((code, err.as_str()), (Some(141), ""));
+    }
+}
+
+/// Ctrl-C on a silent pipe ends the run without another packet, whatever came before.
+#[test]
+fn a_silent_pipe_is_left() {
+    let scratch = Scratch::new();
+    scratch.write("whole.pcap", open_flow().bytes);
+    let some = open_flow().bytes;
+    for (line, bytes) in [
+        ("annotate -r -", &[][..]),
+        ("annotate -r -", &some[..24]),
+        ("annotate -r -", &some),
+        ("annotate -r - --cores 1", &some),
+        ("annotate -r - -o log --sort start", &some),
+        ("annotate -r -", &some[..some.len() - 1]),
+        ("annotate -r whole.pcap -", &[]),
+        ("annotate -r - whole.pcap", &some),
+    ] {
+        let mut live = Live::start(&scratch, line);
+        live.write(bytes);
+        live.signal("-INT");
+        let (code, _, err) = live.end();
+        assert_eq!(code, Some(130), "{line}: {err}");
+        assert!(err.contains("stopping") && err.contains("stopped "), "{line}: {err}");
+    }
+}
+
+/// What was taken out of the pipe before Ctrl-C is in the log.
+#[test]
+fn what_was_read_is_written() {
+    let scratch = Scratch::new();
+    let mut capture = open_flow();
+    // A pipe holds 64 KiB. Once all of this is written, the program has read the beginning, and
+    // has read again after that.
+    while capture.bytes.len() < 3 << 16 {
+        capture.flow_to([198, 51, 100, 8]);
+    }
+    for line in ["annotate -r -", "annotate -r - --cores 1", "annotate -r - --sort start"] {
+        let mut live = Live::start(&scratch, line);
+        live.write(&capture.bytes);
+        live.signal("-INT");
+        let (code, out, err) = live.end();
+        assert_eq!(code, Some(130), "{line}: {err}");
+        assert!(out.contains("www.example"), "{line}: {out}\n{err}");
+    }
+}
+
+/// Ctrl-C while a named pipe has no writer ends the run.
+#[test]
+fn a_pipe_without_a_writer_is_left() {
+    let scratch = Scratch::new();
+    let made = Command::new("mkfifo").arg(scratch.path("pipe")).status().expect("mkfifo runs");
+    assert!(made.success());
+    let live = Live::start(&scratch, "annotate -r pipe");
+    live.signal("-TERM");
+    let (code, out, _) = live.end();
+    assert_eq!((code, out.as_str()), (Some(130), ""));
+}
+
+/// The second signal ends a run that cannot finish: its log goes into a pipe that nobody reads.
+#[test]
+fn the_second_signal_ends_at_once() {
+    let scratch = Scratch::new();
+    let mut capture = TestCapture::new();
+    for flow in 0..4_000u16 {
+        let [high, low] = flow.to_be_bytes();
+        capture.flow_to([203, 0, high, low]);
+    }
+    scratch.write("flows.pcap", &capture.bytes);
+    let mut live = Live::start(&scratch, "annotate -r flows.pcap --no-progress");
+    live.signal("-INT");
+    let mut err = BufReader::new(live.child.stderr.take().expect("piped"));
+    let mut first = String::new();
+    err.read_line(&mut first).expect("UTF-8");
+    assert!(first.contains("stopping"), "{first}");
+    live.signal("-INT");
+    assert_eq!(live.child.wait().expect("ends").code(), Some(130));
+    let mut rest = String::new();
+    err.read_to_string(&mut rest).expect("UTF-8");
+    assert!(!rest.contains("stopped "), "it finished: {rest}");
+}
