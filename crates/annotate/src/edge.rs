@@ -396,10 +396,11 @@ impl Edge {
 
     fn datagram(&mut self, carrier: &Carrier, wire_bytes: usize, payload: &[u8]) {
         let either = |port| carrier.src_port == port || carrier.dst_port == port;
-        if either(5353) {
-            self.dns(carrier, payload, wire_bytes, Teacher::Mdns);
-        } else if either(53) {
+        // 53 first: a resolver may ask from any port, from those of the others too.
+        if either(53) {
             self.dns(carrier, payload, wire_bytes, Teacher::Dns);
+        } else if either(5353) {
+            self.dns(carrier, payload, wire_bytes, Teacher::Mdns);
         } else if either(5355) {
             self.dns(carrier, payload, wire_bytes, Teacher::Llmnr);
         } else if either(137) {

@@ -255,7 +255,7 @@ fn first_packets() {
     maker.frames.retain(|frame| frame.link_type == ETHERNET);
     let path = kept(&folder, "c.pcap", &maker.pcap());
     let all = maker.frames.len() as u64;
-    for count in [1, 777, all / 2 | 1, all - 1, all, all + 1] {
+    for count in [1, 777, (all / 2) | 1, all - 1, all, all + 1] {
         let options = Options { packets_max: Some(count), ..read(&path) };
         let first = same_on_all_cores(&format!("-c {count}"), &options);
         assert_eq!(first.summary.packets, count.min(all));

@@ -266,7 +266,7 @@ pub fn udp(ends: ([u8; 4], [u8; 4]), ports: (u16, u16), payload: &[u8]) -> Vec<u
     ipv4(ends.0, ends.1, 17, &out)
 }
 
-fn tcp(
+pub fn tcp(
     source: [u8; 4],
     destination: [u8; 4],
     ports: (u16, u16),
@@ -298,11 +298,11 @@ fn dns(id: u16, flags: u16, answers: u16, host: u32) -> Vec<u8> {
     out
 }
 
-fn question(client: [u8; 4], port: u16, id: u16, host: u32) -> Vec<u8> {
+pub fn question(client: [u8; 4], port: u16, id: u16, host: u32) -> Vec<u8> {
     udp((client, RESOLVER), (port, 53), &dns(id, 0x0100, 0, host))
 }
 
-fn answer(client: [u8; 4], port: u16, id: u16, host: u32, addresses: &[[u8; 4]]) -> Vec<u8> {
+pub fn answer(client: [u8; 4], port: u16, id: u16, host: u32, addresses: &[[u8; 4]]) -> Vec<u8> {
     let mut message = dns(id, 0x8180, addresses.len() as u16, host);
     for address in addresses {
         // The owner is the question's name; type A, class IN, TTL 30 s.
