@@ -23,6 +23,8 @@ use crate::names::{Candidate, Candidates, Names, Teacher};
 const MAGIC: &str = "#larder-names 1";
 const NOT_NAMES: &str =
     "not a names file of larder (no #larder-names 1); make one with --names-save";
+/// Facts between two commits to the engine: bounds what is held beside the budget.
+const FACTS_A_COMMIT: u64 = 1 << 12;
 const FIELDS: &str =
     "#fields\tkind\tclient\taddress\tteacher\tsolicited\ttime_ns\tttl_s\tname\thead";
 /// Longest line that is read; two names of 510 octets, all escaped, and the rest.
@@ -212,7 +214,11 @@ fn parse(line: &str) -> Option<Line> {
 
 /// Learns everything that `input` says, before packet 1. The error says which line is wrong; what
 /// was read before it has been learned.
-pub fn load(names: &mut Names, input: &mut dyn BufRead) -> Result<u64, String> {
+pub fn load(
+    names: &mut Names,
+    input: &mut dyn BufRead,
+    make_way: &mut dyn FnMut(),
+) -> Result<u64, String> {
     let mut count = 0;
     let mut line = String::new();
     for number in 1_u64.. {
@@ -238,6 +244,7 @@ pub fn load(names: &mut Names, input: &mut dyn BufRead) -> Result<u64, String> {
         }
         if let Some(total) = text.strip_prefix("#end ") {
             if total.parse() == Ok(count) {
+                commit(names, make_way)?;
                 return Ok(count);
             }
             return Err(format!("line {number}: {count} names were read, {total} were saved"));
@@ -262,8 +269,20 @@ pub fn load(names: &mut Names, input: &mut dyn BufRead) -> Result<u64, String> {
             )
             .ok_or_else(|| format!("line {number}: no such kind, or an address is missing"))?;
         count += 1;
+        if count % FACTS_A_COMMIT == 0 {
+            commit(names, make_way)?;
+        }
     }
     Ok(count)
+}
+
+/// Hands what was learned to the engine. `make_way` brings every other proxy to the log's end, where
+/// one of them stands in the way.
+fn commit(names: &mut Names, make_way: &mut dyn FnMut()) -> Result<(), String> {
+    while names.commit().map_err(|error| error.to_string())?.is_none() {
+        make_way();
+    }
+    Ok(())
 }
 
 #[cfg(test)]

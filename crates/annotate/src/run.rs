@@ -49,7 +49,7 @@ pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error
     };
     progress.input_bytes_total.store(source.total_bytes().unwrap_or(0), Ordering::Relaxed);
 
-    let (mut names, proxies) = Names::new(
+    let (mut names, mut proxies) = Names::new(
         options.names_budget_bytes,
         workers,
         options.seed,
@@ -57,7 +57,11 @@ pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error
         options.rules,
     )?;
     if let Some(path) = &options.names_load {
-        load_names(&mut names, path)?;
+        load_names(&mut names, path, &mut || {
+            proxies.iter_mut().for_each(|proxy| {
+                proxy.sync();
+            })
+        })?;
     }
     let mut options_of_workers = options.clone();
     options_of_workers.cores = workers;
@@ -202,13 +206,17 @@ pub(crate) fn make_directory(path: &Path) -> Result<(), Error> {
     })
 }
 
-pub(crate) fn load_names(names: &mut Names, path: &PathBuf) -> Result<(), Error> {
+pub(crate) fn load_names(
+    names: &mut Names,
+    path: &PathBuf,
+    make_way: &mut dyn FnMut(),
+) -> Result<(), Error> {
     let what = || path.display().to_string();
     let file = std::fs::File::open(path).map_err(|error| Error::Input {
         what: what(),
         why: format!("{error}; make the file with --names-save"),
     })?;
-    crate::names_file::load(names, &mut BufReader::new(file))
+    crate::names_file::load(names, &mut BufReader::new(file), make_way)
         .map_err(|why| Error::Input { what: what(), why })?;
     Ok(())
 }

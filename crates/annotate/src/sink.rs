@@ -126,7 +126,7 @@ impl Sink for Writer {
             out.write_all(&self.scratch)?;
         }
         merge(outputs, |output, ended| {
-            let rendered = &output.bytes[ended.start as usize..ended.end as usize];
+            let rendered = &output.bytes[ended.start..ended.end];
             match &mut self.sorter {
                 Some(sorter) => sorter.push(ended.first_packet, rendered),
                 None => self.log.take(rendered),

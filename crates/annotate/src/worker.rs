@@ -65,9 +65,9 @@ pub struct Ended {
     /// Number of its first packet.
     pub first_packet: u64,
     /// Where it lies, rendered, in [`Output::bytes`].
-    pub start: u32,
+    pub start: usize,
     /// End of it.
-    pub end: u32,
+    pub end: usize,
 }
 
 /// A name that a flow's end got, for the Name Resolution Blocks of `-w`.
@@ -380,9 +380,9 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
         if self.state.shared.options.unresolved_only && !unnamed {
             return;
         }
-        let start = self.output.bytes.len() as u32;
+        let start = self.output.bytes.len();
         self.state.shared.format.writer().record(&record, &mut self.output.bytes);
-        let end = self.output.bytes.len() as u32;
+        let end = self.output.bytes.len();
         self.output.ended.push(Ended { end_packet, first_packet: record.first_packet, start, end });
     }
 }

@@ -71,7 +71,7 @@ pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error
         options.rules,
     )?;
     if let Some(path) = &options.names_load {
-        load_names(&mut names, path)?;
+        load_names(&mut names, path, &mut || ())?;
     }
     if let Some(directory) = &options.directory {
         make_directory(directory)?;
