@@ -17,6 +17,8 @@ use larder::prefetch_slice;
 
 use crate::flow::{Event, SHARDS, protocol, shard_of, tcp_flag};
 
+/// Shortest part of a batch that gets a walker of its own.
+const WARM_PART_BYTES_MIN: usize = 16 << 10;
 /// Octets that come from memory at once.
 const LINE_BYTES: usize = 64;
 
@@ -68,7 +70,9 @@ pub struct Decoded {
     pub start: usize,
     /// Where the record after the last begins.
     pub end: usize,
-    /// The reader as it came there.
+    /// The reader as it came to the first record: it may have been searching.
+    pub reader_before: Option<Capture>,
+    /// The reader as it came to the end.
     pub reader: Option<Capture>,
     /// Time of the first packet, ns.
     pub first_ns: Option<i64>,
@@ -92,6 +96,7 @@ impl Decoded {
         self.packets = 0;
         self.start = 0;
         self.end = 0;
+        self.reader_before = None;
         self.reader = None;
         self.first_ns = None;
         self.latest_ns = i64::MIN;
@@ -103,14 +108,61 @@ impl Decoded {
 /// Decodes the records of `batch` that begin in it: from where the batch says, or from the first
 /// record that can be found.
 pub fn decode(batch: &Batch, workers: usize, seed: u64, out: &mut Decoded) {
-    decode_from(batch, batch.begin(), batch.capture.clone(), workers, seed, out);
+    decode_from(batch, batch.begin(), batch.capture.clone(), u32::MAX, workers, seed, out);
 }
 
-/// The same from a known place, with the reader that came there: it may be searching still.
+/// Walks the record headers of a batch at several places at once, so that the reader after it finds
+/// them near. A record's place is known only from the header before it: one walker waits for
+/// memory at every step, and several wait together. Only a hint: what it sees decides nothing, so
+/// the walkers' starts may be guessed as cheaply as [`likely_record`] does.
+fn warm(capture: &Capture, bytes: &[u8], start: usize, limit: usize) {
+    const WALKERS: usize = 8;
+    let part = limit.saturating_sub(start) / WALKERS;
+    if part < WARM_PART_BYTES_MIN || !capture.can_split() {
+        return;
+    }
+    let mut at = [start; WALKERS];
+    let mut end = [limit; WALKERS];
+    for walker in 1..WALKERS {
+        let from = start + walker * part;
+        at[walker] = likely_record(capture, bytes, start, from).unwrap_or(limit);
+        end[walker - 1] = from;
+    }
+    loop {
+        let mut walking = false;
+        for walker in 0..WALKERS {
+            if at[walker] < end[walker] {
+                prefetch_slice(bytes, at[walker] + LINE_BYTES);
+                at[walker] = capture.hop(bytes, at[walker]).unwrap_or(limit);
+                walking = true;
+            }
+        }
+        if !walking {
+            return;
+        }
+    }
+}
+
+/// A place from `from` on that looks like a record's begin: its time is within about four minutes of
+/// that of the record at `known`, and so is that of the record behind it.
+fn likely_record(capture: &Capture, bytes: &[u8], known: usize, from: usize) -> Option<usize> {
+    const SEARCH_BYTES: usize = 4 << 10;
+    let seconds: &[u8; 4] = bytes.get(known..)?.first_chunk()?;
+    // Three of the four octets of the seconds, whatever their order.
+    let alike = |at: usize| {
+        let other: Option<&[u8; 4]> = bytes.get(at..).and_then(<[u8]>::first_chunk);
+        other.is_some_and(|other| other[1..] == seconds[1..] || other[..3] == seconds[..3])
+    };
+    (from..from + SEARCH_BYTES).find(|&at| alike(at) && capture.hop(bytes, at).is_some_and(alike))
+}
+
+/// The same from a known place, with the reader that came there (it may be searching still), and
+/// no further than packet `packets_max` of the batch.
 pub fn decode_from(
     batch: &Batch,
     start: Option<usize>,
     mut capture: Capture,
+    packets_max: u32,
     workers: usize,
     seed: u64,
     out: &mut Decoded,
@@ -125,8 +177,10 @@ pub fn decode_from(
         return;
     };
     out.start = offset;
+    out.reader_before = Some(capture.clone());
+    warm(&capture, bytes, offset, limit);
     let file = batch.file;
-    while offset < limit {
+    while offset < limit && out.packets < packets_max {
         match capture.next(bytes, offset, batch.at_end) {
             Step::Record(record) => {
                 // The next header's address is known only now, and its line is far away: ask for
@@ -212,15 +266,6 @@ impl Decoded {
                 lane[write] = *event;
             }
         }
-    }
-
-    /// Forgets what came after packet `last` of the batch (`-c`).
-    pub fn truncate(&mut self, last: u32) {
-        self.packets = self.packets.min(last);
-        for lane in &mut self.lanes {
-            lane.retain(|event| event.packet <= last);
-        }
-        self.rare.retain(|rare| rare.number <= last);
     }
 }
 

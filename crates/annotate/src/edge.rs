@@ -21,6 +21,8 @@ use larder_wire::stream::{Budget, Stream};
 use larder_wire::{Addr, Name};
 
 use crate::decode::{Counts, Decoded, Rare, count};
+use crate::feeds::fact::Fact;
+use crate::feeds::lessons::Lessons;
 use crate::flow::{Event, protocol, tcp_flag};
 use crate::names::{Lesson, Names, Teacher};
 use crate::options::{NameSources, Options, Rules};
@@ -80,12 +82,19 @@ impl<K: Clone + Eq + Hash, V> Ring<K, V> {
     }
 }
 
+/// Facts from beside the capture that are learned with one batch. More of them wait for the next:
+/// the overlay that workers share must not grow with a log.
+pub const FACTS_MAX: usize = 1 << 12;
+
 /// One direction of a DNS connection.
 type StreamKey = (Addr, u16, Addr, u16);
 
 /// A question in flight: who asked whom, from which port, under which ID, for what (a hash of name
 /// and type).
 type QuestionKey = (Addr, u16, Addr, u16, u64);
+
+/// Addresses with their TTLs, seconds.
+pub type Given = Vec<(Addr, u32)>;
 
 /// What the edge makes of an answer for `dns.log`.
 #[derive(Clone, Debug)]
@@ -101,7 +110,7 @@ pub struct AnswerLine {
     /// Name as asked.
     pub asked: Name,
     /// Address and TTL.
-    pub addresses: Vec<(Addr, u32)>,
+    pub addresses: Given,
     /// Alias targets in order.
     pub aliases: Vec<Name>,
     /// Who taught it.
@@ -131,6 +140,10 @@ pub struct Edge {
     pub damaged: Counts,
     /// Answers of the batch, where `dns.log` is wanted.
     pub log: Option<Vec<AnswerLine>>,
+    /// Names from beside the capture, learned at their times.
+    pub lessons: Option<Lessons>,
+    /// Why they can't be read on.
+    pub failed: Option<crate::Error>,
     seed: u64,
 }
 
@@ -166,6 +179,8 @@ impl Edge {
             answers: 0,
             damaged: Counts::new(),
             log: options.directory.is_some().then(Vec::new),
+            lessons: None,
+            failed: None,
             seed: options.seed,
         }
     }
@@ -182,14 +197,87 @@ impl Edge {
         base: u64,
     ) {
         let mut injected = Vec::new();
+        let mut outside = self.lessons_of(decoded).into_iter().peekable();
         for rare in &decoded.rare {
+            while let Some((after, fact)) = outside.next_if(|(after, _)| *after < rare.number) {
+                self.learn_fact(packets_before + u64::from(after), &fact);
+            }
             let frame = &bytes[rare.frame_offset as usize..];
             let offset = base + u64::from(rare.frame_offset);
             self.packet(rare, frame, packets_before, file, offset, &mut injected);
         }
+        for (after, fact) in outside {
+            self.learn_fact(packets_before + u64::from(after), &fact);
+        }
         if !injected.is_empty() {
             decoded.inject(injected);
         }
+    }
+
+    /// What came to be known beside the capture by the time of the batch's last packet, each with
+    /// the number of the last packet before it: a flow is named by what was known at its start.
+    fn lessons_of(&mut self, decoded: &Decoded) -> Vec<(u32, Fact)> {
+        let Some(lessons) = &mut self.lessons else { return Vec::new() };
+        let mut facts = Vec::new();
+        if decoded.packets == 0 {
+            return facts;
+        }
+        // By time, each with the last packet that is not later: packet times may go backwards, and
+        // which lane an event is in must not matter.
+        let mut times: Vec<(i64, u32)> =
+            decoded.lanes.iter().flatten().map(|event| (event.time_ns, event.packet)).collect();
+        times.sort_unstable();
+        let mut last = 0;
+        for (_, packet) in &mut times {
+            last = last.max(*packet);
+            *packet = last;
+        }
+        while facts.len() < FACTS_MAX {
+            match lessons.until(decoded.latest_ns) {
+                Ok(Some(fact)) => {
+                    let earlier = times.partition_point(|(time_ns, _)| *time_ns < fact.time_ns);
+                    let after = earlier.checked_sub(1).map_or(0, |at| times[at].1);
+                    facts.push((after, fact));
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    self.failed.get_or_insert(error);
+                    break;
+                }
+            }
+        }
+        facts
+    }
+
+    /// Learns what was known beside the capture before its first packet at `time_ns`, and commits
+    /// it. `make_way` syncs every other proxy, which the engine needs now and then.
+    pub fn learn_before(
+        &mut self,
+        time_ns: i64,
+        mut make_way: impl FnMut(),
+    ) -> Result<(), crate::Error> {
+        let mut uncommitted = 0;
+        while let Some(lessons) = &mut self.lessons
+            && let Some(fact) = lessons.until(time_ns)?
+        {
+            self.learn_fact(0, &fact);
+            uncommitted += 1;
+            if uncommitted == FACTS_MAX {
+                uncommitted = 0;
+                while self.names.commit()?.is_none() {
+                    make_way();
+                }
+            }
+        }
+        while self.names.commit()?.is_none() {
+            make_way();
+        }
+        Ok(())
+    }
+
+    fn learn_fact(&mut self, packet: u64, fact: &Fact) {
+        self.answers += 1;
+        fact.teach(packet, self.sources, self.rules, &mut self.names);
     }
 
     fn packet(
@@ -479,6 +567,9 @@ impl Edge {
                 }
             }
             for address in extract.addresses() {
+                self.names.prefetch(carrier.dst, address.addr);
+            }
+            for address in extract.addresses() {
                 self.names.learn(&Lesson {
                     packet: carrier.packet,
                     time_ns: carrier.time_ns,
@@ -505,19 +596,46 @@ impl Edge {
                 });
             }
         }
-        if let Some(log) = &mut self.log {
+        self.log_answer(carrier, extract, teacher, solicited);
+    }
+
+    /// A line of `dns.log` for what was asked; of multicast DNS, where nobody need ask, one for
+    /// each name that owns addresses (at most `answers::NAMES_MAX`).
+    fn log_answer(
+        &mut self,
+        carrier: &Carrier,
+        extract: &Extract,
+        teacher: Teacher,
+        solicited: bool,
+    ) {
+        let Some(log) = &mut self.log else { return };
+        let to_group = carrier.dst.is_multicast_or_broadcast();
+        let mut line = |asked: &[u8], addresses: Given| {
             log.push(AnswerLine {
                 time_ns: carrier.time_ns,
                 packet: carrier.packet,
-                client: carrier.dst,
+                client: if to_group { Addr::UNSPECIFIED } else { carrier.dst },
                 server: carrier.src,
                 asked: Name::from_canonical(asked),
-                addresses: extract.addresses().map(|a| (a.addr, a.ttl_s)).collect(),
+                addresses,
                 aliases: extract.aliases().map(|a| Name::from_canonical(a.target)).collect(),
                 teacher,
                 solicited,
             });
+        };
+        if teacher != Teacher::Mdns {
+            let addresses = extract.addresses().map(|a| (a.addr, a.ttl_s)).collect();
+            return line(extract.qname().unwrap_or_default(), addresses);
         }
+        let mut owned: Vec<(&[u8], Given)> = Vec::new();
+        for address in extract.addresses() {
+            let given = (address.addr, address.ttl_s);
+            match owned.iter_mut().find(|(owner, _)| *owner == address.owner) {
+                Some((_, addresses)) => addresses.push(given),
+                None => owned.push((address.owner, vec![given])),
+            }
+        }
+        owned.into_iter().for_each(|(owner, addresses)| line(owner, addresses));
     }
 
     /// Teaches a name that a host gives itself.

@@ -533,7 +533,7 @@ pub trait FlowUser<U> {
     /// A packet of the flow, the first included, after the books are up to date.
     fn packet(&mut self, flow: &mut Flow<U>, event: &Event);
     /// The flow left the table. `packet`: number of the packet in the batch that ended it.
-    fn end(&mut self, flow: Flow<U>, closed: bool, leave: Leave, packet: u32);
+    fn end(&mut self, flow: &mut Flow<U>, closed: bool, leave: Leave, packet: u32);
 }
 
 /// One shard of the flow table.
@@ -688,7 +688,6 @@ impl<U: Default> Shard<U> {
         if is_tcp && flow.source_is_low != event.from_low {
             flow.history.push(b'^');
         }
-        user.begin(&mut flow, event);
         let list = flow.list;
         let slot = match self.free.pop() {
             Some(slot) => {
@@ -700,6 +699,7 @@ impl<U: Default> Shard<U> {
                 self.flows.len() as u32 - 1
             }
         };
+        user.begin(self.flow_mut(slot), event);
         self.index_insert(event.hash, slot);
         self.link(slot, list);
         self.live += 1;
@@ -781,13 +781,15 @@ impl<U: Default> Shard<U> {
 
     fn remove(&mut self, slot: u32, leave: Leave, packet: u32, user: &mut impl FlowUser<U>) {
         self.unlink(slot);
-        let flow =
-            self.flows[slot as usize].take().expect("by invariant 1 an indexed slot holds a flow");
-        self.index_remove(flow.hash, slot);
+        let place = &mut self.flows[slot as usize];
+        let flow = place.as_mut().expect("by invariant 1 an indexed slot holds a flow");
+        // Where it lies: a flow is large, and each move of it is felt.
+        user.end(flow, flow.list == List::Closed, leave, packet);
+        let hash = flow.hash;
+        *place = None;
+        self.index_remove(hash, slot);
         self.free.push(slot);
         self.live -= 1;
-        let closed = flow.list == List::Closed;
-        user.end(flow, closed, leave, packet);
     }
 
     /// Ends the flow that has been idle longest.

@@ -4,9 +4,9 @@
 //!
 //! | key | value | feeds |
 //! |---|---|---|
-//! | `a` address | up to four [`Candidate`]s, best first | who has no pair: the chain's head |
-//! | `p` client, address | up to four candidates, best first | the client that asked: as it asked |
-//! | `h` address | up to four candidates, best first | what a host says of itself |
+//! | `a` address | up to eight [`Candidate`]s, best first | who has no pair: the chain's head |
+//! | `p` client, address | up to eight candidates, best first | the client that asked: as it asked |
+//! | `h` address | up to eight candidates, best first | what a host says of itself |
 //! | `c` name | the name whose CNAME points here | heads of chains that span messages |
 //!
 //! **Learning is serial, looking up is parallel, and both agree to the packet.** The edge (one
@@ -40,8 +40,9 @@ use crate::record::NameSource;
 const ALIAS_KEY_BYTES_MAX: usize = 250;
 /// Most CNAME steps that are followed back over messages.
 const CHAIN_STEPS_MAX: usize = 8;
-/// Most candidates an address has room for.
-pub const CANDIDATES_MAX: usize = 4;
+/// Most candidates an address has room for. On 89 real clients the right name is among four for
+/// 96.7 % of the flows, among six for 97.6 %, among eight for 97.8 %, and without a limit for 98.2 %.
+pub const CANDIDATES_MAX: usize = 8;
 
 /// Who taught a name. Stored in entries, so the numbers are fixed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -264,20 +265,39 @@ impl Hasher for Prehashed {
 }
 
 /// What one batch changed: for each key its value before the batch and after each change.
+///
+/// Changes lie in one list, keys and values in one arena; a key's changes are chained from the
+/// newest to the value before the batch, so that a lookup ends at the first that is old enough.
 #[derive(Default)]
 pub struct Overlay {
-    changes: HashMap<u64, Vec<Change>, BuildHasherDefault<Prehashed>>,
+    /// Hash of a key -> its newest change. Keys of one hash share a chain.
+    newest: HashMap<u64, u32, BuildHasherDefault<Prehashed>>,
+    changes: Vec<Change>,
     bytes: Vec<u8>,
 }
 
+const NO_CHANGE: u32 = u32::MAX;
+
+#[derive(Clone, Copy)]
 struct Change {
     key: (u32, u32),
+    value: Option<(u32, u32)>,
     /// The change acts on packets after this one; 0 = the value before the batch.
     packet: u64,
-    value: Option<(u32, u32)>,
+    /// The change before, of the same hash.
+    older: u32,
 }
 
 impl Overlay {
+    /// Room for about as much as the batch before needed.
+    fn like(other: &Overlay) -> Overlay {
+        Overlay {
+            newest: HashMap::with_capacity_and_hasher(other.newest.len(), Default::default()),
+            changes: Vec::with_capacity(other.changes.len()),
+            bytes: Vec::with_capacity(other.bytes.len()),
+        }
+    }
+
     fn slice(&self, range: (u32, u32)) -> &[u8] {
         &self.bytes[range.0 as usize..range.1 as usize]
     }
@@ -288,27 +308,31 @@ impl Overlay {
         (start, self.bytes.len() as u32)
     }
 
+    /// The latest change of a key that acts on packet `packet`.
+    fn find(&self, hash: u64, key: &[u8], packet: u64) -> Option<&Change> {
+        let mut at = *self.newest.get(&hash)?;
+        while let Some(change) = self.changes.get(at as usize) {
+            if change.packet < packet && self.slice(change.key) == key {
+                return Some(change);
+            }
+            at = change.older;
+        }
+        None
+    }
+
     /// The value of a key just before packet `packet`; outer `None` when the batch leaves the key
     /// as it is in the engine.
     fn get(&self, hash: u64, key: &[u8], packet: u64) -> Option<Option<&[u8]>> {
-        let changes = self.changes.get(&hash)?;
-        let latest = changes
-            .iter()
-            .rev()
-            .find(|change| change.packet < packet && self.slice(change.key) == key)?;
-        Some(latest.value.map(|range| self.slice(range)))
+        let change = self.find(hash, key, packet)?;
+        Some(change.value.map(|range| self.slice(range)))
     }
 
-    fn is_known(&self, hash: u64, key: &[u8]) -> bool {
-        self.changes
-            .get(&hash)
-            .is_some_and(|changes| changes.iter().any(|change| self.slice(change.key) == key))
-    }
-
-    fn add(&mut self, hash: u64, key: &[u8], packet: u64, value: Option<&[u8]>) {
-        let key = self.keep(key);
+    fn add(&mut self, hash: u64, key: (u32, u32), packet: u64, value: Option<&[u8]>) -> u32 {
         let value = value.map(|value| self.keep(value));
-        self.changes.entry(hash).or_default().push(Change { key, packet, value });
+        let at = self.changes.len() as u32;
+        let older = self.newest.insert(hash, at).unwrap_or(NO_CHANGE);
+        self.changes.push(Change { key, value, packet, older });
+        at
     }
 
     /// True when the batch taught nothing.
@@ -387,20 +411,20 @@ pub struct Names {
     writer: Writer,
     proxy: Proxy,
     overlay: Overlay,
-    /// Keys changed in this batch, in order of first change; the commit's work list.
-    changed: Vec<(u64, Key0)>,
+    /// Keys changed in this batch, in order of first change, each by its hash and by the overlay's
+    /// entry for its value before the batch; the commit's work list.
+    changed: Vec<(u64, u32)>,
     committed: usize,
     candidates_max: usize,
     rules: Rules,
     scratch: Vec<u8>,
-    old: Vec<u8>,
+    /// The head found last, and for what.
     head: Vec<u8>,
+    head_of_packet: u64,
+    head_of_name: Vec<u8>,
     facts: Arc<Facts>,
     batch: u64,
 }
-
-/// A key of any length, owned.
-type Key0 = Box<[u8]>;
 
 /// What a commit hands to the workers.
 #[derive(Clone)]
@@ -409,6 +433,8 @@ pub struct Committed {
     pub position: LogPosition,
     /// What the batch changed.
     pub overlay: Arc<Overlay>,
+    /// Number of the commit, as [`Facts`] have it.
+    pub batch: u64,
 }
 
 impl Names {
@@ -447,8 +473,9 @@ impl Names {
             },
             rules,
             scratch: Vec::new(),
-            old: Vec::new(),
             head: Vec::new(),
+            head_of_packet: u64::MAX,
+            head_of_name: Vec::new(),
             facts: Arc::new(Facts {
                 named: Marks::new((budget_bytes / 256).clamp(1 << 10, 1 << 20) as usize),
                 hosts: Marks::new(1 << 13),
@@ -484,6 +511,7 @@ impl Names {
         if target.len() > ALIAS_KEY_BYTES_MAX || owner == target {
             return;
         }
+        self.head_of_packet = u64::MAX;
         let mut key = Vec::with_capacity(1 + target.len());
         key.push(b'c');
         key.extend_from_slice(target);
@@ -515,12 +543,25 @@ impl Names {
             self.change(lesson.packet, key.as_bytes(), |old, out| merge(old, &own, merging, out));
         }
         let mut head = std::mem::take(&mut self.head);
-        self.head_of(lesson.asked, &mut head);
+        // All addresses of a message share the name asked, and so its head.
+        if self.head_of_packet != lesson.packet || self.head_of_name != lesson.asked {
+            self.head_of(lesson.asked, &mut head);
+            self.head_of_packet = lesson.packet;
+            self.head_of_name.clear();
+            self.head_of_name.extend_from_slice(lesson.asked);
+        }
         let key = Key::address(lesson.addr);
         let chained = Candidate { head: &head, ..own };
         self.change(lesson.packet, key.as_bytes(), |old, out| merge(old, &chained, merging, out));
         self.head = head;
         self.facts.named.set(self.address_hash(lesson.addr), self.batch);
+    }
+
+    /// Asks for the index lines that a lesson about `addr` will want.
+    #[inline]
+    pub fn prefetch(&self, client: Addr, addr: Addr) {
+        self.proxy.prefetch(self.cache.hash(Key::address(addr).as_bytes()));
+        self.proxy.prefetch(self.cache.hash(Key::pair(client, addr).as_bytes()));
     }
 
     fn merging(&self) -> Merging {
@@ -590,27 +631,28 @@ impl Names {
     }
 
     fn change(&mut self, packet: u64, key: &[u8], write: impl FnOnce(&[u8], &mut Vec<u8>)) {
-        let hash = self.cache.hash(key).get();
-        if !self.overlay.is_known(hash, key) {
-            let before = self.proxy.get(key, NOW);
-            self.overlay.add(hash, key, 0, before.as_deref());
-            self.changed.push((hash, key.into()));
-        }
-        self.old.clear();
-        if let Some(Some(value)) = self.overlay.get(hash, key, u64::MAX) {
-            self.old.extend_from_slice(value);
-        }
-        write(&self.old, &mut self.scratch);
-        if self.scratch != self.old {
-            self.overlay.add(hash, key, packet, Some(&self.scratch));
+        let hash = self.cache.hash(key);
+        let known = self.overlay.find(hash.get(), key, u64::MAX).copied();
+        let latest = known.unwrap_or_else(|| {
+            let before = self.proxy.get_hashed(hash, key, NOW);
+            let range = self.overlay.keep(key);
+            let at = self.overlay.add(hash.get(), range, 0, before.as_deref());
+            self.changed.push((hash.get(), at));
+            self.overlay.changes[at as usize]
+        });
+        let old = latest.value.map_or(&[][..], |range| self.overlay.slice(range));
+        write(old, &mut self.scratch);
+        if self.scratch != old {
+            self.overlay.add(hash.get(), latest.key, packet, Some(&self.scratch));
         }
     }
 
     /// Writes the batch's changes to the engine. `Ok(None)`: a proxy stands in the way; let every
     /// worker finish the batches before this one and sync its proxy, then call again.
     pub fn commit(&mut self) -> Result<Option<Committed>, Error> {
-        while let Some((hash, key)) = self.changed.get(self.committed) {
-            if let Some(Some(value)) = self.overlay.get(*hash, key, u64::MAX) {
+        while let Some(&(hash, first)) = self.changed.get(self.committed) {
+            let key = self.overlay.slice(self.overlay.changes[first as usize].key);
+            if let Some(Some(value)) = self.overlay.get(hash, key, u64::MAX) {
                 match self.writer.insert(key, value, Ttl::FOREVER, NOW) {
                     Ok(_) => {}
                     Err(larder::Error::Stalled { .. }) => {
@@ -650,8 +692,11 @@ impl Names {
         self.proxy.sync();
         self.changed.clear();
         self.committed = 0;
+        let batch = self.batch;
         self.batch += 1;
-        Ok(Some(Committed { position, overlay: Arc::new(std::mem::take(&mut self.overlay)) }))
+        let next = Overlay::like(&self.overlay);
+        let overlay = Arc::new(std::mem::replace(&mut self.overlay, next));
+        Ok(Some(Committed { position, overlay, batch }))
     }
 
     /// A view for the serial side itself: sees everything learned so far.

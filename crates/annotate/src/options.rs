@@ -69,7 +69,7 @@ pub struct Options {
     pub flows_max: usize,
     /// Bytes for TCP reassembly and fragments together.
     pub reassembly_budget_bytes: u64,
-    /// Names kept an address, 1 to 4.
+    /// Names kept an address, 1 to 8.
     pub candidates_max: usize,
     /// Hash seed.
     pub seed: u64,
@@ -120,7 +120,7 @@ impl Default for Options {
             names_budget_bytes: 256 << 20,
             flows_max: 1_000_000,
             reassembly_budget_bytes: 64 << 20,
-            candidates_max: 4,
+            candidates_max: 8,
             seed: 0x1a2d_e2c0_ffee_5eed,
             packets_max: None,
             sort_by: SortBy::End,

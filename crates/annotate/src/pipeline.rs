@@ -418,6 +418,9 @@ impl Pipeline<'_> {
         if fresh {
             enough = state.take(&mut work);
         }
+        if let Some(error) = state.edge.failed.take() {
+            return Err(error);
+        }
         match state.edge.names.commit()? {
             None => {
                 state.stalled = Some(work);
@@ -453,7 +456,6 @@ impl Pipeline<'_> {
         if let Some(committed) = &work.committed {
             worker.proxy.sync_to(committed.position);
             let facts = BatchFacts {
-                batch: work.number,
                 packets_before: work.packets_before,
                 packets: work.decoded.packets,
                 time_ns: work.time_ns,
@@ -519,7 +521,7 @@ impl EdgeState {
                 std::mem::swap(&mut self.spare, &mut work.decoded);
                 let (start, reader) = (Some(expected), previous.reader);
                 let decoded = &mut work.decoded;
-                decode_from(batch, start, reader, self.workers, self.seed, decoded);
+                decode_from(batch, start, reader, u32::MAX, self.workers, self.seed, decoded);
             }
         }
         self.previous = work.decoded.reader.clone().map(|reader| Previous {
@@ -534,8 +536,13 @@ impl EdgeState {
             if left == 0 {
                 // Read ahead of the last packet wanted: as though it had not been read.
                 decoded.clear(self.workers);
-            } else if u64::from(decoded.packets) >= left {
-                decoded.truncate(left as u32);
+            } else if u64::from(decoded.packets) > left
+                && let Some(reader) = decoded.reader_before.clone()
+            {
+                // Once a run: again, and no further, so that no later packet's time or damage counts.
+                let start = Some(decoded.start);
+                let last = left as u32;
+                decode_from(batch, start, reader, last, self.workers, self.seed, decoded);
             }
             enough = u64::from(decoded.packets) >= left;
         }
@@ -547,7 +554,9 @@ impl EdgeState {
         self.time_ns = self.time_ns.max(decoded.latest_ns);
         work.time_ns = self.time_ns;
         work.capture_start_ns = self.capture_start_ns.unwrap_or(0);
-        self.input_bytes = self.input_bytes.max(base + decoded.end as u64);
+        if decoded.reader.is_some() {
+            self.input_bytes = self.input_bytes.max(base + decoded.end as u64);
+        }
         for (kind, found) in &decoded.damaged {
             let entry =
                 self.damaged.entry(kind).or_insert(crate::decode::Count { count: 0, ..*found });

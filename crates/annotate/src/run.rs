@@ -9,8 +9,9 @@ use larder_io::batch::{Source, SourceOptions};
 use larder_io::input::{Content, Input, InputError};
 use larder_io::output::{Output, OutputError};
 
-use crate::decode::Counts;
+use crate::decode::{Counts, Decoded, decode};
 use crate::edge::Edge;
+use crate::feeds::lessons::Lessons;
 use crate::format::Format;
 use crate::names::Names;
 use crate::options::{Damage, Endpoint, Options, SortBy, Summary};
@@ -25,6 +26,9 @@ const SORT_BYTES_MAX: usize = 64 << 20;
 
 /// Runs to the end of the input (or until `progress.stop`).
 pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error> {
+    if crate::feeds::run::is_wanted(options) {
+        return crate::feeds::run::run(options, progress);
+    }
     let inputs = match open_inputs(&options.read, &progress.stop) {
         Err(Error::Read(InputError::Stopped)) => {
             return Ok(Summary { interrupted: true, ..Summary::default() });
@@ -68,7 +72,17 @@ pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error
         .enumerate()
         .map(|(me, proxy)| Worker::new(me, workers, proxy, cache.clone(), Arc::clone(&shared)))
         .collect();
-    let edge = Edge::new(names, options);
+    let mut edge = Edge::new(names, options);
+    edge.lessons = Lessons::open(options, live, progress)?;
+    if edge.lessons.is_some()
+        && let Some(time_ns) = first_packet_ns(options, live, progress)?
+    {
+        edge.learn_before(time_ns, || {
+            for worker in &mut all {
+                worker.proxy.sync();
+            }
+        })?;
+    }
 
     let mut format = Format::new(options.format, options.ports_numeric)?;
     let directory = options.directory.as_deref();
@@ -119,6 +133,9 @@ pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error
         });
         entry.count += 1;
     }
+    if let Some(lessons) = &counted.edge.lessons {
+        lessons.add_damage(&mut summary);
+    }
     for worker in &all {
         summary.add_flows(worker.summary());
         let (lookups, hits) = worker.lookups();
@@ -133,6 +150,30 @@ pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error
         out.finish()?;
     }
     Ok(summary)
+}
+
+/// Time of the first packet of captures that can be read twice, ns.
+fn first_packet_ns(
+    options: &Options,
+    live: bool,
+    progress: &Progress,
+) -> Result<Option<i64>, Error> {
+    if live || options.read.contains(&Endpoint::Pipe) {
+        return Ok(None);
+    }
+    let inputs = open_inputs(&options.read, &progress.stop)?;
+    let mut source = match Source::open(inputs, SourceOptions::default(), &progress.stop) {
+        Err(InputError::Stopped) => return Ok(None),
+        source => source?,
+    };
+    let mut decoded = Decoded::default();
+    while let Some(batch) = source.next_batch(&progress.stop) {
+        decode(&batch, 1, options.seed, &mut decoded);
+        if decoded.first_ns.is_some() {
+            break;
+        }
+    }
+    Ok(decoded.first_ns)
 }
 
 fn open_inputs(endpoints: &[Endpoint], stop: &AtomicBool) -> Result<Vec<Input>, Error> {
@@ -154,14 +195,14 @@ pub fn open_output(endpoint: &Endpoint) -> Result<Output, Error> {
     }
 }
 
-fn make_directory(path: &Path) -> Result<(), Error> {
+pub(crate) fn make_directory(path: &Path) -> Result<(), Error> {
     std::fs::create_dir_all(path).map_err(|error| Error::Output {
         what: path.display().to_string(),
         why: format!("{error}; -d wants a folder that can be written to"),
     })
 }
 
-fn load_names(names: &mut Names, path: &PathBuf) -> Result<(), Error> {
+pub(crate) fn load_names(names: &mut Names, path: &PathBuf) -> Result<(), Error> {
     let what = || path.display().to_string();
     let file = std::fs::File::open(path).map_err(|error| Error::Input {
         what: what(),
@@ -175,7 +216,7 @@ fn load_names(names: &mut Names, path: &PathBuf) -> Result<(), Error> {
 /// Writes beside the file and then renames, so that a reader never sees half of it. A link is
 /// followed first; what is no plain file (a device, a pipe) is written where it is, since renaming
 /// would put a file in its place.
-fn save_names(names: &Names, path: &Path) -> Result<(), Error> {
+pub(crate) fn save_names(names: &Names, path: &Path) -> Result<(), Error> {
     let failed =
         |error: std::io::Error| Error::from(OutputError::new(&path.display().to_string(), error));
     let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());

@@ -231,7 +231,7 @@ impl Packets {
         resolved.sort_by_key(|resolved| resolved.packet);
         let mut resolved = resolved.into_iter().peekable();
         let (bytes, limit): (&[u8], usize) = (&batch.bytes, batch.limit);
-        let mut capture = batch.capture.clone();
+        let Some(mut capture) = work.decoded.reader_before.clone() else { return Ok(()) };
         let mut offset = work.decoded.start;
         let mut number = 0;
         self.scratch.clear();

@@ -111,20 +111,32 @@ impl Sorter {
     ///
     /// # Errors
     /// Those of `write`, and [`Error::Output`] when the temporary file can't be written or read.
-    pub fn finish(
-        mut self,
-        mut write: impl FnMut(&[u8]) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+    pub fn finish(self, mut write: impl FnMut(&[u8]) -> Result<(), Error>) -> Result<(), Error> {
+        let mut sorted = self.sorted()?;
+        while let Some((_, record)) = sorted.advance()? {
+            write(record)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the gathering: the records can be taken in order, one at a time.
+    ///
+    /// # Errors
+    /// [`Error::Output`] when the temporary file can't be written or read.
+    pub fn sorted(mut self) -> Result<Sorted, Error> {
         if self.spilled.is_some() {
             self.spill().map_err(|error| cannot_spill(&self.directory, &error))?;
         }
         let Some(spilled) = self.spilled else {
             self.entries.sort_unstable();
-            return self.entries.iter().try_for_each(|entry| write(entry.of(&self.octets)));
+            let (octets, entries) = (self.octets, self.entries);
+            return Ok(Sorted(Place::Memory { octets, entries, next: 0 }));
         };
-        // The merge's buffers take the place of these.
-        (self.octets, self.entries) = (Vec::new(), Vec::new());
-        merge(&spilled, self.memory_bytes_max, &self.directory, write)
+        // The merge's buffers take the place of what gathered the records.
+        drop((self.octets, self.entries));
+        let merge = Merge::new(spilled, self.memory_bytes_max)
+            .map_err(|error| cannot_spill(&self.directory, &error))?;
+        Ok(Sorted(Place::Disk { merge, directory: self.directory }))
     }
 
     fn memory_bytes(&self) -> usize {
@@ -185,44 +197,85 @@ fn nameless_file(directory: &Path) -> io::Result<File> {
     }
 }
 
-/// Merges all runs of the file.
-fn merge(
-    spilled: &Spill,
-    memory_bytes_max: usize,
-    directory: &Path,
-    mut write: impl FnMut(&[u8]) -> Result<(), Error>,
-) -> Result<(), Error> {
-    let failed = |error: io::Error| cannot_spill(directory, &error);
-    let buffer_bytes = (memory_bytes_max / spilled.run_ends.len())
-        .clamp(RUN_BUFFER_BYTES_MIN, RUN_BUFFER_BYTES_MAX);
-    let starts = std::iter::once(&0).chain(&spilled.run_ends);
-    let mut runs: Vec<Run> = starts
-        .zip(&spilled.run_ends)
-        .map(|(&next, &end)| Run { next, end, buffer: Vec::new(), at: 0, len: 0, buffer_bytes })
-        .collect();
+/// Records in order, from [`Sorter::sorted`].
+#[derive(Debug)]
+pub struct Sorted(Place);
 
-    // The smallest key stands on top; of equal ones that of the smallest run (invariant 1).
-    let mut heads = BinaryHeap::with_capacity(runs.len());
-    for (number, run) in runs.iter_mut().enumerate() {
-        if let Some(key) = run.advance(&spilled.file).map_err(failed)? {
-            heads.push(Reverse((key, number)));
-        }
-    }
-    while let Some(mut head) = heads.peek_mut() {
-        let Reverse((_, number)) = *head;
-        let run = &mut runs[number];
-        write(run.record())?;
-        match run.advance(&spilled.file).map_err(failed)? {
-            Some(key) => *head = Reverse((key, number)),
-            None => {
-                std::collections::binary_heap::PeekMut::pop(head);
+#[derive(Debug)]
+enum Place {
+    Memory { octets: Vec<u8>, entries: Vec<Entry>, next: usize },
+    Disk { merge: Merge, directory: PathBuf },
+}
+
+impl Sorted {
+    /// The next record and its key; `None` after the last.
+    ///
+    /// # Errors
+    /// [`Error::Output`] when the temporary file can't be read.
+    pub fn advance(&mut self) -> Result<Option<(u64, &[u8])>, Error> {
+        match &mut self.0 {
+            Place::Memory { octets, entries, next } => {
+                let entry = entries.get(*next);
+                *next += 1;
+                Ok(entry.map(|entry| (entry.key, entry.of(octets))))
+            }
+            Place::Disk { merge, directory } => {
+                merge.advance().map_err(|error| cannot_spill(directory, &error))
             }
         }
     }
-    Ok(())
+}
+
+/// The merge of all runs of the file.
+#[derive(Debug)]
+struct Merge {
+    file: File,
+    runs: Vec<Run>,
+    /// The current key of each run that has one, the smallest on top; of equal keys that of the
+    /// smallest run (invariant 1).
+    heads: BinaryHeap<Reverse<(u64, usize)>>,
+    /// The top was handed out.
+    begun: bool,
+}
+
+impl Merge {
+    fn new(spilled: Spill, memory_bytes_max: usize) -> io::Result<Merge> {
+        let buffer_bytes = (memory_bytes_max / spilled.run_ends.len())
+            .clamp(RUN_BUFFER_BYTES_MIN, RUN_BUFFER_BYTES_MAX);
+        let starts = std::iter::once(&0).chain(&spilled.run_ends);
+        let mut runs: Vec<Run> = starts
+            .zip(&spilled.run_ends)
+            .map(|(&next, &end)| Run { next, end, buffer: Vec::new(), at: 0, len: 0, buffer_bytes })
+            .collect();
+        let mut heads = BinaryHeap::with_capacity(runs.len());
+        for (number, run) in runs.iter_mut().enumerate() {
+            if let Some(key) = run.advance(&spilled.file)? {
+                heads.push(Reverse((key, number)));
+            }
+        }
+        Ok(Merge { file: spilled.file, runs, heads, begun: false })
+    }
+
+    fn advance(&mut self) -> io::Result<Option<(u64, &[u8])>> {
+        if self.begun
+            && let Some(mut head) = self.heads.peek_mut()
+        {
+            let Reverse((_, number)) = *head;
+            match self.runs[number].advance(&self.file)? {
+                Some(key) => *head = Reverse((key, number)),
+                None => {
+                    std::collections::binary_heap::PeekMut::pop(head);
+                }
+            }
+        }
+        self.begun = true;
+        let Some(&Reverse((key, number))) = self.heads.peek() else { return Ok(None) };
+        Ok(Some((key, self.runs[number].record())))
+    }
 }
 
 /// A reading position in a run.
+#[derive(Debug)]
 struct Run {
     /// Offset in the file of the first octet that is not in the buffer.
     next: u64,

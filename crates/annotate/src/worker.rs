@@ -43,8 +43,6 @@ pub struct FlowState {
 
 /// Facts of a batch that workers need.
 pub struct BatchFacts<'a> {
-    /// Number of the batch.
-    pub batch: u64,
     /// Packets before this batch.
     pub packets_before: u64,
     /// Packets in this batch.
@@ -207,7 +205,7 @@ impl Worker {
             cache,
             rules: all.options.rules,
             facts: &all.facts,
-            batch: facts.batch,
+            batch: facts.committed.batch,
         };
         if state.shared.options.lookup_per == LookupPer::Packet {
             if state.shared.options.time_lookups {
@@ -245,7 +243,7 @@ impl Worker {
             cache,
             rules: all.options.rules,
             facts: &all.facts,
-            batch: facts.batch,
+            batch: facts.committed.batch,
         };
         let mut lane = Lane { state, view, facts, output };
         for (at, shard) in shards.iter_mut().enumerate() {
@@ -361,7 +359,7 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
         self.look_for_own_name(flow, event);
     }
 
-    fn end(&mut self, mut flow: Flow<FlowState>, closed: bool, leave: Leave, packet: u32) {
+    fn end(&mut self, flow: &mut Flow<FlowState>, closed: bool, leave: Leave, packet: u32) {
         if let Some(own) = &mut flow.user.own {
             own.finish(&mut self.state.budgets[self.state.shard]);
         }
@@ -418,7 +416,7 @@ impl Lane<'_, '_> {
 
     fn record(
         &mut self,
-        mut flow: Flow<FlowState>,
+        flow: &mut Flow<FlowState>,
         end_packet: u64,
         end_reason: EndReason,
     ) -> FlowRecord {
@@ -431,7 +429,7 @@ impl Lane<'_, '_> {
         };
         if turned || wants_name {
             let start_ns = flow.start_ns;
-            self.find_names(&mut flow, end_packet, start_ns);
+            self.find_names(flow, end_packet, start_ns);
             late = !turned;
         }
         let (source_addr, source_port) = flow.source();
@@ -476,7 +474,7 @@ impl Lane<'_, '_> {
                 conflict,
             });
         }
-        let unnamed_reason = destination_naming.is_none().then(|| self.why_unnamed(&flow));
+        let unnamed_reason = destination_naming.is_none().then(|| self.why_unnamed(flow));
         let source_naming = flow.user.source.as_ref().map(|found| naming(found, late && !turned));
         let source_candidates = flow.user.source.take().map_or(Vec::new(), |found| {
             std::iter::once(found.name.clone()).chain(found.rivals.iter().cloned()).collect()
@@ -527,9 +525,9 @@ impl Lane<'_, '_> {
         let hash = |addr| self.view.address_hash(addr);
         if addr.is_local() {
             UnnamedReason::Local
-        } else if known.named.has(hash(addr), self.facts.batch) {
+        } else if known.named.has(hash(addr), self.view.batch) {
             UnnamedReason::Evicted
-        } else if known.encrypted.has(hash(client), self.facts.batch) {
+        } else if known.encrypted.has(hash(client), self.view.batch) {
             UnnamedReason::EncryptedDnsSuspected
         } else if flow.midstream
             || flow.start_ns.saturating_sub(self.facts.capture_start_ns) < BEFORE_CAPTURE_NS

@@ -72,6 +72,50 @@ fn types_are_those_of_the_schema() {
     }
 }
 
+/// Fields that are the schema's have the type and the arity that it gives them, by a table made from
+/// the ECS 8.17 field reference; all others are under `larder.`, where no later version can clash.
+#[test]
+fn types_are_those_of_ecs() {
+    const REFERENCE: &[(Type, &[&str])] = &[
+        (Type::Date, &["@timestamp", "event.start", "event.end"]),
+        (Type::Keywords, &["event.category", "event.type", "related.hosts"]),
+        (Type::Ip, &["source.ip", "destination.ip"]),
+        (
+            Type::Long,
+            &[
+                "event.duration",
+                "network.bytes",
+                "network.packets",
+                "source.port",
+                "source.bytes",
+                "source.packets",
+                "destination.port",
+                "destination.bytes",
+                "destination.packets",
+            ],
+        ),
+        (
+            Type::Keyword,
+            &[
+                "ecs.version",
+                "event.kind",
+                "network.transport",
+                "network.type",
+                "network.protocol",
+                "network.community_id",
+                "source.domain",
+                "destination.domain",
+                "tls.client.server_name",
+                "url.domain",
+            ],
+        ),
+    ];
+    for field in FIELDS.iter().filter(|field| !field.name.starts_with("larder.")) {
+        let kind = REFERENCE.iter().find(|(_, names)| names.contains(&field.name));
+        assert_eq!(kind.map(|(kind, _)| *kind), Some(field.kind), "{}", field.name);
+    }
+}
+
 /// Hostile names come back octet for octet (as Latin-1, being no UTF-8), text in UTF-8 as its
 /// characters, the root as a dot; and nothing in the line itself can harm a terminal.
 #[test]

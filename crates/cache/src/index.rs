@@ -7,7 +7,7 @@
 //! mask   bit (tag & 15) of home: an entry displaced from here with such a tag lies in its second
 //! ```
 //!
-//! An insert tries home, then the second; both full, one entry of home moves to its own other bucket. A
+//! An insert tries home, then the second; both full, an entry of either moves to its own other bucket. A
 //! miss so reads one line, and a second one only where the mask says so (8 % at 80 % load). Placement is
 //! a function of the operations alone: no memory state takes part.
 

@@ -288,10 +288,10 @@ Examples:
         Setting {
             name: "candidates",
             value_name: "N",
-            kind: Kind::Count { min: 1, max: 4 },
-            default: "4",
+            kind: Kind::Count { min: 1, max: 8 },
+            default: "8",
             help: "Names kept for one address, newest first",
-            why: "A fifth to a third of named flows have rivals; the right name is among four in 98 of 100.",
+            why: "A fifth to a third of named flows have rivals. On 89 real clients the right name is among four for 96.7 % of the flows, among eight for 97.8 %.",
             ..NAMES
         },
         Setting {

@@ -3,6 +3,8 @@
 //! | module | gives |
 //! |---|---|
 //! | [`golden`] | what `tests/captures/expected.tsv` says of every recording |
+//! | [`fuzz`] | what must hold of each parser, of the engine and of a run, for any octets |
 #![forbid(unsafe_code)]
 
+pub mod fuzz;
 pub mod golden;

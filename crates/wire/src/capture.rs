@@ -329,6 +329,17 @@ impl Capture {
         matches!(self.format, Format::Pcap(_))
     }
 
+    /// Where the record behind the one at `offset` would begin, for who wants to bring headers near
+    /// ahead of reading them: nothing is checked. `None` for pcapng, and where no length is
+    /// believable.
+    #[inline]
+    pub fn hop(&self, bytes: &[u8], offset: usize) -> Option<usize> {
+        match &self.format {
+            Format::Pcap(pcap) => pcap.hop(bytes, offset),
+            Format::Pcapng(_) => None,
+        }
+    }
+
     /// The first plausible record start in `from..from + SCAN_BYTES` of a whole pcap file: a guess
     /// that lets several workers read one file. It is right unless the file is damaged, is sparse
     /// in time, or holds a capture file as payload; whoever joins the parts checks that one ends

@@ -193,11 +193,13 @@ impl Stream {
 
     /// Drops the first `count` octets of [`Stream::contiguous`] (all of them, if it has fewer).
     pub fn consume(&mut self, count: usize, budget: &mut Budget) {
+        let count = count.min(self.contiguous().len());
         if count == 0 {
+            // Nothing was consumed: a stream without an origin must not get one here.
             return;
         }
         self.phase = Phase::Fixed;
-        self.taken = self.front.len().min(self.taken.saturating_add(count));
+        self.taken += count;
         if self.taken == self.front.len() {
             // An idle stream holds nothing.
             self.front = Vec::new();

@@ -21,8 +21,8 @@ use serde_json::value::RawValue;
 use super::json::{items, octets, pick, splice, text};
 use super::time::parse_iso_ns;
 use super::{
-    ANSWERS_MAX, DnsAnswer, DnsData, DnsRow, FlowEnds, Line, Lines, Value, parse_addr,
-    parse_number, parse_protocol, parse_query_type,
+    ANSWERS_MAX, DnsAnswer, DnsData, DnsRow, FlowEnds, Line, Lines, Said, Value, parse_addr,
+    parse_host, parse_number, parse_protocol, parse_query_type,
 };
 
 /// What a line is.
@@ -42,8 +42,13 @@ pub enum Item {
 /// What an event says of names and flows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Event {
-    /// The flow; `None` for events without one (`stats`), or with values that can't be read.
+    /// The flow; `None` for events without one (`stats`), or with values that can't be read. Its
+    /// time is the flow's start where the event tells it.
     pub ends: Option<FlowEnds>,
+    /// The event is about a packet from the responder, so that `ends.source` is the responder.
+    pub from_responder: bool,
+    /// The name that the flow says itself.
+    pub said: Said,
     /// The answered question, for responses of event type `dns`.
     pub dns: Option<DnsRow>,
 }
@@ -54,6 +59,13 @@ pub struct Log<R> {
     lines: Lines<R>,
     line: Vec<u8>,
     event: Event,
+}
+
+impl<R> Log<R> {
+    /// What the log is read from.
+    pub fn input(&self) -> &R {
+        self.lines.input()
+    }
 }
 
 impl<R: BufRead> Log<R> {
@@ -102,10 +114,36 @@ impl<R: BufRead> Log<R> {
 }
 
 fn read_event(line: &[u8]) -> Option<Event> {
-    const KEYS: [&str; 8] =
-        ["timestamp", "src_ip", "src_port", "dest_ip", "dest_port", "proto", "event_type", "dns"];
-    let [time, source, source_port, destination, destination_port, protocol, kind, dns] =
-        pick(line, &KEYS)?;
+    const KEYS: [&str; 13] = [
+        "timestamp",
+        "src_ip",
+        "src_port",
+        "dest_ip",
+        "dest_port",
+        "proto",
+        "event_type",
+        "dns",
+        "flow",
+        "direction",
+        "tls",
+        "http",
+        "quic",
+    ];
+    let [
+        time,
+        source,
+        source_port,
+        destination,
+        destination_port,
+        protocol,
+        kind,
+        dns,
+        flow,
+        direction,
+        tls,
+        http,
+        quic,
+    ] = pick(line, &KEYS)?;
     let ends = || {
         Some(FlowEnds {
             time_ns: parse_iso_ns(time.and_then(text)?.as_bytes())?,
@@ -122,7 +160,32 @@ fn read_event(line: &[u8]) -> Option<Event> {
         (Some(ends), Some(dns)) if is_dns => read_dns(&ends, dns),
         _ => None,
     };
-    Some(Event { ends, dns })
+    let [start, flow_source] = within(flow, ["start", "src_ip"]);
+    let start_ns = start.and_then(|time| parse_iso_ns(time.as_bytes()));
+    let flow_source = flow_source.and_then(|addr| parse_addr(addr.as_bytes()));
+    let from_responder = match (ends, flow_source) {
+        (Some(ends), Some(source)) => source != ends.source && source == ends.destination,
+        _ => direction.and_then(text).as_deref() == Some("to_client"),
+    };
+    let host = |name: Option<Cow<'_, str>>| name.and_then(|name| parse_host(name.as_bytes()));
+    let ([tls_name], [quic_name], [host_name]) =
+        (within(tls, ["sni"]), within(quic, ["sni"]), within(http, ["hostname"]));
+    let said = Said {
+        is_quic: quic_name.is_some(),
+        server_name: host(tls_name.or(quic_name)),
+        http_host: host(host_name),
+    };
+    let ends = ends.map(|ends| FlowEnds { time_ns: start_ns.unwrap_or(ends.time_ns), ..ends });
+    Some(Event { ends, from_responder, said, dns })
+}
+
+/// Texts inside an object of the event.
+fn within<'a, const N: usize>(
+    object: Option<&'a RawValue>,
+    keys: [&str; N],
+) -> [Option<Cow<'a, str>>; N] {
+    let found = object.and_then(|raw| pick(raw.get().as_bytes(), &keys));
+    found.unwrap_or([None; N]).map(|raw| raw.and_then(text))
 }
 
 fn read_dns(ends: &FlowEnds, dns: &RawValue) -> Option<DnsRow> {
@@ -179,7 +242,7 @@ fn record(
     ttl: Option<&RawValue>,
 ) -> Option<DnsAnswer> {
     Some(DnsAnswer {
-        ttl_s: octets(ttl).and_then(parse_number).unwrap_or(0),
+        ttl_s: octets(ttl).and_then(parse_number).unwrap_or(u32::MAX),
         data: read_data(&text(kind?)?, data.and_then(text)),
     })
 }
@@ -205,7 +268,7 @@ fn read_grouped(grouped: &RawValue) -> Vec<DnsAnswer> {
     let mut answers = Vec::new();
     for (kind, raw) in KINDS.iter().zip(found) {
         for item in raw.map(items).unwrap_or_default() {
-            answers.push(DnsAnswer { ttl_s: 0, data: read_data(kind, text(item)) });
+            answers.push(DnsAnswer { ttl_s: u32::MAX, data: read_data(kind, text(item)) });
         }
     }
     answers.truncate(ANSWERS_MAX);
@@ -280,7 +343,10 @@ mod tests {
         for head in [two, three] {
             for ends in [TO_SERVER, TO_CLIENT] {
                 assert_eq!(read(&line(ends, &format!("{head}{answers}}}"))), Some(expected(9)));
-                assert_eq!(read(&line(ends, &format!("{head}{grouped}}}"))), Some(expected(0)));
+                assert_eq!(
+                    read(&line(ends, &format!("{head}{grouped}}}"))),
+                    Some(expected(u32::MAX))
+                );
             }
         }
     }

@@ -6,14 +6,23 @@
 //! | [`eve`] | Suricata's EVE JSON lines | DNS answers, flow ends, lines with our keys spliced in |
 //! | [`dnstap`] | Frame Streams from a file or a socket | DNS messages with client, server and time |
 //!
-//! Readers only: nothing here decides about names. All input is hostile. A line that cannot be read
+//! | [`fact`] | all of these | what one answer teaches |
+//! | [`lessons`] | `--zeek-dns`, `--dnstap` | facts in the order of their times |
+//! | [`input`] | files, pipes, compressed or not | octets, and an end when the run is stopped |
+//! | [`mod@run`] | a log | the log with names |
+//!
+//! Nothing here decides about names. All input is hostile. A line that cannot be read
 //! is counted and goes out as it came in; [`LINE_BYTES_MAX`] bounds what is held of one, and longer
 //! ones pass through in pieces, so that memory does not depend on the input. Cost: one pass over a
 //! line to split it; JSON lines are walked once and only wanted values are looked into.
 
 pub mod dnstap;
 pub mod eve;
+pub mod fact;
+pub mod input;
 mod json;
+pub mod lessons;
+pub mod run;
 mod time;
 pub mod zeek;
 
@@ -50,7 +59,8 @@ pub struct DnsRow {
 /// One record of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DnsAnswer {
-    /// Time to live, seconds; 0 where the log does not say.
+    /// Time to live, seconds; `u32::MAX` where the log does not say: what is not known to be stale is
+    /// not called so.
     pub ttl_s: u32,
     /// What it says.
     pub data: DnsData,
@@ -83,6 +93,17 @@ pub struct FlowEnds {
     pub destination_port: u16,
     /// IP protocol number, where the log says it and we know it.
     pub protocol: Option<u8>,
+}
+
+/// What a line says that the client of its flow asked the server for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// Server name of TLS or QUIC.
+    pub server_name: Option<Name>,
+    /// It is QUIC's.
+    pub is_quic: bool,
+    /// Host of an HTTP request.
+    pub http_host: Option<Name>,
 }
 
 /// A value that we add to a line.
@@ -118,6 +139,13 @@ pub enum Line {
 pub struct Lines<R> {
     input: R,
     in_long_line: bool,
+}
+
+impl<R> Lines<R> {
+    /// What the lines come from.
+    pub fn input(&self) -> &R {
+        &self.input
+    }
 }
 
 impl<R: BufRead> Lines<R> {
@@ -166,6 +194,17 @@ pub(crate) fn body_len(line: &[u8]) -> usize {
 pub(crate) fn parse_addr(text: &[u8]) -> Option<Addr> {
     let ip: std::net::IpAddr = std::str::from_utf8(text).ok()?.parse().ok()?;
     Some(Addr::from(ip))
+}
+
+/// Reads the name of a host as clients say it, perhaps with a port; `None` for addresses.
+pub(crate) fn parse_host(text: &[u8]) -> Option<Name> {
+    let end = text.iter().rposition(|&octet| octet == b':').unwrap_or(text.len());
+    let host = match &text[end..] {
+        [b':', port @ ..] if port.iter().all(u8::is_ascii_digit) => &text[..end],
+        _ => text,
+    };
+    let is_addr = host.first() == Some(&b'[') || parse_addr(host).is_some();
+    if is_addr || parse_addr(text).is_some() { None } else { Name::from_text(host) }
 }
 
 /// Reads a decimal number.
@@ -221,6 +260,17 @@ mod tests {
         assert_eq!(all, input);
         let (first, next) = (Line::Piece { first: true }, Line::Piece { first: false });
         assert_eq!(kinds, [Line::Whole, Line::Whole, Line::Whole, first, next, Line::Whole]);
+    }
+
+    /// A host is a name without its port; an address in any spelling is none.
+    #[test]
+    fn hosts_are_names() {
+        let host = |text: &str| parse_host(text.as_bytes()).map(|name| name.as_bytes().to_vec());
+        assert_eq!(host("WWW.example:8080").as_deref(), Some(&b"www.example"[..]));
+        assert_eq!(host("a:b").as_deref(), Some(&b"a:b"[..]));
+        for none in ["", "192.0.2.1", "192.0.2.1:80", "2001:db8::1", "[2001:db8::1]:443", ":80"] {
+            assert_eq!(host(none), None, "{none}");
+        }
     }
 
     /// A line of exactly the limit, at the end of input, does not invent a further line.

@@ -26,14 +26,14 @@ use serde_json::value::RawValue;
 use super::json::{items, octets, pick, splice, text};
 use super::time::{parse_iso_ns, parse_seconds_ns};
 use super::{
-    ANSWERS_MAX, DnsAnswer, DnsData, DnsRow, FlowEnds, Line, Lines, Value, body_len, parse_addr,
-    parse_number, parse_protocol,
+    ANSWERS_MAX, DnsAnswer, DnsData, DnsRow, FlowEnds, Line, Lines, Said, Value, body_len,
+    parse_addr, parse_host, parse_number, parse_protocol,
 };
 
 /// Most columns of a table; Zeek's widest log has fewer than a hundred.
 pub const FIELDS_MAX: usize = 1024;
 
-const KNOWN_COUNT: usize = 12;
+const KNOWN_COUNT: usize = 16;
 
 /// What a line of the log is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +97,11 @@ const KNOWN: [&str; KNOWN_COUNT] = [
     "rcode",
     "answers",
     "TTLs",
+    "server_name",
+    "host",
+    // These two tell an http.log and a quic.log from others with a host or a server name.
+    "method",
+    "client_initial_dcid",
 ];
 
 /// A log, line by line.
@@ -109,6 +114,13 @@ pub struct Log<R> {
     known: [Option<usize>; KNOWN_COUNT],
     /// Start and end of every column of the current row.
     columns: Vec<(u32, u32)>,
+}
+
+impl<R> Log<R> {
+    /// What the log is read from.
+    pub fn input(&self) -> &R {
+        self.lines.input()
+    }
 }
 
 impl<R: BufRead> Log<R> {
@@ -161,6 +173,11 @@ impl<R: BufRead> Log<R> {
     /// has no such columns or their values cannot be read.
     pub fn flow_ends(&self, item: Item) -> Option<FlowEnds> {
         self.values(item)?.flow_ends()
+    }
+
+    /// The name that the current row (of either form) says itself: in an ssl.log, http.log, quic.log.
+    pub fn said(&self, item: Item) -> Said {
+        self.values(item).map(|values| values.said()).unwrap_or_default()
     }
 
     /// The answered question in the current row of a dns.log; `None` where it is none.
@@ -307,6 +324,10 @@ impl<R: BufRead> Log<R> {
             response_code,
             answers,
             ttls,
+            server_name,
+            host,
+            method,
+            quic_id,
         ] = self.known;
         let get = |index: Option<usize>| index.and_then(|index| self.column(index));
         let text = |index| get(index).map(unescape);
@@ -330,6 +351,9 @@ impl<R: BufRead> Log<R> {
             response_code: get(response_code).and_then(parse_number),
             answers: list(answers),
             ttls: list(ttls),
+            server_name: text(server_name),
+            host: text(host).filter(|_| method.is_some()),
+            is_quic: quic_id.is_some(),
         }
     }
 }
@@ -408,6 +432,9 @@ struct Values<'a> {
     response_code: Option<u16>,
     answers: Vec<Cow<'a, [u8]>>,
     ttls: Vec<Cow<'a, [u8]>>,
+    server_name: Option<Cow<'a, [u8]>>,
+    host: Option<Cow<'a, [u8]>>,
+    is_quic: bool,
 }
 
 impl Values<'_> {
@@ -422,12 +449,21 @@ impl Values<'_> {
         })
     }
 
+    fn said(&self) -> Said {
+        let name = |text: &Option<Cow<'_, [u8]>>| text.as_deref().and_then(parse_host);
+        Said {
+            server_name: name(&self.server_name),
+            is_quic: self.is_quic,
+            http_host: name(&self.host),
+        }
+    }
+
     fn dns_row(&self) -> Option<DnsRow> {
         if self.answers.is_empty() {
             return None;
         }
         let answers = self.answers.iter().enumerate().map(|(position, text)| DnsAnswer {
-            ttl_s: self.ttls.get(position).and_then(|ttl| parse_ttl(ttl)).unwrap_or(0),
+            ttl_s: self.ttls.get(position).and_then(|ttl| parse_ttl(ttl)).unwrap_or(u32::MAX),
             data: match (parse_addr(text), Name::from_text(text)) {
                 (Some(addr), _) => DnsData::Address(addr),
                 (None, Some(name)) => DnsData::Name(name),
@@ -472,6 +508,10 @@ fn values_of_json(line: &[u8]) -> Option<Values<'_>> {
         response_code,
         answers,
         ttls,
+        server_name,
+        host,
+        method,
+        quic_id,
     ] = pick(line, &KNOWN)?;
     // Numbers are read from their digits, so that a time keeps all of them.
     let list = |raw: Option<&RawValue>| -> Vec<Cow<'static, [u8]>> {
@@ -499,6 +539,9 @@ fn values_of_json(line: &[u8]) -> Option<Values<'_>> {
         response_code: octets(response_code).and_then(parse_number),
         answers: list(answers),
         ttls: list(ttls),
+        server_name: json_bytes(server_name),
+        host: json_bytes(host).filter(|_| method.is_some()),
+        is_quic: quic_id.is_some(),
     })
 }
 

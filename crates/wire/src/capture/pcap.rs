@@ -77,6 +77,14 @@ impl Pcap {
         }
     }
 
+    /// Where the record behind the one at `offset` would begin, unchecked but for its length.
+    #[inline]
+    pub(super) fn hop(&self, bytes: &[u8], offset: usize) -> Option<usize> {
+        let head: &[u8; 16] = bytes.get(offset..)?.first_chunk()?;
+        let captured = u32_of(head, 8, self.big);
+        (captured <= self.frame_max).then_some(offset + self.header_len + captured as usize)
+    }
+
     #[inline(always)]
     fn record_in<'a, const BIG: bool>(&self, bytes: &'a [u8], offset: usize) -> Option<Record<'a>> {
         let rest = bytes.get(offset..)?;

@@ -426,7 +426,8 @@ impl Extract {
 }
 
 /// Reads what a unicast response (DNS, LLMNR) teaches: one with RCODE 0 and one question. From
-/// any other message nothing is taken, and that is no error.
+/// any other message nothing is taken, and that is no error, except for several questions in one
+/// message, which nobody may ask ([`DnsError::ManyQuestions`]).
 ///
 /// Damage does not undo what was soundly read before it: `out` is good also beside an `Err`, which
 /// is the first damage met. A record whose data alone is malformed is left out and the walk goes
@@ -434,8 +435,11 @@ impl Extract {
 pub fn extract(message: &Message<'_>, out: &mut Extract) -> Result<(), DnsError> {
     out.clear();
     let answers = message.is_response() && message.opcode() == 0 && message.rcode() == 0;
-    if !answers || message.question_count() != 1 {
+    if !answers {
         return Ok(());
+    }
+    if message.question_count() > 1 {
+        return Err(DnsError::ManyQuestions);
     }
     let Some(question) = message.question()? else { return Ok(()) };
     let Some(qname) = out.intern_at(message.bytes(), question.name_offset)? else { return Ok(()) };

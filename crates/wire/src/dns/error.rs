@@ -11,6 +11,9 @@ pub enum DnsError {
     TooShort,
     /// The counts in the header cannot fit the message: something else uses this port. Drop it.
     NotDns,
+    /// A standard query or its answer with more than one question, which no server may accept
+    /// (RFC 9619). Drop the message.
+    ManyQuestions,
     /// A compression pointer leads into the very name that holds it, or through more than
     /// [`POINTERS_MAX`](super::POINTERS_MAX) others. Records before it are good.
     NameLoop,
@@ -32,9 +35,10 @@ pub enum DnsError {
 
 impl DnsError {
     /// All kinds.
-    pub const ALL: [DnsError; 9] = [
+    pub const ALL: [DnsError; 10] = [
         DnsError::TooShort,
         DnsError::NotDns,
+        DnsError::ManyQuestions,
         DnsError::NameLoop,
         DnsError::PointerForward,
         DnsError::PointerIntoHeader,
@@ -49,6 +53,7 @@ impl DnsError {
         match self {
             DnsError::TooShort => "dns_too_short",
             DnsError::NotDns => "dns_not_dns",
+            DnsError::ManyQuestions => "dns_many_questions",
             DnsError::NameLoop => "dns_name_loop",
             DnsError::PointerForward => "dns_pointer_forward",
             DnsError::PointerIntoHeader => "dns_pointer_into_header",

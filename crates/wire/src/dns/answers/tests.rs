@@ -260,7 +260,7 @@ fn ttl_and_class() {
     assert_eq!(told(&run(&bytes, extract)), ["a.test 192.0.2.1 0"]);
 }
 
-/// Queries, failures and answers to no question or to two teach nothing and are no errors.
+/// Queries, failures and answers to no question teach nothing and are no errors.
 #[test]
 fn not_answers() {
     let answer = || Builder::response().ask("a.test", rtype::A).a("a.test", 60, 1).0;
@@ -271,12 +271,21 @@ fn not_answers() {
     let mut update = answer();
     update[2] |= 5 << 3;
     let unasked = Builder::response().a("a.test", 60, 1).0;
-    let twice = Builder::response().ask("a.test", 1).ask("a.test", 1).a("a.test", 60, 1).0;
-    for bytes in [query, failure, update, unasked, twice] {
+    for bytes in [query, failure, update, unasked] {
         let out = run(&bytes, extract);
         assert!(out.is_empty());
         assert_eq!(out.qname(), None);
     }
+}
+
+/// An answer to two questions teaches nothing, and says why.
+#[test]
+fn two_questions() {
+    let bytes = Builder::response().ask("a.test", 1).ask("a.test", 1).a("a.test", 60, 1).0;
+    let message = Message::parse(&bytes).expect("a header");
+    let mut out = Extract::new();
+    assert_eq!(extract(&message, &mut out), Err(DnsError::ManyQuestions));
+    assert!(out.is_empty());
 }
 
 /// Each prefix of an answer gives the facts of the records that it holds whole, and says that it

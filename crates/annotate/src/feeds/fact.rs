@@ -1,0 +1,326 @@
+//! One answered question, from whatever log: what it teaches, and its form in a sorter.
+//!
+//! Logs come in any order; facts are sorted by time, on disk where they are many, so that each is
+//! learned at its place in time. The form is our own, lives as long as the run, and is read back by
+//! [`Fact::read`] only.
+//!
+//! ```text
+//! fact  = time:i64 client:addr asked:name count:u32 (owner:name target:name)*
+//!         count:u32 (addr ttl:u32)* count:u32 (addr name ttl:u32)*
+//! addr  = 16 octets        name = len:u32 octets        numbers little-endian
+//! ```
+//!
+//! Bounds: as many records as the log's row or the DNS message has
+//! ([`ANSWERS_MAX`](super::ANSWERS_MAX)).
+
+use larder_wire::dns::answers::{self, Extract};
+use larder_wire::dns::{self, reverse_addr};
+use larder_wire::{Addr, Name};
+
+use super::{DnsData, DnsRow, dnstap};
+use crate::names::{Lesson, Names, Teacher};
+use crate::options::{NameSources, Rules};
+use crate::record::NameSource;
+
+/// Question types whose answers lead from the question to addresses (A, AAAA, SVCB, HTTPS).
+const ADDRESS_TYPES: [u16; 4] = [1, 28, 64, 65];
+const PTR: u16 = 12;
+
+/// What one answer says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fact {
+    /// When it was answered, ns since 1970 UTC.
+    pub time_ns: i64,
+    /// Who asked; unspecified where nobody knows.
+    pub client: Addr,
+    /// The name as asked.
+    pub asked: Name,
+    /// Aliases: owner and target.
+    pub aliases: Vec<(Name, Name)>,
+    /// Addresses, each with the least TTL on the way to it, seconds.
+    pub addresses: Vec<(Addr, u32)>,
+    /// Names that reverse lookups gave, with their TTL.
+    pub reverses: Vec<(Addr, Name, u32)>,
+}
+
+impl Fact {
+    /// What a log's row teaches; `None` for failures and for answers without addresses or aliases.
+    ///
+    /// A log names no owners, so the aliases before an address are taken for the chain that leads
+    /// to it, in their order, as servers send them.
+    pub fn of_row(row: &DnsRow) -> Option<Fact> {
+        if row.response_code.unwrap_or(0) != 0 {
+            return None;
+        }
+        let mut fact = Fact {
+            time_ns: row.time_ns,
+            client: row.client,
+            asked: row.query.clone(),
+            aliases: Vec::new(),
+            addresses: Vec::new(),
+            reverses: Vec::new(),
+        };
+        let follows_chain = row.query_type.is_some_and(|kind| ADDRESS_TYPES.contains(&kind));
+        let reverse = reverse_addr(row.query.as_bytes()).filter(|_| row.query_type == Some(PTR));
+        let mut ttl_s = u32::MAX;
+        for answer in &row.answers {
+            match (&answer.data, reverse) {
+                (DnsData::Address(addr), _) => {
+                    fact.addresses.push((*addr, ttl_s.min(answer.ttl_s)));
+                }
+                (DnsData::Name(name), Some(addr)) => {
+                    fact.reverses.push((addr, name.clone(), answer.ttl_s));
+                }
+                // Zeek writes some other records as words; no name has spaces.
+                (DnsData::Name(name), None)
+                    if follows_chain && !name.as_bytes().contains(&b' ') =>
+                {
+                    ttl_s = ttl_s.min(answer.ttl_s);
+                    let owner = fact.aliases.last().map_or(&fact.asked, |(_, target)| target);
+                    if owner != name {
+                        let alias = (owner.clone(), name.clone());
+                        fact.aliases.push(alias);
+                    }
+                }
+                _ => {}
+            }
+        }
+        (!fact.is_empty()).then_some(fact)
+    }
+
+    /// What a dnstap message teaches: `Ok(None)` for questions and empty answers, an error for a
+    /// damaged frame.
+    pub fn of_dnstap(frame: &[u8], extract: &mut Extract) -> Result<Option<Fact>, &'static str> {
+        let message = dnstap::Message::parse(frame).ok_or("dnstap_frame")?;
+        let (Some(response), 0) = (message.response, message.kind % 2) else { return Ok(None) };
+        let time_ns = message.response_time_ns.or(message.query_time_ns).ok_or("dnstap_no_time")?;
+        let dns = dns::Message::parse(response).map_err(|error| error.as_str())?;
+        if !dns.is_response() {
+            return Ok(None);
+        }
+        answers::extract(&dns, extract).map_err(|error| error.as_str())?;
+        let fact = Fact {
+            time_ns,
+            client: message.client.unwrap_or(Addr::UNSPECIFIED),
+            asked: Name::from_canonical(extract.qname().unwrap_or_default()),
+            aliases: extract
+                .aliases()
+                .map(|a| (Name::from_canonical(a.owner), Name::from_canonical(a.target)))
+                .collect(),
+            addresses: extract.addresses().map(|a| (a.addr, a.ttl_s)).collect(),
+            reverses: extract
+                .reverses()
+                .map(|r| (r.addr, Name::from_canonical(r.name), r.ttl_s))
+                .collect(),
+        };
+        Ok((!fact.is_empty()).then_some(fact))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.aliases.is_empty() && self.addresses.is_empty() && self.reverses.is_empty()
+    }
+
+    /// Teaches it, as though it had come with packet `packet`. Logs hold answers to questions that
+    /// their writer has seen, so they count as solicited.
+    pub fn teach(&self, packet: u64, sources: NameSources, rules: Rules, names: &mut Names) {
+        let lesson = |client, asked, addr, ttl_s, teacher| Lesson {
+            packet,
+            time_ns: self.time_ns,
+            client,
+            asked,
+            addr,
+            ttl_s,
+            teacher,
+            solicited: true,
+        };
+        if sources.has(NameSource::DnsAddress) {
+            let mut asked = self.asked.as_bytes();
+            for (owner, target) in &self.aliases {
+                if rules.has(1) {
+                    names.learn_alias(packet, owner.as_bytes(), target.as_bytes());
+                } else {
+                    asked = target.as_bytes();
+                }
+            }
+            for &(addr, ttl_s) in &self.addresses {
+                names.learn(&lesson(self.client, asked, addr, ttl_s, Teacher::Dns));
+            }
+        }
+        if sources.has(NameSource::Ptr) {
+            for (addr, name, ttl_s) in &self.reverses {
+                let name = name.as_bytes();
+                names.learn(&lesson(Addr::UNSPECIFIED, name, *addr, *ttl_s, Teacher::Ptr));
+            }
+        }
+    }
+
+    /// Appends the form for a sorter.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.time_ns.to_le_bytes());
+        write_addr(self.client, out);
+        write_name(&self.asked, out);
+        write_number(self.aliases.len() as u32, out);
+        for (owner, target) in &self.aliases {
+            write_name(owner, out);
+            write_name(target, out);
+        }
+        write_number(self.addresses.len() as u32, out);
+        for &(addr, ttl_s) in &self.addresses {
+            write_addr(addr, out);
+            write_number(ttl_s, out);
+        }
+        write_number(self.reverses.len() as u32, out);
+        for (addr, name, ttl_s) in &self.reverses {
+            write_addr(*addr, out);
+            write_name(name, out);
+            write_number(*ttl_s, out);
+        }
+    }
+
+    /// Reads what [`Fact::write`] wrote; `None` when the octets are others.
+    pub fn read(mut from: &[u8]) -> Option<Fact> {
+        let from = &mut from;
+        let time_ns = read_time(from)?;
+        let client = read_addr(from)?;
+        let asked = read_name(from)?;
+        let mut fact = Fact {
+            time_ns,
+            client,
+            asked,
+            aliases: Vec::new(),
+            addresses: Vec::new(),
+            reverses: Vec::new(),
+        };
+        for _ in 0..read_number(from)? {
+            fact.aliases.push((read_name(from)?, read_name(from)?));
+        }
+        for _ in 0..read_number(from)? {
+            fact.addresses.push((read_addr(from)?, read_number(from)?));
+        }
+        for _ in 0..read_number(from)? {
+            fact.reverses.push((read_addr(from)?, read_name(from)?, read_number(from)?));
+        }
+        Some(fact)
+    }
+}
+
+/// A time as a sorter's key: earlier is smaller, also before 1970.
+pub fn time_key(time_ns: i64) -> u64 {
+    time_ns as u64 ^ 1 << 63
+}
+
+pub(super) fn write_number(number: u32, out: &mut Vec<u8>) {
+    out.extend_from_slice(&number.to_le_bytes());
+}
+
+pub(super) fn write_addr(addr: Addr, out: &mut Vec<u8>) {
+    out.extend_from_slice(&addr.0);
+}
+
+pub(super) fn write_name(name: &Name, out: &mut Vec<u8>) {
+    // Names are shorter than a kilobyte.
+    write_number(name.as_bytes().len() as u32, out);
+    out.extend_from_slice(name.as_bytes());
+}
+
+pub(super) fn read_octets<'a>(from: &mut &'a [u8], count: usize) -> Option<&'a [u8]> {
+    let (octets, rest) = from.split_at_checked(count)?;
+    *from = rest;
+    Some(octets)
+}
+
+pub(super) fn read_time(from: &mut &[u8]) -> Option<i64> {
+    Some(i64::from_le_bytes(*read_octets(from, 8)?.first_chunk()?))
+}
+
+pub(super) fn read_number(from: &mut &[u8]) -> Option<u32> {
+    Some(u32::from_le_bytes(*read_octets(from, 4)?.first_chunk()?))
+}
+
+pub(super) fn read_addr(from: &mut &[u8]) -> Option<Addr> {
+    Some(Addr(*read_octets(from, 16)?.first_chunk()?))
+}
+
+pub(super) fn read_name(from: &mut &[u8]) -> Option<Name> {
+    let count = read_number(from)? as usize;
+    Some(Name::from_canonical(read_octets(from, count)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::feeds::DnsAnswer;
+    use proptest::prelude::*;
+
+    fn name(text: &str) -> Name {
+        Name::from_text(text.as_bytes()).expect("a literal name")
+    }
+
+    fn row(query_type: u16, answers: &[(u32, DnsData)]) -> DnsRow {
+        DnsRow {
+            time_ns: 7,
+            client: Addr::v4([192, 0, 2, 1]),
+            server: Addr::v4([192, 0, 2, 53]),
+            query: name("www.example.com"),
+            query_type: Some(query_type),
+            response_code: Some(0),
+            answers: answers
+                .iter()
+                .map(|(ttl_s, data)| DnsAnswer { ttl_s: *ttl_s, data: data.clone() })
+                .collect(),
+        }
+    }
+
+    /// A row's names are the chain from the question to the addresses, whose TTL is the least on
+    /// the way; a failure, another type, and words with spaces teach no alias.
+    #[test]
+    fn a_row_is_a_chain() {
+        let (one, two) = (DnsData::Name(name("a.example")), DnsData::Name(name("b.example")));
+        let addr = Addr::v4([203, 0, 113, 9]);
+        let answers = [(90, one.clone()), (20, two), (60, DnsData::Address(addr))];
+        let fact = Fact::of_row(&row(28, &answers)).expect("an answer");
+        let chain =
+            [(name("www.example.com"), name("a.example")), (name("a.example"), name("b.example"))];
+        assert_eq!(fact.aliases, chain);
+        assert_eq!(fact.addresses, [(addr, 20)]);
+        assert_eq!(Fact::of_row(&row(16, &answers[..2])), None);
+        assert_eq!(Fact::of_row(&row(1, &[(5, DnsData::Name(name("txt 3 a b")))])), None);
+        let failed = DnsRow { response_code: Some(3), ..row(1, &answers) };
+        assert_eq!(Fact::of_row(&failed), None);
+        let reverse = DnsRow { query: name("9.113.0.203.in-addr.arpa"), ..row(12, &[(5, one)]) };
+        let fact = Fact::of_row(&reverse).expect("an answer");
+        assert_eq!(fact.reverses, [(addr, name("a.example"), 5)]);
+    }
+
+    proptest! {
+        /// Every fact reads back as it was written, and no other octets panic the reader.
+        #[test]
+        fn facts_read_back(
+            time_ns: i64,
+            octets: [u8; 16],
+            names in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..60), 2..6),
+            ttl_s: u32,
+            noise in proptest::collection::vec(any::<u8>(), 0..200),
+        ) {
+            let names: Vec<Name> = names.iter().map(|name| Name::from_canonical(name)).collect();
+            let fact = Fact {
+                time_ns,
+                client: Addr(octets),
+                asked: names[0].clone(),
+                aliases: names.windows(2).map(|two| (two[0].clone(), two[1].clone())).collect(),
+                addresses: vec![(Addr(octets), ttl_s); names.len()],
+                reverses: vec![(Addr(octets), names[1].clone(), ttl_s)],
+            };
+            let mut out = Vec::new();
+            fact.write(&mut out);
+            prop_assert_eq!(Fact::read(&out), Some(fact));
+            let _ = Fact::read(&noise);
+        }
+
+        /// Keys order as times do.
+        #[test]
+        fn keys_order_as_times(one: i64, two: i64) {
+            prop_assert_eq!(time_key(one).cmp(&time_key(two)), one.cmp(&two));
+        }
+    }
+}

@@ -1,0 +1,447 @@
+//! Names from beside the input: `--zeek-dns` and `--dnstap`, in the order of their times.
+//!
+//! ```text
+//! gather    files, and a socket whose names are for a finished input,      leaves by: end of all,
+//!           are read to their end into a sorter                            stop
+//! serve     until(t): every fact not later than t, once, in order;         leaves by: drop
+//!           then whatever a live socket has brought by now
+//! ```
+//!
+//! A dnstap socket is ours: a server connects to it and writes. Beside an input that grows (a pipe)
+//! names are learned as they arrive; beside a finished file the first sender is heard to its end
+//! before the file is read, as though the socket were a file.
+//!
+//! Bounds: the sorter's memory ([`MEMORY_BYTES_MAX`]) and disk; [`SENDERS_MAX`] senders at one time,
+//! [`ARRIVED_MAX`] facts that wait to be learned, beyond which senders wait.
+
+use std::io::{self, Read, Write};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use larder_wire::dns::answers::Extract;
+
+use super::dnstap::{FrameError, Frames};
+use super::fact::{Fact, time_key};
+use super::input::{self, PATIENCE};
+use super::zeek::{self, Item};
+use crate::options::{Damage, Endpoint, Options, Summary};
+use crate::sort::{MEMORY_BYTES_MAX, Sorted, Sorter};
+use crate::{Error, Progress};
+
+/// Most senders that are connected to a dnstap socket at one time.
+pub const SENDERS_MAX: usize = 16;
+/// Most facts that have arrived and are not learned yet.
+pub const ARRIVED_MAX: usize = 1 << 12;
+
+/// See the module.
+pub struct Lessons {
+    sorted: Sorted,
+    next: Option<Fact>,
+    live: Option<Live>,
+    damaged: Damages,
+}
+
+/// Damage by kind, and where it came first.
+pub type Damages = std::collections::BTreeMap<&'static str, Damage>;
+
+/// Counts one damaged place.
+pub fn note(damaged: &mut Damages, kind: &'static str, offset: u64, file: &str) {
+    let found = damaged.entry(kind).or_insert_with(|| Damage {
+        count: 0,
+        first_offset: offset,
+        first_file: file.to_owned(),
+    });
+    found.count += 1;
+}
+
+impl Lessons {
+    /// Opens and reads what the options name; `None` where they name nothing. `input_is_live`: the
+    /// input beside which the names are learned grows.
+    pub fn open(
+        options: &Options,
+        input_is_live: bool,
+        progress: &Arc<Progress>,
+    ) -> Result<Option<Lessons>, Error> {
+        if options.zeek_dns.is_empty() && options.dnstap.is_none() {
+            return Ok(None);
+        }
+        let mut gather = Gather {
+            sorter: Sorter::new(MEMORY_BYTES_MAX, None),
+            scratch: Vec::new(),
+            damaged: Damages::new(),
+        };
+        for endpoint in &options.zeek_dns {
+            gather.zeek(endpoint, progress)?;
+        }
+        let mut live = None;
+        if let Some(endpoint) = &options.dnstap {
+            match socket_path(endpoint)? {
+                None => gather.dnstap_file(endpoint, progress)?,
+                Some(path) if input_is_live => live = Some(Live::listen(path, progress)?),
+                Some(path) => gather.dnstap_socket(path, progress)?,
+            }
+        }
+        let mut lessons =
+            Lessons { sorted: gather.sorter.sorted()?, next: None, live, damaged: gather.damaged };
+        lessons.step()?;
+        Ok(Some(lessons))
+    }
+
+    fn step(&mut self) -> Result<(), Error> {
+        let record = self.sorted.advance()?;
+        self.next = record.and_then(|(_, record)| Fact::read(record));
+        Ok(())
+    }
+
+    /// The next fact that is not later than `time_ns`, or that a live socket has brought.
+    pub fn until(&mut self, time_ns: i64) -> Result<Option<Fact>, Error> {
+        if self.next.as_ref().is_some_and(|fact| fact.time_ns <= time_ns) {
+            let fact = self.next.take();
+            self.step()?;
+            return Ok(fact);
+        }
+        Ok(self.live.as_ref().and_then(|live| live.arrived.try_recv().ok()))
+    }
+
+    /// Adds the damage met to the summary.
+    pub fn add_damage(&self, summary: &mut Summary) {
+        add(&self.damaged, summary);
+        if let Some(live) = &self.live {
+            add(&live.damaged.lock().unwrap_or_else(PoisonError::into_inner), summary);
+        }
+    }
+}
+
+/// Adds damage to a summary.
+pub fn add(damaged: &Damages, summary: &mut Summary) {
+    for (kind, found) in damaged {
+        let entry = summary.damaged.entry(kind).or_insert(Damage { count: 0, ..found.clone() });
+        entry.count += found.count;
+    }
+}
+
+struct Gather {
+    sorter: Sorter,
+    scratch: Vec<u8>,
+    damaged: Damages,
+}
+
+impl Gather {
+    fn push(&mut self, fact: &Fact) -> Result<(), Error> {
+        self.scratch.clear();
+        fact.write(&mut self.scratch);
+        self.sorter.push(time_key(fact.time_ns), &self.scratch)
+    }
+
+    fn zeek(&mut self, endpoint: &Endpoint, progress: &Arc<Progress>) -> Result<(), Error> {
+        let text = input::open(endpoint, progress)?;
+        let mut log = zeek::Log::new(text.octets);
+        let mut offset = 0;
+        while !progress.stop.load(Ordering::Relaxed) {
+            match log.advance() {
+                Ok(None) => break,
+                Ok(Some(Item::Damaged { first: true })) => {
+                    note(&mut self.damaged, "log_line", offset, &text.name);
+                }
+                Ok(Some(item)) => {
+                    if let Some(fact) = log.dns_row(item).and_then(|row| Fact::of_row(&row)) {
+                        self.push(&fact)?;
+                    }
+                }
+                Err(_) => {
+                    note(&mut self.damaged, "log_cut_short", offset, &text.name);
+                    break;
+                }
+            }
+            offset += log.line().len() as u64;
+        }
+        Ok(())
+    }
+
+    fn dnstap_file(&mut self, endpoint: &Endpoint, progress: &Arc<Progress>) -> Result<(), Error> {
+        let text = input::open(endpoint, progress)?;
+        let failed = |why: FrameError| Error::Input {
+            what: text.name.clone(),
+            why: format!("{why}; name a file that a dnstap sender or fstrm_capture wrote"),
+        };
+        let mut frames = Frames::open(text.octets).map_err(failed)?;
+        self.frames(&mut frames, &text.name, progress)
+    }
+
+    /// Hears the first sender to its end.
+    fn dnstap_socket(&mut self, path: PathBuf, progress: &Arc<Progress>) -> Result<(), Error> {
+        let socket = Socket::bind(path)?;
+        let ending = Arc::new(Ending::new(progress));
+        while let Some(stream) = socket.accept(&ending) {
+            match Frames::accept(stream) {
+                Ok(mut frames) => {
+                    self.frames(&mut frames, &socket.name, progress)?;
+                    // The sender may have gone; nothing is lost.
+                    let _ = frames.finish();
+                    break;
+                }
+                Err(_) => note(&mut self.damaged, "dnstap_handshake", 0, &socket.name),
+            }
+        }
+        Ok(())
+    }
+
+    fn frames<S: Read>(
+        &mut self,
+        frames: &mut Frames<S>,
+        name: &str,
+        progress: &Progress,
+    ) -> Result<(), Error> {
+        let mut extract = Extract::new();
+        let mut offset = 0;
+        while !progress.stop.load(Ordering::Relaxed) {
+            match frames.next_frame() {
+                Ok(None) => break,
+                Ok(Some(frame)) => {
+                    let len = frame.len() as u64;
+                    match Fact::of_dnstap(frame, &mut extract) {
+                        Ok(Some(fact)) => self.push(&fact)?,
+                        Ok(None) => {}
+                        Err(kind) => note(&mut self.damaged, kind, offset, name),
+                    }
+                    offset += len;
+                }
+                Err(_) => {
+                    note(&mut self.damaged, "dnstap_cut_short", offset, name);
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The path to listen on; `None` for what is to be read. A path that is not there is a socket to be
+/// made when its name says so, so that a mistyped file is not waited for.
+fn socket_path(endpoint: &Endpoint) -> Result<Option<PathBuf>, Error> {
+    let Endpoint::Path(path) = endpoint else { return Ok(None) };
+    let named_so = path.extension().is_some_and(|end| end == "sock" || end == "socket");
+    match std::fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.file_type().is_socket() => Ok(Some(path.clone())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && named_so => Ok(Some(path.clone())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Error::Input {
+            what: path.display().to_string(),
+            why: format!("{error}; check the path, or name a socket to be made NAME.sock"),
+        }),
+        _ => Ok(None),
+    }
+}
+
+/// A listening socket of ours; its path goes with it.
+struct Socket {
+    listener: UnixListener,
+    path: PathBuf,
+    name: String,
+}
+
+impl Socket {
+    fn bind(path: PathBuf) -> Result<Socket, Error> {
+        let failed = |why: String| Error::Input { what: path.display().to_string(), why };
+        // A socket that nobody listens on is left over from a run that was killed.
+        if UnixStream::connect(&path).is_ok() {
+            return Err(failed("another program listens here; name another socket".to_owned()));
+        }
+        let is_socket = |path: &Path| {
+            std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
+        };
+        if is_socket(&path) {
+            std::fs::remove_file(&path)
+                .map_err(|error| failed(format!("{error}; remove the old socket")))?;
+        }
+        let listener = UnixListener::bind(&path)
+            .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
+            .map_err(|error| failed(format!("{error}; name a socket in a folder of yours")))?;
+        let name = path.display().to_string();
+        Ok(Socket { listener, path, name })
+    }
+
+    /// The next sender; `None` at the end of the run.
+    fn accept(&self, ending: &Arc<Ending>) -> Option<Patient> {
+        while !ending.has_come() {
+            match self.listener.accept() {
+                Ok((stream, _)) => {
+                    if let Ok(patient) = Patient::new(stream, ending) {
+                        return Some(patient);
+                    }
+                }
+                // Nobody is there, or (out of descriptors, say) nobody can be let in now.
+                Err(_) => std::thread::sleep(PATIENCE / 4),
+            }
+        }
+        None
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Tells threads that wait for a sender to give up.
+struct Ending {
+    progress: Arc<Progress>,
+    closed: AtomicBool,
+}
+
+impl Ending {
+    fn new(progress: &Arc<Progress>) -> Ending {
+        Ending { progress: Arc::clone(progress), closed: AtomicBool::new(false) }
+    }
+
+    fn has_come(&self) -> bool {
+        // Relaxed: nothing is read because of it.
+        self.closed.load(Ordering::Relaxed) || self.progress.stop.load(Ordering::Relaxed)
+    }
+}
+
+/// A connection that may be silent for long, and that the end of the run ends.
+struct Patient {
+    stream: UnixStream,
+    ending: Arc<Ending>,
+}
+
+impl Patient {
+    fn new(stream: UnixStream, ending: &Arc<Ending>) -> io::Result<Patient> {
+        stream.set_nonblocking(false)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(Patient { stream, ending: Arc::clone(ending) })
+    }
+}
+
+impl Read for Patient {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.stream.read(out) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if self.ending.has_come() {
+                        return Ok(0);
+                    }
+                }
+                result => return result,
+            }
+        }
+    }
+}
+
+impl Write for Patient {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+/// A socket that is heard while the run goes on, by a thread a sender.
+struct Live {
+    arrived: Receiver<Fact>,
+    ending: Arc<Ending>,
+    damaged: Arc<Mutex<Damages>>,
+    acceptor: Option<JoinHandle<()>>,
+}
+
+impl Live {
+    fn listen(path: PathBuf, progress: &Arc<Progress>) -> Result<Live, Error> {
+        let socket = Socket::bind(path)?;
+        let (facts, arrived) = sync_channel(ARRIVED_MAX);
+        let ending = Arc::new(Ending::new(progress));
+        let damaged = Arc::new(Mutex::new(Damages::new()));
+        let hearing = Hearing {
+            name: socket.name.clone(),
+            facts,
+            ending: Arc::clone(&ending),
+            damaged: Arc::clone(&damaged),
+            senders: Arc::new(AtomicUsize::new(0)),
+        };
+        let acceptor = std::thread::Builder::new()
+            .name("larder-dnstap".to_owned())
+            .spawn(move || {
+                while let Some(stream) = socket.accept(&hearing.ending) {
+                    hearing.admit(stream);
+                }
+            })
+            .map_err(|error| Error::Options(format!("--dnstap: no thread ({error})")))?;
+        Ok(Live { arrived, ending, damaged, acceptor: Some(acceptor) })
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.ending.closed.store(true, Ordering::Relaxed);
+        // The acceptor takes the socket's path with it. Threads of senders end by themselves: they
+        // look at the flag, or find that nobody takes their facts.
+        if let Some(acceptor) = self.acceptor.take() {
+            let _ = acceptor.join();
+        }
+    }
+}
+
+/// What the threads of a live socket share.
+#[derive(Clone)]
+struct Hearing {
+    name: String,
+    facts: SyncSender<Fact>,
+    ending: Arc<Ending>,
+    damaged: Arc<Mutex<Damages>>,
+    senders: Arc<AtomicUsize>,
+}
+
+impl Hearing {
+    fn note(&self, kind: &'static str) {
+        let mut damaged = self.damaged.lock().unwrap_or_else(PoisonError::into_inner);
+        note(&mut damaged, kind, 0, &self.name);
+    }
+
+    /// Gives a sender its thread, or lets it go where there are too many.
+    fn admit(&self, stream: Patient) {
+        if self.senders.fetch_add(1, Ordering::Relaxed) >= SENDERS_MAX {
+            self.senders.fetch_sub(1, Ordering::Relaxed);
+            return self.note("dnstap_too_many_senders");
+        }
+        let hearing = self.clone();
+        let started = std::thread::Builder::new().spawn(move || {
+            hearing.hear(stream);
+            hearing.senders.fetch_sub(1, Ordering::Relaxed);
+        });
+        if started.is_err() {
+            self.senders.fetch_sub(1, Ordering::Relaxed);
+            self.note("dnstap_too_many_senders");
+        }
+    }
+
+    fn hear(&self, stream: Patient) {
+        let Ok(mut frames) = Frames::accept(stream) else { return self.note("dnstap_handshake") };
+        let mut extract = Extract::new();
+        loop {
+            match frames.next_frame() {
+                Ok(Some(frame)) => match Fact::of_dnstap(frame, &mut extract) {
+                    Ok(Some(fact)) => {
+                        if self.facts.send(fact).is_err() {
+                            return;
+                        }
+                    }
+                    Ok(None) => {}
+                    Err(kind) => self.note(kind),
+                },
+                Ok(None) => break,
+                Err(_) if self.ending.has_come() => return,
+                Err(_) => return self.note("dnstap_cut_short"),
+            }
+        }
+        // The sender may have gone; nothing is lost.
+        let _ = frames.finish();
+    }
+}

@@ -1,0 +1,311 @@
+//! The same bytes whatever the number of cores, whatever the input came from, also when budgets
+//! bind and the input is damaged: log, packets, `dns.log`, names and counts.
+
+mod support;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use larder_annotate::names::{Lesson, Names, Teacher};
+use larder_annotate::options::{Endpoint, Options, OutputFormat, Rules, SortBy};
+use larder_wire::Addr;
+use larder_wire::capture::Capture;
+use support::*;
+
+/// Octets of a batch of the source.
+const BATCH_BYTES: usize = 1 << 20;
+const MIB: u64 = 1 << 20;
+
+fn read(path: &Path) -> Options {
+    Options {
+        read: vec![Endpoint::Path(path.to_owned())],
+        // Enough for all names of these captures; 256 MiB would only be mapped and let go.
+        names_budget_bytes: 32 * MIB,
+        ..Options::default()
+    }
+}
+
+/// The ways to be short of room that the issue names, beside none.
+fn pressures(options: &Options) -> Vec<(&'static str, Options)> {
+    vec![
+        ("at ease", options.clone()),
+        ("1 MiB of names", Options { names_budget_bytes: MIB, ..options.clone() }),
+        ("1000 flows", Options { flows_max: 1000, ..options.clone() }),
+        (
+            "64 flows, 1 MiB of names, sorted",
+            Options {
+                flows_max: 64,
+                names_budget_bytes: MIB,
+                sort_by: SortBy::Start,
+                ..options.clone()
+            },
+        ),
+    ]
+}
+
+fn kept(folder: &tempfile::TempDir, name: &str, bytes: &[u8]) -> PathBuf {
+    let path = folder.path().join(name);
+    std::fs::write(&path, bytes).expect("room for a capture");
+    path
+}
+
+fn gzipped(bytes: &[u8]) -> Vec<u8> {
+    let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    out.write_all(bytes).expect("memory");
+    out.finish().expect("memory")
+}
+
+/// Every recording, in every format, at ease and with little room.
+#[test]
+fn recordings() {
+    for path in golden() {
+        let options = read(&path);
+        for (at, &format) in FORMATS.iter().enumerate() {
+            let pressures = pressures(&options);
+            let (pressure, options) = &pressures[at % pressures.len()];
+            let options = Options { format, ..options.clone() };
+            same_on_all_cores(&format!("{path:?} {format:?} {pressure}"), &options);
+        }
+    }
+}
+
+/// Every public capture likewise.
+#[test]
+fn public_captures() {
+    let captures = public();
+    if captures.is_empty() {
+        let skip = b"SKIP public_captures: no folder of public captures here\n";
+        std::io::stderr().write_all(skip).expect("standard error");
+        return;
+    }
+    for path in captures {
+        for (pressure, options) in pressures(&read(&path)) {
+            let options = Options { format: OutputFormat::Ecs, ..options };
+            same_on_all_cores(&format!("{path:?} {pressure}"), &options);
+        }
+    }
+}
+
+/// A capture of many batches, whose records lie across their edges, in every format and with every
+/// shortage; and it does fill the tables that are said to be short.
+#[test]
+fn many_batches() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = kept(&folder, "many.pcap", &mixture(1, 8 * BATCH_BYTES).pcap());
+    let pressures = pressures(&read(&path));
+    // Each format with little room, and each shortage, but not their product: formats render
+    // records, and don't know why these are as they are.
+    let ways = FORMATS.iter().map(|&format| (format, pressures.last().expect("ways")));
+    for (format, (pressure, options)) in
+        ways.chain(pressures.iter().map(|pressure| (OutputFormat::Text, pressure)))
+    {
+        let options = Options { format, ..options.clone() };
+        let made = same_on_all_cores(&format!("{format:?} {pressure}"), &options);
+        let summary = &made.summary;
+        assert!(summary.flows_named > 1000, "{summary:?}");
+        assert_eq!(summary.flows_evicted > 0, options.flows_max <= 1000, "{summary:?}");
+        assert_eq!(summary.names_evicted > 0, options.names_budget_bytes == MIB, "{summary:?}");
+    }
+}
+
+/// Mapped pcap (whose batches are guessed), a compressed one (whose batches are walked), and the
+/// same packets as pcapng are one input, on any number of cores.
+#[test]
+fn any_source() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let maker = mixture(2, 2 * BATCH_BYTES);
+    let pcap = maker.pcap();
+    let mapped = kept(&folder, "a.pcap", &pcap);
+    let streamed = kept(&folder, "a.pcap.gz", &gzipped(&pcap));
+    for (pressure, options) in pressures(&read(&mapped)) {
+        let first = same_on_all_cores(pressure, &options);
+        let options = Options { read: vec![Endpoint::Path(streamed.clone())], ..options };
+        let second = same_on_all_cores(pressure, &options);
+        if let Some(difference) = difference(&first, &second) {
+            panic!("{pressure}: a stream differs from a mapped file\n{difference}");
+        }
+    }
+    // All link types; its batches are cut elsewhere, so it is only compared with itself.
+    let pcapng = maker.pcapng();
+    let mapped = kept(&folder, "a.pcapng", &pcapng);
+    let streamed = kept(&folder, "a.pcapng.gz", &gzipped(&pcapng));
+    let first = same_on_all_cores("pcapng", &read(&mapped));
+    let second = same_on_all_cores("pcapng.gz", &read(&streamed));
+    assert_eq!(difference(&first, &second), None);
+}
+
+/// Several captures that overlap in time, read as one.
+#[test]
+fn several_captures() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let read_from =
+        |name: &str, seed| Endpoint::Path(kept(&folder, name, &mixture(seed, BATCH_BYTES).pcap()));
+    let options = Options {
+        read: vec![read_from("a.pcap", 3), read_from("b.pcap", 4)],
+        names_budget_bytes: MIB,
+        ..Options::default()
+    };
+    same_on_all_cores("two captures", &options);
+}
+
+/// Octets flipped anywhere, and records whose length was: the same damage, once, at the same
+/// places, and the same packets out of `-w`, mapped or streamed.
+#[test]
+fn damaged() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    for seed in 0..2 {
+        let mut random = Random(seed);
+        let mut pcap = mixture(5 + seed, 2 * BATCH_BYTES + BATCH_BYTES / 2).pcap();
+        let mut starts = record_starts(&pcap);
+        for _ in 0..200 {
+            let at = 24 + random.below(pcap.len() as u64 - 24) as usize;
+            pcap[at] ^= 1 << random.below(8);
+        }
+        // A sound length that is wrong, one beyond belief, and a hole of zeros over a batch's edge.
+        for _ in 0..20 {
+            let at = starts[random.below(starts.len() as u64) as usize];
+            pcap[at + 8 + random.below(4) as usize] ^= 1 << random.below(8);
+        }
+        let edge = 2 * BATCH_BYTES;
+        starts.retain(|&start| start < edge - 5000);
+        let hole = *starts.last().expect("records before the edge");
+        pcap[hole..edge + 5000].fill(if seed == 0 { 0 } else { 0xff });
+        same_in_a_stream(&folder, &format!("damaged, seed {seed}"), &pcap);
+    }
+}
+
+/// Nothing to be found for more than a batch: the search goes on from batch to batch.
+#[test]
+fn damaged_for_long() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut pcap = mixture(9, 5 * BATCH_BYTES).pcap();
+    let hole = record_starts(&pcap)
+        .into_iter()
+        .find(|&start| start > BATCH_BYTES + BATCH_BYTES / 2)
+        .expect("a record there");
+    // What lies where each search ends would be read as a record by a reader that has forgotten
+    // that it is searching: a length, and no sense in the rest.
+    let hole = &mut pcap[hole..hole + 2 * BATCH_BYTES + 12345];
+    hole.fill(0xff);
+    for header in hole[17..].chunks_exact_mut(16) {
+        header[8..].copy_from_slice(&[100, 0, 0, 0, 50, 0, 0, 0]);
+    }
+    let made = same_in_a_stream(&folder, "a long hole", &pcap);
+    let written = made.files["packets.pcapng"].len();
+    assert!(made.summary.packets > 0 && written > 2 * BATCH_BYTES, "{written} octets written");
+}
+
+/// Packets that carry captures: the guess where a batch's first record is goes wrong, and nobody
+/// sees it.
+#[test]
+fn captures_as_payload() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut inner = mixture(10, 50_000);
+    inner.frames.retain(|frame| frame.octets.len() < 1500);
+    let inner = inner.pcap();
+    let mut maker = Maker::new(11);
+    while maker.octets < 4 * BATCH_BYTES {
+        maker.visit(4, 200);
+        let ports = (2000 + maker.random.below(5) as u16, 9999);
+        let ends = ([10, 0, 0, maker.random.below(9) as u8], [192, 0, 2, 99]);
+        let start = maker.random.below(100) as usize;
+        let payload = &inner[start..inner.len().min(start + 60_000)];
+        maker.push(udp(ends, ports, payload));
+    }
+    let pcap = maker.pcap();
+    let starts = record_starts(&pcap);
+    let (capture, _) = Capture::open(&pcap).expect("a capture");
+    let wrong = (1..pcap.len() / BATCH_BYTES)
+        .filter(|batch| {
+            let guess = capture.find_record(&pcap, batch * BATCH_BYTES);
+            starts.binary_search(&guess.unwrap_or(0)).is_err()
+        })
+        .count();
+    assert!(wrong > 0, "no guess was wrong: this test tests nothing");
+    same_in_a_stream(&folder, "captures as payload", &pcap);
+}
+
+fn record_starts(pcap: &[u8]) -> Vec<usize> {
+    let mut starts = Vec::new();
+    let mut at = 24;
+    while let Some(len) = pcap.get(at + 8..).and_then(|rest| rest.first_chunk::<4>()) {
+        starts.push(at);
+        at += 16 + u32::from_le_bytes(*len) as usize;
+    }
+    starts
+}
+
+fn same_in_a_stream(folder: &tempfile::TempDir, what: &str, pcap: &[u8]) -> Made {
+    let mapped = kept(folder, "d.pcap", pcap);
+    let streamed = kept(folder, "d.pcap.gz", &gzipped(pcap));
+    let first = same_on_all_cores(what, &read(&mapped));
+    let second = same_on_all_cores(what, &read(&streamed));
+    if let Some(difference) = difference(&first, &second) {
+        panic!("{what}: a stream differs from a mapped file\n{difference}");
+    }
+    first
+}
+
+/// `-c` ends at the same packet on any number of cores, in a batch's middle or at its edge, and what
+/// comes out is what a capture of those packets alone gives.
+#[test]
+fn first_packets() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut maker = mixture(12, 3 * BATCH_BYTES);
+    maker.frames.retain(|frame| frame.link_type == ETHERNET);
+    let path = kept(&folder, "c.pcap", &maker.pcap());
+    let all = maker.frames.len() as u64;
+    for count in [1, 777, (all / 2) | 1, all - 1, all, all + 1] {
+        let options = Options { packets_max: Some(count), ..read(&path) };
+        let first = same_on_all_cores(&format!("-c {count}"), &options);
+        assert_eq!(first.summary.packets, count.min(all));
+        let mut cut = Maker::new(0);
+        cut.frames = maker.frames[..count.min(all) as usize].to_vec();
+        let cut = kept(&folder, "cut.pcap", &cut.pcap());
+        if let Some(difference) = difference(&first, &made(&read(&cut), 2)) {
+            panic!("-c {count} differs from a capture of so many packets\n{difference}");
+        }
+    }
+}
+
+/// So many answers a batch that the names' log is full several times over in each: the run ends,
+/// and all agree. The premise, that such a batch stalls, is checked on the names themselves.
+#[test]
+fn stalls() {
+    let (mut names, mut proxies) = Names::new(MIB, 1, 7, 4, Rules::all()).expect("a budget");
+    for number in 0..10_000u32 {
+        names.learn(&Lesson {
+            packet: 1,
+            time_ns: 0,
+            client: Addr::v4([10, 0, 0, 1]),
+            asked: b"www.example",
+            addr: Addr::v4(number.to_be_bytes()),
+            ttl_s: 1,
+            teacher: Teacher::Dns,
+            solicited: true,
+        });
+    }
+    let mut stalls = 0;
+    while names.commit().expect("a sound engine").is_none() {
+        stalls += 1;
+        assert!(stalls < 10_000, "a commit that never ends");
+        proxies.iter_mut().for_each(|proxy| {
+            proxy.sync();
+        });
+    }
+    assert!(stalls > 3, "{stalls} stalls in a batch: this test tests little");
+
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let mut maker = Maker::new(13);
+    while maker.octets < 3 * BATCH_BYTES {
+        // Answers of 28 addresses or fewer, and now and then a flow that must get its name.
+        for _ in 0..50 {
+            maker.visit(28, 0);
+        }
+        maker.visit(1, 100);
+    }
+    let path = kept(&folder, "s.pcap", &maker.pcap());
+    let options = Options { names_budget_bytes: MIB, ..read(&path) };
+    let made = same_on_all_cores("stalls", &options);
+    assert!(made.summary.names_evicted > 50_000 && made.summary.flows_named > 50);
+}

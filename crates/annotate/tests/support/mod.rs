@@ -1,0 +1,386 @@
+//! What the tests of whole runs share: captures made on the spot, and runs with every output kept.
+//!
+//! [`Maker`] lays frames end to end: those of the golden captures, and lookups with flows made here.
+//! Everything comes from a seed, so that a failure repeats.
+
+// Each test program uses a part of it.
+#![allow(dead_code)]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use larder_annotate::options::{Endpoint, Options, OutputFormat, Summary};
+use larder_annotate::{Progress, run};
+use larder_wire::capture::write::{interface, packet, pcap_header, pcap_record, section};
+use larder_wire::capture::{Capture, Step};
+
+pub const ETHERNET: u16 = 1;
+const SECOND_NS: i64 = 1_000_000_000;
+const SNAP_LEN: u32 = 262_144;
+
+/// Every format of this build.
+pub const FORMATS: &[OutputFormat] = &[
+    OutputFormat::Text,
+    OutputFormat::Ecs,
+    OutputFormat::Zeek,
+    OutputFormat::Csv,
+    #[cfg(feature = "parquet")]
+    OutputFormat::Parquet,
+];
+
+/// Numbers of cores that must agree; the first is what the others are held against.
+pub const CORES: [usize; 4] = [1, 2, 4, 7];
+
+/// The recordings in the repository.
+pub fn golden() -> Vec<PathBuf> {
+    captures_in(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/captures"))
+}
+
+/// The public captures, where there are any.
+pub fn public() -> Vec<PathBuf> {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
+    let data = std::env::var_os("LARDER_SHARED_DATA").map_or(beside, PathBuf::from);
+    captures_in(&data.join("pcap"))
+}
+
+fn captures_in(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let mut paths: Vec<PathBuf> = entries
+        .map(|entry| entry.expect("a folder that can be read").path())
+        .filter(|path| path.extension().is_some_and(|end| end == "pcap" || end == "pcapng"))
+        .collect();
+    paths.sort();
+    paths
+}
+
+/// SplitMix64: numbers from a seed.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+}
+
+/// A packet of a capture.
+#[derive(Clone)]
+pub struct Frame {
+    pub at_ns: i64,
+    pub link_type: u16,
+    pub octets: Vec<u8>,
+}
+
+/// All packets of a capture file.
+pub fn frames(path: &Path) -> Vec<Frame> {
+    let bytes = std::fs::read(path).expect("a capture");
+    let (mut capture, mut offset) = Capture::open(&bytes).expect("a capture");
+    let mut frames = Vec::new();
+    loop {
+        match capture.next(&bytes, offset, true) {
+            Step::Record(record) => {
+                frames.push(Frame {
+                    at_ns: record.ts_ns,
+                    link_type: record.link_type,
+                    octets: record.frame.to_vec(),
+                });
+                offset = record.next_offset;
+            }
+            Step::Meta { next_offset } | Step::Damaged { next_offset, .. } => offset = next_offset,
+            Step::NeedMore | Step::End => return frames,
+        }
+    }
+}
+
+/// Lays frames end to end in time.
+pub struct Maker {
+    pub frames: Vec<Frame>,
+    pub octets: usize,
+    pub random: Random,
+    now_ns: i64,
+    visits: u32,
+}
+
+impl Maker {
+    pub fn new(seed: u64) -> Maker {
+        let now_ns = 1_700_000_000 * SECOND_NS;
+        Maker { frames: Vec::new(), octets: 0, random: Random(seed), now_ns, visits: 0 }
+    }
+
+    pub fn pause(&mut self, ns: i64) {
+        self.now_ns += ns;
+    }
+
+    pub fn push(&mut self, octets: Vec<u8>) {
+        self.now_ns += self.random.below(400_000) as i64;
+        self.octets += octets.len();
+        self.frames.push(Frame { at_ns: self.now_ns, link_type: ETHERNET, octets });
+    }
+
+    /// Replays frames from now on; `moved` gives their outer IPv4 ends other addresses.
+    pub fn replay(&mut self, frames: &[Frame], moved: u8) {
+        let Some(first) = frames.first() else { return };
+        let start_ns = self.now_ns;
+        for frame in frames {
+            // Recordings hold pauses of minutes, which flows of others need not live through.
+            let since_ns = (frame.at_ns - first.at_ns).min(20 * SECOND_NS);
+            self.now_ns = self.now_ns.max(start_ns + since_ns);
+            let mut frame = Frame { at_ns: self.now_ns, ..frame.clone() };
+            let is_ipv4 = frame.octets.get(12..15).is_some_and(|head| *head == [8, 0, 0x45]);
+            if frame.link_type == ETHERNET && is_ipv4 && frame.octets.len() >= 34 {
+                frame.octets[28] ^= moved;
+                frame.octets[32] ^= moved;
+            }
+            self.octets += frame.octets.len();
+            self.frames.push(frame);
+        }
+    }
+
+    /// A client asks for a name, gets up to `addresses_max` addresses, and talks to one of them.
+    pub fn visit(&mut self, addresses_max: u64, payload_max: u64) {
+        self.visits += 1;
+        let visit = self.visits;
+        let client = [10, 0, self.random.below(4) as u8, self.random.below(200) as u8];
+        let port = 1024 + self.random.below(60_000) as u16;
+        let id = self.random.next() as u16;
+        // Some names and addresses come again, most are new.
+        let host = match self.random.below(4) {
+            0 => self.random.below(50) as u32,
+            _ => visit,
+        };
+        let count = 1 + self.random.below(addresses_max);
+        let addresses: Vec<[u8; 4]> = (0..count)
+            .map(|_| match self.random.below(4) {
+                0 => [203, 0, 113, self.random.below(250) as u8],
+                _ => {
+                    let [_, b, c, d] = (self.random.next() as u32).to_be_bytes();
+                    [100, b, c, d]
+                }
+            })
+            .collect();
+        self.push(question(client, port, id, host));
+        self.push(answer(client, port, id, host, &addresses));
+        if payload_max == 0 {
+            return;
+        }
+        let server = addresses[self.random.below(count) as usize];
+        let ports = (port ^ 1, [443, 80, 8080, 25][self.random.below(4) as usize]);
+        let (mut sequence, mut acknowledged) = (self.random.next() as u32, 0);
+        self.push(tcp(client, server, ports, 0x02, sequence, &[]));
+        self.push(tcp(server, client, (ports.1, ports.0), 0x12, acknowledged, &[]));
+        (sequence, acknowledged) = (sequence.wrapping_add(1), acknowledged + 1);
+        for _ in 0..self.random.below(4) {
+            let payload = vec![self.random.next() as u8; self.random.below(payload_max) as usize];
+            self.push(tcp(client, server, ports, 0x18, sequence, &payload));
+            sequence = sequence.wrapping_add(payload.len() as u32);
+        }
+        match self.random.below(4) {
+            // Left open: idle, evicted, or open at the end.
+            0 => {}
+            1 => self.push(tcp(server, client, (ports.1, ports.0), 0x04, acknowledged, &[])),
+            _ => {
+                self.push(tcp(client, server, ports, 0x11, sequence, &[]));
+                self.push(tcp(server, client, (ports.1, ports.0), 0x11, acknowledged, &[]));
+            }
+        }
+    }
+
+    /// The frames of Ethernet as a pcap file.
+    pub fn pcap(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.octets + 16 * self.frames.len() + 24);
+        pcap_header(&mut out, ETHERNET, SNAP_LEN);
+        for frame in self.frames.iter().filter(|frame| frame.link_type == ETHERNET) {
+            pcap_record(&mut out, frame.at_ns, &frame.octets, frame.octets.len() as u32);
+        }
+        out
+    }
+
+    /// All frames as a pcapng file with an interface for each link type.
+    pub fn pcapng(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.octets + 40 * self.frames.len());
+        section(&mut out, "a test");
+        let mut interfaces: Vec<u16> = Vec::new();
+        for frame in &self.frames {
+            let known = interfaces.iter().position(|link_type| *link_type == frame.link_type);
+            let number = known.unwrap_or_else(|| {
+                interface(&mut out, frame.link_type, SNAP_LEN);
+                interfaces.push(frame.link_type);
+                interfaces.len() - 1
+            });
+            let len = frame.octets.len() as u32;
+            packet(&mut out, number as u32, frame.at_ns, &frame.octets, len);
+        }
+        out
+    }
+}
+
+/// Recordings and visits in turn, until the capture holds `octets`.
+pub fn mixture(seed: u64, octets: usize) -> Maker {
+    let recordings: Vec<Vec<Frame>> = golden().iter().map(|path| frames(path)).collect();
+    let mut maker = Maker::new(seed);
+    let mut round = 0;
+    while maker.octets < octets {
+        let recording = &recordings[round % recordings.len()];
+        maker.replay(recording, (round / recordings.len()) as u8);
+        for _ in 0..30 {
+            maker.visit(12, 1400);
+        }
+        match maker.random.below(20) {
+            0 => maker.pause(61 * SECOND_NS),
+            1 => maker.pause(301 * SECOND_NS),
+            _ => {}
+        }
+        round += 1;
+    }
+    maker
+}
+
+const RESOLVER: [u8; 4] = [192, 0, 2, 53];
+
+fn ipv4(source: [u8; 4], destination: [u8; 4], protocol: u8, payload: &[u8]) -> Vec<u8> {
+    let mut out = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
+    out.extend_from_slice(&[0x45, 0]);
+    out.extend_from_slice(&(20 + payload.len() as u16).to_be_bytes());
+    out.extend_from_slice(&[0, 0, 0x40, 0, 64, protocol, 0, 0]);
+    out.extend_from_slice(&source);
+    out.extend_from_slice(&destination);
+    out.extend_from_slice(payload);
+    out
+}
+
+pub fn udp(ends: ([u8; 4], [u8; 4]), ports: (u16, u16), payload: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(8 + payload.len());
+    out.extend_from_slice(&ports.0.to_be_bytes());
+    out.extend_from_slice(&ports.1.to_be_bytes());
+    out.extend_from_slice(&(8 + payload.len() as u16).to_be_bytes());
+    out.extend_from_slice(&[0, 0]);
+    out.extend_from_slice(payload);
+    ipv4(ends.0, ends.1, 17, &out)
+}
+
+fn tcp(
+    source: [u8; 4],
+    destination: [u8; 4],
+    ports: (u16, u16),
+    flags: u8,
+    sequence: u32,
+    payload: &[u8],
+) -> Vec<u8> {
+    let mut out = Vec::with_capacity(20 + payload.len());
+    out.extend_from_slice(&ports.0.to_be_bytes());
+    out.extend_from_slice(&ports.1.to_be_bytes());
+    out.extend_from_slice(&sequence.to_be_bytes());
+    out.extend_from_slice(&[0, 0, 0, 0, 0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
+    out.extend_from_slice(payload);
+    ipv4(source, destination, 6, &out)
+}
+
+fn dns(id: u16, flags: u16, answers: u16, host: u32) -> Vec<u8> {
+    let mut out = Vec::new();
+    out.extend_from_slice(&id.to_be_bytes());
+    out.extend_from_slice(&flags.to_be_bytes());
+    out.extend_from_slice(&[0, 1]);
+    out.extend_from_slice(&answers.to_be_bytes());
+    out.extend_from_slice(&[0, 0, 0, 0]);
+    for label in [format!("h{host}"), "larder".to_owned(), "example".to_owned()] {
+        out.push(label.len() as u8);
+        out.extend_from_slice(label.as_bytes());
+    }
+    out.extend_from_slice(&[0, 0, 1, 0, 1]);
+    out
+}
+
+fn question(client: [u8; 4], port: u16, id: u16, host: u32) -> Vec<u8> {
+    udp((client, RESOLVER), (port, 53), &dns(id, 0x0100, 0, host))
+}
+
+fn answer(client: [u8; 4], port: u16, id: u16, host: u32, addresses: &[[u8; 4]]) -> Vec<u8> {
+    let mut message = dns(id, 0x8180, addresses.len() as u16, host);
+    for address in addresses {
+        // The owner is the question's name; type A, class IN, TTL 30 s.
+        message.extend_from_slice(&[0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 30, 0, 4]);
+        message.extend_from_slice(address);
+    }
+    udp((RESOLVER, client), (53, port), &message)
+}
+
+/// What a run left behind.
+pub struct Made {
+    pub files: BTreeMap<String, Vec<u8>>,
+    /// With the name of the damaged file taken out, which inputs of the same content differ in.
+    pub summary: Summary,
+}
+
+/// Runs with every output there is, on so many cores.
+pub fn made(options: &Options, cores: usize) -> Made {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let options = Options {
+        cores,
+        output: Endpoint::Path(at("log")),
+        write_packets: Some(Endpoint::Path(at("packets.pcapng"))),
+        directory: Some(at("directory")),
+        names_save: Some(at("names")),
+        ..options.clone()
+    };
+    let mut summary = run(&options, &Arc::new(Progress::default())).expect("a run");
+    summary.damaged.values_mut().for_each(|damage| damage.first_file.clear());
+    let mut files = BTreeMap::new();
+    for folder in [folder.path(), &at("directory")] {
+        for entry in std::fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_file() {
+                let name = path.file_name().expect("a file").to_string_lossy().into_owned();
+                files.insert(name, std::fs::read(&path).expect("an output"));
+            }
+        }
+    }
+    Made { files, summary }
+}
+
+/// What is different, if anything: the first place of each file, as text.
+pub fn difference(a: &Made, b: &Made) -> Option<String> {
+    let mut wrong = String::new();
+    if a.summary != b.summary {
+        wrong += &format!("summary\n  {:?}\n  {:?}\n", a.summary, b.summary);
+    }
+    if !a.files.keys().eq(b.files.keys()) {
+        wrong += "other files\n";
+    }
+    for (name, left) in &a.files {
+        let Some(right) = b.files.get(name).filter(|right| *right != left) else { continue };
+        let same = left.iter().zip(right).take_while(|(a, b)| a == b).count();
+        let start = left[..same].iter().rposition(|&octet| octet == b'\n').map_or(0, |at| at + 1);
+        let shown = |bytes: &[u8]| {
+            let end = bytes.len().min(start + 300);
+            String::from_utf8_lossy(&bytes[start.min(end)..end]).into_owned()
+        };
+        wrong += &format!(
+            "{name}: {} and {} octets, other from {same} on\n  {}\n  {}\n",
+            left.len(),
+            right.len(),
+            shown(left),
+            shown(right)
+        );
+    }
+    (!wrong.is_empty()).then_some(wrong)
+}
+
+/// Runs on every number of cores; all must leave the same as the first, which is returned.
+pub fn same_on_all_cores(what: &str, options: &Options) -> Made {
+    let first = made(options, CORES[0]);
+    for &cores in &CORES[1..] {
+        if let Some(difference) = difference(&first, &made(options, cores)) {
+            panic!("{what}: {cores} cores differ from one\n{difference}");
+        }
+    }
+    first
+}

@@ -1,0 +1,177 @@
+//! What each DNS message teaches, packet by packet, as `tshark` reads it with reassembly on.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::process::Command;
+
+use crate::open::{Capture, captures, skip};
+
+/// What one packet's messages say: the names asked for (in multicast DNS, where nobody need ask, the
+/// names that own addresses), the addresses and the alias targets in the answers, each sorted.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Said {
+    asked: Vec<String>,
+    addresses: Vec<IpAddr>,
+    aliases: Vec<String>,
+}
+
+impl Said {
+    fn sorted(mut self) -> Said {
+        self.asked.sort();
+        self.addresses.sort();
+        self.aliases.sort();
+        self
+    }
+
+    fn teaches(&self) -> bool {
+        !self.addresses.is_empty() || !self.aliases.is_empty()
+    }
+}
+
+/// Packets whose answers we read otherwise: capture, packets, reason.
+const EXPLAINED: &[(&str, &[u64], &str)] = &[(
+    "nd-malformed_dns.pcap",
+    &[2, 3, 5, 6],
+    "Two questions, the second with a name of more than 255 octets, and an alias to that name. \
+     Nobody may ask two questions at once (RFC 9619): it teaches nothing, and is counted as damage.",
+)];
+
+/// What `dns.log` says, by packet.
+fn ours(capture: &Capture) -> BTreeMap<u64, Said> {
+    let mut said: BTreeMap<u64, Said> = BTreeMap::new();
+    let log = String::from_utf8_lossy(&capture.runs[0].answers);
+    for line in log.lines().filter(|line| !line.starts_with('#')) {
+        let columns: Vec<&str> = line.split('\t').collect();
+        let [_, packet, _, _, teacher, asked, aliases, addresses, ..] = columns[..] else {
+            panic!("{}: {line}", capture.file);
+        };
+        if !matches!(teacher, "dns" | "llmnr" | "mdns") {
+            continue;
+        }
+        let list = |column: &str| -> Vec<String> {
+            let items = column.split(',').filter(|item| *item != "(empty)" && *item != "-");
+            items.map(str::to_owned).collect()
+        };
+        let said = said.entry(packet.parse().expect("a number")).or_default();
+        said.asked.extend(list(asked));
+        said.aliases.extend(list(aliases));
+        said.addresses.extend(
+            list(addresses).iter().map(|addr| -> IpAddr { addr.parse().expect("an address") }),
+        );
+    }
+    said.into_iter().map(|(packet, said)| (packet, said.sorted())).collect()
+}
+
+const FIELDS: [&str; 13] = [
+    "frame.number",
+    "frame.protocols",
+    "dns.flags.response",
+    "dns.count.queries",
+    "dns.count.answers",
+    "dns.count.auth_rr",
+    "dns.count.add_rr",
+    "dns.resp.type",
+    "dns.qry.name",
+    "dns.a",
+    "dns.aaaa",
+    "dns.cname",
+    "dns.resp.name",
+];
+
+/// What `tshark` says, by packet; `None` where it does not run.
+fn by_tshark(capture: &Capture) -> Option<BTreeMap<u64, Said>> {
+    let mut command = Command::new("tshark");
+    command.args(["-n", "-r"]).arg(&capture.path).args(["-Y", "dns or mdns or llmnr"]);
+    command.args(["-T", "fields", "-E", "occurrence=a", "-E", "aggregator=|"]);
+    for field in FIELDS {
+        command.args(["-e", field]);
+    }
+    let output = command.output().ok().filter(|output| output.status.success())?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    Some(text.lines().map(one_packet).collect())
+}
+
+/// One line of `tshark`. Its columns list what all messages of the packet say, one after the other,
+/// and do not tell sections apart: the counts and the types of the records do.
+fn one_packet(line: &str) -> (u64, Said) {
+    let columns: Vec<Vec<&str>> = line
+        .split('\t')
+        .map(|column| column.split('|').filter(|item| !item.is_empty()).collect())
+        .collect();
+    let count = |column: usize, message: usize| -> usize {
+        columns[column].get(message).map_or(0, |count| count.parse().expect("a count"))
+    };
+    let is_mdns = columns[1].first().is_some_and(|layers| layers.ends_with(":mdns"));
+    let mut types = columns[7].iter();
+    let mut asked = columns[8].iter();
+    let mut owners = columns[12].iter();
+    let (mut v4, mut v6, mut cname) = (columns[9].iter(), columns[10].iter(), columns[11].iter());
+    let mut said = Said::default();
+    for (message, flag) in columns[2].iter().enumerate() {
+        let is_response = matches!(*flag, "1" | "True");
+        let names = asked.by_ref().take(count(3, message));
+        let names: Vec<String> = names.map(|name| name.to_lowercase()).collect();
+        if is_response && !is_mdns {
+            said.asked.extend(names);
+        }
+        let (answers, rest) = (count(4, message), count(5, message) + count(6, message));
+        for at in 0..answers + rest {
+            // In multicast DNS the additional records count as well (RFC 6762, section 6.2).
+            let counts = is_response && (at < answers || is_mdns);
+            let address =
+                |text: Option<&&str>| text.map(|it| -> IpAddr { it.parse().expect("IP") });
+            let rtype = types.next();
+            // The owner of an SRV record stands in fields of its own.
+            let owner = if rtype == Some(&"33") { None } else { owners.next() };
+            let owner = owner.map(|name| name.to_lowercase());
+            if is_mdns && counts && matches!(rtype, Some(&"1" | &"28")) {
+                said.asked.extend(owner.filter(|name| !said.asked.contains(name)));
+            }
+            match rtype {
+                Some(&"1") => said.addresses.extend(address(v4.next()).filter(|_| counts)),
+                Some(&"28") => said.addresses.extend(address(v6.next()).filter(|_| counts)),
+                Some(&"5") => {
+                    let target = cname.next().map(|name| name.to_lowercase());
+                    said.aliases.extend(target.filter(|_| counts));
+                }
+                _ => {}
+            }
+        }
+    }
+    (columns[0][0].parse().expect("a number"), said.sorted())
+}
+
+/// Over tunnels, fragments and segments, each packet that ends a message teaches the names, aliases
+/// and addresses that `tshark` reads there, and no other packet teaches anything.
+#[test]
+fn answers_are_those_of_tshark() {
+    let (mut equal, mut wrong) = (0, Vec::new());
+    for capture in captures("answers_are_those_of_tshark") {
+        let Some(theirs) = by_tshark(capture) else {
+            return skip("answers_are_those_of_tshark", "tshark does not run");
+        };
+        let mut ours = ours(capture);
+        for (packet, theirs) in theirs {
+            let ours = ours.remove(&packet).unwrap_or_default();
+            // An answer without addresses and aliases teaches nothing, and is in no log of ours.
+            let agree = if theirs.teaches() { ours == theirs } else { !ours.teaches() };
+            let explained = EXPLAINED
+                .iter()
+                .any(|(file, packets, _)| *file == capture.file && packets.contains(&packet));
+            equal += u64::from(agree && theirs.teaches());
+            if agree == explained {
+                wrong.push(format!("{} {packet}: {ours:?}, not {theirs:?}", capture.file));
+            }
+        }
+        let damaged = &capture.runs[0].summary.damaged;
+        let counted: u64 = damaged.values().map(|damage| damage.count).sum();
+        let unread = EXPLAINED.iter().find(|(file, ..)| *file == capture.file);
+        let unread = unread.map_or(0, |(_, packets, _)| packets.len() as u64);
+        if counted != unread {
+            wrong.push(format!("{}: {damaged:?}, not {unread} messages", capture.file));
+        }
+        wrong.extend(ours.keys().map(|packet| format!("{} {packet}: no message", capture.file)));
+    }
+    assert!(wrong.is_empty(), "look at the packets:\n{}", wrong.join("\n"));
+    println!("{equal} packets teach the same");
+}

@@ -1,0 +1,103 @@
+//! What must hold for any octets: the bodies of the fuzz targets.
+//!
+//! Each is a plain function over the octets of one input, which panics where a property fails. Two
+//! programs call them: the fuzzer (`fuzz/`, with a nightly compiler), and `tests/regressions.rs` of
+//! this crate, which replays `fuzz/regressions/<target>/*` in every `cargo test`.
+//!
+//! An input has no hidden state: the same octets always do the same. Where a target wants choices
+//! besides the octets of a message (a link type, where to cut), they are the first octets of the
+//! input, as the target's comment says; `examples/seeds.rs` writes inputs of that shape.
+
+mod capture;
+mod dns;
+mod engine;
+mod feeds;
+mod fragment;
+mod hosts;
+mod names_file;
+mod own_name;
+mod packet;
+mod pipeline;
+mod quic;
+mod stream;
+
+pub use capture::capture;
+pub use dns::{dns, dns_stream};
+pub use engine::engine;
+pub use feeds::{dnstap, eve, zeek};
+pub use fragment::fragment;
+pub use hosts::{dhcp, nbns};
+pub use names_file::names_file;
+pub use own_name::{http, tls};
+pub use packet::{LINK_TYPES, packet};
+pub use pipeline::pipeline;
+pub use quic::quic;
+pub use stream::stream;
+
+/// A target: panics where one of its properties does not hold of the input.
+pub type Target = fn(&[u8]);
+
+/// Every target by name, the most exposed first.
+pub const TARGETS: [(&str, Target); 17] = [
+    ("packet", packet),
+    ("dns", dns),
+    ("capture", capture),
+    ("tls", tls),
+    ("http", http),
+    ("quic", quic),
+    ("stream", stream),
+    ("dns_stream", dns_stream),
+    ("fragment", fragment),
+    ("dhcp", dhcp),
+    ("nbns", nbns),
+    ("pipeline", pipeline),
+    ("engine", engine),
+    ("names_file", names_file),
+    ("eve", eve),
+    ("zeek", zeek),
+    ("dnstap", dnstap),
+];
+
+/// Takes an input apart from its front; past its end everything is zero, or empty.
+struct Cut<'a>(&'a [u8]);
+
+impl<'a> Cut<'a> {
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn u8(&mut self) -> u8 {
+        self.bytes(1).first().copied().unwrap_or(0)
+    }
+
+    fn u16(&mut self) -> u16 {
+        u16::from_be_bytes([self.u8(), self.u8()])
+    }
+
+    /// The next `len` octets, or as many as there are.
+    fn bytes(&mut self, len: usize) -> &'a [u8] {
+        let (head, tail) = self.0.split_at(len.min(self.0.len()));
+        self.0 = tail;
+        head
+    }
+}
+
+/// Asserts that a borrowed part is a part of `whole` in memory, not a copy and not beside it.
+#[track_caller]
+fn assert_inside(part: &[u8], whole: &[u8]) {
+    if !part.is_empty() {
+        let (part, whole) = (part.as_ptr_range(), whole.as_ptr_range());
+        assert!(whole.start <= part.start && part.end <= whole.end, "a view outside of the input");
+    }
+}
+
+/// True when `part` stands somewhere in `whole`.
+fn occurs(part: &[u8], whole: &[u8]) -> bool {
+    part.is_empty() || whole.windows(part.len()).any(|window| window == part)
+}
+
+/// Octets that tell their own place, so that a reassembler cannot mix them up.
+fn octet_of(stream: u32, place: u32) -> u8 {
+    let mixed = (place ^ stream.wrapping_mul(0x9e37_79b9)).wrapping_mul(0x85eb_ca6b);
+    (mixed >> 24) as u8 ^ (mixed >> 11) as u8
+}

@@ -1,0 +1,75 @@
+//! Names that a client states: TLS and HTTP. A name that is found stands in the octets, and a
+//! verdict does not depend on the pieces in which they arrive.
+
+use larder_wire::http::{Head, HeadScanner, host_name, request_head};
+use larder_wire::tls::{Hello, client_hello, client_hello_cut, hello_message};
+
+use super::{Cut, assert_inside};
+
+/// The first two octets say where a prefix ends, and the first octets of a stream follow.
+pub fn tls(input: &[u8]) {
+    let mut input = Cut(input);
+    let cut = usize::from(input.u16());
+    let octets = input.0;
+    let whole = client_hello(octets);
+    check_hello(&whole, octets);
+    let prefix = client_hello(&octets[..cut.min(octets.len())]);
+    if prefix != Hello::NeedMore {
+        assert_eq!(prefix, whole, "a verdict that changed");
+    }
+    let final_verdict = client_hello_cut(octets);
+    check_hello(&final_verdict, octets);
+    if whole != Hello::NeedMore {
+        assert_eq!(final_verdict, whole);
+    }
+    check_hello(&hello_message(octets), octets);
+}
+
+fn check_hello(hello: &Hello<'_>, octets: &[u8]) {
+    let Hello::Found(hello) = hello else { return };
+    assert!(hello.server_name.as_ref().is_none_or(|name| !name.is_empty()));
+    for found in [&hello.server_name, &hello.alpn_first].into_iter().flatten() {
+        assert!(stands_in_order(found, octets), "octets were invented");
+        host_name_is_part(found);
+    }
+}
+
+/// True when the octets stand in `whole` in this order, with record headers between them perhaps.
+fn stands_in_order(octets: &[u8], whole: &[u8]) -> bool {
+    let mut rest = whole.iter();
+    octets.iter().all(|octet| rest.any(|other| other == octet))
+}
+
+/// The first octet says how long segments are, and the first octets of a stream follow.
+pub fn http(input: &[u8]) {
+    let mut input = Cut(input);
+    let segment_bytes = 1 + usize::from(input.u8());
+    let octets = input.0;
+    let whole = request_head(octets);
+    let mut scanner = HeadScanner::new();
+    let mut arrived = 0;
+    let in_pieces = loop {
+        arrived = octets.len().min(arrived + segment_bytes);
+        let head = scanner.scan(&octets[..arrived]);
+        if head != Head::NeedMore || arrived == octets.len() {
+            break head;
+        }
+    };
+    assert_eq!(in_pieces, whole, "pieces of {segment_bytes}");
+    if let Head::Found(request) = whole {
+        assert_inside(request.method, octets);
+        let authority = request.authority().unwrap_or_default();
+        assert_inside(authority, octets);
+        host_name_is_part(authority);
+        host_name_is_part(request.host.unwrap_or_default());
+    }
+    host_name_is_part(octets);
+}
+
+/// A host is a part of its authority, and no octet in it ends a field or a line.
+fn host_name_is_part(authority: &[u8]) {
+    if let Some((name, _port)) = host_name(authority) {
+        assert!(!name.is_empty() && authority.starts_with(name));
+        assert!(!name.iter().any(|octet| octet.is_ascii_control() || b" :/@".contains(octet)));
+    }
+}
