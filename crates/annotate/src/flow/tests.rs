@@ -1,0 +1,203 @@
+//! The flow table against what Zeek says, and against an obvious model.
+
+use std::collections::HashMap;
+
+use super::tcp::SeqStep;
+use super::tcp_flag::FIN;
+use super::*;
+
+const S: i64 = 1_000_000_000;
+
+fn rules() -> FlowRules {
+    FlowRules { tcp_ns: 300 * S, other_ns: 60 * S, linger_ns: 5 * S, first_sender_began: false }
+}
+
+/// One end and what it sends.
+#[derive(Clone, Copy)]
+struct Talk {
+    host: u8,
+    port: u16,
+    peer: u8,
+    peer_port: u16,
+}
+
+fn event(talk: Talk, protocol: u8, flags: u8, time_ns: i64, packet: u32) -> Event {
+    let addr = |host| Addr::v4([10, 0, 0, host]);
+    let sender = (u128::from_be_bytes(addr(talk.host).0), talk.port);
+    let peer = (u128::from_be_bytes(addr(talk.peer).0), talk.peer_port);
+    let from_low = sender <= peer;
+    let ends = ((addr(talk.host), talk.port), (addr(talk.peer), talk.peer_port));
+    let (low, high) = if from_low { ends } else { (ends.1, ends.0) };
+    let key = FlowKey { low: low.0, high: high.0, low_port: low.1, high_port: high.1, protocol };
+    Event {
+        hash: key.hash(7),
+        key,
+        time_ns,
+        packet,
+        payload_offset: 0,
+        payload_len: 0,
+        payload_bytes: 0,
+        ip_bytes: 40,
+        tcp_seq: 1000,
+        tcp_window: 1000,
+        tcp_flags: flags,
+        from_low,
+        tunnel: None,
+    }
+}
+
+/// What a flow was when it ended: its source port, conn state, history, and how it left.
+type Ended = (u16, ConnState, String, Leave, u64);
+
+#[derive(Default)]
+struct User(Vec<Ended>);
+
+impl FlowUser<()> for User {
+    fn begin(&mut self, _: &mut Flow<()>, _: &Event) {}
+    fn packet(&mut self, _: &mut Flow<()>, _: &Event) {}
+    fn end(&mut self, flow: &mut Flow<()>, _: bool, leave: Leave, _: u32) {
+        let packets = flow.sent_by_source().packets + flow.sent_by_destination().packets;
+        let history = flow.history.to_text();
+        self.0.push((flow.source().1, flow.conn_state(), history, leave, packets));
+    }
+}
+
+const CLIENT: Talk = Talk { host: 1, port: 50_000, peer: 2, peer_port: 443 };
+const SERVER: Talk = Talk { host: 2, port: 443, peer: 1, peer_port: 50_000 };
+
+fn run(steps: &[(Talk, u8, u32, u32, i64)]) -> Vec<Ended> {
+    let mut shard = Shard::new(16, rules());
+    let mut user = User::default();
+    for (number, &(talk, flags, seq, payload, time_ns)) in steps.iter().enumerate() {
+        let mut event = event(talk, protocol::TCP, flags, time_ns, number as u32 + 1);
+        event.tcp_seq = seq;
+        event.payload_bytes = payload;
+        shard.packet(&event, 0, &mut user);
+        shard.validate();
+    }
+    shard.finish(&mut user);
+    shard.validate();
+    user.0
+}
+
+/// Handshake, data both ways, FIN both ways: Zeek calls it SF and writes ShADadFf.
+#[test]
+fn a_whole_connection() {
+    let ended = run(&[
+        (CLIENT, SYN, 100, 0, 0),
+        (SERVER, SYN | ACK, 900, 0, 1),
+        (CLIENT, ACK, 101, 0, 2),
+        (CLIENT, ACK, 101, 10, 3),
+        (SERVER, ACK, 901, 0, 4),
+        (SERVER, ACK, 901, 20, 5),
+        (CLIENT, FIN | ACK, 111, 0, 6),
+        (SERVER, FIN | ACK, 921, 0, 7),
+    ]);
+    let history = "ShADadFf".to_owned();
+    assert_eq!(ended, [(50_000, ConnState::SF, history, Leave::InputEnd, 8)]);
+}
+
+/// The states that scans and broken connections leave, as Zeek names them.
+#[test]
+fn states_of_half_connections() {
+    let state = |steps: &[(Talk, u8, u32, u32, i64)]| run(steps)[0].1;
+    assert_eq!(state(&[(CLIENT, SYN, 1, 0, 0)]), ConnState::S0);
+    let refused = [(CLIENT, SYN, 1, 0, 0), (SERVER, RST | ACK, 0, 0, 1)];
+    assert_eq!(state(&refused), ConnState::REJ);
+    let open = [(CLIENT, SYN, 1, 0, 0), (SERVER, SYN | ACK, 1, 0, 1)];
+    assert_eq!(state(&open), ConnState::S1);
+    let reset = [open[0], open[1], (CLIENT, RST, 2, 0, 2)];
+    assert_eq!(state(&reset), ConnState::RSTO);
+    assert_eq!(state(&[(CLIENT, ACK, 5, 1, 0)]), ConnState::OTH);
+}
+
+/// Whoever sent the SYN began, also when the tap saw the answer first; a server's port decides
+/// where no SYN was seen.
+#[test]
+fn who_began() {
+    let answer_first = run(&[(SERVER, SYN | ACK, 1, 0, 0), (CLIENT, ACK, 2, 0, 1)]);
+    assert_eq!(answer_first[0].0, 50_000);
+    let middle = run(&[(SERVER, ACK, 1, 100, 0)]);
+    assert_eq!(middle[0].0, 50_000);
+    let syn_later = run(&[(CLIENT, ACK, 9, 0, 0), (SERVER, SYN, 1, 0, 1)]);
+    assert_eq!(syn_later[0].0, 443);
+}
+
+/// A SYN with another sequence number opens the 5-tuple anew; a repeated SYN does not.
+#[test]
+fn ports_are_used_again() {
+    let again = run(&[(CLIENT, SYN, 1, 0, 0), (CLIENT, SYN, 1, 0, S)]);
+    assert_eq!(again.len(), 1);
+    let anew = run(&[(CLIENT, SYN, 1, 0, 0), (CLIENT, SYN, 77, 0, S)]);
+    let leaves: Vec<_> = anew.iter().map(|ended| ended.3).collect();
+    assert_eq!(leaves, [Leave::Reused, Leave::InputEnd]);
+}
+
+/// Stream octets come from sequence numbers, across the wrap; holes are counted as missed and
+/// filled again by late segments.
+#[test]
+fn sequence_space() {
+    let mut sent = Sent::NOTHING;
+    let start = u32::MAX - 5;
+    assert!(sent.advance(start, 10, 10) == SeqStep::Plain);
+    sent.state = EndState::Partial;
+    assert!(sent.advance(start.wrapping_add(20), 10, 10) == SeqStep::Gap);
+    assert_eq!((sent.stream_bytes(), sent.gap_bytes), (30, 10));
+    assert!(sent.advance(start.wrapping_add(10), 10, 10) == SeqStep::Plain);
+    assert_eq!((sent.stream_bytes(), sent.gap_bytes), (30, 0));
+    assert!(sent.advance(start.wrapping_add(10), 10, 10) == SeqStep::Again);
+    assert_eq!(sent.stream_bytes(), 30);
+}
+
+impl FlowUser<()> for Vec<(u16, u64, Leave)> {
+    fn begin(&mut self, _: &mut Flow<()>, _: &Event) {}
+    fn packet(&mut self, _: &mut Flow<()>, _: &Event) {}
+    fn end(&mut self, flow: &mut Flow<()>, _: bool, leave: Leave, _: u32) {
+        self.push((flow.source().1, flow.sent_by_source().packets, leave));
+    }
+}
+
+/// The shard against an obvious model: random packets of a few hundred UDP flows, a limit of
+/// 50, idle times around the timeout. The same flows live after every step, with the same
+/// counts; who is evicted has been idle longest, to the second that the lists are exact to.
+#[test]
+fn a_shard_is_what_the_model_says() {
+    const LIMIT: usize = 50;
+    let mut shard = Shard::new(LIMIT, rules());
+    let mut model: HashMap<u16, (i64, u64)> = HashMap::new();
+    let (mut now, mut random) = (0_i64, 0x5eed_u64);
+    for step in 0..20_000_u32 {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let port = 2_000 + (random >> 33) as u16 % 200;
+        now += (random >> 50) as i64 % 3 * S;
+        let talk = Talk { host: 1, port, peer: 2, peer_port: 9 };
+        let mut ended: Vec<(u16, u64, Leave)> = Vec::new();
+        shard.packet(&event(talk, protocol::UDP, 0, now, step), 0, &mut ended);
+        for (ended, packets, leave) in ended {
+            let (last, count) = model.remove(&ended).expect("only live flows end");
+            assert_eq!(packets, count);
+            match leave {
+                Leave::Timeout => assert!(ended == port && now - last > 60 * S),
+                Leave::Evicted => {
+                    let longest = model.values().map(|(last, _)| *last).min();
+                    assert!(last <= longest.unwrap_or(last) + S);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        let place = model.entry(port).or_insert((now, 0));
+        *place = (now, place.1 + 1);
+        if step % 64 == 0 {
+            let mut expired: Vec<(u16, u64, Leave)> = Vec::new();
+            shard.expire(now, step, &mut expired);
+            for (port, ..) in expired {
+                let (last, _) = model.remove(&port).expect("only live flows end");
+                assert!(now - last > 60 * S);
+            }
+        }
+        assert_eq!(shard.live(), model.len());
+        if step % 256 == 0 {
+            shard.validate();
+        }
+    }
+}
