@@ -17,7 +17,7 @@
 //!
 //! Invariants (checked by [`Shard::validate`])
 //! 1. Every live flow is in the index exactly once and in exactly one of the three lists.
-//! 2. A list is ordered by `stamp`, and `last_ns - stamp_ns` of a flow is below [`RESTAMP_NS`]
+//! 2. A list is ordered by `stamp`, and `last_ns - stamp_ns` of a flow is below `RESTAMP_NS`
 //!    when its packet was handled: idle order is exact to a second, without a list move a packet.
 //! 3. `live <= limit`.
 //!

@@ -1,6 +1,6 @@
 //! How long something took, many times over, in little memory: a histogram for percentiles.
 //!
-//! A time falls into one of [`BUCKETS`] buckets: exact below 8 ns, above that eight for each
+//! A time falls into one of `BUCKETS` buckets: exact below 8 ns, above that eight for each
 //! doubling, so that a percentile is at most one eighth too large. It is never too small.
 //!
 //! Bound: 4 KiB, none before the first time. Cost: a few instructions a time.

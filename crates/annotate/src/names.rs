@@ -29,7 +29,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use larder::{Cache, LogPosition, Proxy, Seconds, Ttl, Writer};
+use larder::{Cache, KeyHash, LogPosition, Proxy, Seconds, Ttl, Writer};
 use larder_wire::{Addr, Name};
 
 use crate::Error;
@@ -755,14 +755,19 @@ impl<'a> View<'a> {
     /// The candidates of a key just before packet `packet`.
     #[inline]
     pub fn candidates(&self, key: &Key, packet: u64) -> Option<Entry<'a>> {
+        self.candidates_hashed(self.cache.hash(key.as_bytes()), key, packet)
+    }
+
+    /// The same, for who has the hash already.
+    #[inline]
+    pub fn candidates_hashed(&self, hash: KeyHash, key: &Key, packet: u64) -> Option<Entry<'a>> {
         let bytes = key.as_bytes();
-        if !self.overlay.is_empty() {
-            let hash = self.cache.hash(bytes).get();
-            if let Some(changed) = self.overlay.get(hash, bytes, packet) {
-                return changed.map(Entry::Overlay);
-            }
+        if !self.overlay.is_empty()
+            && let Some(changed) = self.overlay.get(hash.get(), bytes, packet)
+        {
+            return changed.map(Entry::Overlay);
         }
-        self.proxy.get(bytes, NOW).map(Entry::Proxy)
+        self.proxy.get_hashed(hash, bytes, NOW).map(Entry::Proxy)
     }
 
     /// The hash of an address as [`Facts`] knows it.
@@ -773,7 +778,9 @@ impl<'a> View<'a> {
 
     /// The name of a flow's responder (rules 1 to 5).
     pub fn destination(&self, client: Addr, addr: Addr, packet: u64, now_ns: i64) -> Option<Found> {
-        if !self.facts.named.has(self.address_hash(addr), self.batch) {
+        let key = Key::address(addr);
+        let hash = self.cache.hash(key.as_bytes());
+        if !self.facts.named.has(hash.get(), self.batch) {
             return self.host(addr, packet, now_ns);
         }
         let mut weighed = Weighed::new(now_ns, self.rules);
@@ -783,7 +790,7 @@ impl<'a> View<'a> {
                 weighed.add(&candidate, candidate.asked, NameSource::DnsPair);
             }
         }
-        if let Some(entry) = self.candidates(&Key::address(addr), packet) {
+        if let Some(entry) = self.candidates_hashed(hash, &key, packet) {
             for candidate in Candidates::new(&entry) {
                 if candidate.head.is_empty() || !self.rules.has(2) {
                     weighed.add(&candidate, candidate.asked, NameSource::DnsAddress);

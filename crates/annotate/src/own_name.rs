@@ -3,7 +3,7 @@
 //! Only the initiator's first octets are looked at. The common case, a head that lies whole in one
 //! segment, is read where it lies in the capture; a head that spans segments is put together in a
 //! [`Stream`] under the worker's share of the reassembly budget. Looking ends with the first name,
-//! or after [`TRIES_MAX`] segments that begin nothing (a STARTTLS or a proxy's CONNECT may come
+//! or after `TRIES_MAX` segments that begin nothing (a STARTTLS or a proxy's CONNECT may come
 //! before the ClientHello, so one miss is not enough).
 
 use larder_wire::Name;

@@ -272,15 +272,17 @@ fn look_up_each<const TIMED: bool>(
             keys[2 * at + 1] = Key::address(event.key.high);
         }
         let keys = &keys[..2 * group.len()];
-        for key in keys {
-            view.proxy.prefetch(view.cache.hash(key.as_bytes()));
+        let mut hashes = [view.cache.hash(keys[0].as_bytes()); 2 * GROUP];
+        for (hash, key) in hashes.iter_mut().zip(keys) {
+            *hash = view.cache.hash(key.as_bytes());
+            view.proxy.prefetch(*hash);
         }
         let timed = TIMED && state.lookup_groups.is_multiple_of(TIMED_GROUPS);
         state.lookup_groups += u64::from(TIMED);
-        for (at, key) in keys.iter().enumerate() {
+        for (at, (key, hash)) in keys.iter().zip(hashes).enumerate() {
             let packet = facts.packets_before + u64::from(group[at / 2].packet);
             let started = timed.then(Instant::now);
-            let hit = view.candidates(key, packet).is_some();
+            let hit = view.candidates_hashed(hash, key, packet).is_some();
             if let Some(started) = started {
                 state.lookup_times.record(started.elapsed());
             }

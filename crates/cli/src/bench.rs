@@ -1,6 +1,6 @@
 //! `larder bench annotate`: larder beside the bare header walk and tshark, interleaved.
 //!
-//! The walk ([`walk`]) is the limit of what a reader of this file could do on as many cores: it
+//! The walk ([`mod@walk`]) is the limit of what a reader of this file could do on as many cores: it
 //! visits every record and header of the mapped file, adds up what it saw, and keeps nothing. Each
 //! round maps the file anew and ends the mapping inside the measured time, for the walk as for
 //! annotate, so that both pay for the same page faults. Where the parts for several cores begin is

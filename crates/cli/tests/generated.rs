@@ -59,11 +59,12 @@ fn man_writes_a_page_a_command() {
     let scratch = Scratch::new();
     let main = scratch.run("man");
     assert_eq!(main.code, Some(0));
-    assert!(main.out.contains(".TH larder 1"), "{}", main.out);
+    assert!(main.out.contains(".TH LARDER 1 20"), "with a date: {}", main.out);
     assert_eq!(scratch.run("man -o .").code, Some(0));
     for name in ["larder", "larder-annotate", "larder-demo", "larder-bench-annotate"] {
         let page = std::fs::read_to_string(scratch.path(&format!("{name}.1"))).expect(name);
-        assert!(page.contains(&format!(".TH {name} 1")), "{name}");
+        let title = name.to_ascii_uppercase();
+        assert!(page.contains(&format!(".TH {title} 1 20")), "{name}");
     }
     scratch.run("man -o no/such/directory").refused(&["no such file", "name a directory"]);
 }

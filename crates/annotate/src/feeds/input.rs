@@ -4,7 +4,7 @@
 //! its own reads it, and the run waits for that thread and looks at [`Progress::stop`] between.
 //! Files are read, not mapped: their lines are copied anyway.
 //!
-//! Bound: [`CHUNKS_MAX`] pieces of [`CHUNK_BYTES`]. The thread ends with the pipe, or at the first
+//! Bound: `CHUNKS_MAX` pieces of `CHUNK_BYTES`. The thread ends with the pipe, or at the first
 //! piece that nobody takes; one that waits for a silent pipe ends with the process.
 
 use std::fs::File;
