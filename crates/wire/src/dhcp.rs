@@ -18,6 +18,7 @@
 use std::fmt;
 
 use crate::dns::NameBuf;
+use crate::name::NAME_BYTES_MAX;
 
 pub mod v4;
 pub mod v6;
@@ -60,12 +61,13 @@ impl fmt::Display for DhcpError {
 impl std::error::Error for DhcpError {}
 
 /// Reads a name given as text, as [`crate::Name::from_text`] does; some clients end it with NUL.
-/// False where nothing is left of it, or a NUL stands inside.
+/// False where nothing is left of it, a NUL stands inside, or it is longer than a name may be: an
+/// option in several parts (RFC 3396) has room for that.
 fn read_text(text: &[u8], out: &mut NameBuf) -> bool {
     let end = text.iter().rposition(|&octet| octet != 0).map_or(0, |last| last + 1);
     let text = text[..end].strip_suffix(b".").unwrap_or(&text[..end]);
     out.clear();
-    !text.is_empty() && !text.contains(&0) && out.push_text(text)
+    (1..=NAME_BYTES_MAX).contains(&text.len()) && !text.contains(&0) && out.push_text(text)
 }
 
 /// Reads a name in DNS encoding without compression. A partial name, one that the client leaves to
@@ -100,9 +102,10 @@ mod tests {
     fn text() {
         assert_eq!(read(read_text, b"My-PC").as_deref(), Some("my-pc"));
         assert_eq!(read(read_text, b"pc.Example.\0\0").as_deref(), Some("pc.example"));
-        for none in [&b""[..], b".", b"\0", b"a\0b"] {
+        for none in [&b""[..], b".", b"\0", b"a\0b", &[b'a'; NAME_BYTES_MAX + 1]] {
             assert_eq!(read(read_text, none), None);
         }
+        assert!(read(read_text, &[b'a'; NAME_BYTES_MAX]).is_some());
     }
 
     /// Whole and partial names are read; pointers and cut labels are not.
