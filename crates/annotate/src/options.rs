@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use crate::latency::Latencies;
-use crate::record::{NameSource, UnnamedReason};
+use crate::record::{End, NameSource};
 
 /// Output formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -335,8 +335,22 @@ impl Summary {
         format!("{{\n{}\n}}\n", lines.join(",\n"))
     }
 
-    /// Counts an unnamed flow.
-    pub fn count_unnamed(&mut self, reason: UnnamedReason) {
-        *self.flows_unnamed_by.entry(reason.as_str()).or_default() += 1;
+    /// Counts a flow by what its destination is called, or why it is not.
+    pub fn count_destination(&mut self, destination: &End) {
+        self.flows_nameable += 1;
+        match (&destination.naming, destination.unnamed_reason) {
+            (Some(naming), _) => {
+                self.flows_named += 1;
+                *self.flows_named_by.entry(naming.source).or_default() += 1;
+                self.ambiguous += u64::from(naming.ambiguous);
+                self.stale += u64::from(naming.stale);
+                self.late += u64::from(naming.late);
+                self.conflicts += u64::from(naming.conflict);
+            }
+            (None, Some(reason)) => {
+                *self.flows_unnamed_by.entry(reason.as_str()).or_default() += 1;
+            }
+            (None, None) => {}
+        }
     }
 }

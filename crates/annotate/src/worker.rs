@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use larder::Proxy;
+use larder::{Cache, Proxy};
 use larder_wire::stream::Budget;
 use larder_wire::{Addr, Name};
 
@@ -111,6 +111,25 @@ pub struct Shared {
     pub facts: Arc<Facts>,
 }
 
+impl Shared {
+    /// Names as of a batch, through a worker's own proxy.
+    fn view<'a>(
+        &'a self,
+        committed: &'a Committed,
+        proxy: &'a Proxy,
+        cache: &'a Cache,
+    ) -> View<'a> {
+        View {
+            proxy,
+            overlay: &committed.overlay,
+            cache,
+            rules: self.options.rules,
+            facts: &self.facts,
+            batch: committed.batch,
+        }
+    }
+}
+
 /// See the module.
 pub struct Worker {
     shards: Vec<Shard<FlowState>>,
@@ -118,7 +137,7 @@ pub struct Worker {
     place_of: [u8; SHARDS],
     /// This worker's proxy of the names.
     pub proxy: Proxy,
-    cache: larder::Cache,
+    cache: Cache,
     state: WorkerState,
 }
 
@@ -142,7 +161,7 @@ impl Worker {
         me: usize,
         workers: usize,
         proxy: Proxy,
-        cache: larder::Cache,
+        cache: Cache,
         shared: Arc<Shared>,
     ) -> Worker {
         let options = &shared.options;
@@ -199,14 +218,7 @@ impl Worker {
         let Worker { shards, place_of, proxy, cache, state } = self;
         let place = |hash: u64| usize::from(place_of[shard_of(hash)]);
         let all = Arc::clone(&state.shared);
-        let view = View {
-            proxy,
-            overlay: &facts.committed.overlay,
-            cache,
-            rules: all.options.rules,
-            facts: &all.facts,
-            batch: facts.committed.batch,
-        };
+        let view = all.view(facts.committed, proxy, cache);
         if state.shared.options.lookup_per == LookupPer::Packet {
             if state.shared.options.time_lookups {
                 look_up_each::<true>(events, facts, view, state);
@@ -237,14 +249,7 @@ impl Worker {
     pub fn finish(&mut self, facts: &BatchFacts<'_>, output: &mut Output) {
         let Worker { shards, proxy, cache, state, .. } = self;
         let all = Arc::clone(&state.shared);
-        let view = View {
-            proxy,
-            overlay: &facts.committed.overlay,
-            cache,
-            rules: all.options.rules,
-            facts: &all.facts,
-            batch: facts.committed.batch,
-        };
+        let view = all.view(facts.committed, proxy, cache);
         let mut lane = Lane { state, view, facts, output };
         for (at, shard) in shards.iter_mut().enumerate() {
             lane.state.shard = at;
@@ -564,17 +569,5 @@ fn count(summary: &mut Summary, record: &FlowRecord) {
     if record.destination.addr.is_multicast_or_broadcast() {
         return;
     }
-    summary.flows_nameable += 1;
-    match (&record.destination.naming, record.destination.unnamed_reason) {
-        (Some(naming), _) => {
-            summary.flows_named += 1;
-            *summary.flows_named_by.entry(naming.source).or_default() += 1;
-            summary.ambiguous += u64::from(naming.ambiguous);
-            summary.stale += u64::from(naming.stale);
-            summary.late += u64::from(naming.late);
-            summary.conflicts += u64::from(naming.conflict);
-        }
-        (None, Some(reason)) => summary.count_unnamed(reason),
-        (None, None) => {}
-    }
+    summary.count_destination(&record.destination);
 }

@@ -358,7 +358,7 @@ impl Annotator {
             if responder.naming.is_none() {
                 responder.unnamed_reason = Some(self.why_unnamed(server, time_ns));
             }
-            count(&mut self.summary, &responder);
+            self.summary.count_destination(&responder);
         }
         self.summary.flows += 1;
         let initiator = at(client, view.host(client, u64::MAX, time_ns));
@@ -535,22 +535,6 @@ fn verdict(addr: Addr, found: Option<Found>, time_ns: i64) -> End {
         end.candidates.extend(found.rivals);
     }
     end
-}
-
-fn count(summary: &mut Summary, responder: &End) {
-    summary.flows_nameable += 1;
-    match (&responder.naming, responder.unnamed_reason) {
-        (Some(naming), _) => {
-            summary.flows_named += 1;
-            *summary.flows_named_by.entry(naming.source).or_default() += 1;
-            summary.ambiguous += u64::from(naming.ambiguous);
-            summary.stale += u64::from(naming.stale);
-            summary.late += u64::from(naming.late);
-            summary.conflicts += u64::from(naming.conflict);
-        }
-        (None, Some(reason)) => summary.count_unnamed(reason),
-        (None, None) => {}
-    }
 }
 
 /// What a line gets.
