@@ -57,7 +57,7 @@ impl FlowUser<()> for User {
     fn packet(&mut self, _: &mut Flow<()>, _: &Event) {}
     fn end(&mut self, flow: &mut Flow<()>, _: bool, leave: Leave, _: u32) {
         let packets = flow.sent_by_source().packets + flow.sent_by_destination().packets;
-        let history = flow.history.to_text();
+        let history = flow.history.as_str().to_owned();
         self.0.push((flow.source().1, flow.conn_state(), history, leave, packets));
     }
 }
@@ -75,7 +75,10 @@ fn run(steps: &[(Talk, u8, u32, u32, i64)]) -> Vec<Ended> {
         shard.packet(&event, 0, &mut user);
         shard.validate();
     }
-    shard.finish(&mut user);
+    let open: Vec<u32> = shard.open_flows().map(|(_, slot)| slot).collect();
+    for slot in open {
+        shard.finish(slot, &mut user);
+    }
     shard.validate();
     user.0
 }
