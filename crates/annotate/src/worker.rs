@@ -426,10 +426,8 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
         if self.state.shared.options.write_packets.is_some()
             && let Some(known) = &flow.user.known
         {
-            let ends = [
-                (flow.destination().0, &known.destination),
-                (flow.source().0, &known.source),
-            ];
+            let ends =
+                [(flow.destination().0, &known.destination), (flow.source().0, &known.source)];
             for (addr, found) in ends {
                 let Some(found) = found else { continue };
                 let mut names: Vec<Name> = found.rivals.iter().rev().cloned().collect();
