@@ -193,6 +193,10 @@ pub trait FlowUser<U> {
     fn end(&mut self, flow: &mut Flow<U>, closed: bool, leave: Leave, packet: u32);
 }
 
+/// Where a flow most likely is. Wrong, it costs time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Guess(u32);
+
 /// One shard of the flow table.
 pub struct Shard<U> {
     /// `slot + 1` in the high half, low 32 bits of the hash in the low half; 0 = empty.
@@ -227,13 +231,25 @@ impl<U: Default> Shard<U> {
         prefetch_slice(&self.index, hash as u32 as usize & (self.index.len() - 1));
     }
 
-    /// Asks for the flow of `hash` to be brought near; its index line should be there by now.
+    /// Asks for the flow of `hash` to be brought near; its index line should be there by now. The
+    /// answer is where it most likely is, for [`Shard::packet`].
     #[inline]
-    pub fn prefetch_flow(&self, hash: u64) {
+    pub fn prefetch_flow(&self, hash: u64) -> Guess {
         let mask = self.index.len() - 1;
         let entry = self.index[hash as u32 as usize & mask];
-        if entry as u32 == hash as u32 && entry >> 32 != 0 {
-            prefetch_lines(&self.flows, (entry >> 32) as usize - 1, HOT_LINES);
+        // Slot 0 of an empty or foreign place is as good a guess as any: its key will differ.
+        let slot = ((entry >> 32) as u32).saturating_sub(1);
+        prefetch_lines(&self.flows, slot as usize, HOT_LINES);
+        Guess(slot)
+    }
+
+    /// The slot of a key. A live flow with that key is the one that the index would lead to
+    /// (invariant 1), so that a right guess saves the way there.
+    #[inline]
+    fn find_guessed(&self, key: &FlowKey, hash: u32, guess: Guess) -> Option<u32> {
+        match self.flows.get(guess.0 as usize) {
+            Some(Some(flow)) if flow.key == *key => Some(guess.0),
+            _ => self.find(key, hash),
         }
     }
 
@@ -265,8 +281,14 @@ impl<U: Default> Shard<U> {
 
     /// Takes one packet.
     #[inline]
-    pub fn packet(&mut self, event: &Event, first_packet: u64, user: &mut impl FlowUser<U>) {
-        let slot = match self.find(&event.key, event.hash as u32) {
+    pub fn packet(
+        &mut self,
+        event: &Event,
+        guess: Guess,
+        first_packet: u64,
+        user: &mut impl FlowUser<U>,
+    ) {
+        let slot = match self.find_guessed(&event.key, event.hash as u32, guess) {
             Some(slot) if !self.is_over(slot, event) => slot,
             Some(slot) => {
                 let leave =

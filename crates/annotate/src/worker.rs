@@ -13,7 +13,9 @@ use larder::{Cache, Proxy, prefetch_read};
 use larder_wire::stream::Budget;
 use larder_wire::{Addr, Name};
 
-use crate::flow::{Event, Flow, FlowRules, FlowUser, Leave, SHARDS, Shard, protocol, shard_of};
+use crate::flow::{
+    Event, Flow, FlowRules, FlowUser, Guess, Leave, SHARDS, Shard, protocol, shard_of,
+};
 use crate::format::Format;
 use crate::latency::Latencies;
 use crate::names::{Committed, Facts, Found, Key, View};
@@ -294,16 +296,19 @@ impl Worker {
             }
         }
         let mut lane = Lane { state, view, facts, output };
+        // Of the events up to `PREFETCH_FLOW` ahead.
+        let mut guesses = [Guess::default(); PREFETCH_FLOW];
         for (at, event) in events.iter().enumerate() {
             if let Some(ahead) = events.get(at + PREFETCH_INDEX) {
                 shards[place(ahead.hash)].prefetch_index(ahead.hash);
             }
+            let guess = guesses[at % PREFETCH_FLOW];
             if let Some(ahead) = events.get(at + PREFETCH_FLOW) {
-                shards[place(ahead.hash)].prefetch_flow(ahead.hash);
+                guesses[at % PREFETCH_FLOW] = shards[place(ahead.hash)].prefetch_flow(ahead.hash);
             }
             let shard = place(event.hash);
             lane.state.shard = shard;
-            shards[shard].packet(event, facts.packets_before, &mut lane);
+            shards[shard].packet(event, guess, facts.packets_before, &mut lane);
         }
         for (at, shard) in shards.iter_mut().enumerate() {
             lane.state.shard = at;
