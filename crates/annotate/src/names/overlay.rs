@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use larder::prefetch_read;
+
 /// A hasher for keys that are hashes already.
 #[derive(Default)]
 pub struct Prehashed(u64);
@@ -145,6 +147,12 @@ impl Sieve {
         word.store(word.load(Ordering::Relaxed) | bit, Ordering::Relaxed);
     }
 
+    /// Asks for the word of a hash.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        prefetch_read(self.place(hash).0);
+    }
+
     /// False when the hash was not added.
     #[inline]
     pub fn has(&self, hash: u64) -> bool {
@@ -185,10 +193,22 @@ impl Marks {
         }
     }
 
+    /// Asks for what [`Marks::set`] reads.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        self.used.prefetch(hash);
+    }
+
+    /// False when the fact was noted in no batch; cheaper than [`Marks::has`].
+    #[inline]
+    pub fn may_have(&self, hash: u64) -> bool {
+        self.used.has(hash)
+    }
+
     /// True when the fact was noted in batch `batch` or before.
     #[inline]
     pub fn has(&self, hash: u64, batch: u64) -> bool {
-        if !self.used.has(hash) {
+        if !self.may_have(hash) {
             return false;
         }
         let noted = self.slot(hash).load(Ordering::Relaxed);
