@@ -349,8 +349,15 @@ impl Own {
         let Some(class) = shared.shard.classes().of(HEADER_BYTES + key.len() + len) else {
             return Err(Error::ValueTooLarge { bytes: len, bytes_max });
         };
-        match self.spare[class as usize].pop() {
-            Some(slot) => Ok(slot),
+        let spare = &mut self.spare[class as usize];
+        match spare.pop() {
+            Some(slot) => {
+                // The next one's lines come while this one is filled.
+                if let Some(next) = spare.last() {
+                    shared.shard.prefetch(next);
+                }
+                Ok(slot)
+            }
             None => self.refill(shared, class),
         }
     }

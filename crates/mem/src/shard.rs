@@ -267,6 +267,13 @@ impl<S> Shard<S> {
         self.core.arena.finish(slot, key_len, value_len, expires);
     }
 
+    /// Brings near the lines of an owned slot that is about to be written: a write that waits for its
+    /// line holds up those behind it.
+    #[inline]
+    pub fn prefetch(&self, slot: &OwnedSlot) {
+        self.core.arena.prefetch_lines(slot.id, self.core.classes.size(slot.class));
+    }
+
     /// Reads an owned slot.
     #[inline]
     pub fn read<'a>(&'a self, slot: &'a OwnedSlot) -> Slot<'a> {

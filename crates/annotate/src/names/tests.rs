@@ -134,3 +134,34 @@ fn names_over_batches() {
     assert_eq!(looped.name.as_bytes(), b"a.example");
     assert_eq!(named(other, 3, 6), None);
 }
+
+/// A key made as one number has the octets of one made octet by octet, so that entries are found
+/// whichever way they were written.
+#[test]
+fn keys_have_their_octets() {
+    let v4 = [Addr::v4([192, 0, 2, 1]), Addr::v4([255, 254, 253, 252])];
+    let v6 = Addr::v6(std::array::from_fn(|at| at as u8 + 1));
+    assert_eq!(Key::address(v4[0]).as_bytes(), b"a\xc0\x00\x02\x01");
+    assert_eq!(Key::host(v4[1]).as_bytes(), b"h\xff\xfe\xfd\xfc");
+    assert_eq!(Key::pair(v4[0], v4[1]).as_bytes(), b"p\xc0\x00\x02\x01\xff\xfe\xfd\xfc");
+    assert_eq!(Key::address(v6).as_bytes(), [b"a", &v6.0[..]].concat());
+    assert_eq!(Key::pair(v6, v4[0]).as_bytes(), [b"P", &v6.0[..], &[192, 0, 2, 1]].concat());
+    assert_eq!(Key::pair(v4[0], v6).as_bytes(), [b"p", &[192, 0, 2, 1], &v6.0[..]].concat());
+}
+
+/// A sieve has all that was added, and of other hashes only those that share a bit; a mark counts
+/// from its batch on.
+#[test]
+fn sieves_and_marks_tell_what_was_added() {
+    let sieve = Sieve::new(100);
+    sieve.add(5);
+    sieve.add(64);
+    let has: Vec<u64> = (0..256).filter(|&hash| sieve.has(hash)).collect();
+    assert_eq!(has, [5, 64, 128 + 5, 128 + 64]);
+
+    let marks = Marks::new(1);
+    marks.set(7, 3);
+    marks.set(7, 9);
+    assert!(marks.may_have(7) && !marks.may_have(8));
+    assert_eq!([2, 3, 9].map(|batch| marks.has(7, batch)), [false, true, true]);
+}
