@@ -135,7 +135,7 @@ impl Sieve {
     /// The word of a hash and its bit there: the low bits choose both, as in [`Marks`].
     #[inline]
     fn place(&self, hash: u64) -> (&AtomicU64, u64) {
-        let word = hash as usize / 64 & (self.words.len() - 1);
+        let word = (hash as usize / 64) & (self.words.len() - 1);
         (&self.words[word], 1 << (hash % 64))
     }
 
