@@ -84,6 +84,15 @@ impl Cache {
         Cache { shared: Arc::new(shared) }
     }
 
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// Proxies that may exist at once, as the cache was built for.
+    pub fn proxies_max(&self) -> usize {
+        self.shared.counters.len()
+    }
+
     /// A new proxy: one core's way to read. Copies the index once.
     pub fn proxy(&self) -> Result<Proxy, Error> {
         Proxy::register(&self.shared)

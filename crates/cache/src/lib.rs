@@ -30,19 +30,26 @@
 
 mod build;
 mod cache;
+mod clock;
 mod engine;
 mod error;
+pub mod flight;
 mod hash;
 mod index;
 mod iter;
+mod map;
+mod octets;
 mod policy;
 mod proxy;
+mod seats;
 mod stats;
+mod sync;
 mod time;
 mod writer;
 
 pub use build::{Builder, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use cache::Cache;
+pub use clock::Clock;
 pub use error::Error;
 pub use hash::KeyHash;
 pub use iter::{Iter, OwnedEntry};
@@ -50,6 +57,8 @@ pub use larder_mem as mem;
 pub use larder_mem::{
     ClassUse, LogPosition, PageUse, prefetch_lines, prefetch_read, prefetch_slice,
 };
+pub use map::{LOADS_MAX, Map};
+pub use octets::{Key, Value};
 pub use proxy::{Entry, Parked, Proxy};
 pub use stats::{ProxyStats, Stats};
 pub use time::{Seconds, Ttl};

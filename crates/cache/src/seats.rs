@@ -1,0 +1,272 @@
+//! Seats: proxies and writers that any thread may use, so that nobody has to own one.
+//!
+//! A proxy is one core's, must be synced, and holds writers up when its owner sleeps. Here as many as the
+//! cache allows stand in a row, each behind a light lock, and a thread takes the one that it took last time:
+//!
+//! ```text
+//! read    lock own seat, sync if behind, look up, use, unlock   free? else the next seat that is free;
+//!                                                               none: wait 100 us for the own one;
+//!                                                               then look up at main, and copy
+//! write   lock own writer, insert, flush, unlock                `Stalled`: sync every seat, then retry
+//! ```
+//!
+//! Why a lock and not a proxy in a thread-local: a thread that sleeps for ever with an active proxy stops
+//! reclamation for all, and only it could sync. Parking after each use would take main's lock twice a read.
+//! Under a light lock anybody can sync an idle seat, so **a stalled write syncs all idle seats and goes on**;
+//! no destructor runs when a thread ends, and there may be any number of threads. A read of 64 octets costs
+//! 10-15 ns more than with a proxy of one's own (`benches/map.rs`): the lock's two atomic swaps of a line that
+//! nobody else uses.
+//!
+//! Invariants
+//! 1. No seat's proxy has a view alive when its lock is free, so whoever takes the lock may sync it.
+//! 2. A writer's queue is empty when its lock is free: what returned is applied. So an operation takes effect
+//!    at one moment between its call and its return, for all threads: a write is published before it returns,
+//!    and a read begins by catching up with what is published.
+//! 3. Caller's code runs under a seat's read lock at most, never under a writer's or main's. Reads never wait
+//!    for a seat but the said 100 us, so nested reads can't deadlock; a write waits at most [`PATIENCE`] for
+//!    reads in progress, and not at all from within one.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use larder_mem::sync::CacheLines;
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::cache::{Cache, with_engine};
+use crate::error::Error;
+use crate::index::find;
+use crate::proxy::Proxy;
+use crate::time::{Seconds, is_expired};
+use crate::writer::Writer;
+
+/// How long a write that is stalled waits for the reads that stall it, each of which may have lost its core
+/// to somebody else.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long a read waits for its own seat when all are taken, before it goes to main.
+const SEAT_PATIENCE: Duration = Duration::from_micros(100);
+
+/// One thread's place at a time.
+struct Seat {
+    reader: Mutex<Place>,
+    writer: Mutex<Writer>,
+}
+
+enum Place {
+    /// Nobody sat here yet: no index copy was made.
+    Unused,
+    Proxy(Proxy),
+    /// The cache gave no proxy, and is not asked again.
+    Refused,
+}
+
+/// All seats of a cache.
+pub(crate) struct Seats {
+    cache: Cache,
+    seats: Box<[CacheLines<Seat>]>,
+}
+
+/// Where a thread sat last, in any row of seats, and how many reads it is in.
+struct Here {
+    seat: Cell<usize>,
+    reads: Cell<u32>,
+}
+
+static ARRIVED: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static HERE: Here = const { Here { seat: Cell::new(usize::MAX), reads: Cell::new(0) } };
+}
+
+/// A read in progress on this thread.
+struct Reading;
+
+impl Reading {
+    #[inline]
+    fn enter() -> Reading {
+        HERE.with(|here| here.reads.set(here.reads.get() + 1));
+        Reading
+    }
+
+    fn is_on() -> bool {
+        HERE.with(|here| here.reads.get() > 0)
+    }
+}
+
+impl Drop for Reading {
+    #[inline]
+    fn drop(&mut self) {
+        HERE.with(|here| here.reads.set(here.reads.get() - 1));
+    }
+}
+
+impl Seats {
+    /// As many seats as the cache has proxies. A proxy is registered when its seat is first taken.
+    pub fn new(cache: Cache) -> Self {
+        let seats = (0..cache.proxies_max())
+            .map(|_| {
+                let writer = Mutex::new(cache.writer());
+                CacheLines(Seat { reader: Mutex::new(Place::Unused), writer })
+            })
+            .collect();
+        Seats { cache, seats }
+    }
+
+    /// The cache.
+    pub fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    /// Looks a key up among all that was published, and gives `with` the value, where it lies.
+    #[inline]
+    pub fn read<R>(&self, key: &[u8], now: Seconds, with: impl FnOnce(Option<&[u8]>) -> R) -> R {
+        if let Some(mut place) = self.seat()
+            && let Some(proxy) = self.proxy(&mut place)
+        {
+            if proxy.is_behind() {
+                proxy.sync();
+            }
+            let _reading = Reading::enter();
+            return with(proxy.get(key, now).as_deref());
+        }
+        with(self.read_at_main(key, now).as_deref())
+    }
+
+    /// The seat of this thread, or another that is free.
+    #[inline]
+    fn seat(&self) -> Option<MutexGuard<'_, Place>> {
+        let own = self.own();
+        match self.seats[own].0.reader.try_lock() {
+            Some(place) => Some(place),
+            None => self.seat_elsewhere(own),
+        }
+    }
+
+    #[inline]
+    fn own(&self) -> usize {
+        HERE.with(|here| {
+            if here.seat.get() >= self.seats.len() {
+                // A new thread, or one that comes from a longer row.
+                here.seat.set(ARRIVED.fetch_add(1, Ordering::Relaxed) % self.seats.len());
+            }
+            here.seat.get()
+        })
+    }
+
+    #[cold]
+    fn seat_elsewhere(&self, own: usize) -> Option<MutexGuard<'_, Place>> {
+        for seat in (own + 1..self.seats.len()).chain(0..own) {
+            if let Some(place) = self.seats[seat].0.reader.try_lock() {
+                // Two threads met; this one stays where it found room.
+                HERE.with(|here| here.seat.set(seat));
+                return Some(place);
+            }
+        }
+        let reader = &self.seats[own].0.reader;
+        if Reading::is_on() { None } else { reader.try_lock_for(SEAT_PATIENCE) }
+    }
+
+    #[inline]
+    fn proxy<'a>(&self, place: &'a mut Place) -> Option<&'a mut Proxy> {
+        if matches!(place, Place::Unused) {
+            self.register(place);
+        }
+        match place {
+            Place::Proxy(proxy) => Some(proxy),
+            _ => None,
+        }
+    }
+
+    #[cold]
+    fn register(&self, place: &mut Place) {
+        *place = self.cache.proxy().map_or(Place::Refused, Place::Proxy);
+    }
+
+    /// A copy of a value, found under main's lock: correct whoever holds the seats.
+    #[cold]
+    fn read_at_main(&self, key: &[u8], now: Seconds) -> Option<Vec<u8>> {
+        let shared = self.cache.shared();
+        let hash = shared.hasher.hash(key);
+        // A poisoned cache can be read through proxies only.
+        let mut guard = shared.lock().ok()?;
+        with_engine(shared, &mut guard, |engine| {
+            let slot = find(&engine.main, &shared.placement, hash, key)?.slot;
+            (!is_expired(slot.expires(), now)).then(|| slot.value().to_vec())
+        })
+    }
+
+    /// Runs `operate` on a writer and publishes what it did. `operate` is run again when what stood in its
+    /// way was moved out of it. On an error the operation may have been done or not; nothing of it happens
+    /// later.
+    pub fn write(
+        &self,
+        mut operate: impl FnMut(&mut Writer) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut writer = self.writer();
+        let mut deadline = None;
+        let mut is_queued = false;
+        loop {
+            let queued = if is_queued { Ok(()) } else { operate(&mut writer) };
+            is_queued |= queued.is_ok();
+            let error = match queued.and_then(|()| writer.flush()) {
+                Ok(_) => return Ok(()),
+                Err(error) => error,
+            };
+            let deadline = *deadline.get_or_insert_with(|| Instant::now() + PATIENCE);
+            let goes_on = match error {
+                Error::Stalled { .. } => self.sync_all(deadline),
+                Error::Starved => self.flush_others(),
+                _ => false,
+            };
+            if !goes_on || Instant::now() > deadline {
+                // The old writer applies or drops what it has queued (invariant 2).
+                *writer = self.cache.writer();
+                return Err(error);
+            }
+        }
+    }
+
+    /// This thread's writer, or another that is free. Writers are held for moments only, so that waiting for
+    /// one is no more than waiting for main.
+    fn writer(&self) -> MutexGuard<'_, Writer> {
+        let own = self.own();
+        let others = (own..self.seats.len()).chain(0..own);
+        let mut free = others.filter_map(|seat| self.seats[seat].0.writer.try_lock());
+        free.next().unwrap_or_else(|| self.seats[own].0.writer.lock())
+    }
+
+    /// Brings every seat's proxy to the present, so that none holds writers up. False when one is being read
+    /// from, by the caller itself or for longer than until `deadline`.
+    #[cold]
+    fn sync_all(&self, deadline: Instant) -> bool {
+        let is_reading = Reading::is_on();
+        self.seats.iter().all(|seat| {
+            let reader = &seat.0.reader;
+            let place = match reader.try_lock() {
+                None if is_reading => None,
+                None => reader.try_lock_until(deadline),
+                place => place,
+            };
+            let Some(mut place) = place else { return false };
+            if let Place::Proxy(proxy) = &mut *place {
+                proxy.sync();
+            }
+            true
+        })
+    }
+
+    /// Makes the writers that nobody uses give back the slots that they hold to spare.
+    #[cold]
+    fn flush_others(&self) -> bool {
+        for seat in &self.seats {
+            if let Some(mut writer) = seat.0.writer.try_lock() {
+                // Its queue is empty, so there is nothing that could fail but a poisoned lock, which the
+                // retry will report.
+                let _ = writer.flush();
+            }
+        }
+        std::thread::yield_now();
+        true
+    }
+}
