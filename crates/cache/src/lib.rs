@@ -45,6 +45,7 @@ mod seats;
 mod stats;
 mod sync;
 mod time;
+mod typed;
 mod writer;
 
 pub use build::{Builder, KEY_BYTES_MAX, VALUE_BYTES_MAX};
@@ -55,11 +56,12 @@ pub use hash::KeyHash;
 pub use iter::{Iter, OwnedEntry};
 pub use larder_mem as mem;
 pub use larder_mem::{
-    ClassUse, LogPosition, PageUse, prefetch_lines, prefetch_read, prefetch_slice,
+    ClassUse, LogPosition, PageUse, SlabId, prefetch_lines, prefetch_read, prefetch_slice,
 };
 pub use map::{LOADS_MAX, Map};
 pub use octets::{Key, Value};
 pub use proxy::{Entry, Parked, Proxy};
 pub use stats::{ProxyStats, Stats};
 pub use time::{Seconds, Ttl};
+pub use typed::{Typed, TypedProxy};
 pub use writer::{Build, Writer};

@@ -33,11 +33,10 @@ use std::time::{Duration, Instant};
 use larder_mem::sync::CacheLines;
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::cache::{Cache, with_engine};
+use crate::cache::Cache;
 use crate::error::Error;
-use crate::index::find;
 use crate::proxy::Proxy;
-use crate::time::{Seconds, is_expired};
+use crate::time::Seconds;
 use crate::writer::Writer;
 
 /// How long a write that is stalled waits for the reads that stall it, each of which may have lost its core
@@ -130,7 +129,20 @@ impl Seats {
             let _reading = Reading::enter();
             return with(proxy.get(key, now).as_deref());
         }
-        with(self.read_at_main(key, now).as_deref())
+        self.read_at_main(key, now, with)
+    }
+
+    /// Reads a copy, made under main's lock: correct whoever holds the seats. A poisoned cache is read
+    /// through proxies only.
+    #[cold]
+    fn read_at_main<R>(
+        &self,
+        key: &[u8],
+        now: Seconds,
+        with: impl FnOnce(Option<&[u8]>) -> R,
+    ) -> R {
+        let copy = self.cache.read_at_main(key, now, <[u8]>::to_vec).ok().flatten();
+        with(copy.as_deref())
     }
 
     /// The seat of this thread, or another that is free.
@@ -181,19 +193,6 @@ impl Seats {
     #[cold]
     fn register(&self, place: &mut Place) {
         *place = self.cache.proxy().map_or(Place::Refused, Place::Proxy);
-    }
-
-    /// A copy of a value, found under main's lock: correct whoever holds the seats.
-    #[cold]
-    fn read_at_main(&self, key: &[u8], now: Seconds) -> Option<Vec<u8>> {
-        let shared = self.cache.shared();
-        let hash = shared.hasher.hash(key);
-        // A poisoned cache can be read through proxies only.
-        let mut guard = shared.lock().ok()?;
-        with_engine(shared, &mut guard, |engine| {
-            let slot = find(&engine.main, &shared.placement, hash, key)?.slot;
-            (!is_expired(slot.expires(), now)).then(|| slot.value().to_vec())
-        })
     }
 
     /// Runs `operate` on a writer and publishes what it did. `operate` is run again when what stood in its
