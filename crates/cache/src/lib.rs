@@ -41,7 +41,9 @@ mod map;
 mod octets;
 mod policy;
 mod proxy;
+mod save;
 mod seats;
+mod snapshot;
 mod stats;
 mod sync;
 mod time;
@@ -61,6 +63,7 @@ pub use larder_mem::{
 pub use map::{LOADS_MAX, Map};
 pub use octets::{Key, Value};
 pub use proxy::{Entry, Parked, Proxy};
+pub use save::{Damage, Loaded, SAVE_VERSION, SaveError};
 pub use stats::{ProxyStats, Stats};
 pub use time::{Seconds, Ttl};
 pub use typed::{Typed, TypedProxy};

@@ -25,6 +25,7 @@
 
 use std::borrow::Borrow;
 use std::future::Future;
+use std::io::Read;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::task::Poll;
@@ -36,6 +37,7 @@ use crate::clock::Clock;
 use crate::error::Error;
 use crate::flight::{Begin, Flight, Token};
 use crate::octets::{Key, Value, with_engine_key};
+use crate::save::{self, Loaded, SaveError};
 use crate::seats::Seats;
 use crate::time::{Seconds, Ttl};
 
@@ -276,6 +278,21 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
     /// True when there are none.
     pub fn is_empty(&self) -> Result<bool, Error> {
         Ok(self.len()? == 0)
+    }
+
+    /// Inserts what [`Cache::save_to`] wrote, of a map with the same types: what decodes to no `V` reads as a
+    /// miss.
+    pub fn load_from(&self, input: &mut impl Read) -> Result<Loaded, SaveError> {
+        let Inner { seats, clock, flight } = &*self.inner;
+        let now = clock.now();
+        flight.supersede_all();
+        // A writer of its own: the seats' are never held while somebody else's code runs, as `input`'s does.
+        let mut writer = self.cache().writer();
+        let loaded = save::load(input, now, |key, value, ttl| {
+            seats.retry(|| writer.insert(key, value, ttl, now))
+        })?;
+        seats.retry(|| writer.flush().map(drop))?;
+        Ok(loaded)
     }
 
     /// Takes out all that was there when it was called. What is inserted meanwhile may stay or go.

@@ -203,15 +203,27 @@ impl Seats {
         mut operate: impl FnMut(&mut Writer) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let mut writer = self.writer();
-        let mut deadline = None;
         let mut is_queued = false;
+        let written = self.retry(|| {
+            if !is_queued {
+                operate(&mut writer)?;
+                is_queued = true;
+            }
+            writer.flush().map(drop)
+        });
+        if written.is_err() {
+            // The old writer applies or drops what it has queued (invariant 2).
+            *writer = self.cache.writer();
+        }
+        written
+    }
+
+    /// Runs what idle seats may stand in the way of, until they don't: it succeeds, or fails for another
+    /// reason, or a read that is in progress stays in its way too long.
+    pub fn retry(&self, mut run: impl FnMut() -> Result<(), Error>) -> Result<(), Error> {
+        let mut deadline = None;
         loop {
-            let queued = if is_queued { Ok(()) } else { operate(&mut writer) };
-            is_queued |= queued.is_ok();
-            let error = match queued.and_then(|()| writer.flush()) {
-                Ok(_) => return Ok(()),
-                Err(error) => error,
-            };
+            let Err(error) = run() else { return Ok(()) };
             let deadline = *deadline.get_or_insert_with(|| Instant::now() + PATIENCE);
             let goes_on = match error {
                 Error::Stalled { .. } => self.sync_all(deadline),
@@ -219,8 +231,6 @@ impl Seats {
                 _ => false,
             };
             if !goes_on || Instant::now() > deadline {
-                // The old writer applies or drops what it has queued (invariant 2).
-                *writer = self.cache.writer();
                 return Err(error);
             }
         }
