@@ -9,13 +9,14 @@
 //!
 //! Invariants
 //! 1. Keys are compared, not only hashed: nobody is given another key's value.
-//! 2. Of one key at most one token may store. `land` stores under the lock of the key's shard, and only while
-//!    its flight is in the table.
+//! 2. Of one key at most one token may store: the flight in the table, by its last leader. While it stores
+//!    (`Outcome::Storing`) it stays in the table, nobody takes over, and `supersede` waits.
 //! 3. A load that began before an insert or a remove *was called* never overwrites what that did: the caller
-//!    says [`Flight::supersede`] first, which takes the flight out of the table, and writes then. (A load that
-//!    begins after that call may: it sees at its source what the caller did before calling.)
-//! 4. No waker is called, no value dropped and nothing loaded under a lock. What `land` is given to store a
-//!    value does run under one, and so does the value's `clone` for each who waits: let it be an `Arc`.
+//!    says [`Flight::supersede`] first, which takes the flight out of the table or waits until it has stored,
+//!    and writes then. (A load that begins after that call may overwrite it: it sees at its source what the
+//!    caller did before calling.)
+//! 4. No caller's code runs under a lock, and no value is dropped, but for the value's `clone` for each who
+//!    waits: let it be an `Arc`.
 //! 5. Who waits is woken at the end of the flight, however it ends, unless its leader sleeps for ever; a
 //!    blocked thread gives up after a time of its choosing, a task is dropped by its own timer.
 //!
@@ -56,7 +57,7 @@ type Table<R> = HashMap<Box<[u8]>, Arc<Call<R>>>;
 struct Core<R> {
     shards: Box<[Mutex<Table<R>>]>,
     hasher: RandomState,
-    /// Flights in all tables. Changed under the lock of the one that changes.
+    /// Flights in all tables.
     active: AtomicUsize,
     flights_max: usize,
 }
@@ -82,6 +83,8 @@ struct Progress<R> {
 #[derive(Debug)]
 enum Outcome<R> {
     Flying,
+    /// The leader, on this thread, is storing what it brought.
+    Storing(thread::ThreadId),
     Landed(R),
     Abandoned,
 }
@@ -125,7 +128,7 @@ impl<R: Clone> Flight<R> {
         let mut table = self.core.shard(key).lock();
         if let Some(call) = table.get(key) {
             let mut progress = call.progress.lock();
-            if now < progress.deadline {
+            if now < progress.deadline || matches!(progress.outcome, Outcome::Storing(_)) {
                 drop(progress);
                 return Begin::Wait(Waiter { call: call.clone(), place: None });
             }
@@ -158,25 +161,44 @@ impl<R: Clone> Flight<R> {
         Token { core: self.core.clone(), call: call.clone(), key: key.into(), leader, ended: false }
     }
 
-    /// Says that `key` is about to be inserted or removed: loads that began before will not be stored. Those
-    /// who wait for one still get what it brings.
+    /// Says that `key` is about to be inserted or removed: loads that began before will not be stored, or have
+    /// been when this returns. Those who wait for one still get what it brings.
     #[inline]
     pub fn supersede(&self, key: &[u8]) {
         // A flight that this load misses began in no order with this call: invariant 3 allows it.
         if self.core.active.load(Ordering::Acquire) > 0 {
-            self.core.forget(key);
+            self.forget(key);
         }
+    }
+
+    #[cold]
+    fn forget(&self, key: &[u8]) {
+        let (forgotten, storing) = {
+            let mut table = self.core.shard(key).lock();
+            match table.get(key) {
+                None => return,
+                Some(call) if call.is_storing() => (None, Some(call.clone())),
+                Some(_) => (table.remove_entry(key), None),
+            }
+        };
+        self.core.active.fetch_sub(usize::from(forgotten.is_some()), Ordering::Relaxed);
+        storing.into_iter().for_each(wait_for_store);
     }
 
     /// [`Flight::supersede`] of every key.
     pub fn supersede_all(&self) {
         for shard in &self.core.shards {
-            let forgotten = {
+            let (forgotten, storing): (Table<R>, Table<R>) = {
                 let mut table = shard.lock();
-                self.core.active.fetch_sub(table.len(), Ordering::Relaxed);
-                std::mem::take(&mut *table)
+                let all = std::mem::take(&mut *table).into_iter();
+                let (storing, forgotten): (Table<R>, Table<R>) =
+                    all.partition(|(_, call)| call.is_storing());
+                table.extend(storing.iter().map(|(key, call)| (key.clone(), call.clone())));
+                self.core.active.fetch_sub(forgotten.len(), Ordering::Relaxed);
+                (forgotten, storing)
             };
             drop(forgotten);
+            storing.into_values().for_each(wait_for_store);
         }
     }
 
@@ -195,16 +217,20 @@ impl<R> Core<R> {
     fn shard(&self, key: &[u8]) -> &Mutex<Table<R>> {
         &self.shards[self.hasher.hash_one(key) as usize % SHARDS]
     }
+}
 
-    #[cold]
-    fn forget(&self, key: &[u8]) {
-        let forgotten = {
-            let mut table = self.shard(key).lock();
-            let forgotten = table.remove_entry(key);
-            self.active.fetch_sub(usize::from(forgotten.is_some()), Ordering::Relaxed);
-            forgotten
-        };
-        drop(forgotten);
+impl<R> Call<R> {
+    fn is_storing(&self) -> bool {
+        matches!(self.progress.lock().outcome, Outcome::Storing(_))
+    }
+}
+
+/// Storing is short, and ends, however it does. Not for the thread that stores: a write of its own, as a
+/// cache's listener may make one, comes after what it stored.
+fn wait_for_store<R: Clone>(call: Arc<Call<R>>) {
+    let here = thread::current().id();
+    if !matches!(call.progress.lock().outcome, Outcome::Storing(thread) if thread == here) {
+        let _ = Waiter { call, place: None }.wait_for(Duration::MAX);
     }
 }
 
@@ -227,49 +253,59 @@ impl<R> Token<R> {
     }
 
     /// Brings the value: runs `store`, unless an insert or a remove came first, and wakes those who wait.
-    /// `store` runs under a lock that this key's inserts and removes wait for: it stores, and no more.
+    /// Inserts and removes of this key wait for `store`: it stores, and no more.
     pub fn land(mut self, value: R, store: impl FnOnce(&R)) -> Landing {
-        self.end(Some((value, store)))
+        let is_stored = {
+            let table = self.core.shard(&self.key).lock();
+            let mut progress = self.call.progress.lock();
+            if progress.leader != self.leader {
+                self.ended = true;
+                return Landing::TakenOver;
+            }
+            let is_stored = self.is_in(&table);
+            if is_stored {
+                progress.outcome = Outcome::Storing(thread::current().id());
+            }
+            is_stored
+        };
+        if is_stored {
+            // Should this panic, `drop` ends the flight.
+            store(&value);
+        }
+        self.end(Outcome::Landed(value));
+        if is_stored { Landing::Stored } else { Landing::Superseded }
     }
 
-    fn end(&mut self, brought: Option<(R, impl FnOnce(&R))>) -> Landing {
-        let mut table = self.core.shard(&self.key).lock();
-        // Only `begin` replaces a leader, under the lock that we hold.
-        if self.call.progress.lock().leader != self.leader {
-            self.ended = true;
-            return Landing::TakenOver;
-        }
-        let in_table = table.get(&*self.key).is_some_and(|call| Arc::ptr_eq(call, &self.call));
-        let landing = if in_table { Landing::Stored } else { Landing::Superseded };
-        let outcome = match brought {
-            None => Outcome::Abandoned,
-            Some((value, store)) => {
-                // Should `store` panic, `drop` comes here again, without a value.
-                if in_table {
-                    store(&value);
-                }
-                Outcome::Landed(value)
-            }
-        };
+    fn is_in(&self, table: &Table<R>) -> bool {
+        table.get(&*self.key).is_some_and(|call| Arc::ptr_eq(call, &self.call))
+    }
+
+    /// Ends the flight, if it is still this token's to end.
+    fn end(&mut self, outcome: Outcome<R>) {
         self.ended = true;
-        let forgotten = if in_table { table.remove_entry(&*self.key) } else { None };
-        self.core.active.fetch_sub(usize::from(in_table), Ordering::Relaxed);
-        let wakers = {
+        let (forgotten, wakers) = {
+            let mut table = self.core.shard(&self.key).lock();
             let mut progress = self.call.progress.lock();
+            // Only `begin` replaces a leader, under the lock that we hold.
+            if progress.leader != self.leader {
+                return;
+            }
             progress.outcome = outcome;
-            std::mem::take(&mut progress.wakers)
+            let wakers = std::mem::take(&mut progress.wakers);
+            drop(progress);
+            let is_in = self.is_in(&table);
+            (if is_in { table.remove_entry(&*self.key) } else { None }, wakers)
         };
-        drop(table);
+        self.core.active.fetch_sub(usize::from(forgotten.is_some()), Ordering::Relaxed);
         drop(forgotten);
         wakers.into_iter().flatten().for_each(Waker::wake);
-        landing
     }
 }
 
 impl<R> Drop for Token<R> {
     fn drop(&mut self) {
         if !self.ended {
-            self.end(None::<(R, fn(&R))>);
+            self.end(Outcome::Abandoned);
         }
     }
 }
@@ -320,7 +356,7 @@ impl<R: Clone> Future for Waiter<R> {
         match &progress.outcome {
             Outcome::Landed(value) => return Poll::Ready(Some(value.clone())),
             Outcome::Abandoned => return Poll::Ready(None),
-            Outcome::Flying => {}
+            Outcome::Flying | Outcome::Storing(_) => {}
         }
         let place = match self.place {
             Some(place) => place,

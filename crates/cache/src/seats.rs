@@ -22,9 +22,9 @@
 //! 2. A writer's queue is empty when its lock is free: what returned is applied. So an operation takes effect
 //!    at one moment between its call and its return, for all threads: a write is published before it returns,
 //!    and a read begins by catching up with what is published.
-//! 3. Caller's code runs under a seat's read lock at most, never under a writer's or main's. Reads never wait
-//!    for a seat but the said 100 us, so nested reads can't deadlock; a write waits at most [`PATIENCE`] for
-//!    reads in progress, and not at all from within one.
+//! 3. What runs the caller's code under a seat's lock may be called again from within: a read waits for a seat
+//!    100 us at most, and not at all within a read; a write within a write takes a writer of its own; a write
+//!    waits at most [`PATIENCE`] for reads in progress, and not at all within one. So nothing deadlocks.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -66,38 +66,41 @@ pub(crate) struct Seats {
     seats: Box<[CacheLines<Seat>]>,
 }
 
-/// Where a thread sat last, in any row of seats, and how many reads it is in.
+/// Where a thread sat last, in any row of seats, and how many reads and writes it is in.
 struct Here {
     seat: Cell<usize>,
     reads: Cell<u32>,
+    writes: Cell<u32>,
 }
 
 static ARRIVED: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    static HERE: Here = const { Here { seat: Cell::new(usize::MAX), reads: Cell::new(0) } };
+    static HERE: Here =
+        const { Here { seat: Cell::new(usize::MAX), reads: Cell::new(0), writes: Cell::new(0) } };
 }
 
-/// A read in progress on this thread.
-struct Reading;
+/// A read or a write in progress on this thread.
+struct Busy(fn(&Here) -> &Cell<u32>);
 
-impl Reading {
+impl Busy {
     #[inline]
-    fn enter() -> Reading {
-        HERE.with(|here| here.reads.set(here.reads.get() + 1));
-        Reading
-    }
-
-    fn is_on() -> bool {
-        HERE.with(|here| here.reads.get() > 0)
+    fn with(count: fn(&Here) -> &Cell<u32>) -> Busy {
+        HERE.with(|here| count(here).set(count(here).get() + 1));
+        Busy(count)
     }
 }
 
-impl Drop for Reading {
+impl Drop for Busy {
     #[inline]
     fn drop(&mut self) {
-        HERE.with(|here| here.reads.set(here.reads.get() - 1));
+        HERE.with(|here| (self.0)(here).set((self.0)(here).get() - 1));
     }
+}
+
+/// True within a read on this thread, whose seat nobody can wait for here.
+fn is_reading() -> bool {
+    HERE.with(|here| here.reads.get() > 0)
 }
 
 impl Seats {
@@ -126,7 +129,7 @@ impl Seats {
             if proxy.is_behind() {
                 proxy.sync();
             }
-            let _reading = Reading::enter();
+            let _reading = Busy::with(|here| &here.reads);
             return with(proxy.get(key, now).as_deref());
         }
         self.read_at_main(key, now, with)
@@ -176,7 +179,7 @@ impl Seats {
             }
         }
         let reader = &self.seats[own].0.reader;
-        if Reading::is_on() { None } else { reader.try_lock_for(SEAT_PATIENCE) }
+        if is_reading() { None } else { reader.try_lock_for(SEAT_PATIENCE) }
     }
 
     #[inline]
@@ -200,13 +203,25 @@ impl Seats {
     /// later.
     pub fn write(
         &self,
+        operate: impl FnMut(&mut Writer) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let _writing = Busy::with(|here| &here.writes);
+        match self.writer() {
+            Some(mut writer) => self.write_with(&mut writer, operate),
+            // A write from within a write: the cache's listener hears of what one evicts, and may write.
+            None => self.write_with(&mut self.cache.writer(), operate),
+        }
+    }
+
+    fn write_with(
+        &self,
+        writer: &mut Writer,
         mut operate: impl FnMut(&mut Writer) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let mut writer = self.writer();
         let mut is_queued = false;
         let written = self.retry(|| {
             if !is_queued {
-                operate(&mut writer)?;
+                operate(writer)?;
                 is_queued = true;
             }
             writer.flush().map(drop)
@@ -237,19 +252,22 @@ impl Seats {
     }
 
     /// This thread's writer, or another that is free. Writers are held for moments only, so that waiting for
-    /// one is no more than waiting for main.
-    fn writer(&self) -> MutexGuard<'_, Writer> {
+    /// one is no more than waiting for main; but `None` where this thread might wait for itself.
+    fn writer(&self) -> Option<MutexGuard<'_, Writer>> {
         let own = self.own();
         let others = (own..self.seats.len()).chain(0..own);
         let mut free = others.filter_map(|seat| self.seats[seat].0.writer.try_lock());
-        free.next().unwrap_or_else(|| self.seats[own].0.writer.lock())
+        free.next().or_else(|| {
+            let is_within = HERE.with(|here| here.writes.get() > 1);
+            if is_within { None } else { Some(self.seats[own].0.writer.lock()) }
+        })
     }
 
     /// Brings every seat's proxy to the present, so that none holds writers up. False when one is being read
     /// from, by the caller itself or for longer than until `deadline`.
     #[cold]
     fn sync_all(&self, deadline: Instant) -> bool {
-        let is_reading = Reading::is_on();
+        let is_reading = is_reading();
         self.seats.iter().all(|seat| {
             let reader = &seat.0.reader;
             let place = match reader.try_lock() {

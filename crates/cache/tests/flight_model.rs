@@ -53,6 +53,7 @@ const NOW: Seconds = Seconds(10);
 fn explore(scenario: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(2);
+    builder.max_branches = 10_000;
     builder.check(scenario);
 }
 
@@ -180,6 +181,32 @@ fn who_took_over_serves_all() {
         assert_eq!(wait(waiter), Some(2));
         assert_eq!((late.join().unwrap(), landing), (Landing::TakenOver, Landing::Stored));
         assert_eq!(*store.lock(), 2);
+    });
+}
+
+/// A write that comes while a load is being stored waits until it is, and one from the storing thread itself,
+/// as a listener's may be, does not wait for itself.
+#[test]
+fn a_write_waits_for_a_store() {
+    explore(|| {
+        let flight = Flight::new(8);
+        let store = Arc::new(Mutex::new(0));
+        let Begin::Lead(token) = flight.begin(b"k", NOW, 5) else { panic!("nobody else began") };
+        let leader = {
+            let (flight, store) = (flight.clone(), store.clone());
+            thread::spawn(move || {
+                token.land(1, |&value| {
+                    *store.lock() = value;
+                    flight.supersede(b"k");
+                    *store.lock() = value;
+                })
+            })
+        };
+        flight.supersede(b"k");
+        *store.lock() = 2;
+        assert!(leader.join().unwrap() != Landing::TakenOver);
+        assert_eq!(*store.lock(), 2);
+        assert!(flight.is_empty());
     });
 }
 
