@@ -23,7 +23,10 @@
 //! that never change while anyone may look at them. How that is safe is told in `larder-mem`; where an entry
 //! lies in `index`, what leaves in `policy`, how the budget is divided in `build`.
 //!
-//! What is absent: a clock (time is an argument), threads, I/O; a lock, an atomic read-modify-write or a
+//! The engine's own face is a [`Proxy`] and a [`Writer`] a core. [`Map`] is the easy one, for any thread or task;
+//! [`Typed`] holds objects in the place of octets; [`flight`] lets one load what many miss.
+//!
+//! What is absent below these faces: a clock (time is an argument), threads, I/O; a lock, an atomic read-modify-write or a
 //! shared write in a proxy's `get`; memory beyond the budget; any dependence of *what is evicted* on who reads
 //! or syncs when: the same operations and seed leave the same entries.
 #![forbid(unsafe_code)]
