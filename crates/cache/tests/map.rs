@@ -195,6 +195,38 @@ fn reads_may_nest() {
     map.cache().validate().unwrap();
 }
 
+/// A thread that is long in `with` stops nobody from reading and writing, as long as memory and log last; what
+/// it reads stays as it is, and when it leaves, writes go on for laps.
+#[test]
+fn others_go_on_during_a_long_read() {
+    let (map, _) = manual(1 << 20, 2);
+    map.insert(&b"k"[..], vec![1]).unwrap();
+    let (entered, read) = (Barrier::new(2), Barrier::new(2));
+    let write = |numbers: std::ops::Range<u64>| {
+        numbers
+            .map(|number| map.insert(&number.to_le_bytes()[..], vec![7; 40]))
+            .all(|done| done.is_ok())
+    };
+    let (is_written, is_read) = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            map.with(&b"k"[..], |octets| {
+                entered.wait();
+                read.wait();
+                assert_eq!(octets, [1], "what is being read stays");
+            })
+        });
+        entered.wait();
+        let is_written = write(0..40);
+        let is_read = map.get(&39u64.to_le_bytes()[..]) == Some(vec![7; 40]);
+        read.wait();
+        (is_written, is_read)
+    });
+    assert!(is_written && is_read);
+    let laps = 4 * map.cache().stats().unwrap().log_records;
+    assert!(write(40..laps));
+    map.cache().validate().unwrap();
+}
+
 /// A cache whose proxies are all taken by others still reads, from main.
 #[test]
 fn no_seat_is_needed() {
