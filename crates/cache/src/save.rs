@@ -19,7 +19,9 @@
 //!
 //! A chunk is checked as a whole before any of it is inserted. [`Damage`] says what was found, and that what
 //! was loaded until then is good. Bounds: one chunk in memory, at most [`CHUNK_OCTETS_MAX`] octets and one
-//! entry. The walk over the cache is [`Cache::iter`]'s, in short lock holds.
+//! entry. The walk over the cache is [`Cache::iter`]'s, in short lock holds. Speed, from memory into a new cache
+//! (`benches/map.rs`, two shared vCPUs of an EPYC Milan, medians of three runs): values of 4 KB at 1.0 to 1.9
+//! GB/s; entries of 8 + 32 octets at 200 to 380 ns each, which is what inserting them costs.
 
 use std::fmt;
 use std::io::{self, Read, Write};
