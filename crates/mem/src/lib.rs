@@ -50,7 +50,9 @@
 //! Bounds: the arena, the log (and so limbo) and the number of readers are fixed when the shard is
 //! built; a reader that never syncs makes main say [`Stalled`], never grow and never wait.
 //!
-//! `unsafe` lives in `region` (mappings), `arena` (slots), `log` (records) and the prefetch below; `shard`
+//! `slab` keeps objects instead of octets under a protocol of the same kind, and stands by itself.
+//!
+//! `unsafe` lives in `region` (mappings), `arena` (slots), `log` (records), `slab` and the prefetch below; `shard`
 //! and `reader` call those with the invariant that allows it, and no other crate of the engine has any.
 
 mod arena;
@@ -60,6 +62,7 @@ mod pages;
 mod reader;
 mod region;
 mod shard;
+mod slab;
 pub mod sync;
 mod table;
 
@@ -72,6 +75,9 @@ pub use region::{Region, Zeroed};
 #[cfg(loom)]
 pub use shard::Fault;
 pub use shard::{Config, Error, Guard, Main, ProxyLag, Shard, Stalled, ToMove};
+#[cfg(loom)]
+pub use slab::SlabFault;
+pub use slab::{ParkedSlabReader, SLAB_ID_BYTES, Slab, SlabId, SlabReader, SlabSlot};
 pub use table::{Bucket, TAG_BITS_LOW, WAYS};
 
 /// Asks the CPU to bring the cache line where `value` begins. Changes nothing but time.
