@@ -21,6 +21,7 @@ use crate::error::Error;
 use crate::hash::Hasher;
 use crate::index::{DISPLACED_BYTES, Displaced, Placement};
 use crate::policy::{Fifo, POLICY_BYTES};
+use crate::time::{Seconds, SyncMode, Ticks};
 
 /// Longest value a cache takes, in octets, whatever its budget.
 pub const VALUE_BYTES_MAX: usize = 32 << 10;
@@ -54,6 +55,8 @@ pub struct Builder {
     seed: u64,
     entry_bytes_mean: usize,
     lag_operations: usize,
+    stale: Seconds,
+    sync: SyncMode,
 }
 
 impl Default for Builder {
@@ -66,6 +69,8 @@ impl Default for Builder {
             seed: 0x1a7d_e25e_ed00_0001,
             entry_bytes_mean: 128,
             lag_operations: 0,
+            stale: Seconds(0),
+            sync: SyncMode::Periodic(Ticks::ms(10)),
         }
     }
 }
@@ -115,6 +120,20 @@ impl Builder {
         self
     }
 
+    /// How long after its end an entry may still be asked for by [`crate::Proxy::get_stale`] (serve-expired
+    /// in RFC 8767, grace in Varnish). It costs memory only where nothing fresh wants it: entries past
+    /// their end are replaced like any other. Default 0: never.
+    pub fn stale(mut self, window: Seconds) -> Self {
+        self.stale = window;
+        self
+    }
+
+    /// When proxies come to show what writers have published. Default: [`SyncMode::Periodic`], 10 ms.
+    pub fn sync(mut self, mode: SyncMode) -> Self {
+        self.sync = mode;
+        self
+    }
+
     /// How many of the proxies the budget pays for; the index copies of the others come on top. All, unless
     /// set. For programs whose results must not depend on how many cores they run on: what the budget holds
     /// then depends on this number alone.
@@ -150,6 +169,7 @@ impl Builder {
             displaced: Displaced::new(config.buckets)?,
             policy: Fifo::new(config.buckets * WAYS)?,
             limits: shape.limits,
+            stale: self.stale.0,
             counts: Counts::default(),
             drain_rest: 0,
         };
@@ -160,6 +180,8 @@ impl Builder {
             hasher,
             budget: self.budget,
             limits: shape.limits,
+            stale: self.stale.0,
+            sync: self.sync,
             slot_bytes_max: config.page_bytes.min(HEADER_BYTES + KEY_BYTES_MAX + VALUE_BYTES_MAX),
             queue_bytes_max: shape.reserve_bytes / 8,
             counters: (0..self.proxies_max).map(|_| CacheLines(Counters::default())).collect(),

@@ -14,7 +14,7 @@ use crate::index::Placement;
 use crate::iter::Iter;
 use crate::proxy::Proxy;
 use crate::stats::Stats;
-use crate::time::Seconds;
+use crate::time::{Seconds, SyncMode};
 use crate::writer::Writer;
 
 /// What a proxy counted up to its last sync. Written by that proxy alone.
@@ -22,16 +22,36 @@ use crate::writer::Writer;
 pub(crate) struct Counters {
     hits: AtomicU64,
     misses: AtomicU64,
+    stale_hits: AtomicU64,
+    ended_misses: AtomicU64,
+}
+
+/// What look-ups came to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Lookups {
+    pub hits: u64,
+    pub misses: u64,
+    /// Hits on entries past their end.
+    pub stale_hits: u64,
+    /// Misses because the entry was past its end.
+    pub ended_misses: u64,
 }
 
 impl Counters {
-    pub fn publish(&self, hits: u64, misses: u64) {
-        self.hits.store(hits, Ordering::Relaxed);
-        self.misses.store(misses, Ordering::Relaxed);
+    pub fn publish(&self, lookups: &Lookups) {
+        self.hits.store(lookups.hits, Ordering::Relaxed);
+        self.misses.store(lookups.misses, Ordering::Relaxed);
+        self.stale_hits.store(lookups.stale_hits, Ordering::Relaxed);
+        self.ended_misses.store(lookups.ended_misses, Ordering::Relaxed);
     }
 
-    pub fn read(&self) -> (u64, u64) {
-        (self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed))
+    pub fn read(&self) -> Lookups {
+        Lookups {
+            hits: self.hits.load(Ordering::Relaxed),
+            misses: self.misses.load(Ordering::Relaxed),
+            stale_hits: self.stale_hits.load(Ordering::Relaxed),
+            ended_misses: self.ended_misses.load(Ordering::Relaxed),
+        }
     }
 }
 
@@ -43,6 +63,9 @@ pub(crate) struct Shared {
     pub hasher: Hasher,
     pub budget: u64,
     pub limits: Limits,
+    /// Seconds past its end in which an entry may be asked for.
+    pub stale: u32,
+    pub sync: SyncMode,
     /// Octets of the largest entry, header included.
     pub slot_bytes_max: usize,
     /// Octets a writer may hold in slots that it has not published.

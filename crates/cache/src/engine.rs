@@ -12,6 +12,7 @@ use larder_mem::{Main, OwnedSlot, Shard, Stalled, WAYS, prefetch_read};
 use crate::hash::{Hasher, KeyHash};
 use crate::index::{Displaced, Placement, SECOND, find, mask_bit};
 use crate::policy::{EntryNumber, Fifo, Policy};
+use crate::time::{Seconds, is_expired};
 
 /// Records that an operation writes at most, its evictions apart: two masks, a move (two) and the entry
 /// make five; a bucket conflict makes three.
@@ -32,12 +33,24 @@ pub(crate) struct Limits {
     pub pages_low: u32,
 }
 
+/// When an insert is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum When {
+    Always,
+    /// There is no entry under the key, or it is past its end.
+    Absent,
+    /// As `Absent`, or the entry's version is less, or it has none.
+    Newer,
+}
+
 /// What happened so far, counted at main.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub inserted: u64,
     pub updated: u64,
     pub removed: u64,
+    /// Inserts not done, because of what was there.
+    pub refused: u64,
     pub evicted: u64,
     pub conflicts: u64,
     pub moved_slots: u64,
@@ -51,6 +64,8 @@ pub(crate) struct State {
     pub displaced: Displaced,
     pub policy: Fifo,
     pub limits: Limits,
+    /// Seconds past its end in which an entry may be asked for.
+    pub stale: u32,
     pub counts: Counts,
     /// Operations until a page to empty is looked for again, after none was found.
     pub drain_rest: u32,
@@ -83,11 +98,29 @@ impl Engine<'_> {
         }
     }
 
-    /// Publishes a filled slot under its key. Refused, the slot is still the caller's.
-    pub fn insert(&mut self, hash: KeyHash, slot: OwnedSlot) -> Result<(), (Stalled, OwnedSlot)> {
+    /// Publishes a filled slot under its key, if what is there is as `when` asks; else frees it. Stalled,
+    /// the slot is still the caller's.
+    pub fn insert(
+        &mut self,
+        hash: KeyHash,
+        slot: OwnedSlot,
+        when: When,
+        now: Seconds,
+    ) -> Result<(), (Stalled, OwnedSlot)> {
         let placement = self.state.placement;
-        let key = self.shard.read(&slot).key();
-        let found = find(&self.main, &placement, hash, key).map(|found| (found.bucket, found.way));
+        let key = self.shard.key_of(&slot);
+        let found = find(&self.main, &placement, hash, key);
+        if when != When::Always
+            && let Some(there) = found.map(|found| found.slot)
+            && !is_expired(there.expires(), now)
+            // `None` is less than any version.
+            && (when == When::Absent || there.version() >= self.shard.version_of(&slot))
+        {
+            self.main.free(slot);
+            self.state.counts.refused += 1;
+            return Ok(());
+        }
+        let found = found.map(|found| (found.bucket, found.way));
         let charge = self.main.charge(slot.class());
         let freed = found.map_or(0, |(bucket, way)| self.main.charge_at(bucket, way));
         let evictions = self.evictions_max(charge, freed, found.is_none());

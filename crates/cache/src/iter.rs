@@ -20,6 +20,7 @@ pub struct OwnedEntry {
     bytes: Box<[u8]>,
     key_len: u8,
     expires: u32,
+    version: Option<u64>,
 }
 
 impl OwnedEntry {
@@ -36,6 +37,11 @@ impl OwnedEntry {
     /// The first second in which the entry is gone; `None` for never.
     pub fn expires(&self) -> Option<Seconds> {
         end_of(self.expires)
+    }
+
+    /// The version that [`crate::Writer::insert_if_newer`] gave it.
+    pub fn version(&self) -> Option<u64> {
+        self.version
     }
 }
 
@@ -75,6 +81,7 @@ impl<'a> Iter<'a> {
                         bytes: [key, value].concat().into(),
                         key_len: key.len() as u8,
                         expires,
+                        version: slot.version(),
                     });
                 }
             }

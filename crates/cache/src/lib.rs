@@ -52,5 +52,5 @@ pub use larder_mem::{
 };
 pub use proxy::{Entry, Parked, Proxy};
 pub use stats::{ProxyStats, Stats};
-pub use time::{Seconds, Ttl};
+pub use time::{Seconds, SyncMode, Ticks, Ttl};
 pub use writer::{Build, Writer};

@@ -11,12 +11,12 @@ use std::sync::Arc;
 
 use larder_mem::{LogPosition, Parked as ParkedReader, Reader, Slot};
 
-use crate::cache::Shared;
+use crate::cache::{Lookups, Shared};
 use crate::engine::State;
 use crate::error::Error;
 use crate::hash::KeyHash;
 use crate::index::{find, mask_bit};
-use crate::time::{Seconds, end_of, is_expired};
+use crate::time::{Seconds, SyncMode, Ticks, end_of, is_dead, is_expired};
 
 /// Keys whose memory is fetched together in [`Proxy::get_many`].
 const BATCH: usize = 16;
@@ -26,8 +26,45 @@ const BATCH: usize = 16;
 pub struct Proxy {
     shared: Arc<Shared>,
     reader: Reader<State>,
+    /// Look-ups bring the reader to the present first.
+    immediate: bool,
+    lookups: Tally,
+    /// When [`Proxy::sync_if_due`] syncs next.
+    due: Ticks,
+}
+
+/// [`Lookups`], counted by the one thread that has the proxy.
+#[derive(Debug, Default)]
+struct Tally {
     hits: Cell<u64>,
     misses: Cell<u64>,
+    stale_hits: Cell<u64>,
+    ended_misses: Cell<u64>,
+}
+
+impl Tally {
+    fn of(lookups: Lookups) -> Tally {
+        Tally {
+            hits: Cell::new(lookups.hits),
+            misses: Cell::new(lookups.misses),
+            stale_hits: Cell::new(lookups.stale_hits),
+            ended_misses: Cell::new(lookups.ended_misses),
+        }
+    }
+
+    fn sum(&self) -> Lookups {
+        Lookups {
+            hits: self.hits.get(),
+            misses: self.misses.get(),
+            stale_hits: self.stale_hits.get(),
+            ended_misses: self.ended_misses.get(),
+        }
+    }
+}
+
+#[inline(always)]
+fn bump(counter: &Cell<u64>) {
+    counter.set(counter.get() + 1);
 }
 
 /// A proxy at rest: it reads nothing and holds nobody up.
@@ -35,8 +72,8 @@ pub struct Proxy {
 pub struct Parked {
     shared: Arc<Shared>,
     reader: ParkedReader<State>,
-    hits: u64,
-    misses: u64,
+    lookups: Tally,
+    due: Ticks,
 }
 
 /// A value in the cache, read where it lies. Alive, it keeps its proxy from syncing:
@@ -71,6 +108,24 @@ impl<'a> Entry<'a> {
     pub fn expires(&self) -> Option<Seconds> {
         end_of(self.slot.expires())
     }
+
+    /// Seconds of its life that are left at `now`, 0 once it is over; `None` for an entry without end.
+    #[inline]
+    pub fn seconds_left(&self, now: Seconds) -> Option<u32> {
+        self.expires().map(|end| end.0.saturating_sub(now.0))
+    }
+
+    /// True when its life is over at `now`: [`Proxy::get_stale`] gave it.
+    #[inline]
+    pub fn is_stale(&self, now: Seconds) -> bool {
+        is_expired(self.slot.expires(), now)
+    }
+
+    /// The version that [`crate::Writer::insert_if_newer`] gave it.
+    #[inline]
+    pub fn version(&self) -> Option<u64> {
+        self.slot.version()
+    }
 }
 
 impl Deref for Entry<'_> {
@@ -85,13 +140,9 @@ impl Deref for Entry<'_> {
 impl Proxy {
     pub(crate) fn register(shared: &Arc<Shared>) -> Result<Self, Error> {
         let reader = Reader::register(&shared.shard)?;
-        let (hits, misses) = shared.counters[reader.number()].0.read();
-        Ok(Proxy {
-            shared: shared.clone(),
-            reader,
-            hits: Cell::new(hits),
-            misses: Cell::new(misses),
-        })
+        let lookups = Tally::of(shared.counters[reader.number()].0.read());
+        let immediate = shared.sync == SyncMode::Immediate;
+        Ok(Proxy { shared: shared.clone(), reader, immediate, lookups, due: Ticks(0) })
     }
 
     /// This proxy's number, as [`Error::Stalled`] and the statistics name it.
@@ -114,12 +165,61 @@ impl Proxy {
     /// As [`Proxy::get`], for a key hashed before.
     #[inline]
     pub fn get_hashed(&self, hash: KeyHash, key: &[u8], now: Seconds) -> Option<Entry<'_>> {
-        let slot = find(&self.reader, &self.shared.placement, hash, key)
-            .map(|found| found.slot)
-            .filter(|slot| !is_expired(slot.expires(), now));
-        let counter = if slot.is_some() { &self.hits } else { &self.misses };
-        counter.set(counter.get() + 1);
-        slot.map(|slot| Entry { slot })
+        let slot = self.find(hash, key)?;
+        if is_expired(slot.expires(), now) {
+            bump(&self.lookups.misses);
+            bump(&self.lookups.ended_misses);
+            return None;
+        }
+        bump(&self.lookups.hits);
+        Some(Entry { slot })
+    }
+
+    /// As [`Proxy::get`], and also gives an entry whose life is over for no longer than the cache's
+    /// [`stale`](crate::Builder::stale) window: better than nothing while a fresh one is fetched.
+    /// [`Entry::is_stale`] tells them apart.
+    #[inline]
+    pub fn get_stale(&self, key: &[u8], now: Seconds) -> Option<Entry<'_>> {
+        self.get_stale_hashed(self.hash(key), key, now)
+    }
+
+    /// As [`Proxy::get_stale`], for a key hashed before.
+    pub fn get_stale_hashed(&self, hash: KeyHash, key: &[u8], now: Seconds) -> Option<Entry<'_>> {
+        let slot = self.find(hash, key)?;
+        let expires = slot.expires();
+        if is_expired(expires, now) {
+            if is_dead(expires, self.shared.stale, now) {
+                bump(&self.lookups.misses);
+                bump(&self.lookups.ended_misses);
+                return None;
+            }
+            bump(&self.lookups.stale_hits);
+        }
+        bump(&self.lookups.hits);
+        Some(Entry { slot })
+    }
+
+    /// As [`Proxy::get`], copying the value over what `buf` holds; false, and `buf` as it was, on a miss.
+    /// Allocates only where `buf` is too short.
+    #[inline]
+    pub fn get_into(&self, key: &[u8], now: Seconds, buf: &mut Vec<u8>) -> bool {
+        let Some(entry) = self.get(key, now) else { return false };
+        buf.clear();
+        buf.extend_from_slice(&entry);
+        true
+    }
+
+    /// What lies under a key, whatever its end; counts the miss when there is nothing.
+    #[inline(always)]
+    fn find(&self, hash: KeyHash, key: &[u8]) -> Option<Slot<'_>> {
+        if self.immediate && self.reader.is_behind() {
+            self.reader.refresh();
+        }
+        let found = find(&self.reader, &self.shared.placement, hash, key);
+        if found.is_none() {
+            bump(&self.lookups.misses);
+        }
+        found.map(|found| found.slot)
     }
 
     /// Brings near what a look-up of this hash reads first.
@@ -229,25 +329,43 @@ impl Proxy {
         position
     }
 
+    /// Syncs when the cache's [`SyncMode::Periodic`] says that it is time, or when this proxy is so far
+    /// behind that it would soon stall the writers; always with [`SyncMode::Immediate`]. True when it did.
+    /// `now` is any clock that does not go back; the first call syncs.
+    #[inline]
+    pub fn sync_if_due(&mut self, now: Ticks) -> bool {
+        let due = match self.shared.sync {
+            SyncMode::Immediate => true,
+            SyncMode::Periodic(_) => now >= self.due || self.reader.is_far_behind(),
+        };
+        if due {
+            if let SyncMode::Periodic(period) = self.shared.sync {
+                self.due = Ticks(now.0.saturating_add(period.0));
+            }
+            self.sync();
+        }
+        due
+    }
+
     fn publish_counters(&self) {
-        self.shared.counters[self.number()].0.publish(self.hits.get(), self.misses.get());
+        self.shared.counters[self.number()].0.publish(&self.lookups.sum());
     }
 
     /// Look-ups that found a live entry.
     pub fn hits(&self) -> u64 {
-        self.hits.get()
+        self.lookups.hits.get()
     }
 
     /// Look-ups that did not.
     pub fn misses(&self) -> u64 {
-        self.misses.get()
+        self.lookups.misses.get()
     }
 
     /// Rests: the proxy holds nobody up until it is unparked.
     pub fn park(self) -> Parked {
         self.publish_counters();
-        let Proxy { shared, reader, hits, misses } = self;
-        Parked { shared, reader: reader.park(), hits: hits.get(), misses: misses.get() }
+        let Proxy { shared, reader, lookups, due, .. } = self;
+        Parked { shared, reader: reader.park(), lookups, due }
     }
 
     /// Compares this proxy's index with main's, if it shows all there is. For tests.
@@ -260,8 +378,9 @@ impl Parked {
     /// Takes the proxy up again, showing everything published so far. Costs what changed since it was
     /// parked, at most a copy of the index.
     pub fn unpark(self) -> Result<Proxy, Error> {
-        let Parked { shared, reader, hits, misses } = self;
+        let Parked { shared, reader, lookups, due } = self;
         let reader = reader.unpark()?;
-        Ok(Proxy { shared, reader, hits: Cell::new(hits), misses: Cell::new(misses) })
+        let immediate = shared.sync == SyncMode::Immediate;
+        Ok(Proxy { shared, reader, immediate, lookups, due })
     }
 }

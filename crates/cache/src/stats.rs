@@ -27,6 +27,8 @@ pub struct Stats {
     pub updated: u64,
     /// Entries taken out on request.
     pub removed: u64,
+    /// Conditional inserts not done, because of what was there.
+    pub refused: u64,
     /// Entries that left to make room.
     pub evicted: u64,
     /// Entries that left because their bucket and its neighbours were full; part of no other count.
@@ -37,6 +39,10 @@ pub struct Stats {
     pub hits: u64,
     /// Look-ups that did not, likewise.
     pub misses: u64,
+    /// Hits on entries past their end, by `get_stale`; part of `hits`.
+    pub stale_hits: u64,
+    /// Misses because the entry's life was over; part of `misses`.
+    pub ended_misses: u64,
     /// Slots that were retired and proxies may still hold.
     pub limbo_slots: u64,
     /// Octets of those slots.
@@ -61,12 +67,15 @@ pub struct ProxyStats {
     pub proxy: usize,
     /// Log records it is behind; `None` while it is parked.
     pub behind: Option<u64>,
+    /// Its look-ups that found a live entry, up to its last sync, and those of its number's earlier owners.
+    pub hits: u64,
+    /// Its look-ups that did not, likewise.
+    pub misses: u64,
 }
 
 impl Stats {
     pub(crate) fn collect(shared: &Shared) -> Result<Stats, Error> {
-        let counters = shared.counters.iter().map(|counters| counters.0.read());
-        let (hits, misses) = counters.fold((0, 0), |sum, each| (sum.0 + each.0, sum.1 + each.1));
+        let lookups: Vec<_> = shared.counters.iter().map(|counters| counters.0.read()).collect();
         let mut guard = shared.lock()?;
         let stats = with_engine(shared, &mut guard, |engine| {
             engine.main.reclaim();
@@ -82,11 +91,14 @@ impl Stats {
                 inserted: counts.inserted,
                 updated: counts.updated,
                 removed: counts.removed,
+                refused: counts.refused,
                 evicted: counts.evicted,
                 conflicts: counts.conflicts,
                 moved_slots: counts.moved_slots,
-                hits,
-                misses,
+                hits: lookups.iter().map(|each| each.hits).sum(),
+                misses: lookups.iter().map(|each| each.misses).sum(),
+                stale_hits: lookups.iter().map(|each| each.stale_hits).sum(),
+                ended_misses: lookups.iter().map(|each| each.ended_misses).sum(),
                 limbo_slots,
                 limbo_bytes,
                 log_position: engine.main.position().records(),
@@ -94,7 +106,12 @@ impl Stats {
                 pages: engine.main.page_use(),
                 classes: engine.main.class_use().collect(),
                 proxies: (engine.main.lags())
-                    .map(|lag| ProxyStats { proxy: lag.reader, behind: lag.behind })
+                    .map(|lag| ProxyStats {
+                        proxy: lag.reader,
+                        behind: lag.behind,
+                        hits: lookups[lag.reader].hits,
+                        misses: lookups[lag.reader].misses,
+                    })
                     .collect(),
             }
         });

@@ -12,11 +12,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use larder_mem::{Guard, HEADER_BYTES, LogPosition, OwnedSlot};
+use larder_mem::{Guard, HEADER_BYTES, LogPosition, OwnedSlot, VERSION_BYTES};
 
 use crate::build::KEY_BYTES_MAX;
 use crate::cache::{Shared, value_bytes_max, with_engine};
-use crate::engine::{Engine, State};
+use crate::engine::{Engine, State, When};
 use crate::error::Error;
 use crate::hash::KeyHash;
 use crate::time::{Seconds, Ttl};
@@ -35,7 +35,7 @@ const APPLY_AHEAD: usize = 12;
 
 #[derive(Debug)]
 enum Operation {
-    Insert { hash: KeyHash, slot: OwnedSlot },
+    Insert { hash: KeyHash, slot: OwnedSlot, when: When, now: Seconds },
     Remove { hash: KeyHash, key: Box<[u8]> },
     Touch { hash: KeyHash, key: Box<[u8]>, expires: u32 },
 }
@@ -145,7 +145,48 @@ impl Writer {
         let Writer { shared, own } = self;
         let mut slot = own.slot_for(shared, key, value.len())?;
         shared.shard.fill(&mut slot, key, value, ttl.expires(now));
-        own.enqueue_insert(shared, hash, slot)
+        own.enqueue(shared, Operation::Insert { hash, slot, when: When::Always, now })
+    }
+
+    /// Stores a value where none lives under the key when the operation is applied; one past its end
+    /// does not count, stale window or not. Whether it was stored shows in a proxy afterwards, and in
+    /// [`crate::Stats::refused`].
+    pub fn insert_if_absent(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        ttl: Ttl,
+        now: Seconds,
+    ) -> Result<(), Error> {
+        let Writer { shared, own } = self;
+        let hash = shared.hasher.hash(key);
+        let mut slot = own.slot_for(shared, key, value.len())?;
+        shared.shard.fill(&mut slot, key, value, ttl.expires(now));
+        own.enqueue(shared, Operation::Insert { hash, slot, when: When::Absent, now })
+    }
+
+    /// Stores a value and its version, unless an entry of the same or a greater version lives under
+    /// the key when the operation is applied: so what was fetched earlier never replaces what was fetched
+    /// later, whichever writer comes first. An entry stored without a version is older than any.
+    ///
+    /// The version is the caller's (a serial, a time of fetching) and explicit: comparing ends of life
+    /// instead would keep an old record alive against a new one with a shorter TTL, which is just what
+    /// an operator publishes before a change; and a comparison of the caller's would be foreign code under
+    /// the lock. It lies in the slot, 8 octets after the value; other entries do not pay for it.
+    pub fn insert_if_newer(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        version: u64,
+        ttl: Ttl,
+        now: Seconds,
+    ) -> Result<(), Error> {
+        let Writer { shared, own } = self;
+        let hash = shared.hasher.hash(key);
+        let mut slot = own.slot_for(shared, key, value.len() + VERSION_BYTES)?;
+        shared.shard.build(&mut slot, key, value.len()).copy_from_slice(value);
+        shared.shard.finish(&mut slot, key.len(), value.len(), ttl.expires(now), Some(version));
+        own.enqueue(shared, Operation::Insert { hash, slot, when: When::Newer, now })
     }
 
     /// Stores a value that `build` writes, at most `len_max` octets, straight into its final place. The
@@ -166,10 +207,14 @@ impl Writer {
             let mut value = Build { room: shared.shard.build(slot, key, len_max), len: 0 };
             build(&mut value);
             let len = value.len;
-            shared.shard.finish(slot, key.len(), len, ttl.expires(now));
+            shared.shard.finish(slot, key.len(), len, ttl.expires(now), None);
         }
         match held.slot.take() {
-            Some(slot) => held.own.enqueue_insert(shared, shared.hasher.hash(key), slot),
+            Some(slot) => {
+                let hash = shared.hasher.hash(key);
+                let operation = Operation::Insert { hash, slot, when: When::Always, now };
+                held.own.enqueue(shared, operation)
+            }
             None => Ok(()),
         }
     }
@@ -177,7 +222,9 @@ impl Writer {
     /// Takes an entry out, if there is one.
     pub fn remove(&mut self, key: &[u8]) -> Result<(), Error> {
         let hash = self.shared.hasher.hash(key);
-        self.enqueue(Operation::Remove { hash, key: key.into() })
+        let Writer { shared, own } = self;
+        own.make_queue_room(shared)?;
+        own.enqueue(shared, Operation::Remove { hash, key: key.into() })
     }
 
     /// Gives an entry a new end, `ttl` from `now`, if there is one. Proxies see it when it is applied,
@@ -185,14 +232,9 @@ impl Writer {
     pub fn touch(&mut self, key: &[u8], ttl: Ttl, now: Seconds) -> Result<(), Error> {
         let hash = self.shared.hasher.hash(key);
         let expires = ttl.expires(now);
-        self.enqueue(Operation::Touch { hash, key: key.into(), expires })
-    }
-
-    fn enqueue(&mut self, operation: Operation) -> Result<(), Error> {
         let Writer { shared, own } = self;
         own.make_queue_room(shared)?;
-        own.queue.push_back(operation);
-        own.flush_if_due(shared)
+        own.enqueue(shared, Operation::Touch { hash, key: key.into(), expires })
     }
 
     /// Applies and publishes everything queued; gives spare slots back where memory is short. The
@@ -233,15 +275,13 @@ impl Own {
         applied
     }
 
+    /// Queues an operation that room was made for.
     #[inline]
-    fn enqueue_insert(
-        &mut self,
-        shared: &Shared,
-        hash: KeyHash,
-        slot: OwnedSlot,
-    ) -> Result<(), Error> {
-        self.queue_bytes += shared.shard.classes().size(slot.class());
-        self.queue.push_back(Operation::Insert { hash, slot });
+    fn enqueue(&mut self, shared: &Shared, operation: Operation) -> Result<(), Error> {
+        if let Operation::Insert { slot, .. } = &operation {
+            self.queue_bytes += shared.shard.classes().size(slot.class());
+        }
+        self.queue.push_back(operation);
         self.flush_if_due(shared)
     }
 
@@ -314,12 +354,13 @@ impl Own {
         operation: Operation,
     ) -> Result<(), (Error, Operation)> {
         match operation {
-            Operation::Insert { hash, slot } => {
+            Operation::Insert { hash, slot, when, now } => {
                 let bytes = shared.shard.classes().size(slot.class());
-                match engine.insert(hash, slot) {
+                match engine.insert(hash, slot, when, now) {
                     Ok(()) => self.queue_bytes -= bytes,
                     Err((stalled, slot)) => {
-                        return Err((stalled.into(), Operation::Insert { hash, slot }));
+                        let operation = Operation::Insert { hash, slot, when, now };
+                        return Err((stalled.into(), operation));
                     }
                 }
             }

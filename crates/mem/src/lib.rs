@@ -43,7 +43,8 @@
 //! * **I2** An [`OwnedSlot`] is the only way to a slot's bytes between `alloc` and `put` or `free`.
 //! * **I3** The plain bytes of a slot do not change between `put` and its return to the free list;
 //!   `expires` alone does, and it is atomic.
-//! * **I4** `key_len + value_len + header <= size of the slot's class` at all times, from `alloc` on.
+//! * **I4** `header + key_len + value_len + version, if any, <= size of the slot's class` at all times,
+//!   from `alloc` on.
 //! * **I5** The record at position `p` is written only by main, only while `p >= tail` as readers see
 //!   it and `p - R < min_active`; readers read it only when `cursor <= p < tail`.
 //!
@@ -63,7 +64,7 @@ mod shard;
 pub mod sync;
 mod table;
 
-pub use arena::{EXPIRES_NEVER, HEADER_BYTES, OwnedSlot, Slot};
+pub use arena::{EXPIRES_NEVER, HEADER_BYTES, OwnedSlot, Slot, VERSION_BYTES};
 pub use class::{CLASS_BYTES_MIN, Classes};
 pub use log::{LogPosition, RECORD_BYTES};
 pub use pages::{ClassUse, PageUse};

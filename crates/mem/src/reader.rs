@@ -29,6 +29,8 @@ pub struct Reader<S> {
     table: Region<Bucket>,
     /// The copy is the index at this position.
     applied: Cell<u64>,
+    /// What the cursor says.
+    synced: u64,
 }
 
 /// A reader that holds nothing, and so holds nobody up.
@@ -87,6 +89,14 @@ impl<S> Reader<S> {
         self.seat.shard.core.log.tail() != self.applied.get()
     }
 
+    /// True when more than half the log is kept for this reader alone, as far as it can tell: time to sync.
+    /// One shared load.
+    #[inline]
+    pub fn is_far_behind(&self) -> bool {
+        let log = &self.seat.shard.core.log;
+        log.tail() - self.synced > log.records() / 2
+    }
+
     /// Brings the copy to the present. Views stay as they are.
     #[inline]
     pub fn refresh(&self) -> LogPosition {
@@ -117,7 +127,8 @@ impl<S> Reader<S> {
             () => Ordering::Release,
         };
         // `&mut self`: no view of ours is alive, so we hold nothing retired before `applied` (I1).
-        self.seat.shard.core.log.set_cursor(self.seat.reader, self.applied.get(), order);
+        self.synced = self.applied.get();
+        self.seat.shard.core.log.set_cursor(self.seat.reader, self.synced, order);
         self.position()
     }
 
@@ -210,7 +221,7 @@ impl<S> Parked<S> {
         #[cfg(loom)]
         if core.config.fault == Fault::UnparkUnlocked {
             core.log.set_cursor(seat.reader, applied, Ordering::Release);
-            let reader = Reader { seat, table, applied: Cell::new(applied) };
+            let reader = Reader { seat, table, applied: Cell::new(applied), synced: applied };
             reader.refresh();
             return Ok(reader);
         }
@@ -218,7 +229,7 @@ impl<S> Parked<S> {
         if guard.books().hold_log(applied, core.log.records()) {
             core.log.set_cursor(seat.reader, applied, Ordering::Release);
             drop(guard);
-            let mut reader = Reader { seat, table, applied: Cell::new(applied) };
+            let mut reader = Reader { seat, table, applied: Cell::new(applied), synced: applied };
             reader.sync();
             return Ok(reader);
         }
@@ -253,7 +264,8 @@ fn copy_all<S>(seat: Seat<S>, table: Region<Bucket>) -> Result<Reader<S>, Error>
         }
         done = end;
     }
-    let reader = Reader { seat, table, applied: Cell::new(start.unwrap_or(0)) };
+    let synced = start.unwrap_or(0);
+    let reader = Reader { seat, table, applied: Cell::new(synced), synced };
     #[cfg(loom)]
     if reader.seat.shard.core.config.fault == Fault::NoReplay {
         reader.applied.set(tail);

@@ -7,7 +7,7 @@
 use std::io;
 use std::sync::atomic::AtomicU32 as PlainAtomicU32;
 
-use crate::arena::{Arena, HEADER_BYTES, OwnedSlot, Slot};
+use crate::arena::{Arena, HEADER_BYTES, OwnedSlot, Slot, VERSION_BYTES};
 use crate::class::Classes;
 use crate::log::{Log, LogPosition, PARKED, RECORD_BYTES, Record, WAY_NONE};
 use crate::pages::{self, ClassUse, PageUse, Pages};
@@ -240,7 +240,7 @@ impl<S> Shard<S> {
     #[inline]
     pub fn fill(&self, slot: &mut OwnedSlot, key: &[u8], value: &[u8], expires: u32) {
         self.build(slot, key, value.len()).copy_from_slice(value);
-        self.finish(slot, key.len(), value.len(), expires);
+        self.finish(slot, key.len(), value.len(), expires, None);
     }
 
     /// Writes an owned slot's key and gives the room for a value of up to `room` octets, which hold
@@ -254,22 +254,42 @@ impl<S> Shard<S> {
         self.core.arena.begin(slot, key, room, size)
     }
 
-    /// Ends what [`Shard::build`] began.
+    /// Ends what [`Shard::build`] began. A version takes [`VERSION_BYTES`] more.
     ///
     /// # Panics
     /// When the lengths do not fit the slot's class, or the slot is another shard's.
     #[inline]
-    pub fn finish(&self, slot: &mut OwnedSlot, key_len: usize, value_len: usize, expires: u32) {
+    pub fn finish(
+        &self,
+        slot: &mut OwnedSlot,
+        key_len: usize,
+        value_len: usize,
+        expires: u32,
+        version: Option<u64>,
+    ) {
         let size = self.core.classes.size(slot.class);
-        assert!(HEADER_BYTES + key_len + value_len <= size, "key and value fit the slot's class");
+        let version_bytes = if version.is_some() { VERSION_BYTES } else { 0 };
+        let bytes = HEADER_BYTES + key_len + value_len + version_bytes;
+        assert!(bytes <= size, "key, value and version fit the slot's class");
         let key_len = u8::try_from(key_len).expect("a key has at most 255 octets");
         let value_len = u16::try_from(value_len).expect("a value has at most 65535 octets");
-        self.core.arena.finish(slot, key_len, value_len, expires);
+        self.core.arena.finish(slot, key_len, value_len, expires, version);
     }
 
-    /// Reads an owned slot.
+    /// The key of an owned slot. (No [`Slot`] of it: those can be leased, and owned slots can't.)
     #[inline]
-    pub fn read<'a>(&'a self, slot: &'a OwnedSlot) -> Slot<'a> {
+    pub fn key_of<'a>(&'a self, slot: &'a OwnedSlot) -> &'a [u8] {
+        self.read(slot).key()
+    }
+
+    /// The version of an owned slot.
+    #[inline]
+    pub fn version_of(&self, slot: &OwnedSlot) -> Option<u64> {
+        self.read(slot).version()
+    }
+
+    #[inline]
+    fn read<'a>(&'a self, slot: &'a OwnedSlot) -> Slot<'a> {
         assert_eq!(slot.shard, self.core.id, "a slot goes back to the shard it came from");
         // SAFETY: by I2 only the owner reaches the slot, and it is borrowed as long as the view.
         unsafe { self.core.arena.view(slot.id) }
@@ -583,7 +603,8 @@ impl Main<'_> {
             let size = self.core.classes.size(class);
             self.core.arena.begin(&mut copy, key, value.len(), size).copy_from_slice(value);
             let key_len = key.len() as u8;
-            self.core.arena.finish(&mut copy, key_len, value.len() as u16, old.expires());
+            let (value_len, version) = (value.len() as u16, old.version());
+            self.core.arena.finish(&mut copy, key_len, value_len, old.expires(), version);
         }
         self.put(bucket, way, tag_word, copy);
         true
