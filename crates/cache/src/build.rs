@@ -18,6 +18,7 @@ use larder_mem::{Classes, Config, HEADER_BYTES, Shard, WAYS};
 use crate::cache::{Cache, Counters, Shared};
 use crate::engine::{Counts, Limits, RECORDS_MAX, State};
 use crate::error::Error;
+use crate::evicted::{Batch, Evicted, Listener};
 use crate::hash::Hasher;
 use crate::index::{DISPLACED_BYTES, Displaced, Placement};
 use crate::policy::{Fifo, POLICY_BYTES};
@@ -57,6 +58,7 @@ pub struct Builder {
     lag_operations: usize,
     stale: Seconds,
     sync: SyncMode,
+    listener: Option<Listener>,
 }
 
 impl Default for Builder {
@@ -71,6 +73,7 @@ impl Default for Builder {
             lag_operations: 0,
             stale: Seconds(0),
             sync: SyncMode::Periodic(Ticks::ms(10)),
+            listener: None,
         }
     }
 }
@@ -134,6 +137,14 @@ impl Builder {
         self
     }
 
+    /// Has `listener` called with every entry that leaves to make room (not with those that are removed or
+    /// replaced), by the thread whose write it made room for, soon after and outside any lock. It may use
+    /// the cache. Entries are copied for it: at most 256, or 64 KiB and what one write evicts, at a time.
+    pub fn on_evicted(mut self, listener: impl Fn(Evicted<'_>) + Send + Sync + 'static) -> Self {
+        self.listener = Some(Listener(Arc::new(listener)));
+        self
+    }
+
     /// How many of the proxies the budget pays for; the index copies of the others come on top. All, unless
     /// set. For programs whose results must not depend on how many cores they run on: what the budget holds
     /// then depends on this number alone.
@@ -172,6 +183,8 @@ impl Builder {
             stale: self.stale.0,
             counts: Counts::default(),
             drain_rest: 0,
+            next_out: None,
+            evicted: self.listener.is_some().then(Batch::default),
         };
         let shard = Arc::new(Shard::new(config, state)?);
         Ok(Cache::new(Shared {
@@ -182,6 +195,7 @@ impl Builder {
             limits: shape.limits,
             stale: self.stale.0,
             sync: self.sync,
+            listener: self.listener,
             slot_bytes_max: config.page_bytes.min(HEADER_BYTES + KEY_BYTES_MAX + VALUE_BYTES_MAX),
             queue_bytes_max: shape.reserve_bytes / 8,
             counters: (0..self.proxies_max).map(|_| CacheLines(Counters::default())).collect(),

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use crate::build::Builder;
 use crate::engine::{Engine, Limits, State};
 use crate::error::Error;
+use crate::evicted::Listener;
 use crate::hash::{Hasher, KeyHash};
 use crate::index::Placement;
 use crate::iter::Iter;
@@ -66,6 +67,7 @@ pub(crate) struct Shared {
     /// Seconds past its end in which an entry may be asked for.
     pub stale: u32,
     pub sync: SyncMode,
+    pub listener: Option<Listener>,
     /// Octets of the largest entry, header included.
     pub slot_bytes_max: usize,
     /// Octets a writer may hold in slots that it has not published.

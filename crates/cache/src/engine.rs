@@ -9,10 +9,11 @@
 
 use larder_mem::{Main, OwnedSlot, Shard, Stalled, WAYS, prefetch_read};
 
+use crate::evicted::{Batch, Cause};
 use crate::hash::{Hasher, KeyHash};
 use crate::index::{Displaced, Placement, SECOND, find, mask_bit};
 use crate::policy::{EntryNumber, Fifo, Policy};
-use crate::time::{Seconds, is_expired};
+use crate::time::{Seconds, is_dead, is_expired};
 
 /// Records that an operation writes at most, its evictions apart: two masks, a move (two) and the entry
 /// make five; a bucket conflict makes three.
@@ -52,6 +53,8 @@ pub(crate) struct Counts {
     /// Inserts not done, because of what was there.
     pub refused: u64,
     pub evicted: u64,
+    /// Of those, the ones whose life was over.
+    pub evicted_expired: u64,
     pub conflicts: u64,
     pub moved_slots: u64,
 }
@@ -69,6 +72,10 @@ pub(crate) struct State {
     pub counts: Counts,
     /// Operations until a page to empty is looked for again, after none was found.
     pub drain_rest: u32,
+    /// Who most likely leaves next: a hint for fetching.
+    pub next_out: Option<EntryNumber>,
+    /// Where a listener waits, copies of what left in this lock hold.
+    pub evicted: Option<Batch>,
 }
 
 /// Main and the engine's state together, for as long as the lock is held.
@@ -107,6 +114,7 @@ impl Engine<'_> {
         when: When,
         now: Seconds,
     ) -> Result<(), (Stalled, OwnedSlot)> {
+        self.prefetch_next_out();
         let placement = self.state.placement;
         let key = self.shard.key_of(&slot);
         let found = find(&self.main, &placement, hash, key);
@@ -127,7 +135,7 @@ impl Engine<'_> {
         if let Err(stalled) = self.main.reserve(2 * evictions + RECORDS_MAX) {
             return Err((stalled, slot));
         }
-        self.make_room(charge, freed, found);
+        self.make_room(charge, freed, found, now);
         match found {
             Some((bucket, way)) => {
                 let tag_word = self.main.bucket(bucket).tag(way);
@@ -136,7 +144,7 @@ impl Engine<'_> {
                 self.state.counts.updated += 1;
             }
             None => {
-                self.place(hash, slot);
+                self.place(hash, slot, now);
                 self.state.counts.inserted += 1;
             }
         }
@@ -171,7 +179,13 @@ impl Engine<'_> {
         over.max(u64::from(full))
     }
 
-    fn make_room(&mut self, charge: u64, freed: u64, updated: Option<(usize, usize)>) {
+    fn make_room(
+        &mut self,
+        charge: u64,
+        freed: u64,
+        updated: Option<(usize, usize)>,
+        now: Seconds,
+    ) {
         let Limits { charge_max, entries_max, .. } = self.state.limits;
         let updated = updated.map(|(bucket, way)| number(bucket, way));
         while self.main.live_charge() + charge - freed > charge_max
@@ -179,13 +193,38 @@ impl Engine<'_> {
         {
             let Some(victim) = self.state.policy.victim(updated) else { break };
             let (bucket, way) = (victim as usize / WAYS, victim as usize % WAYS);
-            self.take_out(bucket, way);
+            let cause = self.evict(bucket, way, Cause::Budget, now);
             self.state.counts.evicted += 1;
+            self.state.counts.evicted_expired += u64::from(cause == Cause::Expired);
             // Who leaves next is most likely known: its lines may come while we do other things.
-            if let Some(next) = self.state.policy.victim(updated) {
+            self.state.next_out = self.state.policy.victim(updated);
+            if let Some(next) = self.state.next_out {
                 prefetch_read(self.main.bucket(next as usize / WAYS));
             }
         }
+    }
+
+    /// With the bucket of who leaves next here, brings its slot near: its end will be read.
+    #[inline]
+    fn prefetch_next_out(&self) {
+        if let Some(next) = self.state.next_out {
+            self.main.prefetch_slot(next as usize / WAYS, next as usize % WAYS);
+        }
+    }
+
+    /// Takes an entry out to make room, keeping a copy for a listener; why it left.
+    fn evict(&mut self, bucket: usize, way: usize, cause: Cause, now: Seconds) -> Cause {
+        let mut cause = cause;
+        if let Some(slot) = self.main.slot(bucket, way) {
+            if is_dead(slot.expires(), self.state.stale, now) {
+                cause = Cause::Expired;
+            }
+            if let Some(batch) = &mut self.state.evicted {
+                batch.push(slot.key(), slot.value(), cause);
+            }
+        }
+        self.take_out(bucket, way);
+        cause
     }
 
     /// Empties a way. At most two records.
@@ -216,7 +255,7 @@ impl Engine<'_> {
 
     /// Finds a way for a new entry: home, second, a way of home that another entry leaves, likewise of
     /// second. (Displacing from home alone left 4 conflicts in 10 million inserts at 80 % load.)
-    fn place(&mut self, hash: KeyHash, slot: OwnedSlot) {
+    fn place(&mut self, hash: KeyHash, slot: OwnedSlot, now: Seconds) {
         let placement = self.state.placement;
         let (home, tag_word) = (placement.home(hash), placement.tag_word(hash));
         let second = placement.second(home, tag_word);
@@ -238,7 +277,7 @@ impl Engine<'_> {
         // Neither has room, nor has any bucket that an entry of either could go to: twenty-two full
         // buckets. The hash chooses who goes.
         let way = (hash.0 >> 16) as usize % WAYS;
-        self.take_out(home, way);
+        self.evict(home, way, Cause::Conflict, now);
         self.state.counts.conflicts += 1;
         self.settle(home, way, tag_word, slot);
     }

@@ -31,6 +31,8 @@ pub struct Stats {
     pub refused: u64,
     /// Entries that left to make room.
     pub evicted: u64,
+    /// Of those, entries whose life was over, stale window and all.
+    pub evicted_expired: u64,
     /// Entries that left because their bucket and its neighbours were full; part of no other count.
     pub conflicts: u64,
     /// Slots copied to empty a page.
@@ -93,6 +95,7 @@ impl Stats {
                 removed: counts.removed,
                 refused: counts.refused,
                 evicted: counts.evicted,
+                evicted_expired: counts.evicted_expired,
                 conflicts: counts.conflicts,
                 moved_slots: counts.moved_slots,
                 hits: lookups.iter().map(|each| each.hits).sum(),

@@ -18,6 +18,7 @@ use crate::build::KEY_BYTES_MAX;
 use crate::cache::{Shared, value_bytes_max, with_engine};
 use crate::engine::{Engine, State, When};
 use crate::error::Error;
+use crate::evicted::Batch;
 use crate::hash::KeyHash;
 use crate::time::{Seconds, Ttl};
 
@@ -67,6 +68,8 @@ struct Own {
     queue_bytes: usize,
     /// Free slots taken ahead, by class.
     spare: Box<[Vec<OwnedSlot>]>,
+    /// What our operations evicted and the listener was not told yet.
+    evicted: Batch,
 }
 
 /// A value being built in its final place. See [`Writer::insert_with`].
@@ -116,6 +119,7 @@ impl Writer {
                 queue: VecDeque::with_capacity(QUEUE_MAX),
                 queue_bytes: 0,
                 spare: (0..classes).map(|_| Vec::new()).collect(),
+                evicted: Batch::default(),
             },
         }
     }
@@ -254,25 +258,72 @@ impl Drop for Writer {
     /// Publishes what is queued; what can't be, because a proxy stalls it, is dropped. Flush first to know.
     fn drop(&mut self) {
         let Writer { shared, own } = self;
-        let Ok(mut guard) = shared.lock() else { return };
-        let _ = own.apply(shared, &mut guard);
-        for operation in own.queue.drain(..) {
+        let last = Last { shared, own };
+        while let Ok(None) = last.own.locked(shared, |own, guard| own.apply(shared, guard)) {}
+    }
+}
+
+/// Gives all slots of a writer that goes back, also when a listener's panic ends its last flush.
+struct Last<'a> {
+    shared: &'a Shared,
+    own: &'a mut Own,
+}
+
+impl Drop for Last<'_> {
+    fn drop(&mut self) {
+        let Ok(mut guard) = self.shared.lock() else { return };
+        for operation in self.own.queue.drain(..) {
             if let Operation::Insert { slot, .. } = operation {
                 guard.parts().0.free(slot);
             }
         }
-        own.give_back(&mut guard);
+        self.own.give_back(&mut guard);
     }
 }
 
 impl Own {
     fn flush(&mut self, shared: &Shared) -> Result<LogPosition, Error> {
-        let mut guard = shared.lock()?;
-        let applied = self.apply(shared, &mut guard);
-        if with_engine(shared, &mut guard, |engine| engine.is_tight()) {
-            self.give_back(&mut guard);
+        loop {
+            let applied = self.locked(shared, |own, guard| {
+                let applied = own.apply(shared, guard);
+                if with_engine(shared, guard, |engine| engine.is_tight()) {
+                    own.give_back(guard);
+                }
+                applied
+            })?;
+            if let Some(position) = applied {
+                return Ok(position);
+            }
         }
-        applied
+    }
+
+    /// Runs `act` under the lock, and then, without it, tells the listener what that evicted.
+    fn locked<R>(
+        &mut self,
+        shared: &Shared,
+        act: impl FnOnce(&mut Self, &mut Guard<'_, State>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let guard = shared.lock()?;
+        self.with_guard(shared, guard, act)
+    }
+
+    fn with_guard<R>(
+        &mut self,
+        shared: &Shared,
+        mut guard: Guard<'_, State>,
+        act: impl FnOnce(&mut Self, &mut Guard<'_, State>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let result = act(self, &mut guard);
+        if let Some(batch) = &mut guard.parts().1.evicted {
+            std::mem::swap(batch, &mut self.evicted);
+        }
+        drop(guard);
+        if let Some(listener) = &shared.listener
+            && !self.evicted.is_empty()
+        {
+            self.evicted.tell(listener);
+        }
+        result
     }
 
     /// Queues an operation that room was made for.
@@ -302,7 +353,7 @@ impl Own {
             guard => guard,
         };
         let Some(guard) = guard else { return Ok(()) };
-        match self.apply(shared, &mut guard?) {
+        match self.with_guard(shared, guard?, |own, guard| own.apply(shared, guard)) {
             Ok(_) | Err(Error::Stalled { .. }) => Ok(()),
             Err(error) => Err(error),
         }
@@ -321,12 +372,13 @@ impl Own {
         Ok(())
     }
 
-    /// Applies the queue in order, with the lines of the operations ahead on their way.
+    /// Applies the queue in order, with the lines of the operations ahead on their way. `None`: operations
+    /// are left, because the listener must be told first what the others evicted.
     fn apply(
         &mut self,
         shared: &Shared,
         guard: &mut Guard<'_, State>,
-    ) -> Result<LogPosition, Error> {
+    ) -> Result<Option<LogPosition>, Error> {
         with_engine(shared, guard, |engine| {
             for operation in self.queue.iter().take(APPLY_AHEAD) {
                 engine.prefetch(operation.hash());
@@ -342,8 +394,11 @@ impl Own {
                     self.queue.push_front(operation);
                     return Err(error);
                 }
+                if engine.state.evicted.as_ref().is_some_and(Batch::is_full) {
+                    return Ok(None);
+                }
             }
-            Ok(engine.main.position())
+            Ok(Some(engine.main.position()))
         })
     }
 
@@ -400,25 +455,32 @@ impl Own {
     /// (so that it evicts), gives back the spares of other classes, and empties a page.
     #[cold]
     fn refill(&mut self, shared: &Shared, class: u8) -> Result<OwnedSlot, Error> {
-        let mut guard = shared.lock()?;
         let ample = (REFILL_BYTES / shared.shard.classes().size(class)).clamp(1, REFILL_MAX);
-        let spare = &mut self.spare[class as usize];
-        with_engine(shared, &mut guard, |engine| {
-            let count = if engine.is_tight() { 1 } else { ample };
-            spare.extend((0..count).map_while(|_| engine.main.alloc(class)));
-        });
-        if let Some(slot) = spare.pop() {
-            return Ok(slot);
+        loop {
+            let slot = self.locked(shared, |own, guard| {
+                let spare = &mut own.spare[class as usize];
+                with_engine(shared, guard, |engine| {
+                    let count = if engine.is_tight() { 1 } else { ample };
+                    spare.extend((0..count).map_while(|_| engine.main.alloc(class)));
+                });
+                if let Some(slot) = spare.pop() {
+                    return Ok(Some(slot));
+                }
+                let applied = own.apply(shared, guard)?;
+                own.give_back(guard);
+                with_engine(shared, guard, |engine| match engine.alloc(class) {
+                    Some(slot) => Ok(Some(slot)),
+                    None if applied.is_none() => Ok(None),
+                    None => match engine.main.slowest() {
+                        stalled if stalled.behind > 0 => Err(stalled.into()),
+                        _ => Err(Error::Starved),
+                    },
+                })
+            })?;
+            if let Some(slot) = slot {
+                return Ok(slot);
+            }
         }
-        self.apply(shared, &mut guard)?;
-        self.give_back(&mut guard);
-        with_engine(shared, &mut guard, |engine| match engine.alloc(class) {
-            Some(slot) => Ok(slot),
-            None => match engine.main.slowest() {
-                stalled if stalled.behind > 0 => Err(stalled.into()),
-                _ => Err(Error::Starved),
-            },
-        })
     }
 
     /// Gives all spare slots back.

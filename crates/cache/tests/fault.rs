@@ -4,7 +4,11 @@
 mod common;
 
 use common::key_of;
-use larder::{Cache, Error, Proxy, Seconds, Ttl, Writer};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use larder::{Cache, Cause, Error, Proxy, Seconds, Ttl, Writer};
 
 const NOW: Seconds = Seconds(1);
 
@@ -211,4 +215,94 @@ fn many_writers() {
     }
     drop(writers);
     cache.validate().unwrap();
+}
+
+/// Every entry that leaves to make room is told once, with its value and the right cause, and none that was
+/// removed or replaced; what was told and what is left make up what was inserted.
+#[test]
+fn listener_hears_all() {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let hearing = heard.clone();
+    let cache = Cache::builder()
+        .budget(400_000)
+        .stale(Seconds(2))
+        .on_evicted(move |evicted| {
+            assert!(evicted.value.iter().all(|&byte| byte == evicted.key[7]));
+            hearing.lock().unwrap().push((evicted.key.to_vec(), evicted.cause));
+        })
+        .build()
+        .unwrap();
+    let mut writer = cache.writer();
+    let value_max = cache.value_bytes_max(40);
+    let total = 20_000u64;
+    for number in 0..total {
+        let key = key_of(number);
+        // The odd ones end after 5 seconds, and are dead after 7; some are large enough to evict many.
+        let ttl = if number % 2 == 0 { Ttl::FOREVER } else { Ttl::seconds(5) };
+        let len = if number % 500 == 0 { value_max } else { 20 };
+        let now = Seconds(1 + (number / 100) as u32);
+        writer.insert(&key, &vec![key[7]; len], ttl, now).unwrap();
+        if number % 100 == 3 {
+            writer.insert(&key, &[key[7]; 30], ttl, now).unwrap();
+            writer.remove(&key_of(number - 2)).unwrap();
+        }
+    }
+    writer.flush().unwrap();
+    let stats = cache.stats().unwrap();
+    let heard = heard.lock().unwrap();
+    let expired = heard.iter().filter(|(_, cause)| *cause == Cause::Expired).count() as u64;
+    assert_eq!((heard.len() as u64, expired), (stats.evicted, stats.evicted_expired));
+    assert_eq!(heard.len() as u64 + stats.removed + stats.entries, total);
+    assert!(expired > 5_000, "{expired}");
+    let mut keys: Vec<_> = heard.iter().map(|(key, _)| key).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    assert_eq!(keys.len(), heard.len(), "none twice");
+    cache.validate().unwrap();
+}
+
+/// A listener that panics, in an insert, a flush or a writer's drop, poisons nothing and leaks no slot;
+/// one that uses the cache finds no lock held.
+#[test]
+fn panicking_listener() {
+    let calls = Arc::new(AtomicU64::new(0));
+    let counting = calls.clone();
+    let itself: Arc<Mutex<Option<Cache>>> = Arc::default();
+    let seeing = itself.clone();
+    let cache = Cache::builder()
+        .budget(300_000)
+        .on_evicted(move |_| {
+            if let Some(cache) = &*seeing.lock().unwrap_or_else(|error| error.into_inner()) {
+                cache.stats().unwrap();
+            }
+            if counting.fetch_add(1, Ordering::Relaxed) % 50 == 49 {
+                resume_unwind(Box::new(()));
+            }
+        })
+        .build()
+        .unwrap();
+    *itself.lock().unwrap() = Some(cache.clone());
+    let mut panics = 0;
+    let mut number = 0;
+    for _ in 0..40 {
+        let writer = AssertUnwindSafe(Mutex::new(cache.writer()));
+        for _ in 0..200 {
+            number += 1;
+            let insert = || {
+                let mut writer = writer.lock().unwrap_or_else(|error| error.into_inner());
+                writer.insert(&key_of(number), &[1; 30], Ttl::FOREVER, NOW).unwrap();
+                if number % 7 == 0 {
+                    writer.flush().unwrap();
+                }
+            };
+            panics += u64::from(catch_unwind(AssertUnwindSafe(insert)).is_err());
+        }
+        panics += u64::from(catch_unwind(move || drop(writer)).is_err());
+        cache.validate().unwrap();
+    }
+    assert!(panics > 50, "{panics}");
+    let stats = cache.stats().unwrap();
+    let used: u64 = stats.classes.iter().map(|class| u64::from(class.slots_used)).sum();
+    assert_eq!(used, stats.entries, "no slot is lost");
+    *itself.lock().unwrap() = None;
 }
