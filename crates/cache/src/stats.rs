@@ -31,7 +31,8 @@ pub struct Stats {
     pub refused: u64,
     /// Entries that left to make room.
     pub evicted: u64,
-    /// Of those, entries whose life was over, stale window and all.
+    /// Of those, entries whose life was over, stale window and all. Counted where a listener has the
+    /// entries read ([`crate::Builder::on_evicted`]); 0 without one.
     pub evicted_expired: u64,
     /// Entries that left because their bucket and its neighbours were full; part of no other count.
     pub conflicts: u64,
