@@ -43,6 +43,8 @@ const PAGE_BYTES_MIN: usize = 1 << 10;
 const PAGES_MIN: usize = 256;
 /// Pages for entries below which a cache makes no sense.
 const PAGES_ENTRIES_MIN: usize = 16;
+/// Octets of the smallest slot that is leased where it lies: copying less costs about what counting does.
+const LEASE_SLOT_BYTES: usize = 1 << 10;
 /// What is held beside the parts counted one by one: the handle, the locks, the class tables.
 const FIXED_BYTES: usize = 16 << 10;
 
@@ -59,6 +61,7 @@ pub struct Builder {
     stale: Seconds,
     sync: SyncMode,
     listener: Option<Listener>,
+    lease_bytes_max: u64,
 }
 
 impl Default for Builder {
@@ -74,6 +77,7 @@ impl Default for Builder {
             stale: Seconds(0),
             sync: SyncMode::Periodic(Ticks::ms(10)),
             listener: None,
+            lease_bytes_max: 0,
         }
     }
 }
@@ -145,6 +149,13 @@ impl Builder {
         self
     }
 
+    /// Octets that [`crate::Proxy::lease`]s may hold together, up to 8 GiB. What is leased may be replaced
+    /// while it is held, so room for it is set aside in the budget. Default 0: no leases.
+    pub fn lease_bytes_max(mut self, bytes: u64) -> Self {
+        self.lease_bytes_max = bytes;
+        self
+    }
+
     /// How many of the proxies the budget pays for; the index copies of the others come on top. All, unless
     /// set. For programs whose results must not depend on how many cores they run on: what the budget holds
     /// then depends on this number alone.
@@ -166,6 +177,9 @@ impl Builder {
         }
         if self.lag_operations > 1 << 24 {
             return Err(Error::Setting("lag_operations must be at most 16777216"));
+        }
+        if self.lease_bytes_max > 8 << 30 {
+            return Err(Error::Setting("lease_bytes_max must be at most 8 GiB"));
         }
         if self.budget > 32 << 30 {
             return Err(Error::Setting("a budget has at most 32 GiB in this version"));
@@ -252,7 +266,8 @@ impl Builder {
     /// quarter more is for slots larger than the mean.
     fn reserve_pages(&self, page_bytes: usize, pages: usize) -> usize {
         let lag_bytes = self.lag_operations * self.entry_bytes_mean * 5 / 4;
-        (pages / 32).max(8) + lag_bytes.div_ceil(page_bytes)
+        let lease_pages = (self.lease_bytes_max as usize).div_ceil(page_bytes);
+        (pages / 32).max(8) + lag_bytes.div_ceil(page_bytes) + lease_pages
     }
 
     fn shape_of(&self, page_bytes: usize, pages: usize) -> Shape {
@@ -274,6 +289,8 @@ impl Builder {
                 log_records,
                 readers_max: self.proxies_max,
                 copy_buckets: 1024,
+                lease_bytes_max: self.lease_bytes_max,
+                lease_slot_bytes: LEASE_SLOT_BYTES,
             },
             limits: Limits {
                 charge_max: charge_max as u64,

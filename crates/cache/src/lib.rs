@@ -52,7 +52,7 @@ pub use larder_mem as mem;
 pub use larder_mem::{
     ClassUse, LogPosition, PageUse, prefetch_lines, prefetch_read, prefetch_slice,
 };
-pub use proxy::{Entry, Parked, Proxy};
+pub use proxy::{Entry, Lease, Parked, Proxy};
 pub use stats::{ProxyStats, Stats};
 pub use time::{Seconds, SyncMode, Ticks, Ttl};
 pub use writer::{Build, Writer};

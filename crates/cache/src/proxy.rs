@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use larder_mem::{LogPosition, Parked as ParkedReader, Reader, Slot};
+use larder_mem::{Lease as SlotLease, LogPosition, Parked as ParkedReader, Reader, Slot};
 
 use crate::cache::{Lookups, Shared};
 use crate::engine::State;
@@ -137,6 +137,50 @@ impl Deref for Entry<'_> {
     }
 }
 
+/// A value held. See [`Proxy::lease`]. Give it back by dropping it, on any thread, in any order with
+/// the cache's handles; share it in an `Arc`.
+#[derive(Debug)]
+pub struct Lease {
+    lease: SlotLease<State>,
+    expires: u32,
+}
+
+impl Lease {
+    /// The key it was stored under.
+    pub fn key(&self) -> &[u8] {
+        self.lease.key()
+    }
+
+    /// The value.
+    pub fn value(&self) -> &[u8] {
+        self.lease.value()
+    }
+
+    /// The first second in which the entry is gone, as it was when the lease was taken; `None` for never.
+    pub fn expires(&self) -> Option<Seconds> {
+        end_of(self.expires)
+    }
+
+    /// True when the value was small and so copied.
+    pub fn is_copy(&self) -> bool {
+        self.lease.is_copy()
+    }
+}
+
+impl Deref for Lease {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.value()
+    }
+}
+
+impl AsRef<[u8]> for Lease {
+    fn as_ref(&self) -> &[u8] {
+        self.value()
+    }
+}
+
 impl Proxy {
     pub(crate) fn register(shared: &Arc<Shared>) -> Result<Self, Error> {
         let reader = Reader::register(&shared.shard)?;
@@ -207,6 +251,14 @@ impl Proxy {
         buf.clear();
         buf.extend_from_slice(&entry);
         true
+    }
+
+    /// Holds an entry's octets beyond its borrow, the proxy's next sync and the entry's own life, on any
+    /// thread. A value in a slot of 1 KiB or more is held where it lies; a smaller one is copied. `None`
+    /// when leases would hold more than [`crate::Builder::lease_bytes_max`].
+    pub fn lease(&self, entry: &Entry<'_>) -> Option<Lease> {
+        let expires = entry.slot.expires();
+        self.reader.lease(&entry.slot).map(|lease| Lease { lease, expires })
     }
 
     /// What lies under a key, whatever its end; counts the miss when there is nothing.

@@ -50,6 +50,10 @@ pub struct Stats {
     pub limbo_slots: u64,
     /// Octets of those slots.
     pub limbo_bytes: u64,
+    /// Slots replaced that only leases hold, as far as is known.
+    pub doomed_slots: u64,
+    /// Octets that leases hold, copies included.
+    pub lease_bytes: u64,
     /// Log records written.
     pub log_position: u64,
     /// Log records that fit.
@@ -83,6 +87,7 @@ impl Stats {
         let stats = with_engine(shared, &mut guard, |engine| {
             engine.main.reclaim();
             let (limbo_slots, limbo_bytes) = engine.main.limbo();
+            let (doomed_slots, lease_bytes) = engine.main.leased();
             let (counts, entries) = (engine.state.counts, engine.state.policy.len());
             Stats {
                 budget_bytes: shared.budget,
@@ -105,6 +110,8 @@ impl Stats {
                 ended_misses: lookups.iter().map(|each| each.ended_misses).sum(),
                 limbo_slots,
                 limbo_bytes,
+                doomed_slots,
+                lease_bytes,
                 log_position: engine.main.position().records(),
                 log_records: shared.shard.config().log_records as u64,
                 pages: engine.main.page_use(),

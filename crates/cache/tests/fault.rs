@@ -306,3 +306,73 @@ fn panicking_listener() {
     assert_eq!(used, stats.entries, "no slot is lost");
     *itself.lock().unwrap() = None;
 }
+
+/// Leases of large and small values, dropped on other threads and after everything else, keep their octets
+/// while the cache turns over many times; they are bounded; and what they held is free again after.
+#[test]
+fn leases() {
+    let max = 100_000;
+    let cache =
+        Cache::builder().budget(4 << 20).proxies_max(1).lease_bytes_max(max).build().unwrap();
+    let mut writer = cache.writer();
+    let mut proxy = cache.proxy().unwrap();
+    let fill = |number: u64, len: usize| vec![number as u8; len];
+    let churn = |writer: &mut Writer, proxy: &mut Proxy, rounds: u64| {
+        for number in 1000..1000 + rounds {
+            let value = fill(number, 500 + (number as usize * 97) % 6000);
+            writer.insert(&key_of(number), &value, Ttl::FOREVER, NOW).unwrap();
+            if number % 50 == 0 {
+                writer.flush().unwrap();
+                proxy.sync();
+            }
+        }
+    };
+    let mut leases = Vec::new();
+    for number in 0..8u64 {
+        let len = if number % 2 == 0 { 5000 } else { 50 };
+        writer.insert(&key_of(number), &fill(number, len), Ttl::FOREVER, NOW).unwrap();
+        writer.flush().unwrap();
+        proxy.sync();
+        let lease = proxy.lease(&proxy.get(&key_of(number), NOW).unwrap()).unwrap();
+        assert_eq!(lease.is_copy(), len == 50);
+        leases.push((number, len, lease));
+    }
+    // As many as fit, and no more.
+    let entry = proxy.get(&key_of(0), NOW).unwrap();
+    let more: Vec<_> = std::iter::from_fn(|| proxy.lease(&entry)).collect();
+    assert!(more.len() > 5 && cache.stats().unwrap().lease_bytes <= max);
+    drop(more);
+    churn(&mut writer, &mut proxy, 5_000);
+    let stats = cache.stats().unwrap();
+    assert!(stats.evicted > 3_000);
+    assert_eq!(stats.doomed_slots, 4);
+    cache.validate().unwrap();
+    std::thread::scope(|scope| {
+        for (number, len, lease) in leases.drain(..4) {
+            scope.spawn(move || {
+                assert_eq!((lease.key(), &*lease), (&key_of(number)[..], &fill(number, len)[..]));
+                drop(lease);
+            });
+        }
+    });
+    churn(&mut writer, &mut proxy, 500);
+    assert_eq!(cache.stats().unwrap().doomed_slots, 2);
+    // The rest outlives every handle.
+    drop((writer, proxy));
+    cache.validate().unwrap();
+    drop(cache);
+    for (number, len, lease) in leases {
+        assert_eq!((lease.key(), &*lease), (&key_of(number)[..], &fill(number, len)[..]));
+    }
+}
+
+/// A cache built without leases gives none.
+#[test]
+fn no_leases() {
+    let cache = Cache::builder().budget(1 << 20).build().unwrap();
+    let mut writer = cache.writer();
+    writer.insert(b"a", &[1; 2000], Ttl::FOREVER, NOW).unwrap();
+    writer.flush().unwrap();
+    let proxy = cache.proxy().unwrap();
+    assert!(proxy.lease(&proxy.get(b"a", NOW).unwrap()).is_none());
+}

@@ -22,7 +22,7 @@ pub const HEADER_BYTES: usize = 8;
 /// Octets that a version takes of its slot, after the value.
 pub const VERSION_BYTES: usize = 8;
 
-/// Flag of a slot that ends with a version.
+/// Flag of a slot that ends with a version. The other seven say its class.
 const FLAG_VERSION: u8 = 1;
 
 /// The `expires` of an entry that has no end.
@@ -108,6 +108,13 @@ impl Arena {
         id as usize * 8 - HEAD_BYTES
     }
 
+    /// The id of a slot that is being viewed; `None` when it is another arena's.
+    pub fn id_of(&self, slot: &Slot<'_>) -> Option<u32> {
+        let base = self.memory.base().as_ptr() as usize;
+        let offset = (slot.start.as_ptr() as usize).checked_sub(base)?;
+        (offset / 8 < self.memory.len()).then_some((offset / 8) as u32)
+    }
+
     #[inline(always)]
     fn pointer(&self, id: u32) -> NonNull<u8> {
         debug_assert!((id as usize) < self.memory.len());
@@ -177,7 +184,7 @@ impl Arena {
         #[cfg(loom)]
         self.shadow[slot.id as usize].bytes.with_mut(|_| ());
         self.expires(slot.id).store(expires, Ordering::Relaxed);
-        let flags = if version.is_some() { FLAG_VERSION } else { 0 };
+        let flags = slot.class << 1 | if version.is_some() { FLAG_VERSION } else { 0 };
         let lengths = pack_lengths(key_len, flags, value_len);
         let start = self.pointer(slot.id);
         // SAFETY: by I2 we alone reach the slot; octets 4 to 8 of it are its header, 4-aligned.
@@ -243,6 +250,13 @@ impl<'a> Slot<'a> {
     fn lengths(&self) -> (usize, usize) {
         let [key_len, _flags, low, high] = self.header();
         (key_len as usize, u16::from_le_bytes([low, high]) as usize)
+    }
+
+    /// The slot's size class.
+    #[inline]
+    pub fn class(&self) -> u8 {
+        let [_, flags, ..] = self.header();
+        flags >> 1
     }
 
     /// The version that the entry was given, if it was given one.

@@ -7,9 +7,9 @@
 //! copied, never the bytes they lead to.
 //!
 //! ```text
-//! slot     free -> owned -> filled -> live ----------> retired(p) -> free
-//! who      main    writer   writer    anyone reads     main          main
-//! by       alloc   fill     put       replaced at p    p < min_active
+//! slot     free -> owned -> filled -> live ----------> retired(p) --> doomed --> free
+//! who      main    writer   writer    anyone reads     main           leases     main
+//! by       alloc   fill     put       replaced at p    p < min_active count 0
 //! reader   absent -> active <-> parked
 //! ```
 //!
@@ -29,7 +29,7 @@
 //!    refresh, then `cursor.store(applied, Release)`: "I hold no slot retired before `applied`, and
 //!    shall not read log records before it."
 //! 5. *Reclaim*: `min_active` is the least `cursor.load(Acquire)` over active readers, `tail` if there
-//!    are none. A slot retired at `p` is free when `p < min_active`; the record at `p` may be
+//!    are none. A slot retired at `p` is free when `p < min_active` and it has no lease; the record at `p` may be
 //!    overwritten then, and no earlier. The log itself is the limbo list: a record names the slot it
 //!    retired.
 //! 6. *Park* stores `PARKED` in the cursor. *Unpark* and *register* happen under the lock: near enough,
@@ -48,14 +48,18 @@
 //! * **I5** The record at position `p` is written only by main, only while `p >= tail` as readers see
 //!   it and `p - R < min_active`; readers read it only when `cursor <= p < tail`.
 //!
+//! * **I6** A slot whose lease count is above zero is not freed: main looks at the count after the
+//!   cursors, and the count leaves zero only while a cursor protects the slot.
+//!
 //! Bounds: the arena, the log (and so limbo) and the number of readers are fixed when the shard is
 //! built; a reader that never syncs makes main say [`Stalled`], never grow and never wait.
 //!
-//! `unsafe` lives in `region` (mappings), `arena` (slots), `log` (records) and the prefetch below; `shard`
-//! and `reader` call those with the invariant that allows it, and no other crate of the engine has any.
+//! `unsafe` lives in `region` (mappings), `arena` (slots), `log` (records) and the prefetch below; `shard`,
+//! `reader` and `lease` call those with the invariant that allows it, and no other crate of the engine has any.
 
 mod arena;
 mod class;
+mod lease;
 mod log;
 mod pages;
 mod reader;
@@ -66,6 +70,7 @@ mod table;
 
 pub use arena::{EXPIRES_NEVER, HEADER_BYTES, OwnedSlot, Slot, VERSION_BYTES};
 pub use class::{CLASS_BYTES_MIN, Classes};
+pub use lease::Lease;
 pub use log::{LogPosition, RECORD_BYTES};
 pub use pages::{ClassUse, PageUse};
 pub use reader::{Parked, Reader};

@@ -11,6 +11,7 @@
 use std::cell::Cell;
 
 use crate::arena::Slot;
+use crate::lease::Lease;
 use crate::log::{LogPosition, PARKED, WAY_NONE};
 use crate::region::Region;
 #[cfg(loom)]
@@ -191,6 +192,12 @@ impl<S> Reader<S> {
         // SAFETY: I1: our copy leads to it, and our cursor moves only in `sync` and `park`, which the
         // view's borrow of `self` excludes.
         Some(unsafe { self.seat.shard.core.arena.view(line.slot(way)) })
+    }
+
+    /// Takes a lease on what a view shows: its octets outlive the view, this reader and the entry. Small
+    /// values are copied. `None` when leases would hold more than `lease_bytes_max`.
+    pub fn lease(&self, slot: &Slot<'_>) -> Option<Lease<S>> {
+        Lease::new(&self.seat.shard, slot)
     }
 
     /// Lets go of everything: a parked reader holds nobody up.

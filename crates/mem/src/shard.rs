@@ -4,16 +4,21 @@
 //! none has changed nothing. The tail is published when the [`Guard`] goes, once for all it did. A panic
 //! under the lock poisons the shard: its half-done change is never published, later locks fail, reads go on.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::AtomicU32 as PlainAtomicU32;
 
 use crate::arena::{Arena, HEADER_BYTES, OwnedSlot, Slot, VERSION_BYTES};
 use crate::class::Classes;
+use crate::lease::{self, Leases};
 use crate::log::{Log, LogPosition, PARKED, RECORD_BYTES, Record, WAY_NONE};
 use crate::pages::{self, ClassUse, PageUse, Pages};
 use crate::region::Region;
 use crate::sync::{Mutex, MutexGuard, Ordering};
 use crate::table::{Bucket, WAYS};
+
+/// Doomed slots looked at a reclaim. All are before main says that there is no slot left.
+const DOOMED_PER_RECLAIM: usize = 16;
 
 /// Why memory can't be had or changed.
 #[derive(Debug)]
@@ -79,6 +84,10 @@ pub struct Config {
     pub readers_max: usize,
     /// Buckets copied a lock hold when a reader registers.
     pub copy_buckets: usize,
+    /// Octets that leases may hold together; 0 for no leases.
+    pub lease_bytes_max: u64,
+    /// Octets of the smallest slot that is leased where it lies; what lies in smaller ones is copied.
+    pub lease_slot_bytes: usize,
     /// The deliberate mistake to make.
     #[cfg(loom)]
     pub fault: Fault,
@@ -91,6 +100,12 @@ impl Config {
             + self.buckets * size_of::<Bucket>() * (1 + self.readers_max)
             + self.log_records * RECORD_BYTES
             + self.readers_max * 256
+            + if self.lease_bytes_max > 0 { self.lease_counts() * lease::COUNT_BYTES } else { 0 }
+    }
+
+    /// Lease counts that the arena needs.
+    pub(crate) fn lease_counts(&self) -> usize {
+        (self.pages * self.page_bytes).div_ceil(self.lease_slot_bytes.max(1))
     }
 }
 
@@ -110,6 +125,10 @@ pub enum Fault {
     UnparkUnlocked,
     /// Registering copies the index but does not replay the log.
     NoReplay,
+    /// A slot is freed without a look at its leases.
+    NoLeaseCheck,
+    /// The lease count is read without Acquire.
+    LeaseCheckRelaxed,
 }
 
 #[derive(Debug)]
@@ -117,7 +136,8 @@ pub(crate) struct Core {
     pub arena: Arena,
     pub log: Log,
     pub config: Config,
-    classes: Classes,
+    pub leases: Leases,
+    pub classes: Classes,
     id: u32,
 }
 
@@ -136,6 +156,8 @@ pub(crate) struct Books {
     limbo_slots: u64,
     /// Octets of those slots.
     limbo_bytes: u64,
+    /// Slots that no reader can reach any more, and that leases held when main looked last.
+    doomed: VecDeque<u32>,
     taken: Box<[bool]>,
     poisoned: bool,
 }
@@ -190,6 +212,7 @@ impl<S> Shard<S> {
             limbo_head: 0,
             limbo_slots: 0,
             limbo_bytes: 0,
+            doomed: VecDeque::new(),
             taken: vec![false; config.readers_max].into_boxed_slice(),
             poisoned: false,
         };
@@ -198,6 +221,7 @@ impl<S> Shard<S> {
                 arena: Arena::new(config.pages * config.page_bytes, id).map_err(Error::Memory)?,
                 log: Log::new(config.log_records, config.readers_max)?,
                 config,
+                leases: Leases::new(&config, &classes)?,
                 classes,
                 id,
             },
@@ -355,7 +379,13 @@ impl Main<'_> {
             Some(id) => id,
             None => {
                 self.reclaim();
-                self.books.pages.take(class)?
+                match self.books.pages.take(class) {
+                    Some(id) => id,
+                    None => {
+                        self.revisit_doomed(usize::MAX);
+                        self.books.pages.take(class)?
+                    }
+                }
             }
         };
         let mut slot = OwnedSlot { id, class, shard: self.core.id };
@@ -425,7 +455,27 @@ impl Main<'_> {
                 self.books.limbo_slots -= 1;
                 self.books.limbo_bytes -= self.bytes_of(record.retired);
                 // By I1, with `limbo_head - 1 < min_active`.
-                self.books.pages.free(record.retired);
+                self.free_unless_leased(record.retired);
+            }
+        }
+        self.revisit_doomed(DOOMED_PER_RECLAIM);
+    }
+
+    /// Frees a slot that no cursor protects, or dooms it (I6).
+    fn free_unless_leased(&mut self, slot: u32) {
+        let leases = &self.core.leases;
+        if leases.counts(self.books.pages.class_of(slot)) && leases.holds(slot) {
+            self.books.doomed.push_back(slot);
+        } else {
+            self.books.pages.free(slot);
+        }
+    }
+
+    /// Looks again at up to `count` doomed slots, the longest waiting first.
+    fn revisit_doomed(&mut self, count: usize) {
+        for _ in 0..count.min(self.books.doomed.len()) {
+            if let Some(slot) = self.books.doomed.pop_front() {
+                self.free_unless_leased(slot);
             }
         }
     }
@@ -625,6 +675,12 @@ impl Main<'_> {
         (self.books.limbo_slots, self.books.limbo_bytes)
     }
 
+    /// Slots that wait for a lease to be dropped, as far as main knows, and the octets that leases hold
+    /// (these are live, too, or copies).
+    pub fn leased(&self) -> (u64, u64) {
+        (self.books.doomed.len() as u64, self.core.leases.bytes())
+    }
+
     /// Every registered reader and how far behind it is.
     pub fn lags(&self) -> impl Iterator<Item = ProxyLag> + '_ {
         (0..self.core.log.cursors()).filter(|&reader| self.books.taken[reader]).map(|reader| {
@@ -644,6 +700,11 @@ impl Main<'_> {
         }
         if limbo != self.books.limbo_slots {
             return Err(format!("{limbo} slots in limbo, books say {}", self.books.limbo_slots));
+        }
+        for &slot in &self.books.doomed {
+            if self.books.pages.is_live(slot) {
+                return Err(format!("slot {slot} is doomed and live"));
+            }
         }
         let ways = self.books.table.iter();
         let ways = ways.map(|line| (0..WAYS).filter(|&way| line.tag(way) != 0).count() as u64);

@@ -22,6 +22,8 @@ fn small(fault: Fault) -> Small {
         log_records: 2,
         readers_max: 2,
         copy_buckets: 1,
+        lease_bytes_max: 64,
+        lease_slot_bytes: 16,
         fault,
     };
     Arc::new(Shard::new(config, ()).unwrap())
@@ -227,4 +229,40 @@ fn stops_at_a_position(fault: Fault) {
 #[test]
 fn stops_at_a_position_and_its_mutants() {
     proves(stops_at_a_position, &[Fault::Lap]);
+}
+
+/// A slot leased stays as it is while it is replaced, its reader syncs and the writer goes round all slots;
+/// a third thread reads it and drops the lease; then it is free again.
+fn lease(fault: Fault) {
+    let shard = small(fault);
+    put(&shard, 0, 1);
+    let mut reader = Reader::register(&shard).unwrap();
+    let held = reader.lease(&reader.slot(0, 0).unwrap()).unwrap();
+    assert!(!held.is_copy());
+    let writing = shard.clone();
+    let writer = thread::spawn(move || {
+        for value in 2..=5 {
+            put(&writing, 0, value);
+        }
+    });
+    let holder = thread::spawn(move || {
+        assert_eq!(held.value()[0], 1);
+        drop(held);
+    });
+    reader.sync();
+    get(&reader, 0);
+    reader.sync();
+    writer.join().unwrap();
+    holder.join().unwrap();
+    drop(reader.park());
+    let mut guard = shard.lock().unwrap();
+    let (mut main, ()) = guard.parts();
+    main.reclaim();
+    assert_eq!(main.leased(), (0, 0));
+    main.validate().unwrap();
+}
+
+#[test]
+fn lease_and_its_mutants() {
+    proves(lease, &[Fault::NoLeaseCheck, Fault::LeaseCheckRelaxed]);
 }
