@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use larder_mem::sync::{AtomicU64, CacheLines, Ordering};
-use larder_mem::{Guard, LogPosition, Shard};
+use larder_mem::{Guard, Shard};
 use parking_lot::Mutex;
 
 use crate::build::Builder;
@@ -13,6 +13,7 @@ use crate::evicted::Listener;
 use crate::hash::{Hasher, KeyHash};
 use crate::index::Placement;
 use crate::iter::Iter;
+use crate::position::LogPosition;
 use crate::proxy::Proxy;
 use crate::stats::Stats;
 use crate::time::{Seconds, SyncMode};
@@ -59,7 +60,8 @@ impl Counters {
 /// What every handle, proxy and writer of one cache shares.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub shard: Arc<Shard<State>>,
+    /// By the hash's top bits ([`Placement::shard`]).
+    pub shards: Box<[Arc<Shard<State>>]>,
     pub placement: Placement,
     pub hasher: Hasher,
     pub budget: u64,
@@ -73,24 +75,20 @@ pub(crate) struct Shared {
     /// Octets a writer may hold in slots that it has not published.
     pub queue_bytes_max: usize,
     pub counters: Box<[CacheLines<Counters>]>,
+    /// Numbers of proxies that are taken: a proxy has the same one in every shard.
+    pub seats: Mutex<Box<[bool]>>,
     /// Held by the one walk in progress.
     pub walk: Mutex<()>,
 }
 
-impl Shared {
-    pub fn lock(&self) -> Result<Guard<'_, State>, Error> {
-        Ok(self.shard.lock()?)
-    }
-}
-
 /// Runs `act` on main and the engine's state, under a lock that is held already.
 pub(crate) fn with_engine<R>(
-    shared: &Shared,
+    shard: &Shard<State>,
     guard: &mut Guard<'_, State>,
     act: impl FnOnce(&mut Engine<'_>) -> R,
 ) -> R {
     let (main, state) = guard.parts();
-    act(&mut Engine { shard: &shared.shard, main, state })
+    act(&mut Engine { shard, main, state })
 }
 
 /// A cache. Cheap to clone; every clone is the same cache.
@@ -130,9 +128,18 @@ impl Cache {
         value_bytes_max(&self.shared, key_len)
     }
 
+    /// How many shards it has.
+    pub fn shards(&self) -> usize {
+        self.shared.shards.len()
+    }
+
     /// The position after everything applied so far.
     pub fn position(&self) -> Result<LogPosition, Error> {
-        Ok(self.shared.lock()?.parts().0.position())
+        let mut position = LogPosition::default();
+        for (number, shard) in self.shared.shards.iter().enumerate() {
+            position.set(number, shard.lock()?.parts().0.position());
+        }
+        Ok(position)
     }
 
     /// What the cache holds and has done. Takes the lock for a moment.
@@ -140,8 +147,8 @@ impl Cache {
         Stats::collect(&self.shared)
     }
 
-    /// All entries alive at `now`, copied out, in the order in which they were first inserted, oldest
-    /// first. Takes the lock for a few entries at a time; entries that come, go or change meanwhile may be
+    /// All entries alive at `now`, copied out, shard by shard, in the order in which they were first
+    /// inserted, oldest first. Takes the lock for a few entries at a time; entries that come, go or change meanwhile may be
     /// seen or not. One walk at a time: a second one waits for the first to be dropped.
     pub fn iter(&self, now: Seconds) -> Iter<'_> {
         Iter::new(&self.shared, now)
@@ -149,8 +156,12 @@ impl Cache {
 
     /// Walks everything, under the lock; `Err` says what is wrong. For tests.
     pub fn validate(&self) -> Result<(), String> {
-        let mut guard = self.shared.lock().map_err(|error| error.to_string())?;
-        with_engine(&self.shared, &mut guard, |engine| engine.validate())
+        for (number, shard) in self.shared.shards.iter().enumerate() {
+            let mut guard = shard.lock().map_err(|error| error.to_string())?;
+            with_engine(shard, &mut guard, |engine| engine.validate())
+                .map_err(|wrong| format!("shard {number}: {wrong}"))?;
+        }
+        Ok(())
     }
 }
 

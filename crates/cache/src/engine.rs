@@ -379,16 +379,18 @@ impl Engine<'_> {
             ));
         }
         let mut displaced = vec![[0u64; 16]; self.main.buckets()];
-        let mut entries = 0;
+        let (mut entries, mut shard) = (0, None);
         for bucket in 0..self.main.buckets() {
             for way in 0..WAYS {
                 let Some(slot) = self.main.slot(bucket, way) else { continue };
                 entries += 1;
                 let tag_word = self.main.bucket(bucket).tag(way);
                 let hash = self.state.hasher.hash(slot.key());
-                let home = self.state.placement.home_of(bucket, tag_word);
+                let (placement, home) =
+                    (&self.state.placement, self.state.placement.home_of(bucket, tag_word));
                 if tag_word & !SECOND != self.state.placement.tag_word(hash)
-                    || home != self.state.placement.home(hash)
+                    || home != placement.home(hash)
+                    || *shard.get_or_insert(placement.shard(hash)) != placement.shard(hash)
                 {
                     return Err(format!(
                         "bucket {bucket} way {way}: {slot:?} does not belong there"

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! tag word   14 bits of hash (never 0) | 0 | second     second: the entry lies in its second bucket
-//! home   = (hash_high * buckets) >> 32
+//! shard  = the hash's top bits
+//! home   = (the 32 bits below them * buckets) >> 32
 //! second = home + 1 + d(tag)            modulo buckets; invertible from the tag alone
 //! mask   bit (tag & 15) of home: an entry displaced from here with such a tag lies in its second
 //! ```
@@ -19,22 +20,32 @@ use crate::hash::KeyHash;
 /// Low bit of a tag word: the entry lies in its second bucket.
 pub(crate) const SECOND: u16 = 1;
 
-/// The arithmetic of buckets and tags, for one number of buckets.
+/// The arithmetic of shards, buckets and tags, for shards of one number of buckets.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Placement {
     buckets: u32,
+    /// Bits of the hash that say the shard.
+    shard_bits: u32,
 }
 
 impl Placement {
     /// At least two buckets, so that home and second differ.
-    pub fn new(buckets: usize) -> Self {
+    pub fn new(buckets: usize, shards: usize) -> Self {
         assert!(buckets >= 2 && buckets <= u32::MAX as usize);
-        Placement { buckets: buckets as u32 }
+        assert!(shards.is_power_of_two() && shards <= 1 << 15, "the tag takes other bits");
+        Placement { buckets: buckets as u32, shard_bits: shards.trailing_zeros() }
+    }
+
+    /// The shard that a key belongs to.
+    #[inline(always)]
+    pub fn shard(&self, hash: KeyHash) -> usize {
+        // Two steps, because a shift by all 64 bits is none.
+        (hash.0 >> 1 >> (63 - self.shard_bits)) as usize
     }
 
     #[inline(always)]
     pub fn home(&self, hash: KeyHash) -> usize {
-        (((hash.0 >> 32) * u64::from(self.buckets)) >> 32) as usize
+        (((hash.0 << self.shard_bits >> 32) * u64::from(self.buckets)) >> 32) as usize
     }
 
     /// The tag word of an entry at home.
@@ -203,7 +214,7 @@ mod tests {
     #[test]
     fn second_is_invertible() {
         for buckets in [2usize, 3, 10, 1021, 65_536] {
-            let placement = Placement::new(buckets);
+            let placement = Placement::new(buckets, 1);
             for tag in (1..1u16 << 14).step_by(if buckets > 100 { 97 } else { 1 }) {
                 let tag_word = tag << TAG_BITS_LOW;
                 for home in [0, 1, buckets / 2, buckets - 1] {

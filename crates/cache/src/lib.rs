@@ -37,6 +37,7 @@ mod hash;
 mod index;
 mod iter;
 mod policy;
+mod position;
 mod proxy;
 mod stats;
 mod time;
@@ -49,9 +50,8 @@ pub use evicted::{Cause, Evicted};
 pub use hash::KeyHash;
 pub use iter::{Iter, OwnedEntry};
 pub use larder_mem as mem;
-pub use larder_mem::{
-    ClassUse, LogPosition, PageUse, prefetch_lines, prefetch_read, prefetch_slice,
-};
+pub use larder_mem::{ClassUse, PageUse, prefetch_lines, prefetch_read, prefetch_slice};
+pub use position::LogPosition;
 pub use proxy::{Entry, Lease, Parked, Proxy};
 pub use stats::{ProxyStats, Stats};
 pub use time::{Seconds, SyncMode, Ticks, Ttl};

@@ -9,13 +9,14 @@ use std::cell::Cell;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use larder_mem::{Lease as SlotLease, LogPosition, Parked as ParkedReader, Reader, Slot};
+use larder_mem::{Lease as SlotLease, Parked as ParkedReader, Reader, Slot};
 
 use crate::cache::{Lookups, Shared};
 use crate::engine::State;
 use crate::error::Error;
 use crate::hash::KeyHash;
 use crate::index::{find, mask_bit};
+use crate::position::LogPosition;
 use crate::time::{Seconds, SyncMode, Ticks, end_of, is_dead, is_expired};
 
 /// Keys whose memory is fetched together in [`Proxy::get_many`].
@@ -25,12 +26,36 @@ const BATCH: usize = 16;
 #[derive(Debug)]
 pub struct Proxy {
     shared: Arc<Shared>,
-    reader: Reader<State>,
+    /// One a shard, before the seat: they leave it before another takes it.
+    readers: Box<[Reader<State>]>,
+    seat: Seat,
     /// Look-ups bring the reader to the present first.
     immediate: bool,
     lookups: Tally,
     /// When [`Proxy::sync_if_due`] syncs next.
     due: Ticks,
+}
+
+/// The right to a number, which is the proxy's in every shard; gives it back when dropped.
+#[derive(Debug)]
+struct Seat {
+    shared: Arc<Shared>,
+    number: usize,
+}
+
+impl Seat {
+    fn take(shared: &Arc<Shared>) -> Result<Seat, Error> {
+        let mut seats = shared.seats.lock();
+        let number = seats.iter().position(|&taken| !taken).ok_or(Error::ProxiesExhausted)?;
+        seats[number] = true;
+        Ok(Seat { shared: shared.clone(), number })
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.shared.seats.lock()[self.number] = false;
+    }
 }
 
 /// [`Lookups`], counted by the one thread that has the proxy.
@@ -71,7 +96,8 @@ fn bump(counter: &Cell<u64>) {
 #[derive(Debug)]
 pub struct Parked {
     shared: Arc<Shared>,
-    reader: ParkedReader<State>,
+    readers: Box<[ParkedReader<State>]>,
+    seat: Seat,
     lookups: Tally,
     due: Ticks,
 }
@@ -183,15 +209,24 @@ impl AsRef<[u8]> for Lease {
 
 impl Proxy {
     pub(crate) fn register(shared: &Arc<Shared>) -> Result<Self, Error> {
-        let reader = Reader::register(&shared.shard)?;
-        let lookups = Tally::of(shared.counters[reader.number()].0.read());
+        let seat = Seat::take(shared)?;
+        let readers = (shared.shards.iter())
+            .map(|shard| Reader::register_as(shard, Some(seat.number)))
+            .collect::<Result<_, _>>()?;
+        let lookups = Tally::of(shared.counters[seat.number].0.read());
         let immediate = shared.sync == SyncMode::Immediate;
-        Ok(Proxy { shared: shared.clone(), reader, immediate, lookups, due: Ticks(0) })
+        Ok(Proxy { shared: shared.clone(), readers, seat, immediate, lookups, due: Ticks(0) })
     }
 
     /// This proxy's number, as [`Error::Stalled`] and the statistics name it.
     pub fn number(&self) -> usize {
-        self.reader.number()
+        self.seat.number
+    }
+
+    /// The reader of a key's shard.
+    #[inline(always)]
+    fn reader(&self, hash: KeyHash) -> &Reader<State> {
+        &self.readers[self.shared.placement.shard(hash)]
     }
 
     /// The hash of a key, for the `_hashed` forms.
@@ -258,16 +293,17 @@ impl Proxy {
     /// when leases would hold more than [`crate::Builder::lease_bytes_max`].
     pub fn lease(&self, entry: &Entry<'_>) -> Option<Lease> {
         let expires = entry.slot.expires();
-        self.reader.lease(&entry.slot).map(|lease| Lease { lease, expires })
+        self.reader(self.hash(entry.key())).lease(&entry.slot).map(|lease| Lease { lease, expires })
     }
 
     /// What lies under a key, whatever its end; counts the miss when there is nothing.
     #[inline(always)]
     fn find(&self, hash: KeyHash, key: &[u8]) -> Option<Slot<'_>> {
-        if self.immediate && self.reader.is_behind() {
-            self.reader.refresh();
+        let reader = self.reader(hash);
+        if self.immediate && reader.is_behind() {
+            reader.refresh();
         }
-        let found = find(&self.reader, &self.shared.placement, hash, key);
+        let found = find(reader, &self.shared.placement, hash, key);
         if found.is_none() {
             bump(&self.lookups.misses);
         }
@@ -277,7 +313,7 @@ impl Proxy {
     /// Brings near what a look-up of this hash reads first.
     #[inline]
     pub fn prefetch(&self, hash: KeyHash) {
-        self.reader.prefetch_bucket(self.shared.placement.home(hash));
+        self.reader(hash).prefetch_bucket(self.shared.placement.home(hash));
     }
 
     /// Looks many keys up at once, so that their memory is fetched in parallel; calls `each` with the
@@ -328,12 +364,13 @@ impl Proxy {
         let placement = &self.shared.placement;
         for &hash in hashes {
             let (home, tag_word) = (placement.home(hash), placement.tag_word(hash));
-            let line = self.reader.bucket(home);
+            let reader = self.reader(hash);
+            let line = reader.bucket(home);
             let candidates = line.matches(tag_word);
             if candidates != 0 {
-                self.reader.prefetch_slot(home, candidates.trailing_zeros() as usize);
+                reader.prefetch_slot(home, candidates.trailing_zeros() as usize);
             } else if line.mask() >> mask_bit(tag_word) & 1 == 1 {
-                self.reader.prefetch_bucket(placement.second(home, tag_word));
+                reader.prefetch_bucket(placement.second(home, tag_word));
             }
         }
         for (i, (&hash, key)) in hashes.iter().zip(keys).enumerate() {
@@ -344,19 +381,19 @@ impl Proxy {
     /// Where in the log this proxy is: it shows exactly what was applied before.
     #[inline]
     pub fn position(&self) -> LogPosition {
-        self.reader.position()
+        LogPosition::of(self.readers.iter().map(Reader::position))
     }
 
     /// True when writers have published more than this proxy shows.
     #[inline]
     pub fn is_behind(&self) -> bool {
-        self.reader.is_behind()
+        self.readers.iter().any(Reader::is_behind)
     }
 
     /// Shows everything published so far. Entries read before stay valid.
     #[inline]
     pub fn refresh(&self) -> LogPosition {
-        self.reader.refresh()
+        self.refresh_to(LogPosition::END)
     }
 
     /// Shows exactly what was applied before `position` (from [`crate::Writer::flush`]), however far the
@@ -364,7 +401,11 @@ impl Proxy {
     /// `touch` gave are seen at once, whatever the position.
     #[inline]
     pub fn refresh_to(&self, position: LogPosition) -> LogPosition {
-        self.reader.refresh_to(position)
+        let mut now_at = LogPosition::default();
+        for (shard, reader) in self.readers.iter().enumerate() {
+            now_at.set(shard, reader.refresh_to(position.shard(shard)));
+        }
+        now_at
     }
 
     /// Refreshes, and lets writers reuse what this proxy held.
@@ -376,9 +417,12 @@ impl Proxy {
     /// As [`Proxy::sync`], no further than `position`.
     #[inline]
     pub fn sync_to(&mut self, position: LogPosition) -> LogPosition {
-        let position = self.reader.sync_to(position);
+        let mut now_at = LogPosition::default();
+        for (shard, reader) in self.readers.iter_mut().enumerate() {
+            now_at.set(shard, reader.sync_to(position.shard(shard)));
+        }
         self.publish_counters();
-        position
+        now_at
     }
 
     /// Syncs when the cache's [`SyncMode::Periodic`] says that it is time, or when this proxy is so far
@@ -388,7 +432,9 @@ impl Proxy {
     pub fn sync_if_due(&mut self, now: Ticks) -> bool {
         let due = match self.shared.sync {
             SyncMode::Immediate => true,
-            SyncMode::Periodic(_) => now >= self.due || self.reader.is_far_behind(),
+            SyncMode::Periodic(_) => {
+                now >= self.due || self.readers.iter().any(Reader::is_far_behind)
+            }
         };
         if due {
             if let SyncMode::Periodic(period) = self.shared.sync {
@@ -416,13 +462,14 @@ impl Proxy {
     /// Rests: the proxy holds nobody up until it is unparked.
     pub fn park(self) -> Parked {
         self.publish_counters();
-        let Proxy { shared, reader, lookups, due, .. } = self;
-        Parked { shared, reader: reader.park(), lookups, due }
+        let Proxy { shared, readers, seat, lookups, due, .. } = self;
+        let readers = readers.into_iter().map(Reader::park).collect();
+        Parked { shared, readers, seat, lookups, due }
     }
 
     /// Compares this proxy's index with main's, if it shows all there is. For tests.
     pub fn validate(&self) -> Result<(), String> {
-        self.reader.validate()
+        self.readers.iter().try_for_each(Reader::validate)
     }
 }
 
@@ -430,9 +477,9 @@ impl Parked {
     /// Takes the proxy up again, showing everything published so far. Costs what changed since it was
     /// parked, at most a copy of the index.
     pub fn unpark(self) -> Result<Proxy, Error> {
-        let Parked { shared, reader, lookups, due } = self;
-        let reader = reader.unpark()?;
+        let Parked { shared, readers, seat, lookups, due } = self;
+        let readers = readers.into_iter().map(ParkedReader::unpark).collect::<Result<_, _>>()?;
         let immediate = shared.sync == SyncMode::Immediate;
-        Ok(Proxy { shared, reader, immediate, lookups, due })
+        Ok(Proxy { shared, readers, seat, immediate, lookups, due })
     }
 }

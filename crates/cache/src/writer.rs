@@ -12,7 +12,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use larder_mem::{Guard, HEADER_BYTES, LogPosition, OwnedSlot, VERSION_BYTES};
+use larder_mem::{
+    Guard, HEADER_BYTES, LogPosition as ShardPosition, OwnedSlot, Shard, VERSION_BYTES,
+};
 
 use crate::build::KEY_BYTES_MAX;
 use crate::cache::{Shared, value_bytes_max, with_engine};
@@ -20,6 +22,7 @@ use crate::engine::{Engine, State, When};
 use crate::error::Error;
 use crate::evicted::Batch;
 use crate::hash::KeyHash;
+use crate::position::LogPosition;
 use crate::time::{Seconds, Ttl};
 
 /// Operations queued before the writer first looks for the lock.
@@ -56,13 +59,16 @@ impl Operation {
 #[derive(Debug)]
 pub struct Writer {
     shared: Arc<Shared>,
-    own: Own,
+    /// By shard.
+    own: Box<[Own]>,
 }
 
-/// What a writer alone holds. Its methods are given what is shared, so that no operation has to count a
+/// What a writer alone holds, of one shard. Its methods are given what is shared, so that no operation has to count a
 /// reference on a line that other cores use.
 #[derive(Debug)]
 struct Own {
+    /// The shard's number.
+    shard: usize,
     queue: VecDeque<Operation>,
     /// Octets of the slots in the queue.
     queue_bytes: usize,
@@ -112,16 +118,24 @@ impl Build<'_> {
 
 impl Writer {
     pub(crate) fn new(shared: &Arc<Shared>) -> Self {
-        let classes = shared.shard.classes().count();
-        Writer {
-            shared: shared.clone(),
-            own: Own {
+        let own = (shared.shards.iter().enumerate())
+            .map(|(number, shard)| Own {
+                shard: number,
                 queue: VecDeque::with_capacity(QUEUE_MAX),
                 queue_bytes: 0,
-                spare: (0..classes).map(|_| Vec::new()).collect(),
+                spare: (0..shard.classes().count()).map(|_| Vec::new()).collect(),
                 evicted: Batch::default(),
-            },
-        }
+            })
+            .collect();
+        Writer { shared: shared.clone(), own }
+    }
+
+    /// What is shared, and what is our own of a key's shard.
+    #[inline(always)]
+    fn parts(&mut self, hash: KeyHash) -> (&Shared, &mut Own) {
+        let Writer { shared, own } = self;
+        let own = &mut own[shared.placement.shard(hash)];
+        (shared, own)
     }
 
     /// Stores a value under a key, in the place of an older one. Refused, nothing was changed.
@@ -146,9 +160,9 @@ impl Writer {
         ttl: Ttl,
         now: Seconds,
     ) -> Result<(), Error> {
-        let Writer { shared, own } = self;
+        let (shared, own) = self.parts(hash);
         let mut slot = own.slot_for(shared, key, value.len())?;
-        shared.shard.fill(&mut slot, key, value, ttl.expires(now));
+        own.shard(shared).fill(&mut slot, key, value, ttl.expires(now));
         own.enqueue(shared, Operation::Insert { hash, slot, when: When::Always, now })
     }
 
@@ -162,10 +176,10 @@ impl Writer {
         ttl: Ttl,
         now: Seconds,
     ) -> Result<(), Error> {
-        let Writer { shared, own } = self;
-        let hash = shared.hasher.hash(key);
+        let hash = self.shared.hasher.hash(key);
+        let (shared, own) = self.parts(hash);
         let mut slot = own.slot_for(shared, key, value.len())?;
-        shared.shard.fill(&mut slot, key, value, ttl.expires(now));
+        own.shard(shared).fill(&mut slot, key, value, ttl.expires(now));
         own.enqueue(shared, Operation::Insert { hash, slot, when: When::Absent, now })
     }
 
@@ -185,11 +199,12 @@ impl Writer {
         ttl: Ttl,
         now: Seconds,
     ) -> Result<(), Error> {
-        let Writer { shared, own } = self;
-        let hash = shared.hasher.hash(key);
+        let hash = self.shared.hasher.hash(key);
+        let (shared, own) = self.parts(hash);
         let mut slot = own.slot_for(shared, key, value.len() + VERSION_BYTES)?;
-        shared.shard.build(&mut slot, key, value.len()).copy_from_slice(value);
-        shared.shard.finish(&mut slot, key.len(), value.len(), ttl.expires(now), Some(version));
+        let shard = own.shard(shared);
+        shard.build(&mut slot, key, value.len()).copy_from_slice(value);
+        shard.finish(&mut slot, key.len(), value.len(), ttl.expires(now), Some(version));
         own.enqueue(shared, Operation::Insert { hash, slot, when: When::Newer, now })
     }
 
@@ -203,19 +218,20 @@ impl Writer {
         now: Seconds,
         build: impl FnOnce(&mut Build<'_>),
     ) -> Result<(), Error> {
-        let Writer { shared, own } = self;
+        let hash = self.shared.hasher.hash(key);
+        let (shared, own) = self.parts(hash);
         let slot = own.slot_for(shared, key, len_max)?;
+        let shard = own.shard(shared);
         // Should `build` panic, the slot goes back to the spare ones.
         let mut held = Held { own, slot: Some(slot) };
         if let Some(slot) = &mut held.slot {
-            let mut value = Build { room: shared.shard.build(slot, key, len_max), len: 0 };
+            let mut value = Build { room: shard.build(slot, key, len_max), len: 0 };
             build(&mut value);
             let len = value.len;
-            shared.shard.finish(slot, key.len(), len, ttl.expires(now), None);
+            shard.finish(slot, key.len(), len, ttl.expires(now), None);
         }
         match held.slot.take() {
             Some(slot) => {
-                let hash = shared.hasher.hash(key);
                 let operation = Operation::Insert { hash, slot, when: When::Always, now };
                 held.own.enqueue(shared, operation)
             }
@@ -226,7 +242,7 @@ impl Writer {
     /// Takes an entry out, if there is one.
     pub fn remove(&mut self, key: &[u8]) -> Result<(), Error> {
         let hash = self.shared.hasher.hash(key);
-        let Writer { shared, own } = self;
+        let (shared, own) = self.parts(hash);
         own.make_queue_room(shared)?;
         own.enqueue(shared, Operation::Remove { hash, key: key.into() })
     }
@@ -236,7 +252,7 @@ impl Writer {
     pub fn touch(&mut self, key: &[u8], ttl: Ttl, now: Seconds) -> Result<(), Error> {
         let hash = self.shared.hasher.hash(key);
         let expires = ttl.expires(now);
-        let Writer { shared, own } = self;
+        let (shared, own) = self.parts(hash);
         own.make_queue_room(shared)?;
         own.enqueue(shared, Operation::Touch { hash, key: key.into(), expires })
     }
@@ -245,12 +261,22 @@ impl Writer {
     /// position is the one after it: a proxy there shows this writer's operations. On
     /// [`Error::Stalled`] those not yet applied stay queued, in order.
     pub fn flush(&mut self) -> Result<LogPosition, Error> {
-        self.own.flush(&self.shared)
+        let Writer { shared, own } = self;
+        let mut position = LogPosition::default();
+        let mut refused = None;
+        // A stall in one shard is no reason to keep the others waiting.
+        for own in own {
+            match own.flush(shared) {
+                Ok(at) => position.set(own.shard, at),
+                Err(error) => refused = refused.or(Some(error)),
+            }
+        }
+        refused.map_or(Ok(position), Err)
     }
 
     /// Operations queued.
     pub fn pending(&self) -> usize {
-        self.own.queue.len()
+        self.own.iter().map(|own| own.queue.len()).sum()
     }
 }
 
@@ -258,8 +284,10 @@ impl Drop for Writer {
     /// Publishes what is queued; what can't be, because a proxy stalls it, is dropped. Flush first to know.
     fn drop(&mut self) {
         let Writer { shared, own } = self;
-        let last = Last { shared, own };
-        while let Ok(None) = last.own.locked(shared, |own, guard| own.apply(shared, guard)) {}
+        let mut all: Vec<_> = own.iter_mut().map(|own| Last { shared, own }).collect();
+        for last in &mut all {
+            while let Ok(None) = last.own.locked(shared, |own, guard| own.apply(shared, guard)) {}
+        }
     }
 }
 
@@ -271,7 +299,7 @@ struct Last<'a> {
 
 impl Drop for Last<'_> {
     fn drop(&mut self) {
-        let Ok(mut guard) = self.shared.lock() else { return };
+        let Ok(mut guard) = self.own.shard(self.shared).lock() else { return };
         for operation in self.own.queue.drain(..) {
             if let Operation::Insert { slot, .. } = operation {
                 guard.parts().0.free(slot);
@@ -282,11 +310,16 @@ impl Drop for Last<'_> {
 }
 
 impl Own {
-    fn flush(&mut self, shared: &Shared) -> Result<LogPosition, Error> {
+    #[inline(always)]
+    fn shard<'a>(&self, shared: &'a Shared) -> &'a Shard<State> {
+        &shared.shards[self.shard]
+    }
+
+    fn flush(&mut self, shared: &Shared) -> Result<ShardPosition, Error> {
         loop {
             let applied = self.locked(shared, |own, guard| {
                 let applied = own.apply(shared, guard);
-                if with_engine(shared, guard, |engine| engine.is_tight()) {
+                if with_engine(own.shard(shared), guard, |engine| engine.is_tight()) {
                     own.give_back(guard);
                 }
                 applied
@@ -303,7 +336,7 @@ impl Own {
         shared: &Shared,
         act: impl FnOnce(&mut Self, &mut Guard<'_, State>) -> Result<R, Error>,
     ) -> Result<R, Error> {
-        let guard = shared.lock()?;
+        let guard = self.shard(shared).lock()?;
         self.with_guard(shared, guard, act)
     }
 
@@ -330,7 +363,7 @@ impl Own {
     #[inline]
     fn enqueue(&mut self, shared: &Shared, operation: Operation) -> Result<(), Error> {
         if let Operation::Insert { slot, .. } = &operation {
-            self.queue_bytes += shared.shard.classes().size(slot.class());
+            self.queue_bytes += self.shard(shared).classes().size(slot.class());
         }
         self.queue.push_back(operation);
         self.flush_if_due(shared)
@@ -348,8 +381,9 @@ impl Own {
 
     #[cold]
     fn flush_unless_busy(&mut self, shared: &Shared) -> Result<(), Error> {
-        let guard = match shared.shard.try_lock() {
-            None if self.is_full(shared) => Some(shared.shard.lock()),
+        let shard = self.shard(shared);
+        let guard = match shard.try_lock() {
+            None if self.is_full(shared) => Some(shard.lock()),
             guard => guard,
         };
         let Some(guard) = guard else { return Ok(()) };
@@ -378,8 +412,8 @@ impl Own {
         &mut self,
         shared: &Shared,
         guard: &mut Guard<'_, State>,
-    ) -> Result<Option<LogPosition>, Error> {
-        with_engine(shared, guard, |engine| {
+    ) -> Result<Option<ShardPosition>, Error> {
+        with_engine(self.shard(shared), guard, |engine| {
             for operation in self.queue.iter().take(APPLY_AHEAD) {
                 engine.prefetch(operation.hash());
             }
@@ -390,7 +424,7 @@ impl Own {
                 if let Some(ahead) = self.queue.get(APPLY_AHEAD / 2) {
                     engine.prefetch_slot(ahead.hash());
                 }
-                if let Err((error, operation)) = self.apply_one(shared, engine, operation) {
+                if let Err((error, operation)) = self.apply_one(engine, operation) {
                     self.queue.push_front(operation);
                     return Err(error);
                 }
@@ -404,13 +438,12 @@ impl Own {
 
     fn apply_one(
         &mut self,
-        shared: &Shared,
         engine: &mut Engine<'_>,
         operation: Operation,
     ) -> Result<(), (Error, Operation)> {
         match operation {
             Operation::Insert { hash, slot, when, now } => {
-                let bytes = shared.shard.classes().size(slot.class());
+                let bytes = engine.shard.classes().size(slot.class());
                 match engine.insert(hash, slot, when, now) {
                     Ok(()) => self.queue_bytes -= bytes,
                     Err((stalled, slot)) => {
@@ -442,7 +475,7 @@ impl Own {
             return Err(Error::ValueTooLarge { bytes: len, bytes_max });
         }
         self.make_queue_room(shared)?;
-        let Some(class) = shared.shard.classes().of(HEADER_BYTES + key.len() + len) else {
+        let Some(class) = self.shard(shared).classes().of(HEADER_BYTES + key.len() + len) else {
             return Err(Error::ValueTooLarge { bytes: len, bytes_max });
         };
         match self.spare[class as usize].pop() {
@@ -455,11 +488,12 @@ impl Own {
     /// (so that it evicts), gives back the spares of other classes, and empties a page.
     #[cold]
     fn refill(&mut self, shared: &Shared, class: u8) -> Result<OwnedSlot, Error> {
-        let ample = (REFILL_BYTES / shared.shard.classes().size(class)).clamp(1, REFILL_MAX);
+        let shard = self.shard(shared);
+        let ample = (REFILL_BYTES / shard.classes().size(class)).clamp(1, REFILL_MAX);
         loop {
             let slot = self.locked(shared, |own, guard| {
                 let spare = &mut own.spare[class as usize];
-                with_engine(shared, guard, |engine| {
+                with_engine(shard, guard, |engine| {
                     let count = if engine.is_tight() { 1 } else { ample };
                     spare.extend((0..count).map_while(|_| engine.main.alloc(class)));
                 });
@@ -468,7 +502,7 @@ impl Own {
                 }
                 let applied = own.apply(shared, guard)?;
                 own.give_back(guard);
-                with_engine(shared, guard, |engine| match engine.alloc(class) {
+                with_engine(shard, guard, |engine| match engine.alloc(class) {
                     Some(slot) => Ok(Some(slot)),
                     None if applied.is_none() => Ok(None),
                     None => match engine.main.slowest() {

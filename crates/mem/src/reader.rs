@@ -62,8 +62,13 @@ impl<S> Drop for Seat<S> {
 impl<S> Reader<S> {
     /// Registers a reader and brings its copy to the present.
     pub fn register(shard: &Arc<Shard<S>>) -> Result<Self, Error> {
+        Reader::register_as(shard, None)
+    }
+
+    /// As [`Reader::register`], under a number of the caller's, which must be free; `None` for any.
+    pub fn register_as(shard: &Arc<Shard<S>>, number: Option<usize>) -> Result<Self, Error> {
         let table = Region::new(shard.core.config.buckets).map_err(Error::Memory)?;
-        let reader = shard.lock()?.parts().0.take_reader()?;
+        let reader = shard.lock()?.parts().0.take_reader(number)?;
         let seat = Seat { shard: shard.clone(), reader };
         copy_all(seat, table)
     }

@@ -716,9 +716,12 @@ impl Main<'_> {
         Ok(())
     }
 
-    pub(crate) fn take_reader(&mut self) -> Result<usize, Error> {
-        let free = self.books.taken.iter().position(|&taken| !taken);
-        let reader = free.ok_or(Error::ReadersExhausted)?;
+    pub(crate) fn take_reader(&mut self, number: Option<usize>) -> Result<usize, Error> {
+        let taken = &self.books.taken;
+        let reader = number
+            .or_else(|| taken.iter().position(|&taken| !taken))
+            .filter(|&reader| taken.get(reader) == Some(&false))
+            .ok_or(Error::ReadersExhausted)?;
         self.books.taken[reader] = true;
         Ok(reader)
     }
