@@ -16,7 +16,7 @@
 use std::sync::Arc;
 
 use larder_mem::sync::CacheLines;
-use larder_mem::{Classes, Config, HEADER_BYTES, Shard, WAYS};
+use larder_mem::{Classes, Config, HEADER_BYTES, ReaderKind, Shard, WAYS};
 use parking_lot::Mutex;
 
 use crate::cache::{Cache, Counters, Shared};
@@ -67,6 +67,7 @@ pub struct Builder {
     sync: SyncMode,
     listener: Option<Listener>,
     lease_bytes_max: u64,
+    reader: ReaderKind,
 }
 
 impl Default for Builder {
@@ -83,6 +84,7 @@ impl Default for Builder {
             sync: SyncMode::Periodic(Ticks::ms(10)),
             listener: None,
             lease_bytes_max: 0,
+            reader: ReaderKind::Index,
         }
     }
 }
@@ -162,6 +164,13 @@ impl Builder {
     /// while it is held, so room for it is set aside in the budget. Default 0: no leases.
     pub fn lease_bytes_max(mut self, bytes: u64) -> Self {
         self.lease_bytes_max = bytes;
+        self
+    }
+
+    /// Whether each proxy has an index copy of its own, or all look at the one index. Default:
+    /// [`ReaderKind::Index`], a copy each.
+    pub fn reader(mut self, kind: ReaderKind) -> Self {
+        self.reader = kind;
         self
     }
 
@@ -311,6 +320,7 @@ impl Builder {
                 buckets,
                 log_records,
                 readers_max: self.proxies_max,
+                readers: self.reader,
                 copy_buckets: 1024,
                 lease_bytes_max: self.shard_lease_bytes(),
                 lease_slot_bytes: LEASE_SLOT_BYTES,

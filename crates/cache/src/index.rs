@@ -12,7 +12,7 @@
 //! miss so reads one line, and a second one only where the mask says so (8 % at 80 % load). Placement is
 //! a function of the operations alone: no memory state takes part.
 
-use larder_mem::{Bucket, Main, Reader, Region, Slot, TAG_BITS_LOW};
+use larder_mem::{Main, Probe, Reader, Region, Slot, TAG_BITS_LOW};
 
 use crate::error::Error;
 use crate::hash::KeyHash;
@@ -95,14 +95,14 @@ pub(crate) fn mask_bit(tag_word: u16) -> u32 {
 
 /// Whatever has buckets that lead to slots: main, and every proxy.
 pub(crate) trait Lines {
-    fn line(&self, bucket: usize) -> &Bucket;
+    fn probe(&self, bucket: usize, tag_word: u16) -> Probe;
     fn slot(&self, bucket: usize, way: usize) -> Option<Slot<'_>>;
 }
 
 impl Lines for Main<'_> {
     #[inline(always)]
-    fn line(&self, bucket: usize) -> &Bucket {
-        self.bucket(bucket)
+    fn probe(&self, bucket: usize, tag_word: u16) -> Probe {
+        self.bucket(bucket).probe(tag_word)
     }
 
     #[inline(always)]
@@ -113,8 +113,8 @@ impl Lines for Main<'_> {
 
 impl<S> Lines for Reader<S> {
     #[inline(always)]
-    fn line(&self, bucket: usize) -> &Bucket {
-        self.bucket(bucket)
+    fn probe(&self, bucket: usize, tag_word: u16) -> Probe {
+        Reader::probe(self, bucket, tag_word)
     }
 
     #[inline(always)]
@@ -141,21 +141,22 @@ pub(crate) fn find<'a, L: Lines>(
 ) -> Option<Found<'a>> {
     let tag_word = placement.tag_word(hash);
     let home = placement.home(hash);
-    let found = find_in(lines, home, tag_word, key);
-    if found.is_some() || lines.line(home).mask() >> mask_bit(tag_word) & 1 == 0 {
+    let probe = lines.probe(home, tag_word);
+    let found = find_in(lines, home, probe.candidates, key);
+    if found.is_some() || probe.mask >> mask_bit(tag_word) & 1 == 0 {
         return found;
     }
-    find_in(lines, placement.second(home, tag_word), tag_word, key)
+    let second = placement.second(home, tag_word);
+    find_in(lines, second, lines.probe(second, tag_word).candidates, key)
 }
 
 #[inline(always)]
 fn find_in<'a, L: Lines>(
     lines: &'a L,
     bucket: usize,
-    tag_word: u16,
+    mut candidates: u32,
     key: &[u8],
 ) -> Option<Found<'a>> {
-    let mut candidates = lines.line(bucket).matches(tag_word);
     while candidates != 0 {
         let way = candidates.trailing_zeros() as usize;
         candidates &= candidates - 1;

@@ -50,6 +50,7 @@ pub use evicted::{Cause, Evicted};
 pub use hash::KeyHash;
 pub use iter::{Iter, OwnedEntry};
 pub use larder_mem as mem;
+pub use larder_mem::ReaderKind as Reader;
 pub use larder_mem::{ClassUse, PageUse, prefetch_lines, prefetch_read, prefetch_slice};
 pub use position::LogPosition;
 pub use proxy::{Entry, Lease, Parked, Proxy};

@@ -365,11 +365,10 @@ impl Proxy {
         for &hash in hashes {
             let (home, tag_word) = (placement.home(hash), placement.tag_word(hash));
             let reader = self.reader(hash);
-            let line = reader.bucket(home);
-            let candidates = line.matches(tag_word);
-            if candidates != 0 {
-                reader.prefetch_slot(home, candidates.trailing_zeros() as usize);
-            } else if line.mask() >> mask_bit(tag_word) & 1 == 1 {
+            let probe = reader.probe(home, tag_word);
+            if probe.candidates != 0 {
+                reader.prefetch_slot(home, probe.candidates.trailing_zeros() as usize);
+            } else if probe.mask >> mask_bit(tag_word) & 1 == 1 {
                 reader.prefetch_bucket(placement.second(home, tag_word));
             }
         }
@@ -398,7 +397,8 @@ impl Proxy {
 
     /// Shows exactly what was applied before `position` (from [`crate::Writer::flush`]), however far the
     /// writers have run ahead; all there is, if that is less. Never goes back. Only the new ends that
-    /// `touch` gave are seen at once, whatever the position.
+    /// `touch` gave are seen at once, whatever the position. (A proxy of a cache with [`crate::Reader::Shared`] always
+    /// shows the present.)
     #[inline]
     pub fn refresh_to(&self, position: LogPosition) -> LogPosition {
         let mut now_at = LogPosition::default();

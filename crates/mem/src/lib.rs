@@ -32,13 +32,18 @@
 //!    are none. A slot retired at `p` is free when `p < min_active` and it has no lease; the record at `p` may be
 //!    overwritten then, and no earlier. The log itself is the limbo list: a record names the slot it
 //!    retired.
-//! 6. *Park* stores `PARKED` in the cursor. *Unpark* and *register* happen under the lock: near enough,
+//! 6. *Shared* readers ([`ReaderKind::Shared`]) have no copy and look at main's array: they load tags and
+//!    slot words atomically, main stores a slot word with Release before `tail`. The key in the slot settles
+//!    what was torn; an entry that moves at that moment may be missed once. They always see the present:
+//!    a refresh is nothing, and a sync stores `tail` in the cursor.
+//! 7. *Park* stores `PARKED` in the cursor. *Unpark* and *register* happen under the lock: near enough,
 //!    the cursor takes up `applied` again; else it takes `tail`, the array is copied in chunks, each
 //!    under the lock, and the log replayed to a tail read after the last chunk.
 //!
 //! Invariants (`SAFETY` comments name them)
 //! * **I1** A slot that a reader's copy or one of its views leads to was live at some position in
-//!   `[cursor, applied]`, so it was retired, if at all, at `p >= cursor >= min_active`, so by 5 it is
+//!   `[cursor, applied]` (of a shared reader: at or after `cursor`, because its sync's Acquire of `tail`
+//!   shows it every older change), so it was retired, if at all, at `p >= cursor >= min_active`, so by 5 it is
 //!   not free. Everything rests on this sentence.
 //! * **I2** An [`OwnedSlot`] is the only way to a slot's bytes between `alloc` and `put` or `free`.
 //! * **I3** The plain bytes of a slot do not change between `put` and its return to the free list;
@@ -54,7 +59,7 @@
 //! Bounds: the arena, the log (and so limbo) and the number of readers are fixed when the shard is
 //! built; a reader that never syncs makes main say [`Stalled`], never grow and never wait.
 //!
-//! `unsafe` lives in `region` (mappings), `arena` (slots), `log` (records) and the prefetch below; `shard`,
+//! `unsafe` lives in `region` (mappings), `table` (buckets), `arena` (slots), `log` (records) and the prefetch below; `shard`,
 //! `reader` and `lease` call those with the invariant that allows it, and no other crate of the engine has any.
 
 mod arena;
@@ -77,8 +82,8 @@ pub use reader::{Parked, Reader};
 pub use region::{Region, Zeroed};
 #[cfg(loom)]
 pub use shard::Fault;
-pub use shard::{Config, Error, Guard, Main, ProxyLag, Shard, Stalled, ToMove};
-pub use table::{Bucket, TAG_BITS_LOW, WAYS};
+pub use shard::{Config, Error, Guard, Main, ProxyLag, ReaderKind, Shard, Stalled, ToMove};
+pub use table::{Bucket, Probe, TAG_BITS_LOW, WAYS};
 
 /// Asks the CPU to bring the cache line where `value` begins. Changes nothing but time.
 #[inline(always)]

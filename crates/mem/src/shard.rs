@@ -13,9 +13,8 @@ use crate::class::Classes;
 use crate::lease::{self, Leases};
 use crate::log::{Log, LogPosition, PARKED, RECORD_BYTES, Record, WAY_NONE};
 use crate::pages::{self, ClassUse, PageUse, Pages};
-use crate::region::Region;
 use crate::sync::{Mutex, MutexGuard, Ordering};
-use crate::table::{Bucket, WAYS};
+use crate::table::{Bucket, MainTable, WAYS};
 
 /// Doomed slots looked at a reclaim. All are before main says that there is no slot left.
 const DOOMED_PER_RECLAIM: usize = 16;
@@ -69,6 +68,17 @@ pub struct ProxyLag {
     pub behind: Option<u64>,
 }
 
+/// How readers come to main's index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ReaderKind {
+    /// Each has a copy, and brings it forward by the log: no line that it reads is ever written by another.
+    #[default]
+    Index,
+    /// None has a copy: all look at main's. Costs no memory and no work a sync; each change of a bucket
+    /// takes its line away from the cores that read it. Always shows the present.
+    Shared,
+}
+
 /// What a shard is made of; all of it is fixed for life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
@@ -82,6 +92,8 @@ pub struct Config {
     pub log_records: usize,
     /// Readers that may exist at once.
     pub readers_max: usize,
+    /// How they come to the index.
+    pub readers: ReaderKind,
     /// Buckets copied a lock hold when a reader registers.
     pub copy_buckets: usize,
     /// Octets that leases may hold together; 0 for no leases.
@@ -96,8 +108,9 @@ pub struct Config {
 impl Config {
     /// Octets that a shard of this shape takes when all its readers exist.
     pub fn bytes(&self) -> usize {
+        let copies = if self.readers == ReaderKind::Index { self.readers_max } else { 0 };
         self.pages * (self.page_bytes + pages::books_bytes(self.page_bytes))
-            + self.buckets * size_of::<Bucket>() * (1 + self.readers_max)
+            + self.buckets * size_of::<Bucket>() * (1 + copies)
             + self.log_records * RECORD_BYTES
             + self.readers_max * 256
             + if self.lease_bytes_max > 0 { self.lease_counts() * lease::COUNT_BYTES } else { 0 }
@@ -129,12 +142,16 @@ pub enum Fault {
     NoLeaseCheck,
     /// The lease count is read without Acquire.
     LeaseCheckRelaxed,
+    /// Main stores slot words without Release.
+    SlotWordRelaxed,
 }
 
 #[derive(Debug)]
 pub(crate) struct Core {
     pub arena: Arena,
     pub log: Log,
+    /// Changed under the lock only.
+    pub table: MainTable,
     pub config: Config,
     pub leases: Leases,
     pub classes: Classes,
@@ -144,7 +161,6 @@ pub(crate) struct Core {
 /// Main's own state, behind the lock.
 #[derive(Debug)]
 pub(crate) struct Books {
-    pub table: Region<Bucket>,
     pages: Pages,
     /// As published, plus what this lock hold has written.
     pub tail: u64,
@@ -205,7 +221,6 @@ impl<S> Shard<S> {
         let id = NEXT_ID.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let classes = Classes::new(config.page_bytes);
         let books = Books {
-            table: Region::new(config.buckets).map_err(Error::Memory)?,
             pages: Pages::new(&classes, config.pages)?,
             tail: 0,
             floor: 0,
@@ -220,6 +235,7 @@ impl<S> Shard<S> {
             core: Core {
                 arena: Arena::new(config.pages * config.page_bytes, id).map_err(Error::Memory)?,
                 log: Log::new(config.log_records, config.readers_max)?,
+                table: MainTable::new(&config)?,
                 config,
                 leases: Leases::new(&config, &classes)?,
                 classes,
@@ -345,6 +361,11 @@ impl<S> Guard<'_, S> {
     pub(crate) fn books(&mut self) -> &mut Books {
         &mut self.inner.books
     }
+
+    pub(crate) fn table(&self) -> &[Bucket] {
+        // SAFETY: a guard is the lock, and the borrow of it ends first.
+        unsafe { self.core.table.owned() }
+    }
 }
 
 impl<S> Drop for Guard<'_, S> {
@@ -372,6 +393,17 @@ pub struct Main<'a> {
 }
 
 impl Main<'_> {
+    #[inline(always)]
+    fn table(&self) -> &[Bucket] {
+        // SAFETY: `self` exists only under the lock, and the borrow of it ends first.
+        unsafe { self.core.table.owned() }
+    }
+
+    #[inline(always)]
+    fn set_way(&self, bucket: usize, way: usize, tag_word: u16, slot: u32) {
+        self.table()[bucket].set_way(way, tag_word, slot, self.core.table.store_order());
+    }
+
     /// Takes a free slot of `class`; `None` when there is none, limbo included.
     #[inline]
     pub fn alloc(&mut self, class: u8) -> Option<OwnedSlot> {
@@ -487,7 +519,7 @@ impl Main<'_> {
     #[inline]
     fn push(&mut self, mut record: Record) {
         assert!(self.fits(1), "room was reserved for every record");
-        record.mask = self.books.table[record.bucket as usize].mask();
+        record.mask = self.table()[record.bucket as usize].mask();
         if record.retired != 0 {
             self.books.limbo_slots += 1;
             self.books.limbo_bytes += self.bytes_of(record.retired);
@@ -506,19 +538,19 @@ impl Main<'_> {
 
     /// How many buckets there are.
     pub fn buckets(&self) -> usize {
-        self.books.table.len()
+        self.table().len()
     }
 
     /// A bucket.
     #[inline]
     pub fn bucket(&self, bucket: usize) -> &Bucket {
-        &self.books.table[bucket]
+        &self.table()[bucket]
     }
 
     /// The slot that a way leads to; `None` for an empty way.
     #[inline]
     pub fn slot(&self, bucket: usize, way: usize) -> Option<Slot<'_>> {
-        let line = &self.books.table[bucket];
+        let line = &self.table()[bucket];
         if line.tag(way) == 0 {
             return None;
         }
@@ -529,13 +561,13 @@ impl Main<'_> {
     /// Brings near the first line of the slot that a way leads to.
     #[inline]
     pub fn prefetch_slot(&self, bucket: usize, way: usize) {
-        self.core.arena.prefetch(self.books.table[bucket].slot(way));
+        self.core.arena.prefetch(self.table()[bucket].slot(way));
     }
 
     /// The charge of the slot that a way leads to, 0 for an empty way.
     #[inline]
     pub fn charge_at(&self, bucket: usize, way: usize) -> u64 {
-        let line = &self.books.table[bucket];
+        let line = &self.table()[bucket];
         if line.tag(way) == 0 {
             return 0;
         }
@@ -560,9 +592,9 @@ impl Main<'_> {
         assert_eq!(slot.shard, self.core.id, "a slot goes back to the shard it came from");
         assert!(tag_word != 0, "0 is the tag word of an empty way");
         self.books.pages.publish(slot.id);
-        let line = &self.books.table[bucket];
+        let line = &self.table()[bucket];
         let retired = if line.tag(way) == 0 { 0 } else { line.slot(way) };
-        line.set_way(way, tag_word, slot.id);
+        self.set_way(bucket, way, tag_word, slot.id);
         self.push(Record {
             bucket: bucket as u32,
             slot: slot.id,
@@ -576,10 +608,10 @@ impl Main<'_> {
     /// Empties a way, retiring its slot. One record.
     #[inline]
     pub fn clear(&mut self, bucket: usize, way: usize) {
-        let line = &self.books.table[bucket];
+        let line = &self.table()[bucket];
         assert!(line.tag(way) != 0, "only an occupied way is cleared");
         let retired = line.slot(way);
-        line.set_way(way, 0, 0);
+        self.set_way(bucket, way, 0, 0);
         self.push(Record { bucket: bucket as u32, retired, way: way as u8, ..Record::default() });
     }
 
@@ -587,11 +619,11 @@ impl Main<'_> {
     /// new place before the old is cleared.
     #[inline]
     pub fn relocate(&mut self, from: (usize, usize), to: (usize, usize), tag_word: u16) {
-        let (old, new) = (&self.books.table[from.0], &self.books.table[to.0]);
+        let (old, new) = (&self.table()[from.0], &self.table()[to.0]);
         assert!(old.tag(from.1) != 0 && new.tag(to.1) == 0, "from an occupied way to an empty one");
         assert!(tag_word != 0, "0 is the tag word of an empty way");
         let slot = old.slot(from.1);
-        new.set_way(to.1, tag_word, slot);
+        self.set_way(to.0, to.1, tag_word, slot);
         self.push(Record {
             bucket: to.0 as u32,
             slot,
@@ -599,14 +631,14 @@ impl Main<'_> {
             way: to.1 as u8,
             ..Record::default()
         });
-        self.books.table[from.0].set_way(from.1, 0, 0);
+        self.set_way(from.0, from.1, 0, 0);
         self.push(Record { bucket: from.0 as u32, way: from.1 as u8, ..Record::default() });
     }
 
     /// Sets a bucket's mask. One record.
     #[inline]
     pub fn set_mask(&mut self, bucket: usize, mask: u16) {
-        self.books.table[bucket].set_mask(mask);
+        self.table()[bucket].set_mask(mask);
         self.push(Record { bucket: bucket as u32, way: WAY_NONE, ..Record::default() });
     }
 
@@ -634,14 +666,14 @@ impl Main<'_> {
 
     /// True when this way leads to the slot that should move.
     pub fn leads_to(&self, bucket: usize, way: usize, ticket: &ToMove) -> bool {
-        let line = &self.books.table[bucket];
+        let line = &self.table()[bucket];
         line.tag(way) != 0 && line.slot(way) == ticket.id
     }
 
     /// Copies a way's slot to another of its class, retiring the old one. One record; `false`, and
     /// nothing changed, when the class has no free slot.
     pub fn copy_forward(&mut self, bucket: usize, way: usize) -> bool {
-        let line = &self.books.table[bucket];
+        let line = &self.table()[bucket];
         assert!(line.tag(way) != 0, "only an occupied way is copied");
         let (tag_word, id) = (line.tag(way), line.slot(way));
         let class = self.books.pages.class_of(id);
@@ -706,7 +738,7 @@ impl Main<'_> {
                 return Err(format!("slot {slot} is doomed and live"));
             }
         }
-        let ways = self.books.table.iter();
+        let ways = self.table().iter();
         let ways = ways.map(|line| (0..WAYS).filter(|&way| line.tag(way) != 0).count() as u64);
         let (owned, live) =
             (ways.sum::<u64>(), self.class_use().map(|c| u64::from(c.slots_live)).sum());

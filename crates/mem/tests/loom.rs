@@ -9,18 +9,23 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use larder_mem::sync::Arc;
-use larder_mem::{Config, Fault, Reader, Shard};
+use larder_mem::{Config, Fault, Reader, ReaderKind, Shard};
 use loom::thread;
 
 type Small = Arc<Shard<()>>;
 
 fn small(fault: Fault) -> Small {
+    small_with(ReaderKind::Index, fault)
+}
+
+fn small_with(readers: ReaderKind, fault: Fault) -> Small {
     let config = Config {
         page_bytes: 64,
         pages: 1,
         buckets: 2,
         log_records: 2,
         readers_max: 2,
+        readers,
         copy_buckets: 1,
         lease_bytes_max: 64,
         lease_slot_bytes: 16,
@@ -265,4 +270,38 @@ fn lease(fault: Fault) {
 #[test]
 fn lease_and_its_mutants() {
     proves(lease, &[Fault::NoLeaseCheck, Fault::LeaseCheckRelaxed]);
+}
+
+/// A reader without a copy sees whole slots, never one that is being reused, and values in order; what it
+/// holds across a change stays as it is until it syncs.
+fn shared_index(fault: Fault) {
+    let shard = small_with(ReaderKind::Shared, fault);
+    put(&shard, 0, 1);
+    let mut reader = Reader::register(&shard).unwrap();
+    let writing = shard.clone();
+    let writer = thread::spawn(move || {
+        for value in 2..=5 {
+            put(&writing, 0, value);
+        }
+    });
+    let first = {
+        let held = reader.slot(0, 0).unwrap();
+        let second = get(&reader, 0);
+        assert!(held.value()[0] <= second);
+        second
+    };
+    reader.sync();
+    let third = get(&reader, 0);
+    assert!(first <= third);
+    writer.join().unwrap();
+    reader.sync();
+    get(&reader, 0);
+}
+
+#[test]
+fn shared_index_and_its_mutants() {
+    proves(
+        shared_index,
+        &[Fault::SlotWordRelaxed, Fault::CursorRelaxed, Fault::TailRelaxed, Fault::Lap],
+    );
 }
