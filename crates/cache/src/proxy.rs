@@ -15,7 +15,7 @@ use crate::cache::{Lookups, Shared};
 use crate::engine::State;
 use crate::error::Error;
 use crate::hash::KeyHash;
-use crate::index::{find, mask_bit};
+use crate::index::{Placement, find, mask_bit};
 use crate::position::LogPosition;
 use crate::time::{Seconds, SyncMode, Ticks, end_of, is_dead, is_expired};
 
@@ -26,8 +26,12 @@ const BATCH: usize = 16;
 #[derive(Debug)]
 pub struct Proxy {
     shared: Arc<Shared>,
-    /// One a shard, before the seat: they leave it before another takes it.
-    readers: Box<[Reader<State>]>,
+    /// Where keys lie: the cache's own, at hand.
+    placement: Placement,
+    /// One a shard, before the seat: they leave it before another takes it. The first lies in the proxy, so
+    /// that a cache of one shard does not pay for the others (3 of 26 ns a hit in the CPU's caches).
+    first: Reader<State>,
+    rest: Box<[Reader<State>]>,
     seat: Seat,
     /// Look-ups bring the reader to the present first.
     immediate: bool,
@@ -96,7 +100,8 @@ fn bump(counter: &Cell<u64>) {
 #[derive(Debug)]
 pub struct Parked {
     shared: Arc<Shared>,
-    readers: Box<[ParkedReader<State>]>,
+    first: ParkedReader<State>,
+    rest: Box<[ParkedReader<State>]>,
     seat: Seat,
     lookups: Tally,
     due: Ticks,
@@ -210,12 +215,25 @@ impl AsRef<[u8]> for Lease {
 impl Proxy {
     pub(crate) fn register(shared: &Arc<Shared>) -> Result<Self, Error> {
         let seat = Seat::take(shared)?;
-        let readers = (shared.shards.iter())
-            .map(|shard| Reader::register_as(shard, Some(seat.number)))
-            .collect::<Result<_, _>>()?;
+        let (first, rest) = (shared.shards.split_first()).expect("a cache has at least one shard");
+        let register = |shard| Reader::register_as(shard, Some(seat.number));
+        let (first, rest) =
+            (register(first)?, rest.iter().map(register).collect::<Result<_, _>>()?);
         let lookups = Tally::of(shared.counters[seat.number].0.read());
+        Ok(Proxy::new(shared.clone(), first, rest, seat, lookups, Ticks(0)))
+    }
+
+    fn new(
+        shared: Arc<Shared>,
+        first: Reader<State>,
+        rest: Box<[Reader<State>]>,
+        seat: Seat,
+        lookups: Tally,
+        due: Ticks,
+    ) -> Self {
+        let placement = shared.placement;
         let immediate = shared.sync == SyncMode::Immediate;
-        Ok(Proxy { shared: shared.clone(), readers, seat, immediate, lookups, due: Ticks(0) })
+        Proxy { shared, placement, first, rest, seat, immediate, lookups, due }
     }
 
     /// This proxy's number, as [`Error::Stalled`] and the statistics name it.
@@ -226,7 +244,14 @@ impl Proxy {
     /// The reader of a key's shard.
     #[inline(always)]
     fn reader(&self, hash: KeyHash) -> &Reader<State> {
-        &self.readers[self.shared.placement.shard(hash)]
+        match self.placement.shard(hash) {
+            0 => &self.first,
+            shard => &self.rest[shard - 1],
+        }
+    }
+
+    fn readers(&self) -> impl Iterator<Item = &Reader<State>> {
+        std::iter::once(&self.first).chain(&self.rest)
     }
 
     /// The hash of a key, for the `_hashed` forms.
@@ -303,7 +328,7 @@ impl Proxy {
         if self.immediate && reader.is_behind() {
             reader.refresh();
         }
-        let found = find(reader, &self.shared.placement, hash, key);
+        let found = find(reader, &self.placement, hash, key);
         if found.is_none() {
             bump(&self.lookups.misses);
         }
@@ -313,7 +338,7 @@ impl Proxy {
     /// Brings near what a look-up of this hash reads first.
     #[inline]
     pub fn prefetch(&self, hash: KeyHash) {
-        self.reader(hash).prefetch_bucket(self.shared.placement.home(hash));
+        self.reader(hash).prefetch_bucket(self.placement.home(hash));
     }
 
     /// Looks many keys up at once, so that their memory is fetched in parallel; calls `each` with the
@@ -361,7 +386,7 @@ impl Proxy {
         now: Seconds,
         mut each: impl FnMut(usize, Option<Entry<'a>>),
     ) {
-        let placement = &self.shared.placement;
+        let placement = &self.placement;
         for &hash in hashes {
             let (home, tag_word) = (placement.home(hash), placement.tag_word(hash));
             let reader = self.reader(hash);
@@ -380,13 +405,13 @@ impl Proxy {
     /// Where in the log this proxy is: it shows exactly what was applied before.
     #[inline]
     pub fn position(&self) -> LogPosition {
-        LogPosition::of(self.readers.iter().map(Reader::position))
+        LogPosition::of(self.readers().map(Reader::position))
     }
 
     /// True when writers have published more than this proxy shows.
     #[inline]
     pub fn is_behind(&self) -> bool {
-        self.readers.iter().any(Reader::is_behind)
+        self.readers().any(Reader::is_behind)
     }
 
     /// Shows everything published so far. Entries read before stay valid.
@@ -401,11 +426,8 @@ impl Proxy {
     /// shows the present.)
     #[inline]
     pub fn refresh_to(&self, position: LogPosition) -> LogPosition {
-        let mut now_at = LogPosition::default();
-        for (shard, reader) in self.readers.iter().enumerate() {
-            now_at.set(shard, reader.refresh_to(position.shard(shard)));
-        }
-        now_at
+        let readers = self.readers().enumerate();
+        LogPosition::of(readers.map(|(shard, reader)| reader.refresh_to(position.shard(shard))))
     }
 
     /// Refreshes, and lets writers reuse what this proxy held.
@@ -417,10 +439,9 @@ impl Proxy {
     /// As [`Proxy::sync`], no further than `position`.
     #[inline]
     pub fn sync_to(&mut self, position: LogPosition) -> LogPosition {
-        let mut now_at = LogPosition::default();
-        for (shard, reader) in self.readers.iter_mut().enumerate() {
-            now_at.set(shard, reader.sync_to(position.shard(shard)));
-        }
+        let readers = std::iter::once(&mut self.first).chain(&mut self.rest).enumerate();
+        let now_at =
+            LogPosition::of(readers.map(|(shard, reader)| reader.sync_to(position.shard(shard))));
         self.publish_counters();
         now_at
     }
@@ -432,9 +453,7 @@ impl Proxy {
     pub fn sync_if_due(&mut self, now: Ticks) -> bool {
         let due = match self.shared.sync {
             SyncMode::Immediate => true,
-            SyncMode::Periodic(_) => {
-                now >= self.due || self.readers.iter().any(Reader::is_far_behind)
-            }
+            SyncMode::Periodic(_) => now >= self.due || self.readers().any(Reader::is_far_behind),
         };
         if due {
             if let SyncMode::Periodic(period) = self.shared.sync {
@@ -462,14 +481,14 @@ impl Proxy {
     /// Rests: the proxy holds nobody up until it is unparked.
     pub fn park(self) -> Parked {
         self.publish_counters();
-        let Proxy { shared, readers, seat, lookups, due, .. } = self;
-        let readers = readers.into_iter().map(Reader::park).collect();
-        Parked { shared, readers, seat, lookups, due }
+        let Proxy { shared, first, rest, seat, lookups, due, .. } = self;
+        let rest = rest.into_iter().map(Reader::park).collect();
+        Parked { shared, first: first.park(), rest, seat, lookups, due }
     }
 
     /// Compares this proxy's index with main's, if it shows all there is. For tests.
     pub fn validate(&self) -> Result<(), String> {
-        self.readers.iter().try_for_each(Reader::validate)
+        self.readers().try_for_each(Reader::validate)
     }
 }
 
@@ -477,9 +496,9 @@ impl Parked {
     /// Takes the proxy up again, showing everything published so far. Costs what changed since it was
     /// parked, at most a copy of the index.
     pub fn unpark(self) -> Result<Proxy, Error> {
-        let Parked { shared, readers, seat, lookups, due } = self;
-        let readers = readers.into_iter().map(ParkedReader::unpark).collect::<Result<_, _>>()?;
-        let immediate = shared.sync == SyncMode::Immediate;
-        Ok(Proxy { shared, readers, seat, immediate, lookups, due })
+        let Parked { shared, first, rest, seat, lookups, due } = self;
+        let first = first.unpark()?;
+        let rest = rest.into_iter().map(ParkedReader::unpark).collect::<Result<_, _>>()?;
+        Ok(Proxy::new(shared, first, rest, seat, lookups, due))
     }
 }

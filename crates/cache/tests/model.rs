@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Model, Random, assert_same, key_of};
-use larder::{Cache, Error, Seconds, SyncMode, Ticks, Ttl};
+use larder::{Cache, Error, Reader, Seconds, SyncMode, Ticks, Ttl};
 
 struct Run {
     seed: u64,
@@ -17,6 +17,7 @@ struct Run {
     proxies: usize,
     shards: usize,
     sync: SyncMode,
+    reader: Reader,
 }
 
 /// Seconds past its end in which an entry is given when asked for.
@@ -32,6 +33,7 @@ fn compare(run: &Run) {
         .seed(run.seed ^ 1)
         .shards(run.shards)
         .sync(run.sync)
+        .reader(run.reader)
         .stale(Seconds(STALE))
         .lease_bytes_max(60_000)
         .build()
@@ -126,13 +128,16 @@ fn compare(run: &Run) {
 /// Small values of mixed lengths, more keys than fit: eviction all along; in one, two and four shards.
 #[test]
 fn small_entries() {
-    for (seed, shards, sync) in [
-        (1, 1, PERIODIC),
-        (2, 2, PERIODIC),
-        (3, 4, SyncMode::Immediate),
-        (4, 1, SyncMode::Immediate),
+    for (seed, shards, sync, reader) in [
+        (1, 1, PERIODIC, Reader::Index),
+        (2, 2, PERIODIC, Reader::Shared),
+        (3, 4, SyncMode::Immediate, Reader::Index),
+        (4, 1, SyncMode::Immediate, Reader::Shared),
+        (5, 4, PERIODIC, Reader::Index),
+        (6, 1, PERIODIC, Reader::Shared),
     ] {
         compare(&Run {
+            reader,
             seed,
             shards,
             sync,
@@ -149,13 +154,17 @@ fn small_entries() {
 /// Values up to the largest the cache takes: one insert evicts many, and pages change class.
 #[test]
 fn mixed_sizes() {
-    for (seed, shards, sync) in
-        [(11, 1, PERIODIC), (12, 4, PERIODIC), (13, 2, SyncMode::Immediate), (14, 1, PERIODIC)]
-    {
+    for (seed, shards, sync, reader) in [
+        (11, 1, PERIODIC, Reader::Index),
+        (12, 4, PERIODIC, Reader::Shared),
+        (13, 2, SyncMode::Immediate, Reader::Index),
+        (14, 1, PERIODIC, Reader::Shared),
+    ] {
         compare(&Run {
             seed,
             shards,
             sync,
+            reader,
             budget: (shards as u64) << 20,
             keys: 2_000,
             value_bytes_max: usize::MAX,
@@ -179,6 +188,7 @@ fn nothing_evicted() {
         proxies: 1,
         shards: 1,
         sync: PERIODIC,
+        reader: Reader::Index,
     });
 }
 
@@ -196,6 +206,7 @@ fn lazy_proxies() {
             proxies: 2,
             shards,
             sync: PERIODIC,
+            reader: if shards == 1 { Reader::Index } else { Reader::Shared },
         });
     }
 }

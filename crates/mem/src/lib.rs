@@ -64,6 +64,8 @@
 
 mod arena;
 mod class;
+#[cfg(all(not(loom), any(test, feature = "counting")))]
+pub mod counted;
 mod lease;
 mod log;
 mod pages;

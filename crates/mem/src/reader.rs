@@ -284,6 +284,12 @@ impl<S> Parked<S> {
 
 /// Lets a reader look at main's index from now on.
 fn share<S>(seat: Seat<S>) -> Result<Reader<S>, Error> {
+    #[cfg(loom)]
+    if seat.shard.core.config.fault == Fault::UnparkUnlocked {
+        let tail = seat.shard.core.log.tail();
+        seat.shard.core.log.set_cursor(seat.reader, tail, Ordering::Release);
+        return Ok(Reader { seat, table: None, applied: Cell::new(tail), synced: tail });
+    }
     let mut guard = seat.shard.lock()?;
     let tail = guard.books().tail;
     // Under the lock: what main retires from here on is ours to look at.

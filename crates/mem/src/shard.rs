@@ -138,6 +138,8 @@ pub enum Fault {
     UnparkUnlocked,
     /// Registering copies the index but does not replay the log.
     NoReplay,
+    /// Only the last active reader's cursor counts.
+    LastCursorOnly,
     /// A slot is freed without a look at its leases.
     NoLeaseCheck,
     /// The lease count is read without Acquire.
@@ -474,6 +476,11 @@ impl Main<'_> {
             if self.core.config.fault == Fault::Lap
                 && self.books.tail - cursor >= self.core.log.records()
             {
+                continue;
+            }
+            #[cfg(loom)]
+            if self.core.config.fault == Fault::LastCursorOnly {
+                min = cursor;
                 continue;
             }
             min = min.min(cursor);

@@ -62,17 +62,21 @@ fn get(reader: &Reader<()>, bucket: usize) -> u8 {
 }
 
 /// Explores `scenario` under a fault; true when every execution held.
-fn holds(fault: Fault, scenario: fn(Fault)) -> bool {
+fn holds(preemptions: usize, fault: Fault, scenario: fn(Fault)) -> bool {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
+    builder.preemption_bound = Some(preemptions);
     builder.max_branches = 20_000;
     catch_unwind(AssertUnwindSafe(|| builder.check(move || scenario(fault)))).is_ok()
 }
 
 fn proves(scenario: fn(Fault), faults: &[Fault]) {
-    assert!(holds(Fault::None, scenario), "the protocol as it is");
+    proves_within(3, scenario, faults);
+}
+
+fn proves_within(preemptions: usize, scenario: fn(Fault), faults: &[Fault]) {
+    assert!(holds(preemptions, Fault::None, scenario), "the protocol as it is");
     for &fault in faults {
-        assert!(!holds(fault, scenario), "{fault:?} went unnoticed");
+        assert!(!holds(preemptions, fault, scenario), "{fault:?} went unnoticed");
     }
 }
 
@@ -206,11 +210,8 @@ fn two_readers(fault: Fault) {
 }
 
 #[test]
-fn two_readers_hold() {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(2);
-    builder.max_branches = 20_000;
-    builder.check(|| two_readers(Fault::None));
+fn two_readers_and_their_mutants() {
+    proves_within(2, two_readers, &[Fault::Lap, Fault::CursorRelaxed, Fault::LastCursorOnly]);
 }
 
 /// A reader held at a position sees that prefix and no more, while the writer runs ahead.
@@ -304,4 +305,28 @@ fn shared_index_and_its_mutants() {
         shared_index,
         &[Fault::SlotWordRelaxed, Fault::CursorRelaxed, Fault::TailRelaxed, Fault::Lap],
     );
+}
+
+/// A reader without a copy parks and takes up again while slots are reused: what it reads then is whole, and
+/// not older than before.
+fn shared_park(fault: Fault) {
+    let shard = small_with(ReaderKind::Shared, fault);
+    put(&shard, 0, 1);
+    let reader = Reader::register(&shard).unwrap();
+    let writing = shard.clone();
+    let writer = thread::spawn(move || {
+        for value in 2..=5 {
+            put(&writing, 0, value);
+        }
+    });
+    let before = get(&reader, 0);
+    let reader = reader.park().unpark().unwrap();
+    assert!(get(&reader, 0) >= before);
+    writer.join().unwrap();
+    get(&reader, 0);
+}
+
+#[test]
+fn shared_park_and_its_mutants() {
+    proves(shared_park, &[Fault::UnparkUnlocked]);
 }
