@@ -12,7 +12,7 @@
 //! miss so reads one line, and a second one only where the mask says so (8 % at 80 % load). Placement is
 //! a function of the operations alone: no memory state takes part.
 
-use larder_mem::{Main, Probe, Reader, Region, Slot, TAG_BITS_LOW};
+use larder_mem::{CopyView, Main, MainView, Probe, Region, Slot, TAG_BITS_LOW, prefetch_read};
 
 use crate::error::Error;
 use crate::hash::KeyHash;
@@ -93,33 +93,75 @@ pub(crate) fn mask_bit(tag_word: u16) -> u32 {
     u32::from(tag_word >> TAG_BITS_LOW) & 15
 }
 
-/// Whatever has buckets that lead to slots: main, and every proxy.
-pub(crate) trait Lines {
-    fn probe(&self, bucket: usize, tag_word: u16) -> Probe;
-    fn slot(&self, bucket: usize, way: usize) -> Option<Slot<'_>>;
+/// Whatever has buckets that lead to slots: main, and what proxies look at.
+pub(crate) trait Lines<'a>: Copy {
+    fn probe(self, bucket: usize, tag_word: u16) -> Probe;
+    fn slot(self, bucket: usize, way: usize) -> Option<Slot<'a>>;
+    fn prefetch_bucket(self, bucket: usize);
+    fn prefetch_slot(self, bucket: usize, way: usize);
 }
 
-impl Lines for Main<'_> {
+impl<'a> Lines<'a> for &'a Main<'_> {
     #[inline(always)]
-    fn probe(&self, bucket: usize, tag_word: u16) -> Probe {
+    fn probe(self, bucket: usize, tag_word: u16) -> Probe {
         self.bucket(bucket).probe(tag_word)
     }
 
     #[inline(always)]
-    fn slot(&self, bucket: usize, way: usize) -> Option<Slot<'_>> {
+    fn slot(self, bucket: usize, way: usize) -> Option<Slot<'a>> {
         Main::slot(self, bucket, way)
+    }
+
+    #[inline(always)]
+    fn prefetch_bucket(self, bucket: usize) {
+        prefetch_read(self.bucket(bucket));
+    }
+
+    #[inline(always)]
+    fn prefetch_slot(self, bucket: usize, way: usize) {
+        Main::prefetch_slot(self, bucket, way);
     }
 }
 
-impl<S> Lines for Reader<S> {
-    #[inline(always)]
-    fn probe(&self, bucket: usize, tag_word: u16) -> Probe {
-        Reader::probe(self, bucket, tag_word)
-    }
+/// What a view does by itself.
+macro_rules! lines_of_view {
+    ($view:ident) => {
+        impl<'a> Lines<'a> for $view<'a> {
+            #[inline(always)]
+            fn probe(self, bucket: usize, tag_word: u16) -> Probe {
+                $view::probe(self, bucket, tag_word)
+            }
 
-    #[inline(always)]
-    fn slot(&self, bucket: usize, way: usize) -> Option<Slot<'_>> {
-        Reader::slot(self, bucket, way)
+            #[inline(always)]
+            fn slot(self, bucket: usize, way: usize) -> Option<Slot<'a>> {
+                $view::slot(self, bucket, way)
+            }
+
+            #[inline(always)]
+            fn prefetch_bucket(self, bucket: usize) {
+                $view::prefetch_bucket(self, bucket);
+            }
+
+            #[inline(always)]
+            fn prefetch_slot(self, bucket: usize, way: usize) {
+                $view::prefetch_slot(self, bucket, way);
+            }
+        }
+    };
+}
+
+lines_of_view!(CopyView);
+lines_of_view!(MainView);
+
+/// With a key's home line here, brings near what a look-up will read next.
+#[inline(always)]
+pub(crate) fn stage<'a, L: Lines<'a>>(lines: L, placement: &Placement, hash: KeyHash) {
+    let (home, tag_word) = (placement.home(hash), placement.tag_word(hash));
+    let probe = lines.probe(home, tag_word);
+    if probe.candidates != 0 {
+        lines.prefetch_slot(home, probe.candidates.trailing_zeros() as usize);
+    } else if probe.mask >> mask_bit(tag_word) & 1 == 1 {
+        lines.prefetch_bucket(placement.second(home, tag_word));
     }
 }
 
@@ -133,8 +175,8 @@ pub(crate) struct Found<'a> {
 
 /// Looks a key up.
 #[inline]
-pub(crate) fn find<'a, L: Lines>(
-    lines: &'a L,
+pub(crate) fn find<'a, L: Lines<'a>>(
+    lines: L,
     placement: &Placement,
     hash: KeyHash,
     key: &[u8],
@@ -151,8 +193,8 @@ pub(crate) fn find<'a, L: Lines>(
 }
 
 #[inline(always)]
-fn find_in<'a, L: Lines>(
-    lines: &'a L,
+fn find_in<'a, L: Lines<'a>>(
+    lines: L,
     bucket: usize,
     mut candidates: u32,
     key: &[u8],

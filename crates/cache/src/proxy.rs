@@ -9,13 +9,13 @@ use std::cell::Cell;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use larder_mem::{Lease as SlotLease, Parked as ParkedReader, Reader, Slot};
+use larder_mem::{Lease as SlotLease, MainView, Parked as ParkedReader, Reader, Slot, View};
 
 use crate::cache::{Lookups, Shared};
 use crate::engine::State;
 use crate::error::Error;
 use crate::hash::KeyHash;
-use crate::index::{Placement, find, mask_bit};
+use crate::index::{Found, Placement, find, stage};
 use crate::position::LogPosition;
 use crate::time::{Seconds, SyncMode, Ticks, end_of, is_dead, is_expired};
 
@@ -328,7 +328,10 @@ impl Proxy {
         if self.immediate && reader.is_behind() {
             reader.refresh();
         }
-        let found = find(reader, &self.placement, hash, key);
+        let found = match reader.view() {
+            View::Copy(copy) => find(copy, &self.placement, hash, key),
+            View::Main(main) => find_in_main(main, &self.placement, hash, key),
+        };
         if found.is_none() {
             bump(&self.lookups.misses);
         }
@@ -338,7 +341,11 @@ impl Proxy {
     /// Brings near what a look-up of this hash reads first.
     #[inline]
     pub fn prefetch(&self, hash: KeyHash) {
-        self.reader(hash).prefetch_bucket(self.placement.home(hash));
+        let home = self.placement.home(hash);
+        match self.reader(hash).view() {
+            View::Copy(copy) => copy.prefetch_bucket(home),
+            View::Main(main) => main.prefetch_bucket(home),
+        }
     }
 
     /// Looks many keys up at once, so that their memory is fetched in parallel; calls `each` with the
@@ -386,15 +393,10 @@ impl Proxy {
         now: Seconds,
         mut each: impl FnMut(usize, Option<Entry<'a>>),
     ) {
-        let placement = &self.placement;
         for &hash in hashes {
-            let (home, tag_word) = (placement.home(hash), placement.tag_word(hash));
-            let reader = self.reader(hash);
-            let probe = reader.probe(home, tag_word);
-            if probe.candidates != 0 {
-                reader.prefetch_slot(home, probe.candidates.trailing_zeros() as usize);
-            } else if probe.mask >> mask_bit(tag_word) & 1 == 1 {
-                reader.prefetch_bucket(placement.second(home, tag_word));
+            match self.reader(hash).view() {
+                View::Copy(copy) => stage(copy, &self.placement, hash),
+                View::Main(main) => stage_in_main(main, &self.placement, hash),
             }
         }
         for (i, (&hash, key)) in hashes.iter().zip(keys).enumerate() {
@@ -490,6 +492,23 @@ impl Proxy {
     pub fn validate(&self) -> Result<(), String> {
         self.readers().try_for_each(Reader::validate)
     }
+}
+
+/// [`find`] for shared readers: out of the way of the others, whose code would double.
+#[inline(never)]
+fn find_in_main<'a>(
+    main: MainView<'a>,
+    placement: &Placement,
+    hash: KeyHash,
+    key: &[u8],
+) -> Option<Found<'a>> {
+    find(main, placement, hash, key)
+}
+
+/// [`stage`] for shared readers, likewise.
+#[inline(never)]
+fn stage_in_main(main: MainView<'_>, placement: &Placement, hash: KeyHash) {
+    stage(main, placement, hash);
 }
 
 impl Parked {

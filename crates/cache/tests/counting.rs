@@ -34,7 +34,7 @@ fn look_ups_write_nothing_shared() {
             for key in &keys[..100] {
                 writer.insert(key, &[7; 2000], Ttl::seconds(3), NOW).unwrap();
             }
-            assert!(count(|| drop(writer.flush().unwrap())).read_modify_writes >= shards as u64);
+            assert!(count(|| _ = writer.flush().unwrap()).read_modify_writes >= shards as u64);
             let mut proxy = cache.proxy().unwrap();
             let mut hits = 0;
             let mut buf = Vec::new();

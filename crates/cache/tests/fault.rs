@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use larder::{Cache, Cause, Error, Proxy, Seconds, Ttl, Writer};
+use larder::{Cache, Cause, Error, Proxy, Reader, Seconds, Ttl, Writer};
 
 const NOW: Seconds = Seconds(1);
 
@@ -375,4 +375,118 @@ fn no_leases() {
     writer.flush().unwrap();
     let proxy = cache.proxy().unwrap();
     assert!(proxy.lease(&proxy.get(b"a", NOW).unwrap()).is_none());
+}
+
+/// With either reader, in one shard or four: a proxy that never syncs holds a lease all along; others read on,
+/// writes succeed until the stall names it, memory stays where it was; once it syncs, parks or is dropped
+/// the next write succeeds, and the lease reads its octets still.
+#[test]
+fn stuck_proxy_with_a_lease() {
+    let cures: [fn(Proxy) -> Option<larder::Parked>; 3] = [
+        |mut proxy| {
+            proxy.sync();
+            std::mem::forget(proxy);
+            None
+        },
+        |proxy| Some(proxy.park()),
+        |_| None,
+    ];
+    for (number, cure) in cures.into_iter().enumerate() {
+        for (shards, reader) in [(1, Reader::Shared), (4, Reader::Index), (4, Reader::Shared)] {
+            let cache = Cache::builder()
+                .budget(8 << 20)
+                .proxies_max(2)
+                .shards(shards)
+                .reader(reader)
+                .lease_bytes_max(64 << 10)
+                .build()
+                .unwrap();
+            let mut writer = cache.writer();
+            let value = [7; 3000];
+            writer.insert(b"first", &value, Ttl::FOREVER, NOW).unwrap();
+            writer.flush().unwrap();
+            let mut other = cache.proxy().unwrap();
+            let stuck = cache.proxy().unwrap();
+            let lease = stuck.lease(&stuck.get(b"first", NOW).unwrap()).unwrap();
+            assert!(!lease.is_copy());
+            let mut inserted = 0;
+            let stalled = loop {
+                other.sync();
+                match writer.insert(&key_of(inserted), &value[..500], Ttl::FOREVER, NOW) {
+                    Ok(()) => inserted += 1,
+                    Err(error) => break error,
+                }
+            };
+            let Error::Stalled { proxy, behind } = stalled else { panic!("{stalled}") };
+            assert_eq!((proxy, behind > 0), (stuck.number(), true));
+            assert!(inserted > 1000, "{inserted}");
+            other.sync();
+            assert!((0..inserted).any(|number| other.get(&key_of(number), NOW).is_some()));
+            // A copy stays where it is; who shares the index sees what became of it.
+            let still_there = stuck.get(b"first", NOW).is_some();
+            assert!(still_there || reader == Reader::Shared);
+            cache.validate().unwrap();
+            let cured = cure(stuck);
+            writer.insert(b"another", &value, Ttl::FOREVER, NOW).unwrap();
+            writer.flush().unwrap();
+            other.sync();
+            assert_eq!(other.get(b"another", NOW).as_deref(), Some(&value[..]));
+            if number > 0 {
+                // Nobody is in the way any more: the cache turns over, and the lease stays.
+                for number in inserted..inserted + 20_000 {
+                    writer.insert(&key_of(number), &value[..500], Ttl::FOREVER, NOW).unwrap();
+                    if number % 100 == 0 {
+                        other.sync();
+                    }
+                }
+                writer.flush().unwrap();
+            }
+            assert_eq!((lease.key(), &*lease), (&b"first"[..], &value[..]));
+            cache.validate().unwrap();
+            drop(cured);
+        }
+    }
+}
+
+/// Caches, proxies, parked proxies, writers and leases go in any order, each on a thread of its own; the last
+/// one frees what they shared.
+#[test]
+fn any_order_of_dropping() {
+    for order in 0..60u64 {
+        let witness = Arc::new(());
+        let held = witness.clone();
+        let cache = Cache::builder()
+            .budget(4 << 20)
+            .proxies_max(3)
+            .shards(1 << (order % 3))
+            .reader(if order % 2 == 0 { Reader::Index } else { Reader::Shared })
+            .lease_bytes_max(100_000)
+            .on_evicted(move |_| assert!(Arc::strong_count(&held) > 1))
+            .build()
+            .unwrap();
+        let mut writer = cache.writer();
+        for number in 0..50 {
+            writer.insert(&key_of(number), &[number as u8; 2000], Ttl::FOREVER, NOW).unwrap();
+        }
+        writer.flush().unwrap();
+        let (proxy, parked) = (cache.proxy().unwrap(), cache.proxy().unwrap().park());
+        let lease = |number| proxy.lease(&proxy.get(&key_of(number), NOW).unwrap()).unwrap();
+        let leases = [lease(3), lease(4)];
+        writer.remove(&key_of(3)).unwrap();
+        let mut handles: Vec<Box<dyn FnOnce() + Send>> = vec![
+            Box::new(move || drop(cache)),
+            Box::new(move || drop(writer)),
+            Box::new(move || drop(proxy)),
+            Box::new(move || drop(parked)),
+        ];
+        for (lease, byte) in leases.into_iter().zip([3, 4]) {
+            handles.push(Box::new(move || assert_eq!(&*lease, [byte; 2000])));
+        }
+        let mut random = common::Random(order);
+        while !handles.is_empty() {
+            let act = handles.swap_remove(random.below(handles.len() as u64) as usize);
+            std::thread::spawn(act).join().unwrap();
+        }
+        assert_eq!(Arc::strong_count(&witness), 1, "what was shared is freed");
+    }
 }

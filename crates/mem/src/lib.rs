@@ -80,7 +80,7 @@ pub use class::{CLASS_BYTES_MIN, Classes};
 pub use lease::Lease;
 pub use log::{LogPosition, RECORD_BYTES};
 pub use pages::{ClassUse, PageUse};
-pub use reader::{Parked, Reader};
+pub use reader::{CopyView, MainView, Parked, Reader, View};
 pub use region::{Region, Zeroed};
 #[cfg(loom)]
 pub use shard::Fault;

@@ -11,14 +11,14 @@
 
 use std::cell::Cell;
 
-use crate::arena::Slot;
+use crate::arena::{Arena, Slot};
 use crate::lease::Lease;
 use crate::log::{LogPosition, PARKED, WAY_NONE};
 #[cfg(loom)]
 use crate::shard::Fault;
 use crate::shard::{Error, Guard, ReaderKind, Shard};
 use crate::sync::{Arc, Ordering};
-use crate::table::{Probe, Table, table};
+use crate::table::{Bucket, MainTable, Probe, Table, table};
 
 /// How many records ahead the bucket is prefetched when the log is applied.
 const APPLY_AHEAD: u64 = 16;
@@ -41,6 +41,95 @@ pub struct Parked<S> {
     seat: Seat<S>,
     table: Option<Table>,
     applied: u64,
+}
+
+/// What a reader looks at.
+#[derive(Debug, Clone, Copy)]
+pub enum View<'a> {
+    /// Its own copy of the index.
+    Copy(CopyView<'a>),
+    /// Main's index.
+    Main(MainView<'a>),
+}
+
+/// A reader's copy of the index, and the slots that it leads to.
+#[derive(Debug, Clone, Copy)]
+pub struct CopyView<'a> {
+    table: &'a [Bucket],
+    arena: &'a Arena,
+}
+
+/// Main's index, looked at from outside the lock, and the slots that it leads to.
+#[derive(Debug, Clone, Copy)]
+pub struct MainView<'a> {
+    table: &'a MainTable,
+    arena: &'a Arena,
+}
+
+impl<'a> CopyView<'a> {
+    /// Looks at a bucket for a tag.
+    #[inline(always)]
+    pub fn probe(self, bucket: usize, tag_word: u16) -> Probe {
+        self.table[bucket].probe(tag_word)
+    }
+
+    /// Brings a bucket's line near.
+    #[inline(always)]
+    pub fn prefetch_bucket(self, bucket: usize) {
+        crate::prefetch_slice(self.table, bucket);
+    }
+
+    /// Brings near the first line of the slot that a way leads to.
+    #[inline(always)]
+    pub fn prefetch_slot(self, bucket: usize, way: usize) {
+        self.arena.prefetch(self.table[bucket].slot(way));
+    }
+
+    /// The slot that a way leads to; `None` for an empty way.
+    #[inline(always)]
+    pub fn slot(self, bucket: usize, way: usize) -> Option<Slot<'a>> {
+        // The log clears an empty way's slot with its tag.
+        let id = self.table[bucket].slot(way);
+        if id == 0 {
+            return None;
+        }
+        // SAFETY: I1: the reader's copy leads to it, and its cursor moves only in `sync` and `park`, which
+        // this view's borrow of the reader excludes.
+        Some(unsafe { self.arena.view(id) })
+    }
+}
+
+impl<'a> MainView<'a> {
+    /// Looks at a bucket for a tag.
+    #[inline(always)]
+    pub fn probe(self, bucket: usize, tag_word: u16) -> Probe {
+        self.table.probe(bucket, tag_word)
+    }
+
+    /// Brings a bucket's line near.
+    #[inline(always)]
+    pub fn prefetch_bucket(self, bucket: usize) {
+        self.table.prefetch(bucket);
+    }
+
+    /// Brings near the first line of the slot that a way leads to.
+    #[inline(always)]
+    pub fn prefetch_slot(self, bucket: usize, way: usize) {
+        self.arena.prefetch(self.table.slot(bucket, way));
+    }
+
+    /// The slot that a way leads to; `None` for an empty way.
+    #[inline(always)]
+    pub fn slot(self, bucket: usize, way: usize) -> Option<Slot<'a>> {
+        // Main clears an empty way's slot with its tag.
+        let id = self.table.slot(bucket, way);
+        if id == 0 {
+            return None;
+        }
+        // SAFETY: I1: main's index led to it at some moment since the reader's last sync, and its cursor
+        // moves only in `sync` and `park`, which this view's borrow of the reader excludes.
+        Some(unsafe { self.arena.view(id) })
+    }
 }
 
 /// The right to a cursor; gives it back when dropped.
@@ -181,50 +270,23 @@ impl<S> Reader<S> {
         self.seat.shard.core.table.len()
     }
 
-    /// Looks at a bucket for a tag.
+    /// What it looks at: decided once a look-up, so that neither way pays for the other.
     #[inline(always)]
-    pub fn probe(&self, bucket: usize, tag_word: u16) -> Probe {
+    pub fn view(&self) -> View<'_> {
+        let core = &self.seat.shard.core;
         match &self.table {
-            Some(table) => table[bucket].probe(tag_word),
-            None => self.seat.shard.core.table.probe(bucket, tag_word),
-        }
-    }
-
-    /// Brings a bucket's line near.
-    #[inline(always)]
-    pub fn prefetch_bucket(&self, bucket: usize) {
-        match &self.table {
-            Some(table) => crate::prefetch_slice(table, bucket),
-            None => self.seat.shard.core.table.prefetch(bucket),
-        }
-    }
-
-    /// Brings near the first line of the slot that a way leads to.
-    #[inline(always)]
-    pub fn prefetch_slot(&self, bucket: usize, way: usize) {
-        self.seat.shard.core.arena.prefetch(self.slot_id(bucket, way));
-    }
-
-    /// 0 for none.
-    #[inline(always)]
-    fn slot_id(&self, bucket: usize, way: usize) -> u32 {
-        match &self.table {
-            Some(table) => table[bucket].slot(way),
-            None => self.seat.shard.core.table.slot(bucket, way),
+            Some(table) => View::Copy(CopyView { table, arena: &core.arena }),
+            None => View::Main(MainView { table: &core.table, arena: &core.arena }),
         }
     }
 
     /// The slot that a way leads to; `None` for an empty way.
-    #[inline(always)]
+    #[inline]
     pub fn slot(&self, bucket: usize, way: usize) -> Option<Slot<'_>> {
-        // Main and the log clear an empty way's slot with its tag.
-        let id = self.slot_id(bucket, way);
-        if id == 0 {
-            return None;
+        match self.view() {
+            View::Copy(view) => view.slot(bucket, way),
+            View::Main(view) => view.slot(bucket, way),
         }
-        // SAFETY: I1: our copy, or main's index since our last sync, leads to it, and our cursor moves
-        // only in `sync` and `park`, which the view's borrow of `self` excludes.
-        Some(unsafe { self.seat.shard.core.arena.view(id) })
     }
 
     /// Takes a lease on what a view shows: its octets outlive the view, this reader and the entry. Small
