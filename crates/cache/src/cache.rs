@@ -60,7 +60,7 @@ impl Counters {
 /// What every handle, proxy and writer of one cache shares.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    /// By the hash's top bits ([`Placement::shard`]).
+    /// By [`Placement::shard`].
     pub shards: Box<[Arc<Shard<State>>]>,
     pub placement: Placement,
     pub hasher: Hasher,

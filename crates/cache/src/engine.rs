@@ -278,7 +278,7 @@ impl Engine<'_> {
         }
         // Neither has room, nor has any bucket that an entry of either could go to: twenty-two full
         // buckets. The hash chooses who goes.
-        let way = (hash.0 >> 16) as usize % WAYS;
+        let way = (hash.0 >> 20) as usize % WAYS;
         self.evict(home, way, Cause::Conflict, now);
         self.state.counts.conflicts += 1;
         self.settle(home, way, tag_word, slot);

@@ -89,8 +89,7 @@ impl Model {
     }
 
     fn shard_of(&self, key: &[u8]) -> usize {
-        let bits = self.shards.len().trailing_zeros();
-        (u128::from(self.cache.hash(key).get()) << bits >> 64) as usize
+        (self.cache.hash(key).get() >> 16) as usize % self.shards.len()
     }
 
     fn entry(&self, key: &[u8]) -> Option<&ModelEntry> {
