@@ -161,7 +161,7 @@ impl Writer {
         now: Seconds,
     ) -> Result<(), Error> {
         let (shared, own) = self.parts(hash);
-        let mut slot = own.slot_for(shared, key, value.len())?;
+        let mut slot = own.slot_for(shared, key, value.len(), 0)?;
         own.shard(shared).fill(&mut slot, key, value, ttl.expires(now));
         own.enqueue(shared, Operation::Insert { hash, slot, when: When::Always, now })
     }
@@ -178,7 +178,7 @@ impl Writer {
     ) -> Result<(), Error> {
         let hash = self.shared.hasher.hash(key);
         let (shared, own) = self.parts(hash);
-        let mut slot = own.slot_for(shared, key, value.len())?;
+        let mut slot = own.slot_for(shared, key, value.len(), 0)?;
         own.shard(shared).fill(&mut slot, key, value, ttl.expires(now));
         own.enqueue(shared, Operation::Insert { hash, slot, when: When::Absent, now })
     }
@@ -201,7 +201,7 @@ impl Writer {
     ) -> Result<(), Error> {
         let hash = self.shared.hasher.hash(key);
         let (shared, own) = self.parts(hash);
-        let mut slot = own.slot_for(shared, key, value.len() + VERSION_BYTES)?;
+        let mut slot = own.slot_for(shared, key, value.len(), VERSION_BYTES)?;
         let shard = own.shard(shared);
         shard.build(&mut slot, key, value.len()).copy_from_slice(value);
         shard.finish(&mut slot, key.len(), value.len(), ttl.expires(now), Some(version));
@@ -220,7 +220,7 @@ impl Writer {
     ) -> Result<(), Error> {
         let hash = self.shared.hasher.hash(key);
         let (shared, own) = self.parts(hash);
-        let slot = own.slot_for(shared, key, len_max)?;
+        let slot = own.slot_for(shared, key, len_max, 0)?;
         let shard = own.shard(shared);
         // Should `build` panic, the slot goes back to the spare ones.
         let mut held = Held { own, slot: Some(slot) };
@@ -464,18 +464,25 @@ impl Own {
         Ok(())
     }
 
-    /// A slot that holds the key and a value of `len` octets, and room in the queue for it.
+    /// A slot that holds the key, a value of `len` octets and `extra` more, and room in the queue for it.
     #[inline]
-    fn slot_for(&mut self, shared: &Shared, key: &[u8], len: usize) -> Result<OwnedSlot, Error> {
+    fn slot_for(
+        &mut self,
+        shared: &Shared,
+        key: &[u8],
+        len: usize,
+        extra: usize,
+    ) -> Result<OwnedSlot, Error> {
         if key.is_empty() || key.len() > KEY_BYTES_MAX {
             return Err(Error::KeyLength { bytes: key.len() });
         }
-        let bytes_max = value_bytes_max(shared, key.len());
+        let bytes_max = value_bytes_max(shared, key.len() + extra);
         if len > bytes_max {
             return Err(Error::ValueTooLarge { bytes: len, bytes_max });
         }
         self.make_queue_room(shared)?;
-        let Some(class) = self.shard(shared).classes().of(HEADER_BYTES + key.len() + len) else {
+        let Some(class) = self.shard(shared).classes().of(HEADER_BYTES + key.len() + len + extra)
+        else {
             return Err(Error::ValueTooLarge { bytes: len, bytes_max });
         };
         match self.spare[class as usize].pop() {

@@ -12,6 +12,8 @@ struct Run {
     keys: u64,
     value_bytes_max: usize,
     operations: usize,
+    /// Everything is compared and validated every so many operations, and at the end.
+    check_every: usize,
     /// Proxies sync every so many operations; the first one twice as often as the second, and so on.
     sync_every: usize,
     proxies: usize,
@@ -96,7 +98,7 @@ fn compare(run: &Run) {
                 *slot = Some(proxy);
             }
         }
-        if step % (run.operations / 8) == 0 || step + 1 == run.operations {
+        if step % run.check_every == 0 || step + 1 == run.operations {
             while let Err(error) = writer.flush() {
                 let Error::Stalled { proxy, .. } = error else { panic!("{error}") };
                 proxies[proxy].as_mut().unwrap().sync();
@@ -145,6 +147,7 @@ fn small_entries() {
             keys: 4_000 + 6_000 * shards as u64,
             value_bytes_max: 200,
             operations: 30_000,
+            check_every: 4_000,
             sync_every: 70,
             proxies: 3,
         });
@@ -169,6 +172,7 @@ fn mixed_sizes() {
             keys: 2_000,
             value_bytes_max: usize::MAX,
             operations: 20_000,
+            check_every: 3_000,
             sync_every: 150,
             proxies: 2,
         });
@@ -184,6 +188,7 @@ fn nothing_evicted() {
         keys: 3_000,
         value_bytes_max: 100,
         operations: 20_000,
+        check_every: 3_000,
         sync_every: 1_000,
         proxies: 1,
         shards: 1,
@@ -202,11 +207,38 @@ fn lazy_proxies() {
             keys: 4_000 * shards as u64,
             value_bytes_max: 120,
             operations: 30_000,
+            check_every: 4_000,
             sync_every: usize::MAX / 8,
             proxies: 2,
             shards,
             sync: PERIODIC,
             reader: if shards == 1 { Reader::Index } else { Reader::Shared },
         });
+    }
+}
+
+/// Small caches of every shape, compared and validated after every single operation.
+#[test]
+fn every_step() {
+    let mut seed = 40;
+    for shards in [1, 2, 4] {
+        for reader in [Reader::Index, Reader::Shared] {
+            for sync in [PERIODIC, SyncMode::Immediate] {
+                seed += 1;
+                compare(&Run {
+                    seed,
+                    budget: 260_000 * shards as u64,
+                    keys: 300 * shards as u64,
+                    value_bytes_max: usize::MAX,
+                    operations: 160 * shards,
+                    check_every: 1,
+                    sync_every: 7,
+                    proxies: 2,
+                    shards,
+                    sync,
+                    reader,
+                });
+            }
+        }
     }
 }
