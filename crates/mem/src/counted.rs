@@ -2,8 +2,8 @@
 //! cores: read-modify-writes, and stores to memory that others may read. Built for tests and with the
 //! `counting` feature only; otherwise [`crate::sync`] has the plain ones.
 //!
-//! A lock counts as one read-modify-write, a log record written as one store. A store to a reader's own
-//! copy counts too, though no other core reads it: the types are the same.
+//! A lock counts as one read-modify-write, a log record written as one store. The slots of a reader's own copy
+//! count when the log is applied, though no other core reads them: the types are the same.
 
 use std::cell::Cell;
 use std::sync::atomic::{self, Ordering};

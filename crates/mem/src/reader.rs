@@ -255,11 +255,9 @@ impl<S> Reader<S> {
             // SAFETY: I5: our cursor is at most `applied <= position`, and `position < to <= tail`.
             let record = unsafe { log.read(position) };
             let line = &table[record.bucket as usize];
-            line.set_mask(record.mask);
-            if record.way != WAY_NONE {
-                let way = record.way as usize;
-                line.set_way(way, record.tag, record.slot, Ordering::Relaxed);
-            }
+            let way = (record.way != WAY_NONE).then_some(record.way as usize);
+            // SAFETY: the copy is ours alone.
+            unsafe { line.apply(record.mask, way, record.tag, record.slot) };
         }
         self.applied.set(to);
     }

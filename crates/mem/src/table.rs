@@ -9,8 +9,8 @@
 //!
 //! A bucket has one *owner* at a time (its reader, or the lock's holder), the only one to write it. The
 //! owner reads it plainly ([`Bucket`] is not `Sync`). Readers without a copy look at main's through
-//! [`MainTable`], which only loads atomically, so every store is atomic: four tags a word, then the slot
-//! with Release. What such a reader sees of a way may be torn between two states; the key in the slot
+//! [`MainTable`], which only loads atomically, so every store of main's is atomic: the slot with Release, then
+//! the word of four lanes that has its tag. What such a reader sees of a way may be torn between two states; the key in the slot
 //! settles it.
 
 use std::cell::Cell;
@@ -184,6 +184,39 @@ impl Bucket {
     /// True for each way that leads to a slot.
     pub fn is_full(&self) -> bool {
         self.vacant().is_none()
+    }
+
+    /// Sets a lane by a store of its own two octets.
+    ///
+    /// # Safety
+    /// The bucket is part of a private copy: nobody but the owner ever looks at it.
+    #[inline(always)]
+    unsafe fn set_lane_private(&self, lane: usize, value: u16) {
+        #[cfg(not(loom))]
+        // SAFETY: the words' octets are the lanes, in cells; by this function's contract nobody else
+        // reads or writes them.
+        unsafe {
+            self.words.as_ptr().cast::<u16>().cast_mut().add(in_memory(lane)).write(value);
+        }
+        #[cfg(loom)]
+        self.set_lane(lane, value);
+    }
+
+    /// Makes a private copy's bucket what a log record says: the mask, and a way unless it is none.
+    /// (By the atomic stores of main a record took 17.1 ns instead of 14.8.)
+    ///
+    /// # Safety
+    /// As [`Bucket::set_lane_private`]'s.
+    #[inline(always)]
+    pub(crate) unsafe fn apply(&self, mask: u16, way: Option<usize>, tag_word: u16, slot: u32) {
+        // SAFETY: this function's contract is the same.
+        unsafe {
+            self.set_lane_private(MASK_LANE, mask);
+            if let Some(way) = way {
+                self.slots[way].store(slot, Ordering::Relaxed);
+                self.set_lane_private(way, tag_word);
+            }
+        }
     }
 
     /// The slot first, with `order`: who finds the new tag without it finds another key there, or none.
