@@ -3,18 +3,20 @@
 use std::sync::Arc;
 
 use larder_mem::sync::{AtomicU64, CacheLines, Ordering};
-use larder_mem::{Guard, LogPosition, Shard};
+use larder_mem::{Guard, Shard};
 use parking_lot::Mutex;
 
 use crate::build::Builder;
 use crate::engine::{Engine, Limits, State};
 use crate::error::Error;
+use crate::evicted::Listener;
 use crate::hash::{Hasher, KeyHash};
 use crate::index::{Placement, find};
 use crate::iter::Iter;
+use crate::position::LogPosition;
 use crate::proxy::Proxy;
 use crate::stats::Stats;
-use crate::time::{Seconds, is_expired};
+use crate::time::{Seconds, SyncMode, is_expired};
 use crate::writer::Writer;
 
 /// What a proxy counted up to its last sync. Written by that proxy alone.
@@ -22,50 +24,71 @@ use crate::writer::Writer;
 pub(crate) struct Counters {
     hits: AtomicU64,
     misses: AtomicU64,
+    stale_hits: AtomicU64,
+    ended_misses: AtomicU64,
+}
+
+/// What look-ups came to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Lookups {
+    pub hits: u64,
+    pub misses: u64,
+    /// Hits on entries past their end.
+    pub stale_hits: u64,
+    /// Misses because the entry was past its end.
+    pub ended_misses: u64,
 }
 
 impl Counters {
-    pub fn publish(&self, hits: u64, misses: u64) {
-        self.hits.store(hits, Ordering::Relaxed);
-        self.misses.store(misses, Ordering::Relaxed);
+    pub fn publish(&self, lookups: &Lookups) {
+        self.hits.store(lookups.hits, Ordering::Relaxed);
+        self.misses.store(lookups.misses, Ordering::Relaxed);
+        self.stale_hits.store(lookups.stale_hits, Ordering::Relaxed);
+        self.ended_misses.store(lookups.ended_misses, Ordering::Relaxed);
     }
 
-    pub fn read(&self) -> (u64, u64) {
-        (self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed))
+    pub fn read(&self) -> Lookups {
+        Lookups {
+            hits: self.hits.load(Ordering::Relaxed),
+            misses: self.misses.load(Ordering::Relaxed),
+            stale_hits: self.stale_hits.load(Ordering::Relaxed),
+            ended_misses: self.ended_misses.load(Ordering::Relaxed),
+        }
     }
 }
 
 /// What every handle, proxy and writer of one cache shares.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub shard: Arc<Shard<State>>,
+    /// By [`Placement::shard`].
+    pub shards: Box<[Arc<Shard<State>>]>,
     pub placement: Placement,
     pub hasher: Hasher,
     pub budget: u64,
     pub limits: Limits,
+    /// Seconds past its end in which an entry may be asked for.
+    pub stale: u32,
+    pub sync: SyncMode,
+    pub listener: Option<Listener>,
     /// Octets of the largest entry, header included.
     pub slot_bytes_max: usize,
     /// Octets a writer may hold in slots that it has not published.
     pub queue_bytes_max: usize,
     pub counters: Box<[CacheLines<Counters>]>,
+    /// Numbers of proxies that are taken: a proxy has the same one in every shard.
+    pub seats: Mutex<Box<[bool]>>,
     /// Held by the one walk in progress.
     pub walk: Mutex<()>,
 }
 
-impl Shared {
-    pub fn lock(&self) -> Result<Guard<'_, State>, Error> {
-        Ok(self.shard.lock()?)
-    }
-}
-
 /// Runs `act` on main and the engine's state, under a lock that is held already.
 pub(crate) fn with_engine<R>(
-    shared: &Shared,
+    shard: &Shard<State>,
     guard: &mut Guard<'_, State>,
     act: impl FnOnce(&mut Engine<'_>) -> R,
 ) -> R {
     let (main, state) = guard.parts();
-    act(&mut Engine { shard: &shared.shard, main, state })
+    act(&mut Engine { shard, main, state })
 }
 
 /// A cache. Cheap to clone; every clone is the same cache.
@@ -110,9 +133,18 @@ impl Cache {
         value_bytes_max(&self.shared, key_len)
     }
 
+    /// How many shards it has.
+    pub fn shards(&self) -> usize {
+        self.shared.shards.len()
+    }
+
     /// The position after everything applied so far.
     pub fn position(&self) -> Result<LogPosition, Error> {
-        Ok(self.shared.lock()?.parts().0.position())
+        let mut position = LogPosition::default();
+        for (number, shard) in self.shared.shards.iter().enumerate() {
+            position.set(number, shard.lock()?.parts().0.position());
+        }
+        Ok(position)
     }
 
     /// Looks a key up at main, under its lock, for those who have no proxy at hand. `read` runs under that
@@ -125,8 +157,9 @@ impl Cache {
     ) -> Result<Option<R>, Error> {
         let shared = &*self.shared;
         let hash = shared.hasher.hash(key);
-        let mut guard = shared.lock()?;
-        Ok(with_engine(shared, &mut guard, |engine| {
+        let shard = &shared.shards[shared.placement.shard(hash)];
+        let mut guard = shard.lock()?;
+        Ok(with_engine(shard, &mut guard, |engine| {
             let slot = find(&engine.main, &shared.placement, hash, key)?.slot;
             (!is_expired(slot.expires(), now)).then(|| read(slot.value()))
         }))
@@ -137,8 +170,8 @@ impl Cache {
         Stats::collect(&self.shared)
     }
 
-    /// All entries alive at `now`, copied out, in the order in which they were first inserted, oldest
-    /// first. Takes the lock for a few entries at a time; entries that come, go or change meanwhile may be
+    /// All entries alive at `now`, copied out, shard by shard, in the order in which they were first
+    /// inserted, oldest first. Takes the lock for a few entries at a time; entries that come, go or change meanwhile may be
     /// seen or not. One walk at a time: a second one waits for the first to be dropped.
     pub fn iter(&self, now: Seconds) -> Iter<'_> {
         Iter::new(&self.shared, now)
@@ -146,8 +179,12 @@ impl Cache {
 
     /// Walks everything, under the lock; `Err` says what is wrong. For tests.
     pub fn validate(&self) -> Result<(), String> {
-        let mut guard = self.shared.lock().map_err(|error| error.to_string())?;
-        with_engine(&self.shared, &mut guard, |engine| engine.validate())
+        for (number, shard) in self.shared.shards.iter().enumerate() {
+            let mut guard = shard.lock().map_err(|error| error.to_string())?;
+            with_engine(shard, &mut guard, |engine| engine.validate())
+                .map_err(|wrong| format!("shard {number}: {wrong}"))?;
+        }
+        Ok(())
     }
 }
 

@@ -1,10 +1,10 @@
 //! The engine against a slow and obvious cache: the same operations, the same answers, the same entries in
-//! the same order, whatever the budget, the value sizes and the proxies' habits.
+//! the same order, whatever the budget, the value sizes, the shards, the readers and the proxies' habits.
 
 mod common;
 
 use common::{Model, Random, assert_same, key_of};
-use larder::{Cache, Error, Seconds, Ttl};
+use larder::{Cache, Error, Reader, Seconds, SyncMode, Ticks, Ttl};
 
 struct Run {
     seed: u64,
@@ -12,10 +12,20 @@ struct Run {
     keys: u64,
     value_bytes_max: usize,
     operations: usize,
+    /// Everything is compared and validated every so many operations, and at the end.
+    check_every: usize,
     /// Proxies sync every so many operations; the first one twice as often as the second, and so on.
     sync_every: usize,
     proxies: usize,
+    shards: usize,
+    sync: SyncMode,
+    reader: Reader,
 }
+
+/// Seconds past its end in which an entry is given when asked for.
+const STALE: u32 = 20;
+
+const PERIODIC: SyncMode = SyncMode::Periodic(Ticks::ms(10));
 
 /// Applies random operations to both, syncing when told to or when the engine says that it must.
 fn compare(run: &Run) {
@@ -23,14 +33,20 @@ fn compare(run: &Run) {
         .budget(run.budget)
         .proxies_max(run.proxies)
         .seed(run.seed ^ 1)
+        .shards(run.shards)
+        .sync(run.sync)
+        .reader(run.reader)
+        .stale(Seconds(STALE))
+        .lease_bytes_max(60_000)
         .build()
         .unwrap();
     let mut proxies: Vec<_> = (0..run.proxies).map(|_| Some(cache.proxy().unwrap())).collect();
     let mut writer = cache.writer();
-    let mut model = Model::of(&cache);
+    let mut model = Model::with_stale(&cache, STALE);
     let mut random = Random(run.seed);
     let mut now = Seconds(1);
-    let value_max = run.value_bytes_max.min(cache.value_bytes_max(40));
+    let mut leases: Vec<(Vec<u8>, Vec<u8>, larder::Lease)> = Vec::new();
+    let value_max = run.value_bytes_max.min(cache.value_bytes_max(40) - 8);
     for step in 0..run.operations {
         now.0 += u32::from(random.below(50) == 0);
         let key = key_of(random.below(run.keys));
@@ -39,7 +55,8 @@ fn compare(run: &Run) {
         } else {
             Ttl::seconds(random.below(300) as u32)
         };
-        let kind = random.below(20);
+        let kind = random.below(24);
+        let version = random.below(1_000);
         let value = random.bytes(value_max);
         loop {
             let done = match kind {
@@ -51,6 +68,8 @@ fn compare(run: &Run) {
                     build.spare(tail.len()).unwrap().copy_from_slice(tail);
                     assert!(!build.push(&[0]) && build.spare(1).is_none());
                 }),
+                3 | 4 => writer.insert_if_absent(&key, &value, ttl, now),
+                5..=7 => writer.insert_if_newer(&key, &value, version, ttl, now),
                 _ => writer.insert(&key, &value, ttl, now),
             };
             match done {
@@ -65,6 +84,8 @@ fn compare(run: &Run) {
         match kind {
             0 => model.remove(&key),
             1 => model.touch(&key, ttl, now),
+            3 | 4 => model.insert_if_absent(&key, &value, ttl, now),
+            5..=7 => model.insert_if_newer(&key, &value, version, ttl, now),
             _ => model.insert(&key, &value, ttl, now),
         }
         for (number, slot) in proxies.iter_mut().enumerate() {
@@ -77,7 +98,7 @@ fn compare(run: &Run) {
                 *slot = Some(proxy);
             }
         }
-        if step % (run.operations / 8) == 0 || step + 1 == run.operations {
+        if step % run.check_every == 0 || step + 1 == run.operations {
             while let Err(error) = writer.flush() {
                 let Error::Stalled { proxy, .. } = error else { panic!("{error}") };
                 proxies[proxy].as_mut().unwrap().sync();
@@ -89,21 +110,44 @@ fn compare(run: &Run) {
                 .validate()
                 .unwrap_or_else(|wrong| panic!("seed {} step {step}: {wrong}", run.seed));
             assert_same(&cache, &proxy, &model, now, run.seed);
+            // What was leased earlier is as it was, whatever became of it.
+            for (key, value, lease) in std::mem::take(&mut leases) {
+                assert_eq!((lease.key(), lease.value()), (&key[..], &value[..]));
+            }
+            for number in 0..run.keys {
+                let key = key_of(number);
+                if let Some(entry) = proxy.get(&key, now)
+                    && let Some(lease) = proxy.lease(&entry)
+                {
+                    leases.push((key, entry.to_vec(), lease));
+                }
+            }
             proxies[0] = Some(proxy);
         }
     }
 }
 
-/// Small values of mixed lengths, more keys than fit: eviction all along.
+/// Small values of mixed lengths, more keys than fit: eviction all along; in one, two and four shards.
 #[test]
 fn small_entries() {
-    for seed in 1..=4 {
+    for (seed, shards, sync, reader) in [
+        (1, 1, PERIODIC, Reader::Index),
+        (2, 2, PERIODIC, Reader::Shared),
+        (3, 4, SyncMode::Immediate, Reader::Index),
+        (4, 1, SyncMode::Immediate, Reader::Shared),
+        (5, 4, PERIODIC, Reader::Index),
+        (6, 1, PERIODIC, Reader::Shared),
+    ] {
         compare(&Run {
+            reader,
             seed,
-            budget: 300_000,
-            keys: 4_000,
+            shards,
+            sync,
+            budget: 300_000 + 250_000 * shards as u64,
+            keys: 4_000 + 6_000 * shards as u64,
             value_bytes_max: 200,
             operations: 30_000,
+            check_every: 4_000,
             sync_every: 70,
             proxies: 3,
         });
@@ -113,13 +157,22 @@ fn small_entries() {
 /// Values up to the largest the cache takes: one insert evicts many, and pages change class.
 #[test]
 fn mixed_sizes() {
-    for seed in 11..=14 {
+    for (seed, shards, sync, reader) in [
+        (11, 1, PERIODIC, Reader::Index),
+        (12, 4, PERIODIC, Reader::Shared),
+        (13, 2, SyncMode::Immediate, Reader::Index),
+        (14, 1, PERIODIC, Reader::Shared),
+    ] {
         compare(&Run {
             seed,
-            budget: 1 << 20,
+            shards,
+            sync,
+            reader,
+            budget: (shards as u64) << 20,
             keys: 2_000,
             value_bytes_max: usize::MAX,
             operations: 20_000,
+            check_every: 3_000,
             sync_every: 150,
             proxies: 2,
         });
@@ -135,21 +188,57 @@ fn nothing_evicted() {
         keys: 3_000,
         value_bytes_max: 100,
         operations: 20_000,
+        check_every: 3_000,
         sync_every: 1_000,
         proxies: 1,
+        shards: 1,
+        sync: PERIODIC,
+        reader: Reader::Index,
     });
 }
 
 /// A proxy that syncs only when it stalls the writer gives the same answers.
 #[test]
 fn lazy_proxies() {
-    compare(&Run {
-        seed: 31,
-        budget: 300_000,
-        keys: 4_000,
-        value_bytes_max: 120,
-        operations: 30_000,
-        sync_every: usize::MAX / 8,
-        proxies: 2,
-    });
+    for shards in [1, 2] {
+        compare(&Run {
+            seed: 31,
+            budget: 400_000 * shards as u64,
+            keys: 4_000 * shards as u64,
+            value_bytes_max: 120,
+            operations: 30_000,
+            check_every: 4_000,
+            sync_every: usize::MAX / 8,
+            proxies: 2,
+            shards,
+            sync: PERIODIC,
+            reader: if shards == 1 { Reader::Index } else { Reader::Shared },
+        });
+    }
+}
+
+/// Small caches of every shape, compared and validated after every single operation.
+#[test]
+fn every_step() {
+    let mut seed = 40;
+    for shards in [1, 2, 4] {
+        for reader in [Reader::Index, Reader::Shared] {
+            for sync in [PERIODIC, SyncMode::Immediate] {
+                seed += 1;
+                compare(&Run {
+                    seed,
+                    budget: 260_000 * shards as u64,
+                    keys: 300 * shards as u64,
+                    value_bytes_max: usize::MAX,
+                    operations: 160 * shards,
+                    check_every: 1,
+                    sync_every: 7,
+                    proxies: 2,
+                    shards,
+                    sync,
+                    reader,
+                });
+            }
+        }
+    }
 }

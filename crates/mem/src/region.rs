@@ -23,6 +23,9 @@ pub unsafe trait Zeroed {}
 unsafe impl Zeroed for u64 {}
 // SAFETY: as above.
 unsafe impl Zeroed for [u32; 2] {}
+// SAFETY: an integer of the same layout, zero when zeroed, and no drop.
+#[cfg(not(loom))]
+unsafe impl Zeroed for crate::sync::AtomicU32 {}
 
 /// A fixed slice of zeroed values with the address space to itself.
 #[derive(Debug)]
