@@ -11,12 +11,12 @@ use crate::engine::{Engine, Limits, State};
 use crate::error::Error;
 use crate::evicted::Listener;
 use crate::hash::{Hasher, KeyHash};
-use crate::index::Placement;
+use crate::index::{Placement, find};
 use crate::iter::Iter;
 use crate::position::LogPosition;
 use crate::proxy::Proxy;
 use crate::stats::Stats;
-use crate::time::{Seconds, SyncMode};
+use crate::time::{Seconds, SyncMode, is_expired};
 use crate::writer::Writer;
 
 /// What a proxy counted up to its last sync. Written by that proxy alone.
@@ -107,6 +107,11 @@ impl Cache {
         Cache { shared: Arc::new(shared) }
     }
 
+    /// Proxies that may exist at once, as the cache was built for.
+    pub fn proxies_max(&self) -> usize {
+        self.shared.counters.len()
+    }
+
     /// A new proxy: one core's way to read. Copies the index once.
     pub fn proxy(&self) -> Result<Proxy, Error> {
         Proxy::register(&self.shared)
@@ -140,6 +145,24 @@ impl Cache {
             position.set(number, shard.lock()?.parts().0.position());
         }
         Ok(position)
+    }
+
+    /// Looks a key up at main, under its lock, for those who have no proxy at hand. `read` runs under that
+    /// lock: it copies, and no more.
+    pub(crate) fn read_at_main<R>(
+        &self,
+        key: &[u8],
+        now: Seconds,
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, Error> {
+        let shared = &*self.shared;
+        let hash = shared.hasher.hash(key);
+        let shard = &shared.shards[shared.placement.shard(hash)];
+        let mut guard = shard.lock()?;
+        Ok(with_engine(shard, &mut guard, |engine| {
+            let slot = find(&engine.main, &shared.placement, hash, key)?.slot;
+            (!is_expired(slot.expires(), now)).then(|| read(slot.value()))
+        }))
     }
 
     /// What the cache holds and has done. Takes the lock for a moment.

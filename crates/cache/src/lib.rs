@@ -23,37 +23,54 @@
 //! that never change while anyone may look at them. How that is safe is told in `larder-mem`; where an entry
 //! lies in `index`, what leaves in `policy`, how the budget is divided in `build`.
 //!
-//! What is absent: a clock (time is an argument), threads, I/O; a lock, an atomic read-modify-write or a
+//! The engine's own face is a [`Proxy`] and a [`Writer`] a core. [`Map`] is the easy one, for any thread or task;
+//! [`Typed`] holds objects in the place of octets; [`flight`] lets one load what many miss.
+//!
+//! What is absent below these faces: a clock (time is an argument), threads, I/O; a lock, an atomic read-modify-write or a
 //! shared write in a proxy's `get`; memory beyond the budget; any dependence of *what is evicted* on who reads
 //! or syncs when: the same operations and seed leave the same entries.
 #![forbid(unsafe_code)]
 
 mod build;
 mod cache;
+mod clock;
 mod engine;
 mod error;
 mod evicted;
+pub mod flight;
 mod hash;
 mod index;
 mod iter;
+mod map;
+mod octets;
 mod policy;
 mod position;
 mod proxy;
+mod save;
+mod seats;
+mod snapshot;
 mod stats;
+mod sync;
 mod time;
+mod typed;
 mod writer;
 
 pub use build::{Builder, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use cache::Cache;
+pub use clock::Clock;
 pub use error::Error;
 pub use evicted::{Cause, Evicted};
 pub use hash::KeyHash;
 pub use iter::{Iter, OwnedEntry};
 pub use larder_mem as mem;
 pub use larder_mem::ReaderKind as Reader;
-pub use larder_mem::{ClassUse, PageUse, prefetch_lines, prefetch_read, prefetch_slice};
+pub use larder_mem::{ClassUse, PageUse, SlabId, prefetch_lines, prefetch_read, prefetch_slice};
+pub use map::{LOADS_MAX, Map};
+pub use octets::{Key, Value};
 pub use position::LogPosition;
 pub use proxy::{Entry, Lease, Parked, Proxy};
+pub use save::{Damage, Loaded, SAVE_VERSION, SaveError};
 pub use stats::{ProxyStats, Stats};
 pub use time::{Seconds, SyncMode, Ticks, Ttl};
+pub use typed::{Typed, TypedProxy};
 pub use writer::{Build, Writer};

@@ -348,6 +348,15 @@ impl Proxy {
         }
     }
 
+    /// With those lines here, brings near the entry that such a look-up most likely ends at.
+    #[inline]
+    pub fn prefetch_entry(&self, hash: KeyHash) {
+        match self.reader(hash).view() {
+            View::Copy(copy) => stage(copy, &self.placement, hash),
+            View::Main(main) => stage_in_main(main, &self.placement, hash),
+        }
+    }
+
     /// Looks many keys up at once, so that their memory is fetched in parallel; calls `each` with the
     /// index of a key and what was found, in order.
     pub fn get_many<'a, K: AsRef<[u8]>>(
@@ -393,12 +402,7 @@ impl Proxy {
         now: Seconds,
         mut each: impl FnMut(usize, Option<Entry<'a>>),
     ) {
-        for &hash in hashes {
-            match self.reader(hash).view() {
-                View::Copy(copy) => stage(copy, &self.placement, hash),
-                View::Main(main) => stage_in_main(main, &self.placement, hash),
-            }
-        }
+        hashes.iter().for_each(|&hash| self.prefetch_entry(hash));
         for (i, (&hash, key)) in hashes.iter().zip(keys).enumerate() {
             each(i, self.get_hashed(hash, key.as_ref(), now));
         }

@@ -485,8 +485,16 @@ impl Own {
         else {
             return Err(Error::ValueTooLarge { bytes: len, bytes_max });
         };
-        match self.spare[class as usize].pop() {
-            Some(slot) => Ok(slot),
+        let shard = self.shard(shared);
+        let spare = &mut self.spare[class as usize];
+        match spare.pop() {
+            Some(slot) => {
+                // The next one's lines come while this one is filled.
+                if let Some(next) = spare.last() {
+                    shard.prefetch(next);
+                }
+                Ok(slot)
+            }
             None => self.refill(shared, class),
         }
     }

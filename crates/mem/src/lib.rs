@@ -59,8 +59,11 @@
 //! Bounds: the arena, the log (and so limbo) and the number of readers are fixed when the shard is
 //! built; a reader that never syncs makes main say [`Stalled`], never grow and never wait.
 //!
-//! `unsafe` lives in `region` (mappings), `table` (buckets), `arena` (slots), `log` (records) and the prefetch below; `shard`,
-//! `reader` and `lease` call those with the invariant that allows it, and no other crate of the engine has any.
+//! `slab` keeps objects instead of octets under a protocol of the same kind, and stands by itself.
+//!
+//! `unsafe` lives in `region` (mappings), `table` (buckets), `arena` (slots), `log` (records), `slab` and the
+//! prefetch below; `shard`, `reader` and `lease` call those with the invariant that allows it, and no other
+//! crate of the engine has any.
 
 mod arena;
 mod class;
@@ -72,6 +75,7 @@ mod pages;
 mod reader;
 mod region;
 mod shard;
+mod slab;
 pub mod sync;
 mod table;
 
@@ -85,6 +89,9 @@ pub use region::{Region, Zeroed};
 #[cfg(loom)]
 pub use shard::Fault;
 pub use shard::{Config, Error, Guard, Main, ProxyLag, ReaderKind, Shard, Stalled, ToMove};
+#[cfg(loom)]
+pub use slab::SlabFault;
+pub use slab::{ParkedSlabReader, SLAB_ID_BYTES, Slab, SlabId, SlabReader, SlabSlot};
 pub use table::{Bucket, Probe, TAG_BITS_LOW, WAYS};
 
 /// Asks the CPU to bring the cache line where `value` begins. Changes nothing but time.

@@ -318,6 +318,13 @@ impl<S> Shard<S> {
         self.core.arena.finish(slot, key_len, value_len, expires, version);
     }
 
+    /// Brings near the lines of an owned slot that is about to be written: a write that waits for its
+    /// line holds up those behind it.
+    #[inline]
+    pub fn prefetch(&self, slot: &OwnedSlot) {
+        self.core.arena.prefetch_lines(slot.id, self.core.classes.size(slot.class));
+    }
+
     /// The key of an owned slot. (No [`Slot`] of it: those can be leased, and owned slots can't.)
     #[inline]
     pub fn key_of<'a>(&'a self, slot: &'a OwnedSlot) -> &'a [u8] {
