@@ -90,7 +90,8 @@ fn insert_range(
     inserted
 }
 
-/// Two threads that insert, by the number of shards; and look-ups by the two kinds of reader.
+/// Two threads that insert, by the number of shards (the wall tells: what ran is the thread that waits for
+/// them); and look-ups by the two kinds of reader.
 fn shards_and_readers(entries: u64, operations: u64, budget: u64, slot: usize, value: &[u8]) {
     for shards in [1, 2, 4] {
         let cache = Cache::builder().budget(budget).proxies_max(1).shards(shards);

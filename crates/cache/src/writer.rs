@@ -485,6 +485,7 @@ impl Own {
         let Some(class) = shard.classes().of(HEADER_BYTES + key.len() + len + extra) else {
             return Err(Error::ValueTooLarge { bytes: len, bytes_max });
         };
+        let shard = self.shard(shared);
         let spare = &mut self.spare[class as usize];
         match spare.pop() {
             Some(slot) => {
