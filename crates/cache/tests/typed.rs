@@ -235,13 +235,14 @@ fn readers_and_writers_together() {
                 scope.spawn(move || {
                     for step in 0..4_000usize {
                         let key = (step * 7 + writer) % 60;
-                        if step % 11 == 0 {
-                            typed.remove(&[key as u8], NOW).unwrap();
-                            continue;
-                        }
                         let fill = |object: &mut Counted| object.fill(&format!("{key}:{key}"));
-                        match typed.insert(&[key as u8], Ttl::FOREVER, NOW, fill) {
-                            Ok(_) => {}
+                        let outcome = match step % 11 {
+                            0 => typed.remove(&[key as u8], NOW),
+                            _ => typed.insert(&[key as u8], Ttl::FOREVER, NOW, fill).map(|_| ()),
+                        };
+                        match outcome {
+                            Ok(()) => {}
+                            // A reader that the machine lets wait.
                             Err(Error::Stalled { .. } | Error::Starved) => std::thread::yield_now(),
                             Err(error) => panic!("{error}"),
                         }
@@ -255,21 +256,26 @@ fn readers_and_writers_together() {
                 let is_done = &is_done;
                 scope.spawn(move || {
                     let mut seen = 0;
-                    while !is_done.load(Ordering::Acquire) {
+                    // At least one round sees all that was written, however late it begins.
+                    let mut last = false;
+                    while !last {
+                        last = is_done.load(Ordering::Acquire);
+                        proxy.sync();
                         for key in 0..60u8 {
                             if let Some(object) = proxy.get(&[key], NOW) {
                                 assert_eq!(object.text, format!("{key}:{key}"));
                                 seen += 1;
                             }
                         }
-                        proxy.sync();
                     }
                     seen
                 })
             })
             .collect();
-        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        let outcomes: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
+        // First of all, so that a writer's panic ends the test instead of leaving the readers at it.
         is_done.store(true, Ordering::Release);
+        outcomes.into_iter().for_each(|outcome| outcome.unwrap());
         readers.into_iter().map(|reader| reader.join().unwrap()).sum()
     });
     assert!(seen > 0);
