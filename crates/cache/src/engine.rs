@@ -102,6 +102,9 @@ impl Engine<'_> {
         let candidates = self.main.bucket(home).matches(placement.tag_word(hash));
         if candidates != 0 {
             self.main.prefetch_slot(home, candidates.trailing_zeros() as usize);
+        } else if self.main.bucket(home).vacant().is_none() {
+            // A new entry's second bucket, most likely; or where the one we look for was displaced to.
+            prefetch_read(self.main.bucket(placement.second(home, placement.tag_word(hash))));
         }
     }
 

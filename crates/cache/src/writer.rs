@@ -510,7 +510,7 @@ impl Own {
                 let spare = &mut own.spare[class as usize];
                 with_engine(shard, guard, |engine| {
                     let count = if engine.is_tight() { 1 } else { ample };
-                    spare.extend((0..count).map_while(|_| engine.main.alloc(class)));
+                    engine.main.alloc_many(class, count, spare);
                 });
                 if let Some(slot) = spare.pop() {
                     return Ok(Some(slot));

@@ -82,6 +82,12 @@ impl Log {
         &self.ring[position as usize & (self.ring.len() - 1)]
     }
 
+    /// Brings near the record at `position`, which is to be written.
+    #[inline(always)]
+    pub fn prefetch(&self, position: u64) {
+        crate::prefetch_read(self.cell(position));
+    }
+
     #[inline(always)]
     pub fn tail(&self) -> u64 {
         self.tail.0.load(Ordering::Acquire)

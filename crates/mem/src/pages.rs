@@ -43,6 +43,9 @@ struct Page {
 struct ClassBooks {
     /// Octets of a slot.
     size: u32,
+    /// What to multiply an offset in a page by, in units of 8 octets, to have the slot's number in the high
+    /// half: `2^32 / (size / 8)`, rounded up. Exact while offset times size is below 2^32 in those units.
+    reciprocal: u64,
     /// Slots in a page.
     slots: u32,
     /// What a slot costs of its page.
@@ -137,6 +140,7 @@ impl Pages {
             classes: (0..classes.count() as u8)
                 .map(|class| ClassBooks {
                     size: classes.size(class) as u32,
+                    reciprocal: (1u64 << 32).div_ceil(classes.size(class) as u64 / 8),
                     slots: classes.slots_per_page(class) as u32,
                     charge: classes.charge(class) as u32,
                     pages: 0,
@@ -199,9 +203,11 @@ impl Pages {
     #[inline]
     fn slot_in_page(&self, id: u32) -> (usize, usize) {
         let (page, offset) = self.locate(id);
-        let size = self.classes[self.pages[page].class as usize].size;
-        debug_assert_eq!(offset as u32 % size, 0);
-        (page, (offset as u32 / size) as usize)
+        let class = &self.classes[self.pages[page].class as usize];
+        debug_assert_eq!(offset as u32 % class.size, 0);
+        let slot = ((offset as u64 / 8 * class.reciprocal) >> 32) as usize;
+        debug_assert_eq!(slot, offset / class.size as usize);
+        (page, slot)
     }
 
     /// Takes a free slot of `class`.

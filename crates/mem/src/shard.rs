@@ -19,6 +19,9 @@ use crate::table::{Bucket, MainTable, WAYS};
 /// Doomed slots looked at a reclaim. All are before main says that there is no slot left.
 const DOOMED_PER_RECLAIM: usize = 16;
 
+/// How many records ahead the log's lines are asked for.
+const LOG_AHEAD: u64 = 24;
+
 /// Why memory can't be had or changed.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -434,6 +437,23 @@ impl Main<'_> {
         Some(slot)
     }
 
+    /// Takes up to `count` free slots of `class`, into `slots`. Their lines are on their way together, where
+    /// one [`Main::alloc`] after the other would wait for each.
+    pub fn alloc_many(&mut self, class: u8, count: usize, slots: &mut Vec<OwnedSlot>) {
+        let first = slots.len();
+        for _ in 0..count {
+            let Some(id) = self.books.pages.take(class) else { break };
+            self.core.arena.prefetch(id);
+            slots.push(OwnedSlot { id, class, shard: self.core.id });
+        }
+        for slot in &mut slots[first..] {
+            self.core.arena.clear(slot);
+        }
+        if slots.len() == first {
+            slots.extend(self.alloc(class));
+        }
+    }
+
     /// Gives an owned slot back; it was never published, so nobody has to be waited for.
     pub fn free(&mut self, slot: OwnedSlot) {
         assert_eq!(slot.shard, self.core.id, "a slot goes back to the shard it came from");
@@ -539,6 +559,8 @@ impl Main<'_> {
             self.books.limbo_bytes += self.bytes_of(record.retired);
             self.books.pages.retire(record.retired);
         }
+        // The ring is longer than the nearer caches hold: each line of it comes back from afar.
+        self.core.log.prefetch(self.books.tail + LOG_AHEAD);
         // SAFETY: `self` exists only under the lock, and the assertion is I5: `floor` never
         // passes `min_active`.
         unsafe { self.core.log.write(self.books.tail, record) };
