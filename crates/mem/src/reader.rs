@@ -140,7 +140,7 @@ impl<S> Reader<S> {
             let line = &self.table[record.bucket as usize];
             line.set_mask(record.mask);
             if record.way != WAY_NONE {
-                line.set_way(record.way as usize, record.tag, record.slot);
+                line.copy_way(record.way as usize, record.tag, record.slot);
             }
         }
         self.applied.set(to);
@@ -156,6 +156,14 @@ impl<S> Reader<S> {
     #[inline(always)]
     pub fn bucket(&self, bucket: usize) -> &Bucket {
         &self.table[bucket]
+    }
+
+    /// Sets the low bits of a way's tag in this copy; false if they were so before, or the way is empty.
+    /// They are this reader's own, and zero again when main gives the way another entry or value.
+    #[inline(always)]
+    pub fn mark(&self, bucket: usize, way: usize, bits: u16) -> bool {
+        let line = &self.table[bucket];
+        line.tag(way) != 0 && line.mark(way, bits)
     }
 
     /// Brings a bucket's line near.

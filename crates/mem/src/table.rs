@@ -4,8 +4,9 @@
 //! tag u16[10] | slot u32[10] | mask u16 | spare u16        one cache line, ten ways
 //! ```
 //!
-//! A tag word is 14 bits of hash above two low bits that the owner may use; 0 means an empty way. This
-//! module gives no meaning to tags or masks: placement is the engine's. A bucket is only ever touched by
+//! A tag word is 14 bits of hash above two low bits that the owner may use, main and every reader for
+//! itself: they are not copied. 0 means an empty way. This module gives no meaning to tags or masks:
+//! placement is the engine's. A bucket is only ever touched by
 //! one thread at a time (its reader, or the lock's holder), so cells suffice.
 
 use std::cell::Cell;
@@ -17,6 +18,8 @@ pub const WAYS: usize = 10;
 
 /// Low bits of a tag word that are not part of the tag.
 pub const TAG_BITS_LOW: u32 = 2;
+
+const LOW_BITS: u16 = (1 << TAG_BITS_LOW) - 1;
 
 /// One line of the index.
 #[derive(Debug)]
@@ -84,20 +87,65 @@ impl Bucket {
         self.mask.set(mask);
     }
 
+    /// As [`Bucket::set_way`], in a copy: the low bits begin as zero.
+    #[inline(always)]
+    pub(crate) fn copy_way(&self, way: usize, tag_word: u16, slot: u32) {
+        self.set_way(way, tag_word & !LOW_BITS, slot);
+    }
+
+    /// Sets the low bits of an occupied way; false if they were so before.
+    #[inline(always)]
+    pub(crate) fn mark(&self, way: usize, bits: u16) -> bool {
+        let old = self.tags[way].get();
+        let new = old & !LOW_BITS | bits & LOW_BITS;
+        if old == new {
+            return false;
+        }
+        self.tags[way].set(new);
+        true
+    }
+
     pub(crate) fn copy_from(&self, other: &Bucket) {
         for way in 0..WAYS {
-            self.set_way(way, other.tag(way), other.slot(way));
+            self.copy_way(way, other.tag(way), other.slot(way));
         }
         self.mask.set(other.mask.get());
         self.spare.set(other.spare.get());
     }
 
-    /// True when both hold the same ways and mask.
+    /// True when both hold the same ways and mask, low bits of tag words apart.
     pub(crate) fn same(&self, other: &Bucket) -> bool {
         self.mask() == other.mask()
             && (0..WAYS).all(|way| {
-                self.tag(way) == other.tag(way)
+                (self.tag(way) ^ other.tag(way)) & !LOW_BITS == 0
                     && (self.tag(way) == 0 || self.slot(way) == other.slot(way))
             })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The low bits of a tag word are each owner's own: a copy begins without them, may set them, and still
+    /// counts as the same bucket.
+    #[test]
+    fn low_bits_are_private() {
+        let bucket = || Bucket {
+            tags: Default::default(),
+            slots: Default::default(),
+            mask: Cell::new(0),
+            spare: Cell::new(0),
+        };
+        let (main, copy) = (bucket(), bucket());
+        main.set_way(3, 0x5541, 7);
+        copy.copy_from(&main);
+        assert_eq!((copy.tag(3), main.tag(3)), (0x5540, 0x5541));
+        assert!(copy.mark(3, 2) && !copy.mark(3, 2) && copy.mark(3, 3));
+        assert_eq!((copy.tag(3), copy.matches(0x5540)), (0x5543, 1 << 3));
+        assert!(copy.same(&main));
+        copy.copy_way(3, 0x5541, 8);
+        assert_eq!(copy.tag(3), 0x5540, "another value has not been marked");
+        assert!(!copy.same(&main));
     }
 }
