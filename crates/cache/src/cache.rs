@@ -47,6 +47,8 @@ pub(crate) struct Shared {
     pub slot_bytes_max: usize,
     /// Octets a writer may hold in slots that it has not published.
     pub queue_bytes_max: usize,
+    /// Log records of a report epoch, as a power of two; `None` when reads are not reported.
+    pub report_shift: Option<u32>,
     pub counters: Box<[CacheLines<Counters>]>,
     /// Held by the one walk in progress.
     pub walk: Mutex<()>,
@@ -115,9 +117,10 @@ impl Cache {
         Stats::collect(&self.shared)
     }
 
-    /// All entries alive at `now`, copied out, in the order in which they were first inserted, oldest
-    /// first. Takes the lock for a few entries at a time; entries that come, go or change meanwhile may be
-    /// seen or not. One walk at a time: a second one waits for the first to be dropped.
+    /// All entries alive at `now`, copied out, in the policy's order: with [`Policy::Fifo`](crate::Policy)
+    /// that in which they were first inserted, oldest first; otherwise roughly those first that will leave
+    /// first. Takes the lock for a few entries at a time; entries that come, go, change or are hit meanwhile
+    /// may be seen, not, or twice. One walk at a time: a second one waits for the first to be dropped.
     pub fn iter(&self, now: Seconds) -> Iter<'_> {
         Iter::new(&self.shared, now)
     }

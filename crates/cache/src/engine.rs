@@ -7,11 +7,13 @@
 //! Bounds an operation: at most `charge_max_of_a_slot / 16` evictions and one displacement, two records an
 //! eviction, six for the rest. The log is built to hold that.
 
-use larder_mem::{Main, OwnedSlot, Shard, Stalled, WAYS, prefetch_read};
+use larder_mem::{Main, OwnedSlot, Shard, Stalled, TAG_BITS_LOW, WAYS, prefetch_read};
 
+use crate::feedback::Report;
 use crate::hash::{Hasher, KeyHash};
 use crate::index::{Displaced, Placement, SECOND, find, mask_bit};
-use crate::policy::{EntryNumber, Fifo, Policy};
+use crate::policy::{Chosen, Entries, EntryNumber, Replacement, SURPLUS_MAX};
+use crate::time::{Seconds, is_expired};
 
 /// Records that an operation writes at most, its evictions apart: two masks, a move (two) and the entry
 /// make five; a bucket conflict makes three.
@@ -41,6 +43,7 @@ pub(crate) struct Counts {
     pub evicted: u64,
     pub conflicts: u64,
     pub moved_slots: u64,
+    pub reported: u64,
 }
 
 /// The engine's own state, behind the shard's lock.
@@ -49,7 +52,9 @@ pub(crate) struct State {
     pub placement: Placement,
     pub hasher: Hasher,
     pub displaced: Displaced,
-    pub policy: Fifo,
+    pub policy: Chosen,
+    /// The time of the last operation that had one.
+    pub now: Seconds,
     pub limits: Limits,
     pub counts: Counts,
     /// Operations until a page to empty is looked for again, after none was found.
@@ -70,6 +75,7 @@ impl Engine<'_> {
         let home = self.state.placement.home(hash);
         prefetch_read(self.main.bucket(home));
         self.state.policy.prefetch(number(home, 0));
+        self.state.policy.prefetch_key(self.state.placement.fingerprint(hash));
     }
 
     /// With those lines here, brings near the slot that most likely holds the key.
@@ -84,7 +90,12 @@ impl Engine<'_> {
     }
 
     /// Publishes a filled slot under its key. Refused, the slot is still the caller's.
-    pub fn insert(&mut self, hash: KeyHash, slot: OwnedSlot) -> Result<(), (Stalled, OwnedSlot)> {
+    pub fn insert(
+        &mut self,
+        hash: KeyHash,
+        slot: OwnedSlot,
+        now: Seconds,
+    ) -> Result<(), (Stalled, OwnedSlot)> {
         let placement = self.state.placement;
         let key = self.shard.read(&slot).key();
         let found = find(&self.main, &placement, hash, key).map(|found| (found.bucket, found.way));
@@ -93,6 +104,10 @@ impl Engine<'_> {
         let evictions = self.evictions_max(charge, freed, found.is_none());
         if let Err(stalled) = self.main.reserve(2 * evictions + RECORDS_MAX) {
             return Err((stalled, slot));
+        }
+        self.state.now = now;
+        if found.is_none() {
+            self.state.policy.arriving(placement.fingerprint(hash));
         }
         self.make_room(charge, freed, found);
         match found {
@@ -135,7 +150,8 @@ impl Engine<'_> {
         let live = self.main.live_charge() + charge - freed;
         let over = live.saturating_sub(limits.charge_max).div_ceil(limits.charge_min);
         let full = is_new && self.state.policy.len() >= limits.entries_max;
-        over.max(u64::from(full))
+        let surplus = if self.state.policy.has_surplus() { SURPLUS_MAX } else { 0 };
+        over.max(u64::from(full)) + surplus
     }
 
     fn make_room(&mut self, charge: u64, freed: u64, updated: Option<(usize, usize)>) {
@@ -144,25 +160,79 @@ impl Engine<'_> {
         while self.main.live_charge() + charge - freed > charge_max
             || (updated.is_none() && self.state.policy.len() >= entries_max)
         {
-            let Some(victim) = self.state.policy.victim(updated) else { break };
-            let (bucket, way) = (victim as usize / WAYS, victim as usize % WAYS);
-            self.take_out(bucket, way);
-            self.state.counts.evicted += 1;
-            // Who leaves next is most likely known: its lines may come while we do other things.
-            if let Some(next) = self.state.policy.victim(updated) {
-                prefetch_read(self.main.bucket(next as usize / WAYS));
+            if !self.evict(updated) {
+                break;
+            }
+        }
+        for _ in 0..SURPLUS_MAX {
+            if updated.is_none() && self.state.policy.has_surplus() {
+                self.evict(None);
             }
         }
     }
 
-    /// Empties a way. At most two records.
+    /// Evicts one entry; false when there is none but `except`. At most two records.
+    fn evict(&mut self, except: Option<EntryNumber>) -> bool {
+        let State { policy, placement, now, .. } = &mut *self.state;
+        let seen = Seen { main: &self.main, placement, now: *now };
+        let Some(victim) = policy.evict(except, &seen) else { return false };
+        self.empty(victim as usize / WAYS, victim as usize % WAYS);
+        self.state.counts.evicted += 1;
+        self.prefetch_victims();
+        true
+    }
+
+    /// Who leaves next is most likely known: its lines may come while we do other things.
+    #[inline]
+    fn prefetch_victims(&self) {
+        let State { policy, placement, .. } = &*self.state;
+        let [next, after] = policy.upcoming();
+        if let Some(next) = next {
+            // Its bucket came while it was the one after.
+            let (bucket, way) = (next as usize / WAYS, next as usize % WAYS);
+            if policy.looks_closer() {
+                let tag_word = self.main.bucket(bucket).tag(way);
+                policy.prefetch_key(placement.fingerprint_at(bucket, tag_word));
+                self.main.prefetch_slot(bucket, way);
+            }
+        }
+        if let Some(after) = after {
+            prefetch_read(self.main.bucket(after as usize / WAYS));
+            policy.prefetch(after);
+        }
+    }
+
+    /// Tells the policy of a read, unless the entry has left or moved since. Nothing is written to the log.
+    pub fn reported(&mut self, report: &Report) {
+        let (bucket, way) = (report.bucket as usize, report.way as usize);
+        if (self.main.bucket(bucket).tag(way) ^ report.tag) >> TAG_BITS_LOW == 0 {
+            // A new entry takes at least one record, two when another leaves for it.
+            let lag = self.main.position().records().saturating_sub(report.seen) / 2;
+            self.state.policy.hit(number(bucket, way), lag);
+            self.state.counts.reported += 1;
+        }
+    }
+
+    /// Brings near what a report's turn will read.
+    #[inline]
+    pub fn prefetch_report(&self, report: &Report) {
+        prefetch_read(self.main.bucket(report.bucket as usize));
+        self.state.policy.prefetch(number(report.bucket as usize, 0));
+    }
+
+    /// Takes an entry out. At most two records.
     fn take_out(&mut self, bucket: usize, way: usize) {
+        self.empty(bucket, way);
+        self.state.policy.removed(number(bucket, way));
+    }
+
+    /// Empties a way. At most two records.
+    fn empty(&mut self, bucket: usize, way: usize) {
         let tag_word = self.main.bucket(bucket).tag(way);
         self.main.clear(bucket, way);
         if tag_word & SECOND != 0 {
             self.forget_displaced(self.state.placement.home_of_second(bucket, tag_word), tag_word);
         }
-        self.state.policy.removed(number(bucket, way));
     }
 
     fn forget_displaced(&mut self, home: usize, tag_word: u16) {
@@ -330,10 +400,14 @@ impl Engine<'_> {
         if entries != self.state.policy.len() {
             return Err(format!("{entries} entries, the policy knows {}", self.state.policy.len()));
         }
-        for entry in self.state.policy.iter() {
+        let mut stranger = None;
+        self.state.policy.each_entry(|entry| {
             if self.main.bucket(entry as usize / WAYS).tag(entry as usize % WAYS) == 0 {
-                return Err(format!("the policy lists entry {entry}, which is empty"));
+                stranger = Some(entry);
             }
+        });
+        if let Some(entry) = stranger {
+            return Err(format!("the policy lists entry {entry}, which is empty"));
         }
         for (bucket, actual) in displaced.iter().enumerate() {
             for (bit, &actual) in actual.iter().enumerate() {
@@ -353,4 +427,26 @@ impl Engine<'_> {
 #[inline]
 fn number(bucket: usize, way: usize) -> EntryNumber {
     (bucket * WAYS + way) as EntryNumber
+}
+
+/// Main as a policy may see it.
+struct Seen<'a> {
+    main: &'a Main<'a>,
+    placement: &'a Placement,
+    now: Seconds,
+}
+
+impl Entries for Seen<'_> {
+    #[inline]
+    fn is_expired(&self, entry: EntryNumber) -> bool {
+        let slot = self.main.slot(entry as usize / WAYS, entry as usize % WAYS);
+        slot.is_none_or(|slot| is_expired(slot.expires(), self.now))
+    }
+
+    #[inline]
+    fn key(&self, entry: EntryNumber) -> u64 {
+        let bucket = entry as usize / WAYS;
+        let tag_word = self.main.bucket(bucket).tag(entry as usize % WAYS);
+        self.placement.fingerprint_at(bucket, tag_word)
+    }
 }

@@ -24,18 +24,20 @@
 //! lies in `index`, what leaves in `policy`, how the budget is divided in `build`.
 //!
 //! What is absent: a clock (time is an argument), threads, I/O; a lock, an atomic read-modify-write or a
-//! shared write in a proxy's `get`; memory beyond the budget; any dependence of *what is evicted* on who reads
-//! or syncs when: the same operations and seed leave the same entries.
+//! shared write in a proxy's `get`; memory beyond the budget; any dependence of *what is evicted* on memory's
+//! state or on who has synced: the same operations, read reports among them, and seed leave the same entries.
+//! Reports are handed over at a sync; with [`Builder::feedback`] off there are none.
 #![forbid(unsafe_code)]
 
 mod build;
 mod cache;
 mod engine;
 mod error;
+mod feedback;
 mod hash;
 mod index;
 mod iter;
-mod policy;
+pub mod policy;
 mod proxy;
 mod stats;
 mod time;
@@ -50,6 +52,7 @@ pub use larder_mem as mem;
 pub use larder_mem::{
     ClassUse, LogPosition, PageUse, prefetch_lines, prefetch_read, prefetch_slice,
 };
+pub use policy::{PaperRules, Policy};
 pub use proxy::{Entry, Parked, Proxy};
 pub use stats::{ProxyStats, Stats};
 pub use time::{Seconds, Ttl};

@@ -4,6 +4,8 @@
 //! what it no longer needs, and the borrow checker sees to it that no `Entry` is alive then. A proxy that
 //! does neither reads an unchanging picture and, in the end, stalls the writers: sync now and then,
 //! or park.
+//!
+//! A sync also tells the policy what was read, where the cache was built with feedback: see `feedback`.
 
 use std::cell::Cell;
 use std::ops::Deref;
@@ -11,21 +13,26 @@ use std::sync::Arc;
 
 use larder_mem::{LogPosition, Parked as ParkedReader, Reader, Slot};
 
-use crate::cache::Shared;
+use crate::cache::{Shared, with_engine};
 use crate::engine::State;
 use crate::error::Error;
+use crate::feedback::{Feedback, Report, mark_at};
 use crate::hash::KeyHash;
-use crate::index::{find, mask_bit};
+use crate::index::{Found, find, mask_bit};
 use crate::time::{Seconds, end_of, is_expired};
 
 /// Keys whose memory is fetched together in [`Proxy::get_many`].
 const BATCH: usize = 16;
+
+/// Reports whose lines are fetched before their turn.
+const REPORT_AHEAD: usize = 8;
 
 /// One core's way to read. `Send`, not `Sync`: make one a core.
 #[derive(Debug)]
 pub struct Proxy {
     shared: Arc<Shared>,
     reader: Reader<State>,
+    feedback: Feedback,
     hits: Cell<u64>,
     misses: Cell<u64>,
 }
@@ -35,6 +42,7 @@ pub struct Proxy {
 pub struct Parked {
     shared: Arc<Shared>,
     reader: ParkedReader<State>,
+    feedback: Feedback,
     hits: u64,
     misses: u64,
 }
@@ -89,6 +97,7 @@ impl Proxy {
         Ok(Proxy {
             shared: shared.clone(),
             reader,
+            feedback: Feedback::new(shared.report_shift.is_some()),
             hits: Cell::new(hits),
             misses: Cell::new(misses),
         })
@@ -114,12 +123,44 @@ impl Proxy {
     /// As [`Proxy::get`], for a key hashed before.
     #[inline]
     pub fn get_hashed(&self, hash: KeyHash, key: &[u8], now: Seconds) -> Option<Entry<'_>> {
-        let slot = find(&self.reader, &self.shared.placement, hash, key)
-            .map(|found| found.slot)
-            .filter(|slot| !is_expired(slot.expires(), now));
-        let counter = if slot.is_some() { &self.hits } else { &self.misses };
+        let found = find(&self.reader, &self.shared.placement, hash, key)
+            .filter(|found| !is_expired(found.slot.expires(), now));
+        let counter = if found.is_some() { &self.hits } else { &self.misses };
         counter.set(counter.get() + 1);
-        slot.map(|slot| Entry { slot })
+        found.map(|found| {
+            self.note(&found);
+            Entry { slot: found.slot }
+        })
+    }
+
+    /// Notes a read for the policy, once an epoch. Writes to this proxy's own lines alone.
+    #[inline(always)]
+    fn note(&self, found: &Found<'_>) {
+        let Some(shift) = self.shared.report_shift.filter(|_| !self.feedback.is_full()) else {
+            return;
+        };
+        let seen = self.reader.position().records();
+        let Found { bucket, way, .. } = *found;
+        if self.reader.mark(bucket, way, mark_at(seen, shift)) {
+            let tag = self.reader.bucket(bucket).tag(way);
+            self.feedback.note(Report { bucket: bucket as u32, tag, way: way as u8, seen });
+        }
+    }
+
+    /// Tells the policy what was read, unless somebody has the lock.
+    #[cold]
+    fn hand_over(&self) {
+        // A poisoned cache has no more use for reports.
+        let Some(Ok(mut guard)) = self.shared.shard.try_lock() else { return };
+        with_engine(&self.shared, &mut guard, |engine| {
+            let reports = self.feedback.take();
+            for (i, report) in reports.iter().enumerate() {
+                if let Some(ahead) = reports.get(i + REPORT_AHEAD) {
+                    engine.prefetch_report(&ahead.get());
+                }
+                engine.reported(&report.get());
+            }
+        });
     }
 
     /// Brings near what a look-up of this hash reads first.
@@ -226,6 +267,9 @@ impl Proxy {
     pub fn sync_to(&mut self, position: LogPosition) -> LogPosition {
         let position = self.reader.sync_to(position);
         self.publish_counters();
+        if self.feedback.is_due() {
+            self.hand_over();
+        }
         position
     }
 
@@ -246,8 +290,8 @@ impl Proxy {
     /// Rests: the proxy holds nobody up until it is unparked.
     pub fn park(self) -> Parked {
         self.publish_counters();
-        let Proxy { shared, reader, hits, misses } = self;
-        Parked { shared, reader: reader.park(), hits: hits.get(), misses: misses.get() }
+        let Proxy { shared, reader, feedback, hits, misses } = self;
+        Parked { shared, reader: reader.park(), feedback, hits: hits.get(), misses: misses.get() }
     }
 
     /// Compares this proxy's index with main's, if it shows all there is. For tests.
@@ -260,8 +304,8 @@ impl Parked {
     /// Takes the proxy up again, showing everything published so far. Costs what changed since it was
     /// parked, at most a copy of the index.
     pub fn unpark(self) -> Result<Proxy, Error> {
-        let Parked { shared, reader, hits, misses } = self;
+        let Parked { shared, reader, feedback, hits, misses } = self;
         let reader = reader.unpark()?;
-        Ok(Proxy { shared, reader, hits: Cell::new(hits), misses: Cell::new(misses) })
+        Ok(Proxy { shared, reader, feedback, hits: Cell::new(hits), misses: Cell::new(misses) })
     }
 }

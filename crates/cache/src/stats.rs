@@ -4,6 +4,7 @@ use larder_mem::{ClassUse, PageUse};
 
 use crate::cache::{Shared, with_engine};
 use crate::error::Error;
+use crate::policy::Replacement;
 
 /// A cache's figures. Counters count since the build.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,6 +34,8 @@ pub struct Stats {
     pub conflicts: u64,
     /// Slots copied to empty a page.
     pub moved_slots: u64,
+    /// Reads that the policy was told of.
+    pub reported: u64,
     /// Look-ups that found a live entry, up to each proxy's last sync.
     pub hits: u64,
     /// Look-ups that did not, likewise.
@@ -85,6 +88,7 @@ impl Stats {
                 evicted: counts.evicted,
                 conflicts: counts.conflicts,
                 moved_slots: counts.moved_slots,
+                reported: counts.reported,
                 hits,
                 misses,
                 limbo_slots,

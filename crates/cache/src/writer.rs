@@ -35,7 +35,7 @@ const APPLY_AHEAD: usize = 12;
 
 #[derive(Debug)]
 enum Operation {
-    Insert { hash: KeyHash, slot: OwnedSlot },
+    Insert { hash: KeyHash, slot: OwnedSlot, now: Seconds },
     Remove { hash: KeyHash, key: Box<[u8]> },
     Touch { hash: KeyHash, key: Box<[u8]>, expires: u32 },
 }
@@ -145,7 +145,7 @@ impl Writer {
         let Writer { shared, own } = self;
         let mut slot = own.slot_for(shared, key, value.len())?;
         shared.shard.fill(&mut slot, key, value, ttl.expires(now));
-        own.enqueue_insert(shared, hash, slot)
+        own.enqueue_insert(shared, hash, slot, now)
     }
 
     /// Stores a value that `build` writes, at most `len_max` octets, straight into its final place. The
@@ -169,7 +169,7 @@ impl Writer {
             shared.shard.finish(slot, key.len(), len, ttl.expires(now));
         }
         match held.slot.take() {
-            Some(slot) => held.own.enqueue_insert(shared, shared.hasher.hash(key), slot),
+            Some(slot) => held.own.enqueue_insert(shared, shared.hasher.hash(key), slot, now),
             None => Ok(()),
         }
     }
@@ -239,9 +239,10 @@ impl Own {
         shared: &Shared,
         hash: KeyHash,
         slot: OwnedSlot,
+        now: Seconds,
     ) -> Result<(), Error> {
         self.queue_bytes += shared.shard.classes().size(slot.class());
-        self.queue.push_back(Operation::Insert { hash, slot });
+        self.queue.push_back(Operation::Insert { hash, slot, now });
         self.flush_if_due(shared)
     }
 
@@ -314,12 +315,12 @@ impl Own {
         operation: Operation,
     ) -> Result<(), (Error, Operation)> {
         match operation {
-            Operation::Insert { hash, slot } => {
+            Operation::Insert { hash, slot, now } => {
                 let bytes = shared.shard.classes().size(slot.class());
-                match engine.insert(hash, slot) {
+                match engine.insert(hash, slot, now) {
                     Ok(()) => self.queue_bytes -= bytes,
                     Err((stalled, slot)) => {
-                        return Err((stalled.into(), Operation::Insert { hash, slot }));
+                        return Err((stalled.into(), Operation::Insert { hash, slot, now }));
                     }
                 }
             }

@@ -4,7 +4,7 @@
 mod common;
 
 use common::key_of;
-use larder::{Cache, Error, Proxy, Seconds, Ttl, Writer};
+use larder::{Cache, Error, Policy, Proxy, Seconds, Ttl, Writer};
 
 const NOW: Seconds = Seconds(1);
 
@@ -38,7 +38,9 @@ fn stuck_proxy() {
     ];
     for value_len in [10, 100, 1500] {
         for cure in cures {
-            let cache = Cache::builder().budget(1 << 20).proxies_max(2).build().unwrap();
+            // In this order it is known who is still there in the end.
+            let builder = Cache::builder().policy(Policy::Fifo);
+            let cache = builder.budget(1 << 20).proxies_max(2).build().unwrap();
             let mut writer = cache.writer();
             let value = vec![7; value_len];
             writer.insert(b"first", b"value", Ttl::FOREVER, NOW).unwrap();

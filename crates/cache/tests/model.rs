@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Model, Random, assert_same, key_of};
-use larder::{Cache, Error, Seconds, Ttl};
+use larder::{Cache, Error, Policy, Seconds, Ttl};
 
 struct Run {
     seed: u64,
@@ -22,6 +22,7 @@ fn compare(run: &Run) {
     let cache = Cache::builder()
         .budget(run.budget)
         .proxies_max(run.proxies)
+        .policy(Policy::Fifo)
         .seed(run.seed ^ 1)
         .build()
         .unwrap();
