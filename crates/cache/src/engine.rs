@@ -4,7 +4,8 @@
 //! makes room in the budget by evicting, then it places its entry. What is evicted depends on the charges
 //! of live entries and on the policy alone: neither limbo, nor free lists, nor anybody's sync takes part.
 //!
-//! Bounds an operation: at most `charge_max_of_a_slot / 16` evictions and one displacement, two records an
+//! Bounds an operation: at most `charge_max_of_a_slot / 16` evictions (two more where the policy has a
+//! surplus) and one displacement, two records an
 //! eviction, six for the rest. The log is built to hold that.
 
 use larder_mem::{Main, OwnedSlot, Shard, Stalled, TAG_BITS_LOW, WAYS, prefetch_read};
@@ -190,10 +191,9 @@ impl Engine<'_> {
         if let Some(next) = next {
             // Its bucket came while it was the one after.
             let (bucket, way) = (next as usize / WAYS, next as usize % WAYS);
-            if policy.looks_closer() {
+            if policy.remembers() {
                 let tag_word = self.main.bucket(bucket).tag(way);
                 policy.prefetch_key(placement.fingerprint_at(bucket, tag_word));
-                self.main.prefetch_slot(bucket, way);
             }
         }
         if let Some(after) = after {

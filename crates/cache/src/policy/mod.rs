@@ -173,9 +173,9 @@ macro_rules! each {
 }
 
 impl Chosen {
-    /// True when it asks [`Entries`] about who may leave.
+    /// True when it remembers the keys of entries that leave.
     #[inline]
-    pub fn looks_closer(&self) -> bool {
+    pub fn remembers(&self) -> bool {
         matches!(self, Chosen::Partitioned(_))
     }
 

@@ -301,11 +301,9 @@ impl Replacement for SlowPartitioned {
             }
             let candidate = candidate.unwrap();
             let referenced = self.counters[&candidate].referenced;
-            if entries.is_expired(candidate) {
-                return self.depart(candidate, entries);
-            }
+            let has_ended = entries.is_expired(candidate);
             if hot_len < hot_target {
-                if referenced > 0 || hot_len == 0 {
+                if !has_ended && (referenced > 0 || hot_len == 0) {
                     self.promote(candidate);
                     continue;
                 }
@@ -314,7 +312,9 @@ impl Replacement for SlowPartitioned {
             let Some(victim) = self.victim(except, entries) else {
                 return self.depart(candidate, entries);
             };
-            if referenced >= 2 || self.aged_entry(candidate) > self.aged_entry(victim) {
+            let is_worth_more =
+                referenced >= 2 || self.aged_entry(candidate) > self.aged_entry(victim);
+            if is_worth_more && !has_ended {
                 self.depart(victim, entries);
                 self.promote(candidate);
                 return Some(victim);

@@ -13,10 +13,9 @@
 //! x arrives    remembered as left by temporary: to hot. Else to temporary, with the freq remembered plus 1
 //! make room    1. hot over H, temporary empty, or x goes to a hot that is full: hot's victim leaves
 //!              else, c being temporary's oldest:
-//!              2. c has ended: it leaves
-//!              3. hot below H: c to hot if it was hit or hot is empty, else it leaves
-//!              4. c.ref >= 2: hot's victim leaves, c to hot
-//!              5. aged freq of c above that of hot's victim: likewise; else c leaves
+//!              2. hot below H: c to hot if it was hit or hot is empty, else it leaves
+//!              3. c.ref >= 2, or aged freq of c above that of hot's victim: that one leaves, c to hot
+//!              4. else c leaves; so it does at 2 and 3 if it has ended
 //! victim       hot's oldest that has ended or has ref 0; those before it go round once more, ref -= 1
 //! leaving      the key is remembered, with its freq and where it left from, for 0.9 C departures
 //! ageing       every 20 C accesses the epoch moves on, and every freq halves
@@ -297,11 +296,11 @@ impl Replacement for Partitioned {
             }
             let candidate = oldest?;
             let record = self.record(candidate);
-            if entries.is_expired(candidate) {
-                return self.depart(candidate, entries);
-            }
             if hot_len < hot_target {
-                if (record.referenced == 0 && hot_len > 0) || steps == 0 {
+                let stays = (record.referenced > 0 || hot_len == 0)
+                    && steps > 0
+                    && !entries.is_expired(candidate);
+                if !stays {
                     return self.depart(candidate, entries);
                 }
                 steps -= 1;
@@ -312,8 +311,10 @@ impl Replacement for Partitioned {
                 return self.depart(candidate, entries);
             };
             let rival = self.record(victim);
-            let wins = record.referenced >= 2
-                || self.aged(record.freq, record.epoch) > self.aged(rival.freq, rival.epoch);
+            // Asked last: most candidates lose anyway, and to know their end is to read another line.
+            let wins = (record.referenced >= 2
+                || self.aged(record.freq, record.epoch) > self.aged(rival.freq, rival.epoch))
+                && !entries.is_expired(candidate);
             if !wins {
                 return self.depart(candidate, entries);
             }

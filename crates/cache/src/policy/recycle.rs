@@ -114,7 +114,8 @@ impl Recycle {
             | u32::from(freq) << 3
             | u32::from(epoch);
         let line = &mut self.lines[line];
-        line.copy_within(..WAYS - 1, 1);
+        let older = *line;
+        line[1..].copy_from_slice(&older[..WAYS - 1]);
         line[0] = word;
     }
 
