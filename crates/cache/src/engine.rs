@@ -5,8 +5,7 @@
 //! of live entries and on the policy alone: neither limbo, nor free lists, nor anybody's sync takes part.
 //!
 //! Bounds an operation: at most `charge_max_of_a_slot / 16` evictions (two more where the policy has a
-//! surplus) and one displacement, two records an
-//! eviction, six for the rest. The log is built to hold that.
+//! surplus) and one displacement, two records an eviction, six for the rest. The log is built to hold that.
 
 use larder_mem::{Main, OwnedSlot, Shard, Stalled, TAG_BITS_LOW, WAYS, prefetch_read};
 

@@ -26,8 +26,8 @@ mod list;
 mod lru;
 #[cfg(test)]
 mod model;
-mod paper;
-mod partitioned;
+pub mod paper;
+pub mod partitioned;
 mod recycle;
 
 use crate::error::Error;
@@ -115,15 +115,15 @@ pub trait Replacement {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Policy {
-    /// Three FIFO partitions, as in Shi et al. (see [`Partitioned`]), with counters and a
-    /// second look at departed keys. Best hit ratio; 11 octets an index way, and 4 for each of 0.9 departed ones an entry.
+    /// Three FIFO partitions, as in Shi et al., with counters and a second look at departed keys (see
+    /// [`partitioned`]). Best hit ratio; 11 octets an index way, and 4 for each of 0.9 departed ones an entry.
     #[default]
     Partitioned,
     /// Least recently used, as far as reads are reported. 8 octets an index way.
     Lru,
     /// First in, first out. 8 octets an index way, and reads cost nothing at all.
     Fifo,
-    /// The paper's Algorithm 1 as printed. 9 octets an index way.
+    /// The paper's Algorithm 1 as printed (see [`paper`]). 9 octets an index way.
     Paper(PaperRules),
 }
 

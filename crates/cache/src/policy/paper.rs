@@ -16,6 +16,9 @@
 //! printed: hot's oldest goes to recycle, recycle's oldest and temporary's unflagged oldest leave. Where
 //! several could make room, temporary pays when it is full, then hot when over its share, then recycle.
 //!
+//! Zipf streams (exponents 0.8 to 1.1, 1 to 9 seventeenths of 200,000 names, mean hits): the listing 80.8 %
+//! with fixed shares and 81.0 with borrowing, the third access 73.7 and 81.4; LRU 78.4, Partitioned 81.9.
+//!
 //! Octets: 9 an entry number.
 
 use larder_mem::{Region, prefetch_slice};
