@@ -5,7 +5,10 @@
 //! first packets towards encrypted DNS. Everything else is decoded once, here, and never looked at
 //! again but for the payload of young flows.
 //!
-//! Cost: one pass over the record and packet headers; nothing allocated in the steady state.
+//! Cost: one pass over the record and packet headers, which [`scouts`] bring near ahead of it; nothing
+//! allocated in the steady state.
+
+mod scouts;
 
 use std::collections::BTreeMap;
 
@@ -13,14 +16,10 @@ use larder_io::batch::Batch;
 use larder_wire::capture::{Capture, Step};
 use larder_wire::packet::{self, Packet, Skip};
 
-use larder::prefetch_slice;
+use larder::prefetch_lines;
 
 use crate::flow::{Event, SHARDS, protocol, shard_of, tcp_flag};
-
-/// Shortest part of a batch that gets a walker of its own.
-const WARM_PART_BYTES_MIN: usize = 16 << 10;
-/// Octets that come from memory at once.
-const LINE_BYTES: usize = 64;
+use scouts::Scouts;
 
 /// A packet for the edge.
 #[derive(Clone, Copy, Debug)]
@@ -111,51 +110,6 @@ pub fn decode(batch: &Batch, workers: usize, seed: u64, out: &mut Decoded) {
     decode_from(batch, batch.begin(), batch.capture.clone(), u32::MAX, workers, seed, out);
 }
 
-/// Walks the record headers of a batch at several places at once, so that the reader after it finds
-/// them near. A record's place is known only from the header before it: one walker waits for
-/// memory at every step, and several wait together. Only a hint: what it sees decides nothing, so
-/// the walkers' starts may be guessed as cheaply as [`likely_record`] does.
-fn warm(capture: &Capture, bytes: &[u8], start: usize, limit: usize) {
-    const WALKERS: usize = 8;
-    let part = limit.saturating_sub(start) / WALKERS;
-    if part < WARM_PART_BYTES_MIN || !capture.can_split() {
-        return;
-    }
-    let mut at = [start; WALKERS];
-    let mut end = [limit; WALKERS];
-    for walker in 1..WALKERS {
-        let from = start + walker * part;
-        at[walker] = likely_record(capture, bytes, start, from).unwrap_or(limit);
-        end[walker - 1] = from;
-    }
-    loop {
-        let mut walking = false;
-        for walker in 0..WALKERS {
-            if at[walker] < end[walker] {
-                prefetch_slice(bytes, at[walker] + LINE_BYTES);
-                at[walker] = capture.hop(bytes, at[walker]).unwrap_or(limit);
-                walking = true;
-            }
-        }
-        if !walking {
-            return;
-        }
-    }
-}
-
-/// A place from `from` on that looks like a record's begin: its time is within about four minutes of
-/// that of the record at `known`, and so is that of the record behind it.
-fn likely_record(capture: &Capture, bytes: &[u8], known: usize, from: usize) -> Option<usize> {
-    const SEARCH_BYTES: usize = 4 << 10;
-    let seconds: &[u8; 4] = bytes.get(known..)?.first_chunk()?;
-    // Three of the four octets of the seconds, whatever their order.
-    let alike = |at: usize| {
-        let other: Option<&[u8; 4]> = bytes.get(at..).and_then(<[u8]>::first_chunk);
-        other.is_some_and(|other| other[1..] == seconds[1..] || other[..3] == seconds[..3])
-    };
-    (from..from + SEARCH_BYTES).find(|&at| alike(at) && capture.hop(bytes, at).is_some_and(alike))
-}
-
 /// The same from a known place, with the reader that came there (it may be searching still), and
 /// no further than packet `packets_max` of the batch.
 pub fn decode_from(
@@ -178,39 +132,58 @@ pub fn decode_from(
     };
     out.start = offset;
     out.reader_before = Some(capture.clone());
-    warm(&capture, bytes, offset, limit);
+    let mut scouts = Scouts::new(&capture, bytes, offset, limit);
     let file = batch.file;
     while offset < limit && out.packets < packets_max {
-        match capture.next(bytes, offset, batch.at_end) {
-            Step::Record(record) => {
-                // The next header's address is known only now, and its line is far away: ask for
-                // it before this packet is decoded, so that the two overlap.
-                prefetch_slice(bytes, record.next_offset);
-                prefetch_slice(bytes, record.next_offset + LINE_BYTES);
-                out.packets += 1;
-                out.first_ns.get_or_insert(record.ts_ns);
-                out.latest_ns = out.latest_ns.max(record.ts_ns);
-                let frame_offset = record.frame_offset;
-                match &packet::decode(record.link_type, record.frame) {
-                    Ok(packet) => out.take(packet, record.ts_ns, frame_offset as u32, seed),
-                    Err(skip) => out.skip(*skip, file, batch.base_offset + offset as u64),
+        let record = match capture.record(bytes, offset) {
+            Some(record) => record,
+            None => match capture.next(bytes, offset, batch.at_end) {
+                Step::Record(record) => record,
+                Step::Meta { next_offset } => {
+                    offset = next_offset;
+                    continue;
                 }
-                offset = record.next_offset;
-            }
-            Step::Meta { next_offset } => offset = next_offset,
-            Step::Damaged { kind, next_offset } => {
-                count(&mut out.damaged, kind.as_str(), file, batch.base_offset + offset as u64);
-                offset = next_offset;
-            }
-            Step::NeedMore | Step::End => break,
+                Step::Damaged { kind, next_offset } => {
+                    count(&mut out.damaged, kind.as_str(), file, batch.base_offset + offset as u64);
+                    offset = next_offset;
+                    continue;
+                }
+                Step::NeedMore | Step::End => break,
+            },
+        };
+        // The next header's address is known only now: ask for its lines before this packet is
+        // decoded, so that the two overlap.
+        prefetch_lines(bytes, record.next_offset, 2);
+        if let Some(scouts) = &mut scouts {
+            scouts.step(offset);
         }
+        let time_ns = record.ts_ns;
+        out.packets += 1;
+        out.first_ns.get_or_insert(time_ns);
+        out.latest_ns = out.latest_ns.max(time_ns);
+        let frame_offset = record.frame_offset as u32;
+        match packet::decode_plain(record.link_type, record.frame) {
+            Some(packet) => out.take(&packet, time_ns, frame_offset, seed),
+            None => match packet::decode(record.link_type, record.frame) {
+                Ok(packet) => out.take_odd(&packet, time_ns, frame_offset, seed),
+                Err(skip) => out.skip(skip, file, batch.base_offset + offset as u64),
+            },
+        }
+        offset = record.next_offset;
     }
     out.end = offset;
     out.reader = Some(capture);
 }
 
 impl Decoded {
-    #[inline]
+    /// The same for a packet that is in memory already; a copy of its own, so that the way of most
+    /// packets keeps theirs in registers.
+    #[inline(never)]
+    fn take_odd(&mut self, packet: &Packet, time_ns: i64, frame: u32, seed: u64) {
+        self.take(packet, time_ns, frame, seed);
+    }
+
+    #[inline(always)]
     fn take(&mut self, packet: &Packet, time_ns: i64, frame: u32, seed: u64) {
         let number = self.packets;
         if is_rare(packet) {

@@ -5,15 +5,21 @@
 //! [`Names`], and it gives fragments to the flows they belong to. Whoever worker is free runs it;
 //! it runs for one batch at a time, in batch order, so that its result is that of a single core.
 //!
+//! A rare packet waits for memory again and again: for its payload, for the index lines of what it
+//! names, for the entries that these lead to. So payloads are asked for some packets ahead, DNS
+//! datagrams are read (module `reading`) a few packets ahead of their turn, and what they will touch is
+//! asked for then.
+//!
 //! Bounds: questions [`QUESTIONS_MAX`], clients [`CLIENTS_MAX`], DHCP exchanges
 //! [`EXCHANGES_MAX`], each a ring in which the oldest makes room; streams and fragments by bytes.
 
-use std::collections::{HashMap, VecDeque};
-use std::hash::Hash;
+mod reading;
+mod ring;
 
+use larder::prefetch_lines;
 use larder_wire::dhcp;
-use larder_wire::dns::answers::{self, Extract};
-use larder_wire::dns::{self, Message, NameBuf};
+use larder_wire::dns::answers::Extract;
+use larder_wire::dns::{self, NameBuf};
 use larder_wire::fragment::{Held, Outcome, Reassembler, Reject};
 use larder_wire::nbns;
 use larder_wire::packet::{self, Packet};
@@ -27,7 +33,18 @@ use crate::flow::{Event, protocol, tcp_flag};
 use crate::names::{Lesson, Names, Teacher};
 use crate::options::{NameSources, Options, Rules};
 use crate::record::NameSource;
+use reading::{Reading, Says};
+use ring::Ring;
 
+/// Rare packets between the reading of a DNS datagram and its turn: while the packets before it
+/// teach, what it will touch comes from memory.
+const READ_AHEAD: usize = 4;
+/// Rare packets between the request for a payload and its reading.
+const FETCH_AHEAD: usize = 8;
+/// Most lines of a payload that are asked for: an answer of a few hundred octets.
+const FETCH_LINES_MAX: usize = 8;
+/// Octets of a line.
+const LINE_BYTES: usize = 64;
 /// Questions remembered at one time.
 pub const QUESTIONS_MAX: usize = 1 << 16;
 /// Clients whose questions were seen, remembered at one time.
@@ -37,51 +54,6 @@ pub const EXCHANGES_MAX: usize = 1 << 12;
 /// DNS streams over TCP followed at one time.
 const STREAMS_MAX: usize = 1 << 14;
 
-/// A map that forgets its oldest entry when full.
-struct Ring<K, V> {
-    map: HashMap<K, V, foldhash::fast::RandomState>,
-    order: VecDeque<K>,
-    limit: usize,
-}
-
-impl<K: Clone + Eq + Hash, V> Ring<K, V> {
-    fn new(limit: usize) -> Ring<K, V> {
-        Ring { map: HashMap::default(), order: VecDeque::new(), limit }
-    }
-
-    /// Inserts or replaces; gives back what was displaced.
-    fn insert(&mut self, key: K, value: V) -> Option<V> {
-        if let Some(place) = self.map.get_mut(&key) {
-            return Some(std::mem::replace(place, value));
-        }
-        let mut displaced = None;
-        while self.map.len() >= self.limit {
-            let Some(oldest) = self.order.pop_front() else { break };
-            displaced = self.map.remove(&oldest).or(displaced);
-        }
-        // Removed keys leave their place in `order` behind; sweep before it outgrows the map.
-        if self.order.len() >= 2 * self.limit {
-            let map = &self.map;
-            self.order.retain(|key| map.contains_key(key));
-        }
-        self.order.push_back(key.clone());
-        self.map.insert(key, value);
-        displaced
-    }
-
-    fn get_mut(&mut self, key: &K) -> Option<&mut V> {
-        self.map.get_mut(key)
-    }
-
-    fn has(&self, key: &K) -> bool {
-        self.map.contains_key(key)
-    }
-
-    fn remove(&mut self, key: &K) -> Option<V> {
-        self.map.remove(key)
-    }
-}
-
 /// Facts from beside the capture that are learned with one batch. More of them wait for the next:
 /// the overlay that workers share must not grow with a log.
 pub const FACTS_MAX: usize = 1 << 12;
@@ -89,9 +61,15 @@ pub const FACTS_MAX: usize = 1 << 12;
 /// One direction of a DNS connection.
 type StreamKey = (Addr, u16, Addr, u16);
 
-/// A question in flight: who asked whom, from which port, under which ID, for what (a hash of name
-/// and type).
-type QuestionKey = (Addr, u16, Addr, u16, u64);
+/// Where a rare packet stands in the input.
+#[derive(Clone, Copy)]
+struct Place {
+    /// Number of the packet in the input.
+    number: u64,
+    file: u32,
+    /// Octets before its frame in the file.
+    offset: u64,
+}
 
 /// Addresses with their TTLs, seconds.
 pub type Given = Vec<(Addr, u32)>;
@@ -125,15 +103,21 @@ pub struct Edge {
     pub names: Names,
     sources: NameSources,
     rules: Rules,
-    questions: Ring<QuestionKey, ()>,
+    /// Questions in flight, each a hash of who asked whom, from which port, under which ID, for
+    /// what: eight octets instead of 48 keep them near. That two of them meet in one hash is as
+    /// likely as a guess of the seed.
+    questions: Ring<u64, ()>,
     clients: Ring<Addr, ()>,
     streams: Ring<StreamKey, Box<Stream>>,
     stream_budget: Budget,
     fragments: Reassembler,
     /// Names of DHCP clients, by transaction and client.
     exchanges: Ring<(u32, u64), Name>,
-    extract: Extract,
     name: NameBuf,
+    /// The next rare packets, as read; each has the place of its number, modulo [`READ_AHEAD`].
+    window: Vec<Reading>,
+    /// A message from a stream or from fragments, as read.
+    whole: Option<Box<Reading>>,
     /// Messages that taught something.
     pub answers: u64,
     /// Damage found here.
@@ -174,8 +158,9 @@ impl Edge {
             stream_budget: Budget::new(bytes / 4),
             fragments: Reassembler::new(bytes / 4),
             exchanges: Ring::new(EXCHANGES_MAX),
-            extract: Extract::new(),
             name: NameBuf::new(),
+            window: (0..READ_AHEAD).map(|_| Reading::default()).collect(),
+            whole: None,
             answers: 0,
             damaged: Counts::new(),
             log: options.directory.is_some().then(Vec::new),
@@ -198,14 +183,35 @@ impl Edge {
     ) {
         let mut injected = Vec::new();
         let mut outside = self.lessons_of(decoded).into_iter().peekable();
-        for rare in &decoded.rare {
-            while let Some((after, fact)) = outside.next_if(|(after, _)| *after < rare.number) {
-                self.learn_fact(packets_before + u64::from(after), &fact);
+        let mut window = std::mem::take(&mut self.window);
+        let rare = &decoded.rare;
+        rare.iter().take(FETCH_AHEAD).for_each(|rare| fetch_payload(rare, bytes));
+        for step in 0..rare.len() + READ_AHEAD {
+            if let Some(turn) = step.checked_sub(READ_AHEAD) {
+                let rare = &rare[turn];
+                while let Some((after, fact)) = outside.next_if(|(after, _)| *after < rare.number) {
+                    self.learn_fact(packets_before + u64::from(after), &fact);
+                }
+                let place = Place {
+                    number: packets_before + u64::from(rare.number),
+                    file,
+                    offset: base + u64::from(rare.frame_offset),
+                };
+                let frame = &bytes[rare.frame_offset as usize..];
+                self.packet(rare, frame, place, &window[turn % READ_AHEAD], &mut injected);
             }
-            let frame = &bytes[rare.frame_offset as usize..];
-            let offset = base + u64::from(rare.frame_offset);
-            self.packet(rare, frame, packets_before, file, offset, &mut injected);
+            if let Some(rare) = rare.get(step + FETCH_AHEAD) {
+                fetch_payload(rare, bytes);
+            }
+            if let Some(rare) = rare.get(step) {
+                self.read_ahead(rare, bytes, &mut window[step % READ_AHEAD]);
+            }
+            // Half way between reading and turn, the index lines asked for at the reading are here.
+            if let Some(soon) = step.checked_sub(READ_AHEAD / 2) {
+                window[soon % READ_AHEAD].ask_for_entries(&self.names);
+            }
         }
+        self.window = window;
         for (after, fact) in outside {
             self.learn_fact(packets_before + u64::from(after), &fact);
         }
@@ -280,68 +286,60 @@ impl Edge {
         fact.teach(packet, self.sources, self.rules, &mut self.names);
     }
 
+    /// A rare packet's turn. `reading` is of its payload where that is a DNS datagram.
     fn packet(
         &mut self,
         rare: &Rare,
         frame: &[u8],
-        packets_before: u64,
-        file: u32,
-        offset: u64,
+        place: Place,
+        reading: &Reading,
         injected: &mut Vec<Event>,
     ) {
         let packet = &rare.packet;
         if packet.fragment.is_some() {
-            return self.fragment(rare, frame, packets_before, file, offset, injected);
+            return self.fragment(rare, frame, place, injected);
         }
-        let payload = payload_of(packet, frame);
-        self.whole(rare, packet, payload, packets_before, file, offset);
+        self.whole(rare, packet, payload_of(packet, frame), place, Some(reading));
     }
 
-    /// A packet that is no fragment, or a datagram put together.
+    /// A packet that is no fragment, or a datagram put together, which was not read ahead.
     fn whole(
         &mut self,
         rare: &Rare,
         packet: &Packet,
         payload: &[u8],
-        packets_before: u64,
-        file: u32,
-        offset: u64,
+        place: Place,
+        reading: Option<&Reading>,
     ) {
         let carrier = Carrier {
-            packet: packets_before + u64::from(rare.number),
+            packet: place.number,
             time_ns: rare.time_ns,
             src: packet.src,
             src_port: packet.src_port,
             dst: packet.dst,
             dst_port: packet.dst_port,
-            file,
-            offset,
+            file: place.file,
+            offset: place.offset,
         };
         if packet.dst_port == 853 || packet.dst_port == 8853 {
             self.names.note_encrypted(packet.src);
         }
         match packet.protocol {
             protocol::TCP => self.segment(&carrier, packet, payload),
-            protocol::UDP => self.datagram(&carrier, packet.payload_bytes as usize, payload),
+            protocol::UDP => {
+                self.datagram(&carrier, packet.payload_bytes as usize, payload, reading);
+            }
             _ => {}
         }
     }
 
     /// A fragment: its event goes to its flow as soon as that is known, and a datagram that is now
     /// whole is read like any other.
-    fn fragment(
-        &mut self,
-        rare: &Rare,
-        frame: &[u8],
-        packets_before: u64,
-        file: u32,
-        offset: u64,
-        injected: &mut Vec<Event>,
-    ) {
+    fn fragment(&mut self, rare: &Rare, frame: &[u8], place: Place, injected: &mut Vec<Event>) {
         let Some(fragment) = rare.packet.fragment else { return };
+        let Place { number, file, offset } = place;
         let start = fragment.data_offset as usize;
         let data = frame.get(start..start + fragment.data_len as usize).unwrap_or_default();
-        let number = packets_before + u64::from(rare.number);
         let push = self.fragments.push(&rare.packet, data, number, rare.time_ns);
         let mut inject = |packet: Packet, ports: (u16, u16), time_ns: i64| {
             let whole = Packet {
@@ -382,7 +380,7 @@ impl Edge {
                             inject(packet, (packet.src_port, packet.dst_port), rare.time_ns);
                         }
                         let inner = payload_of(&packet, &payload);
-                        self.whole(rare, &packet, inner, packets_before, file, offset);
+                        self.whole(rare, &packet, inner, place, None);
                     }
                     Err(_) => count(&mut self.damaged, "transport_malformed", file, offset),
                 }
@@ -394,15 +392,20 @@ impl Edge {
         count(&mut self.damaged, kind, carrier.file, carrier.offset);
     }
 
-    fn datagram(&mut self, carrier: &Carrier, wire_bytes: usize, payload: &[u8]) {
-        let either = |port| carrier.src_port == port || carrier.dst_port == port;
-        // 53 first: a resolver may ask from any port, from those of the others too.
-        if either(53) {
-            self.dns(carrier, payload, wire_bytes, Teacher::Dns);
-        } else if either(5353) {
-            self.dns(carrier, payload, wire_bytes, Teacher::Mdns);
-        } else if either(5355) {
-            self.dns(carrier, payload, wire_bytes, Teacher::Llmnr);
+    fn datagram(
+        &mut self,
+        carrier: &Carrier,
+        wire_bytes: usize,
+        payload: &[u8],
+        reading: Option<&Reading>,
+    ) {
+        let (src_port, dst_port) = (carrier.src_port, carrier.dst_port);
+        let either = |port| src_port == port || dst_port == port;
+        if let Some(teacher) = reading::teacher(src_port, dst_port) {
+            match reading {
+                Some(reading) => self.heed(carrier, reading, teacher),
+                None => self.dns(carrier, payload, wire_bytes, teacher),
+            }
         } else if either(137) {
             self.nbns(carrier, payload);
         } else if either(67) || either(68) {
@@ -484,76 +487,64 @@ impl Edge {
         }
     }
 
+    /// A message that was not read ahead.
     fn dns(&mut self, carrier: &Carrier, payload: &[u8], wire_bytes: usize, teacher: Teacher) {
-        let message = match Message::parse_captured(payload, wire_bytes) {
-            Ok(message) => message,
-            Err(error) => return self.damage(error.as_str(), carrier),
-        };
-        if !message.is_response() {
-            if teacher == Teacher::Dns {
-                self.question(carrier, &message);
+        let mut reading = self.whole.take().unwrap_or_default();
+        reading.read(self.names.cache(), payload, wire_bytes, teacher);
+        self.heed(carrier, &reading, teacher);
+        self.whole = Some(reading);
+    }
+
+    /// Reads a packet some packets before its turn, if it is a DNS datagram, and asks for what it
+    /// will touch.
+    fn read_ahead(&mut self, rare: &Rare, bytes: &[u8], reading: &mut Reading) {
+        let packet = &rare.packet;
+        if packet.fragment.is_some() || packet.protocol != protocol::UDP {
+            return;
+        }
+        let Some(teacher) = reading::teacher(packet.src_port, packet.dst_port) else { return };
+        let payload = payload_of(packet, &bytes[rare.frame_offset as usize..]);
+        reading.read(self.names.cache(), payload, packet.payload_bytes as usize, teacher);
+        if teacher == Teacher::Dns {
+            reading.ask_for_lines(&mut self.names, packet.dst);
+        }
+    }
+
+    /// Acts on a message.
+    fn heed(&mut self, carrier: &Carrier, reading: &Reading, teacher: Teacher) {
+        match reading.says {
+            Says::Nothing => {}
+            Says::Damaged(error) => self.damage(error.as_str(), carrier),
+            Says::Question => {
+                self.clients.insert(carrier.src, ());
+                let key =
+                    reading.key(self.names.cache(), (carrier.src, carrier.src_port), carrier.dst);
+                self.questions.insert(key, ());
             }
-            return;
+            Says::Answer(outcome) => {
+                if let Err(error) = outcome {
+                    self.damage(error.as_str(), carrier);
+                }
+                if !reading.extract.is_empty() {
+                    self.answers += 1;
+                    self.teach(carrier, reading, teacher);
+                }
+            }
         }
-        let mut extract = std::mem::take(&mut self.extract);
-        let result = match teacher {
-            Teacher::Mdns => answers::extract_mdns(&message, &mut extract),
-            _ => answers::extract(&message, &mut extract),
-        };
-        if let Err(error) = result {
-            self.damage(error.as_str(), carrier);
-        }
-        if !extract.is_empty() {
-            self.answers += 1;
-            self.teach(carrier, &message, &extract, teacher);
-        }
-        self.extract = extract;
-    }
-
-    fn question(&mut self, carrier: &Carrier, message: &Message<'_>) {
-        if !message.looks_like_query() {
-            return;
-        }
-        let Ok(Some(question)) = message.question() else { return };
-        let mut name = std::mem::take(&mut self.name);
-        if message.read_name(question.name_offset, &mut name).is_ok() {
-            let asked = self.asked_hash(name.as_bytes(), question.qtype);
-            self.clients.insert(carrier.src, ());
-            let key = (carrier.src, carrier.src_port, carrier.dst, message.id(), asked);
-            self.questions.insert(key, ());
-        }
-        self.name = name;
-    }
-
-    fn asked_hash(&self, name: &[u8], qtype: u16) -> u64 {
-        self.names.cache().hash(name).get() ^ u64::from(qtype)
     }
 
     /// Rule 9: an answer is unsolicited when this client's questions are visible, and this one's
     /// was not seen, or was answered already.
-    fn is_solicited(
-        &mut self,
-        carrier: &Carrier,
-        message: &Message<'_>,
-        extract: &Extract,
-    ) -> bool {
-        let asked = self
-            .asked_hash(extract.qname().unwrap_or_default(), extract.qtype().unwrap_or_default());
-        let key = (carrier.dst, carrier.dst_port, carrier.src, message.id(), asked);
+    fn is_solicited(&mut self, carrier: &Carrier, reading: &Reading) -> bool {
+        let key = reading.key(self.names.cache(), (carrier.dst, carrier.dst_port), carrier.src);
         self.questions.remove(&key).is_some() || !self.clients.has(&carrier.dst)
     }
 
-    fn teach(
-        &mut self,
-        carrier: &Carrier,
-        message: &Message<'_>,
-        extract: &Extract,
-        teacher: Teacher,
-    ) {
+    fn teach(&mut self, carrier: &Carrier, reading: &Reading, teacher: Teacher) {
+        let extract = &reading.extract;
         let asked = extract.qname().unwrap_or_default();
         let is_dns = teacher == Teacher::Dns;
-        let solicited =
-            !is_dns || self.is_solicited(carrier, message, extract) || !self.rules.has(9);
+        let solicited = !is_dns || self.is_solicited(carrier, reading) || !self.rules.has(9);
         let as_asked = teacher != Teacher::Mdns && self.rules.has(1);
         let wanted = match teacher {
             Teacher::Dns => self.sources.has(NameSource::DnsAddress),
@@ -566,9 +557,6 @@ impl Edge {
                 for alias in extract.aliases() {
                     self.names.learn_alias(carrier.packet, alias.owner, alias.target);
                 }
-            }
-            for address in extract.addresses() {
-                self.names.prefetch(carrier.dst, address.addr);
             }
             for address in extract.addresses() {
                 self.names.learn(&Lesson {
@@ -746,6 +734,13 @@ fn held_packet(packet: &Packet, held: &Held) -> Packet {
         tcp_flags: 0,
         ..*packet
     }
+}
+
+/// Asks for the payload of a packet; its headers were just decoded.
+fn fetch_payload(rare: &Rare, bytes: &[u8]) {
+    let start = rare.frame_offset as usize + rare.packet.payload_offset as usize;
+    let lines = rare.packet.payload_len as usize / LINE_BYTES + 1;
+    prefetch_lines(bytes, start, lines.min(FETCH_LINES_MAX));
 }
 
 fn reject_kind(reject: Reject) -> &'static str {

@@ -21,7 +21,7 @@
 //!    when its packet was handled: idle order is exact to a second, without a list move a packet.
 //! 3. `live <= limit`.
 //!
-//! Cost: one index line and one flow (three lines) a packet, both prefetched ahead.
+//! Cost: one index line and two of a flow's four lines a packet, all prefetched ahead.
 
 mod event;
 mod tcp;
@@ -43,8 +43,10 @@ pub const SHARDS: usize = 64;
 /// A flow is moved to its list's end when its place is older than this.
 const RESTAMP_NS: i64 = 1_000_000_000;
 const NONE: u32 = u32::MAX;
-/// Lines of a flow that every packet touches.
-const HOT_LINES: usize = 4;
+/// Lines of a flow that a packet may touch: the first, and that of the end that sent it.
+const HOT_LINES: usize = 3;
+/// Lines of a flow whose user's part is small.
+const LINES: usize = 4;
 
 /// The three lists of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,10 +59,10 @@ enum List {
 
 /// A live flow. `U` is what the user of the table keeps beside it (names, heads).
 ///
-/// The order of the fields is that of memory: what every packet touches comes first, in three
-/// lines, so that a prefetch of those is enough.
+/// The order of the fields is that of memory. A packet touches the first line and that of its
+/// sender; the fourth is for a flow's begin and end.
 #[derive(Debug)]
-#[repr(C)]
+#[repr(C, align(64))]
 pub struct Flow<U> {
     /// 5-tuple.
     pub key: FlowKey,
@@ -70,25 +72,28 @@ pub struct Flow<U> {
     /// Time of the last packet, ns.
     pub last_ns: i64,
     stamp_ns: i64,
-    /// What each end sent: `[high, low]`, so that `from_low as usize` indexes it.
-    sent: [Sent; 2],
-    /// The user's part.
-    pub user: U,
-    /// Zeek's letters.
-    pub history: History,
-    hash: u64,
-    prev: u32,
-    next: u32,
-    /// Time of the first packet, ns.
-    pub start_ns: i64,
-    /// Number of the first packet in the whole input.
-    pub first_packet: u64,
+    /// The low half of the key's hash, as the index has it.
+    hash: u32,
+    /// The user wants to see no more packets of this flow.
+    pub is_quiet: bool,
     /// Innermost tunnel of the first packet.
     pub tunnel: Option<Tunnel>,
     /// Application protocol, as far as known.
     pub app: Option<App>,
     /// The first packet was TCP, and no SYN.
     pub midstream: bool,
+    /// What each end sent: `[high, low]`, so that `from_low as usize` indexes it.
+    sent: [Sent; 2],
+    /// Zeek's letters.
+    pub history: History,
+    prev: u32,
+    next: u32,
+    /// Time of the first packet, ns.
+    pub start_ns: i64,
+    /// Number of the first packet in the whole input.
+    pub first_packet: u64,
+    /// The user's part.
+    pub user: U,
 }
 
 impl<U> Flow<U> {
@@ -180,11 +185,17 @@ pub enum Leave {
 pub trait FlowUser<U> {
     /// A flow begins with `event`.
     fn begin(&mut self, flow: &mut Flow<U>, event: &Event);
-    /// A packet of the flow, the first included, after the books are up to date.
+    /// A packet of a flow that is not quiet, the first included, after the books are up to date.
     fn packet(&mut self, flow: &mut Flow<U>, event: &Event);
+    /// The flow will soon leave the table; what it leads to may come near.
+    fn prefetch(&self, _flow: &Flow<U>) {}
     /// The flow left the table. `packet`: number of the packet in the batch that ended it.
     fn end(&mut self, flow: &mut Flow<U>, closed: bool, leave: Leave, packet: u32);
 }
+
+/// Where a flow most likely is. Wrong, it costs time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Guess(u32);
 
 /// One shard of the flow table.
 pub struct Shard<U> {
@@ -220,25 +231,37 @@ impl<U: Default> Shard<U> {
         prefetch_slice(&self.index, hash as u32 as usize & (self.index.len() - 1));
     }
 
-    /// Asks for the flow of `hash` to be brought near; its index line should be there by now.
+    /// Asks for the flow of `hash` to be brought near; its index line should be there by now. The
+    /// answer is where it most likely is, for [`Shard::packet`].
     #[inline]
-    pub fn prefetch_flow(&self, hash: u64) {
+    pub fn prefetch_flow(&self, hash: u64) -> Guess {
         let mask = self.index.len() - 1;
         let entry = self.index[hash as u32 as usize & mask];
-        if entry as u32 == hash as u32 && entry >> 32 != 0 {
-            prefetch_lines(&self.flows, (entry >> 32) as usize - 1, HOT_LINES);
+        // Slot 0 of an empty or foreign place is as good a guess as any: its key will differ.
+        let slot = ((entry >> 32) as u32).saturating_sub(1);
+        prefetch_lines(&self.flows, slot as usize, HOT_LINES);
+        Guess(slot)
+    }
+
+    /// The slot of a key. A live flow with that key is the one that the index would lead to
+    /// (invariant 1), so that a right guess saves the way there.
+    #[inline]
+    fn find_guessed(&self, key: &FlowKey, hash: u32, guess: Guess) -> Option<u32> {
+        match self.flows.get(guess.0 as usize) {
+            Some(Some(flow)) if flow.key == *key => Some(guess.0),
+            _ => self.find(key, hash),
         }
     }
 
-    fn find(&self, key: &FlowKey, hash: u64) -> Option<u32> {
+    fn find(&self, key: &FlowKey, hash: u32) -> Option<u32> {
         let mask = self.index.len() - 1;
-        let mut at = hash as u32 as usize & mask;
+        let mut at = hash as usize & mask;
         loop {
             let entry = self.index[at];
             if entry >> 32 == 0 {
                 return None;
             }
-            if entry as u32 == hash as u32 {
+            if entry as u32 == hash {
                 let slot = (entry >> 32) as u32 - 1;
                 if self.flow(slot).key == *key {
                     return Some(slot);
@@ -258,8 +281,14 @@ impl<U: Default> Shard<U> {
 
     /// Takes one packet.
     #[inline]
-    pub fn packet(&mut self, event: &Event, first_packet: u64, user: &mut impl FlowUser<U>) {
-        let slot = match self.find(&event.key, event.hash) {
+    pub fn packet(
+        &mut self,
+        event: &Event,
+        guess: Guess,
+        first_packet: u64,
+        user: &mut impl FlowUser<U>,
+    ) {
+        let slot = match self.find_guessed(&event.key, event.hash as u32, guess) {
             Some(slot) if !self.is_over(slot, event) => slot,
             Some(slot) => {
                 let leave =
@@ -273,7 +302,9 @@ impl<U: Default> Shard<U> {
             let flow = self.flow_mut(slot);
             let was_closed = flow.list == List::Closed;
             account(flow, event);
-            user.packet(flow, event);
+            if !flow.is_quiet {
+                user.packet(flow, event);
+            }
             let close = !was_closed && flow.is_closed();
             (flow.last_ns - flow.stamp_ns >= RESTAMP_NS, close)
         };
@@ -316,7 +347,8 @@ impl<U: Default> Shard<U> {
         let is_tcp = event.is_tcp();
         let mut flow = Flow {
             key: event.key,
-            hash: event.hash,
+            hash: event.hash as u32,
+            is_quiet: false,
             last_ns: event.time_ns,
             stamp_ns: event.time_ns,
             sent: [Sent::NOTHING; 2],
@@ -350,25 +382,25 @@ impl<U: Default> Shard<U> {
             }
         };
         user.begin(self.flow_mut(slot), event);
-        self.index_insert(event.hash, slot);
+        self.index_insert(event.hash as u32, slot);
         self.link(slot, list);
         self.live += 1;
         slot
     }
 
-    fn index_insert(&mut self, hash: u64, slot: u32) {
+    fn index_insert(&mut self, hash: u32, slot: u32) {
         let mask = self.index.len() - 1;
-        let mut at = hash as u32 as usize & mask;
+        let mut at = hash as usize & mask;
         while self.index[at] >> 32 != 0 {
             at = (at + 1) & mask;
         }
-        self.index[at] = u64::from(slot + 1) << 32 | u64::from(hash as u32);
+        self.index[at] = u64::from(slot + 1) << 32 | u64::from(hash);
     }
 
-    fn index_remove(&mut self, hash: u64, slot: u32) {
+    fn index_remove(&mut self, hash: u32, slot: u32) {
         let mask = self.index.len() - 1;
-        let wanted = u64::from(slot + 1) << 32 | u64::from(hash as u32);
-        let mut hole = hash as u32 as usize & mask;
+        let wanted = u64::from(slot + 1) << 32 | u64::from(hash);
+        let mut hole = hash as usize & mask;
         while self.index[hole] != wanted {
             hole = (hole + 1) & mask;
         }
@@ -395,7 +427,7 @@ impl<U: Default> Shard<U> {
         self.index.clear();
         self.index.resize(len, 0);
         for entry in entries {
-            self.index_insert(u64::from(entry as u32), (entry >> 32) as u32 - 1);
+            self.index_insert(entry as u32, (entry >> 32) as u32 - 1);
         }
     }
 
@@ -472,19 +504,39 @@ impl<U: Default> Shard<U> {
                     self.unlink(head);
                     self.link(head, list);
                 } else {
+                    if flow.next != NONE {
+                        self.prefetch_slot(flow.next);
+                    }
+                    user.prefetch(flow);
                     self.remove(head, Leave::Timeout, packet, user);
                 }
             }
         }
     }
 
-    /// Ends every flow; the input is over.
-    pub fn finish(&mut self, user: &mut impl FlowUser<U>) {
-        for slot in 0..self.flows.len() as u32 {
-            if self.flows[slot as usize].is_some() {
-                self.remove(slot, Leave::InputEnd, u32::MAX, user);
-            }
+    /// Every live flow: its first packet, and its slot for [`Shard::finish`].
+    pub fn open_flows(&self) -> impl Iterator<Item = (u64, u32)> + '_ {
+        let flows = self.flows.iter().enumerate();
+        flows.filter_map(|(slot, flow)| Some((flow.as_ref()?.first_packet, slot as u32)))
+    }
+
+    /// Asks for a flow to be brought near that will soon be ended.
+    #[inline]
+    pub fn prefetch_slot(&self, slot: u32) {
+        prefetch_lines(&self.flows, slot as usize, LINES);
+    }
+
+    /// Asks the user to bring its part of that flow near, which should be there itself by now.
+    #[inline]
+    pub fn prefetch_user(&self, slot: u32, user: &impl FlowUser<U>) {
+        if let Some(Some(flow)) = self.flows.get(slot as usize) {
+            user.prefetch(flow);
         }
+    }
+
+    /// Ends a live flow; the input is over.
+    pub fn finish(&mut self, slot: u32, user: &mut impl FlowUser<U>) {
+        self.remove(slot, Leave::InputEnd, u32::MAX, user);
     }
 
     /// Live flows.

@@ -30,11 +30,11 @@ mod view;
 
 use std::sync::Arc;
 
-use larder::{Cache, LogPosition, Policy, Proxy, Seconds, Ttl, Writer};
+use larder::{Cache, KeyHash, LogPosition, Policy, Proxy, Seconds, Ttl, Writer};
 use larder_wire::Addr;
 
 pub use candidate::{Candidate, Candidates, Teacher};
-pub use overlay::{Facts, Marks, Overlay};
+pub use overlay::{Facts, Marks, Overlay, Sieve};
 pub use view::{Entry, Found, View};
 
 use crate::Error;
@@ -45,6 +45,8 @@ use candidate::{Merging, merge};
 const ALIAS_KEY_BYTES_MAX: usize = 250;
 /// Most CNAME steps that are followed back over messages.
 const CHAIN_STEPS_MAX: usize = 8;
+/// Bits that tell which aliases were ever learned: 64 KiB.
+const ALIASES_SIEVED: usize = 1 << 19;
 /// Most candidates an address has room for. On 89 real clients the right name is among four for
 /// 96.7 % of the flows, among six for 97.6 %, among eight for 97.8 %, and without a limit for 98.2 %.
 pub const CANDIDATES_MAX: usize = 8;
@@ -57,7 +59,34 @@ pub struct Key {
 }
 
 impl Key {
-    fn of(kind: u8, addrs: &[Addr]) -> Key {
+    #[inline(always)]
+    fn of(kind: u8, addr: Addr) -> Key {
+        match v4_number(addr) {
+            Some(number) => Key::short(u128::from(kind) | number << 8, 5),
+            None => Key::long(kind, &[addr]),
+        }
+    }
+
+    #[inline(always)]
+    fn of_two(kind: u8, first: Addr, second: Addr) -> Key {
+        match (v4_number(first), v4_number(second)) {
+            (Some(first), Some(second)) => {
+                Key::short(u128::from(kind) | first << 8 | second << 40, 9)
+            }
+            _ => Key::long(kind, &[first, second]),
+        }
+    }
+
+    /// The octets of a number, the low ones first. A key is hashed word by word at once, and words
+    /// that were stored octet by octet could not be read back without a wait.
+    #[inline(always)]
+    fn short(number: u128, len: u8) -> Key {
+        let mut bytes = [0; 33];
+        bytes[..16].copy_from_slice(&number.to_le_bytes());
+        Key { bytes, len }
+    }
+
+    fn long(kind: u8, addrs: &[Addr]) -> Key {
         let mut key = Key { bytes: [0; 33], len: 1 };
         key.bytes[0] = kind;
         for addr in addrs {
@@ -70,25 +99,36 @@ impl Key {
     }
 
     /// Names of an address.
+    #[inline(always)]
     pub fn address(addr: Addr) -> Key {
-        Key::of(b'a', &[addr])
+        Key::of(b'a', addr)
     }
 
     /// Names that one client asked for, of an address. IPv4 pairs are 9 octets, IPv6 pairs 33;
     /// a mixed pair is 21, so the lengths tell the kinds apart.
+    #[inline(always)]
     pub fn pair(client: Addr, addr: Addr) -> Key {
-        Key::of(if client.is_v4() { b'p' } else { b'P' }, &[client, addr])
+        Key::of_two(if client.is_v4() { b'p' } else { b'P' }, client, addr)
     }
 
     /// Names that a host gives itself.
+    #[inline(always)]
     pub fn host(addr: Addr) -> Key {
-        Key::of(b'h', &[addr])
+        Key::of(b'h', addr)
     }
 
     /// The octets.
+    #[inline(always)]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
+}
+
+/// The four octets of an IPv4 address as they lie in memory, the first the lowest.
+#[inline(always)]
+fn v4_number(addr: Addr) -> Option<u128> {
+    let octets = u128::from_be_bytes(addr.0);
+    addr.is_v4().then_some(u128::from((octets as u32).swap_bytes()))
 }
 
 /// An address that a message names.
@@ -120,7 +160,7 @@ pub struct Names {
     overlay: Overlay,
     /// Keys changed in this batch, in order of first change, each by its hash and by the overlay's
     /// entry for its value before the batch; the commit's work list.
-    changed: Vec<(u64, u32)>,
+    changed: Vec<(KeyHash, u32)>,
     committed: usize,
     candidates_max: usize,
     rules: Rules,
@@ -129,6 +169,11 @@ pub struct Names {
     head: Vec<u8>,
     head_of_packet: u64,
     head_of_name: Vec<u8>,
+    /// Keys of aliases that were ever learned: of most names asked none was, and the engine need
+    /// not be asked in vain.
+    aliases: Sieve,
+    /// The key of an alias, while it is looked up.
+    alias_key: Vec<u8>,
     facts: Arc<Facts>,
     batch: u64,
 }
@@ -185,6 +230,8 @@ impl Names {
             head: Vec::new(),
             head_of_packet: u64::MAX,
             head_of_name: Vec::new(),
+            aliases: Sieve::new(ALIASES_SIEVED),
+            alias_key: Vec::new(),
             facts: Arc::new(Facts {
                 named: Marks::new((budget_bytes / 256).clamp(1 << 10, 1 << 20) as usize),
                 hosts: Marks::new(1 << 13),
@@ -221,13 +268,22 @@ impl Names {
             return;
         }
         self.head_of_packet = u64::MAX;
-        let mut key = Vec::with_capacity(1 + target.len());
-        key.push(b'c');
-        key.extend_from_slice(target);
-        self.change(packet, &key, |_, out| {
+        let hash = self.put_alias_key(target);
+        self.aliases.add(hash.get());
+        let key = std::mem::take(&mut self.alias_key);
+        self.change(packet, hash, &key, |_, out| {
             out.clear();
             out.extend_from_slice(owner);
         });
+        self.alias_key = key;
+    }
+
+    /// Makes `alias_key` the key of the aliases of `target`; its hash.
+    fn put_alias_key(&mut self, target: &[u8]) -> KeyHash {
+        self.alias_key.clear();
+        self.alias_key.push(b'c');
+        self.alias_key.extend_from_slice(target);
+        self.cache.hash(&self.alias_key)
     }
 
     /// Learns one address of one answer.
@@ -244,12 +300,12 @@ impl Names {
         if lesson.teacher != Teacher::Dns {
             let key = Key::host(lesson.addr);
             self.facts.hosts.set(self.address_hash(lesson.addr), self.batch);
-            self.change(lesson.packet, key.as_bytes(), |old, out| merge(old, &own, merging, out));
+            self.change_key(lesson.packet, &key, |old, out| merge(old, &own, merging, out));
             return;
         }
         if lesson.client != Addr::UNSPECIFIED {
             let key = Key::pair(lesson.client, lesson.addr);
-            self.change(lesson.packet, key.as_bytes(), |old, out| merge(old, &own, merging, out));
+            self.change_key(lesson.packet, &key, |old, out| merge(old, &own, merging, out));
         }
         let mut head = std::mem::take(&mut self.head);
         // All addresses of a message share the name asked, and so its head.
@@ -261,16 +317,42 @@ impl Names {
         }
         let key = Key::address(lesson.addr);
         let chained = Candidate { head: &head, ..own };
-        self.change(lesson.packet, key.as_bytes(), |old, out| merge(old, &chained, merging, out));
+        let hash =
+            self.change_key(lesson.packet, &key, |old, out| merge(old, &chained, merging, out));
         self.head = head;
-        self.facts.named.set(self.address_hash(lesson.addr), self.batch);
+        self.facts.named.set(hash.get(), self.batch);
     }
 
-    /// Asks for the index lines that a lesson about `addr` will want.
+    /// Asks for the lines that a lesson about `addr` will want first; the hashes of its keys, for
+    /// [`Names::prefetch_entry`].
     #[inline]
-    pub fn prefetch(&self, client: Addr, addr: Addr) {
-        self.proxy.prefetch(self.cache.hash(Key::address(addr).as_bytes()));
-        self.proxy.prefetch(self.cache.hash(Key::pair(client, addr).as_bytes()));
+    pub fn prefetch(&self, client: Addr, addr: Addr) -> [KeyHash; 2] {
+        let hash = self.cache.hash(Key::address(addr).as_bytes());
+        self.facts.named.prefetch(hash.get());
+        let pair = self.cache.hash(Key::pair(client, addr).as_bytes());
+        self.proxy.prefetch(hash);
+        self.proxy.prefetch(pair);
+        [hash, pair]
+    }
+
+    /// Asks for what tells whether `asked` has a head.
+    pub fn prefetch_head(&mut self, asked: &[u8]) {
+        let hash = self.put_alias_key(asked);
+        self.aliases.prefetch(hash.get());
+    }
+
+    /// The same for an alias of `target`.
+    pub fn prefetch_alias(&mut self, target: &[u8]) -> KeyHash {
+        let hash = self.put_alias_key(target);
+        self.aliases.prefetch(hash.get());
+        self.proxy.prefetch(hash);
+        hash
+    }
+
+    /// With its index line here, asks for the entry of a key.
+    #[inline]
+    pub fn prefetch_entry(&self, hash: KeyHash) {
+        self.proxy.prefetch_entry(hash);
     }
 
     fn merging(&self) -> Merging {
@@ -296,7 +378,7 @@ impl Names {
             "host" => Key::host(addr?),
             _ => return None,
         };
-        self.change(0, key.as_bytes(), |old, out| merge(old, candidate, merging, out));
+        self.change_key(0, &key, |old, out| merge(old, candidate, merging, out));
         let facts = if kind == "host" { &self.facts.hosts } else { &self.facts.named };
         facts.set(self.address_hash(addr?), self.batch);
         Some(())
@@ -312,47 +394,65 @@ impl Names {
     /// The name at the head of the chains that lead to `name`; empty when that is `name` itself.
     fn head_of(&mut self, name: &[u8], head: &mut Vec<u8>) {
         head.clear();
-        let mut key = Vec::with_capacity(1 + ALIAS_KEY_BYTES_MAX);
-        let mut at = name.to_vec();
         for _ in 0..CHAIN_STEPS_MAX {
+            let at: &[u8] = if head.is_empty() { name } else { head };
             if at.len() > ALIAS_KEY_BYTES_MAX {
                 return;
             }
-            key.clear();
-            key.push(b'c');
-            key.extend_from_slice(&at);
-            let hash = self.cache.hash(&key).get();
-            let found = match self.overlay.get(hash, &key, u64::MAX) {
-                Some(value) => value.map(<[u8]>::to_vec),
-                None => self.proxy.get(&key, NOW).map(|entry| entry.to_vec()),
-            };
-            match found {
-                // A loop of aliases has no head; the name as asked stands.
-                Some(owner) if owner == name => return head.clear(),
-                Some(owner) => {
-                    head.clear();
-                    head.extend_from_slice(&owner);
-                    at = owner;
-                }
-                None => return,
+            let hash = self.put_alias_key(at);
+            if !self.aliases.has(hash.get()) {
+                return;
             }
+            let key = &self.alias_key;
+            let owner = match self.overlay.get(hash.get(), key, u64::MAX) {
+                Some(value) => value,
+                None => self.proxy.get_hashed(hash, key, NOW).map(|entry| entry.value()),
+            };
+            let Some(owner) = owner else { return };
+            head.clear();
+            // A loop of aliases has no head; the name as asked stands. The root is no head either.
+            if owner == name || owner.is_empty() {
+                return;
+            }
+            head.extend_from_slice(owner);
         }
     }
 
-    fn change(&mut self, packet: u64, key: &[u8], write: impl FnOnce(&[u8], &mut Vec<u8>)) {
-        let hash = self.cache.hash(key);
-        let known = self.overlay.find(hash.get(), key, u64::MAX).copied();
-        let latest = known.unwrap_or_else(|| {
-            let before = self.proxy.get_hashed(hash, key, NOW);
-            let range = self.overlay.keep(key);
-            let at = self.overlay.add(hash.get(), range, 0, before.as_deref());
-            self.changed.push((hash.get(), at));
-            self.overlay.changes[at as usize]
-        });
-        let old = latest.value.map_or(&[][..], |range| self.overlay.slice(range));
-        write(old, &mut self.scratch);
-        if self.scratch != old {
-            self.overlay.add(hash.get(), latest.key, packet, Some(&self.scratch));
+    fn change_key(
+        &mut self,
+        packet: u64,
+        key: &Key,
+        write: impl FnOnce(&[u8], &mut Vec<u8>),
+    ) -> KeyHash {
+        let hash = self.cache.hash(key.as_bytes());
+        self.change(packet, hash, key.as_bytes(), write);
+        hash
+    }
+
+    /// Lets `write` make the new value of a key of the old one. What stays as it is costs nothing
+    /// further: an alias taught again is the usual case.
+    fn change(
+        &mut self,
+        packet: u64,
+        hash: KeyHash,
+        key: &[u8],
+        write: impl FnOnce(&[u8], &mut Vec<u8>),
+    ) {
+        let Names { overlay, proxy, scratch, changed, .. } = self;
+        if let Some(latest) = overlay.find(hash.get(), key, u64::MAX).copied() {
+            let old = latest.value.map_or(&[][..], |range| overlay.slice(range));
+            write(old, scratch);
+            if scratch != old {
+                overlay.add(hash.get(), latest.key, packet, scratch);
+            }
+            return;
+        }
+        let before = proxy.get_hashed(hash, key, NOW);
+        let old = before.as_deref().unwrap_or_default();
+        write(old, scratch);
+        if scratch != old {
+            let first = overlay.begin(hash.get(), key, before.as_deref(), packet, scratch);
+            changed.push((hash, first));
         }
     }
 
@@ -361,8 +461,8 @@ impl Names {
     pub fn commit(&mut self) -> Result<Option<Committed>, Error> {
         while let Some(&(hash, first)) = self.changed.get(self.committed) {
             let key = self.overlay.slice(self.overlay.changes[first as usize].key);
-            if let Some(Some(value)) = self.overlay.get(hash, key, u64::MAX) {
-                match self.writer.insert(key, value, Ttl::FOREVER, NOW) {
+            if let Some(Some(value)) = self.overlay.get(hash.get(), key, u64::MAX) {
+                match self.writer.insert_hashed(hash, key, value, Ttl::FOREVER, NOW) {
                     Ok(_) => {}
                     Err(larder::Error::Stalled { .. }) => {
                         self.proxy.sync();
@@ -376,7 +476,8 @@ impl Names {
                             best.write(&mut self.scratch);
                         }
                         if (1..=bytes_max).contains(&self.scratch.len()) {
-                            match self.writer.insert(key, &self.scratch, Ttl::FOREVER, NOW) {
+                            let best = &self.scratch;
+                            match self.writer.insert_hashed(hash, key, best, Ttl::FOREVER, NOW) {
                                 Err(larder::Error::Stalled { .. }) => {
                                     self.proxy.sync();
                                     return Ok(None);

@@ -46,8 +46,10 @@ pub trait Sink: Send {
 pub struct Work {
     /// Its number.
     pub number: u64,
-    /// Its bytes; `None` for the pseudo-batch at the end of the input.
+    /// Its bytes; `None` for a pseudo-batch after the end of the input.
     pub batch: Option<Batch>,
+    /// Of a pseudo-batch: open flows whose first packet is before this one end in it.
+    pub finish_before: u64,
     /// Its packets.
     pub decoded: Decoded,
     /// Packets before it.
@@ -62,10 +64,15 @@ pub struct Work {
     pub answers: Vec<crate::edge::AnswerLine>,
 }
 
+/// Packets whose open flows end in one pseudo-batch: bounds the records that are held at once.
+const FINISH_PACKETS: u64 = 1 << 16;
+
 /// What the edge keeps from batch to batch.
 struct EdgeState {
     edge: Edge,
     packets: u64,
+    /// Flows that began before this packet have ended; 0 while there is input.
+    finished_before: u64,
     packets_max: Option<u64>,
     time_ns: i64,
     capture_start_ns: Option<i64>,
@@ -104,7 +111,7 @@ struct Schedule {
     write_busy: bool,
     source_busy: bool,
     source_done: bool,
-    /// The pseudo-batch that ends the input has been queued.
+    /// The last pseudo-batch, which ends every flow that was still open, has passed the edge.
     closed: bool,
     stalled: bool,
     stall_synced: Vec<bool>,
@@ -248,6 +255,7 @@ pub fn run(
         edge: Mutex::new(EdgeState {
             edge,
             packets: 0,
+            finished_before: 0,
             packets_max,
             time_ns: i64::MIN,
             capture_start_ns: None,
@@ -388,7 +396,7 @@ impl Pipeline<'_> {
             schedule.read_next += 1;
             schedule.slots.push_back(Slot::Decoding);
             schedule.source_busy = false;
-            schedule.closed = batch.is_none();
+            schedule.source_done |= batch.is_none();
             (number, schedule.spare.pop().unwrap_or_default())
         });
         match &batch {
@@ -398,6 +406,7 @@ impl Pipeline<'_> {
         let work = Box::new(Work {
             number,
             batch,
+            finish_before: 0,
             decoded,
             packets_before: 0,
             time_ns: 0,
@@ -418,6 +427,7 @@ impl Pipeline<'_> {
         if fresh {
             enough = state.take(&mut work);
         }
+        let closed = state.finished_before > state.packets;
         if let Some(error) = state.edge.failed.take() {
             return Err(error);
         }
@@ -441,6 +451,7 @@ impl Pipeline<'_> {
                 self.update(|schedule| {
                     schedule.edge_busy = false;
                     schedule.source_done |= enough;
+                    schedule.closed |= closed;
                     let outputs = (0..workers).map(|_| None).collect();
                     let number = schedule.edge_next;
                     *schedule.slot(number) = Slot::Flows { work: Arc::new(work), outputs };
@@ -462,6 +473,7 @@ impl Pipeline<'_> {
                 capture_start_ns: work.capture_start_ns,
                 bytes: work.batch.as_ref().map_or(&[], |batch| &batch.bytes),
                 committed,
+                finish_before: work.finish_before,
             };
             match &work.batch {
                 Some(_) => worker.batch(&work.decoded.lanes[me], &facts, &mut output),
@@ -508,6 +520,9 @@ impl EdgeState {
             work.packets_before = self.packets;
             work.time_ns = self.time_ns;
             work.capture_start_ns = self.capture_start_ns.unwrap_or(0);
+            let last = self.packets + 1;
+            self.finished_before = last.min(self.finished_before + FINISH_PACKETS);
+            work.finish_before = self.finished_before;
             return false;
         };
         // A worker that began in the middle of a file guessed where its first record is. The end

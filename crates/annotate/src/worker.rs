@@ -9,11 +9,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use larder::{Cache, Proxy};
+use larder::{Cache, Proxy, prefetch_read};
 use larder_wire::stream::Budget;
 use larder_wire::{Addr, Name};
 
-use crate::flow::{Event, Flow, FlowRules, FlowUser, Leave, SHARDS, Shard, protocol, shard_of};
+use crate::flow::{
+    Event, Flow, FlowRules, FlowUser, Guess, Leave, SHARDS, Shard, protocol, shard_of,
+};
 use crate::format::Format;
 use crate::latency::Latencies;
 use crate::names::{Committed, Facts, Found, Key, View};
@@ -26,19 +28,26 @@ const BEFORE_CAPTURE_NS: i64 = 10_000_000_000;
 /// Events whose index line, and then whose flow, is asked for ahead of need.
 const PREFETCH_INDEX: usize = 16;
 const PREFETCH_FLOW: usize = 8;
+/// The same for what is known of a flow that is about to end.
+const PREFETCH_KNOWN: usize = 3;
 
 /// Of so many groups of lookups one is timed: rare enough not to slow the others down.
 const TIMED_GROUPS: u64 = 1024;
 
-/// What a flow carries besides its books.
+/// What a flow carries besides its books: two words, since most flows have no more to carry.
 #[derive(Debug, Default)]
 pub struct FlowState {
-    destination: Option<Box<Found>>,
-    source: Option<Box<Found>>,
-    own: Option<Box<OwnName>>,
-    /// The own name is found, or cannot come.
-    own_done: bool,
+    known: Option<Box<Known>>,
     looked_up_from_low: bool,
+}
+const _: () = assert!(size_of::<Flow<FlowState>>() == 4 * 64, "a flow is four lines");
+
+/// What is known of a flow's names.
+#[derive(Debug, Default)]
+struct Known {
+    destination: Option<Found>,
+    source: Option<Found>,
+    own: Option<Box<OwnName>>,
 }
 
 /// Facts of a batch that workers need.
@@ -55,6 +64,8 @@ pub struct BatchFacts<'a> {
     pub bytes: &'a [u8],
     /// Names as of this batch.
     pub committed: &'a Committed,
+    /// After the input's end: open flows whose first packet is before this one end now.
+    pub finish_before: u64,
 }
 
 /// A record that ended in a batch.
@@ -139,6 +150,8 @@ pub struct Worker {
     pub proxy: Proxy,
     cache: Cache,
     state: WorkerState,
+    /// Set by the first call of [`Worker::finish`].
+    open_flows: Option<OpenFlows>,
 }
 
 struct WorkerState {
@@ -153,6 +166,60 @@ struct WorkerState {
     lookup_times: Latencies,
     /// With rule 6 off: what flows said of addresses.
     said: HashMap<Addr, Name>,
+    /// Memory of the record before, for the next one.
+    spare: SpareRecord,
+}
+
+/// The parts of a record that need memory of their own, empty.
+#[derive(Default)]
+struct SpareRecord {
+    source_candidates: Vec<Name>,
+    destination_candidates: Vec<Name>,
+    history: String,
+}
+
+impl SpareRecord {
+    /// From a record that was rendered.
+    fn of(record: FlowRecord) -> SpareRecord {
+        let mut spare = SpareRecord {
+            source_candidates: record.source.candidates,
+            destination_candidates: record.destination.candidates,
+            history: record.history,
+        };
+        spare.source_candidates.clear();
+        spare.destination_candidates.clear();
+        spare.history.clear();
+        spare
+    }
+}
+
+/// The flows that were open when the input ended.
+struct OpenFlows {
+    /// First packet, place of the shard, slot; in the order in which they end, the last first.
+    left: Vec<(u64, u8, u32)>,
+}
+
+impl OpenFlows {
+    fn of(shards: &[Shard<FlowState>]) -> OpenFlows {
+        let mut left: Vec<(u64, u8, u32)> = Vec::new();
+        for (place, shard) in shards.iter().enumerate() {
+            left.extend(shard.open_flows().map(|(packet, slot)| (packet, place as u8, slot)));
+        }
+        left.sort_unstable_by(|one, other| other.cmp(one));
+        OpenFlows { left }
+    }
+
+    /// The next flow that began before `packet`.
+    fn next_before(&mut self, packet: u64) -> Option<(u8, u32)> {
+        let (_, place, slot) = self.left.pop_if(|(first, ..)| *first < packet)?;
+        Some((place, slot))
+    }
+
+    /// The flow that comes `ahead` flows after the next one.
+    fn ahead(&self, ahead: usize) -> Option<(u8, u32)> {
+        let at = self.left.len().checked_sub(ahead + 1)?;
+        Some((self.left[at].1, self.left[at].2))
+    }
 }
 
 impl Worker {
@@ -194,7 +261,9 @@ impl Worker {
                 lookup_groups: 0,
                 lookup_times: Latencies::default(),
                 said: HashMap::new(),
+                spare: SpareRecord::default(),
             },
+            open_flows: None,
         }
     }
 
@@ -215,7 +284,7 @@ impl Worker {
 
     /// Takes the events of its shards, in packet order. The proxy must be at the batch's position.
     pub fn batch(&mut self, events: &[Event], facts: &BatchFacts<'_>, output: &mut Output) {
-        let Worker { shards, place_of, proxy, cache, state } = self;
+        let Worker { shards, place_of, proxy, cache, state, .. } = self;
         let place = |hash: u64| usize::from(place_of[shard_of(hash)]);
         let all = Arc::clone(&state.shared);
         let view = all.view(facts.committed, proxy, cache);
@@ -227,16 +296,19 @@ impl Worker {
             }
         }
         let mut lane = Lane { state, view, facts, output };
+        // Of the events up to `PREFETCH_FLOW` ahead.
+        let mut guesses = [Guess::default(); PREFETCH_FLOW];
         for (at, event) in events.iter().enumerate() {
             if let Some(ahead) = events.get(at + PREFETCH_INDEX) {
                 shards[place(ahead.hash)].prefetch_index(ahead.hash);
             }
+            let guess = guesses[at % PREFETCH_FLOW];
             if let Some(ahead) = events.get(at + PREFETCH_FLOW) {
-                shards[place(ahead.hash)].prefetch_flow(ahead.hash);
+                guesses[at % PREFETCH_FLOW] = shards[place(ahead.hash)].prefetch_flow(ahead.hash);
             }
             let shard = place(event.hash);
             lane.state.shard = shard;
-            shards[shard].packet(event, facts.packets_before, &mut lane);
+            shards[shard].packet(event, guess, facts.packets_before, &mut lane);
         }
         for (at, shard) in shards.iter_mut().enumerate() {
             lane.state.shard = at;
@@ -245,17 +317,25 @@ impl Worker {
         output.ended.sort_unstable();
     }
 
-    /// Ends every flow; `facts` describe an empty batch after the last.
+    /// Ends the flows that began before packet `facts.finish_before`; `facts` describe an empty
+    /// batch after the last. In parts, so that the records of all flows need not be held at once.
     pub fn finish(&mut self, facts: &BatchFacts<'_>, output: &mut Output) {
-        let Worker { shards, proxy, cache, state, .. } = self;
+        let Worker { shards, proxy, cache, state, open_flows, .. } = self;
         let all = Arc::clone(&state.shared);
         let view = all.view(facts.committed, proxy, cache);
         let mut lane = Lane { state, view, facts, output };
-        for (at, shard) in shards.iter_mut().enumerate() {
-            lane.state.shard = at;
-            shard.finish(&mut lane);
+        let open = open_flows.get_or_insert_with(|| OpenFlows::of(shards));
+        while let Some((place, slot)) = open.next_before(facts.finish_before) {
+            if let Some((place, slot)) = open.ahead(PREFETCH_FLOW) {
+                shards[usize::from(place)].prefetch_slot(slot);
+            }
+            if let Some((place, slot)) = open.ahead(PREFETCH_KNOWN) {
+                shards[usize::from(place)].prefetch_user(slot, &lane);
+            }
+            lane.state.shard = usize::from(place);
+            shards[usize::from(place)].finish(slot, &mut lane);
         }
-        output.ended.sort_unstable();
+        // They ended in the order of the log.
     }
 }
 
@@ -313,23 +393,27 @@ impl Lane<'_, '_> {
     fn find_names(&mut self, flow: &mut Flow<FlowState>, packet: u64, now_ns: i64) {
         let (source, _) = flow.source();
         let (destination, _) = flow.destination();
+        let mut found = None;
         if !destination.is_multicast_or_broadcast() {
-            flow.user.destination =
-                self.view.destination(source, destination, packet, now_ns).map(Box::new);
+            found = self.view.destination(source, destination, packet, now_ns);
         }
-        flow.user.source = self.view.host(source, packet, now_ns).map(Box::new);
+        let mut found_source = self.view.host(source, packet, now_ns);
         if !self.view.rules.has(8) {
-            let server_name = self.view.destination(Addr::UNSPECIFIED, source, packet, now_ns);
-            flow.user.source = server_name.map(Box::new);
+            found_source = self.view.destination(Addr::UNSPECIFIED, source, packet, now_ns);
         }
         if let Some(name) = self.state.said.get(&destination) {
-            flow.user.destination = Some(Box::new(Found {
+            found = Some(Found {
                 name: name.clone(),
                 source: NameSource::Sni,
                 time_ns: now_ns,
                 stale: false,
                 rivals: Vec::new(),
-            }));
+            });
+        }
+        if found.is_some() || found_source.is_some() || flow.user.known.is_some() {
+            let known = flow.user.known.get_or_insert_default();
+            known.destination = found;
+            known.source = found_source;
         }
         flow.user.looked_up_from_low = flow.source_is_low;
     }
@@ -338,17 +422,17 @@ impl Lane<'_, '_> {
 impl FlowUser<FlowState> for Lane<'_, '_> {
     fn begin(&mut self, flow: &mut Flow<FlowState>, event: &Event) {
         flow.app = app_by_port(flow);
-        flow.user.own_done = match flow.key.protocol {
+        flow.is_quiet = match flow.key.protocol {
             protocol::TCP => flow.app.is_some(),
             protocol::UDP => flow.app.is_some(),
             _ => true,
         };
         self.find_names(flow, flow.first_packet, event.time_ns);
-        if self.state.shared.options.write_packets.is_some() {
-            let ends = [
-                (flow.destination().0, &flow.user.destination),
-                (flow.source().0, &flow.user.source),
-            ];
+        if self.state.shared.options.write_packets.is_some()
+            && let Some(known) = &flow.user.known
+        {
+            let ends =
+                [(flow.destination().0, &known.destination), (flow.source().0, &known.source)];
             for (addr, found) in ends {
                 let Some(found) = found else { continue };
                 let mut names: Vec<Name> = found.rivals.iter().rev().cloned().collect();
@@ -360,14 +444,20 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
 
     #[inline]
     fn packet(&mut self, flow: &mut Flow<FlowState>, event: &Event) {
-        if flow.user.own_done || event.payload_len == 0 || event.from_low != flow.source_is_low {
-            return;
+        if event.payload_len > 0 && event.from_low == flow.source_is_low {
+            self.look_for_own_name(flow, event);
         }
-        self.look_for_own_name(flow, event);
+    }
+
+    #[inline]
+    fn prefetch(&self, flow: &Flow<FlowState>) {
+        if let Some(known) = &flow.user.known {
+            prefetch_read(&**known);
+        }
     }
 
     fn end(&mut self, flow: &mut Flow<FlowState>, closed: bool, leave: Leave, packet: u32) {
-        if let Some(own) = &mut flow.user.own {
+        if let Some(own) = flow.user.known.as_mut().and_then(|known| known.own.as_mut()) {
             own.finish(&mut self.state.budgets[self.state.shard]);
         }
         let end_packet = match leave {
@@ -384,13 +474,14 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
         let record = self.record(flow, end_packet, end_reason);
         count(&mut self.state.summary, &record);
         let unnamed = record.destination.naming.is_none();
-        if self.state.shared.options.unresolved_only && !unnamed {
-            return;
+        if unnamed || !self.state.shared.options.unresolved_only {
+            let start = self.output.bytes.len();
+            self.state.shared.format.writer().record(&record, &mut self.output.bytes);
+            let end = self.output.bytes.len();
+            let first_packet = record.first_packet;
+            self.output.ended.push(Ended { end_packet, first_packet, start, end });
         }
-        let start = self.output.bytes.len();
-        self.state.shared.format.writer().record(&record, &mut self.output.bytes);
-        let end = self.output.bytes.len();
-        self.output.ended.push(Ended { end_packet, first_packet: record.first_packet, start, end });
+        self.state.spare = SpareRecord::of(record);
     }
 }
 
@@ -403,7 +494,7 @@ impl Lane<'_, '_> {
         };
         let budget = &mut self.state.budgets[self.state.shard];
         let seq_first = flow.sent_by_source().first_payload_seq();
-        let own = flow.user.own.get_or_insert_default();
+        let own = flow.user.known.get_or_insert_default().own.get_or_insert_default();
         if flow.key.protocol == protocol::TCP {
             own.tcp(&Segment { seq: event.tcp_seq, seq_first, data }, budget);
         } else {
@@ -412,7 +503,7 @@ impl Lane<'_, '_> {
         if own.app.is_some() {
             flow.app = own.app;
         }
-        flow.user.own_done = own.is_done();
+        flow.is_quiet = own.is_done();
         if !self.view.rules.has(6)
             && let Some(name) = &own.server_name
         {
@@ -430,7 +521,8 @@ impl Lane<'_, '_> {
         let turned = flow.user.looked_up_from_low != flow.source_is_low;
         let mut late = false;
         let valid_at_start = self.view.rules.has(7);
-        let wants_name = match flow.user.destination {
+        let known = flow.user.known.as_ref();
+        let wants_name = match known.and_then(|known| known.destination.as_ref()) {
             None => valid_at_start,
             Some(_) => !valid_at_start,
         };
@@ -441,7 +533,10 @@ impl Lane<'_, '_> {
         }
         let (source_addr, source_port) = flow.source();
         let (destination_addr, destination_port) = flow.destination();
-        let own = flow.user.own.take().map(|own| *own).unwrap_or_default();
+        let Known { destination: found, source: found_source, own } =
+            flow.user.known.take().map(|known| *known).unwrap_or_default();
+        let own = own.map(|own| *own).unwrap_or_default();
+        let spare = std::mem::take(&mut self.state.spare);
         let naming = |found: &Found, late: bool| Naming {
             name: found.name.clone(),
             source: found.source,
@@ -452,11 +547,10 @@ impl Lane<'_, '_> {
             conflict: false,
         };
 
-        let found = flow.user.destination.take();
-        let mut candidates: Vec<Name> = Vec::new();
+        let mut candidates = spare.destination_candidates;
         let mut destination_naming = found.as_ref().map(|found| naming(found, late));
         if let Some(found) = found {
-            candidates.push(found.name.clone());
+            candidates.push(found.name);
             candidates.extend(found.rivals);
         }
         let own_source =
@@ -482,10 +576,14 @@ impl Lane<'_, '_> {
             });
         }
         let unnamed_reason = destination_naming.is_none().then(|| self.why_unnamed(flow));
-        let source_naming = flow.user.source.as_ref().map(|found| naming(found, late && !turned));
-        let source_candidates = flow.user.source.take().map_or(Vec::new(), |found| {
-            std::iter::once(found.name.clone()).chain(found.rivals.iter().cloned()).collect()
-        });
+        let source_naming = found_source.as_ref().map(|found| naming(found, late && !turned));
+        let mut source_candidates = spare.source_candidates;
+        if let Some(found) = found_source {
+            source_candidates.push(found.name);
+            source_candidates.extend(found.rivals);
+        }
+        let mut history = spare.history;
+        history.push_str(flow.history.as_str());
         let is_tcp = flow.key.protocol == protocol::TCP;
         let end = |addr, port, sent: &crate::flow::Sent| End {
             addr,
@@ -520,7 +618,7 @@ impl Lane<'_, '_> {
             tls_server_name: own.server_name,
             http_host: own.http_host,
             conn_state: flow.conn_state(),
-            history: flow.history.to_text(),
+            history,
             end_reason,
         }
     }

@@ -9,7 +9,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use larder::{Cache, PaperRules, Policy, Proxy, Seconds, Ttl, Writer};
+use larder::{Cache, PaperRules, Policy, Proxy, Reader, Seconds, Ttl, Writer};
 
 const NOW: Seconds = Seconds(1);
 
@@ -100,6 +100,41 @@ fn insert_range(
         proxy.sync();
     }
     inserted
+}
+
+/// Two threads that insert, by the number of shards; and look-ups by the two kinds of reader.
+fn shards_and_readers(entries: u64, operations: u64, budget: u64, slot: usize, value: &[u8]) {
+    for shards in [1, 2, 4] {
+        let cache = Cache::builder().budget(budget).proxies_max(1).shards(shards);
+        let cache = cache.entry_bytes_mean(slot).build().expect("the parameters make a cache");
+        report(&format!("2 writers, {shards} shards"), operations, || {
+            std::thread::scope(|scope| {
+                for thread in 0..2 {
+                    let mut writer = cache.writer();
+                    scope.spawn(move || {
+                        for number in 0..operations / 2 {
+                            let number = (number * 2 + thread) % (2 * entries);
+                            let _ = writer.insert(&key(number), value, Ttl::FOREVER, NOW);
+                        }
+                    });
+                }
+            });
+            operations
+        });
+    }
+    for reader in [Reader::Index, Reader::Shared] {
+        let cache = Cache::builder().budget(budget).proxies_max(1).reader(reader);
+        let cache = cache.entry_bytes_mean(slot).build().expect("the parameters make a cache");
+        let mut proxy = cache.proxy().expect("the first proxy");
+        let live = insert_range(&mut cache.writer(), &mut proxy, 0..entries * 3 / 4, value);
+        proxy.sync();
+        report(&format!("get hit, {reader:?}"), operations, || {
+            (0..operations).fold(0u64, |sum, i| {
+                let entry = proxy.get(&key(scatter(i, live)), NOW);
+                sum.wrapping_add(entry.map_or(0, |entry| entry.len() as u64))
+            })
+        });
+    }
 }
 
 fn main() {
@@ -197,6 +232,8 @@ fn main() {
     let _ = writer.flush();
     let records = cache.position().expect("nobody panicked").records() - proxy.position().records();
     report("apply a log record", records.max(1), || proxy.sync().records() - start);
+
+    shards_and_readers(entries, operations, budget, slot as usize, &value);
 
     let stats = cache.stats().expect("nobody panicked");
     let payload = (16 + value_bytes) as f64;

@@ -5,6 +5,9 @@
 //! arena   = entries' pages + reserve (1/32, at least 8 pages) + one page a size class
 //! ```
 //!
+//! A cache of S shards is S times this, with an S-th of the budget each: which keys compete for room is
+//! decided by their hashes.
+//!
 //! Live entries are charged against the first part only. A page a class covers the last, half-filled page
 //! of each; the reserve covers retired slots that proxies still hold, and slots in writers' hands. So
 //! whether an insert has room never depends on either. Pages are a 256th of the arena, between 1 and
@@ -13,16 +16,19 @@
 use std::sync::Arc;
 
 use larder_mem::sync::CacheLines;
-use larder_mem::{Classes, Config, HEADER_BYTES, Shard, WAYS};
+use larder_mem::{Classes, Config, HEADER_BYTES, ReaderKind, Shard, WAYS};
+use parking_lot::Mutex;
 
 use crate::cache::{Cache, Counters, Shared};
 use crate::engine::{Counts, Limits, RECORDS_MAX, State};
 use crate::error::Error;
+use crate::evicted::{Batch, Evicted, Listener};
 use crate::feedback::{FEEDBACK_BYTES, epoch_shift};
 use crate::hash::Hasher;
 use crate::index::{DISPLACED_BYTES, Displaced, Placement};
 use crate::policy::Policy;
-use crate::time::Seconds;
+use crate::position::SHARDS_MAX;
+use crate::time::{Seconds, SyncMode, Ticks};
 
 /// Longest value a cache takes, in octets, whatever its budget.
 pub const VALUE_BYTES_MAX: usize = 32 << 10;
@@ -43,6 +49,8 @@ const PAGE_BYTES_MIN: usize = 1 << 10;
 const PAGES_MIN: usize = 256;
 /// Pages for entries below which a cache makes no sense.
 const PAGES_ENTRIES_MIN: usize = 16;
+/// Octets of the smallest slot that is leased where it lies: copying less costs about what counting does.
+const LEASE_SLOT_BYTES: usize = 1 << 10;
 /// What is held beside the parts counted one by one: the handle, the locks, the class tables.
 const FIXED_BYTES: usize = 16 << 10;
 
@@ -58,6 +66,11 @@ pub struct Builder {
     lag_operations: usize,
     policy: Policy,
     feedback: bool,
+    stale: Seconds,
+    sync: SyncMode,
+    listener: Option<Listener>,
+    lease_bytes_max: u64,
+    reader: ReaderKind,
 }
 
 impl Default for Builder {
@@ -72,6 +85,11 @@ impl Default for Builder {
             lag_operations: 0,
             policy: Policy::default(),
             feedback: true,
+            stale: Seconds(0),
+            sync: SyncMode::Periodic(Ticks::ms(10)),
+            listener: None,
+            lease_bytes_max: 0,
+            reader: ReaderKind::Index,
         }
     }
 }
@@ -91,7 +109,10 @@ impl Builder {
         self
     }
 
-    /// Shards; this version has 1.
+    /// Shards: 1, 2, 4 or 8, each with an equal part of the keys and the budget, and a lock and a log of
+    /// its own. More let more cores write at once. Entries leave for others of their shard, so what is
+    /// evicted depends on this number; so does what the budget must at least be, and how long values may
+    /// be on a small one. Default 1.
     pub fn shards(mut self, count: usize) -> Self {
         self.shards = count;
         self
@@ -113,11 +134,48 @@ impl Builder {
     }
 
     /// Operations that can be applied while a proxy does not sync, at the mean entry size, before writers
-    /// are told [`Error::Stalled`]; up to 16 million. Memory and log for them come out of the budget.
+    /// are told [`Error::Stalled`]; up to 16 million. Memory and log for them come out of the budget, in each
+    /// shard, since all may go to the same.
     /// Who lets proxies stay at a position while a whole batch is written gives the batch's size.
     /// Default 0: a 32nd of the memory, at least 8 pages.
     pub fn lag_operations(mut self, count: usize) -> Self {
         self.lag_operations = count;
+        self
+    }
+
+    /// How long after its end an entry may still be asked for by [`crate::Proxy::get_stale`] (serve-expired
+    /// in RFC 8767, grace in Varnish). It costs memory only where nothing fresh wants it: entries past
+    /// their end are replaced like any other. Default 0: never.
+    pub fn stale(mut self, window: Seconds) -> Self {
+        self.stale = window;
+        self
+    }
+
+    /// When proxies come to show what writers have published. Default: [`SyncMode::Periodic`], 10 ms.
+    pub fn sync(mut self, mode: SyncMode) -> Self {
+        self.sync = mode;
+        self
+    }
+
+    /// Has `listener` called with every entry that leaves to make room (not with those that are removed or
+    /// replaced), by the thread whose write it made room for, soon after and outside any lock. It may use
+    /// the cache. Entries are copied for it: at most 256, or 64 KiB and what one write evicts, at a time.
+    pub fn on_evicted(mut self, listener: impl Fn(Evicted<'_>) + Send + Sync + 'static) -> Self {
+        self.listener = Some(Listener(Arc::new(listener)));
+        self
+    }
+
+    /// Octets that [`crate::Proxy::lease`]s may hold together, an equal part in each shard; up to 8 GiB. What is leased may be replaced
+    /// while it is held, so room for it is set aside in the budget. Default 0: no leases.
+    pub fn lease_bytes_max(mut self, bytes: u64) -> Self {
+        self.lease_bytes_max = bytes;
+        self
+    }
+
+    /// Whether each proxy has an index copy of its own, or all look at the one index. Default:
+    /// [`ReaderKind::Index`], a copy each.
+    pub fn reader(mut self, kind: ReaderKind) -> Self {
+        self.reader = kind;
         self
     }
 
@@ -149,8 +207,8 @@ impl Builder {
         if !(1..=1024).contains(&self.proxies_max) {
             return Err(Error::Setting("proxies_max must be 1 to 1024"));
         }
-        if self.shards != 1 {
-            return Err(Error::Setting("shards must be 1 in this version"));
+        if !self.shards.is_power_of_two() || self.shards > SHARDS_MAX {
+            return Err(Error::Setting("shards must be 1, 2, 4 or 8"));
         }
         if !(16..=4096).contains(&self.entry_bytes_mean) {
             return Err(Error::Setting("entry_bytes_mean must be 16 to 4096"));
@@ -158,34 +216,45 @@ impl Builder {
         if self.lag_operations > 1 << 24 {
             return Err(Error::Setting("lag_operations must be at most 16777216"));
         }
-        if self.budget > 32 << 30 {
-            return Err(Error::Setting("a budget has at most 32 GiB in this version"));
+        if self.lease_bytes_max > 8 << 30 {
+            return Err(Error::Setting("lease_bytes_max must be at most 8 GiB"));
+        }
+        if self.budget / self.shards as u64 > 32 << 30 {
+            return Err(Error::Setting("a budget has at most 32 GiB a shard"));
         }
         let shape = self.shape()?;
         let config = shape.config;
-        let placement = Placement::new(config.buckets);
+        let placement = Placement::new(config.buckets, self.shards);
         let hasher = Hasher::new(self.seed);
-        let state = State {
-            placement,
-            hasher,
-            displaced: Displaced::new(config.buckets)?,
-            policy: self.policy.build(config.buckets * WAYS, shape.limits.entries_max)?,
-            now: Seconds(0),
-            limits: shape.limits,
-            counts: Counts::default(),
-            drain_rest: 0,
+        let report_shift = self.wants_reads().then(|| epoch_shift(shape.limits.entries_max));
+        let shard = |_| -> Result<_, Error> {
+            let state = State {
+                placement,
+                hasher,
+                displaced: Displaced::new(config.buckets)?,
+                policy: self.policy.build(config.buckets * WAYS, shape.limits.entries_max)?,
+                limits: shape.limits,
+                stale: self.stale.0,
+                counts: Counts::default(),
+                drain_rest: 0,
+                evicted: self.listener.is_some().then(Batch::default),
+            };
+            Ok(Arc::new(Shard::new(config, state)?))
         };
-        let shard = Arc::new(Shard::new(config, state)?);
         Ok(Cache::new(Shared {
-            shard,
+            shards: (0..self.shards).map(shard).collect::<Result<_, _>>()?,
             placement,
             hasher,
             budget: self.budget,
             limits: shape.limits,
+            stale: self.stale.0,
+            sync: self.sync,
+            listener: self.listener,
             slot_bytes_max: config.page_bytes.min(HEADER_BYTES + KEY_BYTES_MAX + VALUE_BYTES_MAX),
             queue_bytes_max: shape.reserve_bytes / 8,
-            report_shift: self.wants_reads().then(|| epoch_shift(shape.limits.entries_max)),
+            report_shift,
             counters: (0..self.proxies_max).map(|_| CacheLines(Counters::default())).collect(),
+            seats: Mutex::new(vec![false; self.proxies_max].into()),
             walk: Default::default(),
         }))
     }
@@ -198,7 +267,12 @@ impl Builder {
         self.proxies_counted.unwrap_or(self.proxies_max)
     }
 
-    /// The largest shape that the budget holds.
+    /// Octets that a shard may take.
+    fn shard_budget(&self) -> u64 {
+        self.budget / self.shards as u64
+    }
+
+    /// The largest shape of a shard that the budget holds.
     fn shape(&self) -> Result<Shape, Error> {
         let mut page_bytes = PAGE_BYTES_MAX;
         while page_bytes > PAGE_BYTES_MIN {
@@ -210,7 +284,7 @@ impl Builder {
         }
         self.largest(PAGE_BYTES_MIN).ok_or_else(|| Error::BudgetTooSmall {
             bytes: self.budget,
-            bytes_min: self.smallest().bytes(self.proxies_paid()),
+            bytes_min: self.smallest().bytes(self.proxies_paid()) * self.shards as u64,
         })
     }
 
@@ -220,10 +294,11 @@ impl Builder {
 
     /// The most pages of `page_bytes` that fit, by bisection: the rest of the shape follows from them.
     fn largest(&self, page_bytes: usize) -> Option<Shape> {
-        let fits =
-            |pages| self.shape_of(page_bytes, pages).bytes(self.proxies_paid()) <= self.budget;
+        let fits = |pages| {
+            self.shape_of(page_bytes, pages).bytes(self.proxies_paid()) <= self.shard_budget()
+        };
         let mut low = self.pages_min(page_bytes);
-        let mut high = (self.budget / page_bytes as u64) as usize + 1;
+        let mut high = (self.shard_budget() / page_bytes as u64) as usize + 1;
         if high <= low || !fits(low) {
             return None;
         }
@@ -232,6 +307,11 @@ impl Builder {
             *(if fits(middle) { &mut low } else { &mut high }) = middle;
         }
         Some(self.shape_of(page_bytes, low))
+    }
+
+    /// Octets that leases may hold in one shard.
+    fn shard_lease_bytes(&self) -> u64 {
+        self.lease_bytes_max.div_ceil(self.shards as u64)
     }
 
     fn pages_min(&self, page_bytes: usize) -> usize {
@@ -243,7 +323,8 @@ impl Builder {
     /// quarter more is for slots larger than the mean.
     fn reserve_pages(&self, page_bytes: usize, pages: usize) -> usize {
         let lag_bytes = self.lag_operations * self.entry_bytes_mean * 5 / 4;
-        (pages / 32).max(8) + lag_bytes.div_ceil(page_bytes)
+        let lease_pages = (self.shard_lease_bytes() as usize).div_ceil(page_bytes);
+        (pages / 32).max(8) + lag_bytes.div_ceil(page_bytes) + lease_pages
     }
 
     fn shape_of(&self, page_bytes: usize, pages: usize) -> Shape {
@@ -264,7 +345,10 @@ impl Builder {
                 buckets,
                 log_records,
                 readers_max: self.proxies_max,
+                readers: self.reader,
                 copy_buckets: 1024,
+                lease_bytes_max: self.shard_lease_bytes(),
+                lease_slot_bytes: LEASE_SLOT_BYTES,
             },
             limits: Limits {
                 charge_max: charge_max as u64,
@@ -279,7 +363,7 @@ impl Builder {
     }
 }
 
-/// How a budget is divided.
+/// How a shard's budget is divided.
 struct Shape {
     config: Config,
     limits: Limits,

@@ -3,18 +3,20 @@
 use std::sync::Arc;
 
 use larder_mem::sync::{AtomicU64, CacheLines, Ordering};
-use larder_mem::{Guard, LogPosition, Shard};
+use larder_mem::{Guard, Shard};
 use parking_lot::Mutex;
 
 use crate::build::Builder;
 use crate::engine::{Engine, Limits, State};
 use crate::error::Error;
+use crate::evicted::Listener;
 use crate::hash::{Hasher, KeyHash};
-use crate::index::Placement;
+use crate::index::{Placement, find};
 use crate::iter::Iter;
+use crate::position::LogPosition;
 use crate::proxy::Proxy;
 use crate::stats::Stats;
-use crate::time::Seconds;
+use crate::time::{Seconds, SyncMode, is_expired};
 use crate::writer::Writer;
 
 /// What a proxy counted up to its last sync. Written by that proxy alone.
@@ -22,27 +24,52 @@ use crate::writer::Writer;
 pub(crate) struct Counters {
     hits: AtomicU64,
     misses: AtomicU64,
+    stale_hits: AtomicU64,
+    ended_misses: AtomicU64,
+}
+
+/// What look-ups came to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Lookups {
+    pub hits: u64,
+    pub misses: u64,
+    /// Hits on entries past their end.
+    pub stale_hits: u64,
+    /// Misses because the entry was past its end.
+    pub ended_misses: u64,
 }
 
 impl Counters {
-    pub fn publish(&self, hits: u64, misses: u64) {
-        self.hits.store(hits, Ordering::Relaxed);
-        self.misses.store(misses, Ordering::Relaxed);
+    pub fn publish(&self, lookups: &Lookups) {
+        self.hits.store(lookups.hits, Ordering::Relaxed);
+        self.misses.store(lookups.misses, Ordering::Relaxed);
+        self.stale_hits.store(lookups.stale_hits, Ordering::Relaxed);
+        self.ended_misses.store(lookups.ended_misses, Ordering::Relaxed);
     }
 
-    pub fn read(&self) -> (u64, u64) {
-        (self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed))
+    pub fn read(&self) -> Lookups {
+        Lookups {
+            hits: self.hits.load(Ordering::Relaxed),
+            misses: self.misses.load(Ordering::Relaxed),
+            stale_hits: self.stale_hits.load(Ordering::Relaxed),
+            ended_misses: self.ended_misses.load(Ordering::Relaxed),
+        }
     }
 }
 
 /// What every handle, proxy and writer of one cache shares.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub shard: Arc<Shard<State>>,
+    /// By [`Placement::shard`].
+    pub shards: Box<[Arc<Shard<State>>]>,
     pub placement: Placement,
     pub hasher: Hasher,
     pub budget: u64,
     pub limits: Limits,
+    /// Seconds past its end in which an entry may be asked for.
+    pub stale: u32,
+    pub sync: SyncMode,
+    pub listener: Option<Listener>,
     /// Octets of the largest entry, header included.
     pub slot_bytes_max: usize,
     /// Octets a writer may hold in slots that it has not published.
@@ -50,24 +77,20 @@ pub(crate) struct Shared {
     /// Log records of a report epoch, as a power of two; `None` when reads are not reported.
     pub report_shift: Option<u32>,
     pub counters: Box<[CacheLines<Counters>]>,
+    /// Numbers of proxies that are taken: a proxy has the same one in every shard.
+    pub seats: Mutex<Box<[bool]>>,
     /// Held by the one walk in progress.
     pub walk: Mutex<()>,
 }
 
-impl Shared {
-    pub fn lock(&self) -> Result<Guard<'_, State>, Error> {
-        Ok(self.shard.lock()?)
-    }
-}
-
 /// Runs `act` on main and the engine's state, under a lock that is held already.
 pub(crate) fn with_engine<R>(
-    shared: &Shared,
+    shard: &Shard<State>,
     guard: &mut Guard<'_, State>,
     act: impl FnOnce(&mut Engine<'_>) -> R,
 ) -> R {
     let (main, state) = guard.parts();
-    act(&mut Engine { shard: &shared.shard, main, state })
+    act(&mut Engine { shard, main, state })
 }
 
 /// A cache. Cheap to clone; every clone is the same cache.
@@ -84,6 +107,11 @@ impl Cache {
 
     pub(crate) fn new(shared: Shared) -> Self {
         Cache { shared: Arc::new(shared) }
+    }
+
+    /// Proxies that may exist at once, as the cache was built for.
+    pub fn proxies_max(&self) -> usize {
+        self.shared.counters.len()
     }
 
     /// A new proxy: one core's way to read. Copies the index once.
@@ -107,9 +135,36 @@ impl Cache {
         value_bytes_max(&self.shared, key_len)
     }
 
+    /// How many shards it has.
+    pub fn shards(&self) -> usize {
+        self.shared.shards.len()
+    }
+
     /// The position after everything applied so far.
     pub fn position(&self) -> Result<LogPosition, Error> {
-        Ok(self.shared.lock()?.parts().0.position())
+        let mut position = LogPosition::default();
+        for (number, shard) in self.shared.shards.iter().enumerate() {
+            position.set(number, shard.lock()?.parts().0.position());
+        }
+        Ok(position)
+    }
+
+    /// Looks a key up at main, under its lock, for those who have no proxy at hand. `read` runs under that
+    /// lock: it copies, and no more.
+    pub(crate) fn read_at_main<R>(
+        &self,
+        key: &[u8],
+        now: Seconds,
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, Error> {
+        let shared = &*self.shared;
+        let hash = shared.hasher.hash(key);
+        let shard = &shared.shards[shared.placement.shard(hash)];
+        let mut guard = shard.lock()?;
+        Ok(with_engine(shard, &mut guard, |engine| {
+            let slot = find(&engine.main, &shared.placement, hash, key)?.slot;
+            (!is_expired(slot.expires(), now)).then(|| read(slot.value()))
+        }))
     }
 
     /// What the cache holds and has done. Takes the lock for a moment.
@@ -117,18 +172,24 @@ impl Cache {
         Stats::collect(&self.shared)
     }
 
-    /// All entries alive at `now`, copied out, in the policy's order: with [`Policy::Fifo`](crate::Policy)
-    /// that in which they were first inserted, oldest first; otherwise roughly those first that will leave
-    /// first. Takes the lock for a few entries at a time; entries that come, go, change or are hit meanwhile
-    /// may be seen, not, or twice. One walk at a time: a second one waits for the first to be dropped.
+    /// All entries alive at `now`, copied out, shard by shard, oldest first as the policy has it: with
+    /// [`Policy::Fifo`](crate::Policy) in the order in which they were first inserted; with `Lru` those longest
+    /// unused first; otherwise partition by partition, roughly those first that will leave first, and in each
+    /// partition those first that came into it first.
+    /// Takes the lock for a few entries at a time; entries that come, go, change or are hit meanwhile may be
+    /// seen, not, or twice. One walk at a time: a second one waits for the first to be dropped.
     pub fn iter(&self, now: Seconds) -> Iter<'_> {
         Iter::new(&self.shared, now)
     }
 
     /// Walks everything, under the lock; `Err` says what is wrong. For tests.
     pub fn validate(&self) -> Result<(), String> {
-        let mut guard = self.shared.lock().map_err(|error| error.to_string())?;
-        with_engine(&self.shared, &mut guard, |engine| engine.validate())
+        for (number, shard) in self.shared.shards.iter().enumerate() {
+            let mut guard = shard.lock().map_err(|error| error.to_string())?;
+            with_engine(shard, &mut guard, |engine| engine.validate())
+                .map_err(|wrong| format!("shard {number}: {wrong}"))?;
+        }
+        Ok(())
     }
 }
 

@@ -37,7 +37,8 @@ pub enum Error {
         /// How many log records it is behind.
         behind: u64,
     },
-    /// Every spare slot is in the hands of other writers. Nothing was changed: flush them, then try again.
+    /// Every spare slot is in the hands of other writers, or under a lease. Nothing was changed: flush them or
+    /// drop leases, then try again.
     Starved,
     /// As many proxies as the cache was built for exist. Drop one, or build for more.
     ProxiesExhausted,
@@ -68,7 +69,7 @@ impl fmt::Display for Error {
                 "proxy {proxy} is {behind} changes behind and holds what a write needs; sync, park or drop it, then try again"
             ),
             Error::Starved => {
-                f.write_str("other writers hold every spare slot; flush them, then try again")
+                f.write_str("other writers and leases hold every spare slot; flush or drop them, then try again")
             }
             Error::ProxiesExhausted => {
                 f.write_str("every proxy is taken; drop one, or build the cache for more")

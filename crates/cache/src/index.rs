@@ -3,6 +3,7 @@
 //! ```text
 //! tag word   14 bits of hash (never 0) | 0 | second     second: the entry lies in its second bucket
 //! home   = (hash_high * buckets) >> 32
+//! shard  = bits 16 and up of the hash, which neither home nor tag uses
 //! second = home + 1 + d(tag)            modulo buckets; invertible from the tag alone
 //! mask   bit (tag & 15) of home: an entry displaced from here with such a tag lies in its second
 //! ```
@@ -11,7 +12,7 @@
 //! miss so reads one line, and a second one only where the mask says so (8 % at 80 % load). Placement is
 //! a function of the operations alone: no memory state takes part.
 
-use larder_mem::{Bucket, Main, Reader, Region, Slot, TAG_BITS_LOW};
+use larder_mem::{CopyView, Main, MainView, Probe, Region, Slot, TAG_BITS_LOW, prefetch_read};
 
 use crate::error::Error;
 use crate::hash::KeyHash;
@@ -19,17 +20,26 @@ use crate::hash::KeyHash;
 /// Low bit of a tag word: the entry lies in its second bucket.
 pub(crate) const SECOND: u16 = 1;
 
-/// The arithmetic of buckets and tags, for one number of buckets.
+/// The arithmetic of shards, buckets and tags, for shards of one number of buckets.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Placement {
     buckets: u32,
+    shard_mask: u32,
 }
 
 impl Placement {
     /// At least two buckets, so that home and second differ.
-    pub fn new(buckets: usize) -> Self {
+    pub fn new(buckets: usize, shards: usize) -> Self {
         assert!(buckets >= 2 && buckets <= u32::MAX as usize);
-        Placement { buckets: buckets as u32 }
+        assert!(shards.is_power_of_two() && shards <= 1 << 16, "home takes the bits above");
+        Placement { buckets: buckets as u32, shard_mask: shards as u32 - 1 }
+    }
+
+    /// The shard that a key belongs to. (By the top bits, home would have to shift by their number: 2 ns of a
+    /// look-up in a batch, with one shard, too.)
+    #[inline(always)]
+    pub fn shard(&self, hash: KeyHash) -> usize {
+        ((hash.0 as u32 >> 16) & self.shard_mask) as usize
     }
 
     #[inline(always)]
@@ -102,33 +112,75 @@ pub(crate) fn mask_bit(tag_word: u16) -> u32 {
     u32::from(tag_word >> TAG_BITS_LOW) & 15
 }
 
-/// Whatever has buckets that lead to slots: main, and every proxy.
-pub(crate) trait Lines {
-    fn line(&self, bucket: usize) -> &Bucket;
-    fn slot(&self, bucket: usize, way: usize) -> Option<Slot<'_>>;
+/// Whatever has buckets that lead to slots: main, and what proxies look at.
+pub(crate) trait Lines<'a>: Copy {
+    fn probe(self, bucket: usize, tag_word: u16) -> Probe;
+    fn slot(self, bucket: usize, way: usize) -> Option<Slot<'a>>;
+    fn prefetch_bucket(self, bucket: usize);
+    fn prefetch_slot(self, bucket: usize, way: usize);
 }
 
-impl Lines for Main<'_> {
+impl<'a> Lines<'a> for &'a Main<'_> {
     #[inline(always)]
-    fn line(&self, bucket: usize) -> &Bucket {
-        self.bucket(bucket)
+    fn probe(self, bucket: usize, tag_word: u16) -> Probe {
+        self.bucket(bucket).probe(tag_word)
     }
 
     #[inline(always)]
-    fn slot(&self, bucket: usize, way: usize) -> Option<Slot<'_>> {
+    fn slot(self, bucket: usize, way: usize) -> Option<Slot<'a>> {
         Main::slot(self, bucket, way)
     }
-}
 
-impl<S> Lines for Reader<S> {
     #[inline(always)]
-    fn line(&self, bucket: usize) -> &Bucket {
-        self.bucket(bucket)
+    fn prefetch_bucket(self, bucket: usize) {
+        prefetch_read(self.bucket(bucket));
     }
 
     #[inline(always)]
-    fn slot(&self, bucket: usize, way: usize) -> Option<Slot<'_>> {
-        Reader::slot(self, bucket, way)
+    fn prefetch_slot(self, bucket: usize, way: usize) {
+        Main::prefetch_slot(self, bucket, way);
+    }
+}
+
+/// What a view does by itself.
+macro_rules! lines_of_view {
+    ($view:ident) => {
+        impl<'a> Lines<'a> for $view<'a> {
+            #[inline(always)]
+            fn probe(self, bucket: usize, tag_word: u16) -> Probe {
+                $view::probe(self, bucket, tag_word)
+            }
+
+            #[inline(always)]
+            fn slot(self, bucket: usize, way: usize) -> Option<Slot<'a>> {
+                $view::slot(self, bucket, way)
+            }
+
+            #[inline(always)]
+            fn prefetch_bucket(self, bucket: usize) {
+                $view::prefetch_bucket(self, bucket);
+            }
+
+            #[inline(always)]
+            fn prefetch_slot(self, bucket: usize, way: usize) {
+                $view::prefetch_slot(self, bucket, way);
+            }
+        }
+    };
+}
+
+lines_of_view!(CopyView);
+lines_of_view!(MainView);
+
+/// With a key's home line here, brings near what a look-up will read next.
+#[inline(always)]
+pub(crate) fn stage<'a, L: Lines<'a>>(lines: L, placement: &Placement, hash: KeyHash) {
+    let (home, tag_word) = (placement.home(hash), placement.tag_word(hash));
+    let probe = lines.probe(home, tag_word);
+    if probe.candidates != 0 {
+        lines.prefetch_slot(home, probe.candidates.trailing_zeros() as usize);
+    } else if probe.mask >> mask_bit(tag_word) & 1 == 1 {
+        lines.prefetch_bucket(placement.second(home, tag_word));
     }
 }
 
@@ -142,29 +194,30 @@ pub(crate) struct Found<'a> {
 
 /// Looks a key up.
 #[inline]
-pub(crate) fn find<'a, L: Lines>(
-    lines: &'a L,
+pub(crate) fn find<'a, L: Lines<'a>>(
+    lines: L,
     placement: &Placement,
     hash: KeyHash,
     key: &[u8],
 ) -> Option<Found<'a>> {
     let tag_word = placement.tag_word(hash);
     let home = placement.home(hash);
-    let found = find_in(lines, home, tag_word, key);
-    if found.is_some() || lines.line(home).mask() >> mask_bit(tag_word) & 1 == 0 {
+    let probe = lines.probe(home, tag_word);
+    let found = find_in(lines, home, probe.candidates, key);
+    if found.is_some() || probe.mask >> mask_bit(tag_word) & 1 == 0 {
         return found;
     }
-    find_in(lines, placement.second(home, tag_word), tag_word, key)
+    let second = placement.second(home, tag_word);
+    find_in(lines, second, lines.probe(second, tag_word).candidates, key)
 }
 
 #[inline(always)]
-fn find_in<'a, L: Lines>(
-    lines: &'a L,
+fn find_in<'a, L: Lines<'a>>(
+    lines: L,
     bucket: usize,
-    tag_word: u16,
+    mut candidates: u32,
     key: &[u8],
 ) -> Option<Found<'a>> {
-    let mut candidates = lines.line(bucket).matches(tag_word);
     while candidates != 0 {
         let way = candidates.trailing_zeros() as usize;
         candidates &= candidates - 1;
@@ -223,7 +276,7 @@ mod tests {
     #[test]
     fn second_is_invertible() {
         for buckets in [2usize, 3, 10, 1021, 65_536] {
-            let placement = Placement::new(buckets);
+            let placement = Placement::new(buckets, 1);
             for tag in (1..1u16 << 14).step_by(if buckets > 100 { 97 } else { 1 }) {
                 let tag_word = tag << TAG_BITS_LOW;
                 for home in [0, 1, buckets / 2, buckets - 1] {

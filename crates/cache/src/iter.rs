@@ -20,6 +20,7 @@ pub struct OwnedEntry {
     bytes: Box<[u8]>,
     key_len: u8,
     expires: u32,
+    version: Option<u64>,
 }
 
 impl OwnedEntry {
@@ -37,6 +38,11 @@ impl OwnedEntry {
     pub fn expires(&self) -> Option<Seconds> {
         end_of(self.expires)
     }
+
+    /// The version that [`crate::Writer::insert_if_newer`] gave it.
+    pub fn version(&self) -> Option<u64> {
+        self.version
+    }
 }
 
 /// See [`crate::Cache::iter`].
@@ -44,6 +50,8 @@ pub struct Iter<'a> {
     shared: &'a Shared,
     now: Seconds,
     chunk: VecDeque<OwnedEntry>,
+    /// The shard being walked, and whether the walk of it has begun.
+    shard: usize,
     started: bool,
     _only: MutexGuard<'a, ()>,
 }
@@ -51,16 +59,17 @@ pub struct Iter<'a> {
 impl<'a> Iter<'a> {
     pub(crate) fn new(shared: &'a Shared, now: Seconds) -> Self {
         let only = shared.walk.lock();
-        Iter { shared, now, chunk: VecDeque::new(), started: false, _only: only }
+        Iter { shared, now, chunk: VecDeque::new(), shard: 0, started: false, _only: only }
     }
 
-    /// Copies the next entries; false at the end.
+    /// Copies the next entries of this shard; false at its end.
     fn fill(&mut self) -> bool {
-        // A poisoned cache ends the walk: its list may be half changed.
-        let Ok(mut guard) = self.shared.lock() else { return false };
+        let shard = &self.shared.shards[self.shard];
+        // A poisoned shard has no more to tell: its list may be half changed.
+        let Ok(mut guard) = shard.lock() else { return false };
         let (now, chunk) = (self.now, &mut self.chunk);
         let start = !std::mem::replace(&mut self.started, true);
-        with_engine(self.shared, &mut guard, |engine| {
+        with_engine(shard, &mut guard, |engine| {
             if start {
                 engine.state.policy.walk_start();
             }
@@ -75,6 +84,7 @@ impl<'a> Iter<'a> {
                         bytes: [key, value].concat().into(),
                         key_len: key.len() as u8,
                         expires,
+                        version: slot.version(),
                     });
                 }
             }
@@ -88,8 +98,12 @@ impl Iterator for Iter<'_> {
 
     fn next(&mut self) -> Option<OwnedEntry> {
         while self.chunk.is_empty() {
-            if !self.fill() {
+            if self.shard == self.shared.shards.len() {
                 return None;
+            }
+            if !self.fill() {
+                self.shard += 1;
+                self.started = false;
             }
         }
         self.chunk.pop_front()

@@ -23,37 +23,57 @@
 //! that never change while anyone may look at them. How that is safe is told in `larder-mem`; where an entry
 //! lies in `index`, what leaves in `policy`, how the budget is divided in `build`.
 //!
-//! What is absent: a clock (time is an argument), threads, I/O; a lock, an atomic read-modify-write or a
-//! shared write in a proxy's `get`; memory beyond the budget; any dependence of *what is evicted* on memory's
-//! state or on who has synced: the same operations, read reports among them, and seed leave the same entries.
-//! Reports are handed over at a sync; with [`Builder::feedback`] off there are none.
+//! The engine's own face is a [`Proxy`] and a [`Writer`] a core. [`Map`] is the easy one, for any thread or task;
+//! [`Typed`] holds objects in the place of octets; [`flight`] lets one load what many miss.
+//!
+//! What is absent below these faces: a clock (time is an argument), threads, I/O; a lock, an atomic
+//! read-modify-write or a shared write in a proxy's `get`; memory beyond the budget; any dependence of *what is
+//! evicted* on memory's state or on who has synced: the same operations, read reports among them, and seed leave
+//! the same entries. Reports are handed over at a sync; with [`Builder::feedback`] off there are none.
 #![forbid(unsafe_code)]
 
 mod build;
 mod cache;
+mod clock;
 mod engine;
 mod error;
+mod evicted;
 mod feedback;
+pub mod flight;
 mod hash;
 mod index;
 mod iter;
+mod map;
+mod octets;
 pub mod policy;
+mod position;
 mod proxy;
+mod save;
+mod seats;
+mod snapshot;
 mod stats;
+mod sync;
 mod time;
+mod typed;
 mod writer;
 
 pub use build::{Builder, KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use cache::Cache;
+pub use clock::Clock;
 pub use error::Error;
+pub use evicted::{Cause, Evicted};
 pub use hash::KeyHash;
 pub use iter::{Iter, OwnedEntry};
 pub use larder_mem as mem;
-pub use larder_mem::{
-    ClassUse, LogPosition, PageUse, prefetch_lines, prefetch_read, prefetch_slice,
-};
+pub use larder_mem::ReaderKind as Reader;
+pub use larder_mem::{ClassUse, PageUse, SlabId, prefetch_lines, prefetch_read, prefetch_slice};
+pub use map::{LOADS_MAX, Map};
+pub use octets::{Key, Value};
 pub use policy::{PaperRules, Policy};
-pub use proxy::{Entry, Parked, Proxy};
+pub use position::LogPosition;
+pub use proxy::{Entry, Lease, Parked, Proxy};
+pub use save::{Damage, Loaded, SAVE_VERSION, SaveError};
 pub use stats::{ProxyStats, Stats};
-pub use time::{Seconds, Ttl};
+pub use time::{Seconds, SyncMode, Ticks, Ttl};
+pub use typed::{Typed, TypedProxy};
 pub use writer::{Build, Writer};

@@ -11,15 +11,16 @@ use std::cell::Cell;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use larder_mem::{LogPosition, Parked as ParkedReader, Reader, Slot};
+use larder_mem::{Lease as SlotLease, MainView, Parked as ParkedReader, Reader, Shard, Slot, View};
 
-use crate::cache::{Shared, with_engine};
+use crate::cache::{Lookups, Shared, with_engine};
 use crate::engine::State;
 use crate::error::Error;
 use crate::feedback::{Feedback, Report, mark_at};
 use crate::hash::KeyHash;
-use crate::index::{Found, find, mask_bit};
-use crate::time::{Seconds, end_of, is_expired};
+use crate::index::{Found, Placement, find, stage};
+use crate::position::LogPosition;
+use crate::time::{Seconds, SyncMode, Ticks, end_of, is_dead, is_expired};
 
 /// Keys whose memory is fetched together in [`Proxy::get_many`].
 const BATCH: usize = 16;
@@ -31,20 +32,152 @@ const REPORT_AHEAD: usize = 8;
 #[derive(Debug)]
 pub struct Proxy {
     shared: Arc<Shared>,
+    /// Where keys lie: the cache's own, at hand.
+    placement: Placement,
+    /// One a shard, before the seat: they leave it before another takes it. The first lies in the proxy, so
+    /// that a cache of one shard does not pay for the others (3 of 26 ns a hit in the CPU's caches).
+    first: Port,
+    rest: Box<[Port]>,
+    seat: Seat,
+    /// Look-ups bring the reader to the present first.
+    immediate: bool,
+    /// The cache's own, at hand.
+    report_shift: Option<u32>,
+    lookups: Tally,
+    /// When [`Proxy::sync_if_due`] syncs next.
+    due: Ticks,
+}
+
+/// A proxy's way into one shard.
+#[derive(Debug)]
+struct Port {
     reader: Reader<State>,
     feedback: Feedback,
+}
+
+impl Port {
+    fn open(shared: &Shared, shard: &Arc<Shard<State>>, number: usize) -> Result<Port, Error> {
+        let reader = Reader::register_as(shard, Some(number))?;
+        Ok(Port { reader, feedback: Feedback::new(shared.report_shift.is_some()) })
+    }
+
+    /// Notes a read for the policy: once an epoch where the reader has bits of its own to mark the entry with,
+    /// else every time, until the buffer is full. Writes to this proxy's own lines alone.
+    #[inline(always)]
+    fn note(&self, epoch_shift: u32, bucket: usize, way: usize, tag: u16) {
+        if self.feedback.is_full() {
+            return;
+        }
+        let seen = self.reader.position().records();
+        let is_news = match self.reader.view() {
+            View::Copy(copy) => copy.mark(bucket, way, mark_at(seen, epoch_shift)),
+            View::Main(_) => true,
+        };
+        if is_news {
+            self.feedback.note(Report { bucket: bucket as u32, tag, way: way as u8, seen });
+        }
+    }
+
+    /// Tells the policy what was read, unless somebody has the lock.
+    #[cold]
+    fn hand_over(&self) {
+        let shard = self.reader.shard();
+        // A poisoned cache has no more use for reports.
+        let Some(Ok(mut guard)) = shard.try_lock() else { return };
+        with_engine(shard, &mut guard, |engine| {
+            let reports = self.feedback.take();
+            for (i, report) in reports.iter().enumerate() {
+                if let Some(ahead) = reports.get(i + REPORT_AHEAD) {
+                    engine.prefetch_report(&ahead.get());
+                }
+                engine.reported(&report.get());
+            }
+        });
+    }
+
+    fn park(self) -> ParkedPort {
+        ParkedPort { reader: self.reader.park(), feedback: self.feedback }
+    }
+}
+
+/// A port at rest, with the reports that it was left with.
+#[derive(Debug)]
+struct ParkedPort {
+    reader: ParkedReader<State>,
+    feedback: Feedback,
+}
+
+impl ParkedPort {
+    fn unpark(self) -> Result<Port, Error> {
+        Ok(Port { reader: self.reader.unpark()?, feedback: self.feedback })
+    }
+}
+
+/// The right to a number, which is the proxy's in every shard; gives it back when dropped.
+#[derive(Debug)]
+struct Seat {
+    shared: Arc<Shared>,
+    number: usize,
+}
+
+impl Seat {
+    fn take(shared: &Arc<Shared>) -> Result<Seat, Error> {
+        let mut seats = shared.seats.lock();
+        let number = seats.iter().position(|&taken| !taken).ok_or(Error::ProxiesExhausted)?;
+        seats[number] = true;
+        Ok(Seat { shared: shared.clone(), number })
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.shared.seats.lock()[self.number] = false;
+    }
+}
+
+/// [`Lookups`], counted by the one thread that has the proxy.
+#[derive(Debug, Default)]
+struct Tally {
     hits: Cell<u64>,
     misses: Cell<u64>,
+    stale_hits: Cell<u64>,
+    ended_misses: Cell<u64>,
+}
+
+impl Tally {
+    fn of(lookups: Lookups) -> Tally {
+        Tally {
+            hits: Cell::new(lookups.hits),
+            misses: Cell::new(lookups.misses),
+            stale_hits: Cell::new(lookups.stale_hits),
+            ended_misses: Cell::new(lookups.ended_misses),
+        }
+    }
+
+    fn sum(&self) -> Lookups {
+        Lookups {
+            hits: self.hits.get(),
+            misses: self.misses.get(),
+            stale_hits: self.stale_hits.get(),
+            ended_misses: self.ended_misses.get(),
+        }
+    }
+}
+
+#[inline(always)]
+fn bump(counter: &Cell<u64>) {
+    counter.set(counter.get() + 1);
 }
 
 /// A proxy at rest: it reads nothing and holds nobody up.
 #[derive(Debug)]
 pub struct Parked {
     shared: Arc<Shared>,
-    reader: ParkedReader<State>,
-    feedback: Feedback,
-    hits: u64,
-    misses: u64,
+    first: ParkedPort,
+    rest: Box<[ParkedPort]>,
+    seat: Seat,
+    lookups: Tally,
+    due: Ticks,
 }
 
 /// A value in the cache, read where it lies. Alive, it keeps its proxy from syncing:
@@ -79,6 +212,24 @@ impl<'a> Entry<'a> {
     pub fn expires(&self) -> Option<Seconds> {
         end_of(self.slot.expires())
     }
+
+    /// Seconds of its life that are left at `now`, 0 once it is over; `None` for an entry without end.
+    #[inline]
+    pub fn seconds_left(&self, now: Seconds) -> Option<u32> {
+        self.expires().map(|end| end.0.saturating_sub(now.0))
+    }
+
+    /// True when its life is over at `now`: [`Proxy::get_stale`] gave it.
+    #[inline]
+    pub fn is_stale(&self, now: Seconds) -> bool {
+        is_expired(self.slot.expires(), now)
+    }
+
+    /// The version that [`crate::Writer::insert_if_newer`] gave it.
+    #[inline]
+    pub fn version(&self) -> Option<u64> {
+        self.slot.version()
+    }
 }
 
 impl Deref for Entry<'_> {
@@ -90,22 +241,94 @@ impl Deref for Entry<'_> {
     }
 }
 
+/// A value held. See [`Proxy::lease`]. Give it back by dropping it, on any thread, in any order with
+/// the cache's handles; share it in an `Arc`.
+#[derive(Debug)]
+pub struct Lease {
+    lease: SlotLease<State>,
+    expires: u32,
+}
+
+impl Lease {
+    /// The key it was stored under.
+    pub fn key(&self) -> &[u8] {
+        self.lease.key()
+    }
+
+    /// The value.
+    pub fn value(&self) -> &[u8] {
+        self.lease.value()
+    }
+
+    /// The first second in which the entry is gone, as it was when the lease was taken; `None` for never.
+    pub fn expires(&self) -> Option<Seconds> {
+        end_of(self.expires)
+    }
+
+    /// True when the value was small and so copied.
+    pub fn is_copy(&self) -> bool {
+        self.lease.is_copy()
+    }
+}
+
+impl Deref for Lease {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.value()
+    }
+}
+
+impl AsRef<[u8]> for Lease {
+    fn as_ref(&self) -> &[u8] {
+        self.value()
+    }
+}
+
 impl Proxy {
     pub(crate) fn register(shared: &Arc<Shared>) -> Result<Self, Error> {
-        let reader = Reader::register(&shared.shard)?;
-        let (hits, misses) = shared.counters[reader.number()].0.read();
-        Ok(Proxy {
-            shared: shared.clone(),
-            reader,
-            feedback: Feedback::new(shared.report_shift.is_some()),
-            hits: Cell::new(hits),
-            misses: Cell::new(misses),
-        })
+        let seat = Seat::take(shared)?;
+        let (first, rest) = (shared.shards.split_first()).expect("a cache has at least one shard");
+        let open = |shard| Port::open(shared, shard, seat.number);
+        let (first, rest) = (open(first)?, rest.iter().map(open).collect::<Result<_, _>>()?);
+        let lookups = Tally::of(shared.counters[seat.number].0.read());
+        Ok(Proxy::new(shared.clone(), first, rest, seat, lookups, Ticks(0)))
+    }
+
+    fn new(
+        shared: Arc<Shared>,
+        first: Port,
+        rest: Box<[Port]>,
+        seat: Seat,
+        lookups: Tally,
+        due: Ticks,
+    ) -> Self {
+        let placement = shared.placement;
+        let immediate = shared.sync == SyncMode::Immediate;
+        let report_shift = shared.report_shift;
+        Proxy { shared, placement, first, rest, seat, immediate, report_shift, lookups, due }
     }
 
     /// This proxy's number, as [`Error::Stalled`] and the statistics name it.
     pub fn number(&self) -> usize {
-        self.reader.number()
+        self.seat.number
+    }
+
+    /// The way to a key's shard.
+    #[inline(always)]
+    fn port(&self, hash: KeyHash) -> &Port {
+        match self.placement.shard(hash) {
+            0 => &self.first,
+            shard => &self.rest[shard - 1],
+        }
+    }
+
+    fn ports(&self) -> impl Iterator<Item = &Port> {
+        std::iter::once(&self.first).chain(&self.rest)
+    }
+
+    fn readers(&self) -> impl Iterator<Item = &Reader<State>> {
+        self.ports().map(|port| &port.reader)
     }
 
     /// The hash of a key, for the `_hashed` forms.
@@ -123,50 +346,102 @@ impl Proxy {
     /// As [`Proxy::get`], for a key hashed before.
     #[inline]
     pub fn get_hashed(&self, hash: KeyHash, key: &[u8], now: Seconds) -> Option<Entry<'_>> {
-        let found = find(&self.reader, &self.shared.placement, hash, key)
-            .filter(|found| !is_expired(found.slot.expires(), now));
-        let counter = if found.is_some() { &self.hits } else { &self.misses };
-        counter.set(counter.get() + 1);
-        found.map(|found| {
-            self.note(&found);
-            Entry { slot: found.slot }
-        })
-    }
-
-    /// Notes a read for the policy, once an epoch. Writes to this proxy's own lines alone.
-    #[inline(always)]
-    fn note(&self, found: &Found<'_>) {
-        let Some(shift) = self.shared.report_shift.filter(|_| !self.feedback.is_full()) else {
-            return;
-        };
-        let seen = self.reader.position().records();
-        let Found { bucket, way, .. } = *found;
-        if self.reader.mark(bucket, way, mark_at(seen, shift)) {
-            let tag = self.reader.bucket(bucket).tag(way);
-            self.feedback.note(Report { bucket: bucket as u32, tag, way: way as u8, seen });
+        let found = self.find(hash, key)?;
+        if is_expired(found.slot.expires(), now) {
+            bump(&self.lookups.misses);
+            bump(&self.lookups.ended_misses);
+            return None;
         }
+        Some(self.hit(hash, found))
     }
 
-    /// Tells the policy what was read, unless somebody has the lock.
-    #[cold]
-    fn hand_over(&self) {
-        // A poisoned cache has no more use for reports.
-        let Some(Ok(mut guard)) = self.shared.shard.try_lock() else { return };
-        with_engine(&self.shared, &mut guard, |engine| {
-            let reports = self.feedback.take();
-            for (i, report) in reports.iter().enumerate() {
-                if let Some(ahead) = reports.get(i + REPORT_AHEAD) {
-                    engine.prefetch_report(&ahead.get());
-                }
-                engine.reported(&report.get());
+    /// As [`Proxy::get`], and also gives an entry whose life is over for no longer than the cache's
+    /// [`stale`](crate::Builder::stale) window: better than nothing while a fresh one is fetched.
+    /// [`Entry::is_stale`] tells them apart.
+    #[inline]
+    pub fn get_stale(&self, key: &[u8], now: Seconds) -> Option<Entry<'_>> {
+        self.get_stale_hashed(self.hash(key), key, now)
+    }
+
+    /// As [`Proxy::get_stale`], for a key hashed before.
+    pub fn get_stale_hashed(&self, hash: KeyHash, key: &[u8], now: Seconds) -> Option<Entry<'_>> {
+        let found = self.find(hash, key)?;
+        let expires = found.slot.expires();
+        if is_expired(expires, now) {
+            if is_dead(expires, self.shared.stale, now) {
+                bump(&self.lookups.misses);
+                bump(&self.lookups.ended_misses);
+                return None;
             }
-        });
+            bump(&self.lookups.stale_hits);
+        }
+        Some(self.hit(hash, found))
+    }
+
+    /// Counts a hit, and notes it for the policy where that asks for reads.
+    #[inline(always)]
+    fn hit<'a>(&'a self, hash: KeyHash, found: Found<'a>) -> Entry<'a> {
+        bump(&self.lookups.hits);
+        if let Some(shift) = self.report_shift {
+            let tag = self.placement.tag_word(hash);
+            self.port(hash).note(shift, found.bucket, found.way, tag);
+        }
+        Entry { slot: found.slot }
+    }
+
+    /// As [`Proxy::get`], copying the value over what `buf` holds; false, and `buf` as it was, on a miss.
+    /// Allocates only where `buf` is too short.
+    #[inline]
+    pub fn get_into(&self, key: &[u8], now: Seconds, buf: &mut Vec<u8>) -> bool {
+        let Some(entry) = self.get(key, now) else { return false };
+        buf.clear();
+        buf.extend_from_slice(&entry);
+        true
+    }
+
+    /// Holds an entry's octets beyond its borrow, the proxy's next sync and the entry's own life, on any
+    /// thread. A value in a slot of 1 KiB or more is held where it lies; a smaller one is copied. `None`
+    /// when leases would hold more than [`crate::Builder::lease_bytes_max`].
+    pub fn lease(&self, entry: &Entry<'_>) -> Option<Lease> {
+        let expires = entry.slot.expires();
+        let reader = &self.port(self.hash(entry.key())).reader;
+        reader.lease(&entry.slot).map(|lease| Lease { lease, expires })
+    }
+
+    /// What lies under a key, whatever its end; counts the miss when there is nothing.
+    #[inline(always)]
+    fn find(&self, hash: KeyHash, key: &[u8]) -> Option<Found<'_>> {
+        let reader = &self.port(hash).reader;
+        if self.immediate && reader.is_behind() {
+            reader.refresh();
+        }
+        let found = match reader.view() {
+            View::Copy(copy) => find(copy, &self.placement, hash, key),
+            View::Main(main) => find_in_main(main, &self.placement, hash, key),
+        };
+        if found.is_none() {
+            bump(&self.lookups.misses);
+        }
+        found
     }
 
     /// Brings near what a look-up of this hash reads first.
     #[inline]
     pub fn prefetch(&self, hash: KeyHash) {
-        self.reader.prefetch_bucket(self.shared.placement.home(hash));
+        let home = self.placement.home(hash);
+        match self.port(hash).reader.view() {
+            View::Copy(copy) => copy.prefetch_bucket(home),
+            View::Main(main) => main.prefetch_bucket(home),
+        }
+    }
+
+    /// With those lines here, brings near the entry that such a look-up most likely ends at.
+    #[inline]
+    pub fn prefetch_entry(&self, hash: KeyHash) {
+        match self.port(hash).reader.view() {
+            View::Copy(copy) => stage(copy, &self.placement, hash),
+            View::Main(main) => stage_in_main(main, &self.placement, hash),
+        }
     }
 
     /// Looks many keys up at once, so that their memory is fetched in parallel; calls `each` with the
@@ -214,17 +489,7 @@ impl Proxy {
         now: Seconds,
         mut each: impl FnMut(usize, Option<Entry<'a>>),
     ) {
-        let placement = &self.shared.placement;
-        for &hash in hashes {
-            let (home, tag_word) = (placement.home(hash), placement.tag_word(hash));
-            let line = self.reader.bucket(home);
-            let candidates = line.matches(tag_word);
-            if candidates != 0 {
-                self.reader.prefetch_slot(home, candidates.trailing_zeros() as usize);
-            } else if line.mask() >> mask_bit(tag_word) & 1 == 1 {
-                self.reader.prefetch_bucket(placement.second(home, tag_word));
-            }
-        }
+        hashes.iter().for_each(|&hash| self.prefetch_entry(hash));
         for (i, (&hash, key)) in hashes.iter().zip(keys).enumerate() {
             each(i, self.get_hashed(hash, key.as_ref(), now));
         }
@@ -233,27 +498,29 @@ impl Proxy {
     /// Where in the log this proxy is: it shows exactly what was applied before.
     #[inline]
     pub fn position(&self) -> LogPosition {
-        self.reader.position()
+        LogPosition::of(self.readers().map(Reader::position))
     }
 
     /// True when writers have published more than this proxy shows.
     #[inline]
     pub fn is_behind(&self) -> bool {
-        self.reader.is_behind()
+        self.readers().any(Reader::is_behind)
     }
 
     /// Shows everything published so far. Entries read before stay valid.
     #[inline]
     pub fn refresh(&self) -> LogPosition {
-        self.reader.refresh()
+        self.refresh_to(LogPosition::END)
     }
 
     /// Shows exactly what was applied before `position` (from [`crate::Writer::flush`]), however far the
     /// writers have run ahead; all there is, if that is less. Never goes back. Only the new ends that
-    /// `touch` gave are seen at once, whatever the position.
+    /// `touch` gave are seen at once, whatever the position. (A proxy of a cache with [`crate::Reader::Shared`] always
+    /// shows the present.)
     #[inline]
     pub fn refresh_to(&self, position: LogPosition) -> LogPosition {
-        self.reader.refresh_to(position)
+        let readers = self.readers().enumerate();
+        LogPosition::of(readers.map(|(shard, reader)| reader.refresh_to(position.shard(shard))))
     }
 
     /// Refreshes, and lets writers reuse what this proxy held.
@@ -265,47 +532,88 @@ impl Proxy {
     /// As [`Proxy::sync`], no further than `position`.
     #[inline]
     pub fn sync_to(&mut self, position: LogPosition) -> LogPosition {
-        let position = self.reader.sync_to(position);
+        let ports = std::iter::once(&mut self.first).chain(&mut self.rest).enumerate();
+        let now_at = LogPosition::of(ports.map(|(shard, port)| {
+            let now_at = port.reader.sync_to(position.shard(shard));
+            if port.feedback.is_due() {
+                port.hand_over();
+            }
+            now_at
+        }));
         self.publish_counters();
-        if self.feedback.is_due() {
-            self.hand_over();
+        now_at
+    }
+
+    /// Syncs when the cache's [`SyncMode::Periodic`] says that it is time, or when this proxy is so far
+    /// behind that it would soon stall the writers; always with [`SyncMode::Immediate`]. True when it did.
+    /// `now` is any clock that does not go back; the first call syncs.
+    #[inline]
+    pub fn sync_if_due(&mut self, now: Ticks) -> bool {
+        let due = match self.shared.sync {
+            SyncMode::Immediate => true,
+            SyncMode::Periodic(_) => now >= self.due || self.readers().any(Reader::is_far_behind),
+        };
+        if due {
+            if let SyncMode::Periodic(period) = self.shared.sync {
+                self.due = Ticks(now.0.saturating_add(period.0));
+            }
+            self.sync();
         }
-        position
+        due
     }
 
     fn publish_counters(&self) {
-        self.shared.counters[self.number()].0.publish(self.hits.get(), self.misses.get());
+        self.shared.counters[self.number()].0.publish(&self.lookups.sum());
     }
 
     /// Look-ups that found a live entry.
     pub fn hits(&self) -> u64 {
-        self.hits.get()
+        self.lookups.hits.get()
     }
 
     /// Look-ups that did not.
     pub fn misses(&self) -> u64 {
-        self.misses.get()
+        self.lookups.misses.get()
     }
 
     /// Rests: the proxy holds nobody up until it is unparked.
     pub fn park(self) -> Parked {
         self.publish_counters();
-        let Proxy { shared, reader, feedback, hits, misses } = self;
-        Parked { shared, reader: reader.park(), feedback, hits: hits.get(), misses: misses.get() }
+        let Proxy { shared, first, rest, seat, lookups, due, .. } = self;
+        let rest = rest.into_iter().map(Port::park).collect();
+        Parked { shared, first: first.park(), rest, seat, lookups, due }
     }
 
     /// Compares this proxy's index with main's, if it shows all there is. For tests.
     pub fn validate(&self) -> Result<(), String> {
-        self.reader.validate()
+        self.readers().try_for_each(Reader::validate)
     }
+}
+
+/// [`find`] for shared readers: out of the way of the others, whose code would double.
+#[inline(never)]
+fn find_in_main<'a>(
+    main: MainView<'a>,
+    placement: &Placement,
+    hash: KeyHash,
+    key: &[u8],
+) -> Option<Found<'a>> {
+    find(main, placement, hash, key)
+}
+
+/// [`stage`] for shared readers, likewise.
+#[inline(never)]
+fn stage_in_main(main: MainView<'_>, placement: &Placement, hash: KeyHash) {
+    stage(main, placement, hash);
 }
 
 impl Parked {
     /// Takes the proxy up again, showing everything published so far. Costs what changed since it was
     /// parked, at most a copy of the index.
     pub fn unpark(self) -> Result<Proxy, Error> {
-        let Parked { shared, reader, feedback, hits, misses } = self;
-        let reader = reader.unpark()?;
-        Ok(Proxy { shared, reader, feedback, hits: Cell::new(hits), misses: Cell::new(misses) })
+        let Parked { shared, first, rest, seat, lookups, due } = self;
+        let first = first.unpark()?;
+        let rest = rest.into_iter().map(ParkedPort::unpark).collect::<Result<_, _>>()?;
+        Ok(Proxy::new(shared, first, rest, seat, lookups, due))
     }
 }

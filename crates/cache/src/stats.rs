@@ -2,12 +2,13 @@
 
 use larder_mem::{ClassUse, PageUse};
 
-use crate::cache::{Shared, with_engine};
+use crate::cache::{Lookups, Shared, with_engine};
+use crate::engine::Engine;
 use crate::error::Error;
 use crate::policy::Replacement;
 
 /// A cache's figures. Counters count since the build.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Stats {
     /// Octets the cache may take.
@@ -28,8 +29,13 @@ pub struct Stats {
     pub updated: u64,
     /// Entries taken out on request.
     pub removed: u64,
+    /// Conditional inserts not done, because of what was there.
+    pub refused: u64,
     /// Entries that left to make room.
     pub evicted: u64,
+    /// Of those, entries whose life was over, stale window and all, as far as somebody read their end: all,
+    /// where a listener hears of them ([`crate::Builder::on_evicted`]); else those that the policy let go for it.
+    pub evicted_expired: u64,
     /// Entries that left because their bucket and its neighbours were full; part of no other count.
     pub conflicts: u64,
     /// Slots copied to empty a page.
@@ -40,10 +46,18 @@ pub struct Stats {
     pub hits: u64,
     /// Look-ups that did not, likewise.
     pub misses: u64,
+    /// Hits on entries past their end, by `get_stale`; part of `hits`.
+    pub stale_hits: u64,
+    /// Misses because the entry's life was over; part of `misses`.
+    pub ended_misses: u64,
     /// Slots that were retired and proxies may still hold.
     pub limbo_slots: u64,
     /// Octets of those slots.
     pub limbo_bytes: u64,
+    /// Slots replaced that only leases hold, as far as is known.
+    pub doomed_slots: u64,
+    /// Octets that leases hold, copies included.
+    pub lease_bytes: u64,
     /// Log records written.
     pub log_position: u64,
     /// Log records that fit.
@@ -62,46 +76,84 @@ pub struct Stats {
 pub struct ProxyStats {
     /// Its number, as `Error::Stalled` names it.
     pub proxy: usize,
-    /// Log records it is behind; `None` while it is parked.
+    /// Log records it is behind, in the shard where that is most; `None` while it is parked.
     pub behind: Option<u64>,
+    /// Its look-ups that found a live entry, up to its last sync, and those of its number's earlier owners.
+    pub hits: u64,
+    /// Its look-ups that did not, likewise.
+    pub misses: u64,
 }
 
 impl Stats {
     pub(crate) fn collect(shared: &Shared) -> Result<Stats, Error> {
-        let counters = shared.counters.iter().map(|counters| counters.0.read());
-        let (hits, misses) = counters.fold((0, 0), |sum, each| (sum.0 + each.0, sum.1 + each.1));
-        let mut guard = shared.lock()?;
-        let stats = with_engine(shared, &mut guard, |engine| {
-            engine.main.reclaim();
-            let (limbo_slots, limbo_bytes) = engine.main.limbo();
-            let (counts, entries) = (engine.state.counts, engine.state.policy.len());
-            Stats {
-                budget_bytes: shared.budget,
-                entries,
-                entries_max: shared.limits.entries_max,
-                index_load: entries as f64 / (engine.main.buckets() * larder_mem::WAYS) as f64,
-                charge_bytes: engine.main.live_charge(),
-                charge_bytes_max: shared.limits.charge_max,
-                inserted: counts.inserted,
-                updated: counts.updated,
-                removed: counts.removed,
-                evicted: counts.evicted,
-                conflicts: counts.conflicts,
-                moved_slots: counts.moved_slots,
-                reported: counts.reported,
-                hits,
-                misses,
-                limbo_slots,
-                limbo_bytes,
-                log_position: engine.main.position().records(),
-                log_records: shared.shard.config().log_records as u64,
-                pages: engine.main.page_use(),
-                classes: engine.main.class_use().collect(),
-                proxies: (engine.main.lags())
-                    .map(|lag| ProxyStats { proxy: lag.reader, behind: lag.behind })
-                    .collect(),
-            }
-        });
+        let lookups: Vec<_> = shared.counters.iter().map(|counters| counters.0.read()).collect();
+        let shards = shared.shards.len() as u64;
+        let config = shared.shards[0].config();
+        let mut stats = Stats {
+            budget_bytes: shared.budget,
+            entries_max: shared.limits.entries_max * shards,
+            charge_bytes_max: shared.limits.charge_max * shards,
+            log_records: config.log_records as u64 * shards,
+            hits: lookups.iter().map(|each| each.hits).sum(),
+            misses: lookups.iter().map(|each| each.misses).sum(),
+            stale_hits: lookups.iter().map(|each| each.stale_hits).sum(),
+            ended_misses: lookups.iter().map(|each| each.ended_misses).sum(),
+            ..Stats::default()
+        };
+        for shard in &shared.shards {
+            let mut guard = shard.lock()?;
+            with_engine(shard, &mut guard, |engine| stats.add_shard(engine, &lookups));
+        }
+        let ways = (config.buckets * larder_mem::WAYS) as u64 * shards;
+        stats.index_load = stats.entries as f64 / ways as f64;
         Ok(stats)
+    }
+
+    fn add_shard(&mut self, engine: &mut Engine<'_>, lookups: &[Lookups]) {
+        engine.main.reclaim();
+        let (limbo_slots, limbo_bytes) = engine.main.limbo();
+        let (doomed_slots, lease_bytes) = engine.main.leased();
+        let (pages, counts) = (engine.main.page_use(), engine.state.counts);
+        self.entries += engine.state.policy.len();
+        self.charge_bytes += engine.main.live_charge();
+        self.inserted += counts.inserted;
+        self.updated += counts.updated;
+        self.removed += counts.removed;
+        self.refused += counts.refused;
+        self.evicted += counts.evicted;
+        self.evicted_expired += counts.evicted_expired;
+        self.conflicts += counts.conflicts;
+        self.moved_slots += counts.moved_slots;
+        self.reported += counts.reported;
+        self.limbo_slots += limbo_slots;
+        self.limbo_bytes += limbo_bytes;
+        self.doomed_slots += doomed_slots;
+        self.lease_bytes += lease_bytes;
+        self.log_position += engine.main.position().records();
+        self.pages.total += pages.total;
+        self.pages.free += pages.free;
+        self.pages.draining += pages.draining;
+        for (number, class) in engine.main.class_use().enumerate() {
+            match self.classes.get_mut(number) {
+                Some(sum) => {
+                    sum.pages += class.pages;
+                    sum.slots_used += class.slots_used;
+                    sum.slots_live += class.slots_live;
+                }
+                None => self.classes.push(class),
+            }
+        }
+        for lag in engine.main.lags() {
+            match self.proxies.iter_mut().find(|proxy| proxy.proxy == lag.reader) {
+                // The shard in which it is furthest behind.
+                Some(proxy) => proxy.behind = proxy.behind.max(lag.behind),
+                None => self.proxies.push(ProxyStats {
+                    proxy: lag.reader,
+                    behind: lag.behind,
+                    hits: lookups[lag.reader].hits,
+                    misses: lookups[lag.reader].misses,
+                }),
+            }
+        }
     }
 }

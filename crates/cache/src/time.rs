@@ -1,8 +1,40 @@
-//! Time as the engine knows it: whole seconds, given by the caller, from whatever clock it follows.
+//! Time as the engine knows it, given by the caller, from whatever clock it follows: whole seconds for
+//! what entries live, microseconds for how often a proxy syncs.
 
 /// A moment, in seconds since any origin the caller keeps to (the packets' clock, Unix time).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Seconds(pub u32);
+
+/// A moment or a span of a finer clock, in microseconds since any origin the caller keeps to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Ticks(pub u64);
+
+impl Ticks {
+    /// So many microseconds.
+    pub const fn us(count: u64) -> Ticks {
+        Ticks(count)
+    }
+
+    /// So many milliseconds.
+    pub const fn ms(count: u64) -> Ticks {
+        Ticks(count.saturating_mul(1000))
+    }
+
+    /// So many seconds.
+    pub const fn seconds(count: u64) -> Ticks {
+        Ticks(count.saturating_mul(1_000_000))
+    }
+}
+
+/// When a proxy comes to show what writers have published.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SyncMode {
+    /// Every look-up brings the proxy to the present first, which reads a line that writers write. The
+    /// proxy must still sync now and then to let go of what it holds.
+    Immediate,
+    /// Look-ups read what the proxy shows; [`crate::Proxy::sync_if_due`] syncs once a period.
+    Periodic(Ticks),
+}
 
 /// How long an entry lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -37,6 +69,13 @@ pub(crate) fn is_expired(expires: u32, now: Seconds) -> bool {
     expires != larder_mem::EXPIRES_NEVER && now.0 >= expires
 }
 
+/// True when an entry with this `expires` is of no use to anyone at `now`: past its end, and past the
+/// `stale` seconds in which it may be asked for still.
+#[inline(always)]
+pub(crate) fn is_dead(expires: u32, stale: u32, now: Seconds) -> bool {
+    expires != larder_mem::EXPIRES_NEVER && now.0 >= expires.saturating_add(stale)
+}
+
 /// The end of an entry, as callers see it.
 #[inline]
 pub(crate) fn end_of(expires: u32) -> Option<Seconds> {
@@ -57,5 +96,7 @@ mod tests {
         assert_eq!(Ttl::seconds(0).expires(Seconds(0)), 1, "0 would mean never");
         assert!(!is_expired(Ttl::FOREVER.expires(Seconds(7)), Seconds(u32::MAX)));
         assert!(is_expired(Ttl::seconds(9).expires(Seconds(u32::MAX - 1)), Seconds(u32::MAX)));
+        assert!(!is_dead(expires, 3, Seconds(17)) && is_dead(expires, 3, Seconds(18)));
+        assert!(is_dead(u32::MAX, 9, Seconds(u32::MAX)) && !is_dead(0, 0, Seconds(u32::MAX)));
     }
 }

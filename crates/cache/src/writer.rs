@@ -12,13 +12,17 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use larder_mem::{Guard, HEADER_BYTES, LogPosition, OwnedSlot};
+use larder_mem::{
+    Guard, HEADER_BYTES, LogPosition as ShardPosition, OwnedSlot, Shard, VERSION_BYTES,
+};
 
 use crate::build::KEY_BYTES_MAX;
 use crate::cache::{Shared, value_bytes_max, with_engine};
-use crate::engine::{Engine, State};
+use crate::engine::{Engine, State, When};
 use crate::error::Error;
+use crate::evicted::Batch;
 use crate::hash::KeyHash;
+use crate::position::LogPosition;
 use crate::time::{Seconds, Ttl};
 
 /// Operations queued before the writer first looks for the lock.
@@ -35,7 +39,7 @@ const APPLY_AHEAD: usize = 12;
 
 #[derive(Debug)]
 enum Operation {
-    Insert { hash: KeyHash, slot: OwnedSlot, now: Seconds },
+    Insert { hash: KeyHash, slot: OwnedSlot, when: When, now: Seconds },
     Remove { hash: KeyHash, key: Box<[u8]> },
     Touch { hash: KeyHash, key: Box<[u8]>, expires: u32 },
 }
@@ -55,18 +59,23 @@ impl Operation {
 #[derive(Debug)]
 pub struct Writer {
     shared: Arc<Shared>,
-    own: Own,
+    /// By shard.
+    own: Box<[Own]>,
 }
 
-/// What a writer alone holds. Its methods are given what is shared, so that no operation has to count a
+/// What a writer alone holds, of one shard. Its methods are given what is shared, so that no operation has to count a
 /// reference on a line that other cores use.
 #[derive(Debug)]
 struct Own {
+    /// The shard's number.
+    shard: usize,
     queue: VecDeque<Operation>,
     /// Octets of the slots in the queue.
     queue_bytes: usize,
     /// Free slots taken ahead, by class.
     spare: Box<[Vec<OwnedSlot>]>,
+    /// What our operations evicted and the listener was not told yet.
+    evicted: Batch,
 }
 
 /// A value being built in its final place. See [`Writer::insert_with`].
@@ -109,15 +118,24 @@ impl Build<'_> {
 
 impl Writer {
     pub(crate) fn new(shared: &Arc<Shared>) -> Self {
-        let classes = shared.shard.classes().count();
-        Writer {
-            shared: shared.clone(),
-            own: Own {
+        let own = (shared.shards.iter().enumerate())
+            .map(|(number, shard)| Own {
+                shard: number,
                 queue: VecDeque::with_capacity(QUEUE_MAX),
                 queue_bytes: 0,
-                spare: (0..classes).map(|_| Vec::new()).collect(),
-            },
-        }
+                spare: (0..shard.classes().count()).map(|_| Vec::new()).collect(),
+                evicted: Batch::default(),
+            })
+            .collect();
+        Writer { shared: shared.clone(), own }
+    }
+
+    /// What is shared, and what is our own of a key's shard.
+    #[inline(always)]
+    fn parts(&mut self, hash: KeyHash) -> (&Shared, &mut Own) {
+        let Writer { shared, own } = self;
+        let own = &mut own[shared.placement.shard(hash)];
+        (shared, own)
     }
 
     /// Stores a value under a key, in the place of an older one. Refused, nothing was changed.
@@ -142,10 +160,52 @@ impl Writer {
         ttl: Ttl,
         now: Seconds,
     ) -> Result<(), Error> {
-        let Writer { shared, own } = self;
-        let mut slot = own.slot_for(shared, key, value.len())?;
-        shared.shard.fill(&mut slot, key, value, ttl.expires(now));
-        own.enqueue_insert(shared, hash, slot, now)
+        let (shared, own) = self.parts(hash);
+        let mut slot = own.slot_for(shared, key, value.len(), 0)?;
+        own.shard(shared).fill(&mut slot, key, value, ttl.expires(now));
+        own.enqueue(shared, Operation::Insert { hash, slot, when: When::Always, now })
+    }
+
+    /// Stores a value where none lives under the key when the operation is applied; one past its end
+    /// does not count, stale window or not. Whether it was stored shows in a proxy afterwards, and in
+    /// [`crate::Stats::refused`].
+    pub fn insert_if_absent(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        ttl: Ttl,
+        now: Seconds,
+    ) -> Result<(), Error> {
+        let hash = self.shared.hasher.hash(key);
+        let (shared, own) = self.parts(hash);
+        let mut slot = own.slot_for(shared, key, value.len(), 0)?;
+        own.shard(shared).fill(&mut slot, key, value, ttl.expires(now));
+        own.enqueue(shared, Operation::Insert { hash, slot, when: When::Absent, now })
+    }
+
+    /// Stores a value and its version, unless an entry of the same or a greater version lives under
+    /// the key when the operation is applied: so what was fetched earlier never replaces what was fetched
+    /// later, whichever writer comes first. An entry stored without a version is older than any.
+    ///
+    /// The version is the caller's (a serial, a time of fetching) and explicit: comparing ends of life
+    /// instead would keep an old record alive against a new one with a shorter TTL, which is just what
+    /// an operator publishes before a change; and a comparison of the caller's would be foreign code under
+    /// the lock. It lies in the slot, 8 octets after the value; other entries do not pay for it.
+    pub fn insert_if_newer(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        version: u64,
+        ttl: Ttl,
+        now: Seconds,
+    ) -> Result<(), Error> {
+        let hash = self.shared.hasher.hash(key);
+        let (shared, own) = self.parts(hash);
+        let mut slot = own.slot_for(shared, key, value.len(), VERSION_BYTES)?;
+        let shard = own.shard(shared);
+        shard.build(&mut slot, key, value.len()).copy_from_slice(value);
+        shard.finish(&mut slot, key.len(), value.len(), ttl.expires(now), Some(version));
+        own.enqueue(shared, Operation::Insert { hash, slot, when: When::Newer, now })
     }
 
     /// Stores a value that `build` writes, at most `len_max` octets, straight into its final place. The
@@ -158,18 +218,23 @@ impl Writer {
         now: Seconds,
         build: impl FnOnce(&mut Build<'_>),
     ) -> Result<(), Error> {
-        let Writer { shared, own } = self;
-        let slot = own.slot_for(shared, key, len_max)?;
+        let hash = self.shared.hasher.hash(key);
+        let (shared, own) = self.parts(hash);
+        let slot = own.slot_for(shared, key, len_max, 0)?;
+        let shard = own.shard(shared);
         // Should `build` panic, the slot goes back to the spare ones.
         let mut held = Held { own, slot: Some(slot) };
         if let Some(slot) = &mut held.slot {
-            let mut value = Build { room: shared.shard.build(slot, key, len_max), len: 0 };
+            let mut value = Build { room: shard.build(slot, key, len_max), len: 0 };
             build(&mut value);
             let len = value.len;
-            shared.shard.finish(slot, key.len(), len, ttl.expires(now));
+            shard.finish(slot, key.len(), len, ttl.expires(now), None);
         }
         match held.slot.take() {
-            Some(slot) => held.own.enqueue_insert(shared, shared.hasher.hash(key), slot, now),
+            Some(slot) => {
+                let operation = Operation::Insert { hash, slot, when: When::Always, now };
+                held.own.enqueue(shared, operation)
+            }
             None => Ok(()),
         }
     }
@@ -177,7 +242,9 @@ impl Writer {
     /// Takes an entry out, if there is one.
     pub fn remove(&mut self, key: &[u8]) -> Result<(), Error> {
         let hash = self.shared.hasher.hash(key);
-        self.enqueue(Operation::Remove { hash, key: key.into() })
+        let (shared, own) = self.parts(hash);
+        own.make_queue_room(shared)?;
+        own.enqueue(shared, Operation::Remove { hash, key: key.into() })
     }
 
     /// Gives an entry a new end, `ttl` from `now`, if there is one. Proxies see it when it is applied,
@@ -185,26 +252,31 @@ impl Writer {
     pub fn touch(&mut self, key: &[u8], ttl: Ttl, now: Seconds) -> Result<(), Error> {
         let hash = self.shared.hasher.hash(key);
         let expires = ttl.expires(now);
-        self.enqueue(Operation::Touch { hash, key: key.into(), expires })
-    }
-
-    fn enqueue(&mut self, operation: Operation) -> Result<(), Error> {
-        let Writer { shared, own } = self;
+        let (shared, own) = self.parts(hash);
         own.make_queue_room(shared)?;
-        own.queue.push_back(operation);
-        own.flush_if_due(shared)
+        own.enqueue(shared, Operation::Touch { hash, key: key.into(), expires })
     }
 
     /// Applies and publishes everything queued; gives spare slots back where memory is short. The
     /// position is the one after it: a proxy there shows this writer's operations. On
     /// [`Error::Stalled`] those not yet applied stay queued, in order.
     pub fn flush(&mut self) -> Result<LogPosition, Error> {
-        self.own.flush(&self.shared)
+        let Writer { shared, own } = self;
+        let mut position = LogPosition::default();
+        let mut refused = None;
+        // A stall in one shard is no reason to keep the others waiting.
+        for own in own {
+            match own.flush(shared) {
+                Ok(at) => position.set(own.shard, at),
+                Err(error) => refused = refused.or(Some(error)),
+            }
+        }
+        refused.map_or(Ok(position), Err)
     }
 
     /// Operations queued.
     pub fn pending(&self) -> usize {
-        self.own.queue.len()
+        self.own.iter().map(|own| own.queue.len()).sum()
     }
 }
 
@@ -212,37 +284,88 @@ impl Drop for Writer {
     /// Publishes what is queued; what can't be, because a proxy stalls it, is dropped. Flush first to know.
     fn drop(&mut self) {
         let Writer { shared, own } = self;
-        let Ok(mut guard) = shared.lock() else { return };
-        let _ = own.apply(shared, &mut guard);
-        for operation in own.queue.drain(..) {
+        let mut all: Vec<_> = own.iter_mut().map(|own| Last { shared, own }).collect();
+        for last in &mut all {
+            while let Ok(None) = last.own.locked(shared, |own, guard| own.apply(shared, guard)) {}
+        }
+    }
+}
+
+/// Gives all slots of a writer that goes back, also when a listener's panic ends its last flush.
+struct Last<'a> {
+    shared: &'a Shared,
+    own: &'a mut Own,
+}
+
+impl Drop for Last<'_> {
+    fn drop(&mut self) {
+        let Ok(mut guard) = self.own.shard(self.shared).lock() else { return };
+        for operation in self.own.queue.drain(..) {
             if let Operation::Insert { slot, .. } = operation {
                 guard.parts().0.free(slot);
             }
         }
-        own.give_back(&mut guard);
+        self.own.give_back(&mut guard);
     }
 }
 
 impl Own {
-    fn flush(&mut self, shared: &Shared) -> Result<LogPosition, Error> {
-        let mut guard = shared.lock()?;
-        let applied = self.apply(shared, &mut guard);
-        if with_engine(shared, &mut guard, |engine| engine.is_tight()) {
-            self.give_back(&mut guard);
-        }
-        applied
+    #[inline(always)]
+    fn shard<'a>(&self, shared: &'a Shared) -> &'a Shard<State> {
+        &shared.shards[self.shard]
     }
 
-    #[inline]
-    fn enqueue_insert(
+    fn flush(&mut self, shared: &Shared) -> Result<ShardPosition, Error> {
+        loop {
+            let applied = self.locked(shared, |own, guard| {
+                let applied = own.apply(shared, guard);
+                if with_engine(own.shard(shared), guard, |engine| engine.is_tight()) {
+                    own.give_back(guard);
+                }
+                applied
+            })?;
+            if let Some(position) = applied {
+                return Ok(position);
+            }
+        }
+    }
+
+    /// Runs `act` under the lock, and then, without it, tells the listener what that evicted.
+    fn locked<R>(
         &mut self,
         shared: &Shared,
-        hash: KeyHash,
-        slot: OwnedSlot,
-        now: Seconds,
-    ) -> Result<(), Error> {
-        self.queue_bytes += shared.shard.classes().size(slot.class());
-        self.queue.push_back(Operation::Insert { hash, slot, now });
+        act: impl FnOnce(&mut Self, &mut Guard<'_, State>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let guard = self.shard(shared).lock()?;
+        self.with_guard(shared, guard, act)
+    }
+
+    fn with_guard<R>(
+        &mut self,
+        shared: &Shared,
+        mut guard: Guard<'_, State>,
+        act: impl FnOnce(&mut Self, &mut Guard<'_, State>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let result = act(self, &mut guard);
+        if let Some(batch) = &mut guard.parts().1.evicted {
+            std::mem::swap(batch, &mut self.evicted);
+        }
+        drop(guard);
+        if let Some(listener) = &shared.listener
+            && !self.evicted.is_empty()
+        {
+            self.evicted.tell(listener);
+        }
+        result
+    }
+
+    /// Queues an operation that room was made for.
+    #[inline]
+    fn enqueue(&mut self, shared: &Shared, operation: Operation) -> Result<(), Error> {
+        if let Operation::Insert { slot, .. } = &operation {
+            self.queue_bytes += self.shard(shared).classes().size(slot.class());
+        }
+        self.queue.push_back(operation);
         self.flush_if_due(shared)
     }
 
@@ -258,12 +381,13 @@ impl Own {
 
     #[cold]
     fn flush_unless_busy(&mut self, shared: &Shared) -> Result<(), Error> {
-        let guard = match shared.shard.try_lock() {
-            None if self.is_full(shared) => Some(shared.shard.lock()),
+        let shard = self.shard(shared);
+        let guard = match shard.try_lock() {
+            None if self.is_full(shared) => Some(shard.lock()),
             guard => guard,
         };
         let Some(guard) = guard else { return Ok(()) };
-        match self.apply(shared, &mut guard?) {
+        match self.with_guard(shared, guard?, |own, guard| own.apply(shared, guard)) {
             Ok(_) | Err(Error::Stalled { .. }) => Ok(()),
             Err(error) => Err(error),
         }
@@ -282,13 +406,14 @@ impl Own {
         Ok(())
     }
 
-    /// Applies the queue in order, with the lines of the operations ahead on their way.
+    /// Applies the queue in order, with the lines of the operations ahead on their way. `None`: operations
+    /// are left, because the listener must be told first what the others evicted.
     fn apply(
         &mut self,
         shared: &Shared,
         guard: &mut Guard<'_, State>,
-    ) -> Result<LogPosition, Error> {
-        with_engine(shared, guard, |engine| {
+    ) -> Result<Option<ShardPosition>, Error> {
+        with_engine(self.shard(shared), guard, |engine| {
             for operation in self.queue.iter().take(APPLY_AHEAD) {
                 engine.prefetch(operation.hash());
             }
@@ -299,28 +424,31 @@ impl Own {
                 if let Some(ahead) = self.queue.get(APPLY_AHEAD / 2) {
                     engine.prefetch_slot(ahead.hash());
                 }
-                if let Err((error, operation)) = self.apply_one(shared, engine, operation) {
+                if let Err((error, operation)) = self.apply_one(engine, operation) {
                     self.queue.push_front(operation);
                     return Err(error);
                 }
+                if engine.state.evicted.as_ref().is_some_and(Batch::is_full) {
+                    return Ok(None);
+                }
             }
-            Ok(engine.main.position())
+            Ok(Some(engine.main.position()))
         })
     }
 
     fn apply_one(
         &mut self,
-        shared: &Shared,
         engine: &mut Engine<'_>,
         operation: Operation,
     ) -> Result<(), (Error, Operation)> {
         match operation {
-            Operation::Insert { hash, slot, now } => {
-                let bytes = shared.shard.classes().size(slot.class());
-                match engine.insert(hash, slot, now) {
+            Operation::Insert { hash, slot, when, now } => {
+                let bytes = engine.shard.classes().size(slot.class());
+                match engine.insert(hash, slot, when, now) {
                     Ok(()) => self.queue_bytes -= bytes,
                     Err((stalled, slot)) => {
-                        return Err((stalled.into(), Operation::Insert { hash, slot, now }));
+                        let operation = Operation::Insert { hash, slot, when, now };
+                        return Err((stalled.into(), operation));
                     }
                 }
             }
@@ -336,22 +464,36 @@ impl Own {
         Ok(())
     }
 
-    /// A slot that holds the key and a value of `len` octets, and room in the queue for it.
+    /// A slot that holds the key, a value of `len` octets and `extra` more, and room in the queue for it.
     #[inline]
-    fn slot_for(&mut self, shared: &Shared, key: &[u8], len: usize) -> Result<OwnedSlot, Error> {
+    fn slot_for(
+        &mut self,
+        shared: &Shared,
+        key: &[u8],
+        len: usize,
+        extra: usize,
+    ) -> Result<OwnedSlot, Error> {
         if key.is_empty() || key.len() > KEY_BYTES_MAX {
             return Err(Error::KeyLength { bytes: key.len() });
         }
-        let bytes_max = value_bytes_max(shared, key.len());
+        let bytes_max = value_bytes_max(shared, key.len() + extra);
         if len > bytes_max {
             return Err(Error::ValueTooLarge { bytes: len, bytes_max });
         }
         self.make_queue_room(shared)?;
-        let Some(class) = shared.shard.classes().of(HEADER_BYTES + key.len() + len) else {
+        let shard = &shared.shards[self.shard];
+        let Some(class) = shard.classes().of(HEADER_BYTES + key.len() + len + extra) else {
             return Err(Error::ValueTooLarge { bytes: len, bytes_max });
         };
-        match self.spare[class as usize].pop() {
-            Some(slot) => Ok(slot),
+        let spare = &mut self.spare[class as usize];
+        match spare.pop() {
+            Some(slot) => {
+                // The next one's lines come while this one is filled.
+                if let Some(next) = spare.last() {
+                    shard.prefetch(next);
+                }
+                Ok(slot)
+            }
             None => self.refill(shared, class),
         }
     }
@@ -360,25 +502,33 @@ impl Own {
     /// (so that it evicts), gives back the spares of other classes, and empties a page.
     #[cold]
     fn refill(&mut self, shared: &Shared, class: u8) -> Result<OwnedSlot, Error> {
-        let mut guard = shared.lock()?;
-        let ample = (REFILL_BYTES / shared.shard.classes().size(class)).clamp(1, REFILL_MAX);
-        let spare = &mut self.spare[class as usize];
-        with_engine(shared, &mut guard, |engine| {
-            let count = if engine.is_tight() { 1 } else { ample };
-            spare.extend((0..count).map_while(|_| engine.main.alloc(class)));
-        });
-        if let Some(slot) = spare.pop() {
-            return Ok(slot);
+        let shard = self.shard(shared);
+        let ample = (REFILL_BYTES / shard.classes().size(class)).clamp(1, REFILL_MAX);
+        loop {
+            let slot = self.locked(shared, |own, guard| {
+                let spare = &mut own.spare[class as usize];
+                with_engine(shard, guard, |engine| {
+                    let count = if engine.is_tight() { 1 } else { ample };
+                    spare.extend((0..count).map_while(|_| engine.main.alloc(class)));
+                });
+                if let Some(slot) = spare.pop() {
+                    return Ok(Some(slot));
+                }
+                let applied = own.apply(shared, guard)?;
+                own.give_back(guard);
+                with_engine(shard, guard, |engine| match engine.alloc(class) {
+                    Some(slot) => Ok(Some(slot)),
+                    None if applied.is_none() => Ok(None),
+                    None => match engine.main.slowest() {
+                        stalled if stalled.behind > 0 => Err(stalled.into()),
+                        _ => Err(Error::Starved),
+                    },
+                })
+            })?;
+            if let Some(slot) = slot {
+                return Ok(slot);
+            }
         }
-        self.apply(shared, &mut guard)?;
-        self.give_back(&mut guard);
-        with_engine(shared, &mut guard, |engine| match engine.alloc(class) {
-            Some(slot) => Ok(slot),
-            None => match engine.main.slowest() {
-                stalled if stalled.behind > 0 => Err(stalled.into()),
-                _ => Err(Error::Starved),
-            },
-        })
     }
 
     /// Gives all spare slots back.

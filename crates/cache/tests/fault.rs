@@ -3,8 +3,12 @@
 
 mod common;
 
-use common::key_of;
-use larder::{Cache, Error, Policy, Proxy, Seconds, Ttl, Writer};
+use common::{every_policy, key_of};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use larder::{Cache, Cause, Error, Policy, Proxy, Reader, Seconds, Ttl, Writer};
 
 const NOW: Seconds = Seconds(1);
 
@@ -213,4 +217,288 @@ fn many_writers() {
     }
     drop(writers);
     cache.validate().unwrap();
+}
+
+/// Every entry that leaves to make room is told once, with its value and the right cause, and none that was
+/// removed or replaced; what was told and what is left make up what was inserted.
+#[test]
+fn listener_hears_all() {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let hearing = heard.clone();
+    let cache = Cache::builder()
+        .budget(400_000)
+        .stale(Seconds(2))
+        .on_evicted(move |evicted| {
+            assert!(evicted.value.iter().all(|&byte| byte == evicted.key[7]));
+            hearing.lock().unwrap().push((evicted.key.to_vec(), evicted.cause));
+        })
+        .build()
+        .unwrap();
+    let mut writer = cache.writer();
+    let value_max = cache.value_bytes_max(40);
+    let total = 20_000u64;
+    for number in 0..total {
+        let key = key_of(number);
+        // The odd ones end after 5 seconds, and are dead after 7; some are large enough to evict many.
+        let ttl = if number % 2 == 0 { Ttl::FOREVER } else { Ttl::seconds(5) };
+        let len = if number % 500 == 0 { value_max } else { 20 };
+        let now = Seconds(1 + (number / 100) as u32);
+        writer.insert(&key, &vec![key[7]; len], ttl, now).unwrap();
+        if number % 100 == 3 {
+            writer.insert(&key, &[key[7]; 30], ttl, now).unwrap();
+            writer.remove(&key_of(number - 2)).unwrap();
+        }
+    }
+    writer.flush().unwrap();
+    let stats = cache.stats().unwrap();
+    let heard = heard.lock().unwrap();
+    let expired = heard.iter().filter(|(_, cause)| *cause == Cause::Expired).count() as u64;
+    assert_eq!((heard.len() as u64, expired), (stats.evicted, stats.evicted_expired));
+    assert_eq!(heard.len() as u64 + stats.removed + stats.entries, total);
+    assert!(expired > 5_000, "{expired}");
+    let mut keys: Vec<_> = heard.iter().map(|(key, _)| key).collect();
+    keys.sort_unstable();
+    keys.dedup();
+    assert_eq!(keys.len(), heard.len(), "none twice");
+    cache.validate().unwrap();
+}
+
+/// A listener that panics, in an insert, a flush or a writer's drop, poisons nothing and leaks no slot;
+/// one that uses the cache finds no lock held.
+#[test]
+fn panicking_listener() {
+    let calls = Arc::new(AtomicU64::new(0));
+    let counting = calls.clone();
+    let itself: Arc<Mutex<Option<Cache>>> = Arc::default();
+    let seeing = itself.clone();
+    let cache = Cache::builder()
+        .budget(300_000)
+        .on_evicted(move |_| {
+            if let Some(cache) = &*seeing.lock().unwrap_or_else(|error| error.into_inner()) {
+                cache.stats().unwrap();
+            }
+            if counting.fetch_add(1, Ordering::Relaxed) % 50 == 49 {
+                resume_unwind(Box::new(()));
+            }
+        })
+        .build()
+        .unwrap();
+    *itself.lock().unwrap() = Some(cache.clone());
+    let mut panics = 0;
+    let mut number = 0;
+    for _ in 0..40 {
+        let writer = AssertUnwindSafe(Mutex::new(cache.writer()));
+        for _ in 0..200 {
+            number += 1;
+            let insert = || {
+                let mut writer = writer.lock().unwrap_or_else(|error| error.into_inner());
+                writer.insert(&key_of(number), &[1; 30], Ttl::FOREVER, NOW).unwrap();
+                if number % 7 == 0 {
+                    writer.flush().unwrap();
+                }
+            };
+            panics += u64::from(catch_unwind(AssertUnwindSafe(insert)).is_err());
+        }
+        panics += u64::from(catch_unwind(move || drop(writer)).is_err());
+        cache.validate().unwrap();
+    }
+    assert!(panics > 50, "{panics}");
+    let stats = cache.stats().unwrap();
+    let used: u64 = stats.classes.iter().map(|class| u64::from(class.slots_used)).sum();
+    assert_eq!(used, stats.entries, "no slot is lost");
+    *itself.lock().unwrap() = None;
+}
+
+/// Leases of large and small values, dropped on other threads and after everything else, keep their octets
+/// while the cache turns over many times; they are bounded; and what they held is free again after.
+#[test]
+fn leases() {
+    for policy in every_policy() {
+        leases_under(policy);
+    }
+}
+
+fn leases_under(policy: Policy) {
+    let max = 100_000;
+    let builder = Cache::builder().budget(4 << 20).proxies_max(1).policy(policy);
+    let cache = builder.lease_bytes_max(max).build().unwrap();
+    let mut writer = cache.writer();
+    let mut proxy = cache.proxy().unwrap();
+    let fill = |number: u64, len: usize| vec![number as u8; len];
+    let churn = |writer: &mut Writer, proxy: &mut Proxy, rounds: u64| {
+        for number in 1000..1000 + rounds {
+            let value = fill(number, 500 + (number as usize * 97) % 6000);
+            writer.insert(&key_of(number), &value, Ttl::FOREVER, NOW).unwrap();
+            if number % 50 == 0 {
+                writer.flush().unwrap();
+                proxy.sync();
+            }
+        }
+    };
+    let mut leases = Vec::new();
+    for number in 0..8u64 {
+        let len = if number % 2 == 0 { 5000 } else { 50 };
+        writer.insert(&key_of(number), &fill(number, len), Ttl::FOREVER, NOW).unwrap();
+        writer.flush().unwrap();
+        proxy.sync();
+        let lease = proxy.lease(&proxy.get(&key_of(number), NOW).unwrap()).unwrap();
+        assert_eq!(lease.is_copy(), len == 50);
+        leases.push((number, len, lease));
+    }
+    // As many as fit, and no more.
+    let entry = proxy.get(&key_of(0), NOW).unwrap();
+    let more: Vec<_> = std::iter::from_fn(|| proxy.lease(&entry)).collect();
+    assert!(more.len() > 5 && cache.stats().unwrap().lease_bytes <= max);
+    drop(more);
+    // On request: some policies would keep what was read.
+    for number in 0..8u64 {
+        writer.remove(&key_of(number)).unwrap();
+    }
+    churn(&mut writer, &mut proxy, 5_000);
+    let stats = cache.stats().unwrap();
+    assert!(stats.evicted > 3_000);
+    assert_eq!(stats.doomed_slots, 4);
+    cache.validate().unwrap();
+    std::thread::scope(|scope| {
+        for (number, len, lease) in leases.drain(..4) {
+            scope.spawn(move || {
+                assert_eq!((lease.key(), &*lease), (&key_of(number)[..], &fill(number, len)[..]));
+                drop(lease);
+            });
+        }
+    });
+    churn(&mut writer, &mut proxy, 500);
+    assert_eq!(cache.stats().unwrap().doomed_slots, 2);
+    // The rest outlives every handle.
+    drop((writer, proxy));
+    cache.validate().unwrap();
+    drop(cache);
+    for (number, len, lease) in leases {
+        assert_eq!((lease.key(), &*lease), (&key_of(number)[..], &fill(number, len)[..]));
+    }
+}
+
+/// A cache built without leases gives none.
+#[test]
+fn no_leases() {
+    let cache = Cache::builder().budget(1 << 20).build().unwrap();
+    let mut writer = cache.writer();
+    writer.insert(b"a", &[1; 2000], Ttl::FOREVER, NOW).unwrap();
+    writer.flush().unwrap();
+    let proxy = cache.proxy().unwrap();
+    assert!(proxy.lease(&proxy.get(b"a", NOW).unwrap()).is_none());
+}
+
+/// With either reader, in one shard or four: a proxy that never syncs holds a lease all along; others read on,
+/// writes succeed until the stall names it, memory stays where it was; once it syncs, parks or is dropped
+/// the next write succeeds, and the lease reads its octets still.
+#[test]
+fn stuck_proxy_with_a_lease() {
+    let cures: [fn(Proxy) -> Option<larder::Parked>; 3] = [
+        |mut proxy| {
+            proxy.sync();
+            std::mem::forget(proxy);
+            None
+        },
+        |proxy| Some(proxy.park()),
+        |_| None,
+    ];
+    for (number, cure) in cures.into_iter().enumerate() {
+        for (shards, reader) in [(1, Reader::Shared), (4, Reader::Index), (4, Reader::Shared)] {
+            let cache = Cache::builder()
+                .budget(8 << 20)
+                .proxies_max(2)
+                .shards(shards)
+                .reader(reader)
+                .lease_bytes_max(64 << 10)
+                .build()
+                .unwrap();
+            let mut writer = cache.writer();
+            let value = [7; 3000];
+            writer.insert(b"first", &value, Ttl::FOREVER, NOW).unwrap();
+            writer.flush().unwrap();
+            let mut other = cache.proxy().unwrap();
+            let stuck = cache.proxy().unwrap();
+            let lease = stuck.lease(&stuck.get(b"first", NOW).unwrap()).unwrap();
+            assert!(!lease.is_copy());
+            let mut inserted = 0;
+            let stalled = loop {
+                other.sync();
+                match writer.insert(&key_of(inserted), &value[..500], Ttl::FOREVER, NOW) {
+                    Ok(()) => inserted += 1,
+                    Err(error) => break error,
+                }
+            };
+            let Error::Stalled { proxy, behind } = stalled else { panic!("{stalled}") };
+            assert_eq!((proxy, behind > 0), (stuck.number(), true));
+            assert!(inserted > 1000, "{inserted}");
+            other.sync();
+            assert!((0..inserted).any(|number| other.get(&key_of(number), NOW).is_some()));
+            // A copy stays where it is; who shares the index sees what became of it.
+            let still_there = stuck.get(b"first", NOW).is_some();
+            assert!(still_there || reader == Reader::Shared);
+            cache.validate().unwrap();
+            let cured = cure(stuck);
+            writer.insert(b"another", &value, Ttl::FOREVER, NOW).unwrap();
+            writer.flush().unwrap();
+            other.sync();
+            assert_eq!(other.get(b"another", NOW).as_deref(), Some(&value[..]));
+            if number > 0 {
+                // Nobody is in the way any more: the cache turns over, and the lease stays.
+                for number in inserted..inserted + 20_000 {
+                    writer.insert(&key_of(number), &value[..500], Ttl::FOREVER, NOW).unwrap();
+                    if number % 100 == 0 {
+                        other.sync();
+                    }
+                }
+                writer.flush().unwrap();
+            }
+            assert_eq!((lease.key(), &*lease), (&b"first"[..], &value[..]));
+            cache.validate().unwrap();
+            drop(cured);
+        }
+    }
+}
+
+/// Caches, proxies, parked proxies, writers and leases go in any order, each on a thread of its own; the last
+/// one frees what they shared.
+#[test]
+fn any_order_of_dropping() {
+    for order in 0..60u64 {
+        let witness = Arc::new(());
+        let held = witness.clone();
+        let cache = Cache::builder()
+            .budget(4 << 20)
+            .proxies_max(3)
+            .shards(1 << (order % 3))
+            .reader(if order % 2 == 0 { Reader::Index } else { Reader::Shared })
+            .lease_bytes_max(100_000)
+            .on_evicted(move |_| assert!(Arc::strong_count(&held) > 1))
+            .build()
+            .unwrap();
+        let mut writer = cache.writer();
+        for number in 0..50 {
+            writer.insert(&key_of(number), &[number as u8; 2000], Ttl::FOREVER, NOW).unwrap();
+        }
+        writer.flush().unwrap();
+        let (proxy, parked) = (cache.proxy().unwrap(), cache.proxy().unwrap().park());
+        let lease = |number| proxy.lease(&proxy.get(&key_of(number), NOW).unwrap()).unwrap();
+        let leases = [lease(3), lease(4)];
+        writer.remove(&key_of(3)).unwrap();
+        let mut handles: Vec<Box<dyn FnOnce() + Send>> = vec![
+            Box::new(move || drop(cache)),
+            Box::new(move || drop(writer)),
+            Box::new(move || drop(proxy)),
+            Box::new(move || drop(parked)),
+        ];
+        for (lease, byte) in leases.into_iter().zip([3, 4]) {
+            handles.push(Box::new(move || assert_eq!(&*lease, [byte; 2000])));
+        }
+        let mut random = common::Random(order);
+        while !handles.is_empty() {
+            let act = handles.swap_remove(random.below(handles.len() as u64) as usize);
+            std::thread::spawn(act).join().unwrap();
+        }
+        assert_eq!(Arc::strong_count(&witness), 1, "what was shared is freed");
+    }
 }

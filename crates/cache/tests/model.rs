@@ -1,10 +1,12 @@
 //! The engine against a slow and obvious cache: the same operations, the same answers, the same entries in
-//! the same order, whatever the budget, the value sizes and the proxies' habits.
+//! the same order, whatever the budget, the value sizes, the shards, the readers and the proxies' habits.
 
 mod common;
 
-use common::{Model, Random, assert_same, key_of};
-use larder::{Cache, Error, Policy, Seconds, Ttl};
+use std::sync::{Arc, Mutex};
+
+use common::{Model, Random, assert_same, every_policy, key_of};
+use larder::{Cache, Cause, Error, Policy, Reader, Seconds, SyncMode, Ticks, Ttl};
 
 struct Run {
     seed: u64,
@@ -12,26 +14,49 @@ struct Run {
     keys: u64,
     value_bytes_max: usize,
     operations: usize,
+    /// Everything is compared and validated every so many operations, and at the end.
+    check_every: usize,
     /// Proxies sync every so many operations; the first one twice as often as the second, and so on.
     sync_every: usize,
     proxies: usize,
+    shards: usize,
+    sync: SyncMode,
+    reader: Reader,
+    policy: Policy,
 }
+
+/// Seconds past its end in which an entry is given when asked for.
+const STALE: u32 = 20;
+
+const PERIODIC: SyncMode = SyncMode::Periodic(Ticks::ms(10));
 
 /// Applies random operations to both, syncing when told to or when the engine says that it must.
 fn compare(run: &Run) {
+    let left = Arc::new(Mutex::new(Vec::new()));
+    let heard = left.clone();
     let cache = Cache::builder()
         .budget(run.budget)
         .proxies_max(run.proxies)
-        .policy(Policy::Fifo)
+        .policy(run.policy)
+        .on_evicted(move |gone| {
+            heard.lock().unwrap().push((gone.key.to_vec(), gone.value.to_vec(), gone.cause));
+        })
         .seed(run.seed ^ 1)
+        .shards(run.shards)
+        .sync(run.sync)
+        .reader(run.reader)
+        .stale(Seconds(STALE))
+        .lease_bytes_max(60_000)
         .build()
         .unwrap();
     let mut proxies: Vec<_> = (0..run.proxies).map(|_| Some(cache.proxy().unwrap())).collect();
     let mut writer = cache.writer();
-    let mut model = Model::of(&cache);
+    let mut model = Model::with(&cache, STALE, run.policy);
     let mut random = Random(run.seed);
     let mut now = Seconds(1);
-    let value_max = run.value_bytes_max.min(cache.value_bytes_max(40));
+    let mut expired = 0;
+    let mut leases: Vec<(Vec<u8>, Vec<u8>, larder::Lease)> = Vec::new();
+    let value_max = run.value_bytes_max.min(cache.value_bytes_max(40) - 8);
     for step in 0..run.operations {
         now.0 += u32::from(random.below(50) == 0);
         let key = key_of(random.below(run.keys));
@@ -40,7 +65,8 @@ fn compare(run: &Run) {
         } else {
             Ttl::seconds(random.below(300) as u32)
         };
-        let kind = random.below(20);
+        let kind = random.below(24);
+        let version = random.below(1_000);
         let value = random.bytes(value_max);
         loop {
             let done = match kind {
@@ -52,6 +78,8 @@ fn compare(run: &Run) {
                     build.spare(tail.len()).unwrap().copy_from_slice(tail);
                     assert!(!build.push(&[0]) && build.spare(1).is_none());
                 }),
+                3 | 4 => writer.insert_if_absent(&key, &value, ttl, now),
+                5..=7 => writer.insert_if_newer(&key, &value, version, ttl, now),
                 _ => writer.insert(&key, &value, ttl, now),
             };
             match done {
@@ -66,7 +94,27 @@ fn compare(run: &Run) {
         match kind {
             0 => model.remove(&key),
             1 => model.touch(&key, ttl, now),
+            3 | 4 => model.insert_if_absent(&key, &value, ttl, now),
+            5..=7 => model.insert_if_newer(&key, &value, version, ttl, now),
             _ => model.insert(&key, &value, ttl, now),
+        }
+        if run.policy != Policy::Fifo {
+            while let Err(error) = writer.flush() {
+                let Error::Stalled { proxy, .. } = error else { panic!("{error}") };
+                proxies[proxy].as_mut().unwrap().sync();
+            }
+            for (gone, value, cause) in left.lock().unwrap().drain(..) {
+                expired += u64::from(cause == Cause::Expired);
+                model.left(&gone, &value, cause, &key, now);
+            }
+        }
+        // Some keys are read often, for the policy to hear of.
+        for _ in 0..4 {
+            let proxy = proxies[random.below(run.proxies as u64) as usize].as_ref().unwrap();
+            let key = key_of(random.below(run.keys) * random.below(run.keys) / run.keys);
+            if let Some(entry) = proxy.get(&key, now) {
+                assert_eq!(entry.key(), key);
+            }
         }
         for (number, slot) in proxies.iter_mut().enumerate() {
             if step % (run.sync_every * (number + 1)) == 0 {
@@ -78,7 +126,7 @@ fn compare(run: &Run) {
                 *slot = Some(proxy);
             }
         }
-        if step % (run.operations / 8) == 0 || step + 1 == run.operations {
+        if step % run.check_every == 0 || step + 1 == run.operations {
             while let Err(error) = writer.flush() {
                 let Error::Stalled { proxy, .. } = error else { panic!("{error}") };
                 proxies[proxy].as_mut().unwrap().sync();
@@ -90,21 +138,52 @@ fn compare(run: &Run) {
                 .validate()
                 .unwrap_or_else(|wrong| panic!("seed {} step {step}: {wrong}", run.seed));
             assert_same(&cache, &proxy, &model, now, run.seed);
+            // What was leased earlier is as it was, whatever became of it.
+            for (key, value, lease) in std::mem::take(&mut leases) {
+                assert_eq!((lease.key(), lease.value()), (&key[..], &value[..]));
+            }
+            for number in 0..run.keys {
+                let key = key_of(number);
+                if let Some(entry) = proxy.get(&key, now)
+                    && let Some(lease) = proxy.lease(&entry)
+                {
+                    leases.push((key, entry.to_vec(), lease));
+                }
+            }
             proxies[0] = Some(proxy);
         }
     }
+    let stats = cache.stats().unwrap();
+    if run.policy != Policy::Fifo {
+        assert_eq!(stats.evicted_expired, expired, "seed {}", run.seed);
+        assert!(stats.reported > 0, "seed {}: nothing was reported", run.seed);
+    } else {
+        assert_eq!(stats.reported, 0);
+    }
 }
 
-/// Small values of mixed lengths, more keys than fit: eviction all along.
+/// Small values of mixed lengths, more keys than fit: eviction all along; in one, two and four shards.
 #[test]
 fn small_entries() {
-    for seed in 1..=4 {
+    for (seed, shards, sync, reader) in [
+        (1, 1, PERIODIC, Reader::Index),
+        (2, 2, PERIODIC, Reader::Shared),
+        (3, 4, SyncMode::Immediate, Reader::Index),
+        (4, 1, SyncMode::Immediate, Reader::Shared),
+        (5, 4, PERIODIC, Reader::Index),
+        (6, 1, PERIODIC, Reader::Shared),
+    ] {
         compare(&Run {
+            policy: Policy::Fifo,
+            reader,
             seed,
-            budget: 300_000,
-            keys: 4_000,
+            shards,
+            sync,
+            budget: 300_000 + 250_000 * shards as u64,
+            keys: 4_000 + 6_000 * shards as u64,
             value_bytes_max: 200,
             operations: 30_000,
+            check_every: 4_000,
             sync_every: 70,
             proxies: 3,
         });
@@ -114,13 +193,23 @@ fn small_entries() {
 /// Values up to the largest the cache takes: one insert evicts many, and pages change class.
 #[test]
 fn mixed_sizes() {
-    for seed in 11..=14 {
+    for (seed, shards, sync, reader) in [
+        (11, 1, PERIODIC, Reader::Index),
+        (12, 4, PERIODIC, Reader::Shared),
+        (13, 2, SyncMode::Immediate, Reader::Index),
+        (14, 1, PERIODIC, Reader::Shared),
+    ] {
         compare(&Run {
             seed,
-            budget: 1 << 20,
+            shards,
+            sync,
+            reader,
+            policy: Policy::Fifo,
+            budget: (shards as u64) << 20,
             keys: 2_000,
             value_bytes_max: usize::MAX,
             operations: 20_000,
+            check_every: 3_000,
             sync_every: 150,
             proxies: 2,
         });
@@ -136,21 +225,100 @@ fn nothing_evicted() {
         keys: 3_000,
         value_bytes_max: 100,
         operations: 20_000,
+        check_every: 3_000,
         sync_every: 1_000,
         proxies: 1,
+        shards: 1,
+        sync: PERIODIC,
+        reader: Reader::Index,
+        policy: Policy::Fifo,
     });
 }
 
 /// A proxy that syncs only when it stalls the writer gives the same answers.
 #[test]
 fn lazy_proxies() {
-    compare(&Run {
-        seed: 31,
-        budget: 300_000,
-        keys: 4_000,
-        value_bytes_max: 120,
-        operations: 30_000,
-        sync_every: usize::MAX / 8,
-        proxies: 2,
-    });
+    for shards in [1, 2] {
+        compare(&Run {
+            seed: 31,
+            budget: 400_000 * shards as u64,
+            keys: 4_000 * shards as u64,
+            value_bytes_max: 120,
+            operations: 30_000,
+            check_every: 4_000,
+            sync_every: usize::MAX / 8,
+            proxies: 2,
+            shards,
+            sync: PERIODIC,
+            reader: if shards == 1 { Reader::Index } else { Reader::Shared },
+            policy: Policy::Fifo,
+        });
+    }
+}
+
+/// Small caches of every shape, compared and validated after every single operation.
+#[test]
+fn every_step() {
+    let mut seed = 40;
+    for shards in [1, 2, 4] {
+        for reader in [Reader::Index, Reader::Shared] {
+            for sync in [PERIODIC, SyncMode::Immediate] {
+                seed += 1;
+                compare(&Run {
+                    seed,
+                    budget: 260_000 * shards as u64,
+                    keys: 300 * shards as u64,
+                    value_bytes_max: usize::MAX,
+                    operations: 160 * shards,
+                    check_every: 1,
+                    sync_every: 7,
+                    proxies: 2,
+                    shards,
+                    sync,
+                    reader,
+                    policy: Policy::Fifo,
+                });
+            }
+        }
+    }
+}
+
+/// Under every policy, with one shard and two, with either reader and sync mode: but for who leaves, which the
+/// engine says, content is the model's after conditional inserts, ends, leases, moved pages, parking. Who
+/// leaves was there, is said to have ended when it had, stale window and all, and never makes room for itself.
+#[test]
+fn every_policy_is_like_the_model() {
+    let mut seed = 60;
+    for policy in every_policy().into_iter().filter(|&policy| policy != Policy::Fifo) {
+        for shards in [1, 2] {
+            for reader in [Reader::Index, Reader::Shared] {
+                seed += 1;
+                let sync = if seed % 2 == 0 { PERIODIC } else { SyncMode::Immediate };
+                let small = Run {
+                    seed,
+                    budget: 300_000 * (1 + shards as u64),
+                    keys: 5_000 * shards as u64,
+                    value_bytes_max: 200,
+                    operations: 10_000,
+                    check_every: 2_500,
+                    sync_every: 70,
+                    proxies: 3,
+                    shards,
+                    sync,
+                    reader,
+                    policy,
+                };
+                compare(&small);
+                // Any size, and pages that change class; checked every few steps.
+                compare(&Run {
+                    budget: 300_000 * shards as u64,
+                    keys: 300 * shards as u64,
+                    value_bytes_max: usize::MAX,
+                    operations: 900,
+                    check_every: 7,
+                    ..small
+                });
+            }
+        }
+    }
 }

@@ -4,23 +4,9 @@ mod common;
 
 use std::collections::HashMap;
 
-use common::{Random, dump, key_of};
-use larder::policy::{
-    Entries, EntryNumber, Fifo, Flagged, Lru, Paper, Partitioned, Promotion, Replacement,
-};
+use common::{Random, dump, every_policy, key_of};
+use larder::policy::{Entries, EntryNumber, Fifo, Lru, Paper, Partitioned, Replacement};
 use larder::{Cache, Error, OwnedEntry, PaperRules, Policy, Seconds, Stats, Ttl};
-
-fn every_policy() -> Vec<Policy> {
-    let text = PaperRules { promotion: Promotion::ThirdAccess, ..PaperRules::default() };
-    vec![
-        Policy::Partitioned,
-        Policy::Lru,
-        Policy::Fifo,
-        Policy::Paper(PaperRules::default()),
-        Policy::Paper(text),
-        Policy::Paper(PaperRules { borrow: false, flagged: Flagged::ToHot, ..text }),
-    ]
-}
 
 /// Random reads and writes by one thread; the last value and end of every key that was not removed.
 fn churn(policy: Policy, feedback: bool, seed: u64) -> (Vec<OwnedEntry>, Stats) {

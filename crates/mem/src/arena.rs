@@ -1,7 +1,8 @@
 //! The arena: slots that a writer fills, everybody reads, and main reuses.
 //!
 //! ```text
-//! slot   expires u32 (atomic) | key_len u8 | flags u8 | value_len u16 | key | value
+//! slot   expires u32 (atomic) | key_len u8 | flags u8 | value_len u16 | key | value | version u64
+//!        the version is there when a flag says so, and costs nothing where it is not
 //! id     offset in the arena / 8; the first 64 octets are never a slot, so 0 means "none"
 //! ```
 //!
@@ -17,6 +18,12 @@ use crate::sync::{AtomicU32, Ordering};
 
 /// Octets of a slot before its key.
 pub const HEADER_BYTES: usize = 8;
+
+/// Octets that a version takes of its slot, after the value.
+pub const VERSION_BYTES: usize = 8;
+
+/// Flag of a slot that ends with a version. The other seven say its class.
+const FLAG_VERSION: u8 = 1;
 
 /// The `expires` of an entry that has no end.
 pub const EXPIRES_NEVER: u32 = 0;
@@ -101,6 +108,13 @@ impl Arena {
         id as usize * 8 - HEAD_BYTES
     }
 
+    /// The id of a slot that is being viewed; `None` when it is another arena's.
+    pub fn id_of(&self, slot: &Slot<'_>) -> Option<u32> {
+        let base = self.memory.base().as_ptr() as usize;
+        let offset = (slot.start.as_ptr() as usize).checked_sub(base)?;
+        (offset / 8 < self.memory.len()).then_some((offset / 8) as u32)
+    }
+
     #[inline(always)]
     fn pointer(&self, id: u32) -> NonNull<u8> {
         debug_assert!((id as usize) < self.memory.len());
@@ -113,6 +127,17 @@ impl Arena {
     #[inline(always)]
     pub fn prefetch(&self, id: u32) {
         crate::prefetch(self.memory.base().cast::<u8>().as_ptr().wrapping_add(id as usize * 8));
+    }
+
+    /// Brings near the lines of a slot of `bytes` octets, the first few if it is large.
+    #[inline]
+    pub fn prefetch_lines(&self, id: u32, bytes: usize) {
+        const LINE_BYTES: usize = 64;
+        const LINES_MAX: usize = 4;
+        let start = self.memory.base().cast::<u8>().as_ptr().wrapping_add(id as usize * 8);
+        for line in 0..bytes.div_ceil(LINE_BYTES).min(LINES_MAX) {
+            crate::prefetch(start.wrapping_add(line * LINE_BYTES));
+        }
     }
 
     #[inline(always)]
@@ -129,7 +154,7 @@ impl Arena {
 
     /// Makes a fresh slot hold nothing, so that I4 is true before its writer has done anything.
     pub fn clear(&self, slot: &mut OwnedSlot) {
-        self.finish(slot, 0, 0, EXPIRES_NEVER);
+        self.finish(slot, 0, 0, EXPIRES_NEVER, None);
     }
 
     /// Writes the key of an owned slot and gives the room after it, `room` octets, for the value.
@@ -156,16 +181,30 @@ impl Arena {
         }
     }
 
-    /// Writes the header of an owned slot. The caller has checked the lengths (I4).
+    /// Writes the header of an owned slot, and its version. The caller has checked the lengths (I4).
     #[inline]
-    pub fn finish(&self, slot: &mut OwnedSlot, key_len: u8, value_len: u16, expires: u32) {
+    pub fn finish(
+        &self,
+        slot: &mut OwnedSlot,
+        key_len: u8,
+        value_len: u16,
+        expires: u32,
+        version: Option<u64>,
+    ) {
         assert_eq!(slot.shard, self.shard, "a slot goes back to the shard it came from");
         #[cfg(loom)]
         self.shadow[slot.id as usize].bytes.with_mut(|_| ());
         self.expires(slot.id).store(expires, Ordering::Relaxed);
-        let lengths = pack_lengths(key_len, value_len);
+        let flags = slot.class << 1 | if version.is_some() { FLAG_VERSION } else { 0 };
+        let lengths = pack_lengths(key_len, flags, value_len);
+        let start = self.pointer(slot.id);
         // SAFETY: by I2 we alone reach the slot; octets 4 to 8 of it are its header, 4-aligned.
-        unsafe { self.pointer(slot.id).add(4).cast::<u32>().write(lengths) }
+        unsafe { start.add(4).cast::<u32>().write(lengths) }
+        if let Some(version) = version {
+            let end = HEADER_BYTES + usize::from(key_len) + usize::from(value_len);
+            // SAFETY: by I2 we alone reach the slot, and by I4 its version lies inside it.
+            unsafe { start.add(end).cast::<u64>().write_unaligned(version) }
+        }
     }
 
     /// A view of a slot.
@@ -186,11 +225,11 @@ impl Arena {
     }
 }
 
-/// `key_len | flags (0) | value_len` as they lie in memory.
+/// `key_len | flags | value_len` as they lie in memory.
 #[inline(always)]
-fn pack_lengths(key_len: u8, value_len: u16) -> u32 {
+fn pack_lengths(key_len: u8, flags: u8, value_len: u16) -> u32 {
     let [low, high] = value_len.to_le_bytes();
-    u32::from_le_bytes([key_len, 0, low, high])
+    u32::from_le_bytes([key_len, flags, low, high])
 }
 
 /// A view of one published slot: key, value, expiry, straight from the arena.
@@ -213,11 +252,36 @@ unsafe impl Sync for Slot<'_> {}
 
 impl<'a> Slot<'a> {
     #[inline(always)]
-    fn lengths(&self) -> (usize, usize) {
+    fn header(&self) -> [u8; 4] {
         // SAFETY: the slot's header, plain and unchanging while the view lives (I3).
-        let word = unsafe { self.start.add(4).cast::<u32>().read() };
-        let [key_len, _flags, low, high] = word.to_le_bytes();
+        unsafe { self.start.add(4).cast::<u32>().read() }.to_le_bytes()
+    }
+
+    #[inline(always)]
+    fn lengths(&self) -> (usize, usize) {
+        let [key_len, _flags, low, high] = self.header();
         (key_len as usize, u16::from_le_bytes([low, high]) as usize)
+    }
+
+    /// The slot's size class.
+    #[inline]
+    pub fn class(&self) -> u8 {
+        let [_, flags, ..] = self.header();
+        flags >> 1
+    }
+
+    /// The version that the entry was given, if it was given one.
+    #[inline]
+    pub fn version(&self) -> Option<u64> {
+        let [_, flags, ..] = self.header();
+        if flags & FLAG_VERSION == 0 {
+            return None;
+        }
+        let (key_len, value_len) = self.lengths();
+        // SAFETY: inside the slot by I4, unchanging while the view lives by I3.
+        Some(unsafe {
+            self.start.add(HEADER_BYTES + key_len + value_len).cast::<u64>().read_unaligned()
+        })
     }
 
     /// The key.

@@ -47,6 +47,7 @@ impl Classes {
             }
             by_units.push(class as u8);
         }
+        assert!(sizes.len() < 128, "a class number has seven bits");
         Classes { page_bytes, sizes, by_units: by_units.into_boxed_slice() }
     }
 

@@ -7,9 +7,9 @@
 //! copied, never the bytes they lead to.
 //!
 //! ```text
-//! slot     free -> owned -> filled -> live ----------> retired(p) -> free
-//! who      main    writer   writer    anyone reads     main          main
-//! by       alloc   fill     put       replaced at p    p < min_active
+//! slot     free -> owned -> filled -> live ----------> retired(p) --> doomed --> free
+//! who      main    writer   writer    anyone reads     main           leases     main
+//! by       alloc   fill     put       replaced at p    p < min_active count 0
 //! reader   absent -> active <-> parked
 //! ```
 //!
@@ -29,50 +29,70 @@
 //!    refresh, then `cursor.store(applied, Release)`: "I hold no slot retired before `applied`, and
 //!    shall not read log records before it."
 //! 5. *Reclaim*: `min_active` is the least `cursor.load(Acquire)` over active readers, `tail` if there
-//!    are none. A slot retired at `p` is free when `p < min_active`; the record at `p` may be
+//!    are none. A slot retired at `p` is free when `p < min_active` and it has no lease; the record at `p` may be
 //!    overwritten then, and no earlier. The log itself is the limbo list: a record names the slot it
 //!    retired.
-//! 6. *Park* stores `PARKED` in the cursor. *Unpark* and *register* happen under the lock: near enough,
+//! 6. *Shared* readers ([`ReaderKind::Shared`]) have no copy and look at main's array: they load tags and
+//!    slot words atomically, main stores a slot word with Release before `tail`. The key in the slot settles
+//!    what was torn; an entry that moves at that moment may be missed once. They always see the present:
+//!    a refresh is nothing, and a sync stores `tail` in the cursor.
+//! 7. *Park* stores `PARKED` in the cursor. *Unpark* and *register* happen under the lock: near enough,
 //!    the cursor takes up `applied` again; else it takes `tail`, the array is copied in chunks, each
 //!    under the lock, and the log replayed to a tail read after the last chunk.
 //!
 //! Invariants (`SAFETY` comments name them)
 //! * **I1** A slot that a reader's copy or one of its views leads to was live at some position in
-//!   `[cursor, applied]`, so it was retired, if at all, at `p >= cursor >= min_active`, so by 5 it is
+//!   `[cursor, applied]` (of a shared reader: at or after `cursor`, because its sync's Acquire of `tail`
+//!   shows it every older change), so it was retired, if at all, at `p >= cursor >= min_active`, so by 5 it is
 //!   not free. Everything rests on this sentence.
 //! * **I2** An [`OwnedSlot`] is the only way to a slot's bytes between `alloc` and `put` or `free`.
 //! * **I3** The plain bytes of a slot do not change between `put` and its return to the free list;
 //!   `expires` alone does, and it is atomic.
-//! * **I4** `key_len + value_len + header <= size of the slot's class` at all times, from `alloc` on.
+//! * **I4** `header + key_len + value_len + version, if any, <= size of the slot's class` at all times,
+//!   from `alloc` on.
 //! * **I5** The record at position `p` is written only by main, only while `p >= tail` as readers see
 //!   it and `p - R < min_active`; readers read it only when `cursor <= p < tail`.
+//!
+//! * **I6** A slot whose lease count is above zero is not freed: main looks at the count after the
+//!   cursors, and the count leaves zero only while a cursor protects the slot.
 //!
 //! Bounds: the arena, the log (and so limbo) and the number of readers are fixed when the shard is
 //! built; a reader that never syncs makes main say [`Stalled`], never grow and never wait.
 //!
-//! `unsafe` lives in `region` (mappings), `arena` (slots), `log` (records) and the prefetch below; `shard`
-//! and `reader` call those with the invariant that allows it, and no other crate of the engine has any.
+//! `slab` keeps objects instead of octets under a protocol of the same kind, and stands by itself.
+//!
+//! `unsafe` lives in `region` (mappings), `table` (buckets), `arena` (slots), `log` (records), `slab` and the
+//! prefetch below; `shard`, `reader` and `lease` call those with the invariant that allows it, and no other
+//! crate of the engine has any.
 
 mod arena;
 mod class;
+#[cfg(all(not(loom), any(test, feature = "counting")))]
+pub mod counted;
+mod lease;
 mod log;
 mod pages;
 mod reader;
 mod region;
 mod shard;
+mod slab;
 pub mod sync;
 mod table;
 
-pub use arena::{EXPIRES_NEVER, HEADER_BYTES, OwnedSlot, Slot};
+pub use arena::{EXPIRES_NEVER, HEADER_BYTES, OwnedSlot, Slot, VERSION_BYTES};
 pub use class::{CLASS_BYTES_MIN, Classes};
+pub use lease::Lease;
 pub use log::{LogPosition, RECORD_BYTES};
 pub use pages::{ClassUse, PageUse};
-pub use reader::{Parked, Reader};
+pub use reader::{CopyView, MainView, Parked, Reader, View};
 pub use region::{Region, Zeroed};
 #[cfg(loom)]
 pub use shard::Fault;
-pub use shard::{Config, Error, Guard, Main, ProxyLag, Shard, Stalled, ToMove};
-pub use table::{Bucket, TAG_BITS_LOW, WAYS};
+pub use shard::{Config, Error, Guard, Main, ProxyLag, ReaderKind, Shard, Stalled, ToMove};
+#[cfg(loom)]
+pub use slab::SlabFault;
+pub use slab::{ParkedSlabReader, SLAB_ID_BYTES, Slab, SlabId, SlabReader, SlabSlot};
+pub use table::{Bucket, Probe, TAG_BITS_LOW, WAYS};
 
 /// Asks the CPU to bring the cache line where `value` begins. Changes nothing but time.
 #[inline(always)]

@@ -68,8 +68,15 @@ pub struct ClassUse {
     pub slots_live: u32,
 }
 
+impl ClassUse {
+    /// Octets of its live slots, rounding up included.
+    pub fn bytes_live(&self) -> u64 {
+        u64::from(self.slots_live) * u64::from(self.slot_bytes)
+    }
+}
+
 /// What the pages are used for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PageUse {
     /// All pages of the arena.
     pub total: u32,

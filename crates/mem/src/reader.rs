@@ -1,4 +1,5 @@
-//! A reader: one core's copy of the buckets, and the cursor that protects what it leads to.
+//! A reader: one core's copy of the buckets, or its way to main's, and the cursor that protects what they
+//! lead to.
 //!
 //! ```text
 //! absent -> register -> active -> park -> parked -> unpark -> active -> drop -> absent
@@ -10,14 +11,14 @@
 
 use std::cell::Cell;
 
-use crate::arena::Slot;
+use crate::arena::{Arena, Slot};
+use crate::lease::Lease;
 use crate::log::{LogPosition, PARKED, WAY_NONE};
-use crate::region::Region;
 #[cfg(loom)]
 use crate::shard::Fault;
-use crate::shard::{Error, Guard, Shard};
+use crate::shard::{Error, Guard, ReaderKind, Shard};
 use crate::sync::{Arc, Ordering};
-use crate::table::Bucket;
+use crate::table::{Bucket, MainTable, Probe, Table, table};
 
 /// How many records ahead the bucket is prefetched when the log is applied.
 const APPLY_AHEAD: u64 = 16;
@@ -26,17 +27,117 @@ const APPLY_AHEAD: u64 = 16;
 #[derive(Debug)]
 pub struct Reader<S> {
     seat: Seat<S>,
-    table: Region<Bucket>,
-    /// The copy is the index at this position.
+    /// Its copy; `None` for a shared reader, which looks at main's.
+    table: Option<Table>,
+    /// The copy is the index at this position; all the same to a shared reader.
     applied: Cell<u64>,
+    /// What the cursor says.
+    synced: u64,
 }
 
 /// A reader that holds nothing, and so holds nobody up.
 #[derive(Debug)]
 pub struct Parked<S> {
     seat: Seat<S>,
-    table: Region<Bucket>,
+    table: Option<Table>,
     applied: u64,
+}
+
+/// What a reader looks at.
+#[derive(Debug, Clone, Copy)]
+pub enum View<'a> {
+    /// Its own copy of the index.
+    Copy(CopyView<'a>),
+    /// Main's index.
+    Main(MainView<'a>),
+}
+
+/// A reader's copy of the index, and the slots that it leads to.
+#[derive(Debug, Clone, Copy)]
+pub struct CopyView<'a> {
+    table: &'a [Bucket],
+    arena: &'a Arena,
+}
+
+/// Main's index, looked at from outside the lock, and the slots that it leads to.
+#[derive(Debug, Clone, Copy)]
+pub struct MainView<'a> {
+    table: &'a MainTable,
+    arena: &'a Arena,
+}
+
+impl<'a> CopyView<'a> {
+    /// Looks at a bucket for a tag.
+    #[inline(always)]
+    pub fn probe(self, bucket: usize, tag_word: u16) -> Probe {
+        self.table[bucket].probe(tag_word)
+    }
+
+    /// Brings a bucket's line near.
+    #[inline(always)]
+    pub fn prefetch_bucket(self, bucket: usize) {
+        crate::prefetch_slice(self.table, bucket);
+    }
+
+    /// Brings near the first line of the slot that a way leads to.
+    #[inline(always)]
+    pub fn prefetch_slot(self, bucket: usize, way: usize) {
+        self.arena.prefetch(self.table[bucket].slot(way));
+    }
+
+    /// The slot that a way leads to; `None` for an empty way.
+    #[inline(always)]
+    pub fn slot(self, bucket: usize, way: usize) -> Option<Slot<'a>> {
+        // The log clears an empty way's slot with its tag.
+        let id = self.table[bucket].slot(way);
+        if id == 0 {
+            return None;
+        }
+        // SAFETY: I1: the reader's copy leads to it, and its cursor moves only in `sync` and `park`, which
+        // this view's borrow of the reader excludes.
+        Some(unsafe { self.arena.view(id) })
+    }
+
+    /// Sets the low bits of a way's tag in this copy; false if they were so before, or the way is empty.
+    /// They are this reader's own, and zero again when main gives the way another entry, value or slot.
+    #[inline(always)]
+    pub fn mark(self, bucket: usize, way: usize, bits: u16) -> bool {
+        // SAFETY: the copy is ours alone: the view is of the reader's thread, like the reader.
+        unsafe { self.table[bucket].mark(way, bits) }
+    }
+}
+
+impl<'a> MainView<'a> {
+    /// Looks at a bucket for a tag.
+    #[inline(always)]
+    pub fn probe(self, bucket: usize, tag_word: u16) -> Probe {
+        self.table.probe(bucket, tag_word)
+    }
+
+    /// Brings a bucket's line near.
+    #[inline(always)]
+    pub fn prefetch_bucket(self, bucket: usize) {
+        self.table.prefetch(bucket);
+    }
+
+    /// Brings near the first line of the slot that a way leads to.
+    #[inline(always)]
+    pub fn prefetch_slot(self, bucket: usize, way: usize) {
+        self.arena.prefetch(self.table.slot(bucket, way));
+    }
+
+    /// The slot that a way leads to; `None` for an empty way.
+    #[inline(always)]
+    pub fn slot(self, bucket: usize, way: usize) -> Option<Slot<'a>> {
+        // Main clears an empty way's slot with its tag.
+        let id = self.table.slot(bucket, way);
+        if id == 0 {
+            return None;
+        }
+        // SAFETY: I1: main's index led to it at some moment since the reader's last sync, and its cursor
+        // moves only in `sync` and `park`, which this view's borrow of the reader excludes.
+        Some(unsafe { self.arena.view(id) })
+    }
 }
 
 /// The right to a cursor; gives it back when dropped.
@@ -59,10 +160,21 @@ impl<S> Drop for Seat<S> {
 impl<S> Reader<S> {
     /// Registers a reader and brings its copy to the present.
     pub fn register(shard: &Arc<Shard<S>>) -> Result<Self, Error> {
-        let table = Region::new(shard.core.config.buckets).map_err(Error::Memory)?;
-        let reader = shard.lock()?.parts().0.take_reader()?;
+        Reader::register_as(shard, None)
+    }
+
+    /// As [`Reader::register`], under a number of the caller's, which must be free; `None` for any.
+    pub fn register_as(shard: &Arc<Shard<S>>, number: Option<usize>) -> Result<Self, Error> {
+        let table = match shard.core.config.readers {
+            ReaderKind::Index => Some(table(shard.core.config.buckets)?),
+            ReaderKind::Shared => None,
+        };
+        let reader = shard.lock()?.parts().0.take_reader(number)?;
         let seat = Seat { shard: shard.clone(), reader };
-        copy_all(seat, table)
+        match table {
+            Some(table) => copy_all(seat, table),
+            None => share(seat),
+        }
     }
 
     /// This reader's number, below `readers_max`.
@@ -85,6 +197,14 @@ impl<S> Reader<S> {
     #[inline]
     pub fn is_behind(&self) -> bool {
         self.seat.shard.core.log.tail() != self.applied.get()
+    }
+
+    /// True when more than half the log is kept for this reader alone, as far as it can tell: time to sync.
+    /// One shared load.
+    #[inline]
+    pub fn is_far_behind(&self) -> bool {
+        let log = &self.seat.shard.core.log;
+        log.tail() - self.synced > log.records() / 2
     }
 
     /// Brings the copy to the present. Views stay as they are.
@@ -117,7 +237,8 @@ impl<S> Reader<S> {
             () => Ordering::Release,
         };
         // `&mut self`: no view of ours is alive, so we hold nothing retired before `applied` (I1).
-        self.seat.shard.core.log.set_cursor(self.seat.reader, self.applied.get(), order);
+        self.synced = self.applied.get();
+        self.seat.shard.core.log.set_cursor(self.seat.reader, self.synced, order);
         self.position()
     }
 
@@ -127,21 +248,24 @@ impl<S> Reader<S> {
         if from >= to {
             return;
         }
+        let Some(table) = &self.table else {
+            self.applied.set(to);
+            return;
+        };
         let log = &self.seat.shard.core.log;
         for position in from..to {
             let ahead = position + APPLY_AHEAD;
             if cfg!(not(loom)) && ahead < to {
                 // SAFETY: as below.
                 let bucket = unsafe { log.read(ahead) }.bucket;
-                crate::prefetch_slice(&self.table, bucket as usize);
+                crate::prefetch_slice(table, bucket as usize);
             }
             // SAFETY: I5: our cursor is at most `applied <= position`, and `position < to <= tail`.
             let record = unsafe { log.read(position) };
-            let line = &self.table[record.bucket as usize];
-            line.set_mask(record.mask);
-            if record.way != WAY_NONE {
-                line.copy_way(record.way as usize, record.tag, record.slot);
-            }
+            let line = &table[record.bucket as usize];
+            let way = (record.way != WAY_NONE).then_some(record.way as usize);
+            // SAFETY: the copy is ours alone.
+            unsafe { line.apply(record.mask, way, record.tag, record.slot) };
         }
         self.applied.set(to);
     }
@@ -149,45 +273,32 @@ impl<S> Reader<S> {
     /// How many buckets there are.
     #[inline(always)]
     pub fn buckets(&self) -> usize {
-        self.table.len()
+        self.seat.shard.core.table.len()
     }
 
-    /// A bucket of this reader's copy.
+    /// What it looks at: decided once a look-up, so that neither way pays for the other.
     #[inline(always)]
-    pub fn bucket(&self, bucket: usize) -> &Bucket {
-        &self.table[bucket]
-    }
-
-    /// Sets the low bits of a way's tag in this copy; false if they were so before, or the way is empty.
-    /// They are this reader's own, and zero again when main gives the way another entry or value.
-    #[inline(always)]
-    pub fn mark(&self, bucket: usize, way: usize, bits: u16) -> bool {
-        let line = &self.table[bucket];
-        line.tag(way) != 0 && line.mark(way, bits)
-    }
-
-    /// Brings a bucket's line near.
-    #[inline(always)]
-    pub fn prefetch_bucket(&self, bucket: usize) {
-        crate::prefetch_slice(&self.table, bucket);
-    }
-
-    /// Brings near the first line of the slot that a way leads to.
-    #[inline(always)]
-    pub fn prefetch_slot(&self, bucket: usize, way: usize) {
-        self.seat.shard.core.arena.prefetch(self.table[bucket].slot(way));
+    pub fn view(&self) -> View<'_> {
+        let core = &self.seat.shard.core;
+        match &self.table {
+            Some(table) => View::Copy(CopyView { table, arena: &core.arena }),
+            None => View::Main(MainView { table: &core.table, arena: &core.arena }),
+        }
     }
 
     /// The slot that a way leads to; `None` for an empty way.
-    #[inline(always)]
+    #[inline]
     pub fn slot(&self, bucket: usize, way: usize) -> Option<Slot<'_>> {
-        let line = &self.table[bucket];
-        if line.tag(way) == 0 {
-            return None;
+        match self.view() {
+            View::Copy(view) => view.slot(bucket, way),
+            View::Main(view) => view.slot(bucket, way),
         }
-        // SAFETY: I1: our copy leads to it, and our cursor moves only in `sync` and `park`, which the
-        // view's borrow of `self` excludes.
-        Some(unsafe { self.seat.shard.core.arena.view(line.slot(way)) })
+    }
+
+    /// Takes a lease on what a view shows: its octets outlive the view, this reader and the entry. Small
+    /// values are copied. `None` when leases would hold more than `lease_bytes_max`.
+    pub fn lease(&self, slot: &Slot<'_>) -> Option<Lease<S>> {
+        Lease::new(&self.seat.shard, slot)
     }
 
     /// Lets go of everything: a parked reader holds nobody up.
@@ -203,7 +314,8 @@ impl<S> Reader<S> {
         if books.tail != self.applied.get() {
             return Ok(());
         }
-        match books.table.iter().zip(self.table.iter()).position(|(main, copy)| !main.same(copy)) {
+        let Some(table) = &self.table else { return Ok(()) };
+        match guard.table().iter().zip(table.iter()).position(|(main, copy)| !main.same(copy)) {
             Some(bucket) => Err(format!("reader {}: bucket {bucket} differs", self.seat.reader)),
             None => Ok(()),
         }
@@ -214,11 +326,13 @@ impl<S> Parked<S> {
     /// Takes the reader up again, at the present.
     pub fn unpark(self) -> Result<Reader<S>, Error> {
         let Parked { seat, table, applied } = self;
+        let Some(table) = table else { return share(seat) };
         let core = &seat.shard.core;
         #[cfg(loom)]
         if core.config.fault == Fault::UnparkUnlocked {
             core.log.set_cursor(seat.reader, applied, Ordering::Release);
-            let reader = Reader { seat, table, applied: Cell::new(applied) };
+            let reader =
+                Reader { seat, table: Some(table), applied: Cell::new(applied), synced: applied };
             reader.refresh();
             return Ok(reader);
         }
@@ -226,7 +340,8 @@ impl<S> Parked<S> {
         if guard.books().hold_log(applied, core.log.records()) {
             core.log.set_cursor(seat.reader, applied, Ordering::Release);
             drop(guard);
-            let mut reader = Reader { seat, table, applied: Cell::new(applied) };
+            let mut reader =
+                Reader { seat, table: Some(table), applied: Cell::new(applied), synced: applied };
             reader.sync();
             return Ok(reader);
         }
@@ -235,16 +350,31 @@ impl<S> Parked<S> {
     }
 }
 
+/// Lets a reader look at main's index from now on.
+fn share<S>(seat: Seat<S>) -> Result<Reader<S>, Error> {
+    #[cfg(loom)]
+    if seat.shard.core.config.fault == Fault::UnparkUnlocked {
+        let tail = seat.shard.core.log.tail();
+        seat.shard.core.log.set_cursor(seat.reader, tail, Ordering::Release);
+        return Ok(Reader { seat, table: None, applied: Cell::new(tail), synced: tail });
+    }
+    let mut guard = seat.shard.lock()?;
+    let tail = guard.books().tail;
+    // Under the lock: what main retires from here on is ours to look at.
+    seat.shard.core.log.set_cursor(seat.reader, tail, Ordering::Release);
+    drop(guard);
+    Ok(Reader { seat, table: None, applied: Cell::new(tail), synced: tail })
+}
+
 /// Copies main's index in chunks, each under the lock, then replays what was written meanwhile.
-fn copy_all<S>(seat: Seat<S>, table: Region<Bucket>) -> Result<Reader<S>, Error> {
+fn copy_all<S>(seat: Seat<S>, table: Table) -> Result<Reader<S>, Error> {
     let core = &seat.shard.core;
     let mut start = None;
     let mut tail = 0;
     let mut done = 0;
     while done < table.len() {
         let mut guard: Guard<'_, S> = seat.shard.lock()?;
-        let books = guard.books();
-        tail = books.tail;
+        tail = guard.books().tail;
         if start.is_none() {
             // From here on nothing that the copy will lead to is freed, and no record overwritten.
             core.log.set_cursor(seat.reader, tail, Ordering::Release);
@@ -257,11 +387,12 @@ fn copy_all<S>(seat: Seat<S>, table: Region<Bucket>) -> Result<Reader<S>, Error>
         }
         let end = table.len().min(done + core.config.copy_buckets);
         for bucket in done..end {
-            table[bucket].copy_from(&books.table[bucket]);
+            table[bucket].copy_from(&guard.table()[bucket]);
         }
         done = end;
     }
-    let reader = Reader { seat, table, applied: Cell::new(start.unwrap_or(0)) };
+    let synced = start.unwrap_or(0);
+    let reader = Reader { seat, table: Some(table), applied: Cell::new(synced), synced };
     #[cfg(loom)]
     if reader.seat.shard.core.config.fault == Fault::NoReplay {
         reader.applied.set(tail);

@@ -27,6 +27,9 @@ unsafe impl Zeroed for u32 {}
 unsafe impl Zeroed for u64 {}
 // SAFETY: an array is its values and nothing else.
 unsafe impl<T: Zeroed, const N: usize> Zeroed for [T; N] {}
+// SAFETY: an integer of the same layout, zero when zeroed, and no drop.
+#[cfg(not(loom))]
+unsafe impl Zeroed for crate::sync::AtomicU32 {}
 
 /// A fixed slice of zeroed values with the address space to itself.
 #[derive(Debug)]

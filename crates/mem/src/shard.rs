@@ -4,16 +4,20 @@
 //! none has changed nothing. The tail is published when the [`Guard`] goes, once for all it did. A panic
 //! under the lock poisons the shard: its half-done change is never published, later locks fail, reads go on.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::AtomicU32 as PlainAtomicU32;
 
-use crate::arena::{Arena, HEADER_BYTES, OwnedSlot, Slot};
+use crate::arena::{Arena, HEADER_BYTES, OwnedSlot, Slot, VERSION_BYTES};
 use crate::class::Classes;
+use crate::lease::{self, Leases};
 use crate::log::{Log, LogPosition, PARKED, RECORD_BYTES, Record, WAY_NONE};
 use crate::pages::{self, ClassUse, PageUse, Pages};
-use crate::region::Region;
 use crate::sync::{Mutex, MutexGuard, Ordering};
-use crate::table::{Bucket, WAYS};
+use crate::table::{Bucket, MainTable, WAYS};
+
+/// Doomed slots looked at a reclaim. All are before main says that there is no slot left.
+const DOOMED_PER_RECLAIM: usize = 16;
 
 /// Why memory can't be had or changed.
 #[derive(Debug)]
@@ -64,6 +68,17 @@ pub struct ProxyLag {
     pub behind: Option<u64>,
 }
 
+/// How readers come to main's index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ReaderKind {
+    /// Each has a copy, and brings it forward by the log: no line that it reads is ever written by another.
+    #[default]
+    Index,
+    /// None has a copy: all look at main's. Costs no memory and no work a sync; each change of a bucket
+    /// takes its line away from the cores that read it. Always shows the present.
+    Shared,
+}
+
 /// What a shard is made of; all of it is fixed for life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
@@ -77,8 +92,14 @@ pub struct Config {
     pub log_records: usize,
     /// Readers that may exist at once.
     pub readers_max: usize,
+    /// How they come to the index.
+    pub readers: ReaderKind,
     /// Buckets copied a lock hold when a reader registers.
     pub copy_buckets: usize,
+    /// Octets that leases may hold together; 0 for no leases.
+    pub lease_bytes_max: u64,
+    /// Octets of the smallest slot that is leased where it lies; what lies in smaller ones is copied.
+    pub lease_slot_bytes: usize,
     /// The deliberate mistake to make.
     #[cfg(loom)]
     pub fault: Fault,
@@ -87,10 +108,17 @@ pub struct Config {
 impl Config {
     /// Octets that a shard of this shape takes when all its readers exist.
     pub fn bytes(&self) -> usize {
+        let copies = if self.readers == ReaderKind::Index { self.readers_max } else { 0 };
         self.pages * (self.page_bytes + pages::books_bytes(self.page_bytes))
-            + self.buckets * size_of::<Bucket>() * (1 + self.readers_max)
+            + self.buckets * size_of::<Bucket>() * (1 + copies)
             + self.log_records * RECORD_BYTES
             + self.readers_max * 256
+            + if self.lease_bytes_max > 0 { self.lease_counts() * lease::COUNT_BYTES } else { 0 }
+    }
+
+    /// Lease counts that the arena needs.
+    pub(crate) fn lease_counts(&self) -> usize {
+        (self.pages * self.page_bytes).div_ceil(self.lease_slot_bytes.max(1))
     }
 }
 
@@ -110,21 +138,31 @@ pub enum Fault {
     UnparkUnlocked,
     /// Registering copies the index but does not replay the log.
     NoReplay,
+    /// Only the last active reader's cursor counts.
+    LastCursorOnly,
+    /// A slot is freed without a look at its leases.
+    NoLeaseCheck,
+    /// The lease count is read without Acquire.
+    LeaseCheckRelaxed,
+    /// Main stores slot words without Release.
+    SlotWordRelaxed,
 }
 
 #[derive(Debug)]
 pub(crate) struct Core {
     pub arena: Arena,
     pub log: Log,
+    /// Changed under the lock only.
+    pub table: MainTable,
     pub config: Config,
-    classes: Classes,
+    pub leases: Leases,
+    pub classes: Classes,
     id: u32,
 }
 
 /// Main's own state, behind the lock.
 #[derive(Debug)]
 pub(crate) struct Books {
-    pub table: Region<Bucket>,
     pages: Pages,
     /// As published, plus what this lock hold has written.
     pub tail: u64,
@@ -136,6 +174,8 @@ pub(crate) struct Books {
     limbo_slots: u64,
     /// Octets of those slots.
     limbo_bytes: u64,
+    /// Slots that no reader can reach any more, and that leases held when main looked last.
+    doomed: VecDeque<u32>,
     taken: Box<[bool]>,
     poisoned: bool,
 }
@@ -183,13 +223,13 @@ impl<S> Shard<S> {
         let id = NEXT_ID.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let classes = Classes::new(config.page_bytes);
         let books = Books {
-            table: Region::new(config.buckets).map_err(Error::Memory)?,
             pages: Pages::new(&classes, config.pages)?,
             tail: 0,
             floor: 0,
             limbo_head: 0,
             limbo_slots: 0,
             limbo_bytes: 0,
+            doomed: VecDeque::new(),
             taken: vec![false; config.readers_max].into_boxed_slice(),
             poisoned: false,
         };
@@ -197,7 +237,9 @@ impl<S> Shard<S> {
             core: Core {
                 arena: Arena::new(config.pages * config.page_bytes, id).map_err(Error::Memory)?,
                 log: Log::new(config.log_records, config.readers_max)?,
+                table: MainTable::new(&config)?,
                 config,
+                leases: Leases::new(&config, &classes)?,
                 classes,
                 id,
             },
@@ -240,7 +282,7 @@ impl<S> Shard<S> {
     #[inline]
     pub fn fill(&self, slot: &mut OwnedSlot, key: &[u8], value: &[u8], expires: u32) {
         self.build(slot, key, value.len()).copy_from_slice(value);
-        self.finish(slot, key.len(), value.len(), expires);
+        self.finish(slot, key.len(), value.len(), expires, None);
     }
 
     /// Writes an owned slot's key and gives the room for a value of up to `room` octets, which hold
@@ -254,22 +296,49 @@ impl<S> Shard<S> {
         self.core.arena.begin(slot, key, room, size)
     }
 
-    /// Ends what [`Shard::build`] began.
+    /// Ends what [`Shard::build`] began. A version takes [`VERSION_BYTES`] more.
     ///
     /// # Panics
     /// When the lengths do not fit the slot's class, or the slot is another shard's.
     #[inline]
-    pub fn finish(&self, slot: &mut OwnedSlot, key_len: usize, value_len: usize, expires: u32) {
+    pub fn finish(
+        &self,
+        slot: &mut OwnedSlot,
+        key_len: usize,
+        value_len: usize,
+        expires: u32,
+        version: Option<u64>,
+    ) {
         let size = self.core.classes.size(slot.class);
-        assert!(HEADER_BYTES + key_len + value_len <= size, "key and value fit the slot's class");
+        let version_bytes = if version.is_some() { VERSION_BYTES } else { 0 };
+        let bytes = HEADER_BYTES + key_len + value_len + version_bytes;
+        assert!(bytes <= size, "key, value and version fit the slot's class");
         let key_len = u8::try_from(key_len).expect("a key has at most 255 octets");
         let value_len = u16::try_from(value_len).expect("a value has at most 65535 octets");
-        self.core.arena.finish(slot, key_len, value_len, expires);
+        self.core.arena.finish(slot, key_len, value_len, expires, version);
     }
 
-    /// Reads an owned slot.
+    /// Brings near the lines of an owned slot that is about to be written: a write that waits for its
+    /// line holds up those behind it.
     #[inline]
-    pub fn read<'a>(&'a self, slot: &'a OwnedSlot) -> Slot<'a> {
+    pub fn prefetch(&self, slot: &OwnedSlot) {
+        self.core.arena.prefetch_lines(slot.id, self.core.classes.size(slot.class));
+    }
+
+    /// The key of an owned slot. (No [`Slot`] of it: those can be leased, and owned slots can't.)
+    #[inline]
+    pub fn key_of<'a>(&'a self, slot: &'a OwnedSlot) -> &'a [u8] {
+        self.read(slot).key()
+    }
+
+    /// The version of an owned slot.
+    #[inline]
+    pub fn version_of(&self, slot: &OwnedSlot) -> Option<u64> {
+        self.read(slot).version()
+    }
+
+    #[inline]
+    fn read<'a>(&'a self, slot: &'a OwnedSlot) -> Slot<'a> {
         assert_eq!(slot.shard, self.core.id, "a slot goes back to the shard it came from");
         // SAFETY: by I2 only the owner reaches the slot, and it is borrowed as long as the view.
         unsafe { self.core.arena.view(slot.id) }
@@ -301,6 +370,11 @@ impl<S> Guard<'_, S> {
     pub(crate) fn books(&mut self) -> &mut Books {
         &mut self.inner.books
     }
+
+    pub(crate) fn table(&self) -> &[Bucket] {
+        // SAFETY: a guard is the lock, and the borrow of it ends first.
+        unsafe { self.core.table.owned() }
+    }
 }
 
 impl<S> Drop for Guard<'_, S> {
@@ -328,6 +402,17 @@ pub struct Main<'a> {
 }
 
 impl Main<'_> {
+    #[inline(always)]
+    fn table(&self) -> &[Bucket] {
+        // SAFETY: `self` exists only under the lock, and the borrow of it ends first.
+        unsafe { self.core.table.owned() }
+    }
+
+    #[inline(always)]
+    fn set_way(&self, bucket: usize, way: usize, tag_word: u16, slot: u32) {
+        self.table()[bucket].set_way(way, tag_word, slot, self.core.table.store_order());
+    }
+
     /// Takes a free slot of `class`; `None` when there is none, limbo included.
     #[inline]
     pub fn alloc(&mut self, class: u8) -> Option<OwnedSlot> {
@@ -335,7 +420,13 @@ impl Main<'_> {
             Some(id) => id,
             None => {
                 self.reclaim();
-                self.books.pages.take(class)?
+                match self.books.pages.take(class) {
+                    Some(id) => id,
+                    None => {
+                        self.revisit_doomed(usize::MAX);
+                        self.books.pages.take(class)?
+                    }
+                }
             }
         };
         let mut slot = OwnedSlot { id, class, shard: self.core.id };
@@ -394,6 +485,11 @@ impl Main<'_> {
             {
                 continue;
             }
+            #[cfg(loom)]
+            if self.core.config.fault == Fault::LastCursorOnly {
+                min = cursor;
+                continue;
+            }
             min = min.min(cursor);
         }
         self.books.floor = min;
@@ -405,7 +501,27 @@ impl Main<'_> {
                 self.books.limbo_slots -= 1;
                 self.books.limbo_bytes -= self.bytes_of(record.retired);
                 // By I1, with `limbo_head - 1 < min_active`.
-                self.books.pages.free(record.retired);
+                self.free_unless_leased(record.retired);
+            }
+        }
+        self.revisit_doomed(DOOMED_PER_RECLAIM);
+    }
+
+    /// Frees a slot that no cursor protects, or dooms it (I6).
+    fn free_unless_leased(&mut self, slot: u32) {
+        let leases = &self.core.leases;
+        if leases.counts(self.books.pages.class_of(slot)) && leases.holds(slot) {
+            self.books.doomed.push_back(slot);
+        } else {
+            self.books.pages.free(slot);
+        }
+    }
+
+    /// Looks again at up to `count` doomed slots, the longest waiting first.
+    fn revisit_doomed(&mut self, count: usize) {
+        for _ in 0..count.min(self.books.doomed.len()) {
+            if let Some(slot) = self.books.doomed.pop_front() {
+                self.free_unless_leased(slot);
             }
         }
     }
@@ -417,7 +533,7 @@ impl Main<'_> {
     #[inline]
     fn push(&mut self, mut record: Record) {
         assert!(self.fits(1), "room was reserved for every record");
-        record.mask = self.books.table[record.bucket as usize].mask();
+        record.mask = self.table()[record.bucket as usize].mask();
         if record.retired != 0 {
             self.books.limbo_slots += 1;
             self.books.limbo_bytes += self.bytes_of(record.retired);
@@ -436,19 +552,19 @@ impl Main<'_> {
 
     /// How many buckets there are.
     pub fn buckets(&self) -> usize {
-        self.books.table.len()
+        self.table().len()
     }
 
     /// A bucket.
     #[inline]
     pub fn bucket(&self, bucket: usize) -> &Bucket {
-        &self.books.table[bucket]
+        &self.table()[bucket]
     }
 
     /// The slot that a way leads to; `None` for an empty way.
     #[inline]
     pub fn slot(&self, bucket: usize, way: usize) -> Option<Slot<'_>> {
-        let line = &self.books.table[bucket];
+        let line = &self.table()[bucket];
         if line.tag(way) == 0 {
             return None;
         }
@@ -459,13 +575,13 @@ impl Main<'_> {
     /// Brings near the first line of the slot that a way leads to.
     #[inline]
     pub fn prefetch_slot(&self, bucket: usize, way: usize) {
-        self.core.arena.prefetch(self.books.table[bucket].slot(way));
+        self.core.arena.prefetch(self.table()[bucket].slot(way));
     }
 
     /// The charge of the slot that a way leads to, 0 for an empty way.
     #[inline]
     pub fn charge_at(&self, bucket: usize, way: usize) -> u64 {
-        let line = &self.books.table[bucket];
+        let line = &self.table()[bucket];
         if line.tag(way) == 0 {
             return 0;
         }
@@ -490,9 +606,9 @@ impl Main<'_> {
         assert_eq!(slot.shard, self.core.id, "a slot goes back to the shard it came from");
         assert!(tag_word != 0, "0 is the tag word of an empty way");
         self.books.pages.publish(slot.id);
-        let line = &self.books.table[bucket];
+        let line = &self.table()[bucket];
         let retired = if line.tag(way) == 0 { 0 } else { line.slot(way) };
-        line.set_way(way, tag_word, slot.id);
+        self.set_way(bucket, way, tag_word, slot.id);
         self.push(Record {
             bucket: bucket as u32,
             slot: slot.id,
@@ -506,10 +622,10 @@ impl Main<'_> {
     /// Empties a way, retiring its slot. One record.
     #[inline]
     pub fn clear(&mut self, bucket: usize, way: usize) {
-        let line = &self.books.table[bucket];
+        let line = &self.table()[bucket];
         assert!(line.tag(way) != 0, "only an occupied way is cleared");
         let retired = line.slot(way);
-        line.set_way(way, 0, 0);
+        self.set_way(bucket, way, 0, 0);
         self.push(Record { bucket: bucket as u32, retired, way: way as u8, ..Record::default() });
     }
 
@@ -517,11 +633,11 @@ impl Main<'_> {
     /// new place before the old is cleared.
     #[inline]
     pub fn relocate(&mut self, from: (usize, usize), to: (usize, usize), tag_word: u16) {
-        let (old, new) = (&self.books.table[from.0], &self.books.table[to.0]);
+        let (old, new) = (&self.table()[from.0], &self.table()[to.0]);
         assert!(old.tag(from.1) != 0 && new.tag(to.1) == 0, "from an occupied way to an empty one");
         assert!(tag_word != 0, "0 is the tag word of an empty way");
         let slot = old.slot(from.1);
-        new.set_way(to.1, tag_word, slot);
+        self.set_way(to.0, to.1, tag_word, slot);
         self.push(Record {
             bucket: to.0 as u32,
             slot,
@@ -529,14 +645,14 @@ impl Main<'_> {
             way: to.1 as u8,
             ..Record::default()
         });
-        self.books.table[from.0].set_way(from.1, 0, 0);
+        self.set_way(from.0, from.1, 0, 0);
         self.push(Record { bucket: from.0 as u32, way: from.1 as u8, ..Record::default() });
     }
 
     /// Sets a bucket's mask. One record.
     #[inline]
     pub fn set_mask(&mut self, bucket: usize, mask: u16) {
-        self.books.table[bucket].set_mask(mask);
+        self.table()[bucket].set_mask(mask);
         self.push(Record { bucket: bucket as u32, way: WAY_NONE, ..Record::default() });
     }
 
@@ -564,14 +680,14 @@ impl Main<'_> {
 
     /// True when this way leads to the slot that should move.
     pub fn leads_to(&self, bucket: usize, way: usize, ticket: &ToMove) -> bool {
-        let line = &self.books.table[bucket];
+        let line = &self.table()[bucket];
         line.tag(way) != 0 && line.slot(way) == ticket.id
     }
 
     /// Copies a way's slot to another of its class, retiring the old one. One record; `false`, and
     /// nothing changed, when the class has no free slot.
     pub fn copy_forward(&mut self, bucket: usize, way: usize) -> bool {
-        let line = &self.books.table[bucket];
+        let line = &self.table()[bucket];
         assert!(line.tag(way) != 0, "only an occupied way is copied");
         let (tag_word, id) = (line.tag(way), line.slot(way));
         let class = self.books.pages.class_of(id);
@@ -583,7 +699,8 @@ impl Main<'_> {
             let size = self.core.classes.size(class);
             self.core.arena.begin(&mut copy, key, value.len(), size).copy_from_slice(value);
             let key_len = key.len() as u8;
-            self.core.arena.finish(&mut copy, key_len, value.len() as u16, old.expires());
+            let (value_len, version) = (value.len() as u16, old.version());
+            self.core.arena.finish(&mut copy, key_len, value_len, old.expires(), version);
         }
         self.put(bucket, way, tag_word, copy);
         true
@@ -602,6 +719,12 @@ impl Main<'_> {
     /// Slots retired and not yet free, and their octets.
     pub fn limbo(&self) -> (u64, u64) {
         (self.books.limbo_slots, self.books.limbo_bytes)
+    }
+
+    /// Slots that wait for a lease to be dropped, as far as main knows, and the octets that leases hold
+    /// (these are live, too, or copies).
+    pub fn leased(&self) -> (u64, u64) {
+        (self.books.doomed.len() as u64, self.core.leases.bytes())
     }
 
     /// Every registered reader and how far behind it is.
@@ -624,7 +747,12 @@ impl Main<'_> {
         if limbo != self.books.limbo_slots {
             return Err(format!("{limbo} slots in limbo, books say {}", self.books.limbo_slots));
         }
-        let ways = self.books.table.iter();
+        for &slot in &self.books.doomed {
+            if self.books.pages.is_live(slot) {
+                return Err(format!("slot {slot} is doomed and live"));
+            }
+        }
+        let ways = self.table().iter();
         let ways = ways.map(|line| (0..WAYS).filter(|&way| line.tag(way) != 0).count() as u64);
         let (owned, live) =
             (ways.sum::<u64>(), self.class_use().map(|c| u64::from(c.slots_live)).sum());
@@ -634,9 +762,12 @@ impl Main<'_> {
         Ok(())
     }
 
-    pub(crate) fn take_reader(&mut self) -> Result<usize, Error> {
-        let free = self.books.taken.iter().position(|&taken| !taken);
-        let reader = free.ok_or(Error::ReadersExhausted)?;
+    pub(crate) fn take_reader(&mut self, number: Option<usize>) -> Result<usize, Error> {
+        let taken = &self.books.taken;
+        let reader = number
+            .or_else(|| taken.iter().position(|&taken| !taken))
+            .filter(|&reader| taken.get(reader) == Some(&false))
+            .ok_or(Error::ReadersExhausted)?;
         self.books.taken[reader] = true;
         Ok(reader)
     }

@@ -2,8 +2,13 @@
 //!
 //! Built with `--cfg loom` the crate runs under loom's scheduler, which explores interleavings and
 //! checks every plain access to a `RaceCell` against the happens-before order. Otherwise the same
-//! names are `std` and `parking_lot` (whose lock ThreadSanitizer can see through).
+//! names are `std` and `parking_lot` (whose lock ThreadSanitizer can see through); in tests and with the
+//! `counting` feature the atomics count what they are asked for (`counted`).
 
+#[cfg(all(not(loom), any(test, feature = "counting")))]
+pub use crate::counted::{AtomicU32, AtomicU64};
+#[cfg(all(not(loom), any(test, feature = "counting")))]
+use crate::counted::{note_read_modify_write, note_store};
 #[cfg(loom)]
 pub use loom::sync::Arc;
 #[cfg(loom)]
@@ -11,7 +16,17 @@ pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 #[cfg(not(loom))]
 pub use std::sync::Arc;
 #[cfg(not(loom))]
-pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+pub use std::sync::atomic::Ordering;
+#[cfg(all(not(loom), not(any(test, feature = "counting"))))]
+pub use std::sync::atomic::{AtomicU32, AtomicU64};
+
+#[cfg(all(not(loom), not(any(test, feature = "counting"))))]
+#[inline(always)]
+fn note_read_modify_write() {}
+
+#[cfg(all(not(loom), not(any(test, feature = "counting"))))]
+#[inline(always)]
+fn note_store() {}
 
 #[cfg(loom)]
 pub(crate) use loom::sync::MutexGuard;
@@ -50,11 +65,13 @@ impl<T> Mutex<T> {
 
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
+        note_read_modify_write();
         self.inner.lock()
     }
 
     #[inline]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        note_read_modify_write();
         self.inner.try_lock()
     }
 }
@@ -96,6 +113,7 @@ impl<T> RaceCell<T> {
 
     #[inline(always)]
     pub fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R {
+        note_store();
         write(self.inner.get())
     }
 }

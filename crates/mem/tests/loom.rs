@@ -9,19 +9,26 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use larder_mem::sync::Arc;
-use larder_mem::{Config, Fault, Reader, Shard};
+use larder_mem::{Config, Fault, Reader, ReaderKind, Shard};
 use loom::thread;
 
 type Small = Arc<Shard<()>>;
 
 fn small(fault: Fault) -> Small {
+    small_with(ReaderKind::Index, fault)
+}
+
+fn small_with(readers: ReaderKind, fault: Fault) -> Small {
     let config = Config {
         page_bytes: 64,
         pages: 1,
         buckets: 2,
         log_records: 2,
         readers_max: 2,
+        readers,
         copy_buckets: 1,
+        lease_bytes_max: 64,
+        lease_slot_bytes: 16,
         fault,
     };
     Arc::new(Shard::new(config, ()).unwrap())
@@ -55,17 +62,21 @@ fn get(reader: &Reader<()>, bucket: usize) -> u8 {
 }
 
 /// Explores `scenario` under a fault; true when every execution held.
-fn holds(fault: Fault, scenario: fn(Fault)) -> bool {
+fn holds(preemptions: usize, fault: Fault, scenario: fn(Fault)) -> bool {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
+    builder.preemption_bound = Some(preemptions);
     builder.max_branches = 20_000;
     catch_unwind(AssertUnwindSafe(|| builder.check(move || scenario(fault)))).is_ok()
 }
 
 fn proves(scenario: fn(Fault), faults: &[Fault]) {
-    assert!(holds(Fault::None, scenario), "the protocol as it is");
+    proves_within(3, scenario, faults);
+}
+
+fn proves_within(preemptions: usize, scenario: fn(Fault), faults: &[Fault]) {
+    assert!(holds(preemptions, Fault::None, scenario), "the protocol as it is");
     for &fault in faults {
-        assert!(!holds(fault, scenario), "{fault:?} went unnoticed");
+        assert!(!holds(preemptions, fault, scenario), "{fault:?} went unnoticed");
     }
 }
 
@@ -199,11 +210,8 @@ fn two_readers(fault: Fault) {
 }
 
 #[test]
-fn two_readers_hold() {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(2);
-    builder.max_branches = 20_000;
-    builder.check(|| two_readers(Fault::None));
+fn two_readers_and_their_mutants() {
+    proves_within(2, two_readers, &[Fault::Lap, Fault::CursorRelaxed, Fault::LastCursorOnly]);
 }
 
 /// A reader held at a position sees that prefix and no more, while the writer runs ahead.
@@ -227,4 +235,98 @@ fn stops_at_a_position(fault: Fault) {
 #[test]
 fn stops_at_a_position_and_its_mutants() {
     proves(stops_at_a_position, &[Fault::Lap]);
+}
+
+/// A slot leased stays as it is while it is replaced, its reader syncs and the writer goes round all slots;
+/// a third thread reads it and drops the lease; then it is free again.
+fn lease(fault: Fault) {
+    let shard = small(fault);
+    put(&shard, 0, 1);
+    let mut reader = Reader::register(&shard).unwrap();
+    let held = reader.lease(&reader.slot(0, 0).unwrap()).unwrap();
+    assert!(!held.is_copy());
+    let writing = shard.clone();
+    let writer = thread::spawn(move || {
+        for value in 2..=5 {
+            put(&writing, 0, value);
+        }
+    });
+    let holder = thread::spawn(move || {
+        assert_eq!(held.value()[0], 1);
+        drop(held);
+    });
+    reader.sync();
+    get(&reader, 0);
+    reader.sync();
+    writer.join().unwrap();
+    holder.join().unwrap();
+    drop(reader.park());
+    let mut guard = shard.lock().unwrap();
+    let (mut main, ()) = guard.parts();
+    main.reclaim();
+    assert_eq!(main.leased(), (0, 0));
+    main.validate().unwrap();
+}
+
+#[test]
+fn lease_and_its_mutants() {
+    proves(lease, &[Fault::NoLeaseCheck, Fault::LeaseCheckRelaxed]);
+}
+
+/// A reader without a copy sees whole slots, never one that is being reused, and values in order; what it
+/// holds across a change stays as it is until it syncs.
+fn shared_index(fault: Fault) {
+    let shard = small_with(ReaderKind::Shared, fault);
+    put(&shard, 0, 1);
+    let mut reader = Reader::register(&shard).unwrap();
+    let writing = shard.clone();
+    let writer = thread::spawn(move || {
+        for value in 2..=5 {
+            put(&writing, 0, value);
+        }
+    });
+    let first = {
+        let held = reader.slot(0, 0).unwrap();
+        let second = get(&reader, 0);
+        assert!(held.value()[0] <= second);
+        second
+    };
+    reader.sync();
+    let third = get(&reader, 0);
+    assert!(first <= third);
+    writer.join().unwrap();
+    reader.sync();
+    get(&reader, 0);
+}
+
+#[test]
+fn shared_index_and_its_mutants() {
+    proves(
+        shared_index,
+        &[Fault::SlotWordRelaxed, Fault::CursorRelaxed, Fault::TailRelaxed, Fault::Lap],
+    );
+}
+
+/// A reader without a copy parks and takes up again while slots are reused: what it reads then is whole, and
+/// not older than before.
+fn shared_park(fault: Fault) {
+    let shard = small_with(ReaderKind::Shared, fault);
+    put(&shard, 0, 1);
+    let reader = Reader::register(&shard).unwrap();
+    let writing = shard.clone();
+    let writer = thread::spawn(move || {
+        for value in 2..=5 {
+            put(&writing, 0, value);
+        }
+    });
+    let before = get(&reader, 0);
+    let reader = reader.park().unpark().unwrap();
+    assert!(get(&reader, 0) >= before);
+    writer.join().unwrap();
+    get(&reader, 0);
+}
+
+#[test]
+fn shared_park_and_its_mutants() {
+    proves(shared_park, &[Fault::UnparkUnlocked]);
 }

@@ -39,6 +39,7 @@ mod pcapng;
 pub mod write;
 
 use std::fmt;
+use std::ops::Range;
 
 use crate::Addr;
 use pcap::Pcap;
@@ -232,21 +233,21 @@ impl Capture {
     /// Reads what lies at `offset`. `at_end`: the file ends where `bytes` does.
     #[inline]
     pub fn next<'a>(&mut self, bytes: &'a [u8], offset: usize, at_end: bool) -> Step<'a> {
-        if !self.lost {
-            match &mut self.format {
-                Format::Pcap(pcap) => {
-                    if let Some(record) = pcap.record(bytes, offset) {
-                        return Step::Record(record);
-                    }
-                }
-                Format::Pcapng(pcapng) => {
-                    if let Some(record) = pcapng.record(bytes, offset) {
-                        return Step::Record(record);
-                    }
-                }
-            }
+        match self.record(bytes, offset) {
+            Some(record) => Step::Record(record),
+            None => self.next_slow(bytes, offset, at_end),
         }
-        self.next_slow(bytes, offset, at_end)
+    }
+
+    /// The record at `offset` where it is whole, in sight and not empty, as nearly all are. `None`:
+    /// [`Capture::next`] has the answer. For loops that want the record in registers.
+    #[inline(always)]
+    pub fn record<'a>(&mut self, bytes: &'a [u8], offset: usize) -> Option<Record<'a>> {
+        match &mut self.format {
+            _ if self.lost => None,
+            Format::Pcap(pcap) => pcap.record(bytes, offset),
+            Format::Pcapng(pcapng) => pcapng.record(bytes, offset),
+        }
     }
 
     /// Everything that is not a sound record in full sight.
@@ -329,13 +330,10 @@ impl Capture {
         matches!(self.format, Format::Pcap(_))
     }
 
-    /// Where the record behind the one at `offset` would begin, for who wants to bring headers near
-    /// ahead of reading them: nothing is checked. `None` for pcapng, and where no length is
-    /// believable.
-    #[inline]
-    pub fn hop(&self, bytes: &[u8], offset: usize) -> Option<usize> {
+    /// What follows record headers by their lengths alone. `None` for pcapng.
+    pub fn hopper(&self) -> Option<Hopper> {
         match &self.format {
-            Format::Pcap(pcap) => pcap.hop(bytes, offset),
+            Format::Pcap(pcap) => Some(Hopper(*pcap)),
             Format::Pcapng(_) => None,
         }
     }
@@ -349,6 +347,33 @@ impl Capture {
             Scan::Found { at } if self.can_split() => Some(at),
             _ => None,
         }
+    }
+}
+
+/// Goes over the records of a pcap file without reading them, for who wants to bring headers near
+/// ahead of the reader. What it says is a hint: nothing is checked but what each method names.
+#[derive(Clone, Copy, Debug)]
+pub struct Hopper(Pcap);
+
+impl Hopper {
+    /// Where the record behind the one at `offset` would begin. `None` where the header is not in
+    /// `bytes`, or its length is beyond belief.
+    #[inline(always)]
+    pub fn hop(&self, bytes: &[u8], offset: usize) -> Option<usize> {
+        self.0.hop(bytes, offset)
+    }
+
+    /// True when the header at `offset` makes sense by itself.
+    #[inline]
+    pub fn is_sound(&self, bytes: &[u8], offset: usize) -> bool {
+        bytes.get(offset..).and_then(<[u8]>::first_chunk).is_some_and(|head| self.0.is_sound(head))
+    }
+
+    /// The octets of a record's header that change every 256 seconds only: the same in most
+    /// records of a part of a file, and so what to search them by.
+    #[inline]
+    pub fn slow_octets(&self) -> Range<usize> {
+        self.0.slow_octets()
     }
 }
 

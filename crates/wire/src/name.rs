@@ -1,6 +1,8 @@
 //! Domain names as larder keeps them: hostile bytes in one canonical spelling.
 
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// Most octets of a name in our spelling: 255 on the wire (RFC 1035, section 3.1), where an
@@ -10,9 +12,26 @@ pub const NAME_BYTES_MAX: usize = 510;
 /// A domain name in the spelling that larder keeps everywhere: labels joined by `.`, ASCII
 /// lower case, no trailing dot; a dot or backslash *inside* a label is preceded by a backslash.
 /// Every other octet stands as it came, so a `Name` is not UTF-8 and not fit for a terminal:
-/// [`Name::write_escaped`] makes it so. The root is the empty name. A clone shares the octets.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub struct Name(Arc<[u8]>);
+/// [`Name::write_escaped`] makes it so. The root is the empty name.
+///
+/// Four words. A name of up to [`INLINE_BYTES`] octets, as most are, lies in them and costs no
+/// memory elsewhere; clones of a longer one share its octets.
+#[derive(Clone)]
+pub struct Name(Octets);
+
+/// Octets of a name that needs no memory of its own.
+const INLINE_BYTES: usize = 30;
+
+#[derive(Clone)]
+enum Octets {
+    /// The first `len` of them.
+    Inline {
+        len: u8,
+        octets: [u8; INLINE_BYTES],
+    },
+    Shared(Arc<[u8]>),
+}
+const _: () = assert!(size_of::<Name>() == 32);
 
 impl Name {
     /// Takes text such as `www.Example.com.` (from SNI, Host, logs, configuration): folds case,
@@ -23,28 +42,49 @@ impl Name {
         if text.is_empty() || text.len() > NAME_BYTES_MAX {
             return None;
         }
-        Some(Name(text.to_ascii_lowercase().into()))
+        let mut name = Name::from_canonical(text);
+        match &mut name.0 {
+            Octets::Inline { octets, .. } => octets.make_ascii_lowercase(),
+            // Nobody else shares it yet.
+            Octets::Shared(octets) => Arc::make_mut(octets).make_ascii_lowercase(),
+        }
+        Some(name)
     }
 
     /// Takes bytes that are in canonical spelling already (what the parsers of this crate write).
     pub fn from_canonical(bytes: &[u8]) -> Name {
-        Name(bytes.into())
+        let mut octets = [0; INLINE_BYTES];
+        Name(match octets.get_mut(..bytes.len()) {
+            Some(inline) => {
+                inline.copy_from_slice(bytes);
+                Octets::Inline { len: bytes.len() as u8, octets }
+            }
+            None => Octets::Shared(bytes.into()),
+        })
     }
 
     /// The canonical octets.
+    #[inline]
     pub fn as_bytes(&self) -> &[u8] {
-        &self.0
+        match &self.0 {
+            Octets::Inline { len, octets } => &octets[..usize::from(*len)],
+            Octets::Shared(octets) => octets,
+        }
     }
 
     /// True when the name is the root.
     pub fn is_root(&self) -> bool {
-        self.0.is_empty()
+        self.as_bytes().is_empty()
     }
 
     /// Writes octets with everything outside printable ASCII as `\xHH`, as Zeek does: safe on a
     /// terminal, in a tab-separated file, in a log.
     pub fn write_escaped(bytes: &[u8], out: &mut Vec<u8>) {
         const HEX: &[u8; 16] = b"0123456789abcdef";
+        // Nearly every name, and told in a few instructions.
+        if bytes.iter().all(|octet| (0x21..0x7f).contains(octet)) {
+            return out.extend_from_slice(bytes);
+        }
         for &octet in bytes {
             if (0x21..0x7f).contains(&octet) {
                 out.push(octet);
@@ -60,16 +100,49 @@ impl Name {
     }
 }
 
+impl Default for Name {
+    /// The root.
+    fn default() -> Name {
+        Name::from_canonical(&[])
+    }
+}
+
+impl PartialEq for Name {
+    fn eq(&self, other: &Name) -> bool {
+        self.as_bytes() == other.as_bytes()
+    }
+}
+
+impl Eq for Name {}
+
+impl Hash for Name {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_bytes().hash(state);
+    }
+}
+
+impl PartialOrd for Name {
+    fn partial_cmp(&self, other: &Name) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Name {
+    fn cmp(&self, other: &Name) -> Ordering {
+        self.as_bytes().cmp(other.as_bytes())
+    }
+}
+
 impl AsRef<[u8]> for Name {
     fn as_ref(&self) -> &[u8] {
-        &self.0
+        self.as_bytes()
     }
 }
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut out = Vec::with_capacity(self.0.len());
-        Name::write_escaped(&self.0, &mut out);
+        let mut out = Vec::with_capacity(self.as_bytes().len());
+        Name::write_escaped(self.as_bytes(), &mut out);
         f.write_str(&String::from_utf8_lossy(&out))
     }
 }
@@ -91,5 +164,18 @@ mod tests {
         assert_eq!(name.as_bytes(), b"evil\x1b[31m.example.com");
         assert_eq!(name.to_string(), r"evil\x1b[31m.example.com");
         assert_eq!(Name::from_text(b"."), None);
+    }
+
+    /// Where a name lies does not show: at every length it is its octets, equal to itself folded.
+    #[test]
+    fn short_and_long_names_are_alike() {
+        for len in 1..=NAME_BYTES_MAX {
+            let text = vec![b'X'; len];
+            let name = Name::from_text(&text).expect("a name");
+            assert_eq!(name.as_bytes(), text.to_ascii_lowercase());
+            assert_eq!(name, Name::from_canonical(name.as_bytes()));
+            assert!(name > Name::from_canonical(&name.as_bytes()[1..]));
+        }
+        assert!(Name::default().is_root());
     }
 }

@@ -17,8 +17,9 @@ pub(super) enum EndState {
     Reset,
 }
 
-/// What one end of a flow sent.
+/// What one end of a flow sent: a cache line, the one that its packets touch.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
 pub struct Sent {
     /// Packets.
     pub packets: u64,
@@ -28,13 +29,18 @@ pub struct Sent {
     pub payload_bytes: u64,
     /// TCP: octets of sequence space used after `seq_start`.
     seq_high: u64,
-    pub(super) seq_start: u32,
     /// TCP: octets never seen below `seq_high`.
     pub gap_bytes: u64,
+    pub(super) seq_start: u32,
+    /// Of the history letters that are counted, how often this end earned each.
+    counts: [u32; 3],
+    /// Of those that are written once, the ones that this end has.
+    letters_seen: u16,
     pub(super) state: EndState,
     pub(super) syn: bool,
     fin: bool,
 }
+const _: () = assert!(size_of::<Sent>() == 64);
 
 impl Sent {
     pub(super) const NOTHING: Sent = Sent {
@@ -42,8 +48,10 @@ impl Sent {
         ip_bytes: 0,
         payload_bytes: 0,
         seq_high: 0,
-        seq_start: 0,
         gap_bytes: 0,
+        seq_start: 0,
+        counts: [0; 3],
+        letters_seen: 0,
         state: EndState::Inactive,
         syn: false,
         fin: false,
@@ -93,14 +101,15 @@ pub(super) enum SeqStep {
     Again,
 }
 
+/// Letters of a history at most.
+const LETTERS_MAX: usize = 23;
+
 /// Zeek's history letters, upper case for the initiator; each letter once an end, the counted ones
-/// (`c g t w`) at 1, 10, 100 ... occurrences.
+/// (`g t w`) at 1, 10, 100 ... occurrences. What each end has had is in its [`Sent`].
 #[derive(Clone, Copy, Debug)]
 pub struct History {
-    letters: [u8; 24],
+    letters: [u8; LETTERS_MAX],
     len: u8,
-    seen: [u16; 2],
-    counts: [[u32; 3]; 2],
 }
 
 /// Letters that are written once an end, each with its bit.
@@ -123,8 +132,7 @@ mod counted {
 }
 
 impl History {
-    pub(super) const EMPTY: History =
-        History { letters: [0; 24], len: 0, seen: [0; 2], counts: [[0; 3]; 2] };
+    pub(super) const EMPTY: History = History { letters: [0; LETTERS_MAX], len: 0 };
 
     pub(super) fn push(&mut self, letter: u8) {
         if let Some(place) = self.letters.get_mut(usize::from(self.len)) {
@@ -133,28 +141,31 @@ impl History {
         }
     }
 
+    fn push_of(&mut self, letter: u8, from_source: bool) {
+        self.push(if from_source { letter.to_ascii_uppercase() } else { letter });
+    }
+
+    /// A letter that `sent` writes once.
     #[inline]
-    fn add(&mut self, (letter, bit): (u8, u16), from_source: bool) {
-        let seen = &mut self.seen[usize::from(from_source)];
-        if *seen & bit == 0 {
-            *seen |= bit;
-            self.push(if from_source { letter.to_ascii_uppercase() } else { letter });
+    fn add(&mut self, (letter, bit): (u8, u16), sent: &mut Sent, from_source: bool) {
+        if sent.letters_seen & bit == 0 {
+            sent.letters_seen |= bit;
+            self.push_of(letter, from_source);
         }
     }
 
+    /// A letter that `sent` counts.
     #[cold]
-    fn count(&mut self, (letter, place): (u8, usize), from_source: bool) {
-        let count = &mut self.counts[usize::from(from_source)][place];
+    fn count(&mut self, (letter, place): (u8, usize), sent: &mut Sent, from_source: bool) {
+        let count = &mut sent.counts[place];
         *count = count.saturating_add(1);
         if matches!(*count, 1 | 10 | 100 | 1_000 | 10_000 | 100_000 | 1_000_000) {
-            self.push(if from_source { letter.to_ascii_uppercase() } else { letter });
+            self.push_of(letter, from_source);
         }
     }
 
     /// The initiator turned out to be the other end: Zeek writes `^` and swaps the cases.
     fn flip(&mut self) {
-        self.seen.swap(0, 1);
-        self.counts.swap(0, 1);
         for letter in &mut self.letters[..usize::from(self.len)] {
             *letter = if letter.is_ascii_uppercase() {
                 letter.to_ascii_lowercase()
@@ -162,14 +173,15 @@ impl History {
                 letter.to_ascii_uppercase()
             };
         }
-        self.letters.copy_within(0..23, 1);
+        self.letters.copy_within(0..LETTERS_MAX - 1, 1);
         self.letters[0] = b'^';
-        self.len = (self.len + 1).min(24);
+        self.len = (self.len + 1).min(LETTERS_MAX as u8);
     }
 
     /// As text.
-    pub fn to_text(&self) -> String {
-        String::from_utf8_lossy(&self.letters[..usize::from(self.len)]).into_owned()
+    pub fn as_str(&self) -> &str {
+        // Letters are ASCII.
+        std::str::from_utf8(&self.letters[..usize::from(self.len)]).unwrap_or_default()
     }
 }
 
@@ -194,6 +206,7 @@ pub(super) fn tcp_state(o: &Sent, r: &Sent) -> ConnState {
     }
 }
 
+#[inline]
 pub(super) fn account<U>(flow: &mut Flow<U>, event: &Event) {
     // Packet times may step back; a flow's last time does not.
     flow.last_ns = flow.last_ns.max(event.time_ns);
@@ -201,10 +214,11 @@ pub(super) fn account<U>(flow: &mut Flow<U>, event: &Event) {
         account_tcp(flow, event);
     } else {
         let from_source = event.from_low == flow.source_is_low;
+        let sent = &mut flow.sent[usize::from(event.from_low)];
         if event.payload_bytes > 0 && flow.key.protocol == protocol::UDP {
-            flow.history.add(once::DATA, from_source);
+            flow.history.add(once::DATA, sent, from_source);
         }
-        flow.sent[usize::from(event.from_low)].state = EndState::Established;
+        sent.state = EndState::Established;
     }
     let sent = &mut flow.sent[usize::from(event.from_low)];
     sent.packets += 1;
@@ -229,28 +243,25 @@ fn account_tcp<U>(flow: &mut Flow<U>, event: &Event) {
         if event.from_low { [low, high] } else { [high, low] }
     };
 
-    if flags & (SYN | FIN | RST) != flags & SYN
-        && flags & (SYN | FIN | RST) != flags & FIN
-        && flags & (SYN | FIN | RST) != flags & RST
-    {
-        history.add(
-            if flags & SYN == 0 { once::INCONSISTENT } else { once::SYN_AND_MORE },
-            from_source,
-        );
+    let ends = flags & (SYN | FIN | RST);
+    if ends & ends.wrapping_sub(1) != 0 {
+        // More than one of the three.
+        let letter = if flags & SYN == 0 { once::INCONSISTENT } else { once::SYN_AND_MORE };
+        history.add(letter, mine, from_source);
     }
     if flags & RST != 0 {
-        history.add(once::RST, from_source);
+        history.add(once::RST, mine, from_source);
         mine.state = EndState::Reset;
         return;
     }
     let space = event.payload_bytes + u32::from(flags & SYN != 0) + u32::from(flags & FIN != 0);
     match mine.advance(event.tcp_seq, space, event.payload_bytes) {
         SeqStep::Plain => {}
-        SeqStep::Gap => history.count(counted::GAP, from_source),
-        SeqStep::Again => history.count(counted::AGAIN, from_source),
+        SeqStep::Gap => history.count(counted::GAP, mine, from_source),
+        SeqStep::Again => history.count(counted::AGAIN, mine, from_source),
     }
     if flags & SYN != 0 {
-        history.add(if flags & ACK == 0 { once::SYN } else { once::SYN_ACK }, from_source);
+        history.add(if flags & ACK == 0 { once::SYN } else { once::SYN_ACK }, mine, from_source);
         mine.syn = true;
         if mine.state == EndState::Inactive {
             mine.state = EndState::SynSent;
@@ -263,15 +274,15 @@ fn account_tcp<U>(flow: &mut Flow<U>, event: &Event) {
         mine.state = EndState::Partial;
     }
     if event.payload_bytes > 0 {
-        history.add(once::DATA, from_source);
+        history.add(once::DATA, mine, from_source);
     } else if flags & (SYN | FIN | ACK) == ACK {
-        history.add(once::ACK, from_source);
+        history.add(once::ACK, mine, from_source);
     }
     if event.tcp_window == 0 && flags & (SYN | FIN) == 0 {
-        history.count(counted::ZERO_WINDOW, from_source);
+        history.count(counted::ZERO_WINDOW, mine, from_source);
     }
     if flags & FIN != 0 {
-        history.add(once::FIN, from_source);
+        history.add(once::FIN, mine, from_source);
         mine.fin = true;
         if mine.state != EndState::Reset {
             mine.state = EndState::Closed;

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use larder::prefetch_read;
 
 /// A hasher for keys that are hashes already.
 #[derive(Default)]
@@ -58,7 +60,7 @@ impl Overlay {
         &self.bytes[range.0 as usize..range.1 as usize]
     }
 
-    pub(super) fn keep(&mut self, bytes: &[u8]) -> (u32, u32) {
+    fn keep(&mut self, bytes: &[u8]) -> (u32, u32) {
         let start = self.bytes.len() as u32;
         self.bytes.extend_from_slice(bytes);
         (start, self.bytes.len() as u32)
@@ -83,18 +85,32 @@ impl Overlay {
         Some(change.value.map(|range| self.slice(range)))
     }
 
-    pub(super) fn add(
+    /// Notes the first change of a key in the batch, and what the key had before; the number of
+    /// the latter.
+    pub(super) fn begin(
         &mut self,
         hash: u64,
-        key: (u32, u32),
+        key: &[u8],
+        before: Option<&[u8]>,
         packet: u64,
-        value: Option<&[u8]>,
+        value: &[u8],
     ) -> u32 {
-        let value = value.map(|value| self.keep(value));
+        let key = self.keep(key);
+        let before = before.map(|before| self.keep(before));
+        let value = Some(self.keep(value));
+        let first = self.changes.len() as u32;
+        let older = self.newest.insert(hash, first + 1).unwrap_or(NO_CHANGE);
+        self.changes.push(Change { key, value: before, packet: 0, older });
+        self.changes.push(Change { key, value, packet, older: first });
+        first
+    }
+
+    /// Notes one more change of a key that [`Overlay::begin`] put at `key`.
+    pub(super) fn add(&mut self, hash: u64, key: (u32, u32), packet: u64, value: &[u8]) {
+        let value = Some(self.keep(value));
         let at = self.changes.len() as u32;
         let older = self.newest.insert(hash, at).unwrap_or(NO_CHANGE);
         self.changes.push(Change { key, value, packet, older });
-        at
     }
 
     /// True when the batch taught nothing.
@@ -103,34 +119,98 @@ impl Overlay {
     }
 }
 
+/// A set of hashes that only grows and may err on the side of a collision. One bit each, so that a
+/// question whose answer is mostly no touches few lines.
+pub struct Sieve {
+    words: Box<[AtomicU64]>,
+}
+
+impl Sieve {
+    /// Room for about `count` hashes; rounded up to a power of two, at least 64.
+    pub fn new(count: usize) -> Sieve {
+        let words = count.next_power_of_two().div_ceil(64);
+        Sieve { words: (0..words).map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    /// The word of a hash and its bit there: the low bits choose both, as in [`Marks`].
+    #[inline]
+    fn place(&self, hash: u64) -> (&AtomicU64, u64) {
+        let word = (hash as usize / 64) & (self.words.len() - 1);
+        (&self.words[word], 1 << (hash % 64))
+    }
+
+    /// Adds a hash. One writer.
+    #[inline]
+    pub fn add(&self, hash: u64) {
+        let (word, bit) = self.place(hash);
+        // Relaxed, and no read-modify-write: one writer, and see `Marks::set`.
+        word.store(word.load(Ordering::Relaxed) | bit, Ordering::Relaxed);
+    }
+
+    /// Asks for the word of a hash.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        prefetch_read(self.place(hash).0);
+    }
+
+    /// False when the hash was not added.
+    #[inline]
+    pub fn has(&self, hash: u64) -> bool {
+        let (word, bit) = self.place(hash);
+        word.load(Ordering::Relaxed) & bit != 0
+    }
+}
+
 /// Facts that only grow, kept a hash slot each, with the batch that taught them. They answer
 /// "why is there no name", may err on the side of a collision, and never name anything.
 pub struct Marks {
     slots: Box<[AtomicU32]>,
+    /// A bit for each slot in use: a thirty-second of the memory says no for most.
+    used: Sieve,
 }
 
 impl Marks {
-    /// Room for about `count` facts.
+    /// Room for about `count` facts, at least 64.
     pub fn new(count: usize) -> Marks {
-        Marks { slots: (0..count.next_power_of_two()).map(|_| AtomicU32::new(0)).collect() }
+        let count = count.next_power_of_two().max(64);
+        Marks { slots: (0..count).map(|_| AtomicU32::new(0)).collect(), used: Sieve::new(count) }
     }
 
+    #[inline]
     fn slot(&self, hash: u64) -> &AtomicU32 {
         &self.slots[hash as usize & (self.slots.len() - 1)]
     }
 
     /// Notes a fact learned in batch `batch`. One writer; first come stays.
+    #[inline]
     pub fn set(&self, hash: u64, batch: u64) {
-        let slot = self.slot(hash);
         // Relaxed: whoever may act on batch `batch` has synchronised with the edge through the
-        // scheduler's lock, and later batches' marks are told apart by their number.
-        if slot.load(Ordering::Relaxed) == 0 {
-            slot.store((batch as u32).saturating_add(1), Ordering::Relaxed);
+        // scheduler's lock, and later batches' marks are told apart by their number. Who sees the
+        // bit and not yet the slot is of an earlier batch, and reads 0 there, which is no too.
+        if !self.used.has(hash) {
+            self.slot(hash).store((batch as u32).saturating_add(1), Ordering::Relaxed);
+            self.used.add(hash);
         }
     }
 
+    /// Asks for what [`Marks::set`] reads.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        self.used.prefetch(hash);
+    }
+
+    /// False when the fact was noted in no batch; cheaper than [`Marks::has`].
+    #[inline]
+    pub fn may_have(&self, hash: u64) -> bool {
+        self.used.has(hash)
+    }
+
     /// True when the fact was noted in batch `batch` or before.
+    #[inline]
     pub fn has(&self, hash: u64, batch: u64) -> bool {
+        if !self.may_have(hash) {
+            return false;
+        }
         let noted = self.slot(hash).load(Ordering::Relaxed);
         noted != 0 && u64::from(noted) <= batch + 1
     }

@@ -64,13 +64,12 @@ fn unsolicited_names_displace_nothing() {
 #[test]
 fn an_overlay_is_exact_to_the_packet() {
     let mut overlay = Overlay::default();
-    let (k, other) = (overlay.keep(b"k"), overlay.keep(b"o"));
-    overlay.add(5, k, 0, Some(b"old"));
-    overlay.add(5, other, 0, None);
-    overlay.add(5, k, 10, Some(b"new"));
-    overlay.add(5, other, 12, Some(b"first"));
+    let before = overlay.begin(5, b"k", Some(b"old"), 10, b"new");
+    overlay.begin(5, b"o", None, 12, b"first");
+    overlay.add(5, overlay.changes[before as usize].key, 14, b"newer");
     assert_eq!(overlay.get(5, b"k", 10), Some(Some(&b"old"[..])));
     assert_eq!(overlay.get(5, b"k", 11), Some(Some(&b"new"[..])));
+    assert_eq!(overlay.get(5, b"k", 15), Some(Some(&b"newer"[..])));
     assert_eq!(overlay.get(5, b"o", 12), Some(None));
     assert_eq!(overlay.get(5, b"o", 13), Some(Some(&b"first"[..])));
     assert_eq!(overlay.get(5, b"absent", 99), None);
@@ -133,4 +132,40 @@ fn names_over_batches() {
     let looped = named(other, 2, 6).expect("a name");
     assert_eq!(looped.name.as_bytes(), b"a.example");
     assert_eq!(named(other, 3, 6), None);
+}
+
+/// A key made as one number has the octets of one made octet by octet, so that entries are found
+/// whichever way they were written.
+#[test]
+fn keys_have_their_octets() {
+    let v4 = [Addr::v4([192, 0, 2, 1]), Addr::v4([255, 254, 253, 252])];
+    let v6 = Addr::v6(std::array::from_fn(|at| at as u8 + 1));
+    assert_eq!(Key::address(v4[0]).as_bytes(), b"a\xc0\x00\x02\x01");
+    assert_eq!(Key::host(v4[1]).as_bytes(), b"h\xff\xfe\xfd\xfc");
+    assert_eq!(Key::pair(v4[0], v4[1]).as_bytes(), b"p\xc0\x00\x02\x01\xff\xfe\xfd\xfc");
+    assert_eq!(Key::address(v6).as_bytes(), [b"a", &v6.0[..]].concat());
+    assert_eq!(Key::pair(v6, v4[0]).as_bytes(), [b"P", &v6.0[..], &[192, 0, 2, 1]].concat());
+    assert_eq!(Key::pair(v4[0], v6).as_bytes(), [&b"p\xc0\0\x02\x01"[..], &v6.0].concat());
+}
+
+/// A sieve has all that was added, and of other hashes only those that share a bit.
+#[test]
+fn sieves_tell_what_was_added() {
+    let sieve = Sieve::new(100);
+    sieve.add(5);
+    sieve.add(64);
+    let has: Vec<u64> = (0..256).filter(|&hash| sieve.has(hash)).collect();
+    assert_eq!(has, [5, 64, 128 + 5, 128 + 64]);
+}
+
+/// What is taught again as it is changes nothing, and nothing is written for it.
+#[test]
+fn what_stays_is_not_written() {
+    let (mut names, _proxies) = Names::new(4 << 20, 0, 1, 4, Rules::all()).expect("room");
+    names.learn_alias(1, b"a.example", b"b.example");
+    names.commit().expect("no failure").expect("no stall");
+    names.learn_alias(2, b"a.example", b"b.example");
+    assert!(names.overlay.is_empty() && names.changed.is_empty());
+    names.learn_alias(3, b"c.example", b"b.example");
+    assert_eq!(names.changed.len(), 1);
 }

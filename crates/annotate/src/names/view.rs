@@ -70,12 +70,27 @@ impl<'a> View<'a> {
     pub fn destination(&self, client: Addr, addr: Addr, packet: u64, now_ns: i64) -> Option<Found> {
         let key = Key::address(addr);
         let hash = self.cache.hash(key.as_bytes());
+        if !self.facts.named.may_have(hash.get()) {
+            return self.host(addr, packet, now_ns);
+        }
+        // Named once: what is known of the pair and of the address comes from memory together.
+        let pair = self.rules.has(2).then(|| {
+            let key = Key::pair(client, addr);
+            let hash = self.cache.hash(key.as_bytes());
+            self.proxy.prefetch(hash);
+            (hash, key)
+        });
+        self.proxy.prefetch(hash);
         if !self.facts.named.has(hash.get(), self.batch) {
             return self.host(addr, packet, now_ns);
         }
+        if let Some((hash, _)) = pair {
+            self.proxy.prefetch_entry(hash);
+        }
+        self.proxy.prefetch_entry(hash);
         let mut weighed = Weighed::new(now_ns, self.rules);
-        let pair = self.rules.has(2).then(|| self.candidates(&Key::pair(client, addr), packet));
-        if let Some(entry) = pair.flatten() {
+        let pair = pair.and_then(|(hash, key)| self.candidates_hashed(hash, &key, packet));
+        if let Some(entry) = pair {
             for candidate in Candidates::new(&entry) {
                 weighed.add(&candidate, candidate.asked, NameSource::DnsPair);
             }

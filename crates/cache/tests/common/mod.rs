@@ -3,8 +3,22 @@
 
 use std::collections::BTreeMap;
 
-use larder::mem::{Classes, HEADER_BYTES};
-use larder::{Cache, Proxy, Seconds, Ttl};
+use larder::mem::{Classes, HEADER_BYTES, VERSION_BYTES};
+use larder::policy::{Flagged, Promotion};
+use larder::{Cache, Cause, PaperRules, Policy, Proxy, Seconds, Ttl};
+
+/// All policies, those with rules in several forms.
+pub fn every_policy() -> Vec<Policy> {
+    let text = PaperRules { promotion: Promotion::ThirdAccess, ..PaperRules::default() };
+    vec![
+        Policy::Partitioned,
+        Policy::Lru,
+        Policy::Fifo,
+        Policy::Paper(PaperRules::default()),
+        Policy::Paper(text),
+        Policy::Paper(PaperRules { borrow: false, flagged: Flagged::ToHot, ..text }),
+    ]
+}
 
 /// A small generator: the same numbers from the same seed, everywhere.
 pub struct Random(pub u64);
@@ -38,79 +52,161 @@ pub fn key_of(number: u64) -> Vec<u8> {
 
 struct ModelEntry {
     value: Vec<u8>,
+    version: Option<u64>,
     end: Option<u32>,
     born: u64,
     charge: u64,
 }
 
-/// First in, first out, within a sum of charges: the whole of what the engine promises about content.
-pub struct Model {
-    classes: Classes,
-    charge_max: u64,
-    entries_max: usize,
+impl ModelEntry {
+    fn is_over(&self, now: Seconds) -> bool {
+        self.end.is_some_and(|end| now.0 >= end)
+    }
+}
+
+/// First in, first out, within a sum of charges: the whole of what the engine promises about content. Where
+/// another policy chooses, the model is told who left, and holds the engine to everything else.
+#[derive(Default)]
+struct ModelShard {
     born: u64,
     charge: u64,
     entries: BTreeMap<Vec<u8>, ModelEntry>,
     by_age: BTreeMap<u64, Vec<u8>>,
 }
 
+/// As many of those as the cache has shards, each for its keys.
+pub struct Model {
+    cache: Cache,
+    classes: Classes,
+    charge_max: u64,
+    entries_max: usize,
+    stale: u32,
+    is_told: bool,
+    shards: Vec<ModelShard>,
+}
+
 impl Model {
     pub fn of(cache: &Cache) -> Model {
+        Model::with(cache, 0, Policy::Fifo)
+    }
+
+    /// Of a cache with a stale window and a policy.
+    pub fn with(cache: &Cache, stale: u32, policy: Policy) -> Model {
         let stats = cache.stats().unwrap();
         let page_bytes = stats.classes.last().unwrap().slot_bytes as usize;
         Model {
+            cache: cache.clone(),
             classes: Classes::new(page_bytes),
-            charge_max: stats.charge_bytes_max,
-            entries_max: stats.entries_max as usize,
-            born: 0,
-            charge: 0,
-            entries: BTreeMap::new(),
-            by_age: BTreeMap::new(),
+            charge_max: stats.charge_bytes_max / cache.shards() as u64,
+            entries_max: stats.entries_max as usize / cache.shards(),
+            stale,
+            is_told: policy != Policy::Fifo,
+            shards: (0..cache.shards()).map(|_| ModelShard::default()).collect(),
         }
+    }
+
+    fn shard_of(&self, key: &[u8]) -> usize {
+        (self.cache.hash(key).get() >> 16) as usize % self.shards.len()
+    }
+
+    fn entry(&self, key: &[u8]) -> Option<&ModelEntry> {
+        self.shards[self.shard_of(key)].entries.get(key)
     }
 
     pub fn insert(&mut self, key: &[u8], value: &[u8], ttl: Ttl, now: Seconds) {
-        let class = self.classes.of(HEADER_BYTES + key.len() + value.len()).unwrap();
-        let charge = self.classes.charge(class) as u64;
-        let old = self.entries.remove(key);
-        self.charge -= old.as_ref().map_or(0, |old| old.charge);
-        let born = old.as_ref().map_or(self.born, |old| old.born);
-        self.born += 1;
-        let full = |model: &Model| {
-            model.charge + charge > model.charge_max
-                || (old.is_none() && model.entries.len() >= model.entries_max)
-        };
-        while full(self) {
-            let (&oldest, _) = self.by_age.iter().find(|&(&age, _)| age != born).unwrap();
-            let gone = self.by_age.remove(&oldest).unwrap();
-            self.charge -= self.entries.remove(&gone).unwrap().charge;
+        self.store(key, value, None, ttl, now);
+    }
+
+    pub fn insert_if_absent(&mut self, key: &[u8], value: &[u8], ttl: Ttl, now: Seconds) {
+        if self.entry(key).is_none_or(|entry| entry.is_over(now)) {
+            self.store(key, value, None, ttl, now);
         }
-        self.charge += charge;
-        self.by_age.insert(born, key.to_vec());
-        let entry = ModelEntry { value: value.to_vec(), end: end_of(ttl, now), born, charge };
-        self.entries.insert(key.to_vec(), entry);
+    }
+
+    pub fn insert_if_newer(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        version: u64,
+        ttl: Ttl,
+        now: Seconds,
+    ) {
+        let there = self.entry(key).filter(|entry| !entry.is_over(now));
+        if there.and_then(|entry| entry.version).is_none_or(|there| there < version) {
+            self.store(key, value, Some(version), ttl, now);
+        }
+    }
+
+    fn store(&mut self, key: &[u8], value: &[u8], version: Option<u64>, ttl: Ttl, now: Seconds) {
+        let version_len = if version.is_some() { VERSION_BYTES } else { 0 };
+        let class = self.classes.of(HEADER_BYTES + key.len() + value.len() + version_len).unwrap();
+        let charge = self.classes.charge(class) as u64;
+        let (charge_max, entries_max) = (self.charge_max, self.entries_max);
+        let number = self.shard_of(key);
+        let shard = &mut self.shards[number];
+        let old = shard.entries.remove(key);
+        shard.charge -= old.as_ref().map_or(0, |old| old.charge);
+        let born = old.as_ref().map_or(shard.born, |old| old.born);
+        shard.born += 1;
+        let full = |shard: &ModelShard| {
+            shard.charge + charge > charge_max
+                || (old.is_none() && shard.entries.len() >= entries_max)
+        };
+        while !self.is_told && full(shard) {
+            let (&oldest, _) = shard.by_age.iter().find(|&(&age, _)| age != born).unwrap();
+            let gone = shard.by_age.remove(&oldest).unwrap();
+            shard.charge -= shard.entries.remove(&gone).unwrap().charge;
+        }
+        shard.charge += charge;
+        shard.by_age.insert(born, key.to_vec());
+        let value = value.to_vec();
+        let entry = ModelEntry { value, version, end: end_of(ttl, now), born, charge };
+        shard.entries.insert(key.to_vec(), entry);
+    }
+
+    /// The engine says that an entry left to make room for the last insert, which was of `stored`.
+    pub fn left(&mut self, key: &[u8], value: &[u8], cause: Cause, stored: &[u8], now: Seconds) {
+        assert!(key != stored, "nobody leaves for itself");
+        let entry = self.entry(key).expect("who leaves was there");
+        assert_eq!(entry.value, value);
+        let is_dead = entry.is_over(Seconds(now.0.saturating_sub(self.stale)));
+        assert_eq!(cause, if is_dead { Cause::Expired } else { Cause::Budget });
+        if self.is_told {
+            self.remove(key);
+        }
     }
 
     pub fn remove(&mut self, key: &[u8]) {
-        if let Some(old) = self.entries.remove(key) {
-            self.charge -= old.charge;
-            self.by_age.remove(&old.born);
+        let number = self.shard_of(key);
+        let shard = &mut self.shards[number];
+        if let Some(old) = shard.entries.remove(key) {
+            shard.charge -= old.charge;
+            shard.by_age.remove(&old.born);
         }
     }
 
     pub fn touch(&mut self, key: &[u8], ttl: Ttl, now: Seconds) {
-        if let Some(entry) = self.entries.get_mut(key) {
+        let number = self.shard_of(key);
+        if let Some(entry) = self.shards[number].entries.get_mut(key) {
             entry.end = end_of(ttl, now);
         }
     }
 
     pub fn get(&self, key: &[u8], now: Seconds) -> Option<&[u8]> {
-        let entry = self.entries.get(key)?;
-        entry.end.is_none_or(|end| now.0 < end).then_some(&entry.value)
+        let entry = self.entry(key)?;
+        (!entry.is_over(now)).then_some(&entry.value)
+    }
+
+    pub fn get_stale(&self, key: &[u8], now: Seconds) -> Option<&[u8]> {
+        self.get(key, Seconds(now.0.saturating_sub(self.stale)))
     }
 
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.shards.iter().map(|shard| shard.entries.len()).sum()
+    }
+
+    fn charge(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.charge).sum()
     }
 }
 
@@ -124,19 +220,32 @@ pub fn assert_same(cache: &Cache, proxy: &Proxy, model: &Model, now: Seconds, se
     assert_eq!(stats.conflicts, 0, "seed {seed}: the model knows no conflicts");
     assert_eq!(
         (stats.entries, stats.charge_bytes),
-        (model.len() as u64, model.charge),
+        (model.len() as u64, model.charge()),
         "seed {seed}"
     );
-    let mut entries = cache.iter(now);
+    let mut entries: Vec<_> = cache.iter(now).collect();
+    if model.is_told {
+        // Whatever the policy's order: that of the model.
+        entries.sort_by_cached_key(|entry| {
+            let shard = model.shard_of(entry.key());
+            model.shards[shard].entries.get(entry.key()).map(|entry| (shard, entry.born))
+        });
+    }
+    let mut entries = entries.into_iter();
     let mut live = Vec::new();
-    for key in model.by_age.values() {
+    for key in model.shards.iter().flat_map(|shard| shard.by_age.values()) {
+        let stale = proxy.get_stale(key, now);
+        assert_eq!(stale.as_deref(), model.get_stale(key, now), "seed {seed}: {key:02x?}");
         let Some(value) = model.get(key, now) else {
             assert!(proxy.get(key, now).is_none(), "seed {seed}: {key:02x?} should have ended");
+            assert!(stale.is_none_or(|entry| entry.is_stale(now)));
             continue;
         };
+        let expected = model.entry(key).unwrap();
         let entry = entries.next().unwrap_or_else(|| panic!("seed {seed}: {key:02x?} is missing"));
         assert_eq!((entry.key(), entry.value()), (&key[..], value), "seed {seed}");
-        assert_eq!(entry.expires().map(|end| end.0), model.entries[key].end, "seed {seed}");
+        assert_eq!(entry.expires().map(|end| end.0), expected.end, "seed {seed}");
+        assert_eq!(entry.version(), expected.version, "seed {seed}");
         assert_eq!(proxy.get(key, now).as_deref(), Some(value), "seed {seed}: {key:02x?}");
         live.push(key.clone());
     }

@@ -4,6 +4,8 @@
 //! record is seconds, fraction, captured length, original length, frame. Nothing marks the start
 //! of a record, so after damage the only evidence is that several headers in a row make sense.
 
+use std::ops::Range;
+
 use super::{
     CaptureDamage, FRAME_BYTES_LIKELY, FRAME_BYTES_MAX, OpenError, Plausible, Record, Step, u16_of,
     u32_of,
@@ -78,11 +80,29 @@ impl Pcap {
     }
 
     /// Where the record behind the one at `offset` would begin, unchecked but for its length.
-    #[inline]
+    #[inline(always)]
     pub(super) fn hop(&self, bytes: &[u8], offset: usize) -> Option<usize> {
         let head: &[u8; 16] = bytes.get(offset..)?.first_chunk()?;
         let captured = u32_of(head, 8, self.big);
         (captured <= self.frame_max).then_some(offset + self.header_len + captured as usize)
+    }
+
+    /// True when the words of a record's header make sense together.
+    #[inline(always)]
+    pub(super) fn is_sound(&self, head: &[u8; 16]) -> bool {
+        let word = |at| u32_of(head, at, self.big);
+        let (captured, original_len) = (word(8), word(12));
+        captured > 0
+            && captured <= original_len
+            && captured <= FRAME_BYTES_LIKELY
+            && original_len <= FRAME_BYTES_MAX
+            && word(4) < 1_000_000_000 / self.unit_ns
+    }
+
+    /// Where a record's header holds the upper three octets of the seconds.
+    #[inline]
+    pub(super) fn slow_octets(&self) -> Range<usize> {
+        if self.big { 0..3 } else { 1..4 }
     }
 
     #[inline(always)]
@@ -156,20 +176,14 @@ impl Pcap {
                 let believed = at == bytes.len() && whole_records > 0 || whole_records >= CHAIN_CUT;
                 return end_of_chain(believed, at_end);
             }
-            let word = |offset| u32_of(bytes, at + offset, self.big);
-            let (captured, original_len) = (word(8), word(12));
-            let sound = captured > 0
-                && captured <= original_len
-                && captured <= FRAME_BYTES_LIKELY
-                && original_len <= FRAME_BYTES_MAX
-                && word(4) < 1_000_000_000 / self.unit_ns;
-            let seconds = word(0);
+            let Some(head) = bytes[at..].first_chunk() else { return Plausible::No };
+            let seconds = u32_of(head, 0, self.big);
             let near = previous_s.is_none_or(|s: u32| s.abs_diff(seconds) <= CHAIN_GAP_S);
-            if !sound || !near {
+            if !self.is_sound(head) || !near {
                 return Plausible::No;
             }
             previous_s = Some(seconds);
-            at += self.header_len + captured as usize;
+            at += self.header_len + u32_of(head, 8, self.big) as usize;
             if at > bytes.len() {
                 return end_of_chain(whole_records >= CHAIN_CUT, at_end);
             }

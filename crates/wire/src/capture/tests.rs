@@ -397,6 +397,24 @@ fn find_record_is_right_on_sound_files() {
     assert!(!ng.can_split() && ng.find_record(&pcapng_of(3), 0).is_none());
 }
 
+/// A hopper goes from record to record as the reader does, and finds a header sound where one is.
+#[test]
+fn hopper_goes_as_the_reader() {
+    let file = pcap_of(60);
+    let (mut capture, mut offset) = Capture::open(&file).unwrap();
+    let hopper = capture.hopper().unwrap();
+    let slow = &file[offset..][hopper.slow_octets()];
+    while let Step::Record(record) = capture.next(&file, offset, true) {
+        assert!(hopper.is_sound(&file, offset));
+        assert_eq!(hopper.hop(&file, offset), Some(record.next_offset));
+        assert_eq!(&file[offset..][hopper.slow_octets()], slow);
+        offset = record.next_offset;
+    }
+    assert_eq!(offset, file.len());
+    assert!(hopper.hop(&file, offset).is_none() && !hopper.is_sound(&file, offset));
+    assert!(Capture::open(&pcapng_of(3)).unwrap().0.hopper().is_none());
+}
+
 /// A name resolution block holds what the format says, octet by octet; and readers step over it.
 #[test]
 fn names_are_written() {

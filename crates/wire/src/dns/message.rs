@@ -207,20 +207,27 @@ impl<'a> Message<'a> {
     /// True for what a client sends to ask: a standard query with one readable question, no
     /// answers, and a class in use. For telling DNS on a port that is not its own.
     pub fn looks_like_query(&self) -> bool {
+        self.query(&mut NameBuf::new()).is_some()
+    }
+
+    /// The question of a message for which [`Message::looks_like_query`] holds, its name read into
+    /// `name`; `None` for any other, and `name` is then of no use.
+    pub fn query(&self, name: &mut NameBuf) -> Option<Question> {
         let shape = !self.is_response()
             && self.opcode() == 0
             && self.rcode() == 0
             && self.question_count() == 1
             && self.record_count(Section::Answer) == 0
             && self.record_count(Section::Authority) == 0;
-        let asks = |question: Question| {
-            let mut name = NameBuf::new();
-            let class = question.qclass & !class::MDNS_TOP_BIT;
-            matches!(class, class::IN | class::CH | class::ANY)
-                && question.qtype != 0
-                && self.read_name(question.name_offset, &mut name).is_ok()
-        };
-        shape && matches!(self.question(), Ok(Some(question)) if asks(question))
+        if !shape {
+            return None;
+        }
+        let question = self.question().ok()??;
+        let class = question.qclass & !class::MDNS_TOP_BIT;
+        let asks = matches!(class, class::IN | class::CH | class::ANY)
+            && question.qtype != 0
+            && self.read_name(question.name_offset, name).is_ok();
+        asks.then_some(question)
     }
 }
 

@@ -19,10 +19,51 @@ const DESTINATION: u8 = 60;
 const V4_BYTES: usize = 20;
 const V6_BYTES: usize = 40;
 
-/// Reads an IPv4 packet at the span's start, and all that is in it. For the hot path only; others
-/// call [`v4`].
+/// An IPv4 packet at the span's start that is not a fragment and carries a whole TCP or UDP header.
 #[inline(always)]
-pub(super) fn v4_inline(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
+pub(super) fn plain_v4(frame: &[u8], span: Span) -> Option<Packet> {
+    let (ip, header) = v4_header(frame, span, Nest::default()).ok()?;
+    if fragment_word(header) & FRAGMENT_MASK != 0 {
+        return None;
+    }
+    transport::plain(frame, ip)
+}
+
+/// The same for IPv6, whose extension headers are not plain.
+#[inline(always)]
+pub(super) fn plain_v6(frame: &[u8], span: Span) -> Option<Packet> {
+    transport::plain(frame, v6_header(frame, span, Nest::default()).ok()?)
+}
+
+/// Reads an IPv4 packet at the span's start, and all that is in it.
+#[inline(never)]
+pub(super) fn v4(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
+    let (ip, header) = v4_header(frame, span, nest)?;
+    let word = fragment_word(header);
+    if word & FRAGMENT_MASK != 0 {
+        let id = u16::from_be_bytes([header[4], header[5]]);
+        let more = word & 0x2000 != 0;
+        let offset = (word & 0x1fff) * 8;
+        return Ok(fragment(frame, ip.packet(), u32::from(id), offset, more));
+    }
+    payload(frame, ip.packet(), nest)
+}
+
+/// Reads an IPv6 packet at the span's start, and all that is in it.
+#[inline(never)]
+pub(super) fn v6(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
+    payload(frame, v6_header(frame, span, nest)?.packet(), nest)
+}
+
+/// More fragments, and the offset.
+const FRAGMENT_MASK: u16 = 0x3fff;
+
+fn fragment_word(header: &[u8; V4_BYTES]) -> u16 {
+    u16::from_be_bytes([header[6], header[7]])
+}
+
+#[inline(always)]
+fn v4_header(frame: &[u8], span: Span, nest: Nest) -> Result<(Ip, &[u8; V4_BYTES]), Skip> {
     let bytes = span.bytes(frame);
     let header: &[u8; V4_BYTES] = bytes.first_chunk().ok_or(Skip::IpTruncated)?;
     let header_len = usize::from(header[0] & 15) * 4;
@@ -53,20 +94,11 @@ pub(super) fn v4_inline(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, 
         tunnels: nest.tunnels,
         tunnel: nest.tunnel,
     };
-    let fragment_word = u16::from_be_bytes([header[6], header[7]]);
-    if fragment_word & 0x3fff != 0 {
-        let id = u16::from_be_bytes([header[4], header[5]]);
-        let more = fragment_word & 0x2000 != 0;
-        let offset = (fragment_word & 0x1fff) * 8;
-        return Ok(fragment(frame, ip.packet(), u32::from(id), offset, more));
-    }
-    upper(frame, ip, nest)
+    Ok((ip, header))
 }
 
-/// Reads an IPv6 packet at the span's start, and all that is in it. For the hot path only; others
-/// call [`v6`].
 #[inline(always)]
-pub(super) fn v6_inline(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
+fn v6_header(frame: &[u8], span: Span, nest: Nest) -> Result<Ip, Skip> {
     let bytes = span.bytes(frame);
     let header: &[u8; V6_BYTES] = bytes.first_chunk().ok_or(Skip::IpTruncated)?;
     let protocol = header[6];
@@ -79,7 +111,7 @@ pub(super) fn v6_inline(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, 
     }
     let (addresses, _) = header[8..].as_chunks::<16>();
     let [src, dst] = addresses else { return Err(Skip::IpTruncated) };
-    let ip = Ip {
+    Ok(Ip {
         src: Addr::v6(*src),
         dst: Addr::v6(*dst),
         protocol,
@@ -90,30 +122,7 @@ pub(super) fn v6_inline(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, 
         payload_bytes: (total - V6_BYTES) as u32,
         tunnels: nest.tunnels,
         tunnel: nest.tunnel,
-    };
-    upper(frame, ip, nest)
-}
-
-/// What an IP header carries, when it is not a fragment.
-#[inline(always)]
-fn upper(frame: &[u8], ip: Ip, nest: Nest) -> Result<Packet, Skip> {
-    match ip.protocol {
-        TCP => transport::tcp(frame, ip),
-        UDP if !tunnel::has_udp_port(ip.payload(frame)) => transport::udp(frame, ip),
-        _ => payload(frame, ip.packet(), nest),
-    }
-}
-
-/// Reads an IPv4 packet at the span's start, and all that is in it.
-#[inline(never)]
-pub(super) fn v4(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
-    v4_inline(frame, span, nest)
-}
-
-/// Reads an IPv6 packet at the span's start, and all that is in it.
-#[inline(never)]
-pub(super) fn v6(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
-    v6_inline(frame, span, nest)
+    })
 }
 
 /// Reads IPv4 or IPv6, whichever the first nibble says.

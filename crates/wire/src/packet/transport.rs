@@ -1,9 +1,10 @@
 //! Transport headers: TCP (RFC 9293), UDP (RFC 768), SCTP (RFC 9260), ICMP (RFC 792, RFC 4443).
 //!
 //! Each function reads the header at the IP payload, fills its fields in, and moves the payload
-//! behind it. The hot two take an [`Ip`] and make the packet at their end.
+//! behind it. [`plain`] does so for what nearly all packets are; [`read`] decides all cases, and
+//! the same where both can.
 
-use super::{Ip, Packet, Skip, Span};
+use super::{Ip, Packet, Skip, Span, tunnel};
 use crate::read::{u8_at, u16_at, u32_at};
 
 pub(super) const ICMP: u8 = 1;
@@ -18,29 +19,26 @@ const SCTP_BYTES: usize = 12;
 /// Type, code, checksum, and the four octets whose meaning the type decides.
 const ICMP_BYTES: usize = 8;
 
-/// Reads the header that `packet.protocol` names; does nothing for protocols without ports.
-pub(super) fn read(frame: &[u8], packet: Packet) -> Result<Packet, Skip> {
-    match packet.protocol {
-        TCP => tcp(frame, Ip::of(&packet)),
-        UDP => udp(frame, Ip::of(&packet)),
-        SCTP => sctp(frame, packet),
-        ICMP | ICMPV6 => icmp(frame, packet),
-        _ => Ok(packet),
+/// The packet of a TCP or UDP header that is there as a whole and in order, and that can't be a
+/// tunnel's; what is anything else, [`read`] says.
+#[inline(always)]
+pub(super) fn plain(frame: &[u8], ip: Ip) -> Option<Packet> {
+    match ip.protocol {
+        TCP => plain_tcp(frame, ip),
+        UDP => plain_udp(frame, ip),
+        _ => None,
     }
 }
 
-/// TCP. Data offset and ports must make sense; a capture may end behind the flags.
 #[inline(always)]
-pub(super) fn tcp(frame: &[u8], ip: Ip) -> Result<Packet, Skip> {
-    let Some(header) = ip.payload(frame).first_chunk::<TCP_BYTES>() else {
-        return tcp_cut(frame, ip.packet());
-    };
+fn plain_tcp(frame: &[u8], ip: Ip) -> Option<Packet> {
+    let header: &[u8; TCP_BYTES] = ip.payload(frame).first_chunk()?;
     let header_len = u32::from(header[12] >> 4) * 4;
     if header_len < TCP_BYTES as u32 || header_len > ip.payload_bytes {
-        return Err(Skip::TransportMalformed);
+        return None;
     }
     let captured = header_len.min(ip.payload_len);
-    Ok(Packet {
+    Some(Packet {
         src_port: u16::from_be_bytes([header[0], header[1]]),
         dst_port: u16::from_be_bytes([header[2], header[3]]),
         tcp_seq: u32::from_be_bytes([header[4], header[5], header[6], header[7]]),
@@ -54,10 +52,40 @@ pub(super) fn tcp(frame: &[u8], ip: Ip) -> Result<Packet, Skip> {
     })
 }
 
-/// TCP where fewer than 20 octets were captured.
-#[cold]
-#[inline(never)]
-fn tcp_cut(frame: &[u8], mut packet: Packet) -> Result<Packet, Skip> {
+#[inline(always)]
+fn plain_udp(frame: &[u8], ip: Ip) -> Option<Packet> {
+    const HEADER: u32 = UDP_BYTES as u32;
+    let header: &[u8; UDP_BYTES] = ip.payload(frame).first_chunk()?;
+    let src_port = u16::from_be_bytes([header[0], header[1]]);
+    let dst_port = u16::from_be_bytes([header[2], header[3]]);
+    let udp_bytes = u32::from(u16::from_be_bytes([header[4], header[5]]));
+    if udp_bytes < HEADER || tunnel::is_udp_port(src_port, dst_port) {
+        return None;
+    }
+    // At least a header is there on both sides of each `min`.
+    Some(Packet {
+        src_port,
+        dst_port,
+        payload_offset: ip.payload_offset + HEADER,
+        payload_len: ip.payload_len.min(udp_bytes) - HEADER,
+        payload_bytes: ip.payload_bytes.min(udp_bytes) - HEADER,
+        ..ip.packet()
+    })
+}
+
+/// Reads the header that `packet.protocol` names; does nothing for protocols without ports.
+pub(super) fn read(frame: &[u8], packet: Packet) -> Result<Packet, Skip> {
+    match packet.protocol {
+        TCP => tcp(frame, packet),
+        UDP => udp(frame, packet),
+        SCTP => ports(frame, packet, SCTP_BYTES),
+        ICMP | ICMPV6 => icmp(frame, packet),
+        _ => Ok(packet),
+    }
+}
+
+/// TCP. Data offset and ports must make sense; a capture may end behind the flags.
+fn tcp(frame: &[u8], mut packet: Packet) -> Result<Packet, Skip> {
     let bytes = Span::payload(&packet).bytes(frame);
     let header: &[u8; 14] = bytes.first_chunk().ok_or(Skip::TransportMalformed)?;
     let header_len = usize::from(header[12] >> 4) * 4;
@@ -75,40 +103,20 @@ fn tcp_cut(frame: &[u8], mut packet: Packet) -> Result<Packet, Skip> {
 }
 
 /// UDP. A length past the end of the IP payload is clipped there; one below the header's own size
-/// is nonsense, but for 0 in IPv6, which a jumbogram has (RFC 2675, section 4).
-#[inline(always)]
-pub(super) fn udp(frame: &[u8], ip: Ip) -> Result<Packet, Skip> {
-    const HEADER: u32 = UDP_BYTES as u32;
-    let Some(header) = ip.payload(frame).first_chunk::<UDP_BYTES>() else {
-        return udp_cut(frame, ip.packet());
-    };
-    let mut udp_bytes = u32::from(u16::from_be_bytes([header[4], header[5]]));
-    if udp_bytes < HEADER {
-        if udp_bytes != 0 || ip.ip_version != 6 {
+/// is nonsense, but for 0 in IPv6, which a jumbogram has (RFC 2675, section 4). Where the header is
+/// cut, the IP header's length stands for it.
+fn udp(frame: &[u8], mut packet: Packet) -> Result<Packet, Skip> {
+    let bytes = Span::payload(&packet).bytes(frame);
+    if let Some(header) = bytes.first_chunk::<UDP_BYTES>() {
+        let udp_bytes = u32::from(u16::from_be_bytes([header[4], header[5]]));
+        if udp_bytes >= UDP_BYTES as u32 {
+            packet.payload_len = packet.payload_len.min(udp_bytes);
+            packet.payload_bytes = packet.payload_bytes.min(udp_bytes);
+        } else if udp_bytes != 0 || packet.ip_version != 6 {
             return Err(Skip::TransportMalformed);
         }
-        udp_bytes = ip.payload_bytes;
     }
-    // At least a header is there on both sides of each `min`.
-    Ok(Packet {
-        src_port: u16::from_be_bytes([header[0], header[1]]),
-        dst_port: u16::from_be_bytes([header[2], header[3]]),
-        payload_offset: ip.payload_offset + HEADER,
-        payload_len: ip.payload_len.min(udp_bytes) - HEADER,
-        payload_bytes: ip.payload_bytes.min(udp_bytes) - HEADER,
-        ..ip.packet()
-    })
-}
-
-/// UDP where fewer than 8 octets were captured.
-#[cold]
-#[inline(never)]
-fn udp_cut(frame: &[u8], packet: Packet) -> Result<Packet, Skip> {
     ports(frame, packet, UDP_BYTES)
-}
-
-fn sctp(frame: &[u8], packet: Packet) -> Result<Packet, Skip> {
-    ports(frame, packet, SCTP_BYTES)
 }
 
 /// A header of which the two ports at its start must have been captured, and no more.

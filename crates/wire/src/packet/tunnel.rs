@@ -27,18 +27,12 @@ const GRE_ERSPAN_III: u16 = 0x22eb;
 /// Most extension headers of a GTP-U packet that are followed.
 const GTP_EXTENSIONS_MAX: usize = 16;
 
-/// True when a UDP header is here whose ports may mean a tunnel.
+/// True when the ports of a UDP packet may mean a tunnel.
 ///
 /// VXLAN and Geneve spread flows over source ports, so only the destination tells; GTP-U and Teredo
 /// answer from the well-known port.
 #[inline(always)]
-pub(super) fn has_udp_port(header: &[u8]) -> bool {
-    let Some(&[s0, s1, d0, d1]) = header.first_chunk() else { return false };
-    is_udp_port(u16::from_be_bytes([s0, s1]), u16::from_be_bytes([d0, d1]))
-}
-
-#[inline(always)]
-fn is_udp_port(src_port: u16, dst_port: u16) -> bool {
+pub(super) fn is_udp_port(src_port: u16, dst_port: u16) -> bool {
     matches!(dst_port, VXLAN_PORT | VXLAN_LINUX_PORT | GENEVE_PORT | GTP_U_PORT | TEREDO_PORT)
         || matches!(src_port, GTP_U_PORT | TEREDO_PORT)
 }

@@ -1,0 +1,228 @@
+//! Brings the record headers that the reader will come to near, before it comes.
+//!
+//! A record's place is known only from the header before it, so a reader of a file in memory waits
+//! for that memory at every packet. Scouts walk over parts of the batch before the reader: each
+//! starts at a guessed place and follows the lengths from there, one hop of one scout for each
+//! packet that the reader decodes. While a line is on its way to a scout, the others hop and the
+//! reader works. A scout at the end of its part takes the next.
+//!
+//! Invariant: only a hint. Nothing that a scout sees decides anything, so its start may be guessed
+//! cheaply, and a wrong guess costs time alone.
+//!
+//! Bounds: a part is walked over once; a hop goes forward, a search looks at [`SEARCH_BYTES`].
+//!
+//! Cost: a hop is 2 ns where the line has come. Nothing is allocated.
+
+use larder::prefetch_lines;
+use larder_wire::capture::{Capture, Hopper};
+use memchr::memmem::Finder;
+
+/// Scouts before a reader. A hop is read when its scout's turn comes again: the time of as many
+/// packets must be that of a trip to memory.
+const SCOUTS: usize = 8;
+/// Octets that one scout walks over. The scouts' lead is as many parts as there are scouts, and is
+/// walked over before the reader begins: shorter parts need more searches, longer ones a longer
+/// lead.
+const PART_BYTES: usize = 16 << 10;
+/// Shortest input that is worth the lead.
+const INPUT_BYTES_MIN: usize = 2 * SCOUTS * PART_BYTES;
+/// How far a place is searched.
+const SEARCH_BYTES: usize = 4 << 10;
+/// Cache lines of a record that the decoder reads: its header, and those of the packet.
+const RECORD_LINES: usize = 2;
+/// Cache lines that a search mostly stays in.
+const SEARCH_LINES: usize = 8;
+
+/// Scouts before one reader.
+pub(super) struct Scouts<'a> {
+    bytes: &'a [u8],
+    hopper: Hopper,
+    /// Finds the octets of a record's time that change slowly.
+    alike: Finder<'a>,
+    scouts: [Scout; SCOUTS],
+    /// Whose turn it is.
+    turn: usize,
+    /// Where the next part begins.
+    next_part: usize,
+    /// The reader goes no further.
+    limit: usize,
+}
+
+/// At its end when `at >= end`.
+#[derive(Clone, Copy)]
+struct Scout {
+    at: usize,
+    end: usize,
+    /// A record begins at `at`, as far as a scout can know; else one is to be found from there on.
+    walking: bool,
+}
+
+impl<'a> Scouts<'a> {
+    /// For a reader that begins at `start`; the lead is near when this returns. `None` where scouts
+    /// can't walk, or would not pay.
+    pub(super) fn new(
+        capture: &Capture,
+        bytes: &'a [u8],
+        start: usize,
+        limit: usize,
+    ) -> Option<Scouts<'a>> {
+        let limit = limit.min(bytes.len());
+        if limit.saturating_sub(start) < INPUT_BYTES_MIN {
+            return None;
+        }
+        let hopper = capture.hopper()?;
+        let alike = Finder::new(bytes.get(start..)?.get(hopper.slow_octets())?);
+        let scouts = [Scout { at: 0, end: 0, walking: true }; SCOUTS];
+        let mut scouts = Scouts { bytes, hopper, alike, scouts, turn: 0, next_part: start, limit };
+        (0..SCOUTS).for_each(|turn| scouts.send(turn, start));
+        scouts.scouts[0].walking = true;
+        let mut walking = true;
+        while walking {
+            walking = false;
+            for turn in 0..SCOUTS {
+                walking |= scouts.go(turn);
+            }
+        }
+        Some(scouts)
+    }
+
+    /// One hop of one scout, for one packet read. `offset` is where the reader is.
+    #[inline(always)]
+    pub(super) fn step(&mut self, offset: usize) {
+        let turn = self.turn;
+        self.turn = (turn + 1) % SCOUTS;
+        if !self.go(turn) && self.next_part < self.limit {
+            self.send(turn, offset);
+        }
+    }
+
+    /// False when this scout is at its end.
+    #[inline(always)]
+    fn go(&mut self, turn: usize) -> bool {
+        let scout = &mut self.scouts[turn];
+        if scout.at >= scout.end {
+            return false;
+        }
+        if scout.walking {
+            scout.at = self.hopper.hop(self.bytes, scout.at).unwrap_or(usize::MAX);
+            prefetch_lines(self.bytes, scout.at, RECORD_LINES);
+        } else {
+            self.land(turn);
+        }
+        true
+    }
+
+    /// Sends a scout to the next part, or behind the reader's place where the reader came first.
+    #[cold]
+    #[inline(never)]
+    fn send(&mut self, turn: usize, offset: usize) {
+        let at = self.next_part.max(offset);
+        let end = self.limit.min(at + PART_BYTES);
+        self.scouts[turn] = Scout { at, end, walking: false };
+        self.next_part = end;
+        prefetch_lines(self.bytes, at, SEARCH_LINES);
+        // Time goes on, and what changes slowly changes.
+        let known = self.bytes.get(offset..).and_then(|rest| rest.get(self.hopper.slow_octets()));
+        if let Some(known) = known.filter(|known| *known != self.alike.needle()) {
+            self.alike = Finder::new(known);
+        }
+    }
+
+    /// Finds where a scout begins to walk.
+    #[cold]
+    #[inline(never)]
+    fn land(&mut self, turn: usize) {
+        let Scouts { bytes, hopper, .. } = *self;
+        let from = self.scouts[turn].at;
+        let window = bytes.get(from..bytes.len().min(from + SEARCH_BYTES)).unwrap_or_default();
+        let window = window.get(hopper.slow_octets().start..).unwrap_or_default();
+        let mut found = self.alike.find_iter(window).map(|at| from + at);
+        let at = found.find(|&at| hopper.is_sound(bytes, at)).unwrap_or(usize::MAX);
+        let scout = &mut self.scouts[turn];
+        (scout.at, scout.walking) = (at, true);
+        prefetch_lines(bytes, at, RECORD_LINES);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use larder_wire::capture::write;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A capture of `packets` records of some lengths, and where each begins.
+    fn capture_of(packets: usize) -> (Vec<u8>, Vec<usize>) {
+        let mut file = Vec::new();
+        write::pcap_header(&mut file, 1, 65_535);
+        let mut begins = Vec::new();
+        for number in 0..packets {
+            begins.push(file.len());
+            let frame = vec![number as u8; 60 + number * 7919 % 1400];
+            let ts_ns = 1_700_000_000_000_000_000 + number as i64 * 1_000_000;
+            write::pcap_record(&mut file, ts_ns, &frame, frame.len() as u32);
+        }
+        (file, begins)
+    }
+
+    /// On a sound file scouts walk from record to record only, and over every part: each scout that
+    /// walks is at a record's begin at every step, and the parts are given out to the end.
+    #[test]
+    fn scouts_are_where_records_begin() {
+        let (file, begins) = capture_of(2000);
+        let (capture, start) = Capture::open(&file).unwrap();
+        let mut scouts = Scouts::new(&capture, &file, start, file.len()).expect("long enough");
+        assert_eq!(scouts.next_part, start + SCOUTS * PART_BYTES, "the lead");
+        for &offset in &begins {
+            scouts.step(offset);
+            for scout in scouts.scouts.iter().filter(|scout| scout.walking) {
+                assert!(scout.at == file.len() || begins.binary_search(&scout.at).is_ok());
+            }
+        }
+        assert_eq!(scouts.next_part, file.len());
+    }
+
+    /// Short inputs and pcapng have no scouts.
+    #[test]
+    fn no_scouts_where_they_do_not_pay() {
+        let (file, _) = capture_of(10);
+        let (capture, start) = Capture::open(&file).unwrap();
+        assert!(Scouts::new(&capture, &file, start, file.len()).is_none());
+        let mut file = Vec::new();
+        write::section(&mut file, "test");
+        let (capture, start) = Capture::open(&file).unwrap();
+        file.resize(1 << 20, 0);
+        assert!(Scouts::new(&capture, &file, start, file.len()).is_none());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+        /// Whatever the octets, and wherever the reader is, scouts come to an end: no more hops than
+        /// headers fit in, and no panic.
+        #[test]
+        fn damage_ends(
+            damage in vec((24usize..1_000_000, any::<[u8; 4]>()), 0..200),
+            offsets in vec(0usize..1_100_000, 1..50),
+        ) {
+            let (mut file, _) = capture_of(1000);
+            for (at, octets) in damage {
+                let at = at % (file.len() - 28) + 24;
+                file[at..at + 4].copy_from_slice(&octets);
+            }
+            let (capture, start) = Capture::open(&file).unwrap();
+            let limit = file.len() - 1000;
+            if let Some(mut scouts) = Scouts::new(&capture, &file, start, limit) {
+                for offset in offsets {
+                    scouts.step(offset);
+                }
+                for _ in 0..file.len() / 16 * SCOUTS {
+                    scouts.step(start);
+                }
+                prop_assert!(scouts.scouts.iter().all(|scout| scout.at >= scout.end));
+                prop_assert!(scouts.next_part >= limit);
+            }
+        }
+    }
+}

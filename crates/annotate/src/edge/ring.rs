@@ -1,0 +1,77 @@
+//! A map of bounded size in which the oldest entry makes room.
+//!
+//! Bounds: `limit` entries, and twice as many keys in the order they came in. Cost: O(1) amortised.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
+
+/// A map that forgets its oldest entry when full.
+pub(super) struct Ring<K, V> {
+    map: HashMap<K, V, foldhash::fast::RandomState>,
+    order: VecDeque<K>,
+    limit: usize,
+}
+
+impl<K: Clone + Eq + Hash, V> Ring<K, V> {
+    /// Room for `limit` entries.
+    pub fn new(limit: usize) -> Ring<K, V> {
+        Ring { map: HashMap::default(), order: VecDeque::new(), limit }
+    }
+
+    /// Inserts or replaces; gives back what was displaced.
+    pub fn insert(&mut self, key: K, value: V) -> Option<V> {
+        if let Some(place) = self.map.get_mut(&key) {
+            return Some(std::mem::replace(place, value));
+        }
+        let mut displaced = None;
+        while self.map.len() >= self.limit {
+            let Some(oldest) = self.order.pop_front() else { break };
+            displaced = self.map.remove(&oldest).or(displaced);
+        }
+        // Removed keys leave their place in `order` behind; sweep before it outgrows the map.
+        if self.order.len() >= 2 * self.limit {
+            let map = &self.map;
+            self.order.retain(|key| map.contains_key(key));
+        }
+        self.order.push_back(key.clone());
+        self.map.insert(key, value);
+        displaced
+    }
+
+    /// The value of a key.
+    pub fn get_mut(&mut self, key: &K) -> Option<&mut V> {
+        self.map.get_mut(key)
+    }
+
+    /// True when the key is there.
+    pub fn has(&self, key: &K) -> bool {
+        self.map.contains_key(key)
+    }
+
+    /// Takes an entry out.
+    pub fn remove(&mut self, key: &K) -> Option<V> {
+        self.map.remove(key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The oldest makes room, a replaced value is given back, and keys that were removed do not
+    /// count, however many there were.
+    #[test]
+    fn the_oldest_makes_room() {
+        let mut ring = Ring::new(2);
+        assert_eq!(ring.insert(1, "a"), None);
+        assert_eq!(ring.insert(1, "b"), Some("a"));
+        assert_eq!(ring.insert(2, "c"), None);
+        assert_eq!(ring.insert(3, "d"), Some("b"), "1 was the oldest");
+        assert!(!ring.has(&1) && ring.has(&2) && ring.has(&3));
+        for key in 10..1000 {
+            assert_eq!(ring.remove(&(key - 1)).is_some(), key > 10);
+            ring.insert(key, "e");
+            assert!(ring.map.len() <= 2 && ring.order.len() <= 4);
+        }
+    }
+}

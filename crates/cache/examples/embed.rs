@@ -1,0 +1,22 @@
+//! A cache in a program, in ten lines: `cargo run -p larder --example embed`.
+//!
+//! A [`larder::Map`] needs nothing owned, synced, flushed or timed; every thread may use it.
+
+use larder::{Map, Ttl};
+
+fn main() -> Result<(), larder::Error> {
+    let names: Map<str, String> = Map::new(8 << 20)?; // octets, everything counted
+    names.insert("192.0.2.1", "www.example.org".into())?;
+    names.insert_ttl("192.0.2.2", "short.example.org".into(), Ttl::seconds(60))?;
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| assert_eq!(names.get("192.0.2.1").as_deref(), Some("www.example.org")));
+        }
+    });
+    // On a miss one caller computes; others that ask meanwhile wait for what it brings.
+    let name = names.get_or_insert_with("192.0.2.3", || "found.example.org".into());
+    assert_eq!(names.get("192.0.2.3"), Some(name));
+    let octets = names.with("192.0.2.2", |octets| octets.len()); // read where it lies
+    println!("{} names; the second has {} octets", names.len()?, octets.unwrap_or_default());
+    Ok(())
+}

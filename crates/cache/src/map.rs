@@ -1,0 +1,410 @@
+//! The easy face: a map that every thread and task may use, with nothing to own, sync, flush or time.
+//!
+//! ```
+//! let map: larder::Map<str, u64> = larder::Map::new(1 << 20)?;
+//! map.insert("lynx", 7)?;
+//! assert_eq!(map.get("lynx"), Some(7));
+//! assert_eq!(map.get_or_insert_with("otter", || 9), 9); // one caller computes, the others wait for it
+//! map.with("otter", |octets| assert_eq!(octets, 9u64.to_le_bytes())); // read where it lies
+//! # Ok::<(), larder::Error>(())
+//! ```
+//!
+//! Under it are the engine's proxies and writers in `seats`, whose header says what they cost and why they
+//! stand behind light locks; `flight`, which lets one caller load what many miss; and a [`Clock`].
+//!
+//! What holds
+//! * Every operation takes effect at one moment between its call and its return, whatever thread it is on:
+//!   what one thread wrote, every thread that is told of it reads, as long as it is neither evicted nor ended.
+//! * Nothing borrowed leaves a call, so nothing is held across an await point, and no thread can hold up
+//!   writers by sleeping, ending, or being one too many. A closure given to [`Map::with`] can, while it runs:
+//!   keep it short. (Others still read; a write that needs what it holds waits a second, then is refused.)
+//! * An insert is applied at once, one by one. Who writes millions a second takes a
+//!   [`crate::Writer`], which applies them in batches, or [`Map::insert_many`].
+//!
+//! Bounds: the budget; [`LOADS_MAX`] loads in flight.
+
+use std::borrow::Borrow;
+use std::future::Future;
+use std::io::Read;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use crate::build::Builder;
+use crate::cache::Cache;
+use crate::clock::Clock;
+use crate::error::Error;
+use crate::flight::{Begin, Flight, Token};
+use crate::octets::{Key, Value, with_engine_key};
+use crate::save::{self, Loaded, SaveError};
+use crate::seats::Seats;
+use crate::time::{Seconds, Ttl};
+
+/// Keys that may be loaded at once; more are loaded by each who misses, and not stored.
+pub const LOADS_MAX: usize = 65_536;
+
+/// How long a load keeps others from loading the same key, in seconds.
+const LOAD_S_MAX: u32 = 30;
+
+/// Index copies that [`Map::new`] pays for at most. More threads than that share them.
+const SEATS_MAX: usize = 16;
+
+/// A cache from `K` to `V` that any number of threads and tasks share. Cheap to clone; a clone is the same
+/// map. See the module's text for what holds between threads.
+///
+/// `K` is given by reference and may be unsized: a `Map<str, V>` takes every `&str`.
+pub struct Map<K: ?Sized, V> {
+    inner: Arc<Inner>,
+    types: PhantomData<fn(&K) -> V>,
+}
+
+struct Inner {
+    seats: Seats,
+    clock: Clock,
+    flight: Flight<Arc<[u8]>>,
+}
+
+impl<K: ?Sized, V> Clone for Map<K, V> {
+    fn clone(&self) -> Self {
+        Map { inner: self.inner.clone(), types: PhantomData }
+    }
+}
+
+impl<K: ?Sized, V> std::fmt::Debug for Map<K, V> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Map").field("clock", &self.inner.clock).finish_non_exhaustive()
+    }
+}
+
+impl<K: Key + ?Sized, V: Value> Map<K, V> {
+    /// A map that takes at most `budget` octets, everything counted, and the system's time. Has an index copy
+    /// for each core, up to 16.
+    pub fn new(budget: u64) -> Result<Self, Error> {
+        let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+        let builder = Cache::builder().budget(budget).proxies_max(cores.min(SEATS_MAX));
+        Self::build(builder, Clock::system())
+    }
+
+    /// A map over a cache of the caller's description, with the caller's clock. The cache's proxies are the
+    /// map's seats: as many as threads are to read at the same moment.
+    pub fn build(builder: Builder, clock: Clock) -> Result<Self, Error> {
+        let seats = Seats::new(builder.build()?);
+        let inner = Inner { seats, clock, flight: Flight::new(LOADS_MAX) };
+        Ok(Map { inner: Arc::new(inner), types: PhantomData })
+    }
+
+    /// The cache below, for its figures and [`Cache::save_to`]. Its keys are the octets of this map's.
+    pub fn cache(&self) -> &Cache {
+        self.inner.seats.cache()
+    }
+
+    /// The map's time.
+    pub fn now(&self) -> Seconds {
+        self.inner.clock.now()
+    }
+
+    /// The value of a key, decoded.
+    #[inline]
+    pub fn get<Q: Key + ?Sized>(&self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+    {
+        self.with(key, V::from_value).flatten()
+    }
+
+    /// Calls `read` with a value's octets, where they lie; `None` for a miss. The map may be used in `read`,
+    /// but a write from there is refused ([`Error::Stalled`]) where another thread's would wait.
+    #[inline]
+    pub fn with<Q: Key + ?Sized, R>(&self, key: &Q, read: impl FnOnce(&[u8]) -> R) -> Option<R>
+    where
+        K: Borrow<Q>,
+    {
+        key.with_key(|octets| self.inner.read(octets, read))
+    }
+
+    /// True when the key has a value.
+    pub fn contains<Q: Key + ?Sized>(&self, key: &Q) -> bool
+    where
+        K: Borrow<Q>,
+    {
+        self.with(key, |_| ()).is_some()
+    }
+
+    /// Stores a value until it is replaced, removed or evicted. On an error it is stored or not, as the error
+    /// says; nothing happens later.
+    pub fn insert<Q: Key + ?Sized>(&self, key: &Q, value: V) -> Result<(), Error>
+    where
+        K: Borrow<Q>,
+    {
+        self.insert_ttl(key, value, Ttl::FOREVER)
+    }
+
+    /// As [`Map::insert`], for `ttl` from now at most.
+    pub fn insert_ttl<Q: Key + ?Sized>(&self, key: &Q, value: V, ttl: Ttl) -> Result<(), Error>
+    where
+        K: Borrow<Q>,
+    {
+        key.with_key(|key| {
+            self.inner.flight.supersede(key);
+            value.with_value(|value| self.inner.store(key, value, ttl))
+        })
+    }
+
+    /// Stores many values, in order, applied some dozens at a time: about one and a half times as fast as one by one.
+    /// All are applied when it returns; on an error those before it are.
+    pub fn insert_many<Q>(
+        &self,
+        entries: impl IntoIterator<Item = (Q, V)>,
+        ttl: Ttl,
+    ) -> Result<(), Error>
+    where
+        Q: Borrow<K>,
+    {
+        let mut batch = Batch::default();
+        for (key, value) in entries {
+            key.borrow().with_key(|key| {
+                self.inner.flight.supersede(key);
+                value.with_value(|value| batch.push(key, value));
+            });
+            if batch.is_full() {
+                self.inner.store_batch(&batch, ttl)?;
+                batch.clear();
+            }
+        }
+        self.inner.store_batch(&batch, ttl)
+    }
+
+    /// Takes a value out, if there is one.
+    pub fn remove<Q: Key + ?Sized>(&self, key: &Q) -> Result<(), Error>
+    where
+        K: Borrow<Q>,
+    {
+        key.with_key(|key| {
+            self.inner.flight.supersede(key);
+            with_engine_key(key, |key, _| self.inner.seats.write(|writer| writer.remove(key)))
+        })
+    }
+
+    /// The value of a key; on a miss what `load` gives, which is stored. Of many threads that miss one key at
+    /// once, one loads and the others wait for it. A value that was inserted, or a removal that was asked
+    /// for, while `load` ran is not overwritten. Should `load` panic, the next of those who wait loads. It
+    /// may take 30 s; then others no longer wait for it.
+    ///
+    /// Blocks: in a task use [`Map::get_or_insert_async`]. What can't be stored, for its size or because all
+    /// memory is in use, is returned all the same.
+    pub fn get_or_insert_with<Q: Key + ?Sized>(&self, key: &Q, load: impl FnOnce() -> V) -> V
+    where
+        K: Borrow<Q>,
+    {
+        self.get_or_insert_ttl_with(key, || (load(), Ttl::FOREVER))
+    }
+
+    /// As [`Map::get_or_insert_with`], with a life that `load` decides.
+    pub fn get_or_insert_ttl_with<Q: Key + ?Sized>(
+        &self,
+        key: &Q,
+        load: impl FnOnce() -> (V, Ttl),
+    ) -> V
+    where
+        K: Borrow<Q>,
+    {
+        key.with_key(|octets| {
+            loop {
+                let mut waiter = match self.inner.begin::<V>(octets) {
+                    Found::Value(value) => return value,
+                    Found::Lead(token) => {
+                        let (value, ttl) = load();
+                        self.inner.land(token, &value, ttl);
+                        return value;
+                    }
+                    Found::Full => return load().0,
+                    Found::Wait(waiter) => waiter,
+                };
+                // A load that needs itself would wait for ever.
+                if waiter.is_led_here() {
+                    return load().0;
+                }
+                match waiter.wait_for(Duration::from_secs(u64::from(LOAD_S_MAX))) {
+                    Poll::Ready(Some(octets)) => match V::from_value(&octets) {
+                        Some(value) => return value,
+                        None => return load().0,
+                    },
+                    Poll::Ready(None) => {}
+                    Poll::Pending => return load().0,
+                }
+            }
+        })
+    }
+
+    /// As [`Map::get_or_insert_with`], for tasks of any runtime: `load` is awaited only by the one who leads,
+    /// and dropped unpolled otherwise. When the task that leads is dropped, the next of those who wait leads.
+    /// Nobody is woken by time alone: put a time limit of your runtime around `load`.
+    pub async fn get_or_insert_async<Q: Key + ?Sized>(
+        &self,
+        key: &Q,
+        load: impl Future<Output = V>,
+    ) -> V
+    where
+        K: Borrow<Q>,
+    {
+        let octets: Box<[u8]> = key.with_key(|octets| octets.into());
+        loop {
+            match self.inner.begin::<V>(&octets) {
+                Found::Value(value) => return value,
+                Found::Lead(token) => {
+                    let value = load.await;
+                    self.inner.land(token, &value, Ttl::FOREVER);
+                    return value;
+                }
+                Found::Full => return load.await,
+                Found::Wait(waiter) => {
+                    if let Some(octets) = waiter.await {
+                        match V::from_value(&octets) {
+                            Some(value) => return value,
+                            None => return load.await,
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// How many values there are, ended ones included that nobody has missed yet. Takes main's lock.
+    pub fn len(&self) -> Result<u64, Error> {
+        Ok(self.cache().stats()?.entries)
+    }
+
+    /// True when there are none.
+    pub fn is_empty(&self) -> Result<bool, Error> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Inserts what [`Cache::save_to`] wrote, of a map with the same types: what decodes to no `V` reads as a
+    /// miss.
+    pub fn load_from(&self, input: &mut impl Read) -> Result<Loaded, SaveError> {
+        let Inner { seats, clock, flight } = &*self.inner;
+        let now = clock.now();
+        flight.supersede_all();
+        // A writer of its own: the seats' are never held while somebody else's code runs, as `input`'s does.
+        let mut writer = self.cache().writer();
+        let loaded = save::load(input, now, |key, value, ttl| {
+            seats.retry(|| writer.insert(key, value, ttl, now))
+        })?;
+        seats.retry(|| writer.flush().map(drop))?;
+        Ok(loaded)
+    }
+
+    /// Takes out all that was there when it was called. What is inserted meanwhile may stay or go.
+    pub fn clear(&self) -> Result<(), Error> {
+        self.inner.flight.supersede_all();
+        // At second 0 nothing has ended yet: ended entries are taken out too.
+        for entry in self.cache().iter(Seconds(0)) {
+            self.inner.seats.write(|writer| writer.remove(entry.key()))?;
+        }
+        Ok(())
+    }
+}
+
+/// Entries to be stored together, as the engine takes them: encoded before any lock is taken.
+#[derive(Default)]
+struct Batch {
+    octets: Vec<u8>,
+    /// Where each key ends, and each value.
+    ends: Vec<(usize, usize)>,
+}
+
+impl Batch {
+    fn push(&mut self, key: &[u8], value: &[u8]) {
+        with_engine_key(key, |key, rest| {
+            rest.with_stored(value, |stored| {
+                self.octets.extend_from_slice(key);
+                let key_end = self.octets.len();
+                self.octets.extend_from_slice(stored);
+                self.ends.push((key_end, self.octets.len()));
+            });
+        });
+    }
+
+    /// As many entries as a writer applies together, or as many octets as are worth copying at once.
+    fn is_full(&self) -> bool {
+        self.ends.len() >= 64 || self.octets.len() >= 64 << 10
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let starts = std::iter::once(0).chain(self.ends.iter().map(|&(_, end)| end));
+        starts.zip(&self.ends).map(|(start, &(key_end, end))| {
+            (&self.octets[start..key_end], &self.octets[key_end..end])
+        })
+    }
+
+    fn clear(&mut self) {
+        self.octets.clear();
+        self.ends.clear();
+    }
+}
+
+/// What somebody who asks for a key finds.
+enum Found<V> {
+    Value(V),
+    Lead(Token<Arc<[u8]>>),
+    Wait(crate::flight::Waiter<Arc<[u8]>>),
+    Full,
+}
+
+impl Inner {
+    #[inline]
+    fn read<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        with_engine_key(key, |key, rest| {
+            self.seats.read(key, self.clock.now(), |stored| Some(read(rest.value_in(stored?)?)))
+        })
+    }
+
+    fn store(&self, key: &[u8], value: &[u8], ttl: Ttl) -> Result<(), Error> {
+        let now = self.clock.now();
+        with_engine_key(key, |key, rest| {
+            rest.with_stored(value, |stored| {
+                self.seats.write(|writer| writer.insert(key, stored, ttl, now))
+            })
+        })
+    }
+
+    fn store_batch(&self, batch: &Batch, ttl: Ttl) -> Result<(), Error> {
+        let now = self.clock.now();
+        let mut entries = batch.iter();
+        let mut next = entries.next();
+        // Run again after a stall, it goes on where it stood.
+        self.seats.write(|writer| {
+            while let Some((key, value)) = next {
+                writer.insert(key, value, ttl, now)?;
+                next = entries.next();
+            }
+            Ok(())
+        })
+    }
+
+    fn begin<V: Value>(&self, key: &[u8]) -> Found<V> {
+        let get = || self.read(key, V::from_value).flatten();
+        if let Some(value) = get() {
+            return Found::Value(value);
+        }
+        match self.flight.begin(key, self.clock.now(), LOAD_S_MAX) {
+            Begin::Full => Found::Full,
+            Begin::Wait(waiter) => Found::Wait(waiter),
+            // Another's load may have landed between our miss and our lead.
+            Begin::Lead(token) => match get() {
+                Some(value) => Found::Value(value),
+                None => Found::Lead(token),
+            },
+        }
+    }
+
+    fn land(&self, token: Token<Arc<[u8]>>, value: &impl Value, ttl: Ttl) {
+        let key: Box<[u8]> = token.key().into();
+        let octets = value.with_value(|octets| Arc::<[u8]>::from(octets));
+        token.land(octets, |octets| {
+            // Refused, it is not stored; those who asked for it have it all the same.
+            let _ = self.store(&key, octets, ttl);
+        });
+    }
+}

@@ -1,0 +1,452 @@
+//! Keys and values as octets: the two small traits between a [`crate::Map`] and the engine.
+//!
+//! Both hand their octets to a closure, so that what lies in memory as octets already (text, slices) is never
+//! copied, and what does not (numbers, tuples) is put together on the stack.
+//!
+//! # Keys
+//! The engine takes keys of 1 to 255 octets. [`with_engine_key`] makes one of any key:
+//!
+//! ```text
+//! octets of the key     engine's key                                   in front of the value
+//! 1 to 254              themselves                                     nothing
+//! 0, or 255 and more    first 247 (zeroes beyond), digest of the rest  u32 length, the rest
+//! ```
+//!
+//! All of a long key is stored, half of it as part of the value, and all of it is compared: two whose digests
+//! are the same never see each other's values; the later one takes the place of the earlier. So the digest
+//! needs no secret, and a saved cache is good under any seed.
+//!
+//! A tuple is its parts one after another, then the lengths of those parts whose type has no fixed length,
+//! the last part apart. Read from its end it falls apart in one way only, so different tuples have different
+//! octets.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use crate::build::KEY_BYTES_MAX;
+use crate::hash::Hasher;
+
+/// A type that can be a key of a [`crate::Map`].
+///
+/// Different keys of one type must have different octets, and equal ones the same; a type and the type it
+/// borrows as (`String` and `str`) must agree. Of a struct, use a tuple of its fields:
+///
+/// ```
+/// struct Flow { host: std::net::IpAddr, port: u16 }
+///
+/// impl larder::Key for Flow {
+///     fn with_key<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R {
+///         (self.host, self.port).with_key(with)
+///     }
+/// }
+/// ```
+pub trait Key {
+    /// How many octets every key of this type has, if that is always the same.
+    const OCTETS: Option<usize> = None;
+
+    /// Calls `with` with the key's octets.
+    fn with_key<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R;
+}
+
+/// A type that can be a value of a [`crate::Map`].
+///
+/// ```
+/// #[derive(Debug, PartialEq)]
+/// struct Score { wins: u32, losses: u32 }
+///
+/// impl larder::Value for Score {
+///     fn with_value<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R {
+///         let mut octets = [0; 8];
+///         octets[..4].copy_from_slice(&self.wins.to_le_bytes());
+///         octets[4..].copy_from_slice(&self.losses.to_le_bytes());
+///         with(&octets)
+///     }
+///
+///     fn from_value(octets: &[u8]) -> Option<Self> {
+///         let (wins, losses) = octets.split_first_chunk()?;
+///         Some(Score {
+///             wins: u32::from_le_bytes(*wins),
+///             losses: u32::from_le_bytes(losses.try_into().ok()?),
+///         })
+///     }
+/// }
+/// ```
+pub trait Value: Sized {
+    /// Calls `with` with the value's octets.
+    fn with_value<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R;
+
+    /// The value that these octets are; `None`, which reads as a miss, when they are none.
+    fn from_value(octets: &[u8]) -> Option<Self>;
+}
+
+macro_rules! numbers {
+    ($($type:ty)*) => {$(
+        impl Key for $type {
+            const OCTETS: Option<usize> = Some(size_of::<$type>());
+
+            #[inline]
+            fn with_key<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R {
+                with(&self.to_le_bytes())
+            }
+        }
+
+        impl Value for $type {
+            #[inline]
+            fn with_value<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R {
+                with(&self.to_le_bytes())
+            }
+
+            #[inline]
+            fn from_value(octets: &[u8]) -> Option<Self> {
+                octets.try_into().ok().map(<$type>::from_le_bytes)
+            }
+        }
+    )*};
+}
+
+numbers!(u8 u16 u32 u64 u128 i8 i16 i32 i64 i128);
+
+/// Floats are values only: as keys, 0.0 and -0.0 would be equal and have different octets.
+macro_rules! floats {
+    ($($type:ty)*) => {$(
+        impl Value for $type {
+            #[inline]
+            fn with_value<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R {
+                with(&self.to_le_bytes())
+            }
+
+            #[inline]
+            fn from_value(octets: &[u8]) -> Option<Self> {
+                octets.try_into().ok().map(<$type>::from_le_bytes)
+            }
+        }
+    )*};
+}
+
+floats!(f32 f64);
+
+/// Types that are other types underneath.
+macro_rules! keys_as {
+    ($($type:ty, $octets:expr, |$key:ident| $as:expr;)*) => {$(
+        impl Key for $type {
+            const OCTETS: Option<usize> = $octets;
+
+            #[inline]
+            fn with_key<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R {
+                let $key = self;
+                $as.with_key(with)
+            }
+        }
+    )*};
+}
+
+keys_as! {
+    usize, u64::OCTETS, |key| (*key as u64);
+    isize, i64::OCTETS, |key| (*key as i64);
+    bool, u8::OCTETS, |key| u8::from(*key);
+    char, u32::OCTETS, |key| u32::from(*key);
+    str, None, |key| *key.as_bytes();
+    String, None, |key| *key.as_bytes();
+    Box<str>, None, |key| *key.as_bytes();
+    Arc<str>, None, |key| *key.as_bytes();
+    Vec<u8>, None, |key| *key.as_slice();
+    Box<[u8]>, None, |key| **key;
+    Arc<[u8]>, None, |key| **key;
+    Ipv4Addr, Some(4), |key| key.octets();
+    Ipv6Addr, Some(16), |key| key.octets();
+    SocketAddr, None, |key| (key.ip(), key.port());
+}
+
+impl Key for [u8] {
+    #[inline]
+    fn with_key<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R {
+        with(self)
+    }
+}
+
+impl<const N: usize> Key for [u8; N] {
+    const OCTETS: Option<usize> = Some(N);
+
+    #[inline]
+    fn with_key<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R {
+        with(self)
+    }
+}
+
+impl Key for IpAddr {
+    #[inline]
+    fn with_key<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R {
+        match self {
+            IpAddr::V4(address) => with(&address.octets()),
+            IpAddr::V6(address) => with(&address.octets()),
+        }
+    }
+}
+
+impl<K: Key + ?Sized> Key for &K {
+    const OCTETS: Option<usize> = K::OCTETS;
+
+    #[inline]
+    fn with_key<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R {
+        (**self).with_key(with)
+    }
+}
+
+const fn sum(a: Option<usize>, b: Option<usize>) -> Option<usize> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a + b),
+        _ => None,
+    }
+}
+
+impl<A: Key, B: Key> Key for (A, B) {
+    const OCTETS: Option<usize> = sum(A::OCTETS, B::OCTETS);
+
+    fn with_key<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R {
+        self.0
+            .with_key(|a| self.1.with_key(|b| join(&[(a, A::OCTETS.is_none()), (b, false)], with)))
+    }
+}
+
+impl<A: Key, B: Key, C: Key> Key for (A, B, C) {
+    const OCTETS: Option<usize> = sum(sum(A::OCTETS, B::OCTETS), C::OCTETS);
+
+    fn with_key<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R {
+        let (a_open, b_open) = (A::OCTETS.is_none(), B::OCTETS.is_none());
+        self.0.with_key(|a| {
+            self.1.with_key(|b| {
+                self.2.with_key(|c| join(&[(a, a_open), (b, b_open), (c, false)], with))
+            })
+        })
+    }
+}
+
+/// Puts the parts one after another, then the lengths of the open ones: one octet below 255, else four and
+/// a 255 after them.
+fn join<R>(parts: &[(&[u8], bool)], with: impl FnOnce(&[u8]) -> R) -> R {
+    const STACK_OCTETS: usize = 256;
+    let octets: usize = parts.iter().map(|(part, open)| part.len() + 5 * usize::from(*open)).sum();
+    if octets > STACK_OCTETS {
+        let mut room = vec![0; octets];
+        let len = fill(&mut room, parts);
+        return with(&room[..len]);
+    }
+    let mut room = [0; STACK_OCTETS];
+    let len = fill(&mut room, parts);
+    with(&room[..len])
+}
+
+fn fill(room: &mut [u8], parts: &[(&[u8], bool)]) -> usize {
+    let mut len = 0;
+    let mut push = |octets: &[u8]| {
+        room[len..len + octets.len()].copy_from_slice(octets);
+        len += octets.len();
+    };
+    parts.iter().for_each(|(part, _)| push(part));
+    for part in parts.iter().filter(|(_, open)| *open).map(|(part, _)| part) {
+        match part.len() {
+            short @ ..255 => push(&[short as u8]),
+            // A part of 4 GiB would be cut here: two such keys might be taken for one another. Its
+            // value is refused long before, as larger than any slot.
+            long => {
+                push(&(long as u32).to_le_bytes());
+                push(&[255]);
+            }
+        }
+    }
+    len
+}
+
+impl Value for bool {
+    #[inline]
+    fn with_value<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R {
+        with(&[u8::from(*self)])
+    }
+
+    #[inline]
+    fn from_value(octets: &[u8]) -> Option<Self> {
+        match octets {
+            [0] => Some(false),
+            [1] => Some(true),
+            _ => None,
+        }
+    }
+}
+
+/// For maps that only say whether a key is there.
+impl Value for () {
+    #[inline]
+    fn with_value<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R {
+        with(&[])
+    }
+
+    #[inline]
+    fn from_value(octets: &[u8]) -> Option<Self> {
+        octets.is_empty().then_some(())
+    }
+}
+
+/// Types that are octets, or text, underneath.
+macro_rules! values_as {
+    ($($type:ty, |$value:ident| $as:expr, |$octets:ident| $from:expr;)*) => {$(
+        impl Value for $type {
+            #[inline]
+            fn with_value<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R {
+                let $value = self;
+                with($as)
+            }
+
+            #[inline]
+            fn from_value($octets: &[u8]) -> Option<Self> {
+                $from
+            }
+        }
+    )*};
+}
+
+values_as! {
+    String, |value| value.as_bytes(), |octets| str::from_utf8(octets).ok().map(String::from);
+    Box<str>, |value| value.as_bytes(), |octets| str::from_utf8(octets).ok().map(Box::from);
+    Arc<str>, |value| value.as_bytes(), |octets| str::from_utf8(octets).ok().map(Arc::from);
+    Vec<u8>, |value| value, |octets| Some(octets.to_vec());
+    Box<[u8]>, |value| value, |octets| Some(Box::from(octets));
+    Arc<[u8]>, |value| value, |octets| Some(Arc::from(octets));
+}
+
+impl<const N: usize> Value for [u8; N] {
+    #[inline]
+    fn with_value<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R {
+        with(self)
+    }
+
+    #[inline]
+    fn from_value(octets: &[u8]) -> Option<Self> {
+        octets.try_into().ok()
+    }
+}
+
+/// Octets of a long key that stand in the engine's key as they are; the digest fills it up.
+const HEAD_OCTETS: usize = KEY_BYTES_MAX - size_of::<u64>();
+
+/// Tells long keys apart. Fixed: a saved cache must find them again.
+const DIGEST_SEED: u64 = 0x10_96_6b_e7;
+
+/// A key as the engine takes it, and the octets that go in front of its value: none but for a key that is
+/// empty or longer than 254 octets.
+pub(crate) fn with_engine_key<R>(octets: &[u8], with: impl FnOnce(&[u8], Rest<'_>) -> R) -> R {
+    if (1..KEY_BYTES_MAX).contains(&octets.len()) {
+        return with(octets, Rest(None));
+    }
+    let (head, rest) = octets.split_at(octets.len().min(HEAD_OCTETS));
+    let mut key = [0; KEY_BYTES_MAX];
+    key[..head.len()].copy_from_slice(head);
+    let digest = Hasher::new(DIGEST_SEED).hash(rest).get();
+    key[HEAD_OCTETS..].copy_from_slice(&digest.to_le_bytes());
+    with(&key, Rest(Some((octets.len() as u32, rest))))
+}
+
+/// What stands in front of a value to tell its key from others of the same digest.
+#[derive(Clone, Copy)]
+pub(crate) struct Rest<'a>(Option<(u32, &'a [u8])>);
+
+impl<'a> Rest<'a> {
+    /// What the engine stores for `value`.
+    #[inline]
+    pub fn with_stored<R>(self, value: &[u8], with: impl FnOnce(&[u8]) -> R) -> R {
+        match self.0 {
+            None => with(value),
+            Some((len, rest)) => with(&[&len.to_le_bytes(), rest, value].concat()),
+        }
+    }
+
+    /// The value in what the engine stores; `None` when it is another key's.
+    #[inline]
+    pub fn value_in(self, stored: &'a [u8]) -> Option<&'a [u8]> {
+        match self.0 {
+            None => Some(stored),
+            Some((len, rest)) => stored.strip_prefix(&len.to_le_bytes())?.strip_prefix(rest),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn octets(key: &(impl Key + ?Sized)) -> Vec<u8> {
+        key.with_key(<[u8]>::to_vec)
+    }
+
+    proptest! {
+        /// Tuples that differ have octets that differ, nested ones too, wherever the parts are cut.
+        #[test]
+        fn tuples_are_told_apart(
+            a in prop::collection::vec(0u8..2, 0..4), b in prop::collection::vec(0u8..2, 0..4),
+            c in prop::collection::vec(0u8..2, 0..4), d in prop::collection::vec(0u8..2, 0..4),
+        ) {
+            let same = (&a, &b) == (&c, &d);
+            prop_assert_eq!(octets(&(a.clone(), b.clone())) == octets(&(c.clone(), d.clone())), same);
+            let (left, right) = ((a.clone(), (b.clone(), c.clone())), (a.clone(), (c.clone(), b.clone())));
+            prop_assert_eq!(octets(&left) == octets(&right), b == c);
+            let (left, right) = ((a.clone(), b.clone(), c.clone()), (b.clone(), a.clone(), c));
+            prop_assert_eq!(octets(&left) == octets(&right), a == b);
+        }
+
+        /// Every key becomes one that the engine takes, and what is stored under it gives the value back to
+        /// that key and, were the digests the same, to no other.
+        #[test]
+        fn engine_keys_are_checked(
+            key in prop::collection::vec(any::<u8>(), 0..600), flip in any::<prop::sample::Index>(),
+            value in prop::collection::vec(any::<u8>(), 0..40),
+        ) {
+            with_engine_key(&key, |engine_key, rest| {
+                assert!((1..=KEY_BYTES_MAX).contains(&engine_key.len()));
+                rest.with_stored(&value, |stored| {
+                    assert_eq!(rest.value_in(stored), Some(&value[..]));
+                    if key.len() > HEAD_OCTETS + 8 {
+                        let mut other = key.clone();
+                        other[HEAD_OCTETS + flip.index(key.len() - HEAD_OCTETS)] ^= 1;
+                        with_engine_key(&other, |_, rest| assert_eq!(rest.value_in(stored), None));
+                    }
+                });
+            });
+        }
+    }
+
+    /// Lengths around the limits of each form give different engine keys.
+    #[test]
+    fn lengths_are_told_apart() {
+        let mut seen = HashMap::new();
+        for len in (0..700).chain([5_000, 70_000]) {
+            let key = vec![0; len];
+            let engine_key = with_engine_key(&key, |engine_key, _| engine_key.to_vec());
+            assert_eq!(seen.insert(engine_key, len), None, "{len} octets");
+        }
+        assert_eq!(octets(&("a".repeat(300), 7u8)).len(), 300 + 1 + 5, "a long part in a tuple");
+    }
+
+    /// Values come back as they were, and octets that are none of the type are none.
+    #[test]
+    fn values_round_trip() {
+        fn same<V: Value + PartialEq + std::fmt::Debug>(value: V) {
+            assert_eq!(value.with_value(V::from_value), Some(value));
+        }
+        same(7u8);
+        same(-7i128);
+        same(0.5f64);
+        same(true);
+        same(());
+        same(String::from("é"));
+        same(Arc::<str>::from("x"));
+        same(vec![1u8, 2]);
+        same(Arc::<[u8]>::from([3u8]));
+        same([1u8, 2, 3]);
+        assert_eq!(u32::from_value(&[1, 2, 3]), None);
+        assert_eq!(bool::from_value(&[2]), None);
+        assert_eq!(String::from_value(&[0xff]), None);
+    }
+}

@@ -1,0 +1,204 @@
+//! Saved caches as files.
+//!
+//! The one place of this crate that touches files, and only when asked to: the format itself is in `save`,
+//! against `Read` and `Write`. It is here and not in the project's crate for files, because that one may not
+//! know the engine, and because who embeds the engine should need no second crate for a warm restart.
+//!
+//! A file is replaced whole or not at all: written beside its place under a name of its own, flushed to disk,
+//! renamed over it, and the directory flushed. A reader, and a machine that loses its power, find the old file
+//! or the new one. A link is followed, not replaced. The file is its owner's alone (0600): it holds what the
+//! cache held.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::build::Builder;
+use crate::cache::Cache;
+use crate::clock::Clock;
+use crate::map::Map;
+use crate::octets::{Key, Value};
+use crate::save::{Loaded, SaveError};
+use crate::time::Seconds;
+
+impl Cache {
+    /// Saves all entries alive at `now` to a file, in the place of an older one; how many. See
+    /// [`Cache::save_to`].
+    pub fn save(&self, path: impl AsRef<Path>, now: Seconds) -> Result<u64, SaveError> {
+        Ok(replace(path.as_ref(), |file| self.save_to(file, now))?)
+    }
+}
+
+impl Builder {
+    /// Builds the cache and loads a saved one into it. [`SaveError::Io`] with `NotFound` is a first start:
+    /// [`Builder::build`] then.
+    pub fn load(self, path: impl AsRef<Path>, now: Seconds) -> Result<(Cache, Loaded), SaveError> {
+        let mut file = open(path.as_ref())?;
+        let cache = self.build()?;
+        let loaded = cache.load_from(&mut file, now)?;
+        Ok((cache, loaded))
+    }
+}
+
+impl<K: Key + ?Sized, V: Value> Map<K, V> {
+    /// Saves all that is alive to a file, in the place of an older one; how many. See [`Cache::save_to`].
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<u64, SaveError> {
+        self.cache().save(path, self.now())
+    }
+
+    /// Inserts what was saved, under the same types: what decodes to no `V` is a miss later.
+    /// [`SaveError::Io`] with `NotFound` is a first start.
+    pub fn load(&self, path: impl AsRef<Path>) -> Result<Loaded, SaveError> {
+        self.load_from(&mut open(path.as_ref())?)
+    }
+
+    /// A map of its own from a file, as [`Map::build`] and [`Map::load`].
+    pub fn build_from(
+        builder: Builder,
+        clock: Clock,
+        path: impl AsRef<Path>,
+    ) -> Result<(Self, Loaded), SaveError> {
+        let mut file = open(path.as_ref())?;
+        let map = Map::build(builder, clock)?;
+        let loaded = map.load_from(&mut file)?;
+        Ok((map, loaded))
+    }
+}
+
+/// A file to load from. The reads are of whole chunks, so a buffer would only copy them once more; but for
+/// the 12 octets of each chunk's head.
+fn open(path: &Path) -> io::Result<impl Read> {
+    File::open(path)
+}
+
+/// Replaces a file by what `write` writes.
+fn replace<R>(path: &Path, write: impl FnOnce(&mut File) -> io::Result<R>) -> io::Result<R> {
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+    let beside = Beside::create(&target)?;
+    let mut file = &beside.file;
+    let written = write(&mut file.try_clone()?)?;
+    file.flush()?;
+    file.sync_all()?;
+    fs::rename(&beside.path, &target)?;
+    // Without it the rename itself might be lost. What can't be opened as a file keeps no order to rely on.
+    if let Some(directory) = directory_of(&target)
+        && let Ok(directory) = File::open(directory)
+    {
+        directory.sync_all()?;
+    }
+    Ok(written)
+}
+
+fn directory_of(path: &Path) -> Option<&Path> {
+    path.parent().map(|parent| if parent.as_os_str().is_empty() { Path::new(".") } else { parent })
+}
+
+/// A file being written; removed again unless it was renamed.
+struct Beside {
+    path: PathBuf,
+    file: File,
+}
+
+impl Beside {
+    fn create(target: &Path) -> io::Result<Self> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let mut name = target
+            .file_name()
+            .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the path names no file"))?
+            .to_os_string();
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        name.push(format!(".{}.{number}.new", std::process::id()));
+        let path = target.with_file_name(name);
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(&path)?;
+        Ok(Beside { path, file })
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        // Renamed, it is there no more, and there is nothing to do.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Ttl;
+
+    fn files(directory: &Path) -> Vec<String> {
+        let entries = fs::read_dir(directory).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+
+    /// A map that was saved is there again in another process' map: values, long keys, and the rest of each
+    /// life; nothing is left beside the file.
+    #[test]
+    fn a_map_comes_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("cache");
+        let builder = || Cache::builder().budget(1 << 20).proxies_max(1);
+        let clock = Clock::manual(Seconds(50));
+        let map: Map<str, u64> = Map::build(builder(), clock.clone()).unwrap();
+        let long = "long".repeat(200);
+        map.insert("a", 1).unwrap();
+        map.insert(&long, 2).unwrap();
+        map.insert_ttl("short", 3, Ttl::seconds(10)).unwrap();
+        for _ in 0..2 {
+            assert_eq!(map.save(&path).unwrap(), 3);
+        }
+        assert_eq!(files(directory.path()), ["cache"]);
+        clock.set(Seconds(59));
+        let (other, loaded) =
+            Map::<str, u64>::build_from(builder().seed(5), clock.clone(), &path).unwrap();
+        assert_eq!(loaded.entries, 3);
+        assert_eq!(
+            [other.get("a"), other.get(&*long), other.get("short")],
+            [Some(1), Some(2), Some(3)]
+        );
+        clock.set(Seconds(60));
+        assert_eq!(other.get("short"), None);
+        assert_eq!(other.load(&path).unwrap().ended, 1);
+    }
+
+    /// A save that fails half-way leaves the old file as it was, and nothing beside it; a file that is not
+    /// there is an error that says so.
+    #[test]
+    fn a_failed_save_changes_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("cache");
+        fs::write(&path, b"old").unwrap();
+        let failed: io::Result<()> = replace(&path, |file| {
+            file.write_all(b"half")?;
+            Err(io::Error::other("the disk is full"))
+        });
+        assert_eq!(failed.unwrap_err().to_string(), "the disk is full");
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        assert_eq!(files(directory.path()), ["cache"]);
+        let missing = Cache::builder().budget(1 << 20).load(directory.path().join("x"), Seconds(1));
+        let Err(SaveError::Io(error)) = missing else { panic!("there is no such file") };
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
+        assert!(replace(Path::new("/"), |_| Ok(())).is_err());
+    }
+
+    /// A link is followed: the file that it leads to is replaced. Only its owner may read what was saved.
+    #[cfg(unix)]
+    #[test]
+    fn a_link_is_followed() {
+        use std::os::unix::fs::{MetadataExt, symlink};
+
+        let directory = tempfile::tempdir().unwrap();
+        let (file, link) = (directory.path().join("file"), directory.path().join("link"));
+        fs::write(&file, b"old").unwrap();
+        symlink(&file, &link).unwrap();
+        replace(&link, |out| out.write_all(b"new")).unwrap();
+        assert_eq!(fs::read(&file).unwrap(), b"new");
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);
+    }
+}

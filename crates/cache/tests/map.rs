@@ -1,0 +1,375 @@
+//! The easy face: as a `HashMap` to one thread, with what it promises to many, and to tasks.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier, mpsc};
+
+use larder::{Cache, Clock, Error, Map, Seconds, Ttl};
+use proptest::prelude::*;
+
+fn manual(budget: u64, seats: usize) -> (Map<[u8], Vec<u8>>, Clock) {
+    let clock = Clock::manual(Seconds(1));
+    let builder = Cache::builder().budget(budget).proxies_max(seats);
+    (Map::build(builder, clock.clone()).unwrap(), clock)
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Insert(usize, Vec<u8>, Option<u32>),
+    InsertMany(Vec<(usize, u8)>),
+    Remove(usize),
+    Get(usize),
+    Load(usize, Vec<u8>),
+    Pass(u32),
+    Clear,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let key = 0usize..24;
+    let value = || prop::collection::vec(any::<u8>(), 0..90);
+    let step = prop_oneof![
+        6 => (key.clone(), value(), prop::option::of(0u32..5)).prop_map(|(k, v, t)| Step::Insert(k, v, t)),
+        1 => prop::collection::vec((key.clone(), any::<u8>()), 0..150).prop_map(Step::InsertMany),
+        2 => key.clone().prop_map(Step::Remove),
+        6 => key.clone().prop_map(Step::Get),
+        3 => (key, value()).prop_map(|(k, v)| Step::Load(k, v)),
+        2 => (1u32..3).prop_map(Step::Pass),
+        1 => Just(Step::Clear),
+    ];
+    prop::collection::vec(step, 0..120)
+}
+
+/// Keys of every form: empty, short, longer than the engine takes, alike but for their ends.
+fn key_of(number: usize) -> Vec<u8> {
+    let len = [0, 1, 7, 254, 255, 256, 300, 900][number / 3];
+    let mut key = vec![b'k'; len];
+    if let Some(last) = key.last_mut() {
+        *last = number as u8;
+    }
+    key
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    /// With memory to spare a map says what an obvious one says: a `HashMap` with ends, whatever the keys'
+    /// lengths, after every step.
+    #[test]
+    fn agrees_with_an_obvious_map(steps in steps()) {
+        let (map, clock) = manual(4 << 20, 2);
+        let mut model: HashMap<Vec<u8>, (Vec<u8>, u32)> = HashMap::new();
+        let mut now = 1;
+        for step in steps {
+            model.retain(|_, (_, end)| *end > now);
+            match step {
+                Step::Insert(number, value, ttl) => {
+                    let end = ttl.map_or(u32::MAX, |ttl| now + ttl);
+                    let life = ttl.map_or(Ttl::FOREVER, Ttl::seconds);
+                    map.insert_ttl(&*key_of(number), value.clone(), life).unwrap();
+                    model.insert(key_of(number), (value, end));
+                }
+                Step::InsertMany(entries) => {
+                    let owned = entries.iter().map(|&(k, v)| (key_of(k), vec![v]));
+                    map.insert_many(owned, Ttl::FOREVER).unwrap();
+                    model.extend(entries.iter().map(|&(k, v)| (key_of(k), (vec![v], u32::MAX))));
+                }
+                Step::Remove(number) => {
+                    map.remove(&*key_of(number)).unwrap();
+                    model.remove(&key_of(number));
+                }
+                Step::Get(number) => {
+                    let there = model.get(&key_of(number)).map(|(value, _)| value.clone());
+                    prop_assert_eq!(map.contains(&*key_of(number)), there.is_some());
+                    prop_assert_eq!(map.get(&*key_of(number)), there);
+                }
+                Step::Load(number, value) => {
+                    let there = model.entry(key_of(number)).or_insert((value.clone(), u32::MAX));
+                    prop_assert_eq!(map.get_or_insert_with(&*key_of(number), || value), there.0.clone());
+                }
+                Step::Pass(seconds) => {
+                    now += seconds;
+                    clock.set(Seconds(now));
+                }
+                Step::Clear => {
+                    map.clear().unwrap();
+                    model.clear();
+                    prop_assert!(map.is_empty().unwrap());
+                }
+            }
+        }
+        model.retain(|_, (_, end)| *end > now);
+        for number in 0..24 {
+            let there = model.get(&key_of(number)).map(|(value, _)| value.clone());
+            prop_assert_eq!(map.get(&*key_of(number)), there);
+        }
+        map.cache().validate().unwrap();
+    }
+}
+
+/// Threads that read once and then sleep hold nobody up: writes go on for many laps of the log, on one seat
+/// and on several, and no write ever fails.
+#[test]
+fn sleepers_hold_nobody_up() {
+    for seats in [1, 4] {
+        let (map, _) = manual(1 << 20, seats);
+        map.insert(&b"k"[..], vec![0]).unwrap();
+        let (awake, asleep) = (Arc::new(Barrier::new(4)), Arc::new(AtomicBool::new(true)));
+        let sleepers: Vec<_> = (0..3)
+            .map(|_| {
+                let (map, awake, asleep) = (map.clone(), awake.clone(), asleep.clone());
+                std::thread::spawn(move || {
+                    assert!(map.contains(&b"k"[..]));
+                    awake.wait();
+                    while asleep.load(Ordering::Acquire) {
+                        std::thread::park();
+                    }
+                })
+            })
+            .collect();
+        awake.wait();
+        let records = map.cache().stats().unwrap().log_records;
+        let mut number = 0u64;
+        while map.cache().stats().unwrap().log_position < 6 * records {
+            for _ in 0..500 {
+                number += 1;
+                map.insert(&number.to_le_bytes()[..], vec![7; 40]).unwrap();
+            }
+        }
+        assert_eq!(map.get(&number.to_le_bytes()[..]), Some(vec![7; 40]));
+        asleep.store(false, Ordering::Release);
+        for sleeper in sleepers {
+            sleeper.thread().unpark();
+            sleeper.join().unwrap();
+        }
+    }
+}
+
+/// Threads come and go by the dozen on two seats: none panics, none leaves anything behind that stops others,
+/// and what a thread wrote is read by the one that is told of it, every time.
+#[test]
+fn what_is_told_is_read() {
+    let map: Map<u64, u64> =
+        Map::build(Cache::builder().budget(4 << 20).proxies_max(2), Clock::manual(Seconds(1)))
+            .unwrap();
+    for round in 0..8 {
+        let (tell, told) = mpsc::sync_channel::<u64>(8);
+        let writers: Vec<_> = (0..3u64)
+            .map(|writer| {
+                let (map, tell) = (map.clone(), tell.clone());
+                std::thread::spawn(move || {
+                    for step in 0..200 {
+                        let key = writer << 32 | step;
+                        map.insert(&key, key ^ round).unwrap();
+                        assert_eq!(map.get(&key), Some(key ^ round), "a writer reads its own");
+                        tell.send(key).unwrap();
+                    }
+                })
+            })
+            .collect();
+        drop(tell);
+        for key in told {
+            assert_eq!(map.get(&key), Some(key ^ round), "a reader reads what it was told of");
+        }
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+    }
+    map.cache().validate().unwrap();
+}
+
+/// A map may be used inside `with`, to any depth, with fewer seats than depth: reads are answered, and a
+/// write that this very read holds up is refused rather than waited for.
+#[test]
+fn reads_may_nest() {
+    let (map, _) = manual(1 << 20, 1);
+    map.insert(&b"a"[..], b"outer".to_vec()).unwrap();
+    map.with(&b"a"[..], |outer| {
+        map.insert(&b"b"[..], b"inner".to_vec()).unwrap();
+        assert_eq!(map.get(&b"b"[..]), Some(b"inner".to_vec()), "from main, as no seat is free");
+        map.with(&b"b"[..], |_| assert_eq!(map.get(&b"a"[..]), Some(b"outer".to_vec())));
+        let refused = (0..200_000u64)
+            .find_map(|number| map.insert(&number.to_le_bytes()[..], vec![0; 100]).err());
+        assert!(matches!(refused, Some(Error::Stalled { .. })), "{refused:?}");
+        assert_eq!(outer, b"outer", "what is being read does not change");
+    });
+    map.insert(&b"c"[..], vec![1]).unwrap();
+    assert_eq!(map.get(&b"c"[..]), Some(vec![1]), "the next write goes through");
+    map.cache().validate().unwrap();
+}
+
+/// A thread that is long in `with` stops nobody from reading and writing, as long as memory and log last; what
+/// it reads stays as it is, and when it leaves, writes go on for laps.
+#[test]
+fn others_go_on_during_a_long_read() {
+    let (map, _) = manual(1 << 20, 2);
+    map.insert(&b"k"[..], vec![1]).unwrap();
+    let (entered, read) = (Barrier::new(2), Barrier::new(2));
+    let write = |numbers: std::ops::Range<u64>| {
+        numbers
+            .map(|number| map.insert(&number.to_le_bytes()[..], vec![7; 40]))
+            .all(|done| done.is_ok())
+    };
+    let (is_written, is_read) = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            map.with(&b"k"[..], |octets| {
+                entered.wait();
+                read.wait();
+                assert_eq!(octets, [1], "what is being read stays");
+            })
+        });
+        entered.wait();
+        let is_written = write(0..40);
+        let is_read = map.get(&39u64.to_le_bytes()[..]) == Some(vec![7; 40]);
+        read.wait();
+        (is_written, is_read)
+    });
+    assert!(is_written && is_read);
+    let laps = 4 * map.cache().stats().unwrap().log_records;
+    assert!(write(40..laps));
+    map.cache().validate().unwrap();
+}
+
+/// A cache whose proxies are all taken by others still reads, from main.
+#[test]
+fn no_seat_is_needed() {
+    let (map, _) = manual(1 << 20, 1);
+    let mut proxy = map.cache().proxy().unwrap();
+    map.insert(&b"a"[..], vec![1]).unwrap();
+    assert_eq!(map.get(&b"a"[..]), Some(vec![1]));
+    assert_eq!(map.get(&b"b"[..]), None);
+    proxy.sync();
+}
+
+/// Of many threads that miss one key, one loads; all get what it brought.
+#[test]
+fn one_loads_for_all() {
+    let (map, _) = manual(1 << 20, 2);
+    let (loads, start) = (AtomicUsize::new(0), Barrier::new(8));
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                start.wait();
+                let value = map.get_or_insert_with(&b"k"[..], || {
+                    loads.fetch_add(1, Ordering::Relaxed);
+                    std::thread::yield_now();
+                    vec![5]
+                });
+                assert_eq!(value, [5]);
+            });
+        }
+    });
+    assert_eq!(loads.into_inner(), 1);
+}
+
+/// A load that panics releases those who wait: one of them loads, and all but the panicking one are served.
+#[test]
+fn a_panicking_load_releases_the_others() {
+    let (map, _) = manual(1 << 20, 2);
+    let (loads, start) = (AtomicUsize::new(0), Barrier::new(4));
+    let panicked: usize = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    start.wait();
+                    map.get_or_insert_with(&b"k"[..], || {
+                        assert!(loads.fetch_add(1, Ordering::Relaxed) > 0, "the first load fails");
+                        vec![6]
+                    })
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| usize::from(thread.join().is_err())).sum()
+    });
+    assert_eq!((panicked, loads.into_inner()), (1, 2));
+    assert_eq!(map.get(&b"k"[..]), Some(vec![6]));
+}
+
+/// An insert and a remove that come while a load is under way win over it; the caller of the load has its
+/// value all the same. A load that needs itself is answered too, rather than waiting for itself.
+#[test]
+fn a_later_write_beats_a_load() {
+    let (map, _) = manual(1 << 20, 1);
+    let loaded = map.get_or_insert_with(&b"k"[..], || {
+        map.insert(&b"k"[..], b"newer".to_vec()).unwrap();
+        b"older".to_vec()
+    });
+    assert_eq!((loaded, map.get(&b"k"[..])), (b"older".to_vec(), Some(b"newer".to_vec())));
+
+    let loaded = map.get_or_insert_with(&b"r"[..], || {
+        map.remove(&b"r"[..]).unwrap();
+        b"gone".to_vec()
+    });
+    assert_eq!((loaded, map.get(&b"r"[..])), (b"gone".to_vec(), None));
+
+    let loaded = map.get_or_insert_with(&b"s"[..], || {
+        let inner = map.get_or_insert_with(&b"s"[..], || b"inner".to_vec());
+        [inner, b" and outer".to_vec()].concat()
+    });
+    assert_eq!(loaded, b"inner and outer");
+    assert_eq!(map.get(&b"s"[..]), Some(b"inner and outer".to_vec()));
+}
+
+/// What is too large to be stored is loaded and returned, and an insert of it is refused with the size that
+/// would fit.
+#[test]
+fn too_large_is_returned_and_not_stored() {
+    let (map, _) = manual(1 << 20, 1);
+    let value = vec![1; 40_000];
+    assert_eq!(map.get_or_insert_with(&b"k"[..], || value.clone()), value);
+    assert!(!map.contains(&b"k"[..]));
+    let refused = map.insert(&b"k"[..], value);
+    assert!(matches!(refused, Err(Error::ValueTooLarge { bytes: 40_000, .. })), "{refused:?}");
+}
+
+/// The types that users have as keys and values work as such, borrowed where they can be.
+#[test]
+fn types_of_users() {
+    let by_name: Map<String, u32> = Map::new(1 << 20).unwrap();
+    by_name.insert("a", 1).unwrap();
+    by_name.insert(&String::from("b"), 2).unwrap();
+    assert_eq!((by_name.get("a"), by_name.get("b"), by_name.get("c")), (Some(1), Some(2), None));
+
+    let by_flow: Map<(std::net::IpAddr, u16), Arc<str>> = Map::new(1 << 20).unwrap();
+    let flow = ("192.0.2.1".parse().unwrap(), 443);
+    by_flow.insert(&flow, "www.example.org".into()).unwrap();
+    assert_eq!(by_flow.get(&flow).as_deref(), Some("www.example.org"));
+    assert_eq!(by_flow.len().unwrap(), 1);
+}
+
+/// Tasks on more workers than seats share a map, hold nothing across await points, and of those that miss
+/// one key one loads; a task that is dropped while it leads hands the lead on.
+#[test]
+fn tasks_share_a_map() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).build().unwrap();
+    let clock = Clock::manual(Seconds(1));
+    let map: Map<u64, u64> =
+        Map::build(Cache::builder().budget(1 << 20).proxies_max(2), clock).unwrap();
+    let loads = Arc::new(AtomicU64::new(0));
+    runtime.block_on(async {
+        let dropped = tokio::spawn({
+            let map = map.clone();
+            async move { map.get_or_insert_async(&7, std::future::pending()).await }
+        });
+        tokio::task::yield_now().await;
+        let tasks: Vec<_> = (0..32u64)
+            .map(|task| {
+                let (map, loads) = (map.clone(), loads.clone());
+                tokio::spawn(async move {
+                    map.insert(&(100 + task), task).unwrap();
+                    tokio::task::yield_now().await;
+                    assert_eq!(map.get(&(100 + task)), Some(task));
+                    map.get_or_insert_async(&7, async {
+                        tokio::task::yield_now().await;
+                        loads.fetch_add(1, Ordering::Relaxed);
+                        77
+                    })
+                    .await
+                })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        dropped.abort();
+        for task in tasks {
+            assert_eq!(task.await.unwrap(), 77);
+        }
+    });
+    assert_eq!(loads.load(Ordering::Relaxed), 1);
+}

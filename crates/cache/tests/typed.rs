@@ -1,0 +1,280 @@
+//! Objects in a cache: each is built once, reset before it is used again, dropped exactly once, whatever the
+//! hooks do, and read only as what its key's insert made of it.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use larder::{Builder, Cache, Error, Seconds, Ttl, Typed};
+use proptest::prelude::*;
+
+const NOW: Seconds = Seconds(1);
+
+fn builder(proxies: usize) -> Builder {
+    Cache::builder().budget(128 << 10).proxies_max(proxies).entry_bytes_mean(32)
+}
+
+/// How many objects were made, reset and dropped.
+#[derive(Default)]
+struct Counts {
+    made: AtomicUsize,
+    reset: AtomicUsize,
+    dropped: AtomicUsize,
+}
+
+impl Counts {
+    fn get(&self) -> (usize, usize, usize) {
+        let of = |count: &AtomicUsize| count.load(Ordering::Relaxed);
+        (of(&self.made), of(&self.reset), of(&self.dropped))
+    }
+}
+
+/// An object that counts, and that notices when it is used without having been reset.
+struct Counted {
+    counts: Arc<Counts>,
+    text: String,
+    is_dropped: bool,
+}
+
+impl Counted {
+    fn fill(&mut self, text: &str) {
+        assert!(self.text.is_empty(), "an object is reset before it is filled again");
+        self.text.push_str(text);
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        assert!(!self.is_dropped, "an object is dropped once");
+        self.is_dropped = true;
+        self.counts.dropped.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn counted(proxies: usize) -> (Typed<Counted>, Arc<Counts>) {
+    let counts = Arc::new(Counts::default());
+    let (making, resetting) = (counts.clone(), counts.clone());
+    let make = move || {
+        making.made.fetch_add(1, Ordering::Relaxed);
+        Counted { counts: making.clone(), text: String::new(), is_dropped: false }
+    };
+    let reset = move |object: &mut Counted| {
+        resetting.reset.fetch_add(1, Ordering::Relaxed);
+        object.text.clear();
+    };
+    (Typed::build(builder(proxies), make, reset).unwrap(), counts)
+}
+
+/// Under churn of ten times as many keys as fit, objects are made at most once a cell, all others come from
+/// resets; at the end each was dropped exactly once.
+#[test]
+fn objects_are_used_again_and_dropped_once() {
+    let (typed, counts) = counted(1);
+    let mut proxy = typed.proxy().unwrap();
+    let inserts = 10 * typed.objects_max();
+    for number in 0..inserts {
+        let key = number.to_le_bytes();
+        typed.insert(&key, Ttl::FOREVER, NOW, |object| object.fill(&number.to_string())).unwrap();
+        proxy.sync();
+        assert_eq!(proxy.get(&key, NOW).unwrap().text, number.to_string());
+    }
+    let (made, reset, dropped) = counts.get();
+    assert!(made <= typed.objects_max() && made + reset >= inserts, "{made} made, {reset} reset");
+    assert_eq!(dropped, 0);
+    typed.cache().validate().unwrap();
+    drop(proxy);
+    drop(typed);
+    assert_eq!(counts.get().2, made, "dropped once each");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    /// Against a `HashMap`, with keys that all fit: after every step a proxy reads what the last insert of
+    /// each key made, or nothing once it was removed or its time is over, and so it does by id.
+    #[test]
+    fn agrees_with_an_obvious_map(
+        steps in prop::collection::vec((0u8..6, 0u8..30, prop::option::of(1u32..4)), 0..200),
+    ) {
+        let (typed, counts) = counted(2);
+        let (mut proxy, _slow) = (typed.proxy().unwrap(), typed.proxy().unwrap());
+        let mut model = HashMap::new();
+        let mut now = NOW;
+        for (step, (kind, key, ttl)) in steps.into_iter().enumerate() {
+            match kind {
+                0 => {
+                    typed.remove(&[key], now).unwrap();
+                    model.remove(&key);
+                }
+                1 => now.0 += 1,
+                2 => {
+                    typed.reset_all(now).unwrap();
+                }
+                _ => {
+                    let text = step.to_string();
+                    let life = ttl.map_or(Ttl::FOREVER, Ttl::seconds);
+                    let id = typed.insert(&[key], life, now, |object| object.fill(&text)).unwrap();
+                    model.insert(key, (text, ttl.map_or(u32::MAX, |ttl| now.0 + ttl), id));
+                }
+            }
+            if step % 3 == 0 {
+                proxy.sync();
+            } else {
+                proxy.refresh();
+            }
+            model.retain(|_, (_, end, _)| *end > now.0);
+            for key in 0..30 {
+                let object = proxy.get(&[key], now).map(|object| object.text.as_str());
+                let there = model.get(&key);
+                prop_assert_eq!(object, there.map(|(text, ..)| text.as_str()));
+                if let Some((text, _, id)) = there {
+                    prop_assert_eq!(&proxy.by_id(*id).unwrap().text, text);
+                }
+            }
+        }
+        drop((proxy, _slow, typed));
+        let (made, _, dropped) = counts.get();
+        prop_assert_eq!(made, dropped);
+    }
+}
+
+/// A panic in any hook comes out of the insert that ran it, and costs no cell: afterwards all inserts succeed
+/// again, as many objects as before can live, and every object made is dropped exactly once.
+#[test]
+fn panics_leak_and_poison_nothing() {
+    let counts = Arc::new(Counts::default());
+    let fails = Arc::new([const { AtomicBool::new(false) }; 2]);
+    let (making, make_fails) = (counts.clone(), fails.clone());
+    let reset_fails = fails.clone();
+    let typed = Typed::build(
+        builder(1),
+        move || {
+            assert!(!make_fails[0].swap(false, Ordering::Relaxed), "make fails");
+            making.made.fetch_add(1, Ordering::Relaxed);
+            Counted { counts: making.clone(), text: String::new(), is_dropped: false }
+        },
+        move |object: &mut Counted| {
+            assert!(!reset_fails[1].swap(false, Ordering::Relaxed), "reset fails");
+            object.text.clear();
+        },
+    )
+    .unwrap();
+    let mut proxy = typed.proxy().unwrap();
+    let mut insert = |number: usize, is_failing: bool| {
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            typed.insert(&number.to_le_bytes(), Ttl::FOREVER, NOW, |object| {
+                object.fill("x");
+                assert!(!is_failing, "fill fails");
+            })
+        }));
+        proxy.sync();
+        match outcome {
+            Err(_) => false,
+            Ok(inserted) => {
+                inserted.unwrap();
+                proxy.get(&number.to_le_bytes(), NOW).unwrap();
+                true
+            }
+        }
+    };
+    let (mut panics, total) = (0, 6 * typed.objects_max());
+    for number in 0..total {
+        match number % 97 {
+            0 => fails[0].store(true, Ordering::Relaxed),
+            50 => fails[1].store(true, Ordering::Relaxed),
+            _ => {}
+        }
+        panics += usize::from(!insert(number, number % 89 == 7));
+    }
+    fails.iter().for_each(|fails| fails.store(false, Ordering::Relaxed));
+    assert!(panics > total / 97, "{panics} panics");
+    assert!((0..total).all(|number| insert(number, false)), "nothing is poisoned");
+    typed.cache().validate().unwrap();
+    let (made, _, dropped) = counts.get();
+    assert!(made - dropped <= typed.objects_max());
+    drop(proxy);
+    drop(typed);
+    let (made, _, dropped) = counts.get();
+    assert_eq!(made, dropped, "dropped once each");
+}
+
+/// A proxy that reads an object and never syncs reads it unchanged for ever; inserts go on until no cell is
+/// clean, then name the proxy, without having run the hook; when it syncs, the next insert succeeds.
+#[test]
+fn a_proxy_that_never_syncs() {
+    let (typed, _) = counted(1);
+    typed.insert(b"held", Ttl::FOREVER, NOW, |object| object.fill("first")).unwrap();
+    let mut proxy = typed.proxy().unwrap();
+    let held = proxy.get(b"held", NOW).unwrap();
+    let refused = (0..100 * typed.objects_max()).find_map(|number| {
+        let mut is_filled = false;
+        let key = number.to_le_bytes();
+        let inserted = typed.insert(&key, Ttl::FOREVER, NOW, |object| {
+            is_filled = true;
+            object.fill("next");
+        });
+        inserted.err().map(|error| (error, is_filled))
+    });
+    assert!(matches!(refused, Some((Error::Stalled { proxy: 0, .. }, _))), "{refused:?}");
+    assert_eq!(held.text, "first");
+    proxy.sync();
+    typed.insert(b"new", Ttl::FOREVER, NOW, |object| object.fill("new")).unwrap();
+}
+
+/// Two readers check every object they see against its key while two writers replace and remove them: no
+/// reader ever sees an object in parts, or another key's.
+#[test]
+fn readers_and_writers_together() {
+    let (typed, counts) = counted(2);
+    let is_done = AtomicBool::new(false);
+    let seen: usize = std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..2usize)
+            .map(|writer| {
+                let typed = &typed;
+                scope.spawn(move || {
+                    for step in 0..4_000usize {
+                        let key = (step * 7 + writer) % 60;
+                        if step % 11 == 0 {
+                            typed.remove(&[key as u8], NOW).unwrap();
+                            continue;
+                        }
+                        let fill = |object: &mut Counted| object.fill(&format!("{key}:{key}"));
+                        match typed.insert(&[key as u8], Ttl::FOREVER, NOW, fill) {
+                            Ok(_) => {}
+                            Err(Error::Stalled { .. } | Error::Starved) => std::thread::yield_now(),
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                })
+            })
+            .collect();
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                let mut proxy = typed.proxy().unwrap();
+                let is_done = &is_done;
+                scope.spawn(move || {
+                    let mut seen = 0;
+                    while !is_done.load(Ordering::Acquire) {
+                        for key in 0..60u8 {
+                            if let Some(object) = proxy.get(&[key], NOW) {
+                                assert_eq!(object.text, format!("{key}:{key}"));
+                                seen += 1;
+                            }
+                        }
+                        proxy.sync();
+                    }
+                    seen
+                })
+            })
+            .collect();
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        is_done.store(true, Ordering::Release);
+        readers.into_iter().map(|reader| reader.join().unwrap()).sum()
+    });
+    assert!(seen > 0);
+    typed.cache().validate().unwrap();
+    drop(typed);
+    let (made, _, dropped) = counts.get();
+    assert_eq!(made, dropped);
+}

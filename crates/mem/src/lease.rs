@@ -1,0 +1,193 @@
+//! Leases: views of cached octets that outlive the reader that found them, on any thread.
+//!
+//! A slow client may take a minute to accept a body. Its reader must sync meanwhile, or writers stall; so
+//! the slot alone is held. A slot of a large class has a lease count; what is small is copied, since a
+//! copy costs less than the shared line of a count.
+//!
+//! ```text
+//! live, count 0 -> leased -> retired -> passed by all cursors -> doomed -> last lease dropped -> free
+//! by      Reader::lease   main       reclaim                              reclaim, later
+//! ```
+//!
+//! Counts lie beside the arena, not in the slots, so that taking a lease does not take the header's line away
+//! from readers: one a `lease_slot_bytes` of arena, and no two slots that large begin in the same. They
+//! are not there at all where `lease_bytes_max` is 0.
+//!
+//! *Order.* `lease` adds one (Relaxed) while some cursor protects the slot; the next Release of that
+//! cursor, which main reads before it looks at the count, carries it. `drop` takes one away (Release), which
+//! pairs with main's Acquire: what the holder read is read before the slot is free.
+//!
+//! Cost: two read-modify-writes to take a lease and two to drop it. `lease_bytes_max` bounds what all
+//! leases hold together, copies included, so it bounds the doomed slots too.
+
+use crate::arena::{Arena, Slot};
+use crate::class::Classes;
+#[cfg(not(loom))]
+use crate::region::Region;
+#[cfg(loom)]
+use crate::shard::Fault;
+use crate::shard::{Config, Error, Shard};
+use crate::sync::{Arc, AtomicU32, AtomicU64, CacheLines, Ordering};
+
+#[cfg(loom)]
+type Counts = Box<[AtomicU32]>;
+#[cfg(not(loom))]
+type Counts = Region<AtomicU32>;
+
+/// Octets that a lease count takes.
+pub(crate) const COUNT_BYTES: usize = size_of::<u32>();
+
+#[derive(Debug)]
+pub(crate) struct Leases {
+    slot_bytes_min: usize,
+    /// The smallest class with counts; more than any class where there are none.
+    class_min: u8,
+    counts: Counts,
+    /// Octets that leases hold.
+    bytes: CacheLines<AtomicU64>,
+    bytes_max: u64,
+    #[cfg(loom)]
+    fault: Fault,
+}
+
+impl Leases {
+    pub fn new(config: &Config, classes: &Classes) -> Result<Self, Error> {
+        if config.lease_slot_bytes == 0 {
+            return Err(Error::Config("lease_slot_bytes must not be 0"));
+        }
+        let is_on = config.lease_bytes_max > 0;
+        let count = if is_on { config.lease_counts() } else { 0 };
+        let class = (0..classes.count() as u8)
+            .find(|&class| classes.size(class) >= config.lease_slot_bytes && is_on);
+        Ok(Leases {
+            slot_bytes_min: config.lease_slot_bytes,
+            class_min: class.unwrap_or(u8::MAX),
+            #[cfg(loom)]
+            counts: (0..count).map(|_| AtomicU32::new(0)).collect(),
+            #[cfg(not(loom))]
+            counts: Region::new(count).map_err(Error::Memory)?,
+            bytes: CacheLines(AtomicU64::new(0)),
+            bytes_max: config.lease_bytes_max,
+            #[cfg(loom)]
+            fault: config.fault,
+        })
+    }
+
+    /// True when slots of `class` have a lease count.
+    #[inline]
+    pub fn counts(&self, class: u8) -> bool {
+        class >= self.class_min
+    }
+
+    fn count(&self, id: u32) -> &AtomicU32 {
+        &self.counts[Arena::offset_of(id) / self.slot_bytes_min]
+    }
+
+    /// True when a slot of a class with counts must not be freed. Pairs with the Release in `Lease::drop`.
+    pub fn holds(&self, id: u32) -> bool {
+        let order = match () {
+            #[cfg(loom)]
+            () if self.fault == Fault::NoLeaseCheck => return false,
+            #[cfg(loom)]
+            () if self.fault == Fault::LeaseCheckRelaxed => Ordering::Relaxed,
+            () => Ordering::Acquire,
+        };
+        self.count(id).load(order) != 0
+    }
+
+    /// Octets that leases hold.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.0.load(Ordering::Relaxed)
+    }
+
+    /// Books octets; false when that would be too many.
+    fn book(&self, bytes: u64) -> bool {
+        let fits = self.bytes.0.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.bytes_max;
+        if !fits {
+            self.bytes.0.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        fits
+    }
+}
+
+/// One entry, held: its octets stay as they are until this is dropped, whatever becomes of the entry,
+/// the reader and the shard's handles.
+#[derive(Debug)]
+pub struct Lease<S> {
+    shard: Arc<Shard<S>>,
+    held: Held,
+    /// Octets booked.
+    bytes: u64,
+}
+
+#[derive(Debug)]
+enum Held {
+    /// Its count has one for us.
+    Slot(u32),
+    Copy {
+        key: Box<[u8]>,
+        value: Box<[u8]>,
+    },
+}
+
+impl<S> Lease<S> {
+    /// Leases what a view of this shard shows. `None`: it would be more than `lease_bytes_max`, or the
+    /// view is another shard's.
+    pub(crate) fn new(shard: &Arc<Shard<S>>, slot: &Slot<'_>) -> Option<Self> {
+        let id = shard.core.arena.id_of(slot)?;
+        let leases = &shard.core.leases;
+        let class = slot.class();
+        let counts = leases.counts(class);
+        let bytes = match counts {
+            true => shard.core.classes.size(class),
+            false => slot.key().len() + slot.value().len(),
+        } as u64;
+        if !leases.book(bytes) {
+            return None;
+        }
+        let held = if counts {
+            leases.count(id).fetch_add(1, Ordering::Relaxed);
+            Held::Slot(id)
+        } else {
+            Held::Copy { key: slot.key().into(), value: slot.value().into() }
+        };
+        Some(Lease { shard: shard.clone(), held, bytes })
+    }
+
+    /// The key.
+    pub fn key(&self) -> &[u8] {
+        match &self.held {
+            Held::Slot(id) => self.view(*id).key(),
+            Held::Copy { key, .. } => key,
+        }
+    }
+
+    /// The value.
+    pub fn value(&self) -> &[u8] {
+        match &self.held {
+            Held::Slot(id) => self.view(*id).value(),
+            Held::Copy { value, .. } => value,
+        }
+    }
+
+    /// True when the value is a copy, not the slot.
+    pub fn is_copy(&self) -> bool {
+        matches!(self.held, Held::Copy { .. })
+    }
+
+    fn view(&self, id: u32) -> Slot<'_> {
+        // SAFETY: our lease keeps the count above zero, so by I6 the slot is not freed as long as
+        // `self`, which the view borrows, lives.
+        unsafe { self.shard.core.arena.view(id) }
+    }
+}
+
+impl<S> Drop for Lease<S> {
+    fn drop(&mut self) {
+        let leases = &self.shard.core.leases;
+        if let Held::Slot(id) = self.held {
+            leases.count(id).fetch_sub(1, Ordering::Release);
+        }
+        leases.bytes.0.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
