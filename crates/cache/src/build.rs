@@ -5,6 +5,9 @@
 //! arena   = entries' pages + reserve (1/32, at least 8 pages) + one page a size class
 //! ```
 //!
+//! Side tables are what the policy keeps (an index way's record, and for `Partitioned` the table of departed keys),
+//! the counts of displaced entries, and a buffer of read reports a proxy.
+//!
 //! A cache of S shards is S times this, with an S-th of the budget each: which keys compete for room is
 //! decided by their hashes.
 //!
@@ -187,7 +190,7 @@ impl Builder {
         self
     }
 
-    /// Which entries leave when others need their room. Default [`Policy::Partitioned`].
+    /// Which entries leave when others need their room, decided in each shard by itself. Default [`Policy::Partitioned`].
     pub fn policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
