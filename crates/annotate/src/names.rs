@@ -30,7 +30,7 @@ mod view;
 
 use std::sync::Arc;
 
-use larder::{Cache, KeyHash, LogPosition, Proxy, Seconds, Ttl, Writer};
+use larder::{Cache, KeyHash, LogPosition, Policy, Proxy, Seconds, Ttl, Writer};
 use larder_wire::Addr;
 
 pub use candidate::{Candidate, Candidates, Teacher};
@@ -207,6 +207,8 @@ impl Names {
             // What is evicted must not depend on the number of cores: the budget pays for one
             // index copy, the workers' own come on top (8 octets an entry each).
             .proxies_counted(1)
+            // Nor on who reads when: first in, first out needs no reports of reads.
+            .policy(Policy::Fifo)
             .seed(seed)
             .build()
             .map_err(explain)?;

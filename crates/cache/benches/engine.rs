@@ -1,14 +1,15 @@
 //! Nanoseconds an operation, and octets an entry.
 //!
 //! `cargo bench -p larder` is for real; `cargo test` runs it tiny, so that it does not rot. Parameters, as
-//! `--name value` after `--`: entries, operations, value-bytes, batch.
+//! `--name value` after `--`: entries, operations, value-bytes, batch, feedback (0 or 1), policy (fifo, lru,
+//! partitioned, paper).
 //!
 //! Every figure comes with a checksum of the work done, the same on every machine.
 
 use std::hint::black_box;
 use std::time::Instant;
 
-use larder::{Cache, Proxy, Reader, Seconds, Ttl, Writer};
+use larder::{Cache, PaperRules, Policy, Proxy, Reader, Seconds, Ttl, Writer};
 
 const NOW: Seconds = Seconds(1);
 
@@ -17,6 +18,8 @@ struct Parameters {
     operations: u64,
     value_bytes: usize,
     batch: usize,
+    feedback: bool,
+    policy: Policy,
 }
 
 fn parameters() -> Parameters {
@@ -29,7 +32,16 @@ fn parameters() -> Parameters {
         });
         given.unwrap_or(if real { real_default } else { tiny_default })
     };
+    let named = |name: &str| arguments.iter().any(|argument| argument == name);
+    let policies = [
+        ("fifo", Policy::Fifo),
+        ("lru", Policy::Lru),
+        ("paper", Policy::Paper(PaperRules::default())),
+    ];
+    let policy = policies.into_iter().find(|(name, _)| named(name));
     Parameters {
+        feedback: read("--feedback", 1, 1) == 1,
+        policy: policy.map_or(Policy::Partitioned, |(_, policy)| policy),
         entries: read("--entries", 1_000_000, 2_000),
         operations: read("--operations", 4_000_000, 10_000),
         value_bytes: read("--value-bytes", 22, 22) as usize,
@@ -127,7 +139,7 @@ fn shards_and_readers(entries: u64, operations: u64, budget: u64, slot: usize, v
 }
 
 fn main() {
-    let Parameters { entries, operations, value_bytes, batch } = parameters();
+    let Parameters { entries, operations, value_bytes, batch, feedback, policy } = parameters();
     let value = vec![7u8; value_bytes];
     // Room for the entries and no more: slot, index at main, one proxy's, side tables, rounding.
     let slot = (8 + 16 + value_bytes).next_multiple_of(8) as u64;
@@ -136,6 +148,8 @@ fn main() {
         .budget(budget)
         .proxies_max(1)
         .entry_bytes_mean(slot as usize)
+        .policy(policy)
+        .feedback(feedback)
         .build()
         .expect("the parameters make a cache");
     let mut proxy = cache.proxy().expect("the first proxy");
@@ -156,6 +170,10 @@ fn main() {
 
     report("get hit, independent", operations, || {
         (0..operations).fold(0u64, |sum, i| {
+            // Reports are handed over here.
+            if i % 1024 == 0 {
+                proxy.sync();
+            }
             let entry = proxy.get(&key(oldest + scatter(i, live)), NOW);
             sum.wrapping_add(entry.map_or(0, |entry| entry.len() as u64))
         })
@@ -183,6 +201,11 @@ fn main() {
         (0..operations).filter(|&i| black_box(proxy.get(&key(u64::MAX - i), NOW)).is_some()).count()
             as u64
     });
+    let newer = first + entries / 4;
+    report("insert, after reads", newer - first, || {
+        insert_range(&mut writer, &mut proxy, first..newer, &value)
+    });
+    let (first, oldest) = (newer, oldest + entries / 4);
     report("update, full table", operations, || {
         for i in 0..operations {
             while writer.insert(&key(oldest + scatter(i, live)), &value, Ttl::FOREVER, NOW).is_err()

@@ -5,6 +5,9 @@
 //! arena   = entries' pages + reserve (1/32, at least 8 pages) + one page a size class
 //! ```
 //!
+//! Side tables are what the policy keeps (an index way's record, and for `Partitioned` the table of departed keys),
+//! the counts of displaced entries, and a buffer of read reports a proxy.
+//!
 //! A cache of S shards is S times this, with an S-th of the budget each: which keys compete for room is
 //! decided by their hashes.
 //!
@@ -23,9 +26,10 @@ use crate::cache::{Cache, Counters, Shared};
 use crate::engine::{Counts, Limits, RECORDS_MAX, State};
 use crate::error::Error;
 use crate::evicted::{Batch, Evicted, Listener};
+use crate::feedback::{FEEDBACK_BYTES, epoch_shift};
 use crate::hash::Hasher;
 use crate::index::{DISPLACED_BYTES, Displaced, Placement};
-use crate::policy::{Fifo, POLICY_BYTES};
+use crate::policy::Policy;
 use crate::position::SHARDS_MAX;
 use crate::time::{Seconds, SyncMode, Ticks};
 
@@ -63,6 +67,8 @@ pub struct Builder {
     seed: u64,
     entry_bytes_mean: usize,
     lag_operations: usize,
+    policy: Policy,
+    feedback: bool,
     stale: Seconds,
     sync: SyncMode,
     listener: Option<Listener>,
@@ -80,6 +86,8 @@ impl Default for Builder {
             seed: 0x1a7d_e25e_ed00_0001,
             entry_bytes_mean: 128,
             lag_operations: 0,
+            policy: Policy::default(),
+            feedback: true,
             stale: Seconds(0),
             sync: SyncMode::Periodic(Ticks::ms(10)),
             listener: None,
@@ -182,6 +190,21 @@ impl Builder {
         self
     }
 
+    /// Which entries leave when others need their room, decided in each shard by itself. Default [`Policy::Partitioned`].
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.policy = policy;
+        self
+    }
+
+    /// Whether proxies tell the policy what was read, at their [`sync`](crate::Proxy::sync). What is evicted
+    /// then depends on who reads and syncs when. Without it only writes count, a `get` writes nothing at
+    /// all, and the same operations leave the same entries. [`Policy::Fifo`] asks for no reports. Default
+    /// true.
+    pub fn feedback(mut self, reports: bool) -> Self {
+        self.feedback = reports;
+        self
+    }
+
     /// Maps the memory. Refuses a budget that is too small, and says what would do.
     pub fn build(self) -> Result<Cache, Error> {
         if !(1..=1024).contains(&self.proxies_max) {
@@ -206,17 +229,17 @@ impl Builder {
         let config = shape.config;
         let placement = Placement::new(config.buckets, self.shards);
         let hasher = Hasher::new(self.seed);
+        let report_shift = self.wants_reads().then(|| epoch_shift(shape.limits.entries_max));
         let shard = |_| -> Result<_, Error> {
             let state = State {
                 placement,
                 hasher,
                 displaced: Displaced::new(config.buckets)?,
-                policy: Fifo::new(config.buckets * WAYS)?,
+                policy: self.policy.build(config.buckets * WAYS, shape.limits.entries_max)?,
                 limits: shape.limits,
                 stale: self.stale.0,
                 counts: Counts::default(),
                 drain_rest: 0,
-                next_out: None,
                 evicted: self.listener.is_some().then(Batch::default),
             };
             Ok(Arc::new(Shard::new(config, state)?))
@@ -232,10 +255,15 @@ impl Builder {
             listener: self.listener,
             slot_bytes_max: config.page_bytes.min(HEADER_BYTES + KEY_BYTES_MAX + VALUE_BYTES_MAX),
             queue_bytes_max: shape.reserve_bytes / 8,
+            report_shift,
             counters: (0..self.proxies_max).map(|_| CacheLines(Counters::default())).collect(),
             seats: Mutex::new(vec![false; self.proxies_max].into()),
             walk: Default::default(),
         }))
+    }
+
+    fn wants_reads(&self) -> bool {
+        self.feedback && self.policy.wants_reads()
     }
 
     fn proxies_paid(&self) -> usize {
@@ -332,6 +360,8 @@ impl Builder {
                 pages_low: (reserve / 2) as u32,
             },
             reserve_bytes: reserve * page_bytes,
+            policy: self.policy,
+            feedback_bytes: if self.wants_reads() { FEEDBACK_BYTES } else { 0 },
         }
     }
 }
@@ -341,14 +371,20 @@ struct Shape {
     config: Config,
     limits: Limits,
     reserve_bytes: usize,
+    policy: Policy,
+    /// Of each proxy.
+    feedback_bytes: usize,
 }
 
 impl Shape {
     /// What it costs with the index copies of so many proxies.
     fn bytes(&self, proxies: usize) -> u64 {
-        let side = self.config.buckets * (DISPLACED_BYTES + WAYS * POLICY_BYTES);
+        let buckets = self.config.buckets;
+        let policy = self.policy.bytes(buckets * WAYS, self.limits.entries_max);
+        let side = buckets * DISPLACED_BYTES + policy;
         let config = Config { readers_max: proxies, ..self.config };
-        (config.bytes() + side + proxies * 256 + FIXED_BYTES) as u64
+        let each = 256 + self.feedback_bytes;
+        (config.bytes() + side + proxies * each + FIXED_BYTES) as u64
     }
 }
 
@@ -359,10 +395,11 @@ mod tests {
     /// Whatever the budget, the shape found costs at most the budget, and most of it is used.
     #[test]
     fn budget_is_kept_and_used() {
-        for proxies in [1, 2, 9] {
+        for (proxies, policy) in [(1, Policy::Fifo), (2, Policy::Partitioned), (9, Policy::Lru)] {
             for shift in 20..32 {
                 for budget in [(1u64 << shift) - 1, 1 << shift, 3 << (shift - 1)] {
                     let builder = Builder::default().budget(budget).proxies_max(proxies);
+                    let builder = builder.policy(policy);
                     let shape = builder.shape().unwrap();
                     let bytes = shape.bytes(proxies);
                     assert!(bytes <= budget && bytes * 100 >= budget * 93, "{bytes} of {budget}");

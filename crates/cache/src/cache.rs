@@ -74,6 +74,8 @@ pub(crate) struct Shared {
     pub slot_bytes_max: usize,
     /// Octets a writer may hold in slots that it has not published.
     pub queue_bytes_max: usize,
+    /// Log records of a report epoch, as a power of two; `None` when reads are not reported.
+    pub report_shift: Option<u32>,
     pub counters: Box<[CacheLines<Counters>]>,
     /// Numbers of proxies that are taken: a proxy has the same one in every shard.
     pub seats: Mutex<Box<[bool]>>,
@@ -170,9 +172,12 @@ impl Cache {
         Stats::collect(&self.shared)
     }
 
-    /// All entries alive at `now`, copied out, shard by shard, in the order in which they were first
-    /// inserted, oldest first. Takes the lock for a few entries at a time; entries that come, go or change meanwhile may be
-    /// seen or not. One walk at a time: a second one waits for the first to be dropped.
+    /// All entries alive at `now`, copied out, shard by shard, oldest first as the policy has it: with
+    /// [`Policy::Fifo`](crate::Policy) in the order in which they were first inserted; with `Lru` those longest
+    /// unused first; otherwise partition by partition, roughly those first that will leave first, and in each
+    /// partition those first that came into it first.
+    /// Takes the lock for a few entries at a time; entries that come, go, change or are hit meanwhile may be
+    /// seen, not, or twice. One walk at a time: a second one waits for the first to be dropped.
     pub fn iter(&self, now: Seconds) -> Iter<'_> {
         Iter::new(&self.shared, now)
     }

@@ -4,15 +4,18 @@
 //! makes room in the budget by evicting, then it places its entry. What is evicted depends on the charges
 //! of live entries and on the policy alone: neither limbo, nor free lists, nor anybody's sync takes part.
 //!
-//! Bounds an operation: at most `charge_max_of_a_slot / 16` evictions and one displacement, two records an
-//! eviction, six for the rest. The log is built to hold that.
+//! Bounds an operation: at most `charge_max_of_a_slot / 16` evictions (two more where the policy has a
+//! surplus) and one displacement, two records an eviction, six for the rest. The log is built to hold that.
 
-use larder_mem::{Main, OwnedSlot, Shard, Stalled, WAYS, prefetch_read};
+use std::cell::Cell;
+
+use larder_mem::{Main, OwnedSlot, Shard, Stalled, TAG_BITS_LOW, WAYS, prefetch_read};
 
 use crate::evicted::{Batch, Cause};
+use crate::feedback::Report;
 use crate::hash::{Hasher, KeyHash};
 use crate::index::{Displaced, Placement, SECOND, find, mask_bit};
-use crate::policy::{EntryNumber, Fifo, Policy};
+use crate::policy::{Chosen, Entries, EntryNumber, Replacement, SURPLUS_MAX};
 use crate::time::{Seconds, is_dead, is_expired};
 
 /// Records that an operation writes at most, its evictions apart: two masks, a move (two) and the entry
@@ -57,6 +60,7 @@ pub(crate) struct Counts {
     pub evicted_expired: u64,
     pub conflicts: u64,
     pub moved_slots: u64,
+    pub reported: u64,
 }
 
 /// The engine's own state, behind the shard's lock.
@@ -65,15 +69,13 @@ pub(crate) struct State {
     pub placement: Placement,
     pub hasher: Hasher,
     pub displaced: Displaced,
-    pub policy: Fifo,
+    pub policy: Chosen,
     pub limits: Limits,
     /// Seconds past its end in which an entry may be asked for.
     pub stale: u32,
     pub counts: Counts,
     /// Operations until a page to empty is looked for again, after none was found.
     pub drain_rest: u32,
-    /// Who most likely leaves next: a hint for fetching.
-    pub next_out: Option<EntryNumber>,
     /// Where a listener waits, copies of what left in this lock hold.
     pub evicted: Option<Batch>,
 }
@@ -92,6 +94,7 @@ impl Engine<'_> {
         let home = self.state.placement.home(hash);
         prefetch_read(self.main.bucket(home));
         self.state.policy.prefetch(number(home, 0));
+        self.state.policy.prefetch_key(self.state.placement.fingerprint(hash));
     }
 
     /// With those lines here, brings near the slot that most likely holds the key.
@@ -117,7 +120,6 @@ impl Engine<'_> {
         when: When,
         now: Seconds,
     ) -> Result<(), (Stalled, OwnedSlot)> {
-        self.prefetch_next_out();
         let placement = self.state.placement;
         let key = self.shard.key_of(&slot);
         let found = find(&self.main, &placement, hash, key);
@@ -137,6 +139,9 @@ impl Engine<'_> {
         let evictions = self.evictions_max(charge, freed, found.is_none());
         if let Err(stalled) = self.main.reserve(2 * evictions + RECORDS_MAX) {
             return Err((stalled, slot));
+        }
+        if found.is_none() {
+            self.state.policy.arriving(placement.fingerprint(hash));
         }
         self.make_room(charge, freed, found, now);
         match found {
@@ -179,7 +184,8 @@ impl Engine<'_> {
         let live = self.main.live_charge() + charge - freed;
         let over = live.saturating_sub(limits.charge_max).div_ceil(limits.charge_min);
         let full = is_new && self.state.policy.len() >= limits.entries_max;
-        over.max(u64::from(full))
+        let surplus = if self.state.policy.has_surplus() { SURPLUS_MAX } else { 0 };
+        over.max(u64::from(full)) + surplus
     }
 
     fn make_room(
@@ -194,31 +200,36 @@ impl Engine<'_> {
         while self.main.live_charge() + charge - freed > charge_max
             || (updated.is_none() && self.state.policy.len() >= entries_max)
         {
-            let Some(victim) = self.state.policy.victim(updated) else { break };
-            let (bucket, way) = (victim as usize / WAYS, victim as usize % WAYS);
-            let cause = self.evict(bucket, way, Cause::Budget, now);
-            self.state.counts.evicted += 1;
-            self.state.counts.evicted_expired += u64::from(cause == Cause::Expired);
-            // Who leaves next is most likely known: its lines may come while we do other things.
-            self.state.next_out = self.state.policy.victim(updated);
-            if let Some(next) = self.state.next_out {
-                prefetch_read(self.main.bucket(next as usize / WAYS));
+            if !self.evict(updated, now) {
+                break;
+            }
+        }
+        for _ in 0..SURPLUS_MAX {
+            if updated.is_none() && self.state.policy.has_surplus() {
+                self.evict(None, now);
             }
         }
     }
 
-    /// With the bucket of who leaves next here, brings its slot near: its end will be read.
-    #[inline]
-    fn prefetch_next_out(&self) {
-        if let Some(next) = self.state.next_out.filter(|_| self.state.evicted.is_some()) {
-            self.main.prefetch_slot(next as usize / WAYS, next as usize % WAYS);
-        }
+    /// Evicts one entry; false when there is none but `except`. At most two records.
+    fn evict(&mut self, except: Option<EntryNumber>, now: Seconds) -> bool {
+        let State { policy, placement, stale, .. } = &mut *self.state;
+        let seen = Seen { main: &self.main, placement, stale: *stale, now, dead: Cell::new(None) };
+        let Some(victim) = policy.evict(except, &seen) else { return false };
+        let cause = if seen.dead.get() == Some(victim) { Cause::Expired } else { Cause::Budget };
+        let (bucket, way) = (victim as usize / WAYS, victim as usize % WAYS);
+        let cause = self.keep_copy(bucket, way, cause, now);
+        self.empty(bucket, way);
+        self.state.counts.evicted += 1;
+        self.state.counts.evicted_expired += u64::from(cause == Cause::Expired);
+        self.prefetch_victims();
+        true
     }
 
-    /// Takes an entry out to make room, keeping a copy for a listener; why it left. Without a listener its
-    /// slot is not looked at, which would cost 6 % of an insert into a full table (399 to 424 ns, 1 M entries
-    /// of 38 octets, busy machine).
-    fn evict(&mut self, bucket: usize, way: usize, cause: Cause, now: Seconds) -> Cause {
+    /// Keeps a copy of an entry that is about to make room, where a listener waits for it; why it leaves.
+    /// Without a listener its slot is not looked at, which would cost 6 % of an insert into a full table (399 to
+    /// 424 ns, 1 M entries of 38 octets, busy machine).
+    fn keep_copy(&mut self, bucket: usize, way: usize, cause: Cause, now: Seconds) -> Cause {
         let mut cause = cause;
         if let Some(batch) = &mut self.state.evicted
             && let Some(slot) = self.main.slot(bucket, way)
@@ -228,18 +239,62 @@ impl Engine<'_> {
             }
             batch.push(slot.key(), slot.value(), cause);
         }
-        self.take_out(bucket, way);
         cause
     }
 
-    /// Empties a way. At most two records.
+    /// Who leaves next is most likely known: its lines may come while we do other things.
+    #[inline]
+    fn prefetch_victims(&self) {
+        let State { policy, placement, .. } = &*self.state;
+        let [next, after] = policy.upcoming();
+        if let Some(next) = next {
+            // Its bucket came while it was the one after.
+            let (bucket, way) = (next as usize / WAYS, next as usize % WAYS);
+            if policy.remembers() {
+                let tag_word = self.main.bucket(bucket).tag(way);
+                policy.prefetch_key(placement.fingerprint_at(bucket, tag_word));
+            }
+            if self.state.evicted.is_some() {
+                self.main.prefetch_slot(bucket, way);
+            }
+        }
+        if let Some(after) = after {
+            prefetch_read(self.main.bucket(after as usize / WAYS));
+            policy.prefetch(after);
+        }
+    }
+
+    /// Tells the policy of a read, unless the entry has left or moved since. Nothing is written to the log.
+    pub fn reported(&mut self, report: &Report) {
+        let (bucket, way) = (report.bucket as usize, report.way as usize);
+        if (self.main.bucket(bucket).tag(way) ^ report.tag) >> TAG_BITS_LOW == 0 {
+            // A new entry takes at least one record, two when another leaves for it.
+            let lag = self.main.position().records().saturating_sub(report.seen) / 2;
+            self.state.policy.hit(number(bucket, way), lag);
+            self.state.counts.reported += 1;
+        }
+    }
+
+    /// Brings near what a report's turn will read.
+    #[inline]
+    pub fn prefetch_report(&self, report: &Report) {
+        prefetch_read(self.main.bucket(report.bucket as usize));
+        self.state.policy.prefetch(number(report.bucket as usize, 0));
+    }
+
+    /// Takes an entry out, other than by the policy's choice. At most two records.
     fn take_out(&mut self, bucket: usize, way: usize) {
+        self.empty(bucket, way);
+        self.state.policy.removed(number(bucket, way));
+    }
+
+    /// Empties a way. At most two records.
+    fn empty(&mut self, bucket: usize, way: usize) {
         let tag_word = self.main.bucket(bucket).tag(way);
         self.main.clear(bucket, way);
         if tag_word & SECOND != 0 {
             self.forget_displaced(self.state.placement.home_of_second(bucket, tag_word), tag_word);
         }
-        self.state.policy.removed(number(bucket, way));
     }
 
     fn forget_displaced(&mut self, home: usize, tag_word: u16) {
@@ -282,7 +337,8 @@ impl Engine<'_> {
         // Neither has room, nor has any bucket that an entry of either could go to: twenty-two full
         // buckets. The hash chooses who goes.
         let way = (hash.0 >> 20) as usize % WAYS;
-        self.evict(home, way, Cause::Conflict, now);
+        self.keep_copy(home, way, Cause::Conflict, now);
+        self.take_out(home, way);
         self.state.counts.conflicts += 1;
         self.settle(home, way, tag_word, slot);
     }
@@ -409,10 +465,14 @@ impl Engine<'_> {
         if entries != self.state.policy.len() {
             return Err(format!("{entries} entries, the policy knows {}", self.state.policy.len()));
         }
-        for entry in self.state.policy.iter() {
+        let mut stranger = None;
+        self.state.policy.each_entry(|entry| {
             if self.main.bucket(entry as usize / WAYS).tag(entry as usize % WAYS) == 0 {
-                return Err(format!("the policy lists entry {entry}, which is empty"));
+                stranger = Some(entry);
             }
+        });
+        if let Some(entry) = stranger {
+            return Err(format!("the policy lists entry {entry}, which is empty"));
         }
         for (bucket, actual) in displaced.iter().enumerate() {
             for (bit, &actual) in actual.iter().enumerate() {
@@ -432,4 +492,34 @@ impl Engine<'_> {
 #[inline]
 fn number(bucket: usize, way: usize) -> EntryNumber {
     (bucket * WAYS + way) as EntryNumber
+}
+
+/// Main as a policy may see it.
+struct Seen<'a> {
+    main: &'a Main<'a>,
+    placement: &'a Placement,
+    stale: u32,
+    now: Seconds,
+    /// The last entry found past its end: if it is the one that leaves, that is why.
+    dead: Cell<Option<EntryNumber>>,
+}
+
+impl Entries for Seen<'_> {
+    /// An entry that may still be asked for is not done with: `stale` seconds more are part of its life here.
+    #[inline]
+    fn is_expired(&self, entry: EntryNumber) -> bool {
+        let slot = self.main.slot(entry as usize / WAYS, entry as usize % WAYS);
+        let is_dead = slot.is_none_or(|slot| is_dead(slot.expires(), self.stale, self.now));
+        if is_dead {
+            self.dead.set(Some(entry));
+        }
+        is_dead
+    }
+
+    #[inline]
+    fn key(&self, entry: EntryNumber) -> u64 {
+        let bucket = entry as usize / WAYS;
+        let tag_word = self.main.bucket(bucket).tag(entry as usize % WAYS);
+        self.placement.fingerprint_at(bucket, tag_word)
+    }
 }

@@ -84,6 +84,26 @@ impl Placement {
     pub fn home_of(&self, bucket: usize, tag_word: u16) -> usize {
         if tag_word & SECOND == 0 { bucket } else { self.home_of_second(bucket, tag_word) }
     }
+
+    /// What a key is known by after its entry has left: its home and tag, mixed. Can be had without the
+    /// key, from where an entry lies.
+    #[inline]
+    pub fn fingerprint(&self, hash: KeyHash) -> u64 {
+        fingerprint(self.home(hash), self.tag_word(hash))
+    }
+
+    /// The fingerprint of the entry with this tag word in this bucket.
+    #[inline]
+    pub fn fingerprint_at(&self, bucket: usize, tag_word: u16) -> u64 {
+        fingerprint(self.home_of(bucket, tag_word), tag_word)
+    }
+}
+
+#[inline]
+fn fingerprint(home: usize, tag_word: u16) -> u64 {
+    let word = (home as u64) << 14 | u64::from(tag_word >> TAG_BITS_LOW);
+    let mixed = u128::from(word ^ 0x9e37_79b9_7f4a_7c15) * 0xd1b5_4a32_d192_ed03;
+    mixed as u64 ^ (mixed >> 64) as u64
 }
 
 /// The number, 0 to 15, of the mask bit that stands for a tag.
@@ -264,6 +284,11 @@ mod tests {
                     assert_ne!(second, home);
                     assert!(second < buckets);
                     assert_eq!(placement.home_of_second(second, tag_word), home);
+                    assert_eq!(
+                        placement.fingerprint_at(second, tag_word | SECOND),
+                        placement.fingerprint_at(home, tag_word),
+                        "a key is known by the same wherever its entry lay"
+                    );
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! A walk over all entries, oldest first, in short lock holds.
 //!
-//! The policy's list is the order. Between two holds the walk's place is kept by the list itself: an entry
+//! The policy's lists are the order. Between two holds the walk's place is kept by the list itself: an entry
 //! that leaves hands the place to its successor. There is one such place, so one walk at a time.
 
 use std::collections::VecDeque;

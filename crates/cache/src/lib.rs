@@ -26,9 +26,10 @@
 //! The engine's own face is a [`Proxy`] and a [`Writer`] a core. [`Map`] is the easy one, for any thread or task;
 //! [`Typed`] holds objects in the place of octets; [`flight`] lets one load what many miss.
 //!
-//! What is absent below these faces: a clock (time is an argument), threads, I/O; a lock, an atomic read-modify-write or a
-//! shared write in a proxy's `get`; memory beyond the budget; any dependence of *what is evicted* on who reads
-//! or syncs when: the same operations and seed leave the same entries.
+//! What is absent below these faces: a clock (time is an argument), threads, I/O; a lock, an atomic
+//! read-modify-write or a shared write in a proxy's `get`; memory beyond the budget; any dependence of *what is
+//! evicted* on memory's state or on who has synced: the same operations, read reports among them, and seed leave
+//! the same entries. Reports are handed over at a sync; with [`Builder::feedback`] off there are none.
 #![forbid(unsafe_code)]
 
 mod build;
@@ -37,13 +38,14 @@ mod clock;
 mod engine;
 mod error;
 mod evicted;
+mod feedback;
 pub mod flight;
 mod hash;
 mod index;
 mod iter;
 mod map;
 mod octets;
-mod policy;
+pub mod policy;
 mod position;
 mod proxy;
 mod save;
@@ -67,6 +69,7 @@ pub use larder_mem::ReaderKind as Reader;
 pub use larder_mem::{ClassUse, PageUse, SlabId, prefetch_lines, prefetch_read, prefetch_slice};
 pub use map::{LOADS_MAX, Map};
 pub use octets::{Key, Value};
+pub use policy::{PaperRules, Policy};
 pub use position::LogPosition;
 pub use proxy::{Entry, Lease, Parked, Proxy};
 pub use save::{Damage, Loaded, SAVE_VERSION, SaveError};

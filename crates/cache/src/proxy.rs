@@ -4,16 +4,19 @@
 //! what it no longer needs, and the borrow checker sees to it that no `Entry` is alive then. A proxy that
 //! does neither reads an unchanging picture and, in the end, stalls the writers: sync now and then,
 //! or park.
+//!
+//! A sync also tells the policy what was read, where the cache was built with feedback: see `feedback`.
 
 use std::cell::Cell;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use larder_mem::{Lease as SlotLease, MainView, Parked as ParkedReader, Reader, Slot, View};
+use larder_mem::{Lease as SlotLease, MainView, Parked as ParkedReader, Reader, Shard, Slot, View};
 
-use crate::cache::{Lookups, Shared};
+use crate::cache::{Lookups, Shared, with_engine};
 use crate::engine::State;
 use crate::error::Error;
+use crate::feedback::{Feedback, Report, mark_at};
 use crate::hash::KeyHash;
 use crate::index::{Found, Placement, find, stage};
 use crate::position::LogPosition;
@@ -21,6 +24,9 @@ use crate::time::{Seconds, SyncMode, Ticks, end_of, is_dead, is_expired};
 
 /// Keys whose memory is fetched together in [`Proxy::get_many`].
 const BATCH: usize = 16;
+
+/// Reports whose lines are fetched before their turn.
+const REPORT_AHEAD: usize = 8;
 
 /// One core's way to read. `Send`, not `Sync`: make one a core.
 #[derive(Debug)]
@@ -30,14 +36,81 @@ pub struct Proxy {
     placement: Placement,
     /// One a shard, before the seat: they leave it before another takes it. The first lies in the proxy, so
     /// that a cache of one shard does not pay for the others (3 of 26 ns a hit in the CPU's caches).
-    first: Reader<State>,
-    rest: Box<[Reader<State>]>,
+    first: Port,
+    rest: Box<[Port]>,
     seat: Seat,
     /// Look-ups bring the reader to the present first.
     immediate: bool,
+    /// The cache's own, at hand.
+    report_shift: Option<u32>,
     lookups: Tally,
     /// When [`Proxy::sync_if_due`] syncs next.
     due: Ticks,
+}
+
+/// A proxy's way into one shard.
+#[derive(Debug)]
+struct Port {
+    reader: Reader<State>,
+    feedback: Feedback,
+}
+
+impl Port {
+    fn open(shared: &Shared, shard: &Arc<Shard<State>>, number: usize) -> Result<Port, Error> {
+        let reader = Reader::register_as(shard, Some(number))?;
+        Ok(Port { reader, feedback: Feedback::new(shared.report_shift.is_some()) })
+    }
+
+    /// Notes a read for the policy: once an epoch where the reader has bits of its own to mark the entry with,
+    /// else every time, until the buffer is full. Writes to this proxy's own lines alone.
+    #[inline(always)]
+    fn note(&self, epoch_shift: u32, bucket: usize, way: usize, tag: u16) {
+        if self.feedback.is_full() {
+            return;
+        }
+        let seen = self.reader.position().records();
+        let is_news = match self.reader.view() {
+            View::Copy(copy) => copy.mark(bucket, way, mark_at(seen, epoch_shift)),
+            View::Main(_) => true,
+        };
+        if is_news {
+            self.feedback.note(Report { bucket: bucket as u32, tag, way: way as u8, seen });
+        }
+    }
+
+    /// Tells the policy what was read, unless somebody has the lock.
+    #[cold]
+    fn hand_over(&self) {
+        let shard = self.reader.shard();
+        // A poisoned cache has no more use for reports.
+        let Some(Ok(mut guard)) = shard.try_lock() else { return };
+        with_engine(shard, &mut guard, |engine| {
+            let reports = self.feedback.take();
+            for (i, report) in reports.iter().enumerate() {
+                if let Some(ahead) = reports.get(i + REPORT_AHEAD) {
+                    engine.prefetch_report(&ahead.get());
+                }
+                engine.reported(&report.get());
+            }
+        });
+    }
+
+    fn park(self) -> ParkedPort {
+        ParkedPort { reader: self.reader.park(), feedback: self.feedback }
+    }
+}
+
+/// A port at rest, with the reports that it was left with.
+#[derive(Debug)]
+struct ParkedPort {
+    reader: ParkedReader<State>,
+    feedback: Feedback,
+}
+
+impl ParkedPort {
+    fn unpark(self) -> Result<Port, Error> {
+        Ok(Port { reader: self.reader.unpark()?, feedback: self.feedback })
+    }
 }
 
 /// The right to a number, which is the proxy's in every shard; gives it back when dropped.
@@ -100,8 +173,8 @@ fn bump(counter: &Cell<u64>) {
 #[derive(Debug)]
 pub struct Parked {
     shared: Arc<Shared>,
-    first: ParkedReader<State>,
-    rest: Box<[ParkedReader<State>]>,
+    first: ParkedPort,
+    rest: Box<[ParkedPort]>,
     seat: Seat,
     lookups: Tally,
     due: Ticks,
@@ -216,24 +289,24 @@ impl Proxy {
     pub(crate) fn register(shared: &Arc<Shared>) -> Result<Self, Error> {
         let seat = Seat::take(shared)?;
         let (first, rest) = (shared.shards.split_first()).expect("a cache has at least one shard");
-        let register = |shard| Reader::register_as(shard, Some(seat.number));
-        let (first, rest) =
-            (register(first)?, rest.iter().map(register).collect::<Result<_, _>>()?);
+        let open = |shard| Port::open(shared, shard, seat.number);
+        let (first, rest) = (open(first)?, rest.iter().map(open).collect::<Result<_, _>>()?);
         let lookups = Tally::of(shared.counters[seat.number].0.read());
         Ok(Proxy::new(shared.clone(), first, rest, seat, lookups, Ticks(0)))
     }
 
     fn new(
         shared: Arc<Shared>,
-        first: Reader<State>,
-        rest: Box<[Reader<State>]>,
+        first: Port,
+        rest: Box<[Port]>,
         seat: Seat,
         lookups: Tally,
         due: Ticks,
     ) -> Self {
         let placement = shared.placement;
         let immediate = shared.sync == SyncMode::Immediate;
-        Proxy { shared, placement, first, rest, seat, immediate, lookups, due }
+        let report_shift = shared.report_shift;
+        Proxy { shared, placement, first, rest, seat, immediate, report_shift, lookups, due }
     }
 
     /// This proxy's number, as [`Error::Stalled`] and the statistics name it.
@@ -241,17 +314,21 @@ impl Proxy {
         self.seat.number
     }
 
-    /// The reader of a key's shard.
+    /// The way to a key's shard.
     #[inline(always)]
-    fn reader(&self, hash: KeyHash) -> &Reader<State> {
+    fn port(&self, hash: KeyHash) -> &Port {
         match self.placement.shard(hash) {
             0 => &self.first,
             shard => &self.rest[shard - 1],
         }
     }
 
-    fn readers(&self) -> impl Iterator<Item = &Reader<State>> {
+    fn ports(&self) -> impl Iterator<Item = &Port> {
         std::iter::once(&self.first).chain(&self.rest)
+    }
+
+    fn readers(&self) -> impl Iterator<Item = &Reader<State>> {
+        self.ports().map(|port| &port.reader)
     }
 
     /// The hash of a key, for the `_hashed` forms.
@@ -269,14 +346,13 @@ impl Proxy {
     /// As [`Proxy::get`], for a key hashed before.
     #[inline]
     pub fn get_hashed(&self, hash: KeyHash, key: &[u8], now: Seconds) -> Option<Entry<'_>> {
-        let slot = self.find(hash, key)?;
-        if is_expired(slot.expires(), now) {
+        let found = self.find(hash, key)?;
+        if is_expired(found.slot.expires(), now) {
             bump(&self.lookups.misses);
             bump(&self.lookups.ended_misses);
             return None;
         }
-        bump(&self.lookups.hits);
-        Some(Entry { slot })
+        Some(self.hit(hash, found))
     }
 
     /// As [`Proxy::get`], and also gives an entry whose life is over for no longer than the cache's
@@ -289,8 +365,8 @@ impl Proxy {
 
     /// As [`Proxy::get_stale`], for a key hashed before.
     pub fn get_stale_hashed(&self, hash: KeyHash, key: &[u8], now: Seconds) -> Option<Entry<'_>> {
-        let slot = self.find(hash, key)?;
-        let expires = slot.expires();
+        let found = self.find(hash, key)?;
+        let expires = found.slot.expires();
         if is_expired(expires, now) {
             if is_dead(expires, self.shared.stale, now) {
                 bump(&self.lookups.misses);
@@ -299,8 +375,18 @@ impl Proxy {
             }
             bump(&self.lookups.stale_hits);
         }
+        Some(self.hit(hash, found))
+    }
+
+    /// Counts a hit, and notes it for the policy where that asks for reads.
+    #[inline(always)]
+    fn hit<'a>(&'a self, hash: KeyHash, found: Found<'a>) -> Entry<'a> {
         bump(&self.lookups.hits);
-        Some(Entry { slot })
+        if let Some(shift) = self.report_shift {
+            let tag = self.placement.tag_word(hash);
+            self.port(hash).note(shift, found.bucket, found.way, tag);
+        }
+        Entry { slot: found.slot }
     }
 
     /// As [`Proxy::get`], copying the value over what `buf` holds; false, and `buf` as it was, on a miss.
@@ -318,13 +404,14 @@ impl Proxy {
     /// when leases would hold more than [`crate::Builder::lease_bytes_max`].
     pub fn lease(&self, entry: &Entry<'_>) -> Option<Lease> {
         let expires = entry.slot.expires();
-        self.reader(self.hash(entry.key())).lease(&entry.slot).map(|lease| Lease { lease, expires })
+        let reader = &self.port(self.hash(entry.key())).reader;
+        reader.lease(&entry.slot).map(|lease| Lease { lease, expires })
     }
 
     /// What lies under a key, whatever its end; counts the miss when there is nothing.
     #[inline(always)]
-    fn find(&self, hash: KeyHash, key: &[u8]) -> Option<Slot<'_>> {
-        let reader = self.reader(hash);
+    fn find(&self, hash: KeyHash, key: &[u8]) -> Option<Found<'_>> {
+        let reader = &self.port(hash).reader;
         if self.immediate && reader.is_behind() {
             reader.refresh();
         }
@@ -335,14 +422,14 @@ impl Proxy {
         if found.is_none() {
             bump(&self.lookups.misses);
         }
-        found.map(|found| found.slot)
+        found
     }
 
     /// Brings near what a look-up of this hash reads first.
     #[inline]
     pub fn prefetch(&self, hash: KeyHash) {
         let home = self.placement.home(hash);
-        match self.reader(hash).view() {
+        match self.port(hash).reader.view() {
             View::Copy(copy) => copy.prefetch_bucket(home),
             View::Main(main) => main.prefetch_bucket(home),
         }
@@ -351,7 +438,7 @@ impl Proxy {
     /// With those lines here, brings near the entry that such a look-up most likely ends at.
     #[inline]
     pub fn prefetch_entry(&self, hash: KeyHash) {
-        match self.reader(hash).view() {
+        match self.port(hash).reader.view() {
             View::Copy(copy) => stage(copy, &self.placement, hash),
             View::Main(main) => stage_in_main(main, &self.placement, hash),
         }
@@ -445,9 +532,14 @@ impl Proxy {
     /// As [`Proxy::sync`], no further than `position`.
     #[inline]
     pub fn sync_to(&mut self, position: LogPosition) -> LogPosition {
-        let readers = std::iter::once(&mut self.first).chain(&mut self.rest).enumerate();
-        let now_at =
-            LogPosition::of(readers.map(|(shard, reader)| reader.sync_to(position.shard(shard))));
+        let ports = std::iter::once(&mut self.first).chain(&mut self.rest).enumerate();
+        let now_at = LogPosition::of(ports.map(|(shard, port)| {
+            let now_at = port.reader.sync_to(position.shard(shard));
+            if port.feedback.is_due() {
+                port.hand_over();
+            }
+            now_at
+        }));
         self.publish_counters();
         now_at
     }
@@ -488,7 +580,7 @@ impl Proxy {
     pub fn park(self) -> Parked {
         self.publish_counters();
         let Proxy { shared, first, rest, seat, lookups, due, .. } = self;
-        let rest = rest.into_iter().map(Reader::park).collect();
+        let rest = rest.into_iter().map(Port::park).collect();
         Parked { shared, first: first.park(), rest, seat, lookups, due }
     }
 
@@ -521,7 +613,7 @@ impl Parked {
     pub fn unpark(self) -> Result<Proxy, Error> {
         let Parked { shared, first, rest, seat, lookups, due } = self;
         let first = first.unpark()?;
-        let rest = rest.into_iter().map(ParkedReader::unpark).collect::<Result<_, _>>()?;
+        let rest = rest.into_iter().map(ParkedPort::unpark).collect::<Result<_, _>>()?;
         Ok(Proxy::new(shared, first, rest, seat, lookups, due))
     }
 }

@@ -5,6 +5,7 @@ use larder_mem::{ClassUse, PageUse};
 use crate::cache::{Lookups, Shared, with_engine};
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::policy::Replacement;
 
 /// A cache's figures. Counters count since the build.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -32,13 +33,15 @@ pub struct Stats {
     pub refused: u64,
     /// Entries that left to make room.
     pub evicted: u64,
-    /// Of those, entries whose life was over, stale window and all. Counted where a listener has the
-    /// entries read ([`crate::Builder::on_evicted`]); 0 without one.
+    /// Of those, entries whose life was over, stale window and all, as far as somebody read their end: all,
+    /// where a listener hears of them ([`crate::Builder::on_evicted`]); else those that the policy let go for it.
     pub evicted_expired: u64,
     /// Entries that left because their bucket and its neighbours were full; part of no other count.
     pub conflicts: u64,
     /// Slots copied to empty a page.
     pub moved_slots: u64,
+    /// Reads that the policy was told of.
+    pub reported: u64,
     /// Look-ups that found a live entry, up to each proxy's last sync.
     pub hits: u64,
     /// Look-ups that did not, likewise.
@@ -121,6 +124,7 @@ impl Stats {
         self.evicted_expired += counts.evicted_expired;
         self.conflicts += counts.conflicts;
         self.moved_slots += counts.moved_slots;
+        self.reported += counts.reported;
         self.limbo_slots += limbo_slots;
         self.limbo_bytes += limbo_bytes;
         self.doomed_slots += doomed_slots;

@@ -6,32 +6,37 @@ mod common;
 
 use common::key_of;
 use larder::mem::counted::{Counts, count};
-use larder::{Cache, Reader, Seconds, SyncMode, Ttl};
+use larder::{Cache, Policy, Reader, Seconds, SyncMode, Ttl};
 
 const NOW: Seconds = Seconds(1);
 const NOTHING: Counts = Counts { read_modify_writes: 0, stores: 0 };
 
 /// A look-up, of any kind, hit or miss, with either reader, in either mode, in one shard or four, does no atomic
-/// read-modify-write and no store that another core could see; what does some is counted, so the zero
+/// read-modify-write and no store that another core could see, whether reads are reported or not; what does some is counted, so the zero
 /// means something.
 #[test]
 fn look_ups_write_nothing_shared() {
     for reader in [Reader::Index, Reader::Shared] {
-        for (shards, sync) in
-            [(1, SyncMode::Periodic(Default::default())), (4, SyncMode::Immediate)]
-        {
+        for (shards, sync, policy) in [
+            (1, SyncMode::Periodic(Default::default()), Policy::Partitioned),
+            (4, SyncMode::Immediate, Policy::Partitioned),
+            (2, SyncMode::Immediate, Policy::Lru),
+            (1, SyncMode::Immediate, Policy::Fifo),
+        ] {
+            let has_reports = policy != Policy::Fifo;
             let cache = Cache::builder()
                 .budget(8 << 20)
                 .shards(shards)
                 .reader(reader)
                 .sync(sync)
+                .policy(policy)
                 .stale(Seconds(5))
                 .lease_bytes_max(1 << 20)
                 .build()
                 .unwrap();
             let mut writer = cache.writer();
-            let keys: Vec<_> = (0..200).map(key_of).collect();
-            for key in &keys[..100] {
+            let keys: Vec<_> = (0..400).map(key_of).collect();
+            for key in &keys[..200] {
                 writer.insert(key, &[7; 2000], Ttl::seconds(3), NOW).unwrap();
             }
             assert!(count(|| _ = writer.flush().unwrap()).read_modify_writes >= shards as u64);
@@ -51,7 +56,11 @@ fn look_ups_write_nothing_shared() {
                     proxy.get_many(&keys, now, |_, entry| hits += usize::from(entry.is_some()));
                 }
             });
-            assert_eq!((done, hits), (NOTHING, 5 * 100 + 100), "{reader:?}, {shards} shards");
+            assert_eq!((done, hits), (NOTHING, 5 * 200 + 200), "{reader:?}, {shards} shards");
+            // The first sync hands over what was read, under each shard's lock; the next has nothing to say.
+            let synced = count(|| _ = proxy.sync());
+            let is_told = cache.stats().unwrap().reported > 0;
+            assert_eq!((synced.read_modify_writes > 0, is_told), (has_reports, has_reports));
             let synced = count(|| _ = proxy.sync());
             assert!(synced.read_modify_writes == 0 && synced.stores >= shards as u64, "{synced:?}");
             let entry = proxy.get(&keys[0], NOW).unwrap();

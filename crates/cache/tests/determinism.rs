@@ -3,12 +3,26 @@
 mod common;
 
 use common::{Random, dump, key_of};
-use larder::{Cache, Error, OwnedEntry, Proxy, Seconds, Stats, Ttl};
+use larder::{Cache, Error, OwnedEntry, PaperRules, Policy, Proxy, Seconds, Stats, Ttl};
+
+/// Does it, once: stalled, with the proxy named synced.
+fn retry(readers: &mut [Proxy], mut act: impl FnMut() -> Result<(), Error>) {
+    while let Err(error) = act() {
+        let Error::Stalled { proxy, .. } = error else { panic!("{error}") };
+        readers[proxy].sync();
+    }
+}
 
 /// Applies the same operations with `proxies` that sync every `sync_every` operations (0: only when they
 /// must), in `flush_every` batches, with another writer holding spare slots meanwhile.
-fn run(proxies: usize, sync_every: usize, flush_every: usize) -> (Vec<OwnedEntry>, Stats) {
-    let cache = Cache::builder().budget(1 << 20).proxies_max(7).seed(5).build().unwrap();
+fn run(
+    policy: Policy,
+    proxies: usize,
+    sync_every: usize,
+    flush_every: usize,
+) -> (Vec<OwnedEntry>, Stats) {
+    let cache = Cache::builder().budget(1 << 20).proxies_max(7).policy(policy).feedback(false);
+    let cache = cache.seed(5).build().unwrap();
     let mut readers: Vec<Proxy> = (0..proxies).map(|_| cache.proxy().unwrap()).collect();
     let mut writer = cache.writer();
     let mut random = Random(99);
@@ -18,20 +32,12 @@ fn run(proxies: usize, sync_every: usize, flush_every: usize) -> (Vec<OwnedEntry
         // The lengths drift, so that pages must change class.
         let value = random.bytes(if step < 30_000 { 60 } else { 900 });
         let remove = random.below(10) == 0;
-        loop {
-            let done = match remove {
-                true => writer.remove(&key),
-                false => writer.insert(&key, &value, Ttl::FOREVER, now),
-            };
-            let done = match done {
-                Ok(()) if flush_every > 0 && step % flush_every == 0 => writer.flush().map(|_| ()),
-                other => other,
-            };
-            match done {
-                Ok(()) => break,
-                Err(Error::Stalled { proxy, .. }) => drop(readers[proxy].sync()),
-                Err(error) => panic!("{error}"),
-            }
+        retry(&mut readers, || match remove {
+            true => writer.remove(&key),
+            false => writer.insert(&key, &value, Ttl::FOREVER, now),
+        });
+        if flush_every > 0 && step % flush_every == 0 {
+            retry(&mut readers, || writer.flush().map(drop));
         }
         for (number, reader) in readers.iter_mut().enumerate() {
             if sync_every > 0 && (step + number) % (sync_every * (number + 1)) == 0 {
@@ -39,10 +45,7 @@ fn run(proxies: usize, sync_every: usize, flush_every: usize) -> (Vec<OwnedEntry
             }
         }
     }
-    while let Err(error) = writer.flush() {
-        let Error::Stalled { proxy, .. } = error else { panic!("{error}") };
-        readers[proxy].sync();
-    }
+    retry(&mut readers, || writer.flush().map(drop));
     cache.validate().unwrap();
     for reader in &mut readers {
         reader.sync();
@@ -51,17 +54,28 @@ fn run(proxies: usize, sync_every: usize, flush_every: usize) -> (Vec<OwnedEntry
     (dump(&cache), cache.stats().unwrap())
 }
 
-/// No proxies, many, eager, lazy, stalling ones; large and single batches: the same entries in the same order.
+/// No proxies, many, eager, lazy, stalling ones; large and single batches: the same entries in the same order,
+/// under every policy.
 #[test]
 fn proxies_and_batches_do_not_matter() {
-    let (expected, stats) = run(0, 0, 0);
+    let paper = Policy::Paper(PaperRules::default());
+    for policy in [Policy::Fifo, Policy::Lru, Policy::Partitioned, paper] {
+        habits_do_not_matter(policy);
+    }
+}
+
+fn habits_do_not_matter(policy: Policy) {
+    let (expected, stats) = run(policy, 0, 0, 0);
     assert!(stats.evicted > 10_000 && expected.len() > 100, "{stats:?}");
     let mut moved = stats.moved_slots;
     for (proxies, sync_every, flush_every) in
         [(1, 1, 1), (1, 0, 0), (2, 37, 10), (7, 100, 3), (7, 0, 1000), (3, 5000, 64)]
     {
-        let (entries, stats) = run(proxies, sync_every, flush_every);
-        assert!(entries == expected, "{proxies} proxies, sync {sync_every}, flush {flush_every}");
+        let (entries, stats) = run(policy, proxies, sync_every, flush_every);
+        assert!(
+            entries == expected,
+            "{policy:?}: {proxies} proxies, sync {sync_every}, flush {flush_every}"
+        );
         moved += stats.moved_slots;
     }
     assert!(moved > 0, "no page changed class: the test has lost its point");
@@ -103,7 +117,8 @@ fn positions_are_exact() {
 #[test]
 fn threads_do_not_matter() {
     let run = |threads: usize| {
-        let cache = Cache::builder().budget(400_000).proxies_max(4).build().unwrap();
+        let cache = Cache::builder().budget(400_000).proxies_max(4).feedback(false);
+        let cache = cache.build().unwrap();
         let done = std::sync::atomic::AtomicBool::new(false);
         let done = &done;
         std::thread::scope(|scope| {

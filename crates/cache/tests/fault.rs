@@ -3,12 +3,12 @@
 
 mod common;
 
-use common::key_of;
+use common::{every_policy, key_of};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use larder::{Cache, Cause, Error, Proxy, Reader, Seconds, Ttl, Writer};
+use larder::{Cache, Cause, Error, Policy, Proxy, Reader, Seconds, Ttl, Writer};
 
 const NOW: Seconds = Seconds(1);
 
@@ -42,7 +42,9 @@ fn stuck_proxy() {
     ];
     for value_len in [10, 100, 1500] {
         for cure in cures {
-            let cache = Cache::builder().budget(1 << 20).proxies_max(2).build().unwrap();
+            // In this order it is known who is still there in the end.
+            let builder = Cache::builder().policy(Policy::Fifo);
+            let cache = builder.budget(1 << 20).proxies_max(2).build().unwrap();
             let mut writer = cache.writer();
             let value = vec![7; value_len];
             writer.insert(b"first", b"value", Ttl::FOREVER, NOW).unwrap();
@@ -311,9 +313,15 @@ fn panicking_listener() {
 /// while the cache turns over many times; they are bounded; and what they held is free again after.
 #[test]
 fn leases() {
+    for policy in every_policy() {
+        leases_under(policy);
+    }
+}
+
+fn leases_under(policy: Policy) {
     let max = 100_000;
-    let cache =
-        Cache::builder().budget(4 << 20).proxies_max(1).lease_bytes_max(max).build().unwrap();
+    let builder = Cache::builder().budget(4 << 20).proxies_max(1).policy(policy);
+    let cache = builder.lease_bytes_max(max).build().unwrap();
     let mut writer = cache.writer();
     let mut proxy = cache.proxy().unwrap();
     let fill = |number: u64, len: usize| vec![number as u8; len];
@@ -342,6 +350,10 @@ fn leases() {
     let more: Vec<_> = std::iter::from_fn(|| proxy.lease(&entry)).collect();
     assert!(more.len() > 5 && cache.stats().unwrap().lease_bytes <= max);
     drop(more);
+    // On request: some policies would keep what was read.
+    for number in 0..8u64 {
+        writer.remove(&key_of(number)).unwrap();
+    }
     churn(&mut writer, &mut proxy, 5_000);
     let stats = cache.stats().unwrap();
     assert!(stats.evicted > 3_000);

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, mpsc};
 
-use larder::{Cache, Clock, Error, Map, Seconds, Ttl};
+use larder::policy::PaperRules;
+use larder::{Cache, Clock, Error, Map, Policy, Seconds, Ttl};
 use proptest::prelude::*;
 
 fn manual(budget: u64, seats: usize) -> (Map<[u8], Vec<u8>>, Clock) {
@@ -372,4 +373,35 @@ fn tasks_share_a_map() {
         }
     });
     assert_eq!(loads.load(Ordering::Relaxed), 1);
+}
+
+/// A map's reads reach its policy, since a read of what was written syncs first: keys that are read now and then
+/// outlive thousands that are not, except where reads do not matter.
+#[test]
+fn reads_keep_entries() {
+    let policies = [Policy::Partitioned, Policy::Lru, Policy::Paper(PaperRules::default())];
+    for policy in policies.into_iter().chain([Policy::Fifo]) {
+        for shards in [1, 2] {
+            let builder = Cache::builder().budget(1 << 20).proxies_max(1);
+            let builder = builder.policy(policy).shards(shards);
+            let map: Map<u64, [u8; 32]> = Map::build(builder, Clock::manual(Seconds(1))).unwrap();
+            for number in 0..30_000u64 {
+                map.insert(&(1_000 + number), [1; 32]).unwrap();
+                let wanted = number % 200;
+                if map.get(&wanted).is_none() {
+                    map.insert(&wanted, [2; 32]).unwrap();
+                }
+            }
+            map.cache().validate().unwrap();
+            let stats = map.cache().stats().unwrap();
+            assert!(stats.evicted > 10_000, "{policy:?}");
+            let again = stats.inserted - 30_000 - 200;
+            let is_told = policy != Policy::Fifo;
+            assert_eq!(
+                (stats.reported > 1_000, again < 100),
+                (is_told, is_told),
+                "{policy:?}: {again}"
+            );
+        }
+    }
 }

@@ -1,12 +1,14 @@
 //! Objects in a cache: each is built once, reset before it is used again, dropped exactly once, whatever the
 //! hooks do, and read only as what its key's insert made of it.
 
+mod common;
+
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use larder::{Builder, Cache, Error, Seconds, Ttl, Typed};
+use larder::{Builder, Cache, Error, Policy, Seconds, Ttl, Typed};
 use proptest::prelude::*;
 
 const NOW: Seconds = Seconds(1);
@@ -53,6 +55,10 @@ impl Drop for Counted {
 }
 
 fn counted(proxies: usize) -> (Typed<Counted>, Arc<Counts>) {
+    counted_under(Policy::default(), proxies)
+}
+
+fn counted_under(policy: Policy, proxies: usize) -> (Typed<Counted>, Arc<Counts>) {
     let counts = Arc::new(Counts::default());
     let (making, resetting) = (counts.clone(), counts.clone());
     let make = move || {
@@ -63,14 +69,20 @@ fn counted(proxies: usize) -> (Typed<Counted>, Arc<Counts>) {
         resetting.reset.fetch_add(1, Ordering::Relaxed);
         object.text.clear();
     };
-    (Typed::build(builder(proxies), make, reset).unwrap(), counts)
+    (Typed::build(builder(proxies).policy(policy), make, reset).unwrap(), counts)
 }
 
 /// Under churn of ten times as many keys as fit, objects are made at most once a cell, all others come from
-/// resets; at the end each was dropped exactly once.
+/// resets; at the end each was dropped exactly once. Under every policy.
 #[test]
 fn objects_are_used_again_and_dropped_once() {
-    let (typed, counts) = counted(1);
+    for policy in common::every_policy() {
+        churn_under(policy);
+    }
+}
+
+fn churn_under(policy: Policy) {
+    let (typed, counts) = counted_under(policy, 1);
     let mut proxy = typed.proxy().unwrap();
     let inserts = 10 * typed.objects_max();
     for number in 0..inserts {

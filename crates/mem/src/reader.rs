@@ -97,6 +97,14 @@ impl<'a> CopyView<'a> {
         // this view's borrow of the reader excludes.
         Some(unsafe { self.arena.view(id) })
     }
+
+    /// Sets the low bits of a way's tag in this copy; false if they were so before, or the way is empty.
+    /// They are this reader's own, and zero again when main gives the way another entry, value or slot.
+    #[inline(always)]
+    pub fn mark(self, bucket: usize, way: usize, bits: u16) -> bool {
+        // SAFETY: the copy is ours alone: the view is of the reader's thread, like the reader.
+        unsafe { self.table[bucket].mark(way, bits) }
+    }
 }
 
 impl<'a> MainView<'a> {

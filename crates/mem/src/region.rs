@@ -20,9 +20,13 @@ const HUGE_BYTES: usize = 2 << 20;
 pub unsafe trait Zeroed {}
 
 // SAFETY: an integer may be zero and has no drop.
-unsafe impl Zeroed for u64 {}
+unsafe impl Zeroed for u8 {}
 // SAFETY: as above.
-unsafe impl Zeroed for [u32; 2] {}
+unsafe impl Zeroed for u32 {}
+// SAFETY: as above.
+unsafe impl Zeroed for u64 {}
+// SAFETY: an array is its values and nothing else.
+unsafe impl<T: Zeroed, const N: usize> Zeroed for [T; N] {}
 // SAFETY: an integer of the same layout, zero when zeroed, and no drop.
 #[cfg(not(loom))]
 unsafe impl Zeroed for crate::sync::AtomicU32 {}

@@ -133,6 +133,7 @@ impl Reading {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use larder::Policy;
 
     /// The octets of a message with one question for `a.test`, type A, after `flags`.
     fn message(id: u16, flags: [u8; 2]) -> Vec<u8> {
@@ -143,7 +144,8 @@ mod tests {
     }
 
     fn read(bytes: &[u8], teacher: Teacher) -> (Reading, Cache) {
-        let cache = Cache::builder().budget(1 << 20).seed(7).build().expect("a cache");
+        let cache =
+            Cache::builder().budget(1 << 20).policy(Policy::Fifo).seed(7).build().expect("a cache");
         let mut reading = Reading::default();
         reading.read(&cache, bytes, bytes.len(), teacher);
         (reading, cache)

@@ -4,7 +4,21 @@
 use std::collections::BTreeMap;
 
 use larder::mem::{Classes, HEADER_BYTES, VERSION_BYTES};
-use larder::{Cache, Proxy, Seconds, Ttl};
+use larder::policy::{Flagged, Promotion};
+use larder::{Cache, Cause, PaperRules, Policy, Proxy, Seconds, Ttl};
+
+/// All policies, those with rules in several forms.
+pub fn every_policy() -> Vec<Policy> {
+    let text = PaperRules { promotion: Promotion::ThirdAccess, ..PaperRules::default() };
+    vec![
+        Policy::Partitioned,
+        Policy::Lru,
+        Policy::Fifo,
+        Policy::Paper(PaperRules::default()),
+        Policy::Paper(text),
+        Policy::Paper(PaperRules { borrow: false, flagged: Flagged::ToHot, ..text }),
+    ]
+}
 
 /// A small generator: the same numbers from the same seed, everywhere.
 pub struct Random(pub u64);
@@ -50,7 +64,8 @@ impl ModelEntry {
     }
 }
 
-/// First in, first out, within a sum of charges: the whole of what the engine promises about content.
+/// First in, first out, within a sum of charges: the whole of what the engine promises about content. Where
+/// another policy chooses, the model is told who left, and holds the engine to everything else.
 #[derive(Default)]
 struct ModelShard {
     born: u64,
@@ -66,16 +81,17 @@ pub struct Model {
     charge_max: u64,
     entries_max: usize,
     stale: u32,
+    is_told: bool,
     shards: Vec<ModelShard>,
 }
 
 impl Model {
     pub fn of(cache: &Cache) -> Model {
-        Model::with_stale(cache, 0)
+        Model::with(cache, 0, Policy::Fifo)
     }
 
-    /// Of a cache with a stale window.
-    pub fn with_stale(cache: &Cache, stale: u32) -> Model {
+    /// Of a cache with a stale window and a policy.
+    pub fn with(cache: &Cache, stale: u32, policy: Policy) -> Model {
         let stats = cache.stats().unwrap();
         let page_bytes = stats.classes.last().unwrap().slot_bytes as usize;
         Model {
@@ -84,6 +100,7 @@ impl Model {
             charge_max: stats.charge_bytes_max / cache.shards() as u64,
             entries_max: stats.entries_max as usize / cache.shards(),
             stale,
+            is_told: policy != Policy::Fifo,
             shards: (0..cache.shards()).map(|_| ModelShard::default()).collect(),
         }
     }
@@ -135,7 +152,7 @@ impl Model {
             shard.charge + charge > charge_max
                 || (old.is_none() && shard.entries.len() >= entries_max)
         };
-        while full(shard) {
+        while !self.is_told && full(shard) {
             let (&oldest, _) = shard.by_age.iter().find(|&(&age, _)| age != born).unwrap();
             let gone = shard.by_age.remove(&oldest).unwrap();
             shard.charge -= shard.entries.remove(&gone).unwrap().charge;
@@ -145,6 +162,18 @@ impl Model {
         let value = value.to_vec();
         let entry = ModelEntry { value, version, end: end_of(ttl, now), born, charge };
         shard.entries.insert(key.to_vec(), entry);
+    }
+
+    /// The engine says that an entry left to make room for the last insert, which was of `stored`.
+    pub fn left(&mut self, key: &[u8], value: &[u8], cause: Cause, stored: &[u8], now: Seconds) {
+        assert!(key != stored, "nobody leaves for itself");
+        let entry = self.entry(key).expect("who leaves was there");
+        assert_eq!(entry.value, value);
+        let is_dead = entry.is_over(Seconds(now.0.saturating_sub(self.stale)));
+        assert_eq!(cause, if is_dead { Cause::Expired } else { Cause::Budget });
+        if self.is_told {
+            self.remove(key);
+        }
     }
 
     pub fn remove(&mut self, key: &[u8]) {
@@ -194,7 +223,15 @@ pub fn assert_same(cache: &Cache, proxy: &Proxy, model: &Model, now: Seconds, se
         (model.len() as u64, model.charge()),
         "seed {seed}"
     );
-    let mut entries = cache.iter(now);
+    let mut entries: Vec<_> = cache.iter(now).collect();
+    if model.is_told {
+        // Whatever the policy's order: that of the model.
+        entries.sort_by_cached_key(|entry| {
+            let shard = model.shard_of(entry.key());
+            model.shards[shard].entries.get(entry.key()).map(|entry| (shard, entry.born))
+        });
+    }
+    let mut entries = entries.into_iter();
     let mut live = Vec::new();
     for key in model.shards.iter().flat_map(|shard| shard.by_age.values()) {
         let stale = proxy.get_stale(key, now);

@@ -1,6 +1,6 @@
 //! The engine against the slow and obvious cache of its own tests, step by step as the input says.
 
-use larder::{Cache, Error, Seconds, Ttl};
+use larder::{Cache, Error, Policy, Seconds, Ttl};
 
 #[path = "../../../cache/tests/common/mod.rs"]
 mod model;
@@ -19,6 +19,7 @@ pub fn engine(input: &[u8]) {
     let cache = Cache::builder()
         .budget(BUDGET_BYTES)
         .proxies_max(PROXIES)
+        .policy(Policy::Fifo)
         .seed(1)
         .build()
         .expect("a budget that does");
