@@ -134,7 +134,9 @@ pub fn decode_from(
     out.reader_before = Some(capture.clone());
     let mut scouts = Scouts::new(&capture, bytes, offset, limit);
     let file = batch.file;
-    while offset < limit && out.packets < packets_max {
+    // Counted here and not in `out`, where every packet would wait for what the last one stored.
+    let (mut packets, mut first_ns, mut latest_ns) = (0, i64::MIN, i64::MIN);
+    while offset < limit && packets < packets_max {
         let record = match capture.record(bytes, offset) {
             Some(record) => record,
             None => match capture.next(bytes, offset, batch.at_end) {
@@ -158,19 +160,24 @@ pub fn decode_from(
             scouts.step(offset);
         }
         let time_ns = record.ts_ns;
-        out.packets += 1;
-        out.first_ns.get_or_insert(time_ns);
-        out.latest_ns = out.latest_ns.max(time_ns);
+        if packets == 0 {
+            first_ns = time_ns;
+        }
+        packets += 1;
+        latest_ns = latest_ns.max(time_ns);
         let frame_offset = record.frame_offset as u32;
         match packet::decode_plain(record.link_type, record.frame) {
-            Some(packet) => out.take(&packet, time_ns, frame_offset, seed),
+            Some(packet) => out.take(&packet, packets, time_ns, frame_offset, seed),
             None => match packet::decode(record.link_type, record.frame) {
-                Ok(packet) => out.take_odd(&packet, time_ns, frame_offset, seed),
+                Ok(packet) => out.take_odd(&packet, packets, time_ns, frame_offset, seed),
                 Err(skip) => out.skip(skip, file, batch.base_offset + offset as u64),
             },
         }
         offset = record.next_offset;
     }
+    out.packets = packets;
+    out.first_ns = (packets > 0).then_some(first_ns);
+    out.latest_ns = latest_ns;
     out.end = offset;
     out.reader = Some(capture);
 }
@@ -179,13 +186,12 @@ impl Decoded {
     /// The same for a packet that is in memory already; a copy of its own, so that the way of most
     /// packets keeps theirs in registers.
     #[inline(never)]
-    fn take_odd(&mut self, packet: &Packet, time_ns: i64, frame: u32, seed: u64) {
-        self.take(packet, time_ns, frame, seed);
+    fn take_odd(&mut self, packet: &Packet, number: u32, time_ns: i64, frame: u32, seed: u64) {
+        self.take(packet, number, time_ns, frame, seed);
     }
 
     #[inline(always)]
-    fn take(&mut self, packet: &Packet, time_ns: i64, frame: u32, seed: u64) {
-        let number = self.packets;
+    fn take(&mut self, packet: &Packet, number: u32, time_ns: i64, frame: u32, seed: u64) {
         if is_rare(packet) {
             self.rare.push(Rare { number, time_ns, packet: *packet, frame_offset: frame });
             if packet.fragment.is_some() {

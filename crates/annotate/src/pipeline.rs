@@ -94,6 +94,15 @@ struct Previous {
     reader: Capture,
 }
 
+impl Previous {
+    /// Where the first record of the batch behind is, and the reader as it comes there; `None` for
+    /// a batch of another file.
+    fn start_of(&self, batch: &Batch) -> Option<(usize, Capture)> {
+        let start = self.end.saturating_sub(batch.base_offset) as usize;
+        (self.file == batch.file).then(|| (start, self.reader.clone()))
+    }
+}
+
 enum Slot {
     Decoding,
     Decoded(Box<Work>),
@@ -400,7 +409,13 @@ impl Pipeline<'_> {
             (number, schedule.spare.pop().unwrap_or_default())
         });
         match &batch {
-            Some(batch) => decode(batch, self.workers, self.seed, &mut decoded),
+            Some(batch) => match self.known_start(batch, number) {
+                Some((start, reader)) => {
+                    let (start, decoded) = (Some(start), &mut decoded);
+                    decode_from(batch, start, reader, u32::MAX, self.workers, self.seed, decoded);
+                }
+                None => decode(batch, self.workers, self.seed, &mut decoded),
+            },
             None => decoded.clear(self.workers),
         }
         let work = Box::new(Work {
@@ -416,6 +431,14 @@ impl Pipeline<'_> {
         });
         self.update(|schedule| *schedule.slot(number) = Slot::Decoded(work));
         Ok(())
+    }
+
+    /// Where the first record of a batch must be that says nothing of it, if the edge is done with
+    /// the batch before: always with one worker, which then need not search for it.
+    fn known_start(&self, batch: &Batch, number: u64) -> Option<(usize, Capture)> {
+        let settled = batch.start.is_none() && self.lock().edge_next == number;
+        let state = self.edge.try_lock().ok().filter(|_| settled)?;
+        state.previous.as_ref().and_then(|previous| previous.start_of(batch))
     }
 
     /// Runs the edge over a decoded batch, or goes on with the one that stalled.
@@ -529,15 +552,12 @@ impl EdgeState {
         // of the batch before says where it must be: a wrong guess costs time, never truth.
         let base = batch.base_offset;
         if let (None, Some(previous)) = (batch.start, self.previous.take())
-            && previous.file == batch.file
+            && let Some((expected, reader)) = previous.start_of(batch)
+            && work.decoded.start != expected
         {
-            let expected = previous.end.saturating_sub(base) as usize;
-            if work.decoded.start != expected {
-                std::mem::swap(&mut self.spare, &mut work.decoded);
-                let (start, reader) = (Some(expected), previous.reader);
-                let decoded = &mut work.decoded;
-                decode_from(batch, start, reader, u32::MAX, self.workers, self.seed, decoded);
-            }
+            std::mem::swap(&mut self.spare, &mut work.decoded);
+            let (start, decoded) = (Some(expected), &mut work.decoded);
+            decode_from(batch, start, reader, u32::MAX, self.workers, self.seed, decoded);
         }
         self.previous = work.decoded.reader.clone().map(|reader| Previous {
             file: batch.file,

@@ -263,3 +263,37 @@ pub struct FlowRecord {
     /// Why the flow ended.
     pub end_reason: EndReason,
 }
+
+impl FlowRecord {
+    /// A record that says nothing yet, for a worker to fill in again and again: it is large, and
+    /// parts of it need memory of their own.
+    pub(crate) fn blank() -> FlowRecord {
+        let end = || End {
+            addr: Addr::UNSPECIFIED,
+            port: 0,
+            packets: 0,
+            ip_bytes: 0,
+            payload_bytes: None,
+            missed_bytes: 0,
+            naming: None,
+            candidates: Vec::new(),
+            unnamed_reason: None,
+        };
+        FlowRecord {
+            first_packet: 0,
+            end_packet: 0,
+            start_ns: 0,
+            end_ns: 0,
+            protocol: 0,
+            tunnel: None,
+            source: end(),
+            destination: end(),
+            app: None,
+            tls_server_name: None,
+            http_host: None,
+            conn_state: ConnState::OTH,
+            history: String::new(),
+            end_reason: EndReason::InputEnd,
+        }
+    }
+}

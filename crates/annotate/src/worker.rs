@@ -14,7 +14,8 @@ use larder_wire::stream::Budget;
 use larder_wire::{Addr, Name};
 
 use crate::flow::{
-    Event, Flow, FlowRules, FlowUser, Guess, Leave, SHARDS, Shard, protocol, shard_of,
+    Event, Flow, FlowKey, FlowRules, FlowUser, Guess, Leave, SHARDS, Sent, Shard, protocol,
+    shard_of,
 };
 use crate::format::Format;
 use crate::latency::Latencies;
@@ -30,6 +31,12 @@ const PREFETCH_INDEX: usize = 16;
 const PREFETCH_FLOW: usize = 8;
 /// The same for what is known of a flow that is about to end.
 const PREFETCH_KNOWN: usize = 3;
+/// Shards between the request for the flows that may be due in one, then for what these lead to,
+/// and their end.
+const PREFETCH_DUE: usize = 4;
+const PREFETCH_DUE_USERS: usize = 2;
+/// Most boxes of each kind that wait to be used again.
+const SPARE_MAX: usize = 1 << 10;
 
 /// Of so many groups of lookups one is timed: rare enough not to slow the others down.
 const TIMED_GROUPS: u64 = 1024;
@@ -69,7 +76,7 @@ pub struct BatchFacts<'a> {
 }
 
 /// A record that ended in a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
     /// Number of the packet that ended it.
     pub end_packet: u64,
@@ -166,30 +173,39 @@ struct WorkerState {
     lookup_times: Latencies,
     /// With rule 6 off: what flows said of addresses.
     said: HashMap<Addr, Name>,
-    /// Memory of the record before, for the next one.
-    spare: SpareRecord,
+    /// The record before, whose memory is the next one's.
+    record: Option<Box<FlowRecord>>,
+    spare: Spare,
 }
 
-/// The parts of a record that need memory of their own, empty.
+/// Boxes of flows that ended, empty, for flows to come.
 #[derive(Default)]
-struct SpareRecord {
-    source_candidates: Vec<Name>,
-    destination_candidates: Vec<Name>,
-    history: String,
+#[expect(clippy::vec_box, reason = "the boxes themselves are what is used again")]
+struct Spare {
+    known: Vec<Box<Known>>,
+    own: Vec<Box<OwnName>>,
 }
 
-impl SpareRecord {
-    /// From a record that was rendered.
-    fn of(record: FlowRecord) -> SpareRecord {
-        let mut spare = SpareRecord {
-            source_candidates: record.source.candidates,
-            destination_candidates: record.destination.candidates,
-            history: record.history,
-        };
-        spare.source_candidates.clear();
-        spare.destination_candidates.clear();
-        spare.history.clear();
-        spare
+impl Spare {
+    fn known(&mut self) -> Box<Known> {
+        self.known.pop().unwrap_or_default()
+    }
+
+    fn own(&mut self) -> Box<OwnName> {
+        self.own.pop().unwrap_or_default()
+    }
+
+    fn take_back(&mut self, mut known: Box<Known>) {
+        if let Some(mut own) = known.own.take()
+            && self.own.len() < SPARE_MAX
+        {
+            *own = OwnName::default();
+            self.own.push(own);
+        }
+        if self.known.len() < SPARE_MAX {
+            *known = Known::default();
+            self.known.push(known);
+        }
     }
 }
 
@@ -261,7 +277,8 @@ impl Worker {
                 lookup_groups: 0,
                 lookup_times: Latencies::default(),
                 said: HashMap::new(),
-                spare: SpareRecord::default(),
+                record: None,
+                spare: Spare::default(),
             },
             open_flows: None,
         }
@@ -304,17 +321,29 @@ impl Worker {
             }
             let guess = guesses[at % PREFETCH_FLOW];
             if let Some(ahead) = events.get(at + PREFETCH_FLOW) {
-                guesses[at % PREFETCH_FLOW] = shards[place(ahead.hash)].prefetch_flow(ahead.hash);
+                let shard = &shards[place(ahead.hash)];
+                let guess = shard.prefetch_flow(ahead.hash, ahead.from_low);
+                guesses[at % PREFETCH_FLOW] = guess;
+                if guess.is_new {
+                    lane.foresee(ahead);
+                }
             }
             let shard = place(event.hash);
             lane.state.shard = shard;
             shards[shard].packet(event, guess, facts.packets_before, &mut lane);
         }
-        for (at, shard) in shards.iter_mut().enumerate() {
+        let now_ns = facts.time_ns;
+        for at in 0..shards.len() {
+            if let Some(shard) = shards.get(at + PREFETCH_DUE) {
+                shard.prefetch_due(now_ns);
+            }
+            if let Some(shard) = shards.get(at + PREFETCH_DUE_USERS) {
+                shard.prefetch_due_users(now_ns, &lane);
+            }
             lane.state.shard = at;
-            shard.expire(facts.time_ns, facts.packets, &mut lane);
+            shards[at].expire(now_ns, facts.packets, &mut lane);
         }
-        output.ended.sort_unstable();
+        output.ended.sort_unstable_by_key(|ended| (ended.end_packet, ended.first_packet));
     }
 
     /// Ends the flows that began before packet `facts.finish_before`; `facts` describe an empty
@@ -390,6 +419,15 @@ impl Lane<'_, '_> {
         self.state.shared.options.names
     }
 
+    /// Asks for what will be read first when `event` begins a flow.
+    #[cold]
+    #[inline(never)]
+    fn foresee(&self, event: &Event) {
+        let FlowKey { low, high, low_port, high_port, .. } = event.key;
+        // The lesser port is the responder's, mostly.
+        self.view.prefetch_facts(if low_port < high_port { low } else { high });
+    }
+
     fn find_names(&mut self, flow: &mut Flow<FlowState>, packet: u64, now_ns: i64) {
         let (source, _) = flow.source();
         let (destination, _) = flow.destination();
@@ -411,7 +449,7 @@ impl Lane<'_, '_> {
             });
         }
         if found.is_some() || found_source.is_some() || flow.user.known.is_some() {
-            let known = flow.user.known.get_or_insert_default();
+            let known = flow.user.known.get_or_insert_with(|| self.state.spare.known());
             known.destination = found;
             known.source = found_source;
         }
@@ -451,8 +489,10 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
 
     #[inline]
     fn prefetch(&self, flow: &Flow<FlowState>) {
-        if let Some(known) = &flow.user.known {
-            prefetch_read(&**known);
+        match &flow.user.known {
+            Some(known) => prefetch_read(&**known),
+            // Asked again whether it has a name, or why not.
+            None => self.view.prefetch_facts(flow.destination().0),
         }
     }
 
@@ -471,7 +511,9 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
             Leave::Reused => EndReason::Closed,
             Leave::InputEnd => EndReason::InputEnd,
         };
-        let record = self.record(flow, end_packet, end_reason);
+        let blank = || Box::new(FlowRecord::blank());
+        let mut record = self.state.record.take().unwrap_or_else(blank);
+        self.fill(&mut record, flow, end_packet, end_reason);
         count(&mut self.state.summary, &record);
         let unnamed = record.destination.naming.is_none();
         if unnamed || !self.state.shared.options.unresolved_only {
@@ -481,7 +523,7 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
             let first_packet = record.first_packet;
             self.output.ended.push(Ended { end_packet, first_packet, start, end });
         }
-        self.state.spare = SpareRecord::of(record);
+        self.state.record = Some(record);
     }
 }
 
@@ -494,7 +536,9 @@ impl Lane<'_, '_> {
         };
         let budget = &mut self.state.budgets[self.state.shard];
         let seq_first = flow.sent_by_source().first_payload_seq();
-        let own = flow.user.known.get_or_insert_default().own.get_or_insert_default();
+        let spare = &mut self.state.spare;
+        let known = flow.user.known.get_or_insert_with(|| spare.known());
+        let own = known.own.get_or_insert_with(|| spare.own());
         if flow.key.protocol == protocol::TCP {
             own.tcp(&Segment { seq: event.tcp_seq, seq_first, data }, budget);
         } else {
@@ -512,12 +556,14 @@ impl Lane<'_, '_> {
         }
     }
 
-    fn record(
+    /// Puts in `record`, whatever it held, what is known of a flow that ends.
+    fn fill(
         &mut self,
+        record: &mut FlowRecord,
         flow: &mut Flow<FlowState>,
         end_packet: u64,
         end_reason: EndReason,
-    ) -> FlowRecord {
+    ) {
         let turned = flow.user.looked_up_from_low != flow.source_is_low;
         let mut late = false;
         let valid_at_start = self.view.rules.has(7);
@@ -531,96 +577,72 @@ impl Lane<'_, '_> {
             self.find_names(flow, end_packet, start_ns);
             late = !turned;
         }
-        let (source_addr, source_port) = flow.source();
-        let (destination_addr, destination_port) = flow.destination();
-        let Known { destination: found, source: found_source, own } =
-            flow.user.known.take().map(|known| *known).unwrap_or_default();
-        let own = own.map(|own| *own).unwrap_or_default();
-        let spare = std::mem::take(&mut self.state.spare);
-        let naming = |found: &Found, late: bool| Naming {
-            name: found.name.clone(),
-            source: found.source,
-            age_ms: if late { 0 } else { age_ms(flow.start_ns, found.time_ns) },
-            stale: found.stale && !late,
-            late,
-            ambiguous: !found.rivals.is_empty(),
-            conflict: false,
-        };
-
-        let mut candidates = spare.destination_candidates;
-        let mut destination_naming = found.as_ref().map(|found| naming(found, late));
-        if let Some(found) = found {
-            candidates.push(found.name);
-            candidates.extend(found.rivals);
+        let is_tcp = flow.key.protocol == protocol::TCP;
+        fill_end(&mut record.source, flow.source(), flow.sent_by_source(), is_tcp);
+        fill_end(&mut record.destination, flow.destination(), flow.sent_by_destination(), is_tcp);
+        (record.tls_server_name, record.http_host) = (None, None);
+        if let Some(mut known) = flow.user.known.take() {
+            let naming = |found: &Found, late: bool| Naming {
+                name: found.name.clone(),
+                source: found.source,
+                age_ms: if late { 0 } else { age_ms(flow.start_ns, found.time_ns) },
+                stale: found.stale && !late,
+                late,
+                ambiguous: !found.rivals.is_empty(),
+                conflict: false,
+            };
+            if let Some(found) = &mut known.destination {
+                record.destination.naming = Some(naming(found, late));
+                take_names(found, &mut record.destination.candidates);
+            }
+            if let Some(found) = &mut known.source {
+                record.source.naming = Some(naming(found, late && !turned));
+                take_names(found, &mut record.source.candidates);
+            }
+            if let Some(own) = &mut known.own {
+                record.tls_server_name = own.server_name.take();
+                record.http_host = own.http_host.take();
+                self.heed_own_name(record, own.app);
+            }
+            self.state.spare.take_back(known);
         }
-        let own_source =
-            if own.app == Some(App::Quic) { NameSource::QuicSni } else { NameSource::Sni };
-        let stated = [(&own.server_name, own_source), (&own.http_host, NameSource::HttpHost)]
+        let unnamed = record.destination.naming.is_none();
+        record.destination.unnamed_reason = unnamed.then(|| self.why_unnamed(flow));
+        record.first_packet = flow.first_packet;
+        record.end_packet = end_packet;
+        record.start_ns = flow.start_ns;
+        record.end_ns = flow.last_ns;
+        record.protocol = flow.key.protocol;
+        record.tunnel = flow.tunnel;
+        record.app = flow.app;
+        record.conn_state = flow.conn_state();
+        record.history.clear();
+        record.history.push_str(flow.history.as_str());
+        record.end_reason = end_reason;
+    }
+
+    /// Rule 6: what a flow says of itself names this flow, and DNS stands beside it.
+    fn heed_own_name(&self, record: &mut FlowRecord, app: Option<App>) {
+        let sni = if app == Some(App::Quic) { NameSource::QuicSni } else { NameSource::Sni };
+        let stated = [(&record.tls_server_name, sni), (&record.http_host, NameSource::HttpHost)]
             .into_iter()
             .find_map(|(name, source)| {
                 name.as_ref().filter(|_| self.names().has(source)).map(|name| (name, source))
             });
-        if let Some((name, source)) = stated {
-            // Rule 6: what a flow says of itself names this flow, and DNS stands beside it.
-            let conflict = destination_naming.is_some() && !candidates.contains(name);
-            candidates.retain(|candidate| candidate != name);
-            candidates.insert(0, name.clone());
-            destination_naming = Some(Naming {
-                name: name.clone(),
-                source,
-                age_ms: 0,
-                stale: false,
-                late: false,
-                ambiguous: false,
-                conflict,
-            });
-        }
-        let unnamed_reason = destination_naming.is_none().then(|| self.why_unnamed(flow));
-        let source_naming = found_source.as_ref().map(|found| naming(found, late && !turned));
-        let mut source_candidates = spare.source_candidates;
-        if let Some(found) = found_source {
-            source_candidates.push(found.name);
-            source_candidates.extend(found.rivals);
-        }
-        let mut history = spare.history;
-        history.push_str(flow.history.as_str());
-        let is_tcp = flow.key.protocol == protocol::TCP;
-        let end = |addr, port, sent: &crate::flow::Sent| End {
-            addr,
-            port,
-            packets: sent.packets,
-            ip_bytes: sent.ip_bytes,
-            payload_bytes: Some(if is_tcp { sent.stream_bytes() } else { sent.payload_bytes }),
-            missed_bytes: sent.gap_bytes,
-            naming: None,
-            candidates: Vec::new(),
-            unnamed_reason: None,
-        };
-        FlowRecord {
-            first_packet: flow.first_packet,
-            end_packet,
-            start_ns: flow.start_ns,
-            end_ns: flow.last_ns,
-            protocol: flow.key.protocol,
-            tunnel: flow.tunnel,
-            source: End {
-                naming: source_naming,
-                candidates: source_candidates,
-                ..end(source_addr, source_port, flow.sent_by_source())
-            },
-            destination: End {
-                naming: destination_naming,
-                candidates,
-                unnamed_reason,
-                ..end(destination_addr, destination_port, flow.sent_by_destination())
-            },
-            app: flow.app,
-            tls_server_name: own.server_name,
-            http_host: own.http_host,
-            conn_state: flow.conn_state(),
-            history,
-            end_reason,
-        }
+        let Some((name, source)) = stated else { return };
+        let End { naming, candidates, .. } = &mut record.destination;
+        let conflict = naming.is_some() && !candidates.contains(name);
+        candidates.retain(|candidate| candidate != name);
+        candidates.insert(0, name.clone());
+        *naming = Some(Naming {
+            name: name.clone(),
+            source,
+            age_ms: 0,
+            stale: false,
+            late: false,
+            ambiguous: false,
+            conflict,
+        });
     }
 
     fn why_unnamed(&self, flow: &Flow<FlowState>) -> UnnamedReason {
@@ -642,6 +664,25 @@ impl Lane<'_, '_> {
             UnnamedReason::NoLookupSeen
         }
     }
+}
+
+/// The books of one end; its names are to come.
+fn fill_end(end: &mut End, (addr, port): (Addr, u16), sent: &Sent, is_tcp: bool) {
+    end.addr = addr;
+    end.port = port;
+    end.packets = sent.packets;
+    end.ip_bytes = sent.ip_bytes;
+    end.payload_bytes = Some(if is_tcp { sent.stream_bytes() } else { sent.payload_bytes });
+    end.missed_bytes = sent.gap_bytes;
+    end.naming = None;
+    end.candidates.clear();
+    end.unnamed_reason = None;
+}
+
+/// Moves the names of `found` to a record, the chosen one first.
+fn take_names(found: &mut Found, candidates: &mut Vec<Name>) {
+    candidates.push(std::mem::take(&mut found.name));
+    candidates.append(&mut found.rivals);
 }
 
 fn age_ms(now_ns: i64, learned_ns: i64) -> u64 {

@@ -19,11 +19,11 @@ use memchr::memmem::Finder;
 
 /// Scouts before a reader. A hop is read when its scout's turn comes again: the time of as many
 /// packets must be that of a trip to memory.
-const SCOUTS: usize = 8;
+const SCOUTS: usize = 4;
 /// Octets that one scout walks over. The scouts' lead is as many parts as there are scouts, and is
 /// walked over before the reader begins: shorter parts need more searches, longer ones a longer
 /// lead.
-const PART_BYTES: usize = 16 << 10;
+const PART_BYTES: usize = 32 << 10;
 /// Shortest input that is worth the lead.
 const INPUT_BYTES_MIN: usize = 2 * SCOUTS * PART_BYTES;
 /// How far a place is searched.

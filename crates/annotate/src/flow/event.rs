@@ -1,5 +1,7 @@
 //! Which flow a packet belongs to, and who began it.
 
+use std::hint::select_unpredictable;
+
 use larder_wire::Addr;
 use larder_wire::packet::{Packet, Tunnel};
 
@@ -25,7 +27,7 @@ pub mod protocol {
 }
 
 /// A 5-tuple in canonical order: `low` is the lesser (address, port).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Eq)]
 pub struct FlowKey {
     /// The lesser end.
     pub low: Addr,
@@ -37,6 +39,20 @@ pub struct FlowKey {
     pub high_port: u16,
     /// IP protocol.
     pub protocol: u8,
+}
+
+impl PartialEq for FlowKey {
+    /// All at once: whether keys that are compared are equal is known beforehand, where they differ
+    /// is not.
+    #[inline]
+    fn eq(&self, other: &FlowKey) -> bool {
+        let words = |addr: &Addr| u128::from_ne_bytes(addr.0);
+        let low = words(&self.low) ^ words(&other.low);
+        let high = words(&self.high) ^ words(&other.high);
+        let ports = (self.low_port ^ other.low_port) | (self.high_port ^ other.high_port);
+        let rest = ports | u16::from(self.protocol ^ other.protocol);
+        (low | high | u128::from(rest)) == 0
+    }
 }
 
 impl FlowKey {
@@ -51,13 +67,13 @@ impl FlowKey {
         // prediction costs more than all of this.
         let from_low =
             (src_value < dst_value) | ((src_value == dst_value) & (src_port <= dst_port));
-        let swap = u128::from(from_low).wrapping_sub(1);
-        let (addrs, ports) = ((src ^ dst) & swap, (src_port ^ dst_port) & swap as u16);
+        let low = select_unpredictable(from_low, src, dst);
+        let low_port = select_unpredictable(from_low, src_port, dst_port);
         let key = FlowKey {
-            low: Addr((src ^ addrs).to_ne_bytes()),
-            high: Addr((dst ^ addrs).to_ne_bytes()),
-            low_port: src_port ^ ports,
-            high_port: dst_port ^ ports,
+            low: Addr(low.to_ne_bytes()),
+            high: Addr((src ^ dst ^ low).to_ne_bytes()),
+            low_port,
+            high_port: src_port ^ dst_port ^ low_port,
             protocol: packet.protocol,
         };
         (key, from_low)
@@ -173,7 +189,7 @@ impl Event {
 
 /// Who began: the sender of the SYN; else the sender of the first packet, unless that is a SYN+ACK
 /// or comes from a well-known server port to an ephemeral one.
-pub(super) fn source_is_low(event: &Event) -> bool {
+pub fn source_is_low(event: &Event) -> bool {
     let (from_port, to_port) = if event.from_low {
         (event.key.low_port, event.key.high_port)
     } else {

@@ -206,7 +206,7 @@ pub(super) fn tcp_state(o: &Sent, r: &Sent) -> ConnState {
     }
 }
 
-#[inline]
+#[inline(always)]
 pub(super) fn account<U>(flow: &mut Flow<U>, event: &Event) {
     // Packet times may step back; a flow's last time does not.
     flow.last_ns = flow.last_ns.max(event.time_ns);
@@ -226,6 +226,7 @@ pub(super) fn account<U>(flow: &mut Flow<U>, event: &Event) {
     sent.payload_bytes += u64::from(event.payload_bytes);
 }
 
+#[inline(always)]
 fn account_tcp<U>(flow: &mut Flow<U>, event: &Event) {
     let flags = event.tcp_flags;
     // A SYN settles who began, also when packets of the other end came first.

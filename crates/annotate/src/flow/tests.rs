@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use super::tcp::SeqStep;
-use super::tcp_flag::FIN;
 use super::*;
 
 const S: i64 = 1_000_000_000;
@@ -178,7 +177,10 @@ fn a_shard_is_what_the_model_says() {
         let mut ended: Vec<(u16, u64, Leave)> = Vec::new();
         let event = event(talk, protocol::UDP, 0, now, step);
         // A guess as old as the last packet, of this flow or of any: it must not matter.
-        let guess = if step % 2 == 0 { shard.prefetch_flow(event.hash) } else { guess_before };
+        let guess = match step % 2 {
+            0 => shard.prefetch_flow(event.hash, event.from_low),
+            _ => guess_before,
+        };
         guess_before = guess;
         shard.packet(&event, guess, 0, &mut ended);
         for (ended, packets, leave) in ended {

@@ -18,26 +18,104 @@ const PAIRS: [[u8; 2]; 100] = {
     pairs
 };
 
+/// `0.` to `255.`, each filled up with spaces, and how long it is.
+const OCTETS: [([u8; 4], u8); 256] = {
+    let mut octets = [([b' '; 4], 0); 256];
+    let mut n = 0;
+    while n < 256 {
+        let (digits, len) = left(n as u16);
+        let (mut text, len) = ([digits[0], digits[1], digits[2], digits[3]], len + 1);
+        text[len - 1] = b'.';
+        octets[n] = (text, len as u8);
+        n += 1;
+    }
+    octets
+};
+
+/// A number filled up with spaces, and how many digits it has.
+pub(crate) const fn left(n: u16) -> ([u8; 8], usize) {
+    let (high, low) = (PAIRS[(n / 100 % 100) as usize], PAIRS[(n % 100) as usize]);
+    let first = b'0' + (n / 10_000) as u8;
+    let digits = u64::from_le_bytes([first, high[0], high[1], low[0], low[1], b' ', b' ', b' ']);
+    // Shifts, since how long a port or an octet is can't be predicted.
+    let len = 1 + (n > 9) as usize + (n > 99) as usize + (n > 999) as usize + (n > 9_999) as usize;
+    let zeros = 8 * (5 - len) as u32;
+    let spaces = u64::from_le_bytes([b' '; 8]);
+    (((digits >> zeros) | (spaces & !(u64::MAX >> zeros))).to_le_bytes(), len)
+}
+
+/// A value that is written from its end: spaces stand before it.
+pub(crate) struct Right {
+    octets: [u8; Right::BYTES],
+    at: usize,
+}
+
+impl Right {
+    /// Room for any number, and a few octets more.
+    pub const BYTES: usize = 24;
+
+    /// Nothing yet.
+    pub fn new() -> Right {
+        Right { octets: [b' '; Right::BYTES], at: Right::BYTES }
+    }
+
+    /// Puts an octet in front.
+    #[inline]
+    pub fn octet(&mut self, octet: u8) {
+        self.at -= 1;
+        self.octets[self.at] = octet;
+    }
+
+    /// Puts a number in front.
+    #[inline]
+    pub fn number(&mut self, mut n: u64) {
+        while n >= 100 {
+            self.pair(PAIRS[(n % 100) as usize]);
+            n /= 100;
+        }
+        match n {
+            0..10 => self.octet(b'0' + n as u8),
+            _ => self.pair(PAIRS[n as usize]),
+        }
+    }
+
+    #[inline]
+    fn pair(&mut self, pair: [u8; 2]) {
+        self.at -= 2;
+        self.octets[self.at..self.at + 2].copy_from_slice(&pair);
+    }
+
+    /// Seconds, cut after three digits.
+    pub fn milliseconds(&mut self, ns: i64) {
+        let ms = ns.unsigned_abs() / 1_000_000;
+        self.pair(PAIRS[(ms % 100) as usize]);
+        self.octet(b'0' + (ms / 100 % 10) as u8);
+        self.octet(b'.');
+        self.number(ms / 1000);
+        if ns < 0 {
+            self.octet(b'-');
+        }
+    }
+
+    /// The value.
+    pub fn value(&self) -> &[u8] {
+        &self.octets[self.at..]
+    }
+
+    /// The value with spaces before it, as all.
+    pub fn octets(&self) -> &[u8; Right::BYTES] {
+        &self.octets
+    }
+}
+
 const NS_PER_S: i64 = 1_000_000_000;
 const S_PER_DAY: i64 = 86_400;
 
 /// Appends `n` in decimal.
-pub(crate) fn write_u64(mut n: u64, out: &mut Vec<u8>) {
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    while n >= 100 {
-        at -= 2;
-        digits[at..at + 2].copy_from_slice(&PAIRS[(n % 100) as usize]);
-        n /= 100;
-    }
-    if n >= 10 {
-        at -= 2;
-        digits[at..at + 2].copy_from_slice(&PAIRS[n as usize]);
-    } else {
-        at -= 1;
-        digits[at] = b'0' + n as u8;
-    }
-    out.extend_from_slice(&digits[at..]);
+pub(crate) fn write_u64(n: u64, out: &mut Vec<u8>) {
+    let mut right = Right::new();
+    right.number(n);
+    out.extend_from_slice(right.value());
 }
 
 /// Two digits.
@@ -115,11 +193,12 @@ pub(crate) fn write_time_ns(ns: i64, out: &mut Vec<u8>) {
     out.extend_from_slice(&Civil::from_ns(ns).rfc3339());
 }
 
-/// Appends a time as RFC 3339 in UTC with milliseconds: `2024-01-02T03:04:05.123Z`.
-pub(crate) fn write_time_ms(ns: i64, out: &mut Vec<u8>) {
+/// A time as RFC 3339 in UTC with milliseconds: `2024-01-02T03:04:05.123Z`.
+pub(crate) fn time_ms(ns: i64) -> [u8; 24] {
     let text = Civil::from_ns(ns).rfc3339();
-    out.extend_from_slice(&text[..23]);
-    out.push(b'Z');
+    let mut short = [b'Z'; 24];
+    short[..23].copy_from_slice(&text[..23]);
+    short
 }
 
 /// Appends a time as Zeek's `#open` has it, in UTC: `2024-01-02-03-04-05`.
@@ -142,25 +221,26 @@ pub(crate) fn write_seconds(ns: i64, decimals: usize, out: &mut Vec<u8>) {
 /// Appends an address: dotted for IPv4, RFC 5952 for IPv6.
 pub(crate) fn write_addr(addr: Addr, out: &mut Vec<u8>) {
     match addr.octets().first_chunk::<4>() {
-        Some(octets) if addr.is_v4() => write_v4(octets, out),
+        Some(octets) if addr.is_v4() => {
+            let (text, len) = v4(octets);
+            out.extend_from_slice(&text[..len]);
+        }
         _ => write_v6(&addr.0, out),
     }
 }
 
-fn write_v4(octets: &[u8; 4], out: &mut Vec<u8>) {
-    for (i, &octet) in octets.iter().enumerate() {
-        if i > 0 {
-            out.push(b'.');
-        }
-        if octet >= 100 {
-            out.push(b'0' + octet / 100);
-            out.extend_from_slice(&PAIRS[usize::from(octet % 100)]);
-        } else if octet >= 10 {
-            out.extend_from_slice(&PAIRS[usize::from(octet)]);
-        } else {
-            out.push(b'0' + octet);
-        }
+/// An IPv4 address filled up with spaces, and how long it is.
+pub(crate) fn v4(octets: &[u8; 4]) -> ([u8; 16], usize) {
+    let mut text = [b' '; 16];
+    let mut len = 0;
+    for &octet in octets {
+        let (digits, digits_len) = OCTETS[usize::from(octet)];
+        text[len..len + 4].copy_from_slice(&digits);
+        len += usize::from(digits_len);
     }
+    // No dot behind the last.
+    text[len - 1] = b' ';
+    (text, len - 1)
 }
 
 fn write_v6(octets: &[u8; 16], out: &mut Vec<u8>) {
@@ -231,9 +311,7 @@ mod tests {
         ] {
             assert_eq!(text(|out| write_time_ns(ns, out)), expected);
         }
-        assert_eq!(text(|out| write_time_ms(1_704_164_645_123_999_999, out)), {
-            "2024-01-02T03:04:05.123Z"
-        });
+        assert_eq!(&time_ms(1_704_164_645_123_999_999), b"2024-01-02T03:04:05.123Z");
         assert_eq!(text(|out| write_time_dashed(1_704_164_645_000_000_000, out)), {
             "2024-01-02-03-04-05"
         });
@@ -272,6 +350,22 @@ mod tests {
     }
 
     proptest! {
+        /// Short numbers and those written from their end are filled up with spaces alone.
+        #[test]
+        fn fill(n in any::<u16>(), ms in any::<u32>(), octets in any::<[u8; 4]>()) {
+            let (digits, len) = left(n);
+            prop_assert_eq!(String::from_utf8_lossy(&digits), format!("{n:<8}"));
+            prop_assert_eq!(len, n.to_string().len());
+            let (text, len) = v4(&octets);
+            let expected = std::net::Ipv4Addr::from(octets).to_string();
+            prop_assert_eq!(String::from_utf8_lossy(&text), format!("{expected:<16}"));
+            prop_assert_eq!(len, expected.len());
+            let mut right = Right::new();
+            right.milliseconds(i64::from(ms) * 1_000_000 + 999_999);
+            let expected = format!("{}.{:03}", ms / 1000, ms % 1000);
+            prop_assert_eq!(String::from_utf8_lossy(right.octets()), format!("{expected:>24}"));
+        }
+
         /// Numbers read as the standard library writes them.
         #[test]
         fn numbers(n in any::<u64>(), shift in 0u32..64) {

@@ -13,10 +13,12 @@
 //! it has one; the destination shows both. Octets are counted in thousands. Nothing but printable
 //! ASCII is written, whatever a packet put in a name.
 
+use super::digits::Right;
 use super::{RecordWriter, digits, schema};
 use crate::record::{App, End, FlowRecord};
 
 /// Columns end here, counted from the start of the line; the next value follows one space later.
+const TIME_END: usize = 24;
 const DURATION_END: usize = 34;
 const PROTO_END: usize = 40;
 const SOURCE_END: usize = 62;
@@ -43,26 +45,37 @@ impl Text {
         Text { numeric_ports }
     }
 
-    fn write_end(&self, record: &FlowRecord, end: &End, out: &mut Vec<u8>) {
+    fn put_end(&self, record: &FlowRecord, end: &End, line: &mut Line<'_>) {
         let with_port = schema::has_ports(record.protocol);
-        if with_port && !end.addr.is_v4() {
-            out.push(b'[');
-            digits::write_addr(end.addr, out);
-            out.push(b']');
-        } else {
-            digits::write_addr(end.addr, out);
+        match end.addr.octets().first_chunk::<4>() {
+            Some(octets) if end.addr.is_v4() => {
+                let (text, len) = digits::v4(octets);
+                line.put_filled(&text, len);
+            }
+            _ => {
+                if with_port {
+                    line.put(b"[");
+                }
+                line.long(|out| digits::write_addr(end.addr, out));
+                if with_port {
+                    line.put(b"]");
+                }
+            }
         }
-        self.write_port(record, end.port, out);
+        self.put_port(record, end.port, line);
     }
 
-    fn write_port(&self, record: &FlowRecord, port: u16, out: &mut Vec<u8>) {
+    fn put_port(&self, record: &FlowRecord, port: u16, line: &mut Line<'_>) {
         if !schema::has_ports(record.protocol) {
             return;
         }
-        out.push(b':');
+        line.put(b":");
         match service(port).filter(|_| !self.numeric_ports) {
-            Some(service) => out.extend_from_slice(service.as_bytes()),
-            None => digits::write_u64(port.into(), out),
+            Some(service) => line.put(service.as_bytes()),
+            None => {
+                let (text, len) = digits::left(port);
+                line.put_filled(&text, len);
+            }
         }
     }
 }
@@ -73,46 +86,52 @@ impl RecordWriter for Text {
     }
 
     fn record(&self, record: &FlowRecord, out: &mut Vec<u8>) {
-        let start = out.len();
-        digits::write_time_ms(record.start_ns, out);
+        let mut line = Line::new(out);
+        line.put(&digits::time_ms(record.start_ns));
 
         let duration = i64::try_from(schema::duration_ns(record)).unwrap_or(i64::MAX);
-        write_right(start, DURATION_END, out, |out| digits::write_seconds(duration, 3, out));
+        let mut field = Right::new();
+        field.milliseconds(duration);
+        line.put_right::<{ DURATION_END - TIME_END }>(DURATION_END, &field);
 
-        out.push(b' ');
+        line.put(b" ");
         match record.protocol {
-            58 => out.extend_from_slice(b"icmp6"),
+            58 => line.put(b"icmp6"),
             protocol => match schema::transport(protocol) {
-                Some(transport) => out.extend_from_slice(transport.as_bytes()),
-                None => digits::write_u64(protocol.into(), out),
+                Some(transport) => line.put(transport.as_bytes()),
+                None => {
+                    let (text, len) = digits::left(protocol.into());
+                    line.put_filled(&text, len);
+                }
             },
         }
-        pad(start, PROTO_END, out);
+        line.pad(PROTO_END);
 
-        out.push(b' ');
+        line.put(b" ");
         match &record.source.naming {
             Some(naming) => {
-                schema::write_name(&naming.name, out);
-                self.write_port(record, record.source.port, out);
+                line.long(|out| schema::write_name(&naming.name, out));
+                self.put_port(record, record.source.port, &mut line);
             }
-            None => self.write_end(record, &record.source, out),
+            None => self.put_end(record, &record.source, &mut line),
         }
-        pad(start, SOURCE_END, out);
+        line.pad(SOURCE_END);
 
-        out.extend_from_slice(b" -> ");
-        self.write_end(record, &record.destination, out);
-        pad(start, DESTINATION_END, out);
+        line.put(b" -> ");
+        self.put_end(record, &record.destination, &mut line);
+        line.pad(DESTINATION_END);
 
-        out.push(b' ');
-        out.extend_from_slice(record.app.map_or("-", short_app).as_bytes());
-        pad(start, APP_END, out);
+        line.put(b" ");
+        line.put(record.app.map_or("-", short_app).as_bytes());
+        line.pad(APP_END);
 
-        write_right(start, SENT_END, out, |out| write_thousands(record.source.ip_bytes, out));
-        write_right(start, RECEIVED_END, out, |out| {
-            write_thousands(record.destination.ip_bytes, out);
-        });
+        let sent = thousands(record.source.ip_bytes);
+        line.put_right::<{ SENT_END - APP_END }>(SENT_END, &sent);
+        let received = thousands(record.destination.ip_bytes);
+        line.put_right::<{ RECEIVED_END - SENT_END }>(RECEIVED_END, &received);
 
-        out.push(b' ');
+        line.put(b" ");
+        line.end();
         write_naming(&record.destination, out);
         out.push(b'\n');
     }
@@ -147,39 +166,114 @@ fn write_naming(end: &End, out: &mut Vec<u8>) {
     out.push(b']');
 }
 
-/// Appends spaces until the line that began at `start` is `end` long.
-fn pad(start: usize, end: usize, out: &mut Vec<u8>) {
-    let len = (start + end).max(out.len());
-    out.resize(len, b' ');
+/// A line up to its last column, put together here: most values have a place and a length that
+/// are known beforehand, and are copied there without a call. What has no usual length goes to the
+/// log at once, behind what stands here.
+///
+/// Invariant: from `len` on there are spaces.
+struct Line<'a> {
+    out: &'a mut Vec<u8>,
+    /// Where the line begins in `out`.
+    start: usize,
+    octets: [u8; LINE_BYTES],
+    len: usize,
 }
 
-/// Appends a space and a value, moved to the right so that the line then is `end` long.
-fn write_right(start: usize, end: usize, out: &mut Vec<u8>, write: impl Fn(&mut Vec<u8>)) {
-    let before = out.len();
-    out.push(b' ');
-    write(out);
-    let missing = (start + end).saturating_sub(out.len());
-    if missing > 0 {
-        out.resize(start + end, b' ');
-        out[before..].rotate_right(missing);
+/// More than any line without a long value needs; where it does not suffice, `out` is written more
+/// often.
+const LINE_BYTES: usize = 192;
+
+impl<'a> Line<'a> {
+    fn new(out: &'a mut Vec<u8>) -> Line<'a> {
+        Line { start: out.len(), out, octets: [b' '; LINE_BYTES], len: 0 }
+    }
+
+    /// Octets of the line so far.
+    fn column(&self) -> usize {
+        self.out.len() - self.start + self.len
+    }
+
+    /// Appends `value`.
+    #[inline(always)]
+    fn put(&mut self, value: &[u8]) {
+        self.put_filled(value, value.len());
+    }
+
+    /// Appends the first `len` octets of `value`, of which the others are spaces.
+    #[inline(always)]
+    fn put_filled(&mut self, value: &[u8], len: usize) {
+        if self.octets.len() - self.len < value.len() {
+            self.flush();
+        }
+        match self.octets.get_mut(self.len..self.len + value.len()) {
+            Some(place) => {
+                place.copy_from_slice(value);
+                self.len += len;
+            }
+            None => self.out.extend_from_slice(&value[..len]),
+        }
+    }
+
+    /// Appends a space and a value, moved to the right so that the line then is `end` long. `WIDTH`
+    /// octets are what both mostly take.
+    #[inline(always)]
+    fn put_right<const WIDTH: usize>(&mut self, end: usize, value: &Right) {
+        let column = self.column();
+        let len = value.value().len();
+        if column + WIDTH == end && len < WIDTH {
+            return self.put(&value.octets()[Right::BYTES - WIDTH..]);
+        }
+        self.put(b" ");
+        self.pad(end.saturating_sub(len));
+        self.put(value.value());
+    }
+
+    /// Appends spaces until the line is `end` long.
+    #[inline]
+    fn pad(&mut self, end: usize) {
+        let missing = end.saturating_sub(self.column());
+        if missing > self.octets.len() - self.len {
+            self.flush();
+        }
+        // No column is as wide as a line.
+        self.len = (self.len + missing).min(LINE_BYTES);
+    }
+
+    /// Appends a value of any length.
+    fn long(&mut self, write: impl Fn(&mut Vec<u8>)) {
+        self.flush();
+        write(self.out);
+    }
+
+    fn flush(&mut self) {
+        self.out.extend_from_slice(&self.octets[..self.len]);
+        self.octets = [b' '; LINE_BYTES];
+        self.len = 0;
+    }
+
+    fn end(self) {
+        self.out.extend_from_slice(&self.octets[..self.len]);
     }
 }
 
-/// Appends a number in at most five octets: `999`, `1.2k`, `34.5k`, `678k`, `1.2M` ... cut, not
-/// rounded.
-fn write_thousands(number: u64, out: &mut Vec<u8>) {
+/// A number in at most five octets: `999`, `1.2k`, `34.5k`, `678k`, `1.2M` ... cut, not rounded.
+fn thousands(number: u64) -> Right {
+    let mut field = Right::new();
     if number < 1000 {
-        return digits::write_u64(number, out);
+        field.number(number);
+        return field;
     }
     let (mut whole, mut tenths, mut unit) = (number, 0, 0);
     while whole >= 1000 {
         (whole, tenths, unit) = (whole / 1000, whole % 1000 / 100, unit + 1);
     }
-    digits::write_u64(whole, out);
+    field.octet(b" kMGTPE"[unit]);
     if whole < 100 {
-        out.extend_from_slice(&[b'.', b'0' + tenths as u8]);
+        field.octet(b'0' + tenths as u8);
+        field.octet(b'.');
     }
-    out.push(b" kMGTPE"[unit]);
+    field.number(whole);
+    field
 }
 
 /// Application protocols in the width of their column.
@@ -252,7 +346,7 @@ mod tests {
 
     /// Every size fits its column, from nothing to the most a counter holds.
     #[test]
-    fn thousands() {
+    fn sizes_fit() {
         for (number, expected) in [
             (0, "0"),
             (999, "999"),
@@ -262,10 +356,9 @@ mod tests {
             (1_000_000, "1.0M"),
             (u64::MAX, "18.4E"),
         ] {
-            let mut out = Vec::new();
-            write_thousands(number, &mut out);
-            assert_eq!(String::from_utf8_lossy(&out), expected);
-            assert!(out.len() < RECEIVED_END - SENT_END, "a space stays before it");
+            let out = thousands(number);
+            assert_eq!(String::from_utf8_lossy(out.value()), expected);
+            assert!(out.value().len() < RECEIVED_END - SENT_END, "a space stays before it");
         }
     }
 }

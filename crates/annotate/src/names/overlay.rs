@@ -47,12 +47,14 @@ pub(super) struct Change {
 }
 
 impl Overlay {
-    /// Room for about as much as the batch before needed.
+    /// Room for half as much again as the batch before needed: most batches are like it, and what
+    /// grows while it is filled is moved.
     pub(super) fn like(other: &Overlay) -> Overlay {
+        let room = |len: usize| len + len / 2;
         Overlay {
-            newest: HashMap::with_capacity_and_hasher(other.newest.len(), Default::default()),
-            changes: Vec::with_capacity(other.changes.len()),
-            bytes: Vec::with_capacity(other.bytes.len()),
+            newest: HashMap::with_capacity_and_hasher(room(other.newest.len()), Default::default()),
+            changes: Vec::with_capacity(room(other.changes.len())),
+            bytes: Vec::with_capacity(room(other.bytes.len())),
         }
     }
 

@@ -42,6 +42,12 @@ pub struct Found {
 }
 
 impl<'a> View<'a> {
+    /// Asks for what tells whether an address may have a name.
+    #[inline]
+    pub fn prefetch_facts(&self, addr: Addr) {
+        self.facts.named.prefetch(self.address_hash(addr));
+    }
+
     /// The candidates of a key just before packet `packet`.
     #[inline]
     pub fn candidates(&self, key: &Key, packet: u64) -> Option<Entry<'a>> {
