@@ -1,0 +1,36 @@
+//! The programs run tiny, so that they do not rot.
+
+use std::process::Command;
+
+use larder_bench::row::Row;
+
+/// Every contestant does every work on one thread and on two with right answers (the program fails
+/// otherwise), and what it prints are rows that read back.
+#[test]
+fn every_contestant_does_every_work() {
+    let output = Command::new(env!("CARGO_BIN_EXE_larder-peers"))
+        .args(["--tiny", "--threads", "1,2"])
+        .output()
+        .expect("the program of this workspace starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).expect("rows are text");
+    let rows: Vec<Row> =
+        text.lines().map(|line| Row::from_json(line).unwrap_or_else(|| panic!("{line}"))).collect();
+    for name in ["moka", "quick_cache", "segcache", "lru, 64 locks", "dashmap", "left-right"] {
+        let figures = rows.iter().filter_map(|row| row.peer.as_ref()).filter(|p| p.name == name);
+        assert!(figures.clone().count() >= 14, "{name}");
+        assert!(figures.clone().all(|peer| peer.figure.value.is_finite()), "{name}");
+    }
+    assert!(rows.iter().all(|row| row.larder.value.is_finite()));
+}
+
+/// Flags that nobody knows are refused with a sentence.
+#[test]
+fn wrong_flags_are_refused() {
+    let output = Command::new(env!("CARGO_BIN_EXE_larder-peers"))
+        .args(["--only", "nobody", "--tiny"])
+        .output()
+        .expect("the program of this workspace starts");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no contestant is called 'nobody'"));
+}
