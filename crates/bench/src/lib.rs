@@ -7,6 +7,7 @@
 //! field     contestants and rounds: everybody runs once a round, in rotated order
 //! sample    medians, their 95 % intervals, ratios of rounds
 //! row       one line of JSON a comparison
+//! duel      one thing done in several ways
 //! engine    larder as a contestant      limit   what memory alone would take
 //! ```
 //!
@@ -25,6 +26,7 @@
 
 pub mod clock;
 pub mod data;
+pub mod duel;
 pub mod engine;
 pub mod field;
 pub mod limit;

@@ -244,8 +244,9 @@ impl<P: Peer> Stand for Fielded<P> {
     }
 }
 
-/// Runs `act` on every thread with a handle of its own: the figure, and what each gave.
-fn measure<P: Peer, R: Send>(
+/// Runs `act` on every thread with a handle of its own: the figure, and what each gave. On one thread the figure
+/// is nanoseconds of running time an operation, on several million operations a second by the clock.
+pub fn measure<P: Peer, R: Send>(
     peer: &P,
     threads: usize,
     operations: usize,
@@ -326,8 +327,9 @@ fn get_misses<H: Handle>(handle: &mut H, order: &[u32]) -> u64 {
     order.iter().filter(|&&number| handle.get(&key(number | NUMBER_NEVER)).is_some()).count() as u64
 }
 
+/// Stores numbers with their values, and settles.
 #[inline(never)]
-fn put<H: Handle>(handle: &mut H, numbers: std::ops::Range<u32>) {
+pub fn put<H: Handle>(handle: &mut H, numbers: std::ops::Range<u32>) {
     let mut buffer = ValueBuffer::default();
     for number in numbers {
         handle.put(&key(number), buffer.value(number));
