@@ -21,7 +21,7 @@ pub fn entrants() -> Vec<Entrant> {
         Entrant::new("quick_cache", "S3-FIFO; Arc values", true, Quick::new),
         Entrant::new("segcache", "merge eviction", true, |shape| Seg::new(shape, MERGE)),
         Entrant::new("segcache, S3-FIFO", "", true, |shape| Seg::new(shape, S3_FIFO)),
-        Entrant::new("lru, 64 locks", "std mutexes", true, Lru::new),
+        Entrant::new("lru, 64 locks", "std mutexes", true, |shape| Lru::new(shape, 64)),
         Entrant::new("dashmap", "unbounded: evicts nothing", false, Dash::new),
         Entrant::new(
             "left-right",
@@ -163,23 +163,24 @@ impl Handle for &Seg {
     }
 }
 
-const LOCKS: usize = 64;
+type LruShard = lru::LruCache<Key, Box<[u8]>, FixedState>;
 
-/// [`lru::LruCache`], 64 of them, each under its lock.
-struct Lru(Vec<Mutex<lru::LruCache<Key, Box<[u8]>, FixedState>>>);
+/// [`lru::LruCache`], one or several of them, each under its lock.
+pub struct Lru(Vec<Mutex<LruShard>>);
 
 impl Lru {
-    fn new(shape: &Shape) -> Infallible<Lru> {
-        let each = NonZeroUsize::new(shape.entries.div_ceil(LOCKS)).unwrap_or(NonZeroUsize::MIN);
+    /// So many entries under so many locks.
+    pub fn new(shape: &Shape, locks: usize) -> Infallible<Lru> {
+        let each = NonZeroUsize::new(shape.entries.div_ceil(locks)).unwrap_or(NonZeroUsize::MIN);
         let shard = || Mutex::new(lru::LruCache::with_hasher(each, FixedState::default()));
-        Ok(Lru((0..LOCKS).map(|_| shard()).collect()))
+        Ok(Lru((0..locks).map(|_| shard()).collect()))
     }
 
     /// The shard of a key: its octets are spread enough for that.
     #[inline]
-    fn shard(&self, key: &Key) -> MutexGuard<'_, lru::LruCache<Key, Box<[u8]>, FixedState>> {
+    fn shard(&self, key: &Key) -> MutexGuard<'_, LruShard> {
         let [.., a, b] = *key;
-        let shard = (usize::from(a) * 7 + usize::from(b)) % LOCKS;
+        let shard = (usize::from(a) * 7 + usize::from(b)) % self.0.len();
         self.0[shard].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -34,3 +34,31 @@ fn wrong_flags_are_refused() {
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("no contestant is called 'nobody'"));
 }
+
+/// The programs that measure something else than caches run tiny too.
+#[test]
+fn the_other_programs_run() {
+    let run = |program: &str, arguments: &[&str]| {
+        let output = Command::new(program).args(arguments).output().expect("the program starts");
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{program}: {err}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let tiny = ["--rounds", "1", "--entries", "2000", "--operations", "1000"];
+    let rows = run(env!("CARGO_BIN_EXE_larder-ablate"), &tiny);
+    assert!(rows.lines().count() > 10 && rows.lines().all(|line| Row::from_json(line).is_some()));
+    let rows = run(env!("CARGO_BIN_EXE_larder-remote"), &tiny);
+    assert!(rows.lines().all(|line| Row::from_json(line).is_some() || line.starts_with("SKIP ")));
+    let table = run(env!("CARGO_BIN_EXE_larder-rings"), &["--rounds", "1", "--items", "10000"]);
+    assert!(table.lines().all(|line| line.starts_with('|')) && table.lines().count() == 2 + 36);
+
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("paper");
+    let output = folder.to_str().expect("a path in text");
+    run(env!("CARGO_BIN_EXE_larder-paper"), &[&tiny[..], &["--output", output]].concat());
+    let csv = std::fs::read_to_string(folder.join("insert-latency.csv")).expect("it was written");
+    assert!(csv.lines().count() > 20 && csv.contains("not measured"), "{csv}");
+    for name in ["insert-latency-1.svg", "throughput-70.svg", "per-core-100.svg"] {
+        let svg = std::fs::read_to_string(folder.join(name)).expect("it was written");
+        assert!(svg.contains("<polyline"), "{name}");
+    }
+}
