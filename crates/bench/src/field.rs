@@ -57,6 +57,11 @@ impl Entrant {
         Entrant { name, note, bounded, build: Box::new(build) }
     }
 
+    /// Whether it can do a work: one that never evicts has no full table.
+    fn can(&self, work: Work) -> bool {
+        self.bounded || work != Work::Put
+    }
+
     /// Builds and fills it.
     pub fn stand(&self, shape: &Shape) -> Result<Box<dyn Stand>, String> {
         (self.build)(shape).map_err(|error| format!("{}: {error}", self.name))
@@ -87,7 +92,8 @@ pub fn compare(
     let shape =
         Shape { entries: plan.entries, threads: plan.threads.iter().copied().max().unwrap_or(1) };
     let mut stands = Vec::with_capacity(entrants.len());
-    for entrant in entrants {
+    // One that takes part in nothing is not built: large ones take their time, and memory.
+    for entrant in entrants.iter().filter(|entrant| works.iter().any(|&work| entrant.can(work))) {
         stands.push(Standing { entrant, stand: entrant.stand(&shape)?, is_limit: false });
     }
     let limit = limit_entrant();
@@ -113,8 +119,7 @@ struct Standing<'a> {
 
 impl Standing<'_> {
     fn takes_part(&self, work: Work, threads: usize) -> bool {
-        let able = self.entrant.bounded || work != Work::Put;
-        able && !(self.is_limit && (threads > 1 || work == Work::Mixed))
+        self.entrant.can(work) && !(self.is_limit && (threads > 1 || work == Work::Mixed))
     }
 }
 
