@@ -8,7 +8,10 @@
 //!
 //! Each contestant runs once a round; the table ([`table`]) gives the median and the spread over
 //! the rounds, so that a busy moment of the machine shows instead of hiding in a mean.
+//!
+//! The cache by itself is measured in [`mod@engine`].
 
+mod engine;
 mod memory;
 mod table;
 mod walk;
@@ -24,6 +27,7 @@ use larder_annotate::{Options, Progress};
 use larder_io::input::{Content, Input};
 use larder_io::mapped::Mapped;
 
+pub use engine::bench_engine;
 use walk::{Plan, Seen};
 
 use crate::annotate::cores;

@@ -72,6 +72,7 @@ fn start() -> Outcome {
         ["annotate"] => annotate::annotate(&resolve(file()?.as_ref())?),
         ["demo"] => demo::demo(&resolve(None)?),
         ["bench", "annotate"] => bench::bench_annotate(&resolve(None)?),
+        ["bench", "engine"] => bench::bench_engine(&resolve(None)?),
         ["gen", "capture"] => gen_capture::gen_capture(&resolve(None)?),
         ["show-config"] if resolve(None)?.switch("template") => show::print_template(),
         ["show-config"] => show::print_values(inner, file()?.as_ref(), environment),

@@ -477,6 +477,78 @@ For lookups it prints their rate and how long single ones take, by timing one gr
     ],
 };
 
+/// `larder bench engine`.
+pub const BENCH_ENGINE: Command = Command {
+    path: &["bench", "engine"],
+    about: "Measure the cache beside the limit of memory, and beside other caches where built",
+    long: "Fills the cache until it is full and has churned, then measures look-ups (one at a time, \
+dependent, in batches, uniform and by Zipf's law, missing), puts, and a mix of both, beside a bare table \
+that does the least that memory allows. Entries have a key of 16 octets and a value of 22.6 on average. \
+Every answer is checked. Contestants run once a round in rotated order; figures are medians with their \
+95 % interval. On one thread they are times that the thread ran, on several they are rates by the clock.
+
+Other caches are not part of this program: build them with
+  cargo build --release --manifest-path bench/Cargo.toml
+and name the program with --peers bench/target/release/larder-peers, or put it beside this one.",
+    settings: &[
+        Setting {
+            name: "format",
+            value_name: "FORMAT",
+            kind: Kind::Choice(&["table", "json"]),
+            default: "table",
+            group: "Output",
+            help: "A table, or a line of JSON a row",
+            why: "The lines are those of the program in bench/, so that both can be read by one script.",
+            ..ROW
+        },
+        Setting {
+            name: "entries",
+            value_name: "N",
+            kind: Kind::Count { min: 1_000, max: 100_000_000 },
+            default: "1000000",
+            help: "Entries in each cache",
+            why: "A million do not fit in any cache of the processor.",
+            ..ROW
+        },
+        Setting {
+            name: "operations",
+            value_name: "N",
+            kind: Kind::Count { min: 1_000, max: 50_000_000 },
+            default: "1000000",
+            help: "Operations of one work in one round",
+            why: "Long enough for the clock, short enough for many rounds.",
+            ..ROW
+        },
+        Setting {
+            name: "threads",
+            value_name: "N",
+            kind: Kind::Cores,
+            default: "all",
+            help: "Threads of the measurements with many",
+            why: "One thread is measured in any case.",
+            ..ROW
+        },
+        Setting {
+            name: "rounds",
+            value_name: "N",
+            kind: Kind::Count { min: 1, max: 1_000 },
+            default: "10",
+            help: "Rounds; every contestant runs once a round",
+            why: "With fewer than six there is no interval of 95 %, and all rounds are shown.",
+            ..ROW
+        },
+        Setting {
+            name: "peers",
+            value_name: "PROGRAM",
+            kind: Kind::Path,
+            group: "Input",
+            help: "The program larder-peers, if it does not lie beside this one",
+            why: "Other caches live in a workspace of their own, so that this program does not depend on them.",
+            ..ROW
+        },
+    ],
+};
+
 /// `larder gen capture`.
 pub const GEN_CAPTURE: Command = Command {
     path: &["gen", "capture"],
@@ -585,8 +657,16 @@ pub const MAN: Command = Command {
 };
 
 /// Every command, in the order of help.
-pub const COMMANDS: [&Command; 7] =
-    [&ANNOTATE, &DEMO, &BENCH_ANNOTATE, &GEN_CAPTURE, &SHOW_CONFIG, &COMPLETIONS, &MAN];
+pub const COMMANDS: [&Command; 8] = [
+    &ANNOTATE,
+    &DEMO,
+    &BENCH_ANNOTATE,
+    &BENCH_ENGINE,
+    &GEN_CAPTURE,
+    &SHOW_CONFIG,
+    &COMPLETIONS,
+    &MAN,
+];
 
 /// Words that hold commands of two words.
 pub const FAMILIES: [(&str, &str); 2] =

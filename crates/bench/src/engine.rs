@@ -1,0 +1,160 @@
+//! larder as a contestant.
+//!
+//! A handle is a writer and a proxy, as a core has them. The proxy syncs after every 1024 puts, and when a
+//! writer says that it is stalled: that time is part of what is measured.
+
+use larder::{Builder, Cache, Error, Proxy, Seconds, Ttl, Writer};
+
+use crate::data::{KEY_BYTES, Key, number_of};
+use crate::peer::{Handle, Peer, Shape};
+
+/// One way to build the engine. The first one stands for larder; the others take part as peers.
+#[derive(Debug, Clone, Copy)]
+pub struct Variant {
+    /// What rows call it.
+    pub name: &'static str,
+    /// What a reader should know of it.
+    pub note: &'static str,
+    /// What is set beyond budget, proxies and entry size.
+    pub configure: fn(Builder) -> Builder,
+}
+
+/// Every way in which the engine takes part: a line for each policy, reader, or number of shards.
+pub const VARIANTS: &[Variant] = &[Variant {
+    name: "larder",
+    note: "FIFO; an index replica a core",
+    configure: |builder| builder,
+}];
+
+/// The time that every operation is given.
+pub const NOW: Seconds = Seconds(1);
+
+/// Header, key and value of a usual entry, rounded up to its size class.
+pub const ENTRY_BYTES_MEAN: usize = 50;
+
+const PUTS_A_SYNC: u32 = 1024;
+
+/// A cache, and what it was given.
+#[derive(Debug)]
+pub struct Engine {
+    cache: Cache,
+    budget: u64,
+}
+
+impl Engine {
+    /// Finds the budget that holds so many entries. Building maps memory and does not touch it, so a
+    /// few tries are cheap.
+    pub fn new(variant: &Variant, shape: &Shape) -> Result<Engine, Error> {
+        let builder = |budget| {
+            let builder = Cache::builder()
+                .budget(budget)
+                .proxies_max(shape.threads)
+                .entry_bytes_mean(ENTRY_BYTES_MEAN);
+            (variant.configure)(builder)
+        };
+        let index_bytes = 8 * (1 + shape.threads) + 9;
+        let mut budget = (shape.entries * (ENTRY_BYTES_MEAN + index_bytes)) as u64 + (1 << 20);
+        for _ in 0..4 {
+            let stats = builder(budget).build()?.stats()?;
+            let entries = stats.entries_max.min(stats.charge_bytes_max / ENTRY_BYTES_MEAN as u64);
+            let scaled = u128::from(budget) * shape.entries as u128 / u128::from(entries.max(1));
+            budget = u64::try_from(scaled).unwrap_or(u64::MAX).max(64 << 10);
+        }
+        Ok(Engine { cache: builder(budget).build()?, budget })
+    }
+
+    /// The cache itself, for works that only larder has.
+    pub fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    /// A handle; the error says that `Shape::threads` was too small.
+    pub fn core(&self) -> Result<Core, Error> {
+        Ok(Core { writer: self.cache.writer(), proxy: self.cache.proxy()?, puts: 0 })
+    }
+}
+
+impl Peer for Engine {
+    type Handle<'a> = Core;
+
+    fn handle(&self) -> Core {
+        self.core().expect("as many proxies as the shape has threads, dropped after each run")
+    }
+
+    fn own_bytes(&self) -> Option<u64> {
+        Some(self.budget)
+    }
+}
+
+/// One core's writer and proxy.
+#[derive(Debug)]
+pub struct Core {
+    /// Its writer.
+    pub writer: Writer,
+    /// Its proxy.
+    pub proxy: Proxy,
+    puts: u32,
+}
+
+impl Handle for Core {
+    #[inline]
+    fn get(&mut self, key: &Key) -> Option<u64> {
+        self.proxy.get(key, NOW).map(|entry| number_of(&entry))
+    }
+
+    #[inline]
+    fn get_many(&mut self, keys: &[Key], mut each: impl FnMut(Option<u64>)) {
+        self.proxy.get_many(keys, NOW, |_, entry| each(entry.map(|entry| number_of(&entry))));
+    }
+
+    #[inline]
+    fn put(&mut self, key: &Key, value: &[u8]) {
+        while let Err(error) = self.writer.insert(key, value, Ttl::FOREVER, NOW) {
+            if !self.make_room(&error) {
+                return;
+            }
+        }
+        self.puts += 1;
+        if self.puts == PUTS_A_SYNC {
+            self.puts = 0;
+            self.proxy.sync();
+        }
+    }
+
+    fn settle(&mut self) {
+        while let Err(error) = self.writer.flush() {
+            if !self.make_room(&error) {
+                return;
+            }
+        }
+        self.proxy.sync();
+    }
+}
+
+impl Core {
+    /// Does what an error asks for; false when nothing can be done, and the caller's check will tell.
+    #[cold]
+    fn make_room(&mut self, error: &Error) -> bool {
+        self.proxy.sync();
+        std::thread::yield_now();
+        matches!(error, Error::Stalled { .. } | Error::Starved)
+    }
+}
+
+const _: () = assert!(KEY_BYTES <= larder::KEY_BYTES_MAX);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The budget found holds as many entries as were asked for, to a percent.
+    #[test]
+    fn shapes_are_met() {
+        for threads in [1, 2] {
+            let engine = Engine::new(&VARIANTS[0], &Shape { entries: 100_000, threads }).unwrap();
+            let stats = engine.cache().stats().unwrap();
+            let fits = stats.entries_max.min(stats.charge_bytes_max / ENTRY_BYTES_MEAN as u64);
+            assert!((99_000..=101_500).contains(&fits), "{fits}");
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! How caches are measured beside each other, and the engine measured beside the bare limits of memory.
+//!
+//! ```text
+//! data      the entries: 16 octets of key, 22.6 of value on average; Zipf and uniform orders
+//! peer      what a cache must offer to take part: get, get_many, put, settle
+//! stand     a contestant on its stand: filled, churned, and made to do a work; every answer is checked
+//! field     contestants and rounds: everybody runs once a round, in rotated order
+//! sample    medians, their 95 % intervals, ratios of rounds
+//! row       one line of JSON a comparison
+//! duel      one thing done in several ways
+//! engine    larder as a contestant      limit   what memory alone would take
+//! ```
+//!
+//! `larder bench engine` uses it as it is; the workspace `bench/` adds other people's caches, which so
+//! never come near the dependencies of the program.
+//!
+//! Invariants
+//! 1. A figure is never given without its rounds and interval.
+//! 2. Every value read is checked against its key, through a checksum that costs an addition; a contestant
+//!    that answers wrongly is an error, not a row.
+//! 3. All contestants see the same keys and values; each reads keys that it holds, found out by asking it.
+//!
+//! Time is the running time of the thread where there is one thread (a busy machine then disturbs less),
+//! and time on the wall where there are several.
+#![forbid(unsafe_code)]
+
+pub mod clock;
+pub mod data;
+pub mod duel;
+pub mod engine;
+pub mod field;
+pub mod limit;
+pub mod peer;
+pub mod row;
+pub mod sample;
+pub mod stand;
