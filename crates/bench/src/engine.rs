@@ -3,7 +3,7 @@
 //! A handle is a writer and a proxy, as a core has them. The proxy syncs after every 1024 puts, and when a
 //! writer says that it is stalled: that time is part of what is measured.
 
-use larder::{Builder, Cache, Error, Proxy, Seconds, Ttl, Writer};
+use larder::{Builder, Cache, Error, Policy, Proxy, Reader, Seconds, Ttl, Writer};
 
 use crate::data::{KEY_BYTES, Key, number_of};
 use crate::peer::{Handle, Peer, Shape};
@@ -20,11 +20,33 @@ pub struct Variant {
 }
 
 /// Every way in which the engine takes part: a line for each policy, reader, or number of shards.
-pub const VARIANTS: &[Variant] = &[Variant {
-    name: "larder",
-    note: "FIFO; an index replica a core",
-    configure: |builder| builder,
-}];
+pub const VARIANTS: &[Variant] = &[
+    Variant {
+        name: "larder",
+        note: "as it comes: three partitions, an index replica a core",
+        configure: |builder| builder,
+    },
+    Variant {
+        name: "larder, FIFO",
+        note: "FIFO; an index replica a core",
+        configure: |builder| builder.policy(Policy::Fifo),
+    },
+    Variant {
+        name: "larder, LRU",
+        note: "LRU; an index replica a core",
+        configure: |builder| builder.policy(Policy::Lru),
+    },
+    Variant {
+        name: "larder, shared",
+        note: "three partitions, no replicas",
+        configure: |builder| builder.reader(Reader::Shared),
+    },
+    Variant {
+        name: "larder, 2 shards",
+        note: "three partitions in two shards, an index replica a core",
+        configure: |builder| builder.shards(2),
+    },
+];
 
 /// The time that every operation is given.
 pub const NOW: Seconds = Seconds(1);
