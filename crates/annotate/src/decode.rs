@@ -5,7 +5,7 @@
 //! first packets towards encrypted DNS. Everything else is decoded once, here, and never looked at
 //! again but for the payload of young flows.
 //!
-//! Cost: one pass over the record and packet headers, which [`scouts`] bring near ahead of it; nothing
+//! Cost: one pass over the record and packet headers, which `scouts` bring near ahead of it; nothing
 //! allocated in the steady state.
 
 mod scouts;
