@@ -14,7 +14,7 @@ pub const NAME_BYTES_MAX: usize = 510;
 /// Every other octet stands as it came, so a `Name` is not UTF-8 and not fit for a terminal:
 /// [`Name::write_escaped`] makes it so. The root is the empty name.
 ///
-/// Four words. A name of up to [`INLINE_BYTES`] octets, as most are, lies in them and costs no
+/// Four words. A name of up to 30 octets, as most are, lies in them and costs no
 /// memory elsewhere; clones of a longer one share its octets.
 #[derive(Clone)]
 pub struct Name(Octets);
