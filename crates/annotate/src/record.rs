@@ -143,6 +143,23 @@ pub struct End {
     pub unnamed_reason: Option<UnnamedReason>,
 }
 
+impl End {
+    /// An end of which nothing is known but its address.
+    pub(crate) fn of(addr: Addr) -> End {
+        End {
+            addr,
+            port: 0,
+            packets: 0,
+            ip_bytes: 0,
+            payload_bytes: None,
+            missed_bytes: 0,
+            naming: None,
+            candidates: Vec::new(),
+            unnamed_reason: None,
+        }
+    }
+}
+
 /// TCP connection states with Zeek's meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, clippy::upper_case_acronyms)]
@@ -268,17 +285,6 @@ impl FlowRecord {
     /// A record that says nothing yet, for a worker to fill in again and again: it is large, and
     /// parts of it need memory of their own.
     pub(crate) fn blank() -> FlowRecord {
-        let end = || End {
-            addr: Addr::UNSPECIFIED,
-            port: 0,
-            packets: 0,
-            ip_bytes: 0,
-            payload_bytes: None,
-            missed_bytes: 0,
-            naming: None,
-            candidates: Vec::new(),
-            unnamed_reason: None,
-        };
         FlowRecord {
             first_packet: 0,
             end_packet: 0,
@@ -286,8 +292,8 @@ impl FlowRecord {
             end_ns: 0,
             protocol: 0,
             tunnel: None,
-            source: end(),
-            destination: end(),
+            source: End::of(Addr::UNSPECIFIED),
+            destination: End::of(Addr::UNSPECIFIED),
             app: None,
             tls_server_name: None,
             http_host: None,

@@ -79,7 +79,7 @@ pub trait Value: Sized {
     fn from_value(octets: &[u8]) -> Option<Self>;
 }
 
-macro_rules! numbers {
+macro_rules! number_keys {
     ($($type:ty)*) => {$(
         impl Key for $type {
             const OCTETS: Option<usize> = Some(size_of::<$type>());
@@ -89,25 +89,13 @@ macro_rules! numbers {
                 with(&self.to_le_bytes())
             }
         }
-
-        impl Value for $type {
-            #[inline]
-            fn with_value<R>(&self, with: impl FnOnce(&[u8]) -> R) -> R {
-                with(&self.to_le_bytes())
-            }
-
-            #[inline]
-            fn from_value(octets: &[u8]) -> Option<Self> {
-                octets.try_into().ok().map(<$type>::from_le_bytes)
-            }
-        }
     )*};
 }
 
-numbers!(u8 u16 u32 u64 u128 i8 i16 i32 i64 i128);
+number_keys!(u8 u16 u32 u64 u128 i8 i16 i32 i64 i128);
 
-/// Floats are values only: as keys, 0.0 and -0.0 would be equal and have different octets.
-macro_rules! floats {
+/// Numbers as values. Floats are values only: as keys, 0.0 and -0.0 would be equal and have different octets.
+macro_rules! number_values {
     ($($type:ty)*) => {$(
         impl Value for $type {
             #[inline]
@@ -123,7 +111,7 @@ macro_rules! floats {
     )*};
 }
 
-floats!(f32 f64);
+number_values!(u8 u16 u32 u64 u128 i8 i16 i32 i64 i128 f32 f64);
 
 /// Types that are other types underneath.
 macro_rules! keys_as {

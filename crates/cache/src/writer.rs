@@ -160,10 +160,23 @@ impl Writer {
         ttl: Ttl,
         now: Seconds,
     ) -> Result<(), Error> {
+        self.insert_when(When::Always, hash, key, value, ttl, now)
+    }
+
+    #[inline]
+    fn insert_when(
+        &mut self,
+        when: When,
+        hash: KeyHash,
+        key: &[u8],
+        value: &[u8],
+        ttl: Ttl,
+        now: Seconds,
+    ) -> Result<(), Error> {
         let (shared, own) = self.parts(hash);
         let mut slot = own.slot_for(shared, key, value.len(), 0)?;
         own.shard(shared).fill(&mut slot, key, value, ttl.expires(now));
-        own.enqueue(shared, Operation::Insert { hash, slot, when: When::Always, now })
+        own.enqueue(shared, Operation::Insert { hash, slot, when, now })
     }
 
     /// Stores a value where none lives under the key when the operation is applied; one past its end
@@ -177,10 +190,7 @@ impl Writer {
         now: Seconds,
     ) -> Result<(), Error> {
         let hash = self.shared.hasher.hash(key);
-        let (shared, own) = self.parts(hash);
-        let mut slot = own.slot_for(shared, key, value.len(), 0)?;
-        own.shard(shared).fill(&mut slot, key, value, ttl.expires(now));
-        own.enqueue(shared, Operation::Insert { hash, slot, when: When::Absent, now })
+        self.insert_when(When::Absent, hash, key, value, ttl, now)
     }
 
     /// Stores a value and its version, unless an entry of the same or a greater version lives under

@@ -509,17 +509,7 @@ impl Annotator {
 
 /// An end with what was found for it.
 fn verdict(addr: Addr, found: Option<Found>, time_ns: i64) -> End {
-    let mut end = End {
-        addr,
-        port: 0,
-        packets: 0,
-        ip_bytes: 0,
-        payload_bytes: None,
-        missed_bytes: 0,
-        naming: None,
-        candidates: Vec::new(),
-        unnamed_reason: None,
-    };
+    let mut end = End::of(addr);
     if let Some(found) = found {
         let late = found.time_ns > time_ns;
         end.naming = Some(Naming {
