@@ -19,7 +19,7 @@
 use std::sync::Arc;
 
 use larder_mem::sync::CacheLines;
-use larder_mem::{Classes, Config, HEADER_BYTES, ReaderKind, Shard, WAYS};
+use larder_mem::{Classes, Config, HEADER_BYTES, Memory, ReaderKind, Shard, WAYS};
 use parking_lot::Mutex;
 
 use crate::cache::{Cache, Counters, Shared};
@@ -230,19 +230,24 @@ impl Builder {
         let placement = Placement::new(config.buckets, self.shards);
         let hasher = Hasher::new(self.seed);
         let report_shift = self.wants_reads().then(|| epoch_shift(shape.limits.entries_max));
+        let memory = Memory::new(self.shards * shape.mapped_bytes()).map_err(Error::Memory)?;
         let shard = |_| -> Result<_, Error> {
             let state = State {
                 placement,
                 hasher,
-                displaced: Displaced::new(config.buckets)?,
-                policy: self.policy.build(config.buckets * WAYS, shape.limits.entries_max)?,
+                displaced: Displaced::new(&memory, config.buckets)?,
+                policy: self.policy.build(
+                    &memory,
+                    config.buckets * WAYS,
+                    shape.limits.entries_max,
+                )?,
                 limits: shape.limits,
                 stale: self.stale.0,
                 counts: Counts::default(),
                 drain_rest: 0,
                 evicted: self.listener.is_some().then(Batch::default),
             };
-            Ok(Arc::new(Shard::new(config, state)?))
+            Ok(Arc::new(Shard::new_in(&memory, config, state)?))
         };
         Ok(Cache::new(Shared {
             shards: (0..self.shards).map(shard).collect::<Result<_, _>>()?,
@@ -377,6 +382,14 @@ struct Shape {
 }
 
 impl Shape {
+    /// Octets of a mapping that a shard takes.
+    fn mapped_bytes(&self) -> usize {
+        let numbers = self.config.buckets * WAYS;
+        self.config.main_bytes()
+            + Memory::bytes_for::<u64>(self.config.buckets)
+            + self.policy.mapped_bytes(numbers, self.limits.entries_max)
+    }
+
     /// What it costs with the index copies of so many proxies.
     fn bytes(&self, proxies: usize) -> u64 {
         let buckets = self.config.buckets;

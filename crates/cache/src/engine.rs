@@ -93,21 +93,26 @@ impl Engine<'_> {
     pub fn prefetch(&self, hash: KeyHash) {
         let home = self.state.placement.home(hash);
         prefetch_read(self.main.bucket(home));
-        self.state.policy.prefetch(number(home, 0));
         self.state.policy.prefetch_key(self.state.placement.fingerprint(hash));
     }
 
-    /// With those lines here, brings near the slot that most likely holds the key.
+    /// With those lines here, brings near what is read next: the slot that most likely holds the key, or what a
+    /// new entry's way needs.
     #[inline]
-    pub fn prefetch_slot(&self, hash: KeyHash) {
-        let placement = &self.state.placement;
+    pub fn prefetch_way(&self, hash: KeyHash) {
+        let State { placement, policy, displaced, .. } = &*self.state;
         let home = placement.home(hash);
         let candidates = self.main.bucket(home).matches(placement.tag_word(hash));
         if candidates != 0 {
-            self.main.prefetch_slot(home, candidates.trailing_zeros() as usize);
-        } else if self.main.bucket(home).vacant().is_none() {
+            let way = candidates.trailing_zeros() as usize;
+            self.main.prefetch_slot(home, way);
+            policy.prefetch(number(home, way));
+        } else if let Some(way) = self.main.bucket(home).vacant() {
+            policy.prefetch(number(home, way));
+        } else {
             // A new entry's second bucket, most likely; or where the one we look for was displaced to.
             prefetch_read(self.main.bucket(placement.second(home, placement.tag_word(hash))));
+            displaced.prefetch(home);
         }
     }
 
@@ -182,7 +187,11 @@ impl Engine<'_> {
     fn evictions_max(&self, charge: u64, freed: u64, is_new: bool) -> u64 {
         let limits = &self.state.limits;
         let live = self.main.live_charge() + charge - freed;
-        let over = live.saturating_sub(limits.charge_max).div_ceil(limits.charge_min);
+        // One more than need be now and then, for want of a division.
+        let over = match live.saturating_sub(limits.charge_max) {
+            0 => 0,
+            over => (over >> limits.charge_min.ilog2()) + 1,
+        };
         let full = is_new && self.state.policy.len() >= limits.entries_max;
         let surplus = if self.state.policy.has_surplus() { SURPLUS_MAX } else { 0 };
         over.max(u64::from(full)) + surplus
@@ -245,14 +254,19 @@ impl Engine<'_> {
     /// Who leaves next is most likely known: its lines may come while we do other things.
     #[inline]
     fn prefetch_victims(&self) {
-        let State { policy, placement, .. } = &*self.state;
+        let State { policy, placement, displaced, .. } = &*self.state;
         let [next, after] = policy.upcoming();
         if let Some(next) = next {
             // Its bucket came while it was the one after.
             let (bucket, way) = (next as usize / WAYS, next as usize % WAYS);
+            let tag_word = self.main.bucket(bucket).tag(way);
             if policy.remembers() {
-                let tag_word = self.main.bucket(bucket).tag(way);
                 policy.prefetch_key(placement.fingerprint_at(bucket, tag_word));
+            }
+            if tag_word & SECOND != 0 {
+                let home = placement.home_of_second(bucket, tag_word);
+                prefetch_read(self.main.bucket(home));
+                displaced.prefetch(home);
             }
             if self.state.evicted.is_some() {
                 self.main.prefetch_slot(bucket, way);
@@ -279,7 +293,7 @@ impl Engine<'_> {
     #[inline]
     pub fn prefetch_report(&self, report: &Report) {
         prefetch_read(self.main.bucket(report.bucket as usize));
-        self.state.policy.prefetch(number(report.bucket as usize, 0));
+        self.state.policy.prefetch(number(report.bucket as usize, report.way as usize));
     }
 
     /// Takes an entry out, other than by the policy's choice. At most two records.

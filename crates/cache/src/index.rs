@@ -12,7 +12,10 @@
 //! miss so reads one line, and a second one only where the mask says so (8 % at 80 % load). Placement is
 //! a function of the operations alone: no memory state takes part.
 
-use larder_mem::{CopyView, Main, MainView, Probe, Region, Slot, TAG_BITS_LOW, prefetch_read};
+use larder_mem::{
+    CopyView, Main, MainView, Memory, Probe, Region, Slot, TAG_BITS_LOW, prefetch_read,
+    prefetch_slice,
+};
 
 use crate::error::Error;
 use crate::hash::KeyHash;
@@ -241,8 +244,14 @@ pub(crate) struct Displaced {
 pub(crate) const DISPLACED_BYTES: usize = size_of::<u64>();
 
 impl Displaced {
-    pub fn new(buckets: usize) -> Result<Self, Error> {
-        Ok(Displaced { counts: Region::new(buckets).map_err(Error::Memory)? })
+    pub fn new(memory: &Memory, buckets: usize) -> Result<Self, Error> {
+        Ok(Displaced { counts: memory.region(buckets).map_err(Error::Memory)? })
+    }
+
+    /// Brings a bucket's counts near.
+    #[inline(always)]
+    pub fn prefetch(&self, bucket: usize) {
+        prefetch_slice(&self.counts, bucket);
     }
 
     pub fn count(&self, bucket: usize, bit: u32) -> u64 {

@@ -11,7 +11,9 @@ use std::cell::Cell;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use larder_mem::{Lease as SlotLease, MainView, Parked as ParkedReader, Reader, Shard, Slot, View};
+use larder_mem::{
+    Lease as SlotLease, MainView, Memory, Parked as ParkedReader, Reader, Shard, Slot, View,
+};
 
 use crate::cache::{Lookups, Shared, with_engine};
 use crate::engine::State;
@@ -56,8 +58,13 @@ struct Port {
 }
 
 impl Port {
-    fn open(shared: &Shared, shard: &Arc<Shard<State>>, number: usize) -> Result<Port, Error> {
-        let reader = Reader::register_as(shard, Some(number))?;
+    fn open(
+        shared: &Shared,
+        memory: &Memory,
+        shard: &Arc<Shard<State>>,
+        number: usize,
+    ) -> Result<Port, Error> {
+        let reader = Reader::register_in(memory, shard, Some(number))?;
         Ok(Port { reader, feedback: Feedback::new(shared.report_shift.is_some()) })
     }
 
@@ -289,7 +296,10 @@ impl Proxy {
     pub(crate) fn register(shared: &Arc<Shared>) -> Result<Self, Error> {
         let seat = Seat::take(shared)?;
         let (first, rest) = (shared.shards.split_first()).expect("a cache has at least one shard");
-        let open = |shard| Port::open(shared, shard, seat.number);
+        // Copies of few shards or many: in one mapping they have huge pages.
+        let copies = shared.shards.iter().map(|shard| shard.config().copy_bytes()).sum();
+        let memory = Memory::new(copies).map_err(Error::Memory)?;
+        let open = |shard| Port::open(shared, &memory, shard, seat.number);
         let (first, rest) = (open(first)?, rest.iter().map(open).collect::<Result<_, _>>()?);
         let lookups = Tally::of(shared.counters[seat.number].0.read());
         Ok(Proxy::new(shared.clone(), first, rest, seat, lookups, Ticks(0)))

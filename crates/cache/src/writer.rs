@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use larder_mem::{
-    Guard, HEADER_BYTES, LogPosition as ShardPosition, OwnedSlot, Shard, VERSION_BYTES,
+    Guard, HEADER_BYTES, LogPosition as ShardPosition, OwnedSlot, Shard, Stalled, VERSION_BYTES,
 };
 
 use crate::build::KEY_BYTES_MAX;
@@ -29,30 +29,35 @@ use crate::time::{Seconds, Ttl};
 const QUEUE_TRY: usize = 32;
 /// Operations queued at most.
 const QUEUE_MAX: usize = 256;
-/// Octets of slots taken at a time: small slots by the handful, large ones one by one.
+/// Octets of slots of a class taken at a time: small slots by the handful, large ones one by one.
 const REFILL_BYTES: usize = 2048;
-/// Slots taken at a time at most.
-const REFILL_MAX: usize = 16;
+/// Slots of a class taken at a time at most.
+const REFILL_MAX: usize = 32;
+/// How often a full writer asks for the lock before it goes to sleep: as long as some hundred operations take. A
+/// sleeper costs whoever unlocks a system call, and comes back too late to find the lock free.
+const LOCK_SPINS: u32 = 1000;
 
 /// Operations whose lines are fetched before their turn.
 const APPLY_AHEAD: usize = 12;
 
+/// An operation that waits. Plain words, so that queueing one is a few stores.
 #[derive(Debug)]
-enum Operation {
-    Insert { hash: KeyHash, slot: OwnedSlot, when: When, now: Seconds },
-    Remove { hash: KeyHash, key: Box<[u8]> },
-    Touch { hash: KeyHash, key: Box<[u8]>, expires: u32 },
+struct Operation {
+    hash: KeyHash,
+    /// What an insert stores; nothing for the others.
+    slot: Option<OwnedSlot>,
+    /// An insert's time, a touch's end.
+    at: u32,
+    act: Act,
 }
 
-impl Operation {
-    #[inline]
-    fn hash(&self) -> KeyHash {
-        match self {
-            Operation::Insert { hash, .. }
-            | Operation::Remove { hash, .. }
-            | Operation::Touch { hash, .. } => *hash,
-        }
-    }
+#[derive(Debug, Clone, Copy)]
+enum Act {
+    Insert(When),
+    /// Its key is the next in [`Own::keys`].
+    Remove,
+    /// Likewise.
+    Touch,
 }
 
 /// One core's way to write.
@@ -70,10 +75,14 @@ struct Own {
     /// The shard's number.
     shard: usize,
     queue: VecDeque<Operation>,
+    /// The keys of the queue's operations without a slot, in order.
+    keys: VecDeque<Box<[u8]>>,
     /// Octets of the slots in the queue.
     queue_bytes: usize,
     /// Free slots taken ahead, by class.
     spare: Box<[Vec<OwnedSlot>]>,
+    /// Classes whose spare slots are few: more are taken when the lock is held anyway.
+    wanted: Wanted,
     /// What our operations evicted and the listener was not told yet.
     evicted: Batch,
 }
@@ -122,8 +131,10 @@ impl Writer {
             .map(|(number, shard)| Own {
                 shard: number,
                 queue: VecDeque::with_capacity(QUEUE_MAX),
+                keys: VecDeque::new(),
                 queue_bytes: 0,
                 spare: (0..shard.classes().count()).map(|_| Vec::new()).collect(),
+                wanted: Wanted::default(),
                 evicted: Batch::default(),
             })
             .collect();
@@ -176,7 +187,7 @@ impl Writer {
         let (shared, own) = self.parts(hash);
         let mut slot = own.slot_for(shared, key, value.len(), 0)?;
         own.shard(shared).fill(&mut slot, key, value, ttl.expires(now));
-        own.enqueue(shared, Operation::Insert { hash, slot, when, now })
+        own.enqueue(shared, hash, slot, when, now)
     }
 
     /// Stores a value where none lives under the key when the operation is applied; one past its end
@@ -215,7 +226,7 @@ impl Writer {
         let shard = own.shard(shared);
         shard.build(&mut slot, key, value.len()).copy_from_slice(value);
         shard.finish(&mut slot, key.len(), value.len(), ttl.expires(now), Some(version));
-        own.enqueue(shared, Operation::Insert { hash, slot, when: When::Newer, now })
+        own.enqueue(shared, hash, slot, When::Newer, now)
     }
 
     /// Stores a value that `build` writes, at most `len_max` octets, straight into its final place. The
@@ -241,10 +252,7 @@ impl Writer {
             shard.finish(slot, key.len(), len, ttl.expires(now), None);
         }
         match held.slot.take() {
-            Some(slot) => {
-                let operation = Operation::Insert { hash, slot, when: When::Always, now };
-                held.own.enqueue(shared, operation)
-            }
+            Some(slot) => held.own.enqueue(shared, hash, slot, When::Always, now),
             None => Ok(()),
         }
     }
@@ -253,8 +261,7 @@ impl Writer {
     pub fn remove(&mut self, key: &[u8]) -> Result<(), Error> {
         let hash = self.shared.hasher.hash(key);
         let (shared, own) = self.parts(hash);
-        own.make_queue_room(shared)?;
-        own.enqueue(shared, Operation::Remove { hash, key: key.into() })
+        own.enqueue_key(shared, hash, key, Act::Remove, 0)
     }
 
     /// Gives an entry a new end, `ttl` from `now`, if there is one. Proxies see it when it is applied,
@@ -263,8 +270,7 @@ impl Writer {
         let hash = self.shared.hasher.hash(key);
         let expires = ttl.expires(now);
         let (shared, own) = self.parts(hash);
-        own.make_queue_room(shared)?;
-        own.enqueue(shared, Operation::Touch { hash, key: key.into(), expires })
+        own.enqueue_key(shared, hash, key, Act::Touch, expires)
     }
 
     /// Applies and publishes everything queued; gives spare slots back where memory is short. The
@@ -310,10 +316,8 @@ struct Last<'a> {
 impl Drop for Last<'_> {
     fn drop(&mut self) {
         let Ok(mut guard) = self.own.shard(self.shared).lock() else { return };
-        for operation in self.own.queue.drain(..) {
-            if let Operation::Insert { slot, .. } = operation {
-                guard.parts().0.free(slot);
-            }
+        for slot in self.own.queue.drain(..).filter_map(|operation| operation.slot) {
+            guard.parts().0.free(slot);
         }
         self.own.give_back(&mut guard);
     }
@@ -369,13 +373,34 @@ impl Own {
         result
     }
 
-    /// Queues an operation that room was made for.
-    #[inline]
-    fn enqueue(&mut self, shared: &Shared, operation: Operation) -> Result<(), Error> {
-        if let Operation::Insert { slot, .. } = &operation {
-            self.queue_bytes += self.shard(shared).classes().size(slot.class());
-        }
-        self.queue.push_back(operation);
+    /// Queues an insert that room was made for.
+    #[inline(always)]
+    fn enqueue(
+        &mut self,
+        shared: &Shared,
+        hash: KeyHash,
+        slot: OwnedSlot,
+        when: When,
+        now: Seconds,
+    ) -> Result<(), Error> {
+        self.queue_bytes += self.shard(shared).classes().size(slot.class());
+        let act = Act::Insert(when);
+        self.queue.push_back(Operation { hash, slot: Some(slot), at: now.0, act });
+        self.flush_if_due(shared)
+    }
+
+    /// Queues an operation that stores nothing.
+    fn enqueue_key(
+        &mut self,
+        shared: &Shared,
+        hash: KeyHash,
+        key: &[u8],
+        act: Act,
+        at: u32,
+    ) -> Result<(), Error> {
+        self.make_queue_room(shared)?;
+        self.keys.push_back(key.into());
+        self.queue.push_back(Operation { hash, slot: None, at, act });
         self.flush_if_due(shared)
     }
 
@@ -393,7 +418,7 @@ impl Own {
     fn flush_unless_busy(&mut self, shared: &Shared) -> Result<(), Error> {
         let shard = self.shard(shared);
         let guard = match shard.try_lock() {
-            None if self.is_full(shared) => Some(shard.lock()),
+            None if self.is_full(shared) => Some(lock_soon(shard)),
             guard => guard,
         };
         let Some(guard) = guard else { return Ok(()) };
@@ -425,14 +450,14 @@ impl Own {
     ) -> Result<Option<ShardPosition>, Error> {
         with_engine(self.shard(shared), guard, |engine| {
             for operation in self.queue.iter().take(APPLY_AHEAD) {
-                engine.prefetch(operation.hash());
+                engine.prefetch(operation.hash);
             }
             while let Some(operation) = self.queue.pop_front() {
                 if let Some(ahead) = self.queue.get(APPLY_AHEAD - 1) {
-                    engine.prefetch(ahead.hash());
+                    engine.prefetch(ahead.hash);
                 }
                 if let Some(ahead) = self.queue.get(APPLY_AHEAD / 2) {
-                    engine.prefetch_slot(ahead.hash());
+                    engine.prefetch_way(ahead.hash);
                 }
                 if let Err((error, operation)) = self.apply_one(engine, operation) {
                     self.queue.push_front(operation);
@@ -442,35 +467,51 @@ impl Own {
                     return Ok(None);
                 }
             }
+            if !engine.is_tight() {
+                self.restock(engine);
+            }
             Ok(Some(engine.main.position()))
         })
     }
 
+    /// Takes spare slots of the classes that want some.
+    fn restock(&mut self, engine: &mut Engine<'_>) {
+        for class in self.wanted.take() {
+            let spare = &mut self.spare[class as usize];
+            let ample = ample(engine.shard, class);
+            if spare.len() < ample {
+                engine.main.alloc_many(class, ample - spare.len(), spare);
+            }
+        }
+    }
+
+    #[inline]
     fn apply_one(
         &mut self,
         engine: &mut Engine<'_>,
         operation: Operation,
     ) -> Result<(), (Error, Operation)> {
-        match operation {
-            Operation::Insert { hash, slot, when, now } => {
-                let bytes = engine.shard.classes().size(slot.class());
-                match engine.insert(hash, slot, when, now) {
-                    Ok(()) => self.queue_bytes -= bytes,
-                    Err((stalled, slot)) => {
-                        let operation = Operation::Insert { hash, slot, when, now };
-                        return Err((stalled.into(), operation));
-                    }
-                }
+        let Operation { hash, slot, at, act } = operation;
+        let refused =
+            |stalled: Stalled, slot| Err((Error::from(stalled), Operation { hash, slot, at, act }));
+        if let (Act::Insert(when), Some(slot)) = (act, slot) {
+            let bytes = engine.shard.classes().size(slot.class());
+            if let Err((stalled, slot)) = engine.insert(hash, slot, when, Seconds(at)) {
+                return refused(stalled, Some(slot));
             }
-            Operation::Remove { hash, key } => {
-                if let Err(stalled) = engine.remove(hash, &key) {
-                    return Err((stalled.into(), Operation::Remove { hash, key }));
+            self.queue_bytes -= bytes;
+            return Ok(());
+        }
+        let key = self.keys.front().expect("every operation without a slot has a key");
+        match act {
+            Act::Touch => _ = engine.touch(hash, key, at),
+            _ => {
+                if let Err(stalled) = engine.remove(hash, key) {
+                    return refused(stalled, None);
                 }
-            }
-            Operation::Touch { hash, key, expires } => {
-                engine.touch(hash, &key, expires);
             }
         }
+        self.keys.pop_front();
         Ok(())
     }
 
@@ -503,6 +544,7 @@ impl Own {
                 if let Some(next) = spare.last() {
                     shard.prefetch(next);
                 }
+                self.wanted.add(class);
                 Ok(slot)
             }
             None => self.refill(shared, class),
@@ -514,12 +556,11 @@ impl Own {
     #[cold]
     fn refill(&mut self, shared: &Shared, class: u8) -> Result<OwnedSlot, Error> {
         let shard = self.shard(shared);
-        let ample = (REFILL_BYTES / shard.classes().size(class)).clamp(1, REFILL_MAX);
         loop {
             let slot = self.locked(shared, |own, guard| {
                 let spare = &mut own.spare[class as usize];
                 with_engine(shard, guard, |engine| {
-                    let count = if engine.is_tight() { 1 } else { ample };
+                    let count = if engine.is_tight() { 1 } else { ample(shard, class) };
                     engine.main.alloc_many(class, count, spare);
                 });
                 if let Some(slot) = spare.pop() {
@@ -548,6 +589,43 @@ impl Own {
         for slot in self.spare.iter_mut().flat_map(|spare| spare.drain(..)) {
             main.free(slot);
         }
+    }
+}
+
+/// How many spare slots of a class a writer holds at most.
+fn ample(shard: &Shard<State>, class: u8) -> usize {
+    (REFILL_BYTES / shard.classes().size(class)).clamp(1, REFILL_MAX)
+}
+
+/// The lock, first without sleeping.
+fn lock_soon(shard: &Shard<State>) -> Result<Guard<'_, State>, larder_mem::Error> {
+    for _ in 0..LOCK_SPINS {
+        if let Some(guard) = shard.try_lock() {
+            return guard;
+        }
+        std::hint::spin_loop();
+    }
+    shard.lock()
+}
+
+/// A set of classes.
+#[derive(Debug, Default)]
+struct Wanted(u128);
+
+impl Wanted {
+    #[inline(always)]
+    fn add(&mut self, class: u8) {
+        self.0 |= 1 << class;
+    }
+
+    /// Its members, which leave it.
+    fn take(&mut self) -> impl Iterator<Item = u8> + use<> {
+        let mut bits = std::mem::take(&mut self.0);
+        std::iter::from_fn(move || {
+            let class = bits.trailing_zeros() as u8;
+            bits &= bits.wrapping_sub(1);
+            (class < 128).then_some(class)
+        })
     }
 }
 

@@ -86,7 +86,7 @@ fn every_policy_keeps_the_contract() {
     for policy in every_policy() {
         for (feedback, seed) in [(true, 1), (false, 1), (true, 2)] {
             let (entries, stats) = churn(policy, feedback, seed);
-            assert!(stats.evicted > 1_000 && entries.len() > 100, "{policy:?}: {stats:?}");
+            assert!(stats.evicted > 500 && entries.len() > 100, "{policy:?}: {stats:?}");
             assert_eq!(stats.reported > 1_000, feedback && policy != Policy::Fifo, "{policy:?}");
             let (again, stats_again) = churn(policy, feedback, seed);
             assert!(entries == again && stats == stats_again, "{policy:?} seed {seed}");

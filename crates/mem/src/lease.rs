@@ -22,6 +22,7 @@
 
 use crate::arena::{Arena, Slot};
 use crate::class::Classes;
+use crate::region::Memory;
 #[cfg(not(loom))]
 use crate::region::Region;
 #[cfg(loom)]
@@ -51,7 +52,9 @@ pub(crate) struct Leases {
 }
 
 impl Leases {
-    pub fn new(config: &Config, classes: &Classes) -> Result<Self, Error> {
+    pub fn new(memory: &Memory, config: &Config, classes: &Classes) -> Result<Self, Error> {
+        #[cfg(loom)]
+        let _ = memory;
         if config.lease_slot_bytes == 0 {
             return Err(Error::Config("lease_slot_bytes must not be 0"));
         }
@@ -65,7 +68,7 @@ impl Leases {
             #[cfg(loom)]
             counts: (0..count).map(|_| AtomicU32::new(0)).collect(),
             #[cfg(not(loom))]
-            counts: Region::new(count).map_err(Error::Memory)?,
+            counts: memory.region(count).map_err(Error::Memory)?,
             bytes: CacheLines(AtomicU64::new(0)),
             bytes_max: config.lease_bytes_max,
             #[cfg(loom)]

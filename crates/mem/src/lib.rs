@@ -85,7 +85,7 @@ pub use lease::Lease;
 pub use log::{LogPosition, RECORD_BYTES};
 pub use pages::{ClassUse, PageUse};
 pub use reader::{CopyView, MainView, Parked, Reader, View};
-pub use region::{Region, Zeroed};
+pub use region::{Memory, Region, Zeroed};
 #[cfg(loom)]
 pub use shard::Fault;
 pub use shard::{Config, Error, Guard, Main, ProxyLag, ReaderKind, Shard, Stalled, ToMove};

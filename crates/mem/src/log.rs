@@ -4,6 +4,9 @@
 //! that applying is a blind store and replaying twice does no harm. It also names the slot that the
 //! change retired: the log is the limbo list, and needs no second structure beside it.
 
+use crate::region::Memory;
+#[cfg(not(loom))]
+use crate::region::{Region, Zeroed};
 use crate::shard::Error;
 use crate::sync::{AtomicU64, CacheLines, Ordering, RaceCell};
 
@@ -45,9 +48,18 @@ const _: () = assert!(RECORD_BYTES == 20);
 /// The cursor of a reader that holds nothing: it does not count.
 pub(crate) const PARKED: u64 = u64::MAX;
 
+#[cfg(not(loom))]
+type Ring = Region<RaceCell<Record>>;
+#[cfg(loom)]
+type Ring = Box<[RaceCell<Record>]>;
+
+// SAFETY: a cell of integers, which zero is a value of, and no drop.
+#[cfg(not(loom))]
+unsafe impl Zeroed for RaceCell<Record> {}
+
 #[derive(Debug)]
 pub(crate) struct Log {
-    ring: Box<[RaceCell<Record>]>,
+    ring: Ring,
     /// Stored (Release) by main after the records it covers; pairs with `Log::tail`'s Acquire.
     tail: CacheLines<AtomicU64>,
     /// One a reader, stored by that reader (Release) or, under the lock, on its behalf; pairs with the
@@ -61,13 +73,22 @@ unsafe impl Sync for Log {}
 // SAFETY: as above.
 unsafe impl Send for Log {}
 
+fn ring(memory: &Memory, records: usize) -> Result<Ring, Error> {
+    #[cfg(not(loom))]
+    return memory.region(records).map_err(Error::Memory);
+    #[cfg(loom)]
+    let _ = memory;
+    #[cfg(loom)]
+    return Ok((0..records).map(|_| RaceCell::new(Record::default())).collect());
+}
+
 impl Log {
-    pub fn new(records: usize, cursors: usize) -> Result<Self, Error> {
+    pub fn new(memory: &Memory, records: usize, cursors: usize) -> Result<Self, Error> {
         if !records.is_power_of_two() {
             return Err(Error::Config("log_records must be a power of two"));
         }
         Ok(Log {
-            ring: (0..records).map(|_| RaceCell::new(Record::default())).collect(),
+            ring: ring(memory, records)?,
             tail: CacheLines(AtomicU64::new(0)),
             cursors: (0..cursors).map(|_| CacheLines(AtomicU64::new(PARKED))).collect(),
         })
@@ -126,7 +147,7 @@ impl Log {
     ///
     /// # Safety
     /// The caller holds the lock, and `position - R < min_active` (I5).
-    #[inline]
+    #[inline(always)]
     pub unsafe fn write(&self, position: u64, record: Record) {
         // SAFETY: by this function's contract no reader reads the record meanwhile, and the lock
         // keeps other writers away.

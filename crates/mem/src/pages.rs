@@ -13,7 +13,7 @@
 
 use crate::arena::Arena;
 use crate::class::{CLASS_BYTES_MIN, Classes};
-use crate::region::Region;
+use crate::region::{Memory, Region};
 use crate::shard::Error;
 
 const NONE: u32 = u32::MAX;
@@ -107,18 +107,23 @@ pub(crate) struct Pages {
     live_charge: u64,
 }
 
+/// Words of a page's bitmap.
+pub(crate) fn words(page_bytes: usize) -> usize {
+    page_bytes.div_ceil(CLASS_BYTES_MIN * 64)
+}
+
 /// Bitmap octets that `page_bytes` of arena need.
 pub(crate) fn books_bytes(page_bytes: usize) -> usize {
-    page_bytes.div_ceil(CLASS_BYTES_MIN * 64) * 16 + size_of::<Page>() + size_of::<u32>()
+    words(page_bytes) * 16 + size_of::<Page>() + size_of::<u32>()
 }
 
 impl Pages {
-    pub fn new(classes: &Classes, pages: usize) -> Result<Self, Error> {
+    pub fn new(memory: &Memory, classes: &Classes, pages: usize) -> Result<Self, Error> {
         let count = u32::try_from(pages).map_err(|_| Error::Config("too many pages"))?;
         if count == 0 || pages as u64 * classes.page_bytes() as u64 >= 8 << 32 {
             return Err(Error::Config("a shard's arena has 1 page to 32 GiB"));
         }
-        let words = classes.page_bytes().div_ceil(CLASS_BYTES_MIN * 64);
+        let words = words(classes.page_bytes());
         let empty = Page {
             state: State::Free,
             class: 0,
@@ -133,8 +138,8 @@ impl Pages {
             shift: classes.page_bytes().trailing_zeros(),
             words,
             pages: vec![empty; pages].into_boxed_slice(),
-            free_bits: Region::new(words * pages).map_err(Error::Memory)?,
-            live_bits: Region::new(words * pages).map_err(Error::Memory)?,
+            free_bits: memory.region(words * pages).map_err(Error::Memory)?,
+            live_bits: memory.region(words * pages).map_err(Error::Memory)?,
             // Last in, first out: the arena is first used from its beginning.
             free_pages: (0..count).rev().collect(),
             classes: (0..classes.count() as u8)
@@ -166,8 +171,10 @@ impl Pages {
         u64::from(self.classes[class as usize].charge)
     }
 
-    pub fn slot_bytes(&self, class: u8) -> usize {
-        self.classes[class as usize].size as usize
+    /// Octets of a taken slot.
+    #[inline]
+    pub fn bytes_of(&self, id: u32) -> u64 {
+        u64::from(self.classes[self.class_of(id) as usize].size)
     }
 
     /// The class of a taken slot.
@@ -290,9 +297,9 @@ impl Pages {
         self.live_charge += u64::from(class.charge);
     }
 
-    /// A live slot is retired; it stays taken until [`Pages::free`].
+    /// A live slot is retired; it stays taken until [`Pages::free`]. Its octets.
     #[inline]
-    pub fn retire(&mut self, id: u32) {
+    pub fn retire(&mut self, id: u32) -> u64 {
         let (page, slot) = self.slot_in_page(id);
         let word = &mut self.live_bits[page * self.words + slot / 64];
         assert!(*word & (1 << (slot % 64)) != 0, "only a live slot is retired");
@@ -301,6 +308,7 @@ impl Pages {
         let class = &mut self.classes[self.pages[page].class as usize];
         class.live -= 1;
         self.live_charge -= u64::from(class.charge);
+        u64::from(class.size)
     }
 
     /// A taken slot that nobody can reach any more is free again.
@@ -316,6 +324,8 @@ impl Pages {
         if meta.used == 0 {
             self.release(page);
         } else if meta.state == State::Serving && !meta.has_room {
+            // The one free slot of a full page is found at once.
+            meta.hint = (slot / 64) as u16;
             self.link(page);
         }
     }
@@ -487,7 +497,7 @@ mod tests {
     #[test]
     fn books_balance() {
         let classes = Classes::new(1024);
-        let mut pages = Pages::new(&classes, 8).unwrap();
+        let mut pages = Pages::new(&Memory::new(0).unwrap(), &classes, 8).unwrap();
         let mut taken = Vec::new();
         let mut state = 1u64;
         for _ in 0..20_000 {
@@ -518,7 +528,7 @@ mod tests {
     #[test]
     fn sparse_class_gives_a_page_back() {
         let classes = Classes::new(1024);
-        let mut pages = Pages::new(&classes, 4).unwrap();
+        let mut pages = Pages::new(&Memory::new(0).unwrap(), &classes, 4).unwrap();
         let ids: Vec<u32> = (0..256).map(|_| pages.take(0).unwrap()).collect();
         ids.iter().for_each(|&id| pages.publish(id));
         assert_eq!(pages.take(1), None, "every page serves class 0");

@@ -14,6 +14,7 @@ use std::cell::Cell;
 use crate::arena::{Arena, Slot};
 use crate::lease::Lease;
 use crate::log::{LogPosition, PARKED, WAY_NONE};
+use crate::region::Memory;
 #[cfg(loom)]
 use crate::shard::Fault;
 use crate::shard::{Error, Guard, ReaderKind, Shard};
@@ -165,8 +166,19 @@ impl<S> Reader<S> {
 
     /// As [`Reader::register`], under a number of the caller's, which must be free; `None` for any.
     pub fn register_as(shard: &Arc<Shard<S>>, number: Option<usize>) -> Result<Self, Error> {
+        let memory = Memory::new(shard.core.config.copy_bytes()).map_err(Error::Memory)?;
+        Reader::register_in(&memory, shard, number)
+    }
+
+    /// As [`Reader::register_as`], with the copy in [`Config::copy_bytes`](crate::Config::copy_bytes) of the
+    /// caller's mapping.
+    pub fn register_in(
+        memory: &Memory,
+        shard: &Arc<Shard<S>>,
+        number: Option<usize>,
+    ) -> Result<Self, Error> {
         let table = match shard.core.config.readers {
-            ReaderKind::Index => Some(table(shard.core.config.buckets)?),
+            ReaderKind::Index => Some(table(memory, shard.core.config.buckets)?),
             ReaderKind::Shared => None,
         };
         let reader = shard.lock()?.parts().0.take_reader(number)?;

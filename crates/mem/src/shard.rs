@@ -8,11 +8,12 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::atomic::AtomicU32 as PlainAtomicU32;
 
-use crate::arena::{Arena, HEADER_BYTES, OwnedSlot, Slot, VERSION_BYTES};
+use crate::arena::{Arena, HEADER_BYTES, OwnedSlot, SHARDS_EVER, Slot, VERSION_BYTES};
 use crate::class::Classes;
 use crate::lease::{self, Leases};
 use crate::log::{Log, LogPosition, PARKED, RECORD_BYTES, Record, WAY_NONE};
 use crate::pages::{self, ClassUse, PageUse, Pages};
+use crate::region::Memory;
 use crate::sync::{Mutex, MutexGuard, Ordering};
 use crate::table::{Bucket, MainTable, WAYS};
 
@@ -119,6 +120,24 @@ impl Config {
             + if self.lease_bytes_max > 0 { self.lease_counts() * lease::COUNT_BYTES } else { 0 }
     }
 
+    /// Octets that all but the readers' copies take of a mapping.
+    pub fn main_bytes(&self) -> usize {
+        let leases = if self.lease_bytes_max > 0 { self.lease_counts() } else { 0 };
+        Arena::mapped_bytes(self.pages * self.page_bytes)
+            + Memory::bytes_for::<Bucket>(self.buckets)
+            + Memory::bytes_for::<Record>(self.log_records)
+            + 2 * Memory::bytes_for::<u64>(pages::words(self.page_bytes) * self.pages)
+            + Memory::bytes_for::<u32>(leases)
+    }
+
+    /// Octets that a reader's copy takes of a mapping.
+    pub fn copy_bytes(&self) -> usize {
+        match self.readers {
+            ReaderKind::Index => Memory::bytes_for::<Bucket>(self.buckets),
+            ReaderKind::Shared => 0,
+        }
+    }
+
     /// Lease counts that the arena needs.
     pub(crate) fn lease_counts(&self) -> usize {
         (self.pages * self.page_bytes).div_ceil(self.lease_slot_bytes.max(1))
@@ -214,6 +233,11 @@ static NEXT_ID: PlainAtomicU32 = PlainAtomicU32::new(0);
 impl<S> Shard<S> {
     /// Maps everything the shard will ever use, readers' copies apart.
     pub fn new(config: Config, state: S) -> Result<Self, Error> {
+        Shard::new_in(&Memory::new(config.main_bytes()).map_err(Error::Memory)?, config, state)
+    }
+
+    /// As [`Shard::new`], in [`Config::main_bytes`] of the caller's mapping.
+    pub fn new_in(memory: &Memory, config: Config, state: S) -> Result<Self, Error> {
         if config.buckets == 0 || config.buckets > (u32::MAX as usize) / WAYS {
             return Err(Error::Config("a shard has 1 to 2^32 / 10 buckets"));
         }
@@ -224,9 +248,12 @@ impl<S> Shard<S> {
             return Err(Error::Config("copy_buckets must not be 0"));
         }
         let id = NEXT_ID.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        if id >= SHARDS_EVER {
+            return Err(Error::Config("a process makes at most 16 million shards"));
+        }
         let classes = Classes::new(config.page_bytes);
         let books = Books {
-            pages: Pages::new(&classes, config.pages)?,
+            pages: Pages::new(memory, &classes, config.pages)?,
             tail: 0,
             floor: 0,
             limbo_head: 0,
@@ -238,11 +265,12 @@ impl<S> Shard<S> {
         };
         Ok(Shard {
             core: Core {
-                arena: Arena::new(config.pages * config.page_bytes, id).map_err(Error::Memory)?,
-                log: Log::new(config.log_records, config.readers_max)?,
-                table: MainTable::new(&config)?,
+                arena: Arena::new(memory, config.pages * config.page_bytes, id)
+                    .map_err(Error::Memory)?,
+                log: Log::new(memory, config.log_records, config.readers_max)?,
+                table: MainTable::new(memory, &config)?,
                 config,
-                leases: Leases::new(&config, &classes)?,
+                leases: Leases::new(memory, &config, &classes)?,
                 classes,
                 id,
             },
@@ -295,7 +323,7 @@ impl<S> Shard<S> {
     /// When they do not fit the slot's class, or the slot is another shard's.
     #[inline]
     pub fn build<'a>(&self, slot: &'a mut OwnedSlot, key: &[u8], room: usize) -> &'a mut [u8] {
-        let size = self.core.classes.size(slot.class);
+        let size = self.core.classes.size(slot.class());
         self.core.arena.begin(slot, key, room, size)
     }
 
@@ -312,7 +340,7 @@ impl<S> Shard<S> {
         expires: u32,
         version: Option<u64>,
     ) {
-        let size = self.core.classes.size(slot.class);
+        let size = self.core.classes.size(slot.class());
         let version_bytes = if version.is_some() { VERSION_BYTES } else { 0 };
         let bytes = HEADER_BYTES + key_len + value_len + version_bytes;
         assert!(bytes <= size, "key, value and version fit the slot's class");
@@ -325,7 +353,7 @@ impl<S> Shard<S> {
     /// line holds up those behind it.
     #[inline]
     pub fn prefetch(&self, slot: &OwnedSlot) {
-        self.core.arena.prefetch_lines(slot.id, self.core.classes.size(slot.class));
+        self.core.arena.prefetch_lines(slot.id(), self.core.classes.size(slot.class()));
     }
 
     /// The key of an owned slot. (No [`Slot`] of it: those can be leased, and owned slots can't.)
@@ -342,9 +370,9 @@ impl<S> Shard<S> {
 
     #[inline]
     fn read<'a>(&'a self, slot: &'a OwnedSlot) -> Slot<'a> {
-        assert_eq!(slot.shard, self.core.id, "a slot goes back to the shard it came from");
+        assert_eq!(slot.shard(), self.core.id, "a slot goes back to the shard it came from");
         // SAFETY: by I2 only the owner reaches the slot, and it is borrowed as long as the view.
-        unsafe { self.core.arena.view(slot.id) }
+        unsafe { self.core.arena.view(slot.id()) }
     }
 }
 
@@ -432,7 +460,7 @@ impl Main<'_> {
                 }
             }
         };
-        let mut slot = OwnedSlot { id, class, shard: self.core.id };
+        let mut slot = OwnedSlot::new(id, class, self.core.id);
         self.core.arena.clear(&mut slot);
         Some(slot)
     }
@@ -444,7 +472,7 @@ impl Main<'_> {
         for _ in 0..count {
             let Some(id) = self.books.pages.take(class) else { break };
             self.core.arena.prefetch(id);
-            slots.push(OwnedSlot { id, class, shard: self.core.id });
+            slots.push(OwnedSlot::new(id, class, self.core.id));
         }
         for slot in &mut slots[first..] {
             self.core.arena.clear(slot);
@@ -456,8 +484,8 @@ impl Main<'_> {
 
     /// Gives an owned slot back; it was never published, so nobody has to be waited for.
     pub fn free(&mut self, slot: OwnedSlot) {
-        assert_eq!(slot.shard, self.core.id, "a slot goes back to the shard it came from");
-        self.books.pages.free(slot.id);
+        assert_eq!(slot.shard(), self.core.id, "a slot goes back to the shard it came from");
+        self.books.pages.free(slot.id());
     }
 
     /// Makes sure that `records` more records can be written.
@@ -519,7 +547,7 @@ impl Main<'_> {
             self.books.limbo_head += 1;
             if record.retired != 0 {
                 self.books.limbo_slots -= 1;
-                self.books.limbo_bytes -= self.bytes_of(record.retired);
+                self.books.limbo_bytes -= self.books.pages.bytes_of(record.retired);
                 // By I1, with `limbo_head - 1 < min_active`.
                 self.free_unless_leased(record.retired);
             }
@@ -546,18 +574,15 @@ impl Main<'_> {
         }
     }
 
-    fn bytes_of(&self, slot: u32) -> u64 {
-        self.books.pages.slot_bytes(self.books.pages.class_of(slot)) as u64
-    }
-
-    #[inline]
+    /// (Always inline: a record that is passed through memory is written in pieces and read back whole, see
+    /// [`OwnedSlot`].)
+    #[inline(always)]
     fn push(&mut self, mut record: Record) {
         assert!(self.fits(1), "room was reserved for every record");
         record.mask = self.table()[record.bucket as usize].mask();
         if record.retired != 0 {
             self.books.limbo_slots += 1;
-            self.books.limbo_bytes += self.bytes_of(record.retired);
-            self.books.pages.retire(record.retired);
+            self.books.limbo_bytes += self.books.pages.retire(record.retired);
         }
         // The ring is longer than the nearer caches hold: each line of it comes back from afar.
         self.core.log.prefetch(self.books.tail + LOG_AHEAD);
@@ -625,15 +650,15 @@ impl Main<'_> {
     /// Makes a way lead to `slot`; what it led to before is retired. One record.
     #[inline]
     pub fn put(&mut self, bucket: usize, way: usize, tag_word: u16, slot: OwnedSlot) {
-        assert_eq!(slot.shard, self.core.id, "a slot goes back to the shard it came from");
+        assert_eq!(slot.shard(), self.core.id, "a slot goes back to the shard it came from");
         assert!(tag_word != 0, "0 is the tag word of an empty way");
-        self.books.pages.publish(slot.id);
+        self.books.pages.publish(slot.id());
         let line = &self.table()[bucket];
         let retired = if line.tag(way) == 0 { 0 } else { line.slot(way) };
-        self.set_way(bucket, way, tag_word, slot.id);
+        self.set_way(bucket, way, tag_word, slot.id());
         self.push(Record {
             bucket: bucket as u32,
-            slot: slot.id,
+            slot: slot.id(),
             retired,
             tag: tag_word,
             mask: 0,

@@ -17,6 +17,7 @@
 use std::cell::Cell;
 use std::marker::PhantomData;
 
+use crate::region::Memory;
 #[cfg(not(loom))]
 use crate::region::Region;
 #[cfg(not(loom))]
@@ -78,9 +79,11 @@ pub(crate) type Table = Region<Bucket>;
 pub(crate) type Table = Box<[Bucket]>;
 
 /// Maps `buckets` empty buckets.
-pub(crate) fn table(buckets: usize) -> Result<Table, Error> {
+pub(crate) fn table(memory: &Memory, buckets: usize) -> Result<Table, Error> {
     #[cfg(not(loom))]
-    return Region::new(buckets).map_err(Error::Memory);
+    return memory.region(buckets).map_err(Error::Memory);
+    #[cfg(loom)]
+    let _ = memory;
     #[cfg(loom)]
     return Ok((0..buckets)
         .map(|_| Bucket {
@@ -192,7 +195,9 @@ impl Bucket {
     /// The first empty way.
     #[inline]
     pub fn vacant(&self) -> Option<usize> {
-        (0..WAYS).find(|&way| self.tag(way) == 0)
+        // Without a jump for each way: which one is empty can't be foreseen.
+        let empty = self.matches(0);
+        (empty != 0).then_some(empty.trailing_zeros() as usize)
     }
 
     /// True for each way that leads to a slot.
@@ -301,9 +306,9 @@ pub(crate) struct MainTable {
 unsafe impl Sync for MainTable {}
 
 impl MainTable {
-    pub fn new(config: &crate::shard::Config) -> Result<Self, Error> {
+    pub fn new(memory: &Memory, config: &crate::shard::Config) -> Result<Self, Error> {
         Ok(MainTable {
-            buckets: table(config.buckets)?,
+            buckets: table(memory, config.buckets)?,
             #[cfg(loom)]
             fault: config.fault,
         })
@@ -360,7 +365,7 @@ mod tests {
     /// counts as the same bucket; its mask is whole.
     #[test]
     fn low_bits_are_private() {
-        let buckets = table(2).unwrap();
+        let buckets = table(&Memory::new(0).unwrap(), 2).unwrap();
         let (main, copy) = (&buckets[0], &buckets[1]);
         // SAFETY: nobody else looks at either.
         let mark = |way, bits| unsafe { copy.mark(way, bits) };
@@ -382,7 +387,7 @@ mod tests {
     /// one bit, in low bits only, or not at all, in every way.
     #[test]
     fn looks_agree() {
-        let buckets = table(1).unwrap();
+        let buckets = table(&Memory::new(0).unwrap(), 1).unwrap();
         let bucket = &buckets[0];
         let mut state = 1u64;
         for round in 0..20_000u32 {

@@ -1,7 +1,9 @@
 //! First in, first out: an update keeps an entry's place, a read changes nothing. 8 octets an entry.
 
+use larder_mem::Memory;
+
 use super::list::Lists;
-use super::{Entries, EntryNumber, Replacement};
+use super::{Entries, EntryNumber, Replacement, unmapped};
 use crate::error::Error;
 
 /// First in, first out.
@@ -13,7 +15,11 @@ pub struct Fifo {
 impl Fifo {
     /// For entry numbers below `numbers`.
     pub fn new(numbers: usize) -> Result<Self, Error> {
-        Ok(Fifo { lists: Lists::new(numbers)? })
+        Self::new_in(&unmapped()?, numbers)
+    }
+
+    pub(super) fn new_in(memory: &Memory, numbers: usize) -> Result<Self, Error> {
+        Ok(Fifo { lists: Lists::new(memory, numbers)? })
     }
 }
 

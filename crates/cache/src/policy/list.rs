@@ -7,7 +7,7 @@
 //! One walk over all entries may be in progress; it keeps its place through every change: an entry that
 //! leaves hands the place to its successor. One that moves to a newer end may be met twice.
 
-use larder_mem::{Region, prefetch_slice};
+use larder_mem::{Memory, Region, prefetch_slice};
 
 use super::EntryNumber;
 use crate::error::Error;
@@ -48,9 +48,9 @@ struct Walk {
 
 impl<const N: usize> Lists<N> {
     /// For entry numbers below `numbers`.
-    pub fn new(numbers: usize) -> Result<Self, Error> {
+    pub fn new(memory: &Memory, numbers: usize) -> Result<Self, Error> {
         Ok(Lists {
-            links: Region::new(numbers).map_err(Error::Memory)?,
+            links: memory.region(numbers).map_err(Error::Memory)?,
             lists: [List { oldest: NONE, newest: NONE, len: 0 }; N],
             walk: Walk { entry: NONE, list: N, left: 0 },
         })
@@ -158,11 +158,10 @@ impl<const N: usize> Lists<N> {
         }
     }
 
-    /// Brings near the links of an entry and of the nine numbers after it.
+    /// Brings near the links of an entry.
     #[inline]
     pub fn prefetch(&self, entry: EntryNumber) {
         prefetch_slice(&self.links, entry as usize);
-        prefetch_slice(&self.links, entry as usize + 8);
     }
 
     /// Begins a walk at the first list's oldest entry.
@@ -230,7 +229,7 @@ mod tests {
     /// Entries keep their order through renames, renewals and removals, and the one excepted is passed over.
     #[test]
     fn order_is_kept() {
-        let mut lists = Lists::<2>::new(8).unwrap();
+        let mut lists = Lists::<2>::new(&Memory::new(0).unwrap(), 8).unwrap();
         for entry in [3, 1, 4] {
             lists.push(0, entry);
         }
@@ -252,7 +251,7 @@ mod tests {
     /// carry entries ahead of it all the time.
     #[test]
     fn walks_keep_their_place() {
-        let mut lists = Lists::<2>::new(100).unwrap();
+        let mut lists = Lists::<2>::new(&Memory::new(0).unwrap(), 100).unwrap();
         (0..30).for_each(|entry| lists.push(usize::from(entry >= 10), entry));
         lists.walk_start();
         let mut met = Vec::new();

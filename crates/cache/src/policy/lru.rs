@@ -2,8 +2,10 @@
 //!
 //! With read reports that come late and once an epoch, "recently" is as fine as the reports are.
 
+use larder_mem::Memory;
+
 use super::list::Lists;
-use super::{Entries, EntryNumber, Replacement};
+use super::{Entries, EntryNumber, Replacement, unmapped};
 use crate::error::Error;
 
 /// Least recently used.
@@ -15,7 +17,11 @@ pub struct Lru {
 impl Lru {
     /// For entry numbers below `numbers`.
     pub fn new(numbers: usize) -> Result<Self, Error> {
-        Ok(Lru { lists: Lists::new(numbers)? })
+        Self::new_in(&unmapped()?, numbers)
+    }
+
+    pub(super) fn new_in(memory: &Memory, numbers: usize) -> Result<Self, Error> {
+        Ok(Lru { lists: Lists::new(memory, numbers)? })
     }
 }
 

@@ -30,6 +30,8 @@ pub mod paper;
 pub mod partitioned;
 mod recycle;
 
+use larder_mem::Memory;
+
 use crate::error::Error;
 
 pub use fifo::Fifo;
@@ -46,6 +48,11 @@ pub const STEPS_MAX: u32 = 1024;
 
 /// Entries that may leave beyond the need, one insert: see [`Replacement::has_surplus`].
 pub(crate) const SURPLUS_MAX: u64 = 2;
+
+/// No mapping: each table of a policy that stands by itself has its own.
+fn unmapped() -> Result<Memory, Error> {
+    Memory::new(0).map_err(Error::Memory)
+}
 
 /// What a policy may ask about the entries it knows.
 pub trait Entries {
@@ -99,7 +106,7 @@ pub trait Replacement {
     /// Who will leave next and after that, most likely: a hint for prefetching.
     fn upcoming(&self) -> [Option<EntryNumber>; 2];
 
-    /// Brings near what is kept for an entry and the nine numbers after it.
+    /// Brings near what is kept for an entry.
     #[inline]
     fn prefetch(&self, _entry: EntryNumber) {}
 
@@ -128,6 +135,12 @@ pub enum Policy {
 }
 
 impl Policy {
+    /// Octets of a mapping for so many entry numbers and entries: the tables below, each rounded up to a line.
+    pub(crate) fn mapped_bytes(&self, numbers: usize, entries_max: u64) -> usize {
+        const TABLES_MAX: usize = 3;
+        self.bytes(numbers, entries_max) + TABLES_MAX * Memory::bytes_for::<u8>(1)
+    }
+
     /// Octets of side records for so many entry numbers and entries.
     pub(crate) fn bytes(&self, numbers: usize, entries_max: u64) -> usize {
         match self {
@@ -142,12 +155,21 @@ impl Policy {
         !matches!(self, Policy::Fifo)
     }
 
-    pub(crate) fn build(&self, numbers: usize, entries_max: u64) -> Result<Chosen, Error> {
+    pub(crate) fn build(
+        &self,
+        memory: &Memory,
+        numbers: usize,
+        entries_max: u64,
+    ) -> Result<Chosen, Error> {
         Ok(match *self {
-            Policy::Partitioned => Chosen::Partitioned(Partitioned::new(numbers, entries_max)?),
-            Policy::Lru => Chosen::Lru(Lru::new(numbers)?),
-            Policy::Fifo => Chosen::Fifo(Fifo::new(numbers)?),
-            Policy::Paper(rules) => Chosen::Paper(Paper::new(numbers, entries_max, rules)?),
+            Policy::Partitioned => {
+                Chosen::Partitioned(Partitioned::new_in(memory, numbers, entries_max)?)
+            }
+            Policy::Lru => Chosen::Lru(Lru::new_in(memory, numbers)?),
+            Policy::Fifo => Chosen::Fifo(Fifo::new_in(memory, numbers)?),
+            Policy::Paper(rules) => {
+                Chosen::Paper(Paper::new_in(memory, numbers, entries_max, rules)?)
+            }
         })
     }
 }

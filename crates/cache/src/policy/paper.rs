@@ -21,10 +21,10 @@
 //!
 //! Octets: 9 an entry number.
 
-use larder_mem::{Region, prefetch_slice};
+use larder_mem::{Memory, Region, prefetch_slice};
 
 use super::list::{LINK_BYTES, Lists};
-use super::{Entries, EntryNumber, Replacement, STEPS_MAX};
+use super::{Entries, EntryNumber, Replacement, STEPS_MAX, unmapped};
 use crate::error::Error;
 
 /// When an entry goes from temporary to hot. The insertion is the first access.
@@ -103,14 +103,23 @@ pub struct Paper {
 impl Paper {
     /// For entry numbers below `numbers` and at most `entries_max` entries at once.
     pub fn new(numbers: usize, entries_max: u64, rules: PaperRules) -> Result<Self, Error> {
+        Self::new_in(&unmapped()?, numbers, entries_max, rules)
+    }
+
+    pub(super) fn new_in(
+        memory: &Memory,
+        numbers: usize,
+        entries_max: u64,
+        rules: PaperRules,
+    ) -> Result<Self, Error> {
         let PaperRules { temporary_percent, recycle_percent, .. } = rules;
         let sum = u32::from(temporary_percent) + u32::from(recycle_percent);
         if temporary_percent == 0 || recycle_percent == 0 || sum > 99 {
             return Err(Error::Setting("each of the paper's partitions needs at least 1 percent"));
         }
         let mut policy = Paper {
-            lists: Lists::new(numbers)?,
-            records: Region::new(numbers).map_err(Error::Memory)?,
+            lists: Lists::new(memory, numbers)?,
+            records: memory.region(numbers).map_err(Error::Memory)?,
             rules,
             temporary_target: 0,
             hot_target: 0,

@@ -28,11 +28,11 @@
 //! temporary, in units so large that twice the entries there can be make 4096: below 2048 entries it is
 //! exact, above, T/4 is known to within 2 to 4 %. An epoch's number is kept modulo 8.
 
-use larder_mem::{Region, prefetch_slice};
+use larder_mem::{Memory, Region, prefetch_slice};
 
 use super::list::{LINK_BYTES, Lists};
 use super::recycle::{Departed, Recycle};
-use super::{Entries, EntryNumber, Replacement, STEPS_MAX};
+use super::{Entries, EntryNumber, Replacement, STEPS_MAX, unmapped};
 use crate::error::Error;
 
 const TEMPORARY: usize = 0;
@@ -113,11 +113,15 @@ pub struct Partitioned {
 impl Partitioned {
     /// For entry numbers below `numbers` and at most `entries_max` entries at once.
     pub fn new(numbers: usize, entries_max: u64) -> Result<Self, Error> {
+        Self::new_in(&unmapped()?, numbers, entries_max)
+    }
+
+    pub(super) fn new_in(memory: &Memory, numbers: usize, entries_max: u64) -> Result<Self, Error> {
         let units = (2 * entries_max).max(1).next_power_of_two();
         let mut policy = Partitioned {
-            lists: Lists::new(numbers)?,
-            records: Region::new(numbers).map_err(Error::Memory)?,
-            recycle: Recycle::new(entries_max)?,
+            lists: Lists::new(memory, numbers)?,
+            records: memory.region(numbers).map_err(Error::Memory)?,
+            recycle: Recycle::new(memory, entries_max)?,
             capacity: 0,
             temporary_target: 0,
             temporary_seq: 0,

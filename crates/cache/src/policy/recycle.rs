@@ -15,7 +15,7 @@
 //!
 //! Dead words are swept out, a 16th of the lines a move, long before their stamps could look young again.
 
-use larder_mem::{Region, prefetch_slice};
+use larder_mem::{Memory, Region, prefetch_slice};
 
 use crate::error::Error;
 
@@ -60,8 +60,8 @@ fn kept(capacity: u64) -> u64 {
 
 impl Recycle {
     /// For a cache of at most `entries_max` entries.
-    pub fn new(entries_max: u64) -> Result<Self, Error> {
-        let lines = Region::new(Self::lines(entries_max)).map_err(Error::Memory)?;
+    pub fn new(memory: &Memory, entries_max: u64) -> Result<Self, Error> {
+        let lines = memory.region(Self::lines(entries_max)).map_err(Error::Memory)?;
         Ok(Recycle { lines, kept: kept(entries_max), stamp: 0, since: 0, swept: 0 })
     }
 
@@ -123,7 +123,13 @@ impl Recycle {
     #[inline]
     pub fn take(&mut self, key: u64) -> Option<Departed> {
         let (line, tag) = self.place(key);
-        let way = self.lines[line].iter().position(|&word| word >> 16 == tag)?;
+        // Most keys are not there: all words are compared at once, without a jump for each.
+        let matches = (self.lines[line].iter().enumerate())
+            .fold(0u32, |found, (way, &word)| found | u32::from(word >> 16 == tag) << way);
+        if matches == 0 {
+            return None;
+        }
+        let way = matches.trailing_zeros() as usize;
         let word = self.lines[line][way];
         if !self.is_alive(word) {
             return None;
