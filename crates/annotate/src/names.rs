@@ -203,6 +203,8 @@ impl Names {
         };
         let cache = Cache::builder()
             .budget(budget_bytes)
+            // One writer needs no more.
+            .shards(1)
             .proxies_max(workers + 1)
             // What is evicted must not depend on the number of cores: the budget pays for one
             // index copy, the workers' own come on top (8 octets an entry each).

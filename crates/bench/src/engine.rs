@@ -23,28 +23,28 @@ pub struct Variant {
 pub const VARIANTS: &[Variant] = &[
     Variant {
         name: "larder",
-        note: "as it comes: three partitions, an index replica a core",
+        note: "as it comes: three partitions, an index replica a core, four shards",
         configure: |builder| builder,
     },
     Variant {
         name: "larder, FIFO",
-        note: "FIFO; an index replica a core",
+        note: "FIFO; an index replica a core, four shards",
         configure: |builder| builder.policy(Policy::Fifo),
     },
     Variant {
         name: "larder, LRU",
-        note: "LRU; an index replica a core",
+        note: "LRU; an index replica a core, four shards",
         configure: |builder| builder.policy(Policy::Lru),
     },
     Variant {
         name: "larder, shared",
-        note: "three partitions, no replicas",
+        note: "three partitions, no replicas, four shards",
         configure: |builder| builder.reader(Reader::Shared),
     },
     Variant {
-        name: "larder, 2 shards",
-        note: "three partitions in two shards, an index replica a core",
-        configure: |builder| builder.shards(2),
+        name: "larder, 1 shard",
+        note: "three partitions in one shard, an index replica a core",
+        configure: |builder| builder.shards(1),
     },
 ];
 

@@ -46,6 +46,12 @@ const RECORDS_MEAN: usize = 3;
 /// Ways of ten that may be in use: at this load the index has no conflicts.
 const WAYS_USED: usize = 8;
 
+/// Shards that a cache has at most unless more are asked for: on two cores, four let writers meet so seldom that more
+/// gain nothing (`docs/decisions/0007`).
+const SHARDS_CHOSEN_MAX: usize = 4;
+/// Octets of budget that make another shard worth its pages of each class.
+const SHARD_BUDGET_MIN: u64 = 16 << 20;
+
 const PAGE_BYTES_MAX: usize = 64 << 10;
 const PAGE_BYTES_MIN: usize = 1 << 10;
 /// Pages that an arena should have before its pages grow.
@@ -63,7 +69,8 @@ pub struct Builder {
     budget: u64,
     proxies_max: usize,
     proxies_counted: Option<usize>,
-    shards: usize,
+    /// `None`: as many as the budget carries.
+    shards: Option<usize>,
     seed: u64,
     entry_bytes_mean: usize,
     lag_operations: usize,
@@ -82,7 +89,7 @@ impl Default for Builder {
             budget: 64 << 20,
             proxies_max: 4,
             proxies_counted: None,
-            shards: 1,
+            shards: None,
             seed: 0x1a7d_e25e_ed00_0001,
             entry_bytes_mean: 128,
             lag_operations: 0,
@@ -115,9 +122,9 @@ impl Builder {
     /// Shards: 1, 2, 4 or 8, each with an equal part of the keys and the budget, and a lock and a log of
     /// its own. More let more cores write at once. Entries leave for others of their shard, so what is
     /// evicted depends on this number; so does what the budget must at least be, and how long values may
-    /// be on a small one. Default 1.
+    /// be on a small one. Default: as many, up to 4, as leave each 16 MiB; the number of cores takes no part.
     pub fn shards(mut self, count: usize) -> Self {
-        self.shards = count;
+        self.shards = Some(count);
         self
     }
 
@@ -210,7 +217,8 @@ impl Builder {
         if !(1..=1024).contains(&self.proxies_max) {
             return Err(Error::Setting("proxies_max must be 1 to 1024"));
         }
-        if !self.shards.is_power_of_two() || self.shards > SHARDS_MAX {
+        let shards = self.shard_count();
+        if !shards.is_power_of_two() || shards > SHARDS_MAX {
             return Err(Error::Setting("shards must be 1, 2, 4 or 8"));
         }
         if !(16..=4096).contains(&self.entry_bytes_mean) {
@@ -222,15 +230,15 @@ impl Builder {
         if self.lease_bytes_max > 8 << 30 {
             return Err(Error::Setting("lease_bytes_max must be at most 8 GiB"));
         }
-        if self.budget / self.shards as u64 > 32 << 30 {
+        if self.shard_budget() > 32 << 30 {
             return Err(Error::Setting("a budget has at most 32 GiB a shard"));
         }
         let shape = self.shape()?;
         let config = shape.config;
-        let placement = Placement::new(config.buckets, self.shards);
+        let placement = Placement::new(config.buckets, shards);
         let hasher = Hasher::new(self.seed);
         let report_shift = self.wants_reads().then(|| epoch_shift(shape.limits.entries_max));
-        let memory = Memory::new(self.shards * shape.mapped_bytes()).map_err(Error::Memory)?;
+        let memory = Memory::new(shards * shape.mapped_bytes()).map_err(Error::Memory)?;
         let shard = |_| -> Result<_, Error> {
             let state = State {
                 placement,
@@ -250,7 +258,7 @@ impl Builder {
             Ok(Arc::new(Shard::new_in(&memory, config, state)?))
         };
         Ok(Cache::new(Shared {
-            shards: (0..self.shards).map(shard).collect::<Result<_, _>>()?,
+            shards: (0..shards).map(shard).collect::<Result<_, _>>()?,
             placement,
             hasher,
             budget: self.budget,
@@ -275,9 +283,14 @@ impl Builder {
         self.proxies_counted.unwrap_or(self.proxies_max)
     }
 
+    fn shard_count(&self) -> usize {
+        let carried = (self.budget / SHARD_BUDGET_MIN).clamp(1, SHARDS_CHOSEN_MAX as u64) as usize;
+        self.shards.unwrap_or(1 << carried.ilog2())
+    }
+
     /// Octets that a shard may take.
     fn shard_budget(&self) -> u64 {
-        self.budget / self.shards as u64
+        self.budget / self.shard_count().max(1) as u64
     }
 
     /// The largest shape of a shard that the budget holds.
@@ -292,7 +305,7 @@ impl Builder {
         }
         self.largest(PAGE_BYTES_MIN).ok_or_else(|| Error::BudgetTooSmall {
             bytes: self.budget,
-            bytes_min: self.smallest().bytes(self.proxies_paid()) * self.shards as u64,
+            bytes_min: self.smallest().bytes(self.proxies_paid()) * self.shard_count() as u64,
         })
     }
 
@@ -319,7 +332,7 @@ impl Builder {
 
     /// Octets that leases may hold in one shard.
     fn shard_lease_bytes(&self) -> u64 {
-        self.lease_bytes_max.div_ceil(self.shards as u64)
+        self.lease_bytes_max.div_ceil(self.shard_count() as u64)
     }
 
     fn pages_min(&self, page_bytes: usize) -> usize {
@@ -414,6 +427,7 @@ mod tests {
                     let builder = Builder::default().budget(budget).proxies_max(proxies);
                     let builder = builder.policy(policy);
                     let shape = builder.shape().unwrap();
+                    let budget = builder.shard_budget();
                     let bytes = shape.bytes(proxies);
                     assert!(bytes <= budget && bytes * 100 >= budget * 93, "{bytes} of {budget}");
                 }

@@ -29,6 +29,9 @@ const FLAG_VERSION: u8 = 1;
 /// The `expires` of an entry that has no end.
 pub const EXPIRES_NEVER: u32 = 0;
 
+/// Where a look-up's reading ends, more or less: a header, a key of 16 octets, 16 more of the value.
+const READ_BYTES: usize = HEADER_BYTES + 32;
+
 /// Octets before the first page; keeps pages on cache lines, and id 0 free to mean "none".
 const HEAD_BYTES: usize = 64;
 
@@ -154,6 +157,15 @@ impl Arena {
     #[inline(always)]
     pub fn prefetch(&self, id: u32) {
         crate::prefetch(self.memory.base().cast::<u8>().as_ptr().wrapping_add(id as usize * 8));
+    }
+
+    /// Brings near what a look-up reads of a slot: header, key and the beginning of a value, which lie in two
+    /// lines as often as not. Any id will do.
+    #[inline(always)]
+    pub fn prefetch_entry(&self, id: u32) {
+        self.prefetch(id);
+        let start = self.memory.base().cast::<u8>().as_ptr().wrapping_add(id as usize * 8);
+        crate::prefetch(start.wrapping_add(READ_BYTES));
     }
 
     /// Brings near the lines of a slot of `bytes` octets, the first few if it is large.

@@ -83,7 +83,7 @@ impl<'a> CopyView<'a> {
     /// Brings near the first line of the slot that a way leads to.
     #[inline(always)]
     pub fn prefetch_slot(self, bucket: usize, way: usize) {
-        self.arena.prefetch(self.table[bucket].slot(way));
+        self.arena.prefetch_entry(self.table[bucket].slot(way));
     }
 
     /// The slot that a way leads to; `None` for an empty way.
@@ -124,7 +124,7 @@ impl<'a> MainView<'a> {
     /// Brings near the first line of the slot that a way leads to.
     #[inline(always)]
     pub fn prefetch_slot(self, bucket: usize, way: usize) {
-        self.arena.prefetch(self.table.slot(bucket, way));
+        self.arena.prefetch_entry(self.table.slot(bucket, way));
     }
 
     /// The slot that a way leads to; `None` for an empty way.

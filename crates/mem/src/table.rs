@@ -147,7 +147,28 @@ impl Bucket {
     }
 
     /// A bit for each way whose tag, low bits apart, equals that of `tag_word`.
-    #[cfg(all(not(loom), target_endian = "little"))]
+    #[cfg(all(not(any(loom, miri)), target_arch = "x86_64"))]
+    #[inline(always)]
+    pub fn matches(&self, tag_word: u16) -> u32 {
+        use core::arch::x86_64::{
+            _mm_and_si128, _mm_cmpeq_epi16, _mm_loadl_epi64, _mm_loadu_si128, _mm_movemask_epi8,
+            _mm_packs_epi16, _mm_set1_epi16,
+        };
+        const { assert!(WORDS == 3, "eight lanes and four") };
+        let words = self.words.as_ptr();
+        // SAFETY: SSE2 is part of every x86_64. The loads are of the three words, plain as in `lanes`.
+        unsafe {
+            let tag = _mm_set1_epi16(!LOW_BITS as i16);
+            let wanted = _mm_set1_epi16((tag_word & !LOW_BITS) as i16);
+            let same = |lanes| _mm_cmpeq_epi16(_mm_and_si128(lanes, tag), wanted);
+            let first = same(_mm_loadu_si128(words.cast()));
+            let rest = same(_mm_loadl_epi64(words.add(2).cast()));
+            _mm_movemask_epi8(_mm_packs_epi16(first, rest)) as u32 & ((1 << WAYS) - 1)
+        }
+    }
+
+    /// A bit for each way whose tag, low bits apart, equals that of `tag_word`.
+    #[cfg(all(not(loom), target_endian = "little", any(miri, not(target_arch = "x86_64"))))]
     #[inline(always)]
     pub fn matches(&self, tag_word: u16) -> u32 {
         let mut found = 0;
