@@ -23,28 +23,33 @@ pub struct Variant {
 pub const VARIANTS: &[Variant] = &[
     Variant {
         name: "larder",
-        note: "as it comes: three partitions, an index replica a core, four shards",
+        note: "as it comes: three partitions, an index replica a core, shards by its budget",
         configure: |builder| builder,
     },
     Variant {
         name: "larder, FIFO",
-        note: "FIFO; an index replica a core, four shards",
+        note: "FIFO; an index replica a core, shards by its budget",
         configure: |builder| builder.policy(Policy::Fifo),
     },
     Variant {
         name: "larder, LRU",
-        note: "LRU; an index replica a core, four shards",
+        note: "LRU; an index replica a core, shards by its budget",
         configure: |builder| builder.policy(Policy::Lru),
     },
     Variant {
         name: "larder, shared",
-        note: "three partitions, no replicas, four shards",
+        note: "three partitions, no replicas, shards by its budget",
         configure: |builder| builder.reader(Reader::Shared),
     },
     Variant {
         name: "larder, 1 shard",
         note: "three partitions in one shard, an index replica a core",
         configure: |builder| builder.shards(1),
+    },
+    Variant {
+        name: "larder, 4 shards",
+        note: "three partitions in four shards, an index replica a core",
+        configure: |builder| builder.shards(4),
     },
 ];
 

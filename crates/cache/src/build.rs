@@ -46,11 +46,10 @@ const RECORDS_MEAN: usize = 3;
 /// Ways of ten that may be in use: at this load the index has no conflicts.
 const WAYS_USED: usize = 8;
 
-/// Shards that a cache has at most unless more are asked for: on two cores, four let writers meet so seldom that more
-/// gain nothing (`docs/decisions/0007`).
+/// Shards that a cache has at most unless more are asked for (`docs/decisions/0007`).
 const SHARDS_CHOSEN_MAX: usize = 4;
-/// Octets of budget that make another shard worth its pages of each class.
-const SHARD_BUDGET_MIN: u64 = 16 << 20;
+/// Octets of budget that a shard should have: it then has pages for the longest values, and one a class is little.
+const SHARD_BUDGET_MIN: u64 = 32 << 20;
 
 const PAGE_BYTES_MAX: usize = 64 << 10;
 const PAGE_BYTES_MIN: usize = 1 << 10;
@@ -122,7 +121,7 @@ impl Builder {
     /// Shards: 1, 2, 4 or 8, each with an equal part of the keys and the budget, and a lock and a log of
     /// its own. More let more cores write at once. Entries leave for others of their shard, so what is
     /// evicted depends on this number; so does what the budget must at least be, and how long values may
-    /// be on a small one. Default: as many, up to 4, as leave each 16 MiB; the number of cores takes no part.
+    /// be on a small one. Default: as many, up to 4, as leave each 32 MiB; the number of cores takes no part.
     pub fn shards(mut self, count: usize) -> Self {
         self.shards = Some(count);
         self
