@@ -4,7 +4,7 @@
 //! insert -> queued (private, in a slot that the writer owns) -> applied (by flush, in order) -> seen by proxies
 //! ```
 //!
-//! Up to 32 operations wait for company; then the writer publishes them if the lock is free, and waits for
+//! Up to 64 operations wait for company; then the writer publishes them if the lock is free, and waits for
 //! it only when 256 are queued (BP-Wrapper, ICDE 2009). `flush` publishes at once. An operation never
 //! waits for a proxy: it is taken, or refused with nothing changed. One writer's operations are applied in
 //! its order; between writers there is no order but the callers' own.
@@ -26,7 +26,7 @@ use crate::position::LogPosition;
 use crate::time::{Seconds, Ttl};
 
 /// Operations queued before the writer first looks for the lock.
-const QUEUE_TRY: usize = 32;
+const QUEUE_TRY: usize = 64;
 /// Operations queued at most.
 const QUEUE_MAX: usize = 256;
 /// Octets of slots of a class taken at a time: small slots by the handful, large ones one by one.
