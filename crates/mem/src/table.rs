@@ -44,6 +44,10 @@ const MASK_LANE: usize = WAYS;
 /// One in each lane.
 const ONES: u64 = 0x0001_0001_0001_0001;
 
+/// Eight lanes.
+#[cfg(all(not(any(loom, miri)), target_arch = "x86_64"))]
+type Lanes = core::arch::x86_64::__m128i;
+
 /// What of each word goes into a copy: all but the low bits of tags.
 const COPIED: [u64; WORDS] = {
     let mut words = [u64::MAX; WORDS];
@@ -150,20 +154,16 @@ impl Bucket {
     #[cfg(all(not(any(loom, miri)), target_arch = "x86_64"))]
     #[inline(always)]
     pub fn matches(&self, tag_word: u16) -> u32 {
-        use core::arch::x86_64::{
-            _mm_and_si128, _mm_cmpeq_epi16, _mm_loadl_epi64, _mm_loadu_si128, _mm_movemask_epi8,
-            _mm_packs_epi16, _mm_set1_epi16,
-        };
+        use core::arch::x86_64::{_mm_loadl_epi64, _mm_loadu_si128};
         const { assert!(WORDS == 3, "eight lanes and four") };
         let words = self.words.as_ptr();
         // SAFETY: SSE2 is part of every x86_64. The loads are of the three words, plain as in `lanes`.
         unsafe {
-            let tag = _mm_set1_epi16(!LOW_BITS as i16);
-            let wanted = _mm_set1_epi16((tag_word & !LOW_BITS) as i16);
-            let same = |lanes| _mm_cmpeq_epi16(_mm_and_si128(lanes, tag), wanted);
-            let first = same(_mm_loadu_si128(words.cast()));
-            let rest = same(_mm_loadl_epi64(words.add(2).cast()));
-            _mm_movemask_epi8(_mm_packs_epi16(first, rest)) as u32 & ((1 << WAYS) - 1)
+            same_lanes(
+                _mm_loadu_si128(words.cast()),
+                _mm_loadl_epi64(words.add(2).cast()),
+                tag_word,
+            )
         }
     }
 
@@ -191,7 +191,22 @@ impl Bucket {
         Probe { candidates: self.matches(tag_word), mask: self.mask() }
     }
 
+    /// As [`Bucket::probe`], by three atomic loads.
+    #[cfg(all(not(any(loom, miri)), target_arch = "x86_64"))]
+    #[inline(always)]
+    fn probe_shared(&self, tag_word: u16) -> Probe {
+        use core::arch::x86_64::{_mm_cvtsi64_si128, _mm_unpacklo_epi64};
+        let [first, next, last] = self.words.each_ref().map(|word| word.load(Ordering::Relaxed));
+        // SAFETY: SSE2 is part of every x86_64, and nothing here touches memory.
+        let candidates = unsafe {
+            let word = |word: u64| _mm_cvtsi64_si128(word as i64);
+            same_lanes(_mm_unpacklo_epi64(word(first), word(next)), word(last), tag_word)
+        };
+        Probe { candidates, mask: (last >> (MASK_LANE % 4 * 16)) as u16 }
+    }
+
     /// As [`Bucket::probe`], by atomic loads: three, and a comparison of four lanes at a time.
+    #[cfg(any(loom, miri, not(target_arch = "x86_64")))]
     #[inline(always)]
     fn probe_shared(&self, tag_word: u16) -> Probe {
         const TAGS: u64 = (u16::MAX >> TAG_BITS_LOW) as u64 * ONES;
@@ -304,6 +319,25 @@ impl Bucket {
                 (self.tag(way) ^ other.tag(way)) & !LOW_BITS == 0
                     && (self.tag(way) == 0 || self.slot(way) == other.slot(way))
             })
+    }
+}
+
+/// A bit for each way whose lane, low bits apart, equals `tag_word`: of eight lanes and four more.
+///
+/// # Safety
+/// The processor has SSE2, as every x86_64 does.
+#[cfg(all(not(any(loom, miri)), target_arch = "x86_64"))]
+#[inline(always)]
+unsafe fn same_lanes(first: Lanes, rest: Lanes, tag_word: u16) -> u32 {
+    use core::arch::x86_64::{
+        _mm_and_si128, _mm_cmpeq_epi16, _mm_movemask_epi8, _mm_packs_epi16, _mm_set1_epi16,
+    };
+    // SAFETY: this function's contract; nothing here touches memory.
+    unsafe {
+        let tag = _mm_set1_epi16(!LOW_BITS as i16);
+        let wanted = _mm_set1_epi16((tag_word & !LOW_BITS) as i16);
+        let same = |lanes| _mm_cmpeq_epi16(_mm_and_si128(lanes, tag), wanted);
+        _mm_movemask_epi8(_mm_packs_epi16(same(first), same(rest))) as u32 & ((1 << WAYS) - 1)
     }
 }
 
