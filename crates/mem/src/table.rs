@@ -42,6 +42,7 @@ const WORDS: usize = (WAYS + 2) / 4;
 const MASK_LANE: usize = WAYS;
 
 /// One in each lane.
+#[cfg(any(loom, miri, not(target_arch = "x86_64")))]
 const ONES: u64 = 0x0001_0001_0001_0001;
 
 /// Eight lanes.
