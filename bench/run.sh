@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Measures everything that bench/ can measure, on this machine, within about so many minutes, into a folder.
 #
-#   bench/run.sh [--minutes M] [--output DIR] [--entries N]
+#   bench/run.sh [--minutes M | --rounds R] [--output DIR] [--entries N] [--operations N]
 #
 # M is 60 unless given, DIR bench/target/results. The rounds of each part follow from M: a part is first run with
-# one round to see what one takes. Below 6 rounds a median has no interval of 95 %, and the script says so.
+# one round to see what one takes. With R every part has so many, however long that takes; ten are about 45
+# minutes on two cores. Below 6 rounds a median has no interval of 95 %, and the script says so.
 # On a quiet machine: nothing else should run, and the CPUs' frequency should be fixed where that can be done.
 #
 #   machine.txt       what it ran on, and the commit
@@ -20,13 +21,15 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-minutes=60 output=bench/target/results entries=1000000
+minutes=60 fixed= output=bench/target/results entries=1000000 operations=500000
 while [ $# -gt 0 ]; do
     case "$1" in
         --minutes) minutes=$2 ;;
+        --rounds) fixed=$2 ;;
+        --operations) operations=$2 ;;
         --output) output=$2 ;;
         --entries) entries=$2 ;;
-        *) echo "bench/run.sh: no flag is called $1; there are --minutes --output --entries" >&2; exit 2 ;;
+        *) echo "bench/run.sh: no flag is called $1; there are --minutes --rounds --output --entries --operations" >&2; exit 2 ;;
     esac
     shift 2
 done
@@ -51,6 +54,12 @@ cargo build --release --locked --manifest-path bench/Cargo.toml
 part() {
     local share=$1 name=$2 start seconds rounds
     shift 2
+    if [ -n "$fixed" ]; then
+        echo "bench/run.sh: $name: $fixed rounds (at $SECONDS s)" >&2
+        "$@" --rounds "$fixed" >"$output/$name.part"
+        mv "$output/$name.part" "$output/$name"
+        return
+    fi
     start=$SECONDS
     "$@" --rounds 1 >"$output/$name.part"
     seconds=$((SECONDS - start + 1))
@@ -63,9 +72,11 @@ part() {
     mv "$output/$name.part" "$output/$name"
 }
 
-part 30 peers.jsonl "$bin/larder-peers" --entries "$entries"
-part 15 peers-huge.jsonl env GLIBC_TUNABLES=glibc.malloc.hugetlb=1 "$bin/larder-peers" --entries "$entries" --works get
-part 12 put-10m.jsonl "$bin/larder-peers" --entries $((10 * entries)) --works "put, full" --threads 1
+part 30 peers.jsonl "$bin/larder-peers" --entries "$entries" --operations "$operations"
+part 15 peers-huge.jsonl env GLIBC_TUNABLES=glibc.malloc.hugetlb=1 "$bin/larder-peers" --entries "$entries" \
+    --operations "$operations" --works get
+part 12 put-10m.jsonl "$bin/larder-peers" --entries $((10 * entries)) \
+    --operations "$operations" --works "put, full" --threads 1
 part 10 ablations.jsonl "$bin/larder-ablate" --entries "$entries"
 part 3 remote.jsonl "$bin/larder-remote"
 part 10 go.jsonl bench/peers/go/run.sh -entries "$entries" -gc-entries $((10 * entries))

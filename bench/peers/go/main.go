@@ -35,6 +35,8 @@ import (
 const (
 	keyBytes      = 16
 	valueBytesMax = 38
+	// Octets of key and value, on average.
+	payloadBytesMean = 16 + 22.6
 )
 
 type key [keyBytes]byte
@@ -255,15 +257,34 @@ func fill(c *cache, entries int) {
 	}
 }
 
-// collect fills one cache and collects five times.
+// residentBytes is what the process holds of memory, 0 where the system does not say.
+func residentBytes() float64 {
+	status, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0
+	}
+	var size, resident float64
+	if _, err := fmt.Sscan(string(status), &size, &resident); err != nil {
+		return 0
+	}
+	return resident * float64(os.Getpagesize())
+}
+
+// collect fills one cache, says what an entry took, and collects five times.
 func collect(name string, entries int) {
 	make, found := makers[name]
 	if !found {
 		fail(fmt.Errorf("no cache is called %q", name))
 	}
+	before := residentBytes()
 	c := make(entries)
 	fill(&c, entries)
-	runtime.GC()
+	debug.FreeOSMemory()
+	if after := residentBytes(); after > 0 {
+		bytes := (after-before)/float64(entries) - payloadBytesMean
+		printUnit("bytes", fmt.Sprintf("Go, bytes an entry above its payload, resident, %d entries", entries),
+			1, name, c.note, []float64{bytes}, nil)
+	}
 	var times, pauses []float64
 	for range 5 {
 		var before, after debug.GCStats
@@ -282,12 +303,16 @@ func collect(name string, entries int) {
 }
 
 func print(work string, threads int, peer, note string, figures []float64, larder *float64) {
+	printUnit("ns", work, threads, peer, note, figures, larder)
+}
+
+func printUnit(unit, work string, threads int, peer, note string, figures []float64, larder *float64) {
 	sort.Float64s(figures)
 	n := len(figures)
 	cut := outside(n)
 	line := map[string]any{
-		"work": work, "threads": threads, "larder_ns": larder, "peer": peer, "note": note, "runs": n,
-		"peer_ns":       (figures[(n-1)/2] + figures[n/2]) / 2,
+		"work": work, "threads": threads, "larder_" + unit: larder, "peer": peer, "note": note, "runs": n,
+		"peer_" + unit:  (figures[(n-1)/2] + figures[n/2]) / 2,
 		"peer_interval": []float64{figures[cut], figures[n-1-cut]},
 	}
 	text, err := json.Marshal(line)
