@@ -7,8 +7,10 @@
 //! | store a rendered value | `insert_with`: built where it stays | built in a buffer, then `insert` |
 //! | slow gets while another thread writes | the writer at full rate | no writer |
 //! | a neighbour's work | beside larder's look-ups | beside nobody, beside other caches |
+//! | put while the mix of sizes changes, and the room then in use | short values, then long ones | both in turn |
 //! | entries behind a map | places in one slab | pointers to their own allocations |
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +18,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use foldhash::fast::FixedState;
 use larder::mem::Region;
-use larder::{Proxy, Seconds, Ttl, Writer};
+use larder::{Cache, Error, Policy, Proxy, Seconds, Ttl, Writer};
 use larder_bench::clock::ThreadTime;
 use larder_bench::data::{Key, VALUE_BYTES_MAX, ValueBuffer, key, mix, number_of, scatter};
 use larder_bench::duel::{Way, cache_with_long_log, duel};
@@ -43,8 +45,15 @@ type Ablation = fn(Size) -> Result<Vec<Row>, String>;
 
 /// All of them, one after the other.
 pub fn all(size: Size, mut emit: impl FnMut(Row)) -> Result<(), String> {
-    let list: [Ablation; 6] =
-        [log_or_copies, clocks, built_in_place, slow_gets, neighbours, pointers_or_slab];
+    let list: [Ablation; 7] = [
+        log_or_copies,
+        clocks,
+        built_in_place,
+        slow_gets,
+        neighbours,
+        changing_mix,
+        pointers_or_slab,
+    ];
     for ablation in list {
         ablation(size)?.into_iter().for_each(&mut emit);
     }
@@ -334,6 +343,73 @@ fn beside(act: impl FnOnce()) -> f64 {
     })
 }
 
+/// Octets of a short value and of a long one, of a changing mix.
+const MIX: [usize; 2] = [24, 600];
+
+/// A cache that is given as many short values as long ones, until it has changed them all.
+struct Mixed {
+    cache: Cache,
+    writer: Writer,
+    entries: u32,
+    next: u32,
+    /// Short ones first, then long ones, and not both in turn.
+    changes: bool,
+}
+
+impl Mixed {
+    fn new(entries: usize, changes: bool) -> Result<Mixed, String> {
+        // Room for a fifth of the long ones, or so: a phase of either kind leaves nothing of the other.
+        let budget = (entries * 128) as u64 + (4 << 20);
+        let cache = Cache::builder().budget(budget).proxies_max(1).shards(1).policy(Policy::Fifo);
+        let cache = cache.entry_bytes_mean(64).build().map_err(text)?;
+        let writer = cache.writer();
+        Ok(Mixed { cache, writer, entries: entries as u32, next: 0, changes })
+    }
+
+    /// Nanoseconds a put.
+    fn run(&mut self) -> Result<f64, Error> {
+        let value = [7; MIX[1]];
+        let puts = 2 * self.entries;
+        let time = ThreadTime::start();
+        for i in 0..puts {
+            let is_long = if self.changes { i >= self.entries } else { i % 2 == 1 };
+            let value = &value[..MIX[usize::from(is_long)]];
+            self.writer.insert(&key(self.next), value, Ttl::FOREVER, NOW)?;
+            self.next = (self.next + 1) % (1 << 31);
+        }
+        self.writer.flush()?;
+        Ok(time.elapsed_ns() / f64::from(puts))
+    }
+
+    /// The share of the room for entries that they take.
+    fn share(&self) -> Result<f64, Error> {
+        let stats = self.cache.stats()?;
+        Ok(stats.charge_bytes as f64 / stats.charge_bytes_max as f64)
+    }
+}
+
+fn changing_mix(size: Size) -> Result<Vec<Row>, String> {
+    let changing = RefCell::new(Mixed::new(size.entries, true)?);
+    let steady = RefCell::new(Mixed::new(size.entries, false)?);
+    // What fails gives no figure, and the row says so.
+    let put = |mixed: &RefCell<Mixed>| mixed.borrow_mut().run().unwrap_or(f64::NAN);
+    let share = |mixed: &RefCell<Mixed>| mixed.borrow().share().unwrap_or(f64::NAN);
+    let (before, beside) = ("pages move between classes", "short and long values in turn");
+    let mut puts = [
+        Way::new("larder", before, || put(&changing)),
+        Way::new("a steady mix", beside, || put(&steady)),
+    ];
+    let mut rows =
+        duel("put, short values and then long ones", Unit::Ns, size.rounds.min(6), &mut puts);
+    drop(puts);
+    let mut shares = [
+        Way::new("larder", before, || share(&changing)),
+        Way::new("a steady mix", beside, || share(&steady)),
+    ];
+    rows.extend(duel("room in use after the mix of sizes changed", Unit::Share, 1, &mut shares));
+    Ok(rows)
+}
+
 /// One entry of the slab: a key and a value of at most [`VALUE_BYTES_MAX`].
 #[derive(Clone, Copy)]
 struct Slot {
@@ -383,7 +459,7 @@ mod tests {
     fn ablations_run() {
         let mut rows = Vec::new();
         all(Size { entries: 4000, operations: 2000, rounds: 1 }, |row| rows.push(row)).unwrap();
-        assert_eq!(rows.len(), 4 * 3 + 2 + 1 + 2 + 4 + 1);
+        assert_eq!(rows.len(), 4 * 3 + 2 + 1 + 2 + 4 + 2 + 1);
         for row in rows {
             let peer = row.peer.as_ref().map_or(f64::NAN, |peer| peer.figure.value);
             assert!(row.larder.value.is_finite() && peer.is_finite(), "{}", row.to_json());

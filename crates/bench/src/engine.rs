@@ -86,6 +86,10 @@ impl Engine {
             let entries = stats.entries_max.min(stats.charge_bytes_max / ENTRY_BYTES_MEAN as u64);
             let scaled = u128::from(budget) * shape.entries as u128 / u128::from(entries.max(1));
             budget = u64::try_from(scaled).unwrap_or(u64::MAX).max(64 << 10);
+            // A handful of entries: the least there is.
+            if let Err(Error::BudgetTooSmall { bytes_min, .. }) = builder(budget).build() {
+                budget = bytes_min;
+            }
         }
         Ok(Engine { cache: builder(budget).build()?, budget })
     }
