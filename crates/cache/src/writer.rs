@@ -81,7 +81,7 @@ struct Own {
     queue_bytes: usize,
     /// Free slots taken ahead, by class.
     spare: Box<[Vec<OwnedSlot>]>,
-    /// Classes whose spare slots are few: more are taken when the lock is held anyway.
+    /// Classes that spare slots were used of: more are taken when the lock is held anyway.
     wanted: Wanted,
     /// What our operations evicted and the listener was not told yet.
     evicted: Batch,
