@@ -67,6 +67,8 @@ pub fn cache_with_long_log(entries: usize) -> Result<Cache, Error> {
     let cache = Cache::builder()
         .budget(bytes)
         .proxies_max(1)
+        // The lag is set aside in each shard.
+        .shards(1)
         .entry_bytes_mean(ENTRY_BYTES_MEAN)
         .lag_operations(entries)
         .build()?;
