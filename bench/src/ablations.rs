@@ -8,17 +8,19 @@
 //! | slow gets while another thread writes | the writer at full rate | no writer |
 //! | a neighbour's work | beside larder's look-ups | beside nobody, beside other caches |
 //! | put while the mix of sizes changes, and the room then in use | short values, then long ones | both in turn |
+//! | an object with two buffers for a new key, the oldest leaving | `Typed`: reset and used again | `Box::new`, in an `lru` |
 //! | entries behind a map | places in one slab | pointers to their own allocations |
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hint::black_box;
+use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use foldhash::fast::FixedState;
 use larder::mem::Region;
-use larder::{Cache, Error, Policy, Proxy, Seconds, Ttl, Writer};
+use larder::{Cache, Error, Policy, Proxy, Seconds, Ttl, Typed, Writer};
 use larder_bench::clock::ThreadTime;
 use larder_bench::data::{Key, VALUE_BYTES_MAX, ValueBuffer, key, mix, number_of, scatter};
 use larder_bench::duel::{Way, cache_with_long_log, duel};
@@ -45,13 +47,14 @@ type Ablation = fn(Size) -> Result<Vec<Row>, String>;
 
 /// All of them, one after the other.
 pub fn all(size: Size, mut emit: impl FnMut(Row)) -> Result<(), String> {
-    let list: [Ablation; 7] = [
+    let list: [Ablation; 8] = [
         log_or_copies,
         clocks,
         built_in_place,
         slow_gets,
         neighbours,
         changing_mix,
+        reused_objects,
         pointers_or_slab,
     ];
     for ablation in list {
@@ -410,6 +413,75 @@ fn changing_mix(size: Size) -> Result<Vec<Row>, String> {
     Ok(rows)
 }
 
+/// What a connection keeps: dear to build, cheap to empty.
+struct Connection {
+    number: u32,
+    received: Vec<u8>,
+    to_send: Vec<u8>,
+}
+
+impl Connection {
+    const BUFFER_BYTES: usize = 2048;
+
+    fn new() -> Self {
+        let buffer = || Vec::with_capacity(Connection::BUFFER_BYTES);
+        Connection { number: 0, received: buffer(), to_send: buffer() }
+    }
+
+    fn open(&mut self, number: u32) {
+        self.number = number;
+        self.received.extend_from_slice(&[1; 64]);
+        self.to_send.extend_from_slice(&[2; 64]);
+    }
+
+    fn clear(&mut self) {
+        self.received.clear();
+        self.to_send.clear();
+    }
+}
+
+fn reused_objects(size: Size) -> Result<Vec<Row>, String> {
+    let objects = (size.entries / 50).max(64);
+    let builder = Cache::builder().budget((objects * 128) as u64 + (1 << 20)).proxies_max(1);
+    let builder = builder.shards(1).policy(Policy::Fifo).entry_bytes_mean(64);
+    let typed = Typed::build(builder, Connection::new, Connection::clear).map_err(text)?;
+    let held = typed.cache().stats().map_err(text)?.entries_max as usize;
+    let mut proxy = typed.proxy().map_err(text)?;
+    let mut boxed = lru::LruCache::new(NonZeroUsize::new(held).ok_or("a cache of no objects")?);
+    let puts = size.operations.max(4 * held) as u32 / 4;
+    let (mut next, mut next_boxed) = (0u32, 0u32);
+    let by_typed = || {
+        let time = ThreadTime::start();
+        for i in 0..puts {
+            let number = next;
+            next = next.wrapping_add(1);
+            let opened = typed.insert(&key(number), Ttl::FOREVER, NOW, |it| it.open(number));
+            if opened.is_err() {
+                return f64::NAN;
+            }
+            if i % 64 == 0 {
+                proxy.sync();
+            }
+        }
+        time.elapsed_ns() / f64::from(puts)
+    };
+    let by_box = || {
+        let time = ThreadTime::start();
+        for _ in 0..puts {
+            let mut connection = Box::new(Connection::new());
+            connection.open(next_boxed);
+            boxed.put(key(next_boxed), connection);
+            next_boxed = next_boxed.wrapping_add(1);
+        }
+        time.elapsed_ns() / f64::from(puts)
+    };
+    let mut ways = [
+        Way::new("larder", "Typed: in place, reset and used again", by_typed),
+        Way::new("Box::new", "an lru of boxes, by one thread without a lock", by_box),
+    ];
+    Ok(duel("an object with two buffers for a new key", Unit::Ns, size.rounds, &mut ways))
+}
+
 /// One entry of the slab: a key and a value of at most [`VALUE_BYTES_MAX`].
 #[derive(Clone, Copy)]
 struct Slot {
@@ -459,7 +531,7 @@ mod tests {
     fn ablations_run() {
         let mut rows = Vec::new();
         all(Size { entries: 4000, operations: 2000, rounds: 1 }, |row| rows.push(row)).unwrap();
-        assert_eq!(rows.len(), 4 * 3 + 2 + 1 + 2 + 4 + 2 + 1);
+        assert_eq!(rows.len(), 4 * 3 + 2 + 1 + 2 + 4 + 2 + 1 + 1);
         for row in rows {
             let peer = row.peer.as_ref().map_or(f64::NAN, |peer| peer.figure.value);
             assert!(row.larder.value.is_finite() && peer.is_finite(), "{}", row.to_json());
