@@ -187,11 +187,9 @@ impl Engine<'_> {
     fn evictions_max(&self, charge: u64, freed: u64, is_new: bool) -> u64 {
         let limits = &self.state.limits;
         let live = self.main.live_charge() + charge - freed;
-        // One more than need be now and then, for want of a division.
-        let over = match live.saturating_sub(limits.charge_max) {
-            0 => 0,
-            over => (over >> limits.charge_min.ilog2()) + 1,
-        };
+        // The least charge is a power of two, and a division would be felt.
+        let over = live.saturating_sub(limits.charge_max) + limits.charge_min - 1;
+        let over = over >> limits.charge_min.ilog2();
         let full = is_new && self.state.policy.len() >= limits.entries_max;
         let surplus = if self.state.policy.has_surplus() { SURPLUS_MAX } else { 0 };
         over.max(u64::from(full)) + surplus

@@ -123,7 +123,7 @@ impl Arena {
 
     /// Octets of a mapping that an arena of `bytes` takes.
     pub fn mapped_bytes(bytes: usize) -> usize {
-        Memory::bytes_for::<Granule>((HEAD_BYTES + bytes) / 8)
+        Memory::bytes_for::<Granule>(bytes.saturating_add(HEAD_BYTES) / 8)
     }
 
     /// The id of the slot that starts `offset` octets into the pages.

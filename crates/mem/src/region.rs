@@ -53,16 +53,16 @@ impl Memory {
 
     /// Octets that a region of `len` values takes of a mapping.
     pub const fn bytes_for<T>(len: usize) -> usize {
-        len.saturating_mul(size_of::<T>()).next_multiple_of(LINE_BYTES)
+        len.saturating_mul(size_of::<T>()).saturating_add(LINE_BYTES - 1) & !(LINE_BYTES - 1)
     }
 
     /// The next `len` values, zeroed; of a mapping of their own where this one has no room left.
     pub fn region<T: Zeroed>(&self, len: usize) -> io::Result<Region<T>> {
         const { assert!(align_of::<T>() <= LINE_BYTES, "regions begin on cache lines") };
-        if len == 0 {
+        let bytes = len.checked_mul(size_of::<T>()).ok_or(io::ErrorKind::OutOfMemory)?;
+        if bytes == 0 {
             return Ok(Region { base: NonNull::dangling(), len, _mapping: None });
         }
-        let bytes = len.checked_mul(size_of::<T>()).ok_or(io::ErrorKind::OutOfMemory)?;
         let start = self.used.get();
         match &self.mapping {
             Some(mapping) if bytes <= mapping.bytes.saturating_sub(start) => {

@@ -123,11 +123,32 @@ impl Config {
     /// Octets that all but the readers' copies take of a mapping.
     pub fn main_bytes(&self) -> usize {
         let leases = if self.lease_bytes_max > 0 { self.lease_counts() } else { 0 };
-        Arena::mapped_bytes(self.pages * self.page_bytes)
-            + Memory::bytes_for::<Bucket>(self.buckets)
-            + Memory::bytes_for::<Record>(self.log_records)
-            + 2 * Memory::bytes_for::<u64>(pages::words(self.page_bytes) * self.pages)
-            + Memory::bytes_for::<u32>(leases)
+        let bits =
+            Memory::bytes_for::<u64>(pages::words(self.page_bytes).saturating_mul(self.pages));
+        [
+            Arena::mapped_bytes(self.pages.saturating_mul(self.page_bytes)),
+            Memory::bytes_for::<Bucket>(self.buckets),
+            Memory::bytes_for::<Record>(self.log_records),
+            bits,
+            bits,
+            Memory::bytes_for::<u32>(leases),
+        ]
+        .into_iter()
+        .fold(0, usize::saturating_add)
+    }
+
+    /// Refuses what makes no sense, before anything is mapped for it.
+    fn check(&self) -> Result<(), Error> {
+        if self.buckets == 0 || self.buckets > (u32::MAX as usize) / WAYS {
+            return Err(Error::Config("a shard has 1 to 2^32 / 10 buckets"));
+        }
+        if !self.page_bytes.is_power_of_two() || !(64..=65_536).contains(&self.page_bytes) {
+            return Err(Error::Config("page_bytes must be a power of two from 64 to 65536"));
+        }
+        if self.copy_buckets == 0 {
+            return Err(Error::Config("copy_buckets must not be 0"));
+        }
+        Ok(())
     }
 
     /// Octets that a reader's copy takes of a mapping.
@@ -233,24 +254,17 @@ static NEXT_ID: PlainAtomicU32 = PlainAtomicU32::new(0);
 impl<S> Shard<S> {
     /// Maps everything the shard will ever use, readers' copies apart.
     pub fn new(config: Config, state: S) -> Result<Self, Error> {
+        config.check()?;
         Shard::new_in(&Memory::new(config.main_bytes()).map_err(Error::Memory)?, config, state)
     }
 
     /// As [`Shard::new`], in [`Config::main_bytes`] of the caller's mapping.
     pub fn new_in(memory: &Memory, config: Config, state: S) -> Result<Self, Error> {
-        if config.buckets == 0 || config.buckets > (u32::MAX as usize) / WAYS {
-            return Err(Error::Config("a shard has 1 to 2^32 / 10 buckets"));
-        }
-        if !config.page_bytes.is_power_of_two() || !(64..=65_536).contains(&config.page_bytes) {
-            return Err(Error::Config("page_bytes must be a power of two from 64 to 65536"));
-        }
-        if config.copy_buckets == 0 {
-            return Err(Error::Config("copy_buckets must not be 0"));
-        }
-        let id = NEXT_ID.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        if id >= SHARDS_EVER {
-            return Err(Error::Config("a process makes at most 16 million shards"));
-        }
+        config.check()?;
+        let relaxed = std::sync::atomic::Ordering::Relaxed;
+        let id = NEXT_ID
+            .fetch_update(relaxed, relaxed, |id| (id < SHARDS_EVER).then_some(id + 1))
+            .map_err(|_| Error::Config("a process makes at most 16 million shards"))?;
         let classes = Classes::new(config.page_bytes);
         let books = Books {
             pages: Pages::new(memory, &classes, config.pages)?,
