@@ -1,0 +1,21 @@
+//! What a cache is worth, before one buys it: traces replayed against policies, sizes and ways to share.
+//!
+//! ```text
+//! trace    files, generators   -> requests, in order, damage counted
+//! intern                       -> dense numbers of keys, once for all who replay
+//! replay   requests, a policy  -> hits; many policies and sizes in one pass, on all cores
+//! ```
+//!
+//! | module | duty |
+//! |---|---|
+//! | [`request`] | one request, and what a run of them is |
+//! | [`trace`] | readers of trace files, and generators |
+//! | [`policy`] | names of policies; the engine's own, and references beside them |
+//!
+//! Policies are [`larder::policy::Replacement`]: what is simulated here is what the engine runs, not a copy.
+//! Everything is a function of its input and a seed; no result depends on the number of cores.
+#![forbid(unsafe_code)]
+
+pub mod policy;
+pub mod request;
+pub mod trace;
