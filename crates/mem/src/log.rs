@@ -9,6 +9,7 @@ use crate::region::Memory;
 use crate::region::{Region, Zeroed};
 use crate::shard::Error;
 use crate::sync::{AtomicU64, CacheLines, Ordering, RaceCell};
+use crate::table::WAYS;
 
 /// A place in the log: everything before it has been done. Only ever grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -27,23 +28,57 @@ impl LogPosition {
 /// Octets of a log record.
 pub const RECORD_BYTES: usize = size_of::<Record>();
 
-/// The way of a record that changes only the mask.
-pub(crate) const WAY_NONE: u8 = u8::MAX;
+/// Low bits of a record's place that say which way: as many as there are, and one value for none of them.
+const WAY_BITS: u32 = 4;
+const WAY_NONE: u32 = (1 << WAY_BITS) - 1;
 
-/// One change of one bucket.
+/// Buckets that a record can name.
+pub(crate) const BUCKETS_MAX: usize = 1 << (u32::BITS - WAY_BITS);
+
+const _: () = assert!(WAYS <= WAY_NONE as usize);
+
+/// Where a record changes something: a bucket, and one way of it or its mask alone.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Place(u32);
+
+impl Place {
+    #[inline(always)]
+    pub fn way(bucket: usize, way: usize) -> Self {
+        debug_assert!(bucket < BUCKETS_MAX && way < WAYS);
+        Place((bucket as u32) << WAY_BITS | way as u32)
+    }
+
+    pub fn mask(bucket: usize) -> Self {
+        debug_assert!(bucket < BUCKETS_MAX);
+        Place((bucket as u32) << WAY_BITS | WAY_NONE)
+    }
+
+    #[inline(always)]
+    pub fn bucket(self) -> usize {
+        (self.0 >> WAY_BITS) as usize
+    }
+
+    /// The way that changes; `None` where only the mask does.
+    #[inline(always)]
+    pub fn changed_way(self) -> Option<usize> {
+        let way = self.0 & WAY_NONE;
+        (way != WAY_NONE).then_some(way as usize)
+    }
+}
+
+/// One change of one bucket: four to a cache line.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Record {
-    pub bucket: u32,
+    pub place: Place,
     /// What the way leads to from now on.
     pub slot: u32,
     /// The slot that this record retires, 0 for none.
     pub retired: u32,
     pub tag: u16,
     pub mask: u16,
-    pub way: u8,
 }
 
-const _: () = assert!(RECORD_BYTES == 20);
+const _: () = assert!(RECORD_BYTES == 16);
 
 /// The cursor of a reader that holds nothing: it does not count.
 pub(crate) const PARKED: u64 = u64::MAX;

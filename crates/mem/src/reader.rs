@@ -13,7 +13,7 @@ use std::cell::Cell;
 
 use crate::arena::{Arena, Slot};
 use crate::lease::Lease;
-use crate::log::{LogPosition, PARKED, WAY_NONE};
+use crate::log::{LogPosition, PARKED};
 use crate::region::Memory;
 #[cfg(loom)]
 use crate::shard::Fault;
@@ -269,13 +269,13 @@ impl<S> Reader<S> {
             let ahead = position + APPLY_AHEAD;
             if cfg!(not(loom)) && ahead < to {
                 // SAFETY: as below.
-                let bucket = unsafe { log.read(ahead) }.bucket;
-                crate::prefetch_slice(table, bucket as usize);
+                let place = unsafe { log.read(ahead) }.place;
+                crate::prefetch_slice(table, place.bucket());
             }
             // SAFETY: I5: our cursor is at most `applied <= position`, and `position < to <= tail`.
             let record = unsafe { log.read(position) };
-            let line = &table[record.bucket as usize];
-            let way = (record.way != WAY_NONE).then_some(record.way as usize);
+            let line = &table[record.place.bucket()];
+            let way = record.place.changed_way();
             // SAFETY: the copy is ours alone.
             unsafe { line.apply(record.mask, way, record.tag, record.slot) };
         }

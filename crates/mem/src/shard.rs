@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicU32 as PlainAtomicU32;
 use crate::arena::{Arena, HEADER_BYTES, OwnedSlot, SHARDS_EVER, Slot, VERSION_BYTES};
 use crate::class::Classes;
 use crate::lease::{self, Leases};
-use crate::log::{Log, LogPosition, PARKED, RECORD_BYTES, Record, WAY_NONE};
+use crate::log::{BUCKETS_MAX, Log, LogPosition, PARKED, Place, RECORD_BYTES, Record};
 use crate::pages::{self, ClassUse, PageUse, Pages};
 use crate::region::Memory;
 use crate::sync::{Mutex, MutexGuard, Ordering};
@@ -139,8 +139,8 @@ impl Config {
 
     /// Refuses what makes no sense, before anything is mapped for it.
     fn check(&self) -> Result<(), Error> {
-        if self.buckets == 0 || self.buckets > (u32::MAX as usize) / WAYS {
-            return Err(Error::Config("a shard has 1 to 2^32 / 10 buckets"));
+        if !(1..=BUCKETS_MAX).contains(&self.buckets) {
+            return Err(Error::Config("a shard has 1 to 2^28 buckets"));
         }
         if !self.page_bytes.is_power_of_two() || !(64..=65_536).contains(&self.page_bytes) {
             return Err(Error::Config("page_bytes must be a power of two from 64 to 65536"));
@@ -593,7 +593,7 @@ impl Main<'_> {
     #[inline(always)]
     fn push(&mut self, mut record: Record) {
         assert!(self.fits(1), "room was reserved for every record");
-        record.mask = self.table()[record.bucket as usize].mask();
+        record.mask = self.table()[record.place.bucket()].mask();
         if record.retired != 0 {
             self.books.limbo_slots += 1;
             self.books.limbo_bytes += self.books.pages.retire(record.retired);
@@ -671,12 +671,11 @@ impl Main<'_> {
         let retired = if line.tag(way) == 0 { 0 } else { line.slot(way) };
         self.set_way(bucket, way, tag_word, slot.id());
         self.push(Record {
-            bucket: bucket as u32,
+            place: Place::way(bucket, way),
             slot: slot.id(),
             retired,
             tag: tag_word,
             mask: 0,
-            way: way as u8,
         });
     }
 
@@ -687,7 +686,7 @@ impl Main<'_> {
         assert!(line.tag(way) != 0, "only an occupied way is cleared");
         let retired = line.slot(way);
         self.set_way(bucket, way, 0, 0);
-        self.push(Record { bucket: bucket as u32, retired, way: way as u8, ..Record::default() });
+        self.push(Record { place: Place::way(bucket, way), retired, ..Record::default() });
     }
 
     /// Moves what a way leads to to an empty way, under a new tag word. Two records: written at its
@@ -699,22 +698,17 @@ impl Main<'_> {
         assert!(tag_word != 0, "0 is the tag word of an empty way");
         let slot = old.slot(from.1);
         self.set_way(to.0, to.1, tag_word, slot);
-        self.push(Record {
-            bucket: to.0 as u32,
-            slot,
-            tag: tag_word,
-            way: to.1 as u8,
-            ..Record::default()
-        });
+        let place = Place::way(to.0, to.1);
+        self.push(Record { place, slot, tag: tag_word, ..Record::default() });
         self.set_way(from.0, from.1, 0, 0);
-        self.push(Record { bucket: from.0 as u32, way: from.1 as u8, ..Record::default() });
+        self.push(Record { place: Place::way(from.0, from.1), ..Record::default() });
     }
 
     /// Sets a bucket's mask. One record.
     #[inline]
     pub fn set_mask(&mut self, bucket: usize, mask: u16) {
         self.table()[bucket].set_mask(mask);
-        self.push(Record { bucket: bucket as u32, way: WAY_NONE, ..Record::default() });
+        self.push(Record { place: Place::mask(bucket), ..Record::default() });
     }
 
     /// True while fewer than `pages_low` pages are free, or a page is half drained: time for
