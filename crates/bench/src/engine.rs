@@ -57,7 +57,7 @@ pub const VARIANTS: &[Variant] = &[
 pub const NOW: Seconds = Seconds(1);
 
 /// Header, key and value of a usual entry, rounded up to its size class.
-pub const ENTRY_BYTES_MEAN: usize = 50;
+pub const ENTRY_BYTES_MEAN: usize = 48;
 
 const PUTS_A_SYNC: u32 = 1024;
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! budget >= arena + page books + (1 + proxies_max) x index + log + side tables
-//! arena   = entries' pages + reserve (1/32, at least 8 pages) + one page a size class
+//! arena   = entries' pages + reserve (1/32 and 8 pages)
 //! ```
 //!
 //! Side tables are what the policy keeps (an index way's record, and for `Partitioned` the table of departed keys),
@@ -11,15 +11,15 @@
 //! A cache of S shards is S times this, with an S-th of the budget each: which keys compete for room is
 //! decided by their hashes.
 //!
-//! Live entries are charged against the first part only. A page a class covers the last, half-filled page
-//! of each; the reserve covers retired slots that proxies still hold, and slots in writers' hands. So
-//! whether an insert has room never depends on either. Pages are a 256th of the arena, between 1 and
-//! 64 KiB: the largest value is half a page's, up to 32 KiB.
+//! Live entries are charged against the first part only, and with the first of its size each is charged a
+//! page more, which covers the size's last, half-filled page. The reserve covers retired slots that proxies still
+//! hold, and slots in writers' hands. So whether an insert has room never depends on either, and sizes that nobody
+//! uses cost nothing. Pages are a 256th of the arena, between 1 and 64 KiB: the largest value fills one, up to 32 KiB.
 
 use std::sync::Arc;
 
 use larder_mem::sync::CacheLines;
-use larder_mem::{Classes, Config, HEADER_BYTES, Memory, ReaderKind, Shard, WAYS};
+use larder_mem::{CHARGE_UNITS, Classes, Config, HEADER_BYTES, Memory, ReaderKind, Shard, WAYS};
 use parking_lot::Mutex;
 
 use crate::cache::{Cache, Counters, Shared};
@@ -57,6 +57,10 @@ const PAGE_BYTES_MIN: usize = 1 << 10;
 const PAGES_MIN: usize = 256;
 /// Pages for entries below which a cache makes no sense.
 const PAGES_ENTRIES_MIN: usize = 16;
+/// Pages of the reserve beyond the memory's 32nd: pages change their size while proxies stay behind, and what was
+/// moved out of them is kept for the proxies as well. (With at most 8 instead, a proxy of a 4 MiB cache of values from
+/// 500 to 6500 octets could lag by a 49th of the memory only.)
+const RESERVE_PAGES_MIN: usize = 8;
 /// Octets of the smallest slot that is leased where it lies: copying less costs about what counting does.
 const LEASE_SLOT_BYTES: usize = 1 << 10;
 /// What is held beside the parts counted one by one: the handle, the locks, the class tables.
@@ -146,7 +150,7 @@ impl Builder {
     /// are told [`Error::Stalled`]; up to 16 million. Memory and log for them come out of the budget, in each
     /// shard, since all may go to the same.
     /// Who lets proxies stay at a position while a whole batch is written gives the batch's size.
-    /// Default 0: a 32nd of the memory, at least 8 pages.
+    /// Default 0: a 32nd of the memory and 8 pages.
     pub fn lag_operations(mut self, count: usize) -> Self {
         self.lag_operations = count;
         self
@@ -229,8 +233,8 @@ impl Builder {
         if self.lease_bytes_max > 8 << 30 {
             return Err(Error::Setting("lease_bytes_max must be at most 8 GiB"));
         }
-        if self.shard_budget() > 32 << 30 {
-            return Err(Error::Setting("a budget has at most 32 GiB a shard"));
+        if self.shard_budget() > 16 << 30 {
+            return Err(Error::Setting("a budget has at most 16 GiB a shard"));
         }
         let shape = self.shape()?;
         let config = shape.config;
@@ -344,17 +348,31 @@ impl Builder {
     fn reserve_pages(&self, page_bytes: usize, pages: usize) -> usize {
         let lag_bytes = self.lag_operations * self.entry_bytes_mean * 5 / 4;
         let lease_pages = (self.shard_lease_bytes() as usize).div_ceil(page_bytes);
-        (pages / 32).max(8) + lag_bytes.div_ceil(page_bytes) + lease_pages
+        pages / 32 + RESERVE_PAGES_MIN + lag_bytes.div_ceil(page_bytes) + lease_pages
+    }
+
+    /// Octets that the sizes near the mean, half of it to half more, will be charged beside their entries: a guess,
+    /// so that the index is not built for entries that the memory won't hold.
+    fn opened_bytes(&self, classes: &Classes) -> usize {
+        let near = self.entry_bytes_mean / 2..=self.entry_bytes_mean * 3 / 2;
+        let openings = (0..classes.count() as u8)
+            .filter(|&class| near.contains(&classes.size(class)))
+            .map(|class| classes.opening(class));
+        (openings.sum::<u64>() / CHARGE_UNITS) as usize
     }
 
     fn shape_of(&self, page_bytes: usize, pages: usize) -> Shape {
         let classes = Classes::new(page_bytes);
         let reserve = self.reserve_pages(page_bytes, pages);
-        let entry_pages = pages.saturating_sub(reserve + classes.count());
-        let charge_max = entry_pages * page_bytes;
-        let buckets = (charge_max / self.entry_bytes_mean).div_ceil(WAYS_USED).max(2);
+        let entry_pages = pages.saturating_sub(reserve);
+        let charge_max = (entry_pages * page_bytes) as u64 * CHARGE_UNITS;
+        let entries = (entry_pages * page_bytes).saturating_sub(self.opened_bytes(&classes))
+            / self.entry_bytes_mean;
+        let buckets = entries.div_ceil(WAYS_USED).max(2);
+        let all = 0..classes.count() as u8;
         let charge_min = classes.charge(0);
-        let evictions_max = classes.charge(classes.count() as u8 - 1) / charge_min;
+        let charge_of_one = |class| classes.charge(class) + classes.opening(class);
+        let evictions_max = all.map(charge_of_one).max().unwrap_or(0).div_ceil(charge_min) as usize;
         let records_min =
             2 * evictions_max + 4 * RECORDS_MAX as usize + RECORDS_MEAN * self.lag_operations;
         let log_records = records_min.max(pages * page_bytes / 2048).next_power_of_two();
@@ -371,9 +389,9 @@ impl Builder {
                 lease_slot_bytes: LEASE_SLOT_BYTES,
             },
             limits: Limits {
-                charge_max: charge_max as u64,
+                charge_max,
                 entries_max: (buckets * WAYS_USED) as u64,
-                charge_min: charge_min as u64,
+                charge_min,
                 pages_low: (reserve / 2) as u32,
             },
             reserve_bytes: reserve * page_bytes,

@@ -1,6 +1,6 @@
 //! What a cache holds and has done, at one moment.
 
-use larder_mem::{ClassUse, PageUse};
+use larder_mem::{CHARGE_UNITS, ClassUse, PageUse};
 
 use crate::cache::{Lookups, Shared, with_engine};
 use crate::engine::Engine;
@@ -19,7 +19,7 @@ pub struct Stats {
     pub entries_max: u64,
     /// Share of the index's ways in use, 0 to 1.
     pub index_load: f64,
-    /// Octets that entries take of the arena, rounding up included.
+    /// Octets that entries take of the arena, rounding up included, and of each size that was ever used a page.
     pub charge_bytes: u64,
     /// Octets that entries may take of the arena.
     pub charge_bytes_max: u64,
@@ -92,7 +92,7 @@ impl Stats {
         let mut stats = Stats {
             budget_bytes: shared.budget,
             entries_max: shared.limits.entries_max * shards,
-            charge_bytes_max: shared.limits.charge_max * shards,
+            charge_bytes_max: shared.limits.charge_max / CHARGE_UNITS * shards,
             log_records: config.log_records as u64 * shards,
             hits: lookups.iter().map(|each| each.hits).sum(),
             misses: lookups.iter().map(|each| each.misses).sum(),
@@ -115,7 +115,7 @@ impl Stats {
         let (doomed_slots, lease_bytes) = engine.main.leased();
         let (pages, counts) = (engine.main.page_use(), engine.state.counts);
         self.entries += engine.state.policy.len();
-        self.charge_bytes += engine.main.live_charge();
+        self.charge_bytes += engine.main.live_charge() / CHARGE_UNITS;
         self.inserted += counts.inserted;
         self.updated += counts.updated;
         self.removed += counts.removed;

@@ -3,7 +3,7 @@
 //! ```text
 //! slot   expires u32 (atomic) | key_len u8 | flags u8 | value_len u16 | key | value | version u64
 //!        the version is there when a flag says so, and costs nothing where it is not
-//! id     offset in the arena / 8; the first 64 octets are never a slot, so 0 means "none"
+//! id     offset in the arena / 4; the first 64 octets are never a slot, so 0 means "none"
 //! ```
 //!
 //! Nobody makes a reference that covers another slot or `expires`. Who may touch a slot when, and
@@ -14,6 +14,7 @@ use std::marker::PhantomData;
 use std::num::NonZeroU64;
 use std::ptr::NonNull;
 
+use crate::class::SLOT_ALIGN;
 use crate::region::{Memory, Region, Zeroed};
 use crate::sync::{AtomicU32, Ordering};
 
@@ -35,10 +36,18 @@ const READ_BYTES: usize = HEADER_BYTES + 32;
 /// Octets before the first page; keeps pages on cache lines, and id 0 free to mean "none".
 const HEAD_BYTES: usize = 64;
 
-/// Eight octets of arena; bytes are reached by raw pointer, never by reference to a granule.
+/// What an id counts; bytes are reached by raw pointer, never by reference to a granule.
 #[derive(Debug)]
 #[repr(transparent)]
-struct Granule(std::cell::UnsafeCell<u64>);
+struct Granule(std::cell::UnsafeCell<u32>);
+
+/// Octets that an id counts by: slots begin at any word, so that their sizes may be finer than 8.
+const GRANULE: usize = size_of::<Granule>();
+
+const _: () = assert!(SLOT_ALIGN == GRANULE);
+
+/// Octets of the largest arena that ids reach.
+pub(crate) const ARENA_BYTES_MAX: u64 = (GRANULE as u64) << u32::BITS;
 
 // SAFETY: an integer in a cell of the same layout; zero is valid and there is nothing to drop.
 unsafe impl Zeroed for Granule {}
@@ -107,7 +116,7 @@ unsafe impl Sync for Arena {}
 
 impl Arena {
     pub fn new(memory: &Memory, bytes: usize, shard: u32) -> std::io::Result<Self> {
-        let granules = (HEAD_BYTES + bytes) / 8;
+        let granules = (HEAD_BYTES + bytes) / GRANULE;
         Ok(Arena {
             memory: memory.region(granules)?,
             shard,
@@ -123,26 +132,26 @@ impl Arena {
 
     /// Octets of a mapping that an arena of `bytes` takes.
     pub fn mapped_bytes(bytes: usize) -> usize {
-        Memory::bytes_for::<Granule>(bytes.saturating_add(HEAD_BYTES) / 8)
+        Memory::bytes_for::<Granule>(bytes.saturating_add(HEAD_BYTES) / GRANULE)
     }
 
     /// The id of the slot that starts `offset` octets into the pages.
     #[inline(always)]
     pub fn id_at(offset: usize) -> u32 {
-        ((HEAD_BYTES + offset) / 8) as u32
+        ((HEAD_BYTES + offset) / GRANULE) as u32
     }
 
     /// The inverse of [`Arena::id_at`].
     #[inline(always)]
     pub fn offset_of(id: u32) -> usize {
-        id as usize * 8 - HEAD_BYTES
+        id as usize * GRANULE - HEAD_BYTES
     }
 
     /// The id of a slot that is being viewed; `None` when it is another arena's.
     pub fn id_of(&self, slot: &Slot<'_>) -> Option<u32> {
         let base = self.memory.base().as_ptr() as usize;
         let offset = (slot.start.as_ptr() as usize).checked_sub(base)?;
-        (offset / 8 < self.memory.len()).then_some((offset / 8) as u32)
+        (offset / GRANULE < self.memory.len()).then_some((offset / GRANULE) as u32)
     }
 
     #[inline(always)]
@@ -150,13 +159,15 @@ impl Arena {
         debug_assert!((id as usize) < self.memory.len());
         // SAFETY: ids come from `Pages`, which hands out offsets inside the arena it was built for;
         // an id of another shard is refused before it gets here (`OwnedSlot::shard`).
-        unsafe { self.memory.base().cast::<u8>().add(id as usize * 8) }
+        unsafe { self.memory.base().cast::<u8>().add(id as usize * GRANULE) }
     }
 
     /// Brings the slot's first line near. Any id will do.
     #[inline(always)]
     pub fn prefetch(&self, id: u32) {
-        crate::prefetch(self.memory.base().cast::<u8>().as_ptr().wrapping_add(id as usize * 8));
+        crate::prefetch(
+            self.memory.base().cast::<u8>().as_ptr().wrapping_add(id as usize * GRANULE),
+        );
     }
 
     /// Brings near what a look-up reads of a slot: header, key and the beginning of a value, which lie in two
@@ -164,7 +175,7 @@ impl Arena {
     #[inline(always)]
     pub fn prefetch_entry(&self, id: u32) {
         self.prefetch(id);
-        let start = self.memory.base().cast::<u8>().as_ptr().wrapping_add(id as usize * 8);
+        let start = self.memory.base().cast::<u8>().as_ptr().wrapping_add(id as usize * GRANULE);
         crate::prefetch(start.wrapping_add(READ_BYTES));
     }
 
@@ -173,7 +184,7 @@ impl Arena {
     pub fn prefetch_lines(&self, id: u32, bytes: usize) {
         const LINE_BYTES: usize = 64;
         const LINES_MAX: usize = 4;
-        let start = self.memory.base().cast::<u8>().as_ptr().wrapping_add(id as usize * 8);
+        let start = self.memory.base().cast::<u8>().as_ptr().wrapping_add(id as usize * GRANULE);
         for line in 0..bytes.div_ceil(LINE_BYTES).min(LINES_MAX) {
             crate::prefetch(start.wrapping_add(line * LINE_BYTES));
         }
@@ -184,7 +195,7 @@ impl Arena {
         #[cfg(loom)]
         return &self.shadow[id as usize].expires;
         #[cfg(not(loom))]
-        // SAFETY: the first four octets of a slot, 8-aligned, are only ever reached through this
+        // SAFETY: the first four octets of a slot, 4-aligned, are only ever reached through this
         // function, so every access to them is atomic; they are mapped as long as `self` lives.
         unsafe {
             AtomicU32::from_ptr(self.pointer(id).as_ptr().cast())

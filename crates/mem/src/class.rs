@@ -1,10 +1,28 @@
-//! Size classes: 8-octet steps to 64, 16 to 128, then a quarter more each time, up to a whole page.
+//! Size classes: 4-octet steps to 64, 8 to 128, then an eighth more each time, up to a whole page.
+//!
+//! Each is then as large as the number of its slots in a page allows: two sizes of which equally many fit
+//! are one class, and little of a page is left over. There may be many: a class costs nothing before
+//! it is used, and then at most a page that is filled in part.
 //!
 //! A class's *charge* is a page's octets divided by the slots that fit it, so that the charges of a
-//! full page add up to the page: accounting by charge leaves no waste uncounted.
+//! full page add up to the page: accounting by charge leaves no waste uncounted. It is counted in
+//! [`CHARGE_UNITS`] of an octet: rounded up to whole ones it would be 0.8 octets a slot too much. With its first
+//! live slot a class is *opened*, and charged the rest of a page beside ([`Classes::opening`]): whatever its
+//! slots are scattered over, pages can be emptied until no more than that lies idle.
 
 /// The smallest slot: a header and a key of up to 8 octets.
 pub const CLASS_BYTES_MIN: usize = 16;
+
+/// Units of charge that make an octet.
+pub const CHARGE_UNITS: u64 = 64;
+
+/// What sizes and places of slots are multiples of.
+pub(crate) const SLOT_ALIGN: usize = 4;
+
+/// Sizes up to here are looked up by `SLOT_ALIGN`, longer ones by `STRIDE`.
+const SHORT_BYTES: usize = 1 << 10;
+/// Less than two neighbouring classes differ by from `SHORT_BYTES` on.
+const STRIDE: usize = 64;
 
 /// The sizes that slots come in, for one page size.
 #[derive(Debug, Clone)]
@@ -12,8 +30,10 @@ pub struct Classes {
     page_bytes: usize,
     /// Octets of a slot, by class, rising.
     sizes: Vec<u32>,
-    /// Class by octets wanted, in units of 8, rounded up.
-    by_units: Box<[u8]>,
+    /// Class by octets wanted, rounded up, in units of `SLOT_ALIGN`.
+    short: Box<[u8]>,
+    /// The class that holds the octets wanted, rounded down, in units of `STRIDE`: it or the next holds them.
+    long: Box<[u8]>,
 }
 
 impl Classes {
@@ -23,32 +43,30 @@ impl Classes {
     /// When `page_bytes` is anything else: page sizes come from code, not from input.
     pub fn new(page_bytes: usize) -> Self {
         assert!(page_bytes.is_power_of_two() && (64..=65_536).contains(&page_bytes));
-        let mut sizes = Vec::new();
+        let mut sizes: Vec<u32> = Vec::new();
         let mut size = CLASS_BYTES_MIN;
-        while size <= page_bytes / 2 {
-            sizes.push(size as u32);
+        while size <= page_bytes {
+            let widest = (page_bytes / (page_bytes / size)) & !(SLOT_ALIGN - 1);
+            if sizes.last() != Some(&(widest as u32)) {
+                sizes.push(widest as u32);
+            }
             size = match size {
-                0..64 => size + 8,
-                64..128 => size + 16,
-                _ => (size + size / 4).next_multiple_of(8),
+                0..64 => size + 4,
+                64..128 => size + 8,
+                _ => size + size / 8,
             };
         }
-        // Between half a page and a page one slot fits whatever its size: one class.
-        for size in [page_bytes / 2, page_bytes] {
-            if sizes.last() != Some(&(size as u32)) {
-                sizes.push(size as u32);
-            }
-        }
-        let mut by_units = Vec::with_capacity(page_bytes / 8 + 1);
-        let mut class = 0;
-        for units in 0..=page_bytes / 8 {
-            while (sizes[class] as usize) < units * 8 {
-                class += 1;
-            }
-            by_units.push(class as u8);
+        if sizes.last() != Some(&(page_bytes as u32)) {
+            sizes.push(page_bytes as u32);
         }
         assert!(sizes.len() < 128, "a class number has seven bits");
-        Classes { page_bytes, sizes, by_units: by_units.into_boxed_slice() }
+        let table = |bytes_max: usize, stride: usize| -> Box<[u8]> {
+            let smallest = |bytes| sizes.partition_point(|&size| (size as usize) < bytes) as u8;
+            (0..=bytes_max / stride).map(|units| smallest(units * stride)).collect()
+        };
+        let short = table(page_bytes.min(SHORT_BYTES), SLOT_ALIGN);
+        let long = table(page_bytes, STRIDE);
+        Classes { page_bytes, sizes, short, long }
     }
 
     /// How many classes there are.
@@ -64,7 +82,12 @@ impl Classes {
     /// The smallest class whose slots hold `bytes`, if any does.
     #[inline]
     pub fn of(&self, bytes: usize) -> Option<u8> {
-        self.by_units.get(bytes.div_ceil(8)).copied()
+        if let Some(&class) = self.short.get(bytes.div_ceil(SLOT_ALIGN)) {
+            return Some(class);
+        }
+        let class = *self.long.get(bytes / STRIDE)? as usize;
+        let next = class + usize::from((self.sizes[class] as usize) < bytes);
+        (next < self.sizes.len()).then_some(next as u8)
     }
 
     /// Octets of a slot of `class`.
@@ -79,10 +102,15 @@ impl Classes {
         self.page_bytes / self.size(class)
     }
 
-    /// What a slot of `class` costs of its page, rounded up.
+    /// What a slot of `class` costs of its page, in [`CHARGE_UNITS`], rounded up.
     #[inline]
-    pub fn charge(&self, class: u8) -> usize {
-        self.page_bytes.div_ceil(self.slots_per_page(class))
+    pub fn charge(&self, class: u8) -> u64 {
+        (self.page_bytes as u64 * CHARGE_UNITS).div_ceil(self.slots_per_page(class) as u64)
+    }
+
+    /// What the first live slot of `class` costs beside its charge: the others of a page.
+    pub fn opening(&self, class: u8) -> u64 {
+        (self.slots_per_page(class) as u64 - 1) * self.charge(class)
     }
 }
 
@@ -90,11 +118,11 @@ impl Classes {
 mod tests {
     use super::*;
 
-    /// The class found is the smallest that fits, for every length and page size, and the charges of
-    /// a page's slots cover the page.
+    /// The class found is the smallest that fits, for every length and page size; the charges of a page's slots
+    /// cover the page and little more, and no two classes have equally many slots in it.
     #[test]
     fn smallest_that_fits() {
-        for page_bytes in [64, 1024, 2048, 65_536] {
+        for page_bytes in (6..=16).map(|shift| 1usize << shift) {
             let classes = Classes::new(page_bytes);
             for bytes in 0..=page_bytes {
                 let class = classes.of(bytes).unwrap();
@@ -102,10 +130,30 @@ mod tests {
                 assert!(class == 0 || classes.size(class - 1) < bytes);
             }
             assert_eq!(classes.of(page_bytes + 1), None);
+            assert_eq!(classes.of(usize::MAX), None);
             for class in 0..classes.count() as u8 {
-                assert_eq!(classes.size(class) % 8, 0);
-                assert!(classes.charge(class) * classes.slots_per_page(class) >= page_bytes);
+                assert_eq!(classes.size(class) % SLOT_ALIGN, 0);
+                let page = classes.charge(class) + classes.opening(class);
+                let octets = page_bytes as u64 * CHARGE_UNITS;
+                assert!((octets..octets + CHARGE_UNITS * 64).contains(&page));
+                let fewer = |less| classes.slots_per_page(less) > classes.slots_per_page(class);
+                assert!(class == 0 || fewer(class - 1));
             }
+        }
+    }
+
+    /// What rounding up costs: at most 3 octets to 64, 7 and what a page has left to 128, then an eighth and that.
+    #[test]
+    fn rounding_is_bounded() {
+        let classes = Classes::new(64 << 10);
+        for bytes in CLASS_BYTES_MIN..=2 << 10 {
+            let spare = classes.size(classes.of(bytes).unwrap()) - bytes;
+            let bound = match bytes {
+                ..=64 => 3,
+                65..=128 => 8,
+                _ => bytes / 8 + bytes * bytes / (64 << 10) + SLOT_ALIGN,
+            };
+            assert!(spare <= bound, "{bytes}: {spare}");
         }
     }
 }

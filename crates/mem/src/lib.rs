@@ -80,7 +80,7 @@ pub mod sync;
 mod table;
 
 pub use arena::{EXPIRES_NEVER, HEADER_BYTES, OwnedSlot, Slot, VERSION_BYTES};
-pub use class::{CLASS_BYTES_MIN, Classes};
+pub use class::{CHARGE_UNITS, CLASS_BYTES_MIN, Classes};
 pub use lease::Lease;
 pub use log::{LogPosition, RECORD_BYTES};
 pub use pages::{ClassUse, PageUse};

@@ -11,8 +11,8 @@
 //! live, so that main never touches the memory of a retired slot. Everything is O(1) but a page's
 //! change of class (its bitmap is formatted) and the choice of a page to drain (all pages are seen).
 
-use crate::arena::Arena;
-use crate::class::{CLASS_BYTES_MIN, Classes};
+use crate::arena::{ARENA_BYTES_MAX, Arena};
+use crate::class::{CLASS_BYTES_MIN, Classes, SLOT_ALIGN};
 use crate::region::{Memory, Region};
 use crate::shard::Error;
 
@@ -43,13 +43,15 @@ struct Page {
 struct ClassBooks {
     /// Octets of a slot.
     size: u32,
-    /// What to multiply an offset in a page by, in units of 8 octets, to have the slot's number in the high
-    /// half: `2^32 / (size / 8)`, rounded up. Exact while offset times size is below 2^32 in those units.
+    /// What to multiply an offset in a page by, in units of `SLOT_ALIGN`, to have the slot's number in the high
+    /// half: `2^32 / size`, rounded up. Exact while offset times size is below 2^32 in those units.
     reciprocal: u64,
     /// Slots in a page.
     slots: u32,
-    /// What a slot costs of its page.
-    charge: u32,
+    /// What a slot costs of its page, in units of charge.
+    charge: u64,
+    /// What the next slot to be published costs beside: the rest of a page, once in the class's life.
+    opening: u64,
     pages: u32,
     used: u32,
     live: u32,
@@ -120,8 +122,8 @@ pub(crate) fn books_bytes(page_bytes: usize) -> usize {
 impl Pages {
     pub fn new(memory: &Memory, classes: &Classes, pages: usize) -> Result<Self, Error> {
         let count = u32::try_from(pages).map_err(|_| Error::Config("too many pages"))?;
-        if count == 0 || pages as u64 * classes.page_bytes() as u64 >= 8 << 32 {
-            return Err(Error::Config("a shard's arena has 1 page to 32 GiB"));
+        if count == 0 || pages as u64 * classes.page_bytes() as u64 >= ARENA_BYTES_MAX {
+            return Err(Error::Config("a shard's arena has 1 page to 16 GiB"));
         }
         let words = words(classes.page_bytes());
         let empty = Page {
@@ -145,9 +147,10 @@ impl Pages {
             classes: (0..classes.count() as u8)
                 .map(|class| ClassBooks {
                     size: classes.size(class) as u32,
-                    reciprocal: (1u64 << 32).div_ceil(classes.size(class) as u64 / 8),
+                    reciprocal: (1u64 << 32).div_ceil((classes.size(class) / SLOT_ALIGN) as u64),
                     slots: classes.slots_per_page(class) as u32,
-                    charge: classes.charge(class) as u32,
+                    charge: classes.charge(class),
+                    opening: classes.opening(class),
                     pages: 0,
                     used: 0,
                     live: 0,
@@ -161,14 +164,23 @@ impl Pages {
         })
     }
 
-    /// Sum of the charges of all live slots.
+    /// Sum of the charges of all live slots, and of what opening their classes cost.
     #[inline]
     pub fn live_charge(&self) -> u64 {
         self.live_charge
     }
 
+    /// What publishing a slot of `class` adds to that.
+    #[inline]
     pub fn charge(&self, class: u8) -> u64 {
-        u64::from(self.classes[class as usize].charge)
+        let class = &self.classes[class as usize];
+        class.charge + class.opening
+    }
+
+    /// What retiring a live slot takes away from it.
+    #[inline]
+    pub fn charge_of(&self, id: u32) -> u64 {
+        self.classes[self.class_of(id) as usize].charge
     }
 
     /// Octets of a taken slot.
@@ -212,7 +224,8 @@ impl Pages {
         let (page, offset) = self.locate(id);
         let class = &self.classes[self.pages[page].class as usize];
         debug_assert_eq!(offset as u32 % class.size, 0);
-        let slot = ((offset as u64 / 8 * class.reciprocal) >> 32) as usize;
+        let units = (offset / SLOT_ALIGN) as u64;
+        let slot = ((units * class.reciprocal) >> 32) as usize;
         debug_assert_eq!(slot, offset / class.size as usize);
         (page, slot)
     }
@@ -294,7 +307,7 @@ impl Pages {
         self.pages[page].live += 1;
         let class = &mut self.classes[self.pages[page].class as usize];
         class.live += 1;
-        self.live_charge += u64::from(class.charge);
+        self.live_charge += class.charge + std::mem::take(&mut class.opening);
     }
 
     /// A live slot is retired; it stays taken until [`Pages::free`]. Its octets.
@@ -307,7 +320,7 @@ impl Pages {
         self.pages[page].live -= 1;
         let class = &mut self.classes[self.pages[page].class as usize];
         class.live -= 1;
-        self.live_charge -= u64::from(class.charge);
+        self.live_charge -= class.charge;
         u64::from(class.size)
     }
 
@@ -413,7 +426,7 @@ impl Pages {
         }
         let (class, _) = (self.classes.iter().enumerate())
             .filter(|&(class, books)| spare[class] >= u64::from(books.slots))
-            .max_by_key(|&(class, books)| spare[class] * u64::from(books.charge))?;
+            .max_by_key(|&(class, books)| spare[class] * books.charge)?;
         let (page, _) = (self.pages.iter().enumerate())
             .filter(|(_, page)| page.state == State::Serving && usize::from(page.class) == class)
             .filter(|(_, page)| page.has_room)
@@ -474,7 +487,12 @@ impl Pages {
             if linked != room {
                 return Err(format!("class {number}: {linked} pages linked, {room} have room"));
             }
-            charge += u64::from(live) * u64::from(class.charge);
+            charge += u64::from(live) * class.charge;
+            if class.opening == 0 {
+                charge += (u64::from(class.slots) - 1) * class.charge;
+            } else if live > 0 {
+                return Err(format!("class {number} has live slots and was never opened"));
+            }
         }
         if charge != self.live_charge {
             return Err(format!("live charge is {charge}, books say {}", self.live_charge));
@@ -521,7 +539,8 @@ mod tests {
         }
         pages.validate().unwrap();
         assert_eq!(pages.page_use(), PageUse { total: 8, free: 8, draining: 0 });
-        assert_eq!(pages.live_charge(), 0);
+        let opened = (0..4).map(|class| classes.opening(class)).sum::<u64>();
+        assert_eq!(pages.live_charge(), opened, "what was used once stays charged");
     }
 
     /// A class that has become sparse gives up a page once its live slots were moved.

@@ -646,16 +646,18 @@ impl Main<'_> {
         if line.tag(way) == 0 {
             return 0;
         }
-        self.books.pages.charge(self.books.pages.class_of(line.slot(way)))
+        self.books.pages.charge_of(line.slot(way))
     }
 
-    /// The charge of a slot of `class`.
+    /// What a slot of `class` will add to [`Main::live_charge`]: its charge, and the first of its class
+    /// [`Classes::opening`].
     #[inline]
     pub fn charge(&self, class: u8) -> u64 {
         self.books.pages.charge(class)
     }
 
-    /// The sum of the charges of all live slots.
+    /// The sum of the charges of all live slots and of what opening their classes cost, in
+    /// [`CHARGE_UNITS`](crate::CHARGE_UNITS).
     #[inline]
     pub fn live_charge(&self) -> u64 {
         self.books.pages.live_charge()

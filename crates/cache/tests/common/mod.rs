@@ -1,9 +1,9 @@
 //! The slow and obvious cache, and what the tests share with it.
 #![allow(dead_code, reason = "each test file uses a part")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use larder::mem::{Classes, HEADER_BYTES, VERSION_BYTES};
+use larder::mem::{CHARGE_UNITS, Classes, HEADER_BYTES, VERSION_BYTES};
 use larder::policy::{Flagged, Promotion};
 use larder::{Cache, Cause, PaperRules, Policy, Proxy, Seconds, Ttl};
 
@@ -70,6 +70,8 @@ impl ModelEntry {
 struct ModelShard {
     born: u64,
     charge: u64,
+    /// Classes ever used.
+    sizes: BTreeSet<u8>,
     entries: BTreeMap<Vec<u8>, ModelEntry>,
     by_age: BTreeMap<u64, Vec<u8>>,
 }
@@ -97,7 +99,7 @@ impl Model {
         Model {
             cache: cache.clone(),
             classes: Classes::new(page_bytes),
-            charge_max: stats.charge_bytes_max / cache.shards() as u64,
+            charge_max: stats.charge_bytes_max * CHARGE_UNITS / cache.shards() as u64,
             entries_max: stats.entries_max as usize / cache.shards(),
             stale,
             is_told: policy != Policy::Fifo,
@@ -140,10 +142,13 @@ impl Model {
     fn store(&mut self, key: &[u8], value: &[u8], version: Option<u64>, ttl: Ttl, now: Seconds) {
         let version_len = if version.is_some() { VERSION_BYTES } else { 0 };
         let class = self.classes.of(HEADER_BYTES + key.len() + value.len() + version_len).unwrap();
-        let charge = self.classes.charge(class) as u64;
+        let charge = self.classes.charge(class);
         let (charge_max, entries_max) = (self.charge_max, self.entries_max);
         let number = self.shard_of(key);
         let shard = &mut self.shards[number];
+        if shard.sizes.insert(class) {
+            shard.charge += self.classes.opening(class);
+        }
         let old = shard.entries.remove(key);
         shard.charge -= old.as_ref().map_or(0, |old| old.charge);
         let born = old.as_ref().map_or(shard.born, |old| old.born);
@@ -206,7 +211,7 @@ impl Model {
     }
 
     fn charge(&self) -> u64 {
-        self.shards.iter().map(|shard| shard.charge).sum()
+        self.shards.iter().map(|shard| shard.charge / CHARGE_UNITS).sum()
     }
 }
 
