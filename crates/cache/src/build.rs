@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! budget >= arena + page books + (1 + proxies_max) x index + log + side tables
-//! arena   = entries' pages + reserve (1/32 and 8 pages)
+//! arena   = entries' pages + reserve (1/32 and 4 pages, at least 8)
 //! ```
 //!
 //! Side tables are what the policy keeps (an index way's record, and for `Partitioned` the table of departed keys),
@@ -57,10 +57,12 @@ const PAGE_BYTES_MIN: usize = 1 << 10;
 const PAGES_MIN: usize = 256;
 /// Pages for entries below which a cache makes no sense.
 const PAGES_ENTRIES_MIN: usize = 16;
-/// Pages of the reserve beyond the memory's 32nd: pages change their size while proxies stay behind, and what was
-/// moved out of them is kept for the proxies as well. (With at most 8 instead, a proxy of a 4 MiB cache of values from
-/// 500 to 6500 octets could lag by a 49th of the memory only.)
+/// Pages of a reserve at least.
 const RESERVE_PAGES_MIN: usize = 8;
+/// Pages of the reserve beyond the memory's 32nd: pages change their size while proxies stay behind, and what was
+/// moved out of them is kept for the proxies as well. (Without these a proxy of a 4 MiB cache of values from
+/// 500 to 6500 octets could lag by a 49th of the memory only.)
+const RESERVE_PAGES_MOVING: usize = 4;
 /// Octets of the smallest slot that is leased where it lies: copying less costs about what counting does.
 const LEASE_SLOT_BYTES: usize = 1 << 10;
 /// What is held beside the parts counted one by one: the handle, the locks, the class tables.
@@ -150,7 +152,7 @@ impl Builder {
     /// are told [`Error::Stalled`]; up to 16 million. Memory and log for them come out of the budget, in each
     /// shard, since all may go to the same.
     /// Who lets proxies stay at a position while a whole batch is written gives the batch's size.
-    /// Default 0: a 32nd of the memory and 8 pages.
+    /// Default 0: a 32nd of the memory and 4 pages, at least 8.
     pub fn lag_operations(mut self, count: usize) -> Self {
         self.lag_operations = count;
         self
@@ -348,7 +350,9 @@ impl Builder {
     fn reserve_pages(&self, page_bytes: usize, pages: usize) -> usize {
         let lag_bytes = self.lag_operations * self.entry_bytes_mean * 5 / 4;
         let lease_pages = (self.shard_lease_bytes() as usize).div_ceil(page_bytes);
-        pages / 32 + RESERVE_PAGES_MIN + lag_bytes.div_ceil(page_bytes) + lease_pages
+        (pages / 32 + RESERVE_PAGES_MOVING).max(RESERVE_PAGES_MIN)
+            + lag_bytes.div_ceil(page_bytes)
+            + lease_pages
     }
 
     /// Octets that the sizes near the mean, half of it to half more, will be charged beside their entries: a guess,
