@@ -13,6 +13,9 @@
 /// The smallest slot: a header and a key of up to 8 octets.
 pub const CLASS_BYTES_MIN: usize = 16;
 
+/// Octets of the largest page.
+pub(crate) const PAGE_BYTES_MAX: usize = 64 << 10;
+
 /// Units of charge that make an octet.
 pub const CHARGE_UNITS: u64 = 64;
 
@@ -42,7 +45,7 @@ impl Classes {
     /// # Panics
     /// When `page_bytes` is anything else: page sizes come from code, not from input.
     pub fn new(page_bytes: usize) -> Self {
-        assert!(page_bytes.is_power_of_two() && (64..=65_536).contains(&page_bytes));
+        assert!(page_bytes.is_power_of_two() && (64..=PAGE_BYTES_MAX).contains(&page_bytes));
         let mut sizes: Vec<u32> = Vec::new();
         let mut size = CLASS_BYTES_MIN;
         while size <= page_bytes {

@@ -12,13 +12,14 @@
 //! change of class (its bitmap is formatted) and the choice of a page to drain (all pages are seen).
 
 use crate::arena::{ARENA_BYTES_MAX, Arena};
-use crate::class::{CLASS_BYTES_MIN, Classes, SLOT_ALIGN};
+use crate::class::{CLASS_BYTES_MIN, Classes, PAGE_BYTES_MAX, SLOT_ALIGN};
 use crate::region::{Memory, Region};
 use crate::shard::Error;
 
 const NONE: u32 = u32::MAX;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
 enum State {
     Free,
     Serving,
@@ -30,14 +31,20 @@ struct Page {
     state: State,
     class: u8,
     /// Word of the bitmap where the search for a free slot begins.
-    hint: u16,
-    used: u32,
-    live: u32,
+    hint: u8,
+    has_room: bool,
+    used: u16,
+    live: u16,
     /// Neighbours among the class's pages that have room.
     prev: u32,
     next: u32,
-    has_room: bool,
 }
+
+// A slot retired or freed is of any page: all of these lines are wanted near.
+const _: () = assert!(size_of::<Page>() == 16);
+// What its counters hold at most, and the last word of its bitmap.
+const _: () = assert!(PAGE_BYTES_MAX / CLASS_BYTES_MIN < 1 << u16::BITS);
+const _: () = assert!(words(PAGE_BYTES_MAX) <= 1 << u8::BITS);
 
 #[derive(Debug, Clone, Copy)]
 struct ClassBooks {
@@ -110,7 +117,7 @@ pub(crate) struct Pages {
 }
 
 /// Words of a page's bitmap.
-pub(crate) fn words(page_bytes: usize) -> usize {
+pub(crate) const fn words(page_bytes: usize) -> usize {
     page_bytes.div_ceil(CLASS_BYTES_MIN * 64)
 }
 
@@ -130,11 +137,11 @@ impl Pages {
             state: State::Free,
             class: 0,
             hint: 0,
+            has_room: false,
             used: 0,
             live: 0,
             prev: NONE,
             next: NONE,
-            has_room: false,
         };
         Ok(Pages {
             shift: classes.page_bytes().trailing_zeros(),
@@ -242,7 +249,7 @@ impl Pages {
         let slot = self.take_bit(page);
         let meta = &mut self.pages[page];
         meta.used += 1;
-        let full = meta.used == self.classes[class as usize].slots;
+        let full = u32::from(meta.used) == self.classes[class as usize].slots;
         self.classes[class as usize].used += 1;
         if full {
             self.unlink(page);
@@ -264,7 +271,7 @@ impl Pages {
         }
         let bit = bits[word].trailing_zeros();
         bits[word] &= bits[word] - 1;
-        self.pages[page].hint = word as u16;
+        self.pages[page].hint = word as u8;
         word * 64 + bit as usize
     }
 
@@ -338,7 +345,7 @@ impl Pages {
             self.release(page);
         } else if meta.state == State::Serving && !meta.has_room {
             // The one free slot of a full page is found at once.
-            meta.hint = (slot / 64) as u16;
+            meta.hint = (slot / 64) as u8;
             self.link(page);
         }
     }
@@ -422,7 +429,7 @@ impl Pages {
         let mut spare = self.classes.iter().map(room).collect::<Vec<u64>>();
         for page in self.pages.iter().filter(|page| page.state == State::Draining) {
             let class = &self.classes[page.class as usize];
-            spare[page.class as usize] -= u64::from(class.slots - page.used);
+            spare[page.class as usize] -= u64::from(class.slots - u32::from(page.used));
         }
         let (class, _) = (self.classes.iter().enumerate())
             .filter(|&(class, books)| spare[class] >= u64::from(books.slots))
@@ -457,8 +464,9 @@ impl Pages {
                 continue;
             }
             let class = &self.classes[page.class as usize];
+            let (page_live, page_used) = (u32::from(page.live), u32::from(page.used));
             let used = class.slots - count(&self.free_bits[range]);
-            if both || live != page.live || used != page.used || live > used || used == 0 {
+            if both || live != page_live || used != page_used || live > used || used == 0 {
                 return Err(format!("page {number}: {page:?}, bits say live {live} used {used}"));
             }
             if page.has_room != (page.state == State::Serving && used < class.slots) {

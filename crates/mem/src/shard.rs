@@ -9,7 +9,7 @@ use std::io;
 use std::sync::atomic::AtomicU32 as PlainAtomicU32;
 
 use crate::arena::{Arena, HEADER_BYTES, OwnedSlot, SHARDS_EVER, Slot, VERSION_BYTES};
-use crate::class::Classes;
+use crate::class::{Classes, PAGE_BYTES_MAX};
 use crate::lease::{self, Leases};
 use crate::log::{BUCKETS_MAX, Log, LogPosition, PARKED, Place, RECORD_BYTES, Record};
 use crate::pages::{self, ClassUse, PageUse, Pages};
@@ -142,7 +142,7 @@ impl Config {
         if !(1..=BUCKETS_MAX).contains(&self.buckets) {
             return Err(Error::Config("a shard has 1 to 2^28 buckets"));
         }
-        if !self.page_bytes.is_power_of_two() || !(64..=65_536).contains(&self.page_bytes) {
+        if !self.page_bytes.is_power_of_two() || !(64..=PAGE_BYTES_MAX).contains(&self.page_bytes) {
             return Err(Error::Config("page_bytes must be a power of two from 64 to 65536"));
         }
         if self.copy_buckets == 0 {
