@@ -1,7 +1,7 @@
-//! A walk over all entries, oldest first, in short lock holds.
+//! A walk over all entries, those that would leave first coming first, in short lock holds.
 //!
-//! The policy's lists are the order. Between two holds the walk's place is kept by the list itself: an entry
-//! that leaves hands the place to its successor. There is one such place, so one walk at a time.
+//! The policy gives the order and keeps the walk's place through whatever comes, goes and moves between two
+//! holds. There is one such place, so one walk at a time.
 
 use std::collections::VecDeque;
 
@@ -107,5 +107,17 @@ impl Iterator for Iter<'_> {
             }
         }
         self.chunk.pop_front()
+    }
+}
+
+impl Drop for Iter<'_> {
+    /// A walk given up before its end is over: nobody keeps a place for it.
+    fn drop(&mut self) {
+        if let Some(shard) = self.shared.shards.get(self.shard)
+            && self.started
+            && let Ok(mut guard) = shard.lock()
+        {
+            with_engine(shard, &mut guard, |engine| engine.state.policy.walk_end());
+        }
     }
 }

@@ -239,8 +239,8 @@ fn listener_hears_all() {
     let total = 20_000u64;
     for number in 0..total {
         let key = key_of(number);
-        // The odd ones end after 5 seconds, and are dead after 7; some are large enough to evict many.
-        let ttl = if number % 2 == 0 { Ttl::FOREVER } else { Ttl::seconds(5) };
+        // The odd ones end after a second, and are dead after 3; some are large enough to evict many.
+        let ttl = if number % 2 == 0 { Ttl::FOREVER } else { Ttl::seconds(1) };
         let len = if number % 500 == 0 { value_max } else { 20 };
         let now = Seconds(1 + (number / 100) as u32);
         writer.insert(&key, &vec![key[7]; len], ttl, now).unwrap();

@@ -24,6 +24,8 @@ pub unsafe trait Zeroed {}
 // SAFETY: an integer may be zero and has no drop.
 unsafe impl Zeroed for u8 {}
 // SAFETY: as above.
+unsafe impl Zeroed for u16 {}
+// SAFETY: as above.
 unsafe impl Zeroed for u32 {}
 // SAFETY: as above.
 unsafe impl Zeroed for u64 {}

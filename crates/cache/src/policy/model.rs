@@ -1,6 +1,7 @@
 //! The policies once more, slowly and obviously, and a driver that runs both and compares every eviction.
 
-use std::collections::{HashMap, HashSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use super::*;
 
@@ -51,7 +52,7 @@ fn oldest(list: &[EntryNumber], except: Option<EntryNumber>) -> Option<EntryNumb
     list.iter().copied().find(|&entry| Some(entry) != except)
 }
 
-/// All entries in one list, those that leave first coming first.
+/// All entries, as the fast one would tell them.
 trait Ordered {
     fn order(&self) -> Vec<EntryNumber>;
 }
@@ -121,25 +122,34 @@ struct Gone {
     epoch: u64,
 }
 
-#[derive(Default, Clone, Copy)]
+/// What is known of an entry.
+#[derive(Clone, Copy)]
 struct Counters {
+    hot: bool,
     referenced: u64,
     freq: u64,
     epoch: u64,
-    seq: u64,
+    /// How many had come into its partition, with itself.
+    came: u64,
 }
 
 #[derive(Default)]
 struct SlowPartitioned {
     entries_max: u64,
     capacity: u64,
-    temporary: Vec<EntryNumber>,
-    hot: Vec<EntryNumber>,
-    counters: HashMap<EntryNumber, Counters>,
+    places: u32,
+    entries: BTreeMap<EntryNumber, Counters>,
+    /// How many ever came into temporary, and into hot.
+    came: [u64; 2],
+    /// Who came into temporary, and as which; also those who have left it since.
+    queue: VecDeque<(EntryNumber, u64)>,
+    /// Where hot's hand is.
+    hand: u32,
+    /// Candidates that lost since it went there.
+    lost: u64,
     gone: Vec<Gone>,
     departures: u64,
     stamp: u64,
-    entered: u64,
     accesses: u64,
     epoch: u64,
     /// To hot, and with which freq.
@@ -148,22 +158,80 @@ struct SlowPartitioned {
 
 impl SlowPartitioned {
     fn new(entries_max: u64) -> Self {
-        SlowPartitioned { entries_max, capacity: entries_max, ..Self::default() }
+        let places = (2 * entries_max as u32).div_ceil(10) * 10;
+        SlowPartitioned { entries_max, capacity: entries_max, places, ..Self::default() }
     }
 
     fn place(&self, key: u64) -> (u64, u64) {
-        let lines = (self.entries_max * 9 / 10).max(1).div_ceil(16);
+        let lines = (self.entries_max * 9 / 10).max(1).div_ceil(21);
         let line = (u128::from(key) * u128::from(lines)) >> 64;
-        (line as u64, (key & 0xffff).max(1))
+        (line as u64, (key & 0x1fff).max(1))
+    }
+
+    fn count(&self, hot: bool) -> u64 {
+        self.entries.values().filter(|entry| entry.hot == hot).count() as u64
     }
 
     fn aged(&self, freq: u64, epoch: u64) -> u64 {
-        freq >> ((self.epoch - epoch) % 8)
+        freq >> ((self.epoch - epoch) % 4)
     }
 
     fn aged_entry(&self, entry: EntryNumber) -> u64 {
-        let Counters { freq, epoch, .. } = self.counters[&entry];
+        let Counters { freq, epoch, .. } = self.entries[&entry];
         self.aged(freq, epoch)
+    }
+
+    fn queue_max(&self) -> u64 {
+        (self.entries_max / 4).max(2)
+    }
+
+    /// Units that make twice the most entries of a partition 256 at most.
+    fn unit(&self, hot: bool) -> u64 {
+        let most = if hot { self.entries_max } else { self.queue_max() };
+        ((2 * most).next_power_of_two() / 256).max(1)
+    }
+
+    fn age(&self, entry: EntryNumber) -> u64 {
+        let Counters { hot, came, .. } = self.entries[&entry];
+        let unit = self.unit(hot);
+        (self.came[usize::from(hot)] / unit - came / unit) % 256 * unit
+    }
+
+    /// The temporary entries, oldest first.
+    fn candidates(&self) -> Vec<EntryNumber> {
+        let unit = self.unit(false);
+        let is_there = |&&(entry, came): &&(EntryNumber, u64)| {
+            let counters = self.entries.get(&entry).filter(|counters| !counters.hot);
+            counters.is_some_and(|there| there.came / unit % 256 == came / unit % 256)
+        };
+        self.queue.iter().filter(is_there).map(|&(entry, _)| entry).collect()
+    }
+
+    fn make_queue_room(&mut self) {
+        self.drop_stale();
+        if self.queue.len() as u64 == self.queue_max() {
+            let oldest = self.candidates()[0];
+            let was_hit = self.entries[&oldest].referenced > 0;
+            self.promote(oldest);
+            if !was_hit {
+                self.entries.get_mut(&oldest).unwrap().freq = 0;
+            }
+            self.drop_stale();
+        }
+    }
+
+    fn enqueue(&mut self, entry: EntryNumber) -> u64 {
+        self.came[0] += 1;
+        self.queue.push_back((entry, self.came[0]));
+        self.came[0]
+    }
+
+    /// Forgets numbers before the first that is still there.
+    fn drop_stale(&mut self) {
+        let first = self.candidates().first().copied();
+        while self.queue.front().is_some_and(|&(entry, _)| Some(entry) != first) {
+            self.queue.pop_front();
+        }
     }
 
     fn count_access(&mut self) {
@@ -176,27 +244,64 @@ impl SlowPartitioned {
 
     fn depart(&mut self, entry: EntryNumber, entries: &impl Entries) -> Option<EntryNumber> {
         let kept = (self.capacity * 9 / 10).max(1);
-        self.departures += 32;
+        self.departures += 16;
         self.stamp += self.departures / kept;
         self.departures %= kept;
         let (line, tag) = self.place(entries.key(entry));
-        if self.gone.iter().filter(|gone| gone.line == line).count() == 16 {
+        if self.gone.iter().filter(|gone| gone.line == line).count() == 21 {
             let oldest = self.gone.iter().position(|gone| gone.line == line).unwrap();
             self.gone.remove(oldest);
         }
         let freq = self.aged_entry(entry);
-        let temporary = take(&mut self.temporary, entry);
+        let temporary = !self.entries.remove(&entry).unwrap().hot;
         let (stamp, epoch) = (self.stamp, self.epoch);
         self.gone.push(Gone { line, tag, stamp, temporary, freq, epoch });
-        take(&mut self.hot, entry);
-        self.counters.remove(&entry);
         Some(entry)
     }
 
+    fn depart_hot(&mut self, entry: EntryNumber, entries: &impl Entries) -> Option<EntryNumber> {
+        self.pass_group();
+        self.depart(entry, entries)
+    }
+
+    fn depart_beaten(&mut self, entry: EntryNumber, entries: &impl Entries) -> Option<EntryNumber> {
+        self.lost += 1;
+        if self.lost == 8 {
+            self.pass_group();
+        }
+        self.depart(entry, entries)
+    }
+
+    fn pass_group(&mut self) {
+        self.lost = 0;
+        self.hand = (self.hand + 10) % self.places;
+    }
+
     fn promote(&mut self, entry: EntryNumber) {
-        take(&mut self.temporary, entry);
-        self.hot.push(entry);
-        self.counters.get_mut(&entry).unwrap().referenced = 0;
+        self.came[1] += 1;
+        let came = self.came[1];
+        let counters = self.entries.get_mut(&entry).unwrap();
+        *counters = Counters { hot: true, referenced: 0, came, ..*counters };
+    }
+
+    fn candidate(&mut self, except: Option<EntryNumber>) -> Option<EntryNumber> {
+        self.drop_stale();
+        self.candidates().into_iter().find(|&entry| Some(entry) != except)
+    }
+
+    /// Of the hand's group.
+    fn weakest(&self, except: Option<EntryNumber>) -> Option<EntryNumber> {
+        let group = self.entries.range(self.hand..self.hand + 10);
+        let hot: Vec<_> = (group.filter(|&(&entry, at)| at.hot && Some(entry) != except))
+            .map(|(&entry, _)| entry)
+            .collect();
+        let is_weak = |&&entry: &&EntryNumber| {
+            self.entries[&entry].referenced == 0 && self.age(entry) >= self.count(true) / 2
+        };
+        let weakest = (hot.iter().filter(is_weak))
+            .min_by_key(|&&entry| (self.aged_entry(entry), Reverse(self.age(entry))));
+        let oldest = || hot.iter().min_by_key(|&&entry| Reverse(self.age(entry)));
+        weakest.or_else(oldest).copied()
     }
 
     fn victim(
@@ -204,50 +309,59 @@ impl SlowPartitioned {
         except: Option<EntryNumber>,
         entries: &impl Entries,
     ) -> Option<EntryNumber> {
+        let is_hot =
+            |&(&entry, counters): &(&EntryNumber, &Counters)| counters.hot && Some(entry) != except;
+        self.entries.iter().find(is_hot)?;
         loop {
-            let victim = oldest(&self.hot, except)?;
-            let counters = self.counters.get_mut(&victim).unwrap();
-            if counters.referenced == 0 || entries.is_expired(victim) {
-                return Some(victim);
+            if let Some(victim) = self.weakest(except) {
+                let counters = self.entries.get_mut(&victim).unwrap();
+                if counters.referenced == 0 || entries.is_expired(victim) {
+                    return Some(victim);
+                }
+                self.came[1] += 1;
+                counters.referenced -= 1;
+                counters.came = self.came[1];
             }
-            counters.referenced -= 1;
-            take(&mut self.hot, victim);
-            self.hot.push(victim);
+            self.pass_group();
         }
     }
 }
 
 impl Ordered for SlowPartitioned {
     fn order(&self) -> Vec<EntryNumber> {
-        [&self.temporary[..], &self.hot].concat()
+        self.entries.keys().copied().collect()
     }
 }
 
 impl Replacement for SlowPartitioned {
     fn len(&self) -> u64 {
-        (self.temporary.len() + self.hot.len()) as u64
+        self.entries.len() as u64
     }
 
     fn arriving(&mut self, key: u64) {
         let place = self.place(key);
         let found = self.gone.iter().rposition(|gone| (gone.line, gone.tag) == place);
-        self.arrival = match found.filter(|&found| self.stamp - self.gone[found].stamp < 32) {
+        self.arrival = match found.filter(|&found| self.stamp - self.gone[found].stamp < 16) {
             None => (false, 1),
             Some(found) => {
                 let gone = self.gone.remove(found);
-                (gone.temporary, (self.aged(gone.freq, gone.epoch) + 1).min(60))
+                (gone.temporary, (self.aged(gone.freq, gone.epoch) + 1).min(7))
             }
         };
         self.count_access();
     }
 
     fn inserted(&mut self, entry: EntryNumber) {
-        let (to_hot, freq) = self.arrival;
-        self.arrival = (false, 0);
-        self.entered += u64::from(!to_hot);
-        if to_hot { &mut self.hot } else { &mut self.temporary }.push(entry);
-        let counters = Counters { referenced: 0, freq, epoch: self.epoch, seq: self.entered };
-        self.counters.insert(entry, counters);
+        let (hot, freq) = std::mem::take(&mut self.arrival);
+        let came = if hot {
+            self.came[1] += 1;
+            self.came[1]
+        } else {
+            self.make_queue_room();
+            self.enqueue(entry)
+        };
+        let counters = Counters { hot, referenced: 0, freq, epoch: self.epoch, came };
+        self.entries.insert(entry, counters);
     }
 
     fn updated(&mut self, entry: EntryNumber) {
@@ -255,31 +369,34 @@ impl Replacement for SlowPartitioned {
     }
 
     fn hit(&mut self, entry: EntryNumber, lag: u64) {
-        let old = self.counters[&entry];
+        let old = self.entries[&entry];
         let window = (self.capacity / 10).max(1) / 4 + lag;
-        if self.temporary.contains(&entry) && self.entered - old.seq < window {
+        if !old.hot && self.age(entry) < window {
             return;
         }
         let counters = Counters {
             referenced: (old.referenced + 1).min(3),
-            freq: (self.aged(old.freq, old.epoch) + 1).min(60),
+            freq: (self.aged(old.freq, old.epoch) + 1).min(7),
             epoch: self.epoch,
             ..old
         };
-        self.counters.insert(entry, counters);
+        self.entries.insert(entry, counters);
         self.count_access();
     }
 
     fn removed(&mut self, entry: EntryNumber) {
-        assert!(take(&mut self.temporary, entry) || take(&mut self.hot, entry));
-        self.counters.remove(&entry);
+        assert!(self.entries.remove(&entry).is_some());
     }
 
     fn moved(&mut self, from: EntryNumber, to: EntryNumber) {
-        rename(&mut self.temporary, from, to);
-        rename(&mut self.hot, from, to);
-        let counters = self.counters.remove(&from).unwrap();
-        self.counters.insert(to, counters);
+        if !self.entries[&from].hot {
+            self.make_queue_room();
+        }
+        let mut counters = self.entries.remove(&from).unwrap();
+        if !counters.hot {
+            counters.came = self.enqueue(to);
+        }
+        self.entries.insert(to, counters);
     }
 
     fn evict(
@@ -290,36 +407,43 @@ impl Replacement for SlowPartitioned {
         self.capacity = self.len().max(1);
         let hot_target = self.capacity - (self.capacity / 10).max(1);
         loop {
-            let hot_len = self.hot.len() as u64;
+            let hot_len = self.count(true);
             let to_hot = self.arrival.0;
-            let candidate = oldest(&self.temporary, except);
-            if hot_len > hot_target || candidate.is_none() || (to_hot && hot_len >= hot_target) {
-                match self.victim(except, entries) {
-                    Some(victim) => return self.depart(victim, entries),
-                    None => candidate?,
-                };
+            if (hot_len > hot_target || (to_hot && hot_len >= hot_target))
+                && let Some(victim) = self.victim(except, entries)
+            {
+                return self.depart_hot(victim, entries);
             }
-            let candidate = candidate.unwrap();
-            let referenced = self.counters[&candidate].referenced;
+            let Some(candidate) = self.candidate(except) else {
+                let victim = self.victim(except, entries)?;
+                return self.depart_hot(victim, entries);
+            };
+            let referenced = self.entries[&candidate].referenced;
             let has_ended = entries.is_expired(candidate);
             if hot_len < hot_target {
                 if !has_ended && (referenced > 0 || hot_len == 0) {
                     self.promote(candidate);
                     continue;
                 }
-                return self.depart(candidate, entries);
+                return match self.weakest(except) {
+                    Some(idle) if entries.is_expired(idle) => self.depart_hot(idle, entries),
+                    _ => self.depart_beaten(candidate, entries),
+                };
             }
             let Some(victim) = self.victim(except, entries) else {
                 return self.depart(candidate, entries);
             };
+            if entries.is_expired(victim) {
+                return self.depart_hot(victim, entries);
+            }
             let is_worth_more =
                 referenced >= 2 || self.aged_entry(candidate) > self.aged_entry(victim);
             if is_worth_more && !has_ended {
-                self.depart(victim, entries);
+                self.depart_hot(victim, entries);
                 self.promote(candidate);
                 return Some(victim);
             }
-            return self.depart(candidate, entries);
+            return self.depart_beaten(candidate, entries);
         }
     }
 
@@ -478,11 +602,11 @@ impl Replacement for SlowPaper {
 }
 
 /// Runs random operations on both and compares whom they evict and the order of all that stays.
-fn compare<const N: usize, P: Replacement, M: Replacement + Ordered>(
+fn compare<P: Replacement, M: Replacement + Ordered>(
     entries_max: u64,
     seed: u64,
     fast: &mut P,
-    lists: impl Fn(&P) -> &super::list::Lists<N>,
+    entries: impl Fn(&P) -> Vec<EntryNumber>,
     slow: &mut M,
 ) {
     let mut random = Random(seed);
@@ -562,15 +686,19 @@ fn compare<const N: usize, P: Replacement, M: Replacement + Ordered>(
         assert_eq!(fast.len(), slow.len());
         if step % 100 == 0 {
             fast.validate().unwrap_or_else(|wrong| panic!("seed {seed} step {step}: {wrong}"));
-            let mut order = Vec::new();
-            lists(fast).each(|entry| order.push(entry));
-            assert_eq!(order, slow.order(), "seed {seed} step {step}");
+            assert_eq!(entries(fast), slow.order(), "seed {seed} step {step}");
         }
     }
     assert!(evicted > 2_000, "{evicted} evictions prove little");
 }
 
 const SIZES: [u64; 8] = [1, 2, 3, 7, 30, 41, 150, 600];
+
+fn listed<const N: usize>(lists: &super::list::Lists<N>) -> Vec<EntryNumber> {
+    let mut entries = Vec::new();
+    lists.each(|entry| entries.push(entry));
+    entries
+}
 
 /// FIFO and LRU evict as lists do that are searched from end to end.
 #[test]
@@ -579,10 +707,10 @@ fn lists_follow_their_models() {
         let numbers = 2 * size as usize;
         let mut fifo = Fifo::new(numbers).unwrap();
         let mut slow = SlowList::default();
-        compare(size, seed as u64, &mut fifo, |fifo| &fifo.lists, &mut slow);
+        compare(size, seed as u64, &mut fifo, |fifo| listed(&fifo.lists), &mut slow);
         let mut lru = Lru::new(numbers).unwrap();
         let mut slow = SlowList { renews: true, ..SlowList::default() };
-        compare(size, seed as u64, &mut lru, |lru| &lru.lists, &mut slow);
+        compare(size, seed as u64, &mut lru, |lru| listed(&lru.lists), &mut slow);
     }
 }
 
@@ -593,7 +721,12 @@ fn partitions_follow_their_model() {
     for (seed, size) in SIZES.into_iter().cycle().take(24).enumerate() {
         let mut fast = Partitioned::new(2 * size as usize, size).unwrap();
         let mut slow = SlowPartitioned::new(size);
-        compare(size, 100 + seed as u64, &mut fast, |fast| &fast.lists, &mut slow);
+        let entries = |fast: &Partitioned| {
+            let mut entries = Vec::new();
+            fast.places.each(|entry| entries.push(entry));
+            entries
+        };
+        compare(size, 100 + seed as u64, &mut fast, entries, &mut slow);
     }
 }
 
@@ -609,7 +742,7 @@ fn paper_follows_its_model() {
                     let rules = PaperRules { promotion, flagged, borrow, ..PaperRules::default() };
                     let mut fast = Paper::new(2 * size as usize, size, rules).unwrap();
                     let mut slow = SlowPaper { rules, capacity: size, ..SlowPaper::default() };
-                    compare(size, seed, &mut fast, |fast| &fast.lists, &mut slow);
+                    compare(size, seed, &mut fast, |fast| listed(&fast.lists), &mut slow);
                     seed += 1;
                 }
             }

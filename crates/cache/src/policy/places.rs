@@ -1,0 +1,485 @@
+//! Who is in which partition: a record of two octets at each place (an entry number), and a queue of the few that
+//! are temporary.
+//!
+//! There are no links. Hot's victims are found by a hand that goes over the records, as in CLOCK; temporary's are
+//! named by a ring of entry numbers, oldest first, with room for a quarter of all entries. An entry that was
+//! removed, promoted or moved leaves a stale number in the ring, which the record at that place gives away: it is not
+//! temporary, or came in at another time. Against links that saves nine octets an entry and some lines of
+//! memory an insert, and it costs no hits (decision 0008).
+//!
+//! ```text
+//! record   hot 1 | ref 2 | freq 3 | epoch 2 | seq 8          0 is nobody: the freq of a temporary one is never 0
+//! ```
+//!
+//! `seq` counts what came into the entry's partition, in units so large that twice the entries there can be make
+//! 256. Ages are known to a unit and are right up to 255 of them. Where a stale number meets a newcomer of the very
+//! unit at the same place, that one is taken for the old one, and leaves earlier by less than a unit.
+//!
+//! One walk over all entries may be in progress: the temporary ones by number, then the hot ones. An entry that is
+//! moved behind the walk's back is kept aside for it, so a walk misses nobody who stays; it may meet one twice.
+
+use std::collections::BTreeSet;
+
+use larder_mem::{Memory, Region, prefetch_slice};
+
+use super::EntryNumber;
+use crate::error::Error;
+
+/// Places that are looked at together: as many as a bucket of the index has ways.
+pub(super) const GROUP: usize = 10;
+
+pub(super) const REF_MAX: u8 = 3;
+pub(super) const FREQ_MAX: u8 = 7;
+/// Epochs are told apart modulo so many.
+pub(super) const EPOCHS: u8 = 4;
+
+/// The ring has room for one in so many of all entries.
+const RING_SHARE: u64 = 4;
+
+const SEQ_BITS: u32 = 8;
+const HOT: u16 = 1 << 15;
+const NOBODY: u16 = 0;
+
+/// What is kept of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Record {
+    pub hot: bool,
+    /// Hits not yet paid for, to [`REF_MAX`].
+    pub referenced: u8,
+    /// Accesses, to [`FREQ_MAX`], as of `epoch`; none in hot is who came there unasked.
+    pub freq: u8,
+    pub epoch: u8,
+    /// What [`Clock::now`] was when it came in.
+    pub seq: u8,
+}
+
+impl Record {
+    #[inline]
+    fn unpack(word: u16) -> Record {
+        Record {
+            hot: word & HOT != 0,
+            referenced: (word >> 13 & 3) as u8,
+            freq: (word >> 10 & 7) as u8,
+            epoch: (word >> 8 & 3) as u8,
+            seq: word as u8,
+        }
+    }
+
+    #[inline]
+    fn pack(self) -> u16 {
+        u16::from(self.hot) << 15
+            | u16::from(self.referenced) << 13
+            | u16::from(self.freq) << 10
+            | u16::from(self.epoch) << 8
+            | u16::from(self.seq)
+    }
+}
+
+/// Counts what comes into a partition, and says how long ago something came.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Clock {
+    came: u64,
+    unit_log2: u32,
+}
+
+impl Clock {
+    /// For at most `entries_max` entries in the partition.
+    pub fn new(entries_max: u64) -> Clock {
+        let span = (2 * entries_max).max(1).next_power_of_two();
+        Clock { came: 0, unit_log2: span.ilog2().saturating_sub(SEQ_BITS) }
+    }
+
+    /// One more comes in.
+    #[inline]
+    pub fn tick(&mut self) {
+        self.came += 1;
+    }
+
+    /// As a record has it.
+    #[inline]
+    pub fn now(&self) -> u8 {
+        (self.came >> self.unit_log2) as u8
+    }
+
+    /// How many came in after what got this `seq`, to a unit.
+    #[inline]
+    pub fn since(&self, seq: u8) -> u64 {
+        u64::from(self.now().wrapping_sub(seq)) << self.unit_log2
+    }
+
+    /// What [`Clock::now`] was `ago` arrivals ago.
+    #[inline]
+    fn back(&self, ago: u64) -> u8 {
+        (self.came.wrapping_sub(ago) >> self.unit_log2) as u8
+    }
+}
+
+/// The records, the queue, and how many are in each partition.
+#[derive(Debug)]
+pub(super) struct Places {
+    /// Whole groups; nobody is at the last few.
+    records: Region<u16>,
+    /// Numbers of temporary entries, and stale ones: `queued` from `oldest` on, round the end.
+    ring: Region<u32>,
+    oldest: usize,
+    queued: usize,
+    /// Counts what was queued: the last one has its present time.
+    pub clock: Clock,
+    temporary: u64,
+    hot: u64,
+    walk: Option<Walk>,
+}
+
+/// Where the walk in progress goes on.
+#[derive(Debug, Default)]
+struct Walk {
+    hot: bool,
+    next: usize,
+    /// Entries moved from ahead of the walk to behind it.
+    aside: BTreeSet<EntryNumber>,
+}
+
+impl Places {
+    /// For entry numbers below `numbers` and at most `entries_max` entries at once.
+    pub fn new(memory: &Memory, numbers: usize, entries_max: u64) -> Result<Self, Error> {
+        let ring_len = Self::ring_len(entries_max);
+        Ok(Places {
+            records: memory.region(Self::count(numbers)).map_err(Error::Memory)?,
+            ring: memory.region(ring_len).map_err(Error::Memory)?,
+            oldest: 0,
+            queued: 0,
+            clock: Clock::new(ring_len as u64),
+            temporary: 0,
+            hot: 0,
+            walk: None,
+        })
+    }
+
+    /// Octets for so many.
+    pub fn bytes(numbers: usize, entries_max: u64) -> usize {
+        Self::count(numbers) * size_of::<u16>() + Self::ring_len(entries_max) * size_of::<u32>()
+    }
+
+    fn count(numbers: usize) -> usize {
+        numbers.next_multiple_of(GROUP)
+    }
+
+    fn ring_len(entries_max: u64) -> usize {
+        (entries_max / RING_SHARE).max(2) as usize
+    }
+
+    /// Places.
+    #[inline]
+    pub fn numbers(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Entries in the hot partition.
+    #[inline]
+    pub fn hot(&self) -> u64 {
+        self.hot
+    }
+
+    /// Entries in the temporary partition.
+    #[inline]
+    pub fn temporary(&self) -> u64 {
+        self.temporary
+    }
+
+    /// The record of an entry that is here.
+    #[inline]
+    pub fn record(&self, entry: EntryNumber) -> Record {
+        Record::unpack(self.records[entry as usize])
+    }
+
+    /// The same for a place where somebody may be.
+    #[inline]
+    pub fn get(&self, place: usize) -> Option<Record> {
+        let word = self.records[place];
+        (word != NOBODY).then(|| Record::unpack(word))
+    }
+
+    /// Changes a record within its partition.
+    #[inline]
+    pub fn set(&mut self, entry: EntryNumber, record: Record) {
+        self.records[entry as usize] = record.pack();
+    }
+
+    #[inline]
+    fn len(&mut self, hot: bool) -> &mut u64 {
+        if hot { &mut self.hot } else { &mut self.temporary }
+    }
+
+    /// Somebody comes in.
+    #[inline]
+    pub fn add(&mut self, entry: EntryNumber, record: Record) {
+        *self.len(record.hot) += 1;
+        self.set(entry, record);
+    }
+
+    /// Queues somebody who is to be temporary; her `seq`. There must be room: see [`Places::is_queue_full`].
+    #[inline]
+    pub fn queue(&mut self, entry: EntryNumber) -> u8 {
+        assert!(self.queued < self.ring.len(), "room was made before");
+        let at = self.ring_at(self.queued);
+        self.ring[at] = entry;
+        self.queued += 1;
+        self.clock.tick();
+        self.clock.now()
+    }
+
+    #[inline]
+    fn ring_at(&self, nth: usize) -> usize {
+        let at = self.oldest + nth;
+        if at < self.ring.len() { at } else { at - self.ring.len() }
+    }
+
+    /// The `nth` of the queue, if she is still there.
+    #[inline]
+    fn queued(&self, nth: usize) -> Option<EntryNumber> {
+        let entry = self.ring[self.ring_at(nth)];
+        let seq = self.clock.back((self.queued - nth - 1) as u64);
+        // Temporary is what is positive.
+        let word = self.records[entry as usize];
+        ((word as i16) > 0 && word as u8 == seq).then_some(entry)
+    }
+
+    /// True when the queue has no room, stale numbers at its end apart.
+    #[inline]
+    pub fn is_queue_full(&mut self) -> bool {
+        self.queued == self.ring.len() && {
+            self.oldest_temporary(None);
+            self.queued == self.ring.len()
+        }
+    }
+
+    /// Who has been temporary longest, `except` apart. Stale numbers before her are forgotten.
+    #[inline]
+    pub fn oldest_temporary(&mut self, except: Option<EntryNumber>) -> Option<EntryNumber> {
+        while self.queued > 0 {
+            match self.queued(0) {
+                None => self.forget_oldest(),
+                entry if entry != except => return entry,
+                _ => return (1..self.queued).find_map(|nth| self.queued(nth)),
+            }
+        }
+        None
+    }
+
+    /// Who is at the end of the queue, and some places behind; they may have left, since nobody looks at their
+    /// records, which would be to wait for them.
+    #[inline]
+    pub fn upcoming_temporary(&self) -> [Option<EntryNumber>; 2] {
+        const BEHIND: usize = 2;
+        [0, BEHIND].map(|nth| (nth < self.queued).then(|| self.ring[self.ring_at(nth)]))
+    }
+
+    /// Somebody leaves; what was known of her.
+    #[inline]
+    pub fn take(&mut self, entry: EntryNumber) -> Record {
+        let record = self.record(entry);
+        *self.len(record.hot) -= 1;
+        self.records[entry as usize] = NOBODY;
+        // Most often it is the oldest: the next one stands at the end then, and can be told beforehand.
+        if self.queued > 0 && self.ring[self.oldest] == entry {
+            self.forget_oldest();
+        }
+        record
+    }
+
+    #[inline]
+    fn forget_oldest(&mut self) {
+        self.oldest = self.ring_at(1);
+        self.queued -= 1;
+    }
+
+    /// Somebody goes to another place. If she is temporary she is queued again, as the youngest.
+    pub fn rename(&mut self, from: EntryNumber, to: EntryNumber) {
+        let word = std::mem::replace(&mut self.records[from as usize], NOBODY);
+        self.records[to as usize] = word;
+        if word as i16 > 0 {
+            let seq = self.queue(to);
+            self.set(to, Record { seq, ..Record::unpack(word) });
+        }
+        if let Some(walk) = &mut self.walk {
+            let met_later = walk.aside.remove(&from)
+                || ((word & HOT != 0) == walk.hot && from as usize >= walk.next);
+            if met_later && (to as usize) < walk.next {
+                walk.aside.insert(to);
+            }
+        }
+    }
+
+    /// A hot entry of the group that begins at `start`.
+    #[inline]
+    pub fn first_hot(&self, start: usize) -> Option<EntryNumber> {
+        self.group(start).next().map(|(entry, _)| entry)
+    }
+
+    /// The hot entries of the group that begins at `start`.
+    #[inline]
+    pub fn group(&self, start: usize) -> impl Iterator<Item = (EntryNumber, Record)> + '_ {
+        let words = self.records[start..start + GROUP].iter().zip(start as EntryNumber..);
+        words
+            .filter(|&(&word, _)| word & HOT != 0)
+            .map(|(&word, place)| (place, Record::unpack(word)))
+    }
+
+    /// Brings a record near.
+    #[inline]
+    pub fn prefetch(&self, place: usize) {
+        prefetch_slice(&self.records, place);
+    }
+
+    /// Begins a walk.
+    pub fn walk_start(&mut self) {
+        self.walk = Some(Walk::default());
+    }
+
+    /// Ends it; nothing more is kept aside.
+    pub fn walk_end(&mut self) {
+        self.walk = None;
+    }
+
+    /// The walk's next entry.
+    pub fn walk_next(&mut self) -> Option<EntryNumber> {
+        let walk = self.walk.as_mut()?;
+        while let Some(entry) = walk.aside.pop_first() {
+            if self.records[entry as usize] != NOBODY {
+                return Some(entry);
+            }
+        }
+        loop {
+            let rest = &self.records[walk.next..];
+            let is_wanted = |&word: &u16| word != NOBODY && (word & HOT != 0) == walk.hot;
+            if let Some(ahead) = rest.iter().position(is_wanted) {
+                let entry = walk.next + ahead;
+                walk.next = entry + 1;
+                return Some(entry as EntryNumber);
+            }
+            if walk.hot {
+                self.walk = None;
+                return None;
+            }
+            *walk = Walk { hot: true, ..Walk::default() };
+        }
+    }
+
+    /// Calls `act` with every entry.
+    pub fn each(&self, act: impl FnMut(EntryNumber)) {
+        let places = self.records.iter().zip(0..);
+        places.filter(|&(&word, _)| word != NOBODY).map(|(_, place)| place).for_each(act)
+    }
+
+    /// Looks at every record; `Err` says what is wrong.
+    pub fn validate(&self) -> Result<(), String> {
+        let (mut temporary, mut hot) = (0, 0);
+        for (place, record) in (0..self.numbers()).filter_map(|at| Some((at, self.get(at)?))) {
+            if record.freq == 0 && !record.hot {
+                return Err(format!("place {place} has {record:?}"));
+            }
+            *if record.hot { &mut hot } else { &mut temporary } += 1;
+        }
+        if (temporary, hot) != (self.temporary, self.hot) {
+            return Err(format!("{temporary} temporary, {hot} hot; counted {self:?}"));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A record survives its two octets, whatever its fields.
+    #[test]
+    fn records_pack() {
+        for word in 0..=u16::MAX {
+            assert_eq!(Record::unpack(word).pack(), word);
+        }
+    }
+
+    fn places(numbers: usize) -> Places {
+        Places::new(&Memory::new(0).unwrap(), numbers, numbers as u64).unwrap()
+    }
+
+    fn record(hot: bool) -> Record {
+        Record { hot, referenced: 0, freq: 1, epoch: 0, seq: 0 }
+    }
+
+    fn arrive(places: &mut Places, entry: EntryNumber) {
+        assert!(!places.is_queue_full());
+        let seq = places.queue(entry);
+        places.add(entry, Record { seq, ..record(false) });
+    }
+
+    /// The queue gives temporary entries in order, without those that left or are hot now, and a moved one last.
+    #[test]
+    fn the_queue_knows_who_is_there() {
+        let mut places = places(80);
+        [8, 9, 11, 13, 15].into_iter().for_each(|entry| arrive(&mut places, entry));
+        assert_eq!(places.oldest_temporary(None), Some(8));
+        assert_eq!(places.oldest_temporary(Some(8)), Some(9));
+        places.take(9);
+        places.rename(11, 9);
+        assert_eq!(places.oldest_temporary(Some(8)), Some(13));
+        let gone = places.take(8);
+        places.add(8, Record { hot: true, ..gone });
+        let mut order = Vec::new();
+        while let Some(entry) = places.oldest_temporary(None) {
+            order.push(entry);
+            places.take(entry);
+            places.validate().unwrap();
+        }
+        // Unit and place are those of an entry that has left: 9 is taken for her.
+        assert_eq!(order, [13, 15, 9]);
+    }
+
+    /// A queue of stale numbers is not full; one of temporary entries is.
+    #[test]
+    fn stale_numbers_take_no_room() {
+        let mut places = places(80);
+        for round in 0..100 {
+            arrive(&mut places, round % 80);
+            places.take(round % 80);
+        }
+        (0..20).for_each(|entry| arrive(&mut places, entry));
+        assert!(places.is_queue_full());
+        places.validate().unwrap();
+    }
+
+    /// A walk meets every entry that stays, whatever comes, goes, is promoted and moves meanwhile, and it ends.
+    #[test]
+    fn walks_keep_their_place() {
+        let mut places = places(160);
+        (10..40).for_each(|entry| places.add(entry, record(entry >= 20)));
+        places.walk_start();
+        let mut met = Vec::new();
+        while let Some(entry) = places.walk_next() {
+            met.push(entry);
+            match met.len() {
+                3 => _ = places.take(13),
+                4 => {
+                    places.rename(15, 0);
+                    places.rename(0, 1);
+                }
+                6 => {
+                    places.take(17);
+                    places.add(17, record(true));
+                }
+                // A hot one, in the pass over temporary: its turn comes yet.
+                7 => places.rename(25, 2),
+                15 => places.rename(30, 3),
+                16 => places.rename(31, 100),
+                17 => places.add(4, record(true)),
+                _ => {}
+            }
+        }
+        let moved = [13, 15, 25, 30, 31];
+        for stays in (10..40).filter(|entry| !moved.contains(entry)).chain([1, 2, 3, 100]) {
+            assert!(met.contains(&stays), "{stays} was missed: {met:?}");
+        }
+        assert!(met.len() <= 35, "{met:?}");
+        places.validate().unwrap();
+    }
+}
