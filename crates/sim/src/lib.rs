@@ -16,6 +16,13 @@
 //! Everything is a function of its input and a seed; no result depends on the number of cores.
 #![forbid(unsafe_code)]
 
+mod crew;
+pub mod hit_ratio;
+pub mod intern;
 pub mod policy;
+pub mod replay;
+pub mod report;
+pub mod sample;
+
 pub mod request;
 pub mod trace;
