@@ -19,6 +19,7 @@
 mod crew;
 pub mod hit_ratio;
 pub mod intern;
+mod pass;
 pub mod policy;
 pub mod replay;
 pub mod report;
@@ -26,3 +27,10 @@ pub mod sample;
 
 pub mod request;
 pub mod trace;
+
+// Until the module of that name is here.
+mod belady {
+    pub fn belady(_ids: &[u32], _capacity: u64) -> u64 {
+        0
+    }
+}

@@ -34,7 +34,7 @@ pub const ENTRIES_MIN: u64 = 128;
 const KEYS_WANTED: f64 = 32_768.0;
 
 /// Where this large a part would be sampled, the whole is taken.
-const RATE_NOT_WORTH_IT: f64 = 0.5;
+const RATE_NOT_WORTH_IT: f64 = 0.25;
 
 /// How much of a trace is simulated.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
