@@ -225,6 +225,8 @@ pub enum Error {
     Read(std::io::Error),
     /// There is no request in it; perhaps it is of another format.
     Empty(Damage),
+    /// Read again, it was another trace: write it to a file first.
+    Changed,
     /// More keys than can be numbered: sample.
     TooManyKeys,
     /// The bound was asked for and cannot be computed: leave it out, or do what it says.
@@ -257,6 +259,10 @@ impl fmt::Display for Error {
                 "there is no request in it, but {records} records that cannot be read (the first: {}); \
                  is it of another format?",
                 first.as_deref().unwrap_or("unknown")
+            ),
+            Error::Changed => f.write_str(
+                "it has to be read twice, and the second time it was not the same; a pipe has to be \
+                 written to a file first",
             ),
             Error::TooManyKeys => {
                 write!(f, "more than {KEYS_MAX} different keys; simulate a sample of them")
@@ -305,7 +311,10 @@ pub fn run(plan: &Plan, open: Open<'_>, watch: &Watch) -> Result<Results, Error>
         None => {
             let mut pass = Pass::open(open, &mut intakes, watch)?;
             let done = crew::replay(teams, plan.cores, || pass.next())?;
-            read = pass.read;
+            let surveyed = std::mem::replace(&mut read, pass.read).requests;
+            if needs_survey(plan) && !read.is_stopped && read.requests != surveyed {
+                return Err(Error::Changed);
+            }
             done
         }
     };

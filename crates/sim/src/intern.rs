@@ -61,16 +61,6 @@ impl Batch {
     }
 }
 
-/// Mixes a number so that every bit of it matters for every bit of the result, one to one (SplitMix64's
-/// finalizer: Steele, Lea, Flood, OOPSLA 2014).
-#[inline]
-pub const fn mix(word: u64) -> u64 {
-    let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ (word >> 31)
-}
-
 /// Numbers keys and sums up what was seen of them.
 #[derive(Debug, Default)]
 pub struct Intake {

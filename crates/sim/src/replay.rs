@@ -29,8 +29,9 @@
 use larder::policy::{Entries, EntryNumber, Replacement};
 use larder::prefetch_slice;
 
-use crate::intern::{Batch, Detail, mix};
+use crate::intern::{Batch, Detail};
 use crate::request::{Op, TTL_NONE};
+use crate::trace::random::mix;
 
 /// Requests between asking for a line and reading it; half of it for what is found there.
 pub const AHEAD: usize = 16;

@@ -19,7 +19,7 @@
 use std::collections::HashSet;
 use std::str::FromStr;
 
-use crate::intern::mix;
+use crate::trace::random::mix;
 
 /// Disjoint samples that one estimate is made of.
 pub const SUBSAMPLES: usize = 8;
@@ -31,7 +31,7 @@ const STUDENT_95: f64 = 2.364_624;
 pub const ENTRIES_MIN: u64 = 128;
 
 /// Sampled keys that `auto` wants at least.
-const KEYS_WANTED: f64 = 32_768.0;
+const KEYS_WANTED: f64 = 65_536.0;
 
 /// Where this large a part would be sampled, the whole is taken.
 const RATE_NOT_WORTH_IT: f64 = 0.25;
@@ -69,7 +69,7 @@ impl FromStr for Sampling {
 }
 
 /// The rate for a trace of about `distinct` keys whose smallest cache has `entries_least`: every miniature has
-/// [`ENTRIES_MIN`] entries, and the sample some 32,768 keys. `None` where the whole trace had better be taken.
+/// [`ENTRIES_MIN`] entries, and the sample some 65,536 keys. `None` where the whole trace had better be taken.
 pub fn rate_for(distinct: f64, entries_least: f64) -> Option<f64> {
     let entries = (ENTRIES_MIN * SUBSAMPLES as u64) as f64;
     let rate = (entries / entries_least.max(1.0)).max(KEYS_WANTED / distinct.max(1.0));
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn automatic_rates_are_large_enough() {
         assert_eq!(rate_for(1e5, 1e4), None, "a third of the keys would be needed");
-        assert_eq!(rate_for(1e8, 1e7), Some(32_768.0 / 1e8));
+        assert_eq!(rate_for(1e8, 1e7), Some(65_536.0 / 1e8));
         assert_eq!(rate_for(1e8, 1e4), Some(0.1024));
     }
 

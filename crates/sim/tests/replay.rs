@@ -4,10 +4,11 @@ use std::sync::atomic::Ordering;
 
 use larder::policy::{Fifo, Lru};
 use larder_sim::hit_ratio::{Capacity, Contestant, Error, Plan, Results, Row, Watch, run};
-use larder_sim::intern::{Intake, mix};
+use larder_sim::intern::Intake;
 use larder_sim::policy::Kind;
 use larder_sim::replay::{By, Counts, Replay, Rules, Simulation};
 use larder_sim::request::{Op, Request, TTL_NONE};
+use larder_sim::trace::random::mix;
 use larder_sim::trace::{BATCH_REQUESTS, Damage, Source};
 use proptest::prelude::*;
 
