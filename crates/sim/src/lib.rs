@@ -11,6 +11,7 @@
 //! | [`request`] | one request, and what a run of them is |
 //! | [`trace`] | readers of trace files, and generators |
 //! | [`figure`] | charts of lines and bars as SVG |
+//! | [`model`] | what a hit ratio is worth to a DNS server |
 //! | [`policy`] | names of policies; the engine's own, and references beside them |
 //!
 //! Policies are [`larder::policy::Replacement`]: what is simulated here is what the engine runs, not a copy.
@@ -18,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 pub mod figure;
+pub mod model;
 pub mod policy;
 pub mod request;
 pub mod trace;
