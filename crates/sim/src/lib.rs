@@ -18,8 +18,23 @@
 //! Everything is a function of its input and a seed; no result depends on the number of cores.
 #![forbid(unsafe_code)]
 
+mod crew;
 pub mod figure;
+pub mod hit_ratio;
+pub mod intern;
 pub mod model;
+mod pass;
 pub mod policy;
+pub mod replay;
+pub mod report;
+pub mod sample;
+
 pub mod request;
 pub mod trace;
+
+// Until the module of that name is here.
+mod belady {
+    pub fn belady(_ids: &[u32], _capacity: u64) -> u64 {
+        0
+    }
+}
