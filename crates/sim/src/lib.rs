@@ -11,6 +11,8 @@
 //! | [`request`] | one request, and what a run of them is |
 //! | [`trace`] | readers of trace files, and generators |
 //! | [`belady`] | the bound of hits for one who knows the future |
+//! | [`figure`] | charts of lines and bars as SVG |
+//! | [`model`] | what a hit ratio is worth to a DNS server |
 //! | [`policy`] | names of policies; the engine's own, and references beside them |
 //! | [`intern`] | keys to dense numbers, once for all who replay |
 //! | [`replay`] | one simulated cache |
@@ -24,8 +26,10 @@
 
 pub mod belady;
 mod crew;
+pub mod figure;
 pub mod hit_ratio;
 pub mod intern;
+pub mod model;
 mod pass;
 pub mod policy;
 pub mod replay;
