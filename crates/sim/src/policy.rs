@@ -172,7 +172,7 @@ impl Kind {
             Kind::Clock2 => visitor.visit(Clock::new(numbers, 3)?),
             Kind::TwoQueue => visitor.visit(TwoQueue::new(numbers)?),
             Kind::Arc => visitor.visit(Arc::new(numbers)?),
-            Kind::Lirs => visitor.visit(Lirs::new(numbers)?),
+            Kind::Lirs => visitor.visit(Lirs::new(numbers, 2)?),
             Kind::Sieve => visitor.visit(Sieve::new(numbers)?),
             Kind::S3Fifo => visitor.visit(S3Fifo::new(numbers)?),
             Kind::WTinyLfu => visitor.visit(WTinyLfu::new(numbers, seed, false)?),
