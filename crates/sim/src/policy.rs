@@ -10,7 +10,8 @@
 //! replays takes out what has ended.
 //!
 //! Bounds: memory is reserved at the start, in proportion to the capacity. Calls are O(1) amortised: what one
-//! `evict` walks over was put there by as many hits before.
+//! `evict` walks over was put there by as many hits before, and W-TinyLFU halves its counts once in ten
+//! capacities of them.
 
 mod arc;
 mod clock;

@@ -19,7 +19,7 @@
 //! S is a list through the numbers of the entries and, behind them, those of the ghosts: an entry that leaves
 //! hands its place in S to its ghost.
 //!
-//! Octets: 25 an entry, and 40 for each of 2C ghosts. O(1) amortised: what a pruning takes off S was put there
+//! Octets: 17 an entry, and 40 for each of 2C ghosts. O(1) amortised: what a pruning takes off S was put there
 //! by as many accesses.
 
 use larder::Error;
@@ -64,11 +64,12 @@ pub struct Lirs {
 
 impl Lirs {
     /// For entry numbers below `numbers` and at most as many entries; departed keys are remembered up to
-    /// `ghosts_share` times the capacity, 2 usually.
+    /// `ghosts_share` times the capacity, 2 usually and 1 at least.
     ///
     /// # Errors
     /// [`Error::Setting`] where that is beyond 2^31 keys; [`Error::Memory`] when the system gives none.
     pub fn new(numbers: usize, ghosts_share: u32) -> Result<Self, Error> {
+        let ghosts_share = ghosts_share.max(1);
         let ghosts = numbers.saturating_mul(ghosts_share as usize);
         if ghosts > 1 << 31 || numbers > 1 << 30 {
             return Err(Error::Setting("LIRS remembers at most 2147483648 keys"));
