@@ -10,7 +10,8 @@
 //! replays takes out what has ended.
 //!
 //! Bounds: memory is reserved at the start, in proportion to the capacity. Calls are O(1) amortised: what one
-//! `evict` walks over was put there by as many hits before.
+//! `evict` walks over was put there by as many hits before, and W-TinyLFU halves its counts once in ten
+//! capacities of them.
 
 mod arc;
 mod clock;
@@ -172,7 +173,7 @@ impl Kind {
             Kind::Clock2 => visitor.visit(Clock::new(numbers, 3)?),
             Kind::TwoQueue => visitor.visit(TwoQueue::new(numbers)?),
             Kind::Arc => visitor.visit(Arc::new(numbers)?),
-            Kind::Lirs => visitor.visit(Lirs::new(numbers)?),
+            Kind::Lirs => visitor.visit(Lirs::new(numbers, 2)?),
             Kind::Sieve => visitor.visit(Sieve::new(numbers)?),
             Kind::S3Fifo => visitor.visit(S3Fifo::new(numbers)?),
             Kind::WTinyLfu => visitor.visit(WTinyLfu::new(numbers, seed, false)?),

@@ -5,7 +5,7 @@
 //! entries and what came after the oldest of them; the queue Q holds the HIR entries of the cache. Keys of HIR
 //! entries that left stay in S as ghosts. `C` is the capacity, of which HIR entries have
 //! `max(1, C/100)`; ghosts are at most `2C`, the one that left first forgotten first (the paper bounds the
-//! stack, and not by which rule).
+//! stack, and does not say by which rule).
 //!
 //! ```text
 //! hit on LIR        to S's top
@@ -19,7 +19,7 @@
 //! S is a list through the numbers of the entries and, behind them, those of the ghosts: an entry that leaves
 //! hands its place in S to its ghost.
 //!
-//! Octets: 17 an entry, and 48 for each of 2C ghosts. O(1) amortised: what a pruning takes off S was put there
+//! Octets: 17 an entry, and 40 for each of 2C ghosts. O(1) amortised: what a pruning takes off S was put there
 //! by as many accesses.
 
 use larder::Error;
@@ -55,24 +55,35 @@ pub struct Lirs {
     lir_len: u64,
     /// LIR entries that there should be.
     lir_target: u64,
-    /// `2C`.
+    /// Ghosts kept, and that as a multiple of `C`.
     ghosts_max: u64,
+    ghosts_share: u64,
     /// What arrives was a ghost in S.
     to_lir: bool,
 }
 
 impl Lirs {
-    /// For entry numbers below `numbers` and at most as many entries.
-    pub fn new(numbers: usize) -> Result<Self, Error> {
+    /// For entry numbers below `numbers` and at most as many entries; departed keys are remembered up to
+    /// `ghosts_share` times the capacity, 2 usually and 1 at least.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] where that is beyond 2^31 keys; [`Error::Memory`] when the system gives none.
+    pub fn new(numbers: usize, ghosts_share: u32) -> Result<Self, Error> {
+        let ghosts_share = ghosts_share.max(1);
+        let ghosts = numbers.saturating_mul(ghosts_share as usize);
+        if ghosts > 1 << 31 || numbers > 1 << 30 {
+            return Err(Error::Setting("LIRS remembers at most 2147483648 keys"));
+        }
         let mut policy = Lirs {
-            stack: Lists::new(3 * numbers)?,
+            stack: Lists::new(numbers + ghosts)?,
             queue: Lists::new(numbers)?,
             records: Region::new(numbers).map_err(Error::Memory)?,
-            ghosts: Ghosts::new(2 * numbers)?,
+            ghosts: Ghosts::new(ghosts)?,
             numbers: numbers as u32,
             lir_len: 0,
             lir_target: 0,
             ghosts_max: 0,
+            ghosts_share: ghosts_share.into(),
             to_lir: false,
         };
         policy.resize(numbers as u64);
@@ -82,7 +93,7 @@ impl Lirs {
     #[inline]
     fn resize(&mut self, capacity: u64) {
         self.lir_target = capacity - (capacity / 100).max(1).min(capacity);
-        self.ghosts_max = 2 * capacity;
+        self.ghosts_max = self.ghosts_share * capacity;
     }
 
     #[inline]

@@ -13,7 +13,7 @@
 //! The paper's artefact keeps the ghosts as stamps in a hash table, where a key that came back still counts
 //! among the `G`; here it makes room for another, as in libCacheSim.
 //!
-//! Octets: 9 an entry, and 29 a ghost. O(1) amortised: every entry passed over takes back a hit.
+//! Octets: 9 an entry, and 32 a ghost. O(1) amortised: every entry passed over takes back a hit.
 
 use larder::Error;
 use larder::mem::Region;
