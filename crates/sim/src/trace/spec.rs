@@ -10,6 +10,7 @@
 //! Everything else is a path; `./zipf:0.9` is a file of that name, `-` is standard input.
 
 use std::fmt;
+use std::io::Read;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -114,13 +115,21 @@ impl Spec {
 }
 
 fn open_file(path: &Path, format: Format) -> Result<Box<dyn Source>, Error> {
-    let octets = Octets::open(path)?;
-    let name = path.display().to_string();
-    source(octets, format, &name)
+    source(Octets::open(path)?, format, &path.display().to_string())
 }
 
-/// The reader of a trace that is called `name` in messages. [`Format::Auto`] looks at its first octets.
-pub(super) fn source(octets: Octets, format: Format, name: &str) -> Result<Box<dyn Source>, Error> {
+/// Reads a trace that is no file: what `reader` gives, decompressed if its first octets say so. `name` is for
+/// messages, and may tell the format where the octets do not.
+pub fn read(
+    reader: impl Read + Send + 'static,
+    format: Format,
+    name: &str,
+) -> Result<Box<dyn Source>, Error> {
+    source(Octets::decoded(reader, name)?, format, name)
+}
+
+/// The reader of a trace. [`Format::Auto`] looks at its first octets.
+fn source(octets: Octets, format: Format, name: &str) -> Result<Box<dyn Source>, Error> {
     let name = name.to_owned();
     let format = match (format, octets.failed_at_once()) {
         (Format::Auto, Some(why)) => {
