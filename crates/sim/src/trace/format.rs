@@ -132,7 +132,8 @@ fn detect_binary(head: &[u8], name: &str) -> Result<Format, String> {
     if is_oracle_general(head) {
         return Ok(Format::OracleGeneral);
     }
-    let name = name.to_ascii_lowercase();
+    // A folder's name says nothing of the files in it.
+    let name = name.rsplit('/').next().unwrap_or(name).to_ascii_lowercase();
     let known = BINARY_NAMES.iter().find(|(part, _)| name.contains(part));
     known.map(|(_, format)| *format).ok_or_else(|| {
         "these are octets without a frame, and the name does not tell their width either".to_owned()
@@ -269,6 +270,7 @@ mod tests {
         assert_eq!(detect("scarab-recs.trace.xz"), Some(Format::Be64));
         assert_eq!(detect("x.BE32.gz"), Some(Format::Be32));
         assert_eq!(detect("x.trace"), None);
+        assert_eq!(detect("web07/x.trace"), None);
         let mut oracle = Vec::new();
         for at in 0..100u32 {
             oracle.extend_from_slice(&(at / 7).to_le_bytes());

@@ -53,7 +53,7 @@ pub enum Line<'a> {
 impl Octets {
     /// Opens a file, or standard input for `-`.
     pub fn open(path: &Path) -> Result<Octets, Error> {
-        let name = path.display().to_string();
+        let name = display_name(path);
         let file = match path.as_os_str() == "-" {
             true => io::stdin().as_fd().try_clone_to_owned().map(File::from),
             false => File::open(path),
@@ -211,6 +211,18 @@ impl Octets {
             }
         }
     }
+}
+
+/// A path for messages: control octets, which a terminal would obey, are escaped.
+pub fn display_name(path: &Path) -> String {
+    let mut name = String::new();
+    for character in path.to_string_lossy().chars() {
+        match character.is_control() {
+            true => name.extend(character.escape_default()),
+            false => name.push(character),
+        }
+    }
+    name
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use super::binary::{Be32, Be64, Le32, OracleGeneral, Records};
 use super::csv::{Csv, Twitter};
 use super::cycle::Cycle;
 use super::dns_like::DnsLike;
-use super::octets::Octets;
+use super::octets::{Octets, display_name};
 use super::pcap::PcapDns;
 use super::text::{AdaptSize, Arc, Keys, Lirs, Text};
 use super::zeek::{Key, Zeek};
@@ -43,7 +43,7 @@ pub const ALPHA_MAX: f64 = 100.0;
 pub(super) const GENERATORS: &str = "zipf:ALPHA[:ITEMS[:REQUESTS[:SETS]]], \
     uniform:ITEMS[:REQUESTS], loop:ITEMS[:REQUESTS] or dns:SEED[:REQUESTS[:ALPHA]]";
 
-/// A trace, named. Opening it twice gives the same requests twice, unless it is a pipe.
+/// A trace, named. Opening it twice gives the same requests twice, unless it is a pipe or standard input.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Spec {
     /// A file; `-` is standard input.
@@ -115,7 +115,7 @@ impl Spec {
 }
 
 fn open_file(path: &Path, format: Format) -> Result<Box<dyn Source>, Error> {
-    source(Octets::open(path)?, format, &path.display().to_string())
+    source(Octets::open(path)?, format, &display_name(path))
 }
 
 /// Reads a trace that is no file: what `reader` gives, decompressed if its first octets say so. `name` is for
@@ -333,6 +333,7 @@ mod tests {
             let path = folder.path().join(name);
             Spec::File(path).open(format, 0).map(|_| ()).map_err(|error| error.to_string())
         };
+        assert!(open("\x1b[2J", Format::Auto).unwrap_err().contains("/\\u{1b}[2J: "));
         assert!(open("none", Format::Auto).unwrap_err().contains("check the path"));
         assert!(open("", Format::Auto).unwrap_err().contains("name one of the traces in it"));
         for (content, why) in [
