@@ -22,7 +22,7 @@
 //! memory can be replayed. Damage is never fatal by itself: a record that cannot be read is counted, with the
 //! place of the first, and skipped; a compressed file that is cut ends there, and says so.
 //!
-//! Bounds: [`LINE_BYTES_MAX`] a line, a window of the decoder, and half a MiB (25 MiB for a damaged capture).
+//! Bounds: [`LINE_BYTES_MAX`] a line, a window of the decoder, and half a MiB (32 for a damaged capture).
 
 mod binary;
 mod csv;
@@ -44,7 +44,7 @@ use crate::request::Request;
 
 pub use format::Format;
 pub use octets::LINE_BYTES_MAX;
-pub use spec::Spec;
+pub use spec::{Spec, read};
 
 /// Requests a batch, about.
 pub const BATCH_REQUESTS: usize = 1 << 16;

@@ -50,8 +50,8 @@ pub struct Csv {
 impl Csv {
     /// For a trace that begins with `head`. Says what is missing.
     pub fn of(head: &[u8]) -> Result<Csv, String> {
-        let end = memchr::memchr(b'\n', head).unwrap_or(head.len());
-        let line = head[..end].trim_ascii();
+        let mut lines = head.split(|octet| *octet == b'\n').map(<[u8]>::trim_ascii);
+        let line = lines.find(|line| !line.is_empty()).unwrap_or_default();
         let separator = separator(line);
         let (columns, header) = match named(line, separator) {
             Named::Columns(columns) => (columns, true),
@@ -330,7 +330,7 @@ mod tests {
                 Ok(Request { key: 9, time_s: 3, bytes: 3, ..get }),
             ]
         );
-        assert_eq!(csv("key\n7\n\"\"\n"), [Ok(Request::get(7)), Err("no key")]);
+        assert_eq!(csv("\n key\n7\n\"\"\n"), [Ok(Request::get(7)), Err("no key")]);
         assert!(Csv::of(b"time;size\n1;2").is_err());
     }
 

@@ -126,3 +126,77 @@ impl Source for DnsLike {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    fn keys(seed: u64, requests: u64) -> Vec<u64> {
+        let (mut stream, mut batch, mut keys) =
+            (DnsLike::new(seed, requests, 0.9), Vec::new(), Vec::new());
+        loop {
+            stream.next(&mut batch).unwrap();
+            if batch.is_empty() {
+                return keys;
+            }
+            keys.extend(batch.iter().map(|request| request.key));
+        }
+    }
+
+    /// The stream has the shares that its page says: names of one use, half of them twice in a row; repeats
+    /// soon; sweeps at their place; and the same again for the same seed.
+    #[test]
+    fn shares() {
+        let keys = keys(1, PERIOD * 2);
+        assert_eq!(keys.len() as u64, PERIOD * 2);
+        let (first, second) = keys.split_at(PERIOD as usize);
+        let (outside, sweep) = first.split_at((PERIOD - SWEEP) as usize);
+        let mut counts: HashMap<u64, u32> = HashMap::new();
+        keys.iter().for_each(|key| *counts.entry(*key).or_default() += 1);
+        assert!(sweep.iter().all(|key| counts[key] == 1), "a swept name came again");
+        assert!(second[..(PERIOD - SWEEP) as usize].iter().any(|key| counts[key] > 1));
+
+        let mut core: HashMap<u64, ()> = HashMap::new();
+        for name in 0..u64::from(NAMES) {
+            core.insert(scramble(name, 1), ());
+        }
+        let strangers: Vec<usize> =
+            (0..outside.len()).filter(|at| !core.contains_key(&outside[*at])).collect();
+        let new =
+            strangers.iter().filter(|at| **at == 0 || !outside[..**at].ends_with(&[outside[**at]]));
+        let mut seen = std::collections::HashSet::new();
+        let once = new.filter(|at| seen.insert(outside[**at])).count() as f64;
+        let share = once / outside.len() as f64;
+        // Six of a hundred draws, and every draw makes 1.03 requests.
+        assert!((0.056..0.061).contains(&share), "{share}");
+        let again = (1..outside.len()).filter(|at| outside[*at] == outside[at - 1]).count() as f64;
+        // Half of the names of one use, half of the repeats, and what is popular.
+        let share = again / outside.len() as f64;
+        assert!((0.13..0.16).contains(&share), "{share}");
+    }
+
+    /// What is popular changes, but slowly: of the hundred names asked for most early on, most are still
+    /// among them a million requests later, and not all in the same order.
+    #[test]
+    fn drifts_slowly() {
+        let mut stream = DnsLike::new(3, 0, 0.9);
+        let before = stream.names.clone();
+        (0..1_000_000 / DRIFT).for_each(|_| stream.drift());
+        let stay = |count: usize| (0..count).filter(|at| stream.names[*at] == before[*at]).count();
+        assert!((80..100).contains(&stay(100)), "{}", stay(100));
+        assert!(stay(NAMES as usize) < NAMES as usize * 9 / 10);
+        let mut names = stream.names.clone();
+        names.sort_unstable();
+        assert!(names.into_iter().eq(0..NAMES), "a name was lost");
+    }
+
+    /// The same seed gives the same requests, another seed others.
+    #[test]
+    fn by_seed() {
+        assert_eq!(keys(5, 70_000), keys(5, 70_000));
+        assert_eq!(keys(5, 70_000)[..100], keys(5, 100)[..]);
+        assert!(keys(6, 100).iter().all(|key| !keys(5, 100).contains(key)));
+    }
+}

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use larder_wire::capture::Capture;
 
 use super::binary::{ORACLE_BYTES, oracle_fields};
-use super::digits::number;
+use super::digits::{number, seconds_ns};
 use super::{Error, csv, text, zeek};
 
 /// How a trace file is read.
@@ -132,7 +132,8 @@ fn detect_binary(head: &[u8], name: &str) -> Result<Format, String> {
     if is_oracle_general(head) {
         return Ok(Format::OracleGeneral);
     }
-    let name = name.to_ascii_lowercase();
+    // A folder's name says nothing of the files in it.
+    let name = name.rsplit('/').next().unwrap_or(name).to_ascii_lowercase();
     let known = BINARY_NAMES.iter().find(|(part, _)| name.contains(part));
     known.map(|(_, format)| *format).ok_or_else(|| {
         "these are octets without a frame, and the name does not tell their width either".to_owned()
@@ -178,11 +179,16 @@ fn detect_text(head: &[u8]) -> Result<Format, String> {
         _ if all(csv::is_twitter) => Ok(Format::Twitter),
         _ if csv::is_csv(&lines) => Ok(Format::Csv),
         1 if numeric && even => Ok(Format::Lirs),
-        3 if numeric && even => Ok(Format::AdaptSize),
+        3 if even && all(is_adaptsize) => Ok(Format::AdaptSize),
         4 if numeric && even => Ok(Format::Arc),
         1 if even => Ok(Format::Keys),
         _ => Err("these are lines of no known shape".to_owned()),
     }
+}
+
+fn is_adaptsize(line: &[u8]) -> bool {
+    let mut words = text::words(line);
+    words.next().and_then(seconds_ns).is_some() && words.nth(1).and_then(number).is_some()
 }
 
 impl fmt::Display for Format {
@@ -232,7 +238,7 @@ mod tests {
         let head = |text: &str| Format::detect(text.as_bytes(), "web07.trace").ok();
         assert_eq!(head("17\n18\n*\n\n19\n"), Some(Format::Lirs));
         assert_eq!(head("1 1 0 0\n2 64 0 1\n2 6"), Some(Format::Arc));
-        assert_eq!(head("1 0 68\n2 1 7454\n"), Some(Format::AdaptSize));
+        assert_eq!(head("1 0 68\n2.5 a 7454\n"), Some(Format::AdaptSize));
         assert_eq!(head("www.example.org\n17\n"), Some(Format::Keys));
         assert_eq!(
             head("0,nz:u:x,12,240,3,get,0\n0,nz:u:y,12,240,3,set,60\n"),
@@ -264,6 +270,7 @@ mod tests {
         assert_eq!(detect("scarab-recs.trace.xz"), Some(Format::Be64));
         assert_eq!(detect("x.BE32.gz"), Some(Format::Be32));
         assert_eq!(detect("x.trace"), None);
+        assert_eq!(detect("web07/x.trace"), None);
         let mut oracle = Vec::new();
         for at in 0..100u32 {
             oracle.extend_from_slice(&(at / 7).to_le_bytes());

@@ -51,9 +51,9 @@ pub enum Line<'a> {
 }
 
 impl Octets {
-    /// Opens a file, or standard input for `-`, and reads what tells the format.
+    /// Opens a file, or standard input for `-`.
     pub fn open(path: &Path) -> Result<Octets, Error> {
-        let name = path.display().to_string();
+        let name = display_name(path);
         let file = match path.as_os_str() == "-" {
             true => io::stdin().as_fd().try_clone_to_owned().map(File::from),
             false => File::open(path),
@@ -63,13 +63,18 @@ impl Octets {
         if file.metadata().map_err(refused)?.is_dir() {
             return Err(refused(io::ErrorKind::IsADirectory.into()));
         }
-        let (reader, _) = decode::decoder(file)
-            .map_err(|error| Error::Unreadable { name: name.clone(), why: error.to_string() })?;
+        Octets::decoded(file, &name)
+    }
+
+    /// What `reader` gives, decompressed if its first octets say so; fills the window.
+    pub fn decoded(reader: impl Read + Send + 'static, name: &str) -> Result<Octets, Error> {
+        let unreadable =
+            |error: io::Error| Error::Unreadable { name: name.to_owned(), why: error.to_string() };
+        let (reader, _) = decode::decoder(reader).map_err(unreadable)?;
         Ok(Octets::of(reader))
     }
 
-    /// The octets that `reader` gives, already decompressed.
-    pub fn of(reader: Box<dyn Read + Send>) -> Octets {
+    fn of(reader: Box<dyn Read + Send>) -> Octets {
         let window = vec![0; WINDOW_BYTES];
         let mut octets =
             Octets { reader, window, start: 0, end: 0, base: 0, ended: false, failure: None };
@@ -206,6 +211,18 @@ impl Octets {
             }
         }
     }
+}
+
+/// A path for messages: control octets, which a terminal would obey, are escaped.
+pub fn display_name(path: &Path) -> String {
+    let mut name = String::new();
+    for character in path.to_string_lossy().chars() {
+        match character.is_control() {
+            true => name.extend(character.escape_default()),
+            false => name.push(character),
+        }
+    }
+    name
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@
 //! Everything else is a path; `./zipf:0.9` is a file of that name, `-` is standard input.
 
 use std::fmt;
+use std::io::Read;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -18,7 +19,7 @@ use super::binary::{Be32, Be64, Le32, OracleGeneral, Records};
 use super::csv::{Csv, Twitter};
 use super::cycle::Cycle;
 use super::dns_like::DnsLike;
-use super::octets::Octets;
+use super::octets::{Octets, display_name};
 use super::pcap::PcapDns;
 use super::text::{AdaptSize, Arc, Keys, Lirs, Text};
 use super::zeek::{Key, Zeek};
@@ -42,7 +43,7 @@ pub const ALPHA_MAX: f64 = 100.0;
 pub(super) const GENERATORS: &str = "zipf:ALPHA[:ITEMS[:REQUESTS[:SETS]]], \
     uniform:ITEMS[:REQUESTS], loop:ITEMS[:REQUESTS] or dns:SEED[:REQUESTS[:ALPHA]]";
 
-/// A trace, named. Opening it twice gives the same requests twice, unless it is a pipe.
+/// A trace, named. Opening it twice gives the same requests twice, unless it is a pipe or standard input.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Spec {
     /// A file; `-` is standard input.
@@ -114,13 +115,21 @@ impl Spec {
 }
 
 fn open_file(path: &Path, format: Format) -> Result<Box<dyn Source>, Error> {
-    let octets = Octets::open(path)?;
-    let name = path.display().to_string();
-    source(octets, format, &name)
+    source(Octets::open(path)?, format, &display_name(path))
 }
 
-/// The reader of a trace that is called `name` in messages. [`Format::Auto`] looks at its first octets.
-pub(super) fn source(octets: Octets, format: Format, name: &str) -> Result<Box<dyn Source>, Error> {
+/// Reads a trace that is no file: what `reader` gives, decompressed if its first octets say so. `name` is for
+/// messages, and may tell the format where the octets do not.
+pub fn read(
+    reader: impl Read + Send + 'static,
+    format: Format,
+    name: &str,
+) -> Result<Box<dyn Source>, Error> {
+    source(Octets::decoded(reader, name)?, format, name)
+}
+
+/// The reader of a trace. [`Format::Auto`] looks at its first octets.
+fn source(octets: Octets, format: Format, name: &str) -> Result<Box<dyn Source>, Error> {
     let name = name.to_owned();
     let format = match (format, octets.failed_at_once()) {
         (Format::Auto, Some(why)) => {
@@ -324,6 +333,7 @@ mod tests {
             let path = folder.path().join(name);
             Spec::File(path).open(format, 0).map(|_| ()).map_err(|error| error.to_string())
         };
+        assert!(open("\x1b[2J", Format::Auto).unwrap_err().contains("/\\u{1b}[2J: "));
         assert!(open("none", Format::Auto).unwrap_err().contains("check the path"));
         assert!(open("", Format::Auto).unwrap_err().contains("name one of the traces in it"));
         for (content, why) in [

@@ -118,3 +118,98 @@ impl Source for Zipf {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every rank has the chance that its weight says, added up over the columns of the table, for flat, usual
+    /// and steep laws, with and without a shift, and for a single item.
+    #[test]
+    fn the_table_is_exact() {
+        for (items, alpha, shift) in [
+            (1, 1.0, 0.0),
+            (2, 0.5, 0.0),
+            (1000, 0.0, 0.0),
+            (1000, 1.0, 0.0),
+            (5000, 0.9, 10.0),
+            (300, 3.0, 0.0),
+            (50, 100.0, 0.0),
+        ] {
+            let table = Table::new(items, alpha, shift);
+            assert_eq!(table.columns.len(), items as usize);
+            let mut chances = vec![0.0; items as usize];
+            for (rank, column) in table.columns.iter().enumerate() {
+                let own = f64::from(column.own) / 2f64.powi(32) / f64::from(items);
+                chances[rank] += own;
+                chances[column.other as usize] += 1.0 / f64::from(items) - own;
+            }
+            let weight = |rank: u32| (f64::from(rank) + 1.0 + shift).powf(-alpha);
+            let sum: f64 = (0..items).map(weight).sum();
+            for (rank, chance) in chances.iter().enumerate() {
+                let expected = weight(rank as u32) / sum;
+                assert!((chance - expected).abs() < 1e-9, "{alpha}: {rank} {chance} {expected}");
+            }
+        }
+    }
+
+    /// How far counts are from what a law says (Pearson's chi-square), in standard deviations of what chance
+    /// alone does. Ranks expected less than ten times are put together.
+    fn deviation(counts: &[u64], alpha: f64) -> f64 {
+        let weight = |rank: usize| (rank as f64 + 1.0).powf(-alpha);
+        let sum: f64 = (0..counts.len()).map(weight).sum();
+        let draws: u64 = counts.iter().sum();
+        let (mut square, mut bins, mut open) = (0.0, 0.0, (0.0, 0.0));
+        for (rank, count) in counts.iter().enumerate() {
+            open.0 += *count as f64;
+            open.1 += weight(rank) / sum * draws as f64;
+            if open.1 >= 10.0 {
+                square += (open.0 - open.1).powi(2) / open.1;
+                bins += 1.0;
+                open = (0.0, 0.0);
+            }
+        }
+        let freedom: f64 = bins - 1.0;
+        (square - freedom) / (2.0 * freedom).sqrt()
+    }
+
+    /// What is drawn follows the law within what chance does, and would not pass for a law whose alpha is three
+    /// hundredths off.
+    #[test]
+    fn frequencies_follow_the_law() {
+        for (seed, alpha) in [0.0, 0.5, 0.8, 1.0, 1.1, 2.0].into_iter().enumerate() {
+            let (table, mut random) = (Table::new(2000, alpha, 0.0), Random::new(seed as u64));
+            let mut counts = vec![0u64; 2000];
+            (0..2_000_000).for_each(|_| counts[table.rank(&mut random) as usize] += 1);
+            let (right, wrong) = (deviation(&counts, alpha), deviation(&counts, alpha + 0.03));
+            assert!(right.abs() < 5.0 && wrong > 10.0, "{alpha}: {right} {wrong}");
+        }
+    }
+
+    /// Keys say nothing of their rank, and sets change nothing but what is asked.
+    #[test]
+    fn keys_and_sets() {
+        let all = |sets_percent, seed| {
+            let (mut zipf, mut batch, mut all) =
+                (Zipf::new(1.0, 100, 150_000, sets_percent, seed), Vec::new(), Vec::new());
+            loop {
+                zipf.next(&mut batch).unwrap();
+                if batch.is_empty() {
+                    return all;
+                }
+                all.append(&mut batch);
+            }
+        };
+        let (plain, mixed) = (all(0, 1), all(10, 1));
+        assert_eq!((plain.len(), mixed.len()), (150_000, 150_000));
+        assert!(plain.iter().zip(&mixed).all(|(one, other)| one.key == other.key));
+        assert!(plain.iter().all(|request| request.op == Op::Get));
+        let sets = mixed.iter().filter(|request| request.op == Op::Set).count();
+        assert!((14_500..15_500).contains(&sets), "{sets}");
+        assert_eq!(plain, all(0, 1));
+        let first: Vec<u64> = all(0, 2).iter().take(100).map(|request| request.key).collect();
+        assert!(plain.iter().all(|request| !first.contains(&request.key)), "seeds share keys");
+        let rising = (1..1000).filter(|rank| Zipf::key(1, *rank) > Zipf::key(1, rank - 1)).count();
+        assert!((400..600).contains(&rising), "{rising}");
+    }
+}
