@@ -7,6 +7,7 @@
 use serde_json::{Value, json};
 
 use super::{DEFAULT_SOURCE, Error, HitRatio, MIXED_HIT_RATIO, Rates, SERVERS, SHORTFALL, Wanted};
+use crate::report::{aligned, grouped, quoted};
 
 /// Columns of [`Report::csv`]; the first five are empty where no trace was replayed. Rates are answers a
 /// second, ratios parts of one.
@@ -303,45 +304,6 @@ fn rate_text(rate: f64) -> String {
 /// A rate for a program.
 fn rate_field(rate: f64) -> String {
     format!("{rate:.3}")
-}
-
-/// The first column to the left, the others to the right.
-fn aligned(rows: &[Vec<String>]) -> String {
-    let columns = rows.first().map_or(0, Vec::len);
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
-    let mut text = String::new();
-    for row in rows {
-        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            match column {
-                0 => text.push_str(&format!("{cell:width$}")),
-                _ => text.push_str(&format!("  {cell:>width$}")),
-            }
-        }
-        text.push('\n');
-    }
-    text
-}
-
-/// A CSV field, in quotes where it needs them.
-fn quoted(text: &str) -> String {
-    match text.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_owned(),
-    }
-}
-
-/// A number with a comma every three digits.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]
