@@ -7,16 +7,20 @@
 //! ```
 
 use std::fmt::Display;
-use std::io::{self, Write};
 use std::str::FromStr;
 
-use larder_sim::hit_ratio::{self, Capacity, Contestant, Plan, Results, Watch};
+use larder_sim::hit_ratio::{Capacity, Error, Plan, Row, run};
 use larder_sim::model::{Case, HitRatio, Rates, Report, Traced, Wanted};
+use larder_sim::replay::By;
 use larder_sim::trace::{Format, Spec};
 
+use crate::annotate::cores;
 use crate::exit::{self, Failure, Outcome};
 use crate::layers::{Layer, Resolved};
-use crate::{show, value};
+use crate::show::print;
+use crate::sim::hit_ratio::{
+    capacity, contestants, explain, list as words, tell, traces, usage, watched,
+};
 
 /// Runs the command.
 pub fn model(settings: &Resolved) -> Outcome {
@@ -29,10 +33,13 @@ pub fn model(settings: &Resolved) -> Outcome {
             .map_err(|error| Failure::usage(error.to_string()))
     };
     check(Vec::new())?;
-    let (cases, code) = match settings.word("trace") {
-        Some(name) => traced(settings, name)?,
+    let (cases, code) = match traces(settings)?.first() {
+        Some((name, spec)) => traced(settings, name, spec)?,
         None => (given(settings)?, exit::DONE),
     };
+    if cases.is_empty() {
+        return Ok(code);
+    }
     let report = check(cases)?;
     let text = match settings.choice("format") {
         "csv" if is_given(settings, "wanted") => report.wanted_csv(),
@@ -40,7 +47,7 @@ pub fn model(settings: &Resolved) -> Outcome {
         "json" => report.json(),
         _ => report.table(),
     };
-    show::print(&text)?;
+    print(&text)?;
     Ok(code)
 }
 
@@ -70,31 +77,44 @@ fn given(settings: &Resolved) -> Result<Vec<Case>, Failure> {
     Ok(ratios.into_iter().map(|hit_ratio| Case { traced: None, hit_ratio }).collect())
 }
 
-/// Hit ratios of a trace, and the exit code: 1 where some of it could not be read.
-fn traced(settings: &Resolved, name: &str) -> Result<(Vec<Case>, u8), Failure> {
+/// Hit ratios of a trace, and the exit code: 1 where some of it could not be read. No case at all where it was stopped before there was any.
+fn traced(settings: &Resolved, name: &str, spec: &Spec) -> Result<(Vec<Case>, u8), Failure> {
     if is_given(settings, "hit-ratio") {
         return Err(Failure::usage("--hit-ratio and --trace both say what r is; give one of them"));
     }
-    let blame = |error: &dyn Display| Failure::usage(format!("--trace {name}: {error}"));
-    let spec = Spec::parse(name).map_err(|error| blame(&error))?;
-    let format: Format = one(settings, "trace-format")?;
+    let format: Format = settings.choice("trace-format").parse().map_err(usage)?;
     let seed = settings.number_or_default("seed");
-    let mut plan = Plan::new(list::<Contestant>(settings, "policy")?, capacities(settings)?);
+    let sizes = words(settings.word("cache-size").unwrap_or_default())
+        .map(|size| capacity("--cache-size", size, By::Entries))
+        .collect::<Result<Vec<Capacity>, Failure>>()?;
+    if sizes.is_empty() {
+        return Err(Failure::usage("--cache-size: the list is empty; for example 1k,10%"));
+    }
+    let mut plan = Plan::new(contestants(settings.word("policy").unwrap_or_default())?, sizes);
     plan.seed = seed;
-    plan.cores = crate::annotate::cores(settings.number_or_default("cores"));
+    plan.cores = cores(settings.number_or_default("cores"));
+
+    let quiet = settings.switch("quiet");
+    let (watch, bar) = watched(quiet)?;
     let open = || Ok(spec.open(format, seed)?);
-    let results = hit_ratio::run(&plan, &open, &Watch::default()).map_err(|error| blame(&error))?;
-    tell(name, &results);
+    let results = match run(&plan, &open, &watch) {
+        Ok(results) => results,
+        Err(Error::Stopped) => return Ok((Vec::new(), exit::INTERRUPTED)),
+        Err(error) => return Err(Failure::usage(explain(name, &error))),
+    };
+    drop(bar);
+    let code = tell(name, &results, By::Entries, quiet);
     let cases: Vec<Case> = results.rows.iter().filter_map(|row| case(name, row)).collect();
     if cases.is_empty() {
-        return Err(blame(&"nothing in it is a look-up; a hit ratio needs some"));
+        let why =
+            "nothing in it is a look-up, and a hit ratio is of look-ups; is it the right trace?";
+        return Err(Failure::usage(format!("{name}: {why}")));
     }
-    let is_damaged = results.damage.records > 0;
-    Ok((cases, if is_damaged { exit::DAMAGED } else { exit::DONE }))
+    Ok((cases, if results.is_stopped { exit::INTERRUPTED } else { code }))
 }
 
 /// A row as a case; none where there were no look-ups.
-fn case(trace: &str, row: &hit_ratio::Row) -> Option<Case> {
+fn case(trace: &str, row: &Row) -> Option<Case> {
     let traced = Traced {
         trace: trace.to_owned(),
         policy: row.policy.clone(),
@@ -105,53 +125,6 @@ fn case(trace: &str, row: &hit_ratio::Row) -> Option<Case> {
     Some(Case { traced: Some(traced), hit_ratio: HitRatio::new(row.hit_ratio?).ok()? })
 }
 
-/// Says what was replayed, for people.
-fn tell(name: &str, results: &Results) {
-    let mut text = format!(
-        "{name}: {} requests, {} different keys\n",
-        value::group(results.requests),
-        value::group(results.keys)
-    );
-    if let Some(first) = &results.damage.first {
-        text.push_str(&format!("records skipped: {}; the first: {first}\n", results.damage.records));
-    }
-    for note in &results.notes {
-        text.push_str(&format!("{note}\n"));
-    }
-    // Standard error may be closed; there is nobody left to tell.
-    let _ = io::stderr().write_all(text.as_bytes());
-}
-
-fn capacities(settings: &Resolved) -> Result<Vec<Capacity>, Failure> {
-    Ok(list::<Size>(settings, "cache-size")?.into_iter().map(|size| size.0).collect())
-}
-
-/// A cache size as it is written: `10000`, `10k`, `5%`.
-struct Size(Capacity);
-
-impl FromStr for Size {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Size, String> {
-        let wrong = || {
-            format!(
-                "'{text}' is no size; write entries as 10000 or 10k, or a part of the keys as 5%"
-            )
-        };
-        if let Some(percent) = text.strip_suffix('%') {
-            let percent: f64 = percent.trim_end().parse().map_err(|_| wrong())?;
-            let is_part = percent > 0.0 && percent <= 100.0;
-            return if is_part { Ok(Size(Capacity::Share(percent / 100.0))) } else { Err(wrong()) };
-        }
-        let count = value::Kind::Count { min: 1, max: u64::from(larder_sim::policy::CAPACITY_MAX) };
-        match count.parse(text.as_ref()) {
-            Ok(value::Value::Number(entries)) => Ok(Size(Capacity::Absolute(entries))),
-            Ok(_) => Err(wrong()),
-            Err(why) => Err(format!("'{text}': {why}; or a part of the keys as 5%")),
-        }
-    }
-}
-
 /// The one value of a row of words.
 fn one<T: FromStr<Err: Display>>(settings: &Resolved, name: &str) -> Result<T, Failure> {
     parse(name, settings.word(name).unwrap_or_default())
@@ -159,12 +132,17 @@ fn one<T: FromStr<Err: Display>>(settings: &Resolved, name: &str) -> Result<T, F
 
 /// The values of a row of words, apart by commas; at least one.
 fn list<T: FromStr<Err: Display>>(settings: &Resolved, name: &str) -> Result<Vec<T>, Failure> {
-    let words = settings.word(name).unwrap_or_default();
-    words.split(',').map(|word| parse(name, word)).collect()
+    let values: Vec<T> = words(settings.word(name).unwrap_or_default())
+        .map(|word| parse(name, word))
+        .collect::<Result<_, Failure>>()?;
+    match values.is_empty() {
+        true => Err(Failure::usage(format!("--{name}: the list is empty; for example 80%,90%"))),
+        false => Ok(values),
+    }
 }
 
 fn parse<T: FromStr<Err: Display>>(name: &str, word: &str) -> Result<T, Failure> {
-    word.trim().parse().map_err(|error| Failure::usage(format!("--{name}: {error}")))
+    word.parse().map_err(|error| Failure::usage(format!("--{name}: {error}")))
 }
 
 /// True where the row did not get its value from the table.

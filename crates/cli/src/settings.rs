@@ -9,6 +9,8 @@
 //! 2. Names are unique in a command, and so are letters.
 //! 3. The defaults of `annotate` are `larder_annotate::Options::default()`.
 
+use larder_sim::trace::Format;
+
 use crate::value::Kind;
 
 /// Where a setting may be given.
@@ -598,6 +600,155 @@ The same inputs, size and seed give the same bytes.",
     ],
 };
 
+/// Names of trace formats.
+const TRACE_FORMATS: [&str; Format::ALL.len()] = {
+    let mut names = [""; Format::ALL.len()];
+    let mut number = 0;
+    while number < names.len() {
+        names[number] = Format::ALL[number].as_str();
+        number += 1;
+    }
+    names
+};
+
+/// `larder sim hit-ratio`.
+pub const SIM_HIT_RATIO: Command = Command {
+    path: &["sim", "hit-ratio"],
+    about: "Replay traces against policies and capacities, and print hit ratios",
+    long: "Reads each trace once (twice where it is larger than memory) and replays it against every \
+policy at every capacity, on all cores. The policies partitioned, fifo, lru and paper are the engine's own \
+code; the others are references, and belady is the bound that no policy can pass (look-ups alone, one \
+size, no ends). Sizes, stores, removals and ends of lives are honoured where the trace has them.
+
+Results go to standard output, what was wrong with a trace to standard error. Exit status: 0 done; 1 done, \
+but records could not be read; 2 usage, input or output; 130 interrupted, what was read is printed.
+
+Examples:
+  larder sim hit-ratio --trace zipf:0.9 --policy all
+  larder sim hit-ratio --trace OLTP.lis.zst web07.trace.xz --capacity 1%,5%,10%,30% -o curves
+  larder sim hit-ratio --trace cdn.csv.zst --by bytes --capacity 1GiB,10GiB --policy s3-fifo,lru
+  larder sim hit-ratio --trace huge.oracleGeneral.zst --sample auto",
+    settings: &[
+        Setting {
+            name: "trace",
+            many: true,
+            required: true,
+            kind: Kind::Path,
+            value_name: "FILE|STREAM",
+            help: "Traces, also .gz .zst .xz; or zipf:ALPHA[:ITEMS[:REQUESTS]], dns:SEED, uniform:ITEMS, loop:ITEMS",
+            why: "Each is replayed by itself; - reads standard input, which must then fit in memory.",
+            ..INPUT
+        },
+        Setting {
+            name: "trace-format",
+            value_name: "FORMAT",
+            kind: Kind::Choice(&TRACE_FORMATS),
+            default: "auto",
+            group: "Input",
+            help: "Format of the traces",
+            why: "Most are told by their name and first octets; the bare numbers are not.",
+            ..ROW
+        },
+        Setting {
+            name: "policy",
+            value_name: "LIST",
+            default: "partitioned,s3-fifo,w-tinylfu,arc,lru,fifo",
+            group: "Simulation",
+            help: "Policies, with commas, or all",
+            why: "What larder runs, the best known of the field, and the two that everybody knows.",
+            ..ROW
+        },
+        Setting {
+            name: "capacity",
+            value_name: "LIST",
+            default: "1%,5%,10%,30%",
+            group: "Simulation",
+            help: "Capacities, with commas: entries (1000), sizes with --by bytes (1GiB), or shares (10%)",
+            why: "Shares are of the trace's different keys, or of the octets of its different objects.",
+            ..ROW
+        },
+        Setting {
+            name: "by",
+            value_name: "UNIT",
+            kind: Kind::Choice(&["entries", "bytes"]),
+            default: "entries",
+            group: "Simulation",
+            help: "What a capacity counts",
+            why: "Only some traces have sizes; elsewhere an object is one octet.",
+            ..ROW
+        },
+        Setting {
+            name: "fill",
+            group: "Simulation",
+            help: "A look-up that misses stores its key (so it is unless --no-fill is passed)",
+            why: "As in a cache before an origin, and in most published simulations.",
+            ..SWITCH
+        },
+        Setting {
+            name: "no-fill",
+            group: "Simulation",
+            help: "Only the trace's own stores store",
+            why: "As in a capture, where answers are learnt and questions are not.",
+            ..SWITCH
+        },
+        Setting {
+            name: "sample",
+            value_name: "RATE",
+            group: "Simulation",
+            help: "Simulate in miniature, with this part of the keys (0.01 or 1%), or auto",
+            why: "For traces of billions of requests; the error is stated beside each hit ratio.",
+            ..ROW
+        },
+        Setting {
+            name: "seed",
+            value_name: "N",
+            kind: Kind::Seed,
+            default: "0x1",
+            group: "Simulation",
+            help: "Seed of streams, samples, and what policies leave to chance",
+            why: "The same seed gives the same hits on every machine.",
+            ..ROW
+        },
+        Setting {
+            name: "cores",
+            value_name: "N",
+            kind: Kind::Cores,
+            default: "all",
+            group: "Simulation",
+            help: "Threads that replay",
+            why: "Hit ratios do not depend on the number.",
+            ..ROW
+        },
+        Setting {
+            name: "format",
+            value_name: "FORMAT",
+            kind: Kind::Choice(&["table", "csv", "json"]),
+            default: "table",
+            group: "Output",
+            help: "Format of the results",
+            why: "The table is for eyes.",
+            ..ROW
+        },
+        Setting {
+            name: "output",
+            letter: Some('o'),
+            value_name: "DIR",
+            kind: Kind::Path,
+            group: "Output",
+            help: "Also write hit-ratio.csv, results.json and a curve (SVG) a trace into this directory",
+            why: "It is made if need be; files of these names are replaced.",
+            ..ROW
+        },
+        Setting {
+            name: "quiet",
+            group: "Output",
+            help: "No progress and no notes; damage and errors only",
+            why: "Progress is drawn on a terminal only.",
+            ..SWITCH
+        },
+    ],
+};
+
 /// `larder model`.
 pub const MODEL: Command = Command {
     path: &["model"],
@@ -658,17 +809,19 @@ Examples:
         },
         Setting {
             name: "trace",
-            value_name: "TRACE",
-            help: "A trace to find hit ratios with: a file, or zipf:ALPHA[:ITEMS[:REQUESTS]], dns:SEED",
+            kind: Kind::Path,
+            value_name: "FILE|STREAM",
+            help: "A trace to find hit ratios with, as of larder sim hit-ratio",
             why: "Instead of --hit-ratio. Ends of lives count where the trace has them.",
             ..MODEL_TRACE
         },
         Setting {
             name: "trace-format",
             value_name: "FORMAT",
+            kind: Kind::Choice(&TRACE_FORMATS),
             default: "auto",
             help: "Format of the trace",
-            why: "Found out from the file, else from its name.",
+            why: "Most are told by their name and first octets; the bare numbers are not.",
             ..MODEL_TRACE
         },
         Setting {
@@ -714,6 +867,13 @@ Examples:
             help: "Aligned text, CSV, or one JSON object",
             why: "Text is for eyes; the others have more digits.",
             ..ROW
+        },
+        Setting {
+            name: "quiet",
+            group: "Output",
+            help: "No progress, no notes; errors and damage only",
+            why: "Notes say what to doubt, so they are printed unless asked not to.",
+            ..SWITCH
         },
     ],
 };
@@ -780,12 +940,13 @@ pub const MAN: Command = Command {
 };
 
 /// Every command, in the order of help.
-pub const COMMANDS: [&Command; 9] = [
+pub const COMMANDS: [&Command; 10] = [
     &ANNOTATE,
     &DEMO,
     &BENCH_ANNOTATE,
     &BENCH_ENGINE,
     &GEN_CAPTURE,
+    &SIM_HIT_RATIO,
     &MODEL,
     &SHOW_CONFIG,
     &COMPLETIONS,
@@ -793,8 +954,11 @@ pub const COMMANDS: [&Command; 9] = [
 ];
 
 /// Words that hold commands of two words.
-pub const FAMILIES: [(&str, &str); 2] =
-    [("bench", "Measure larder on this machine"), ("gen", "Make inputs for measuring")];
+pub const FAMILIES: [(&str, &str); 3] = [
+    ("bench", "Measure larder on this machine"),
+    ("gen", "Make inputs for measuring"),
+    ("sim", "Simulate caches on traces"),
+];
 
 /// Commands that have lasting settings: the tables of the configuration file.
 pub fn configurable() -> impl Iterator<Item = &'static Command> {

@@ -58,8 +58,7 @@ fn a_trace_gives_the_hit_ratios() {
     let line = "model --trace keys.txt --trace-format keys --cache-size 1,2 --policy lru \
                 --q1 1000 --q2 200";
     let run = scratch.run(&format!("{line} --format csv"));
-    assert_eq!(run.code, Some(0), "{run:?}");
-    assert!(run.err.contains("20 requests, 2 different keys"), "{}", run.err);
+    assert_eq!((run.code, run.err.as_str()), (Some(0), ""), "{run:?}");
     let (_, rows) = rows(&run.out);
     assert_eq!(rows[0][..6], ["keys.txt", "lru", "1", "20", "0", "0.000000"]);
     assert_eq!(rows[0][9..11], ["0.000000", "200.000"]);
@@ -69,6 +68,7 @@ fn a_trace_gives_the_hit_ratios() {
     let table = scratch.run(line).out;
     let row = table.lines().find(|line| line.starts_with("lru") && line.contains("90.00 %"));
     assert!(row.expect("a row").contains("64.29 %"), "{table}");
+    assert!(table.contains("keys.txt: 20 look-ups"), "{table}");
 }
 
 /// What ends by its TTL misses, however large the cache is: the same keys with and without ends.
@@ -111,9 +111,11 @@ fn slips_are_refused() {
         ("model --cache-size 10", "--cache-size needs --trace"),
         ("model --hit-ratio 0.9 --trace x", "give one of them"),
         ("model --trace no.lirs --cache-size 1", "no.lirs"),
-        ("model --trace no.lirs --cache-size 0", "from 1 to"),
-        ("model --trace no.lirs --cache-size 0%", "a part of the keys as 5%"),
-        ("model --trace no.lirs --policy lruu", "lruu"),
+        ("model --trace no.lirs --cache-size 0", "--cache-size 0: expected"),
+        ("model --trace no.lirs --cache-size 1GiB", "--cache-size 1GiB"),
+        ("model --trace no.lirs --cache-size ,", "the list is empty"),
+        ("model --trace no.lirs --cache-size 0%", "expected a share"),
+        ("model --trace no.lirs --policy lruu", "did you mean 'lru'"),
         ("model --trace zipf:x", "zipf"),
     ] {
         scratch.run(line).refused(&[says]);
@@ -127,6 +129,10 @@ fn damage_is_told() {
     scratch.write("odd.lirs", "1\n1\nx\n1\n");
     let run = scratch.run("model --trace odd.lirs --trace-format lirs --cache-size 1 --format csv");
     assert_eq!(run.code, Some(1), "{run:?}");
-    assert!(run.err.contains("records skipped: 1") && run.err.contains("line 3"), "{}", run.err);
+    assert!(
+        run.err.contains("odd.lirs: 1 record could not be read") && run.err.contains("line 3"),
+        "{}",
+        run.err
+    );
     assert_eq!(run.out.lines().count(), 3, "a header and two policies: {}", run.out);
 }

@@ -74,11 +74,15 @@ impl Report {
     /// For a person: the inputs, the cases, what is wanted, and the known error.
     pub fn table(&self) -> String {
         let mut text = self.inputs();
-        text.push('\n');
-        text.push_str(&aligned(&self.case_cells()));
+        for cases in self.by_trace() {
+            text.push_str(&heading(cases));
+            text.push_str(&aligned(&self.case_cells(cases)));
+        }
         if !self.wanted.is_empty() {
             text.push_str("\nQ2/Q1 with which hits take this part of the time:\n");
-            text.push_str(&aligned(&self.wanted_cells()));
+            for cases in self.by_trace() {
+                text.push_str(&aligned(&self.wanted_cells(cases)));
+            }
         }
         text.push_str(&known_error());
         text
@@ -191,9 +195,9 @@ impl Report {
         text
     }
 
-    fn case_cells(&self) -> Vec<Vec<String>> {
+    fn case_cells(&self, cases: &[Case]) -> Vec<Vec<String>> {
         let (least, most) = (SHORTFALL.0 * 100.0, SHORTFALL.1 * 100.0);
-        let mut header = self.origin_header();
+        let mut header = origin_header(cases);
         header.extend([
             "hit ratio r".to_owned(),
             "time on hits A".to_owned(),
@@ -211,11 +215,11 @@ impl Report {
             ]);
             cells
         };
-        [header].into_iter().chain(self.cases.iter().map(row)).collect()
+        [header].into_iter().chain(cases.iter().map(row)).collect()
     }
 
-    fn wanted_cells(&self) -> Vec<Vec<String>> {
-        let mut header = self.origin_header();
+    fn wanted_cells(&self, cases: &[Case]) -> Vec<Vec<String>> {
+        let mut header = origin_header(cases);
         header.push("hit ratio r".to_owned());
         let parts = self.wanted.iter().map(|wanted| {
             let part = wanted.get() * 100.0;
@@ -231,17 +235,33 @@ impl Report {
             cells.extend(self.wanted.iter().map(|wanted| text(ratio(wanted))));
             cells
         };
-        [header].into_iter().chain(self.cases.iter().map(row)).collect()
+        [header].into_iter().chain(cases.iter().map(row)).collect()
     }
 
-    fn is_traced(&self) -> bool {
-        self.cases.iter().any(|case| case.traced.is_some())
+    /// Cases of the same trace that follow one another.
+    fn by_trace(&self) -> impl Iterator<Item = &[Case]> {
+        self.cases.chunk_by(|one, other| trace_of(one) == trace_of(other))
     }
+}
 
-    fn origin_header(&self) -> Vec<String> {
-        let names = if self.is_traced() { vec!["policy", "capacity"] } else { vec![] };
-        names.into_iter().map(str::to_owned).collect()
+fn trace_of(case: &Case) -> Option<&str> {
+    case.traced.as_ref().map(|traced| traced.trace.as_str())
+}
+
+/// What stands above the cases of a trace.
+fn heading(cases: &[Case]) -> String {
+    match cases.first().and_then(|case| case.traced.as_ref()) {
+        Some(Traced { trace, requests, .. }) => {
+            format!("\n{trace}: {} look-ups\n", grouped(*requests))
+        }
+        None => "\n".to_owned(),
     }
+}
+
+fn origin_header(cases: &[Case]) -> Vec<String> {
+    let is_traced = cases.iter().any(|case| case.traced.is_some());
+    let names = if is_traced { vec!["policy", "capacity"] } else { vec![] };
+    names.into_iter().map(str::to_owned).collect()
 }
 
 fn origin_cells(case: &Case) -> Vec<String> {
