@@ -27,6 +27,9 @@ pub fn model(settings: &Resolved) -> Outcome {
     let rates = rates(settings)?;
     let external_queries: f64 = one(settings, "external-queries")?;
     let wanted: Vec<Wanted> = list(settings, "wanted")?;
+    // A trace has many hit ratios, and the inverse of each is for who asks.
+    let is_wanted = is_given(settings, "wanted") || settings.endpoint("trace").is_none();
+    let wanted = if is_wanted { wanted } else { Vec::new() };
     // Before the trace is read, which may take minutes.
     let check = |cases| {
         Report::new(rates, external_queries, cases, wanted.clone())

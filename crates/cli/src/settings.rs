@@ -804,7 +804,7 @@ Examples:
             value_name: "LIST",
             default: "70%,60%,50%",
             help: "Parts of the time on hits for which to say the Q2/Q1 that gives them",
-            why: "Those of the memo. Where it is given, CSV is the table of these instead of the cases.",
+            why: "Those of the memo. With a trace it is said only where asked for; asked for with --format csv, it is the CSV.",
             ..MODEL_INPUT
         },
         Setting {

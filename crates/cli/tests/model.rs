@@ -29,9 +29,13 @@ fn the_table_says_whose_numbers_it_uses() {
     let scratch = Scratch::new();
     let run = scratch.run("model");
     assert_eq!((run.code, run.err.as_str()), (Some(0), ""));
-    assert!(run.out.contains("no numbers of yours, but of unbound"), "{}", run.out);
+    assert!(
+        run.out.contains("not yours") && run.out.contains("\nunbound on one core"),
+        "{}",
+        run.out
+    );
     let given = scratch.run("model --q1 1M --q2 100k --hit-ratio 0.8,95% --external-queries 1.5");
-    assert!(!given.out.contains("no numbers of yours"), "{}", given.out);
+    assert!(!given.out.contains("not yours"), "{}", given.out);
     for out in [&run.out, &given.out] {
         assert!(out.contains("measured servers answer 3 to 21 % fewer"), "{out}");
     }

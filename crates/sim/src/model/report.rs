@@ -79,7 +79,10 @@ impl Report {
             text.push_str(&aligned(&self.case_cells(cases)));
         }
         if !self.wanted.is_empty() {
-            text.push_str("\nQ2/Q1 with which hits take this part of the time:\n");
+            text.push_str(
+                "\nQ2/Q1 with which hits take this part of the time (-: above 1, as if a miss were less work \
+                 than a hit):\n",
+            );
             for cases in self.by_trace() {
                 text.push_str(&aligned(&self.wanted_cells(cases)));
             }
@@ -189,7 +192,7 @@ impl Report {
         );
         if self.is_default {
             text.push_str(&format!(
-                "Q1 and Q2 are no numbers of yours, but of {DEFAULT_SOURCE}; give --q1 and --q2\n"
+                "Q1 and Q2 are not yours (give --q1 and --q2) but those of\n{DEFAULT_SOURCE}\n"
             ));
         }
         text
@@ -230,8 +233,10 @@ impl Report {
             let mut cells = origin_cells(case);
             cells.push(percent(case.hit_ratio.get()));
             let ratio = |wanted: &Wanted| wanted.rate_ratio(case.hit_ratio);
-            let text =
-                |ratio: Option<f64>| ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
+            let text = |ratio: Option<f64>| match ratio {
+                Some(ratio) if ratio <= 1.0 => format!("{ratio:.2}"),
+                _ => "-".to_owned(),
+            };
             cells.extend(self.wanted.iter().map(|wanted| text(ratio(wanted))));
             cells
         };
@@ -376,19 +381,21 @@ mod tests {
     #[test]
     fn the_table_tells_all() {
         let text = report(None, 1.0).table();
-        assert!(text.contains("no numbers of yours, but of unbound"), "{text}");
+        assert!(text.contains("not yours") && text.contains("\nunbound on one core"), "{text}");
         assert_eq!(
             line(&text, "lru")[..],
             ["lru", "10,000", "90.00", "%", "56.25", "%", "105,000", "82,950", "to", "101,850"]
         );
         assert!(text.lines().any(|line| line.ends_with("  0.26  0.11")), "{text}");
         assert_eq!(
-            line(&text, "unbound ")[..],
+            line(&text, "unbound  ")[..],
             ["unbound", "160", "to", "176", "24", "102", "to", "108", "100", "2", "to", "7", "%"]
         );
         assert_eq!(line(&text, "dnsdist")[..], ["dnsdist", "167", "76", "149", "124", "17", "%"]);
         let given = report(Some(Rates::new(50.0, 20.0).unwrap()), 1.44).table();
-        assert!(given.contains("with 1.44 external queries a miss") && !given.contains("yours"));
+        assert!(
+            given.contains("with 1.44 external queries a miss") && !given.contains("not yours")
+        );
     }
 
     /// JSON has what the table has; what cannot be reached is null.
@@ -402,6 +409,7 @@ mod tests {
         assert_eq!(value["cases"][0]["trace"], Value::Null);
         assert_eq!(value["cases"][0]["answers_per_s"], 24_000.0);
         assert_eq!(value["known_error"]["servers"][2]["name"], "BIND");
+        assert!(report.table().lines().any(|line| line.split_whitespace().eq(["0.00", "%", "-"])));
         assert!(value["rates_from"].as_str().unwrap().starts_with("unbound"));
         assert!(report.wanted_csv().ends_with(",0.000000,0.5,,\n"));
     }
