@@ -23,6 +23,16 @@ fn the_example_of_the_memo() {
     assert_eq!(rows[0][column("trace")], "");
 }
 
+/// The guide's first example is what the program prints.
+#[test]
+fn the_guide_shows_real_output() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/model.md");
+    let page = std::fs::read_to_string(path).expect("the page exists");
+    let run = Scratch::new().run("model --q1 170591 --q2 60138");
+    let shown = format!("$ larder model --q1 170591 --q2 60138\n{}```\n", run.out);
+    assert!(page.contains(&shown), "docs/guide/model.md does not show\n{shown}");
+}
+
 /// Without rates the table says whose it uses; with them it does not; the known error is always there.
 #[test]
 fn the_table_says_whose_numbers_it_uses() {
