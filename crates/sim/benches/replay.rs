@@ -2,12 +2,14 @@
 //!
 //! `cargo bench -p larder-sim` is for real; `cargo test` runs it tiny, so that it does not rot. Parameters, as
 //! `--name value` after `--`: policies (a list with commas), alpha, items, requests, percent (of the different
-//! keys, what the cache holds), rounds.
+//! keys, what the cache holds), rounds. `--write FILE` writes the stream in libCacheSim's format oracle-general
+//! instead, so that other simulators can be measured beside it.
 //!
 //! Policies take turns, a round each; figures are the median and the least of the rounds, in time that the
 //! thread ran. The hits are the same in every round and on every machine.
 
 use std::fs;
+use std::io::{BufWriter, Write};
 use std::time::Instant;
 
 use larder::policy::Replacement;
@@ -21,6 +23,7 @@ struct Parameters {
     trace: String,
     percent: f64,
     rounds: usize,
+    write: Option<String>,
 }
 
 fn parameters() -> Parameters {
@@ -33,6 +36,7 @@ fn parameters() -> Parameters {
     };
     let number = |text: String| text.parse().unwrap_or_else(|_| panic!("{text} is no number"));
     let policies = read("--policies", "fifo,clock,s3-fifo,partitioned,lru", "fifo,partitioned");
+    let write = Some(read("--write", "", "")).filter(|path| !path.is_empty());
     let kind = |name: &str| name.parse().unwrap_or_else(|error| panic!("{error}"));
     let alpha = read("--alpha", "0.9", "0.9");
     let items = read("--items", "200000", "2000");
@@ -42,6 +46,7 @@ fn parameters() -> Parameters {
         trace: format!("zipf:{alpha}:{items}:{requests}"),
         percent: number(read("--percent", "10", "10")),
         rounds: number(read("--rounds", "7", "2")) as usize,
+        write,
     }
 }
 
@@ -74,8 +79,22 @@ impl Visitor for Round<'_> {
     }
 }
 
+/// Records of 24 octets: time (u32), key (u64), size (u32), the next request for the key (i64, unknown).
+fn write_oracle_general(path: &str, batches: &[Batch]) {
+    let mut file = BufWriter::new(fs::File::create(path).expect("the file can be made"));
+    for (number, id) in batches.iter().flat_map(|batch| &batch.ids).enumerate() {
+        let mut record = [0; 24];
+        record[..4].copy_from_slice(&(number as u32 / 1000).to_le_bytes());
+        record[4..12].copy_from_slice(&u64::from(*id).to_le_bytes());
+        record[12..16].copy_from_slice(&1u32.to_le_bytes());
+        record[16..].copy_from_slice(&(-1i64).to_le_bytes());
+        file.write_all(&record).expect("there is room");
+    }
+    file.flush().expect("there is room");
+}
+
 fn main() {
-    let Parameters { kinds, trace, percent, rounds } = parameters();
+    let Parameters { kinds, trace, percent, rounds, write } = parameters();
     let spec = Spec::parse(&trace).expect("the parameters name a stream");
     let mut source = spec.open(Format::Auto, 1).expect("a stream that is made up can be opened");
     let (mut intake, mut batches, mut batch) = (Intake::new(), Vec::new(), Vec::new());
@@ -84,6 +103,9 @@ fn main() {
     }
     let capacity = (intake.keys() as f64 * percent / 100.0) as u64;
     println!("{trace}: {} different keys, {capacity} in the cache", intake.keys());
+    if let Some(path) = write {
+        return write_oracle_general(&path, &batches);
+    }
     let mut times = vec![Vec::with_capacity(rounds); kinds.len()];
     let mut hits = vec![None; kinds.len()];
     for _ in 0..rounds {

@@ -24,7 +24,8 @@
 //! 3. `charged` is the sum of charges of occupied places, and at most `capacity`.
 //!
 //! Cost: the loop is compiled for each policy, and a batch without details takes one of its own that asks for
-//! neither time nor sizes. Lines that a request will want are asked for [`AHEAD`] requests before its turn.
+//! neither time nor sizes. Where there are many keys, lines that a request will want are asked for [`AHEAD`]
+//! requests before its turn.
 
 use larder::policy::{Entries, EntryNumber, Replacement};
 use larder::prefetch_slice;
@@ -35,6 +36,11 @@ use crate::trace::random::mix;
 
 /// Requests between asking for a line and reading it; half of it for what is found there.
 pub const AHEAD: usize = 16;
+
+/// Up to so many keys their places stay near by themselves (2 MiB), and to ask for them only costs: with 200,000
+/// keys 24.6 against 16.0 ns a request for FIFO, 56 against 47 for partitioned; with 6.5 million it gains, 53
+/// against 60 and 128 against 205 (medians, busy machine).
+const NEAR_KEYS: usize = 1 << 19;
 
 /// Entries that leave beyond the need, one insert, where the policy has a surplus: as in the engine.
 const SURPLUS_MAX: usize = 2;
@@ -126,17 +132,11 @@ impl<P: Replacement> Simulation<P> {
     }
 
     /// Looks up without details: entries, with fill, and no entry has an end.
-    fn replay_plain(&mut self, ids: &[u32]) {
+    fn replay_plain<const PREFETCH: bool>(&mut self, ids: &[u32]) {
         let mut hits = 0;
         for (index, &id) in ids.iter().enumerate() {
-            if let Some(&far) = ids.get(index + AHEAD) {
-                prefetch_slice(&self.place_of, far as usize);
-            }
-            if let Some(&near) = ids.get(index + AHEAD / 2) {
-                match self.place_of[near as usize] {
-                    NONE => self.policy.prefetch_key(mix(u64::from(near))),
-                    place => self.policy.prefetch(place),
-                }
+            if PREFETCH {
+                self.prefetch(ids, index);
             }
             match self.place_of[id as usize] {
                 NONE => self.admit_plain(id),
@@ -152,6 +152,20 @@ impl<P: Replacement> Simulation<P> {
         self.counts.get_bytes += gets;
         self.counts.hits += hits;
         self.counts.hit_bytes += hits;
+    }
+
+    /// Asks for lines of requests to come.
+    #[inline(always)]
+    fn prefetch(&self, ids: &[u32], index: usize) {
+        if let Some(&far) = ids.get(index + AHEAD) {
+            prefetch_slice(&self.place_of, far as usize);
+        }
+        if let Some(&near) = ids.get(index + AHEAD / 2) {
+            match self.place_of[near as usize] {
+                NONE => self.policy.prefetch_key(mix(u64::from(near))),
+                place => self.policy.prefetch(place),
+            }
+        }
     }
 
     /// [`Self::admit`] for an entry of charge 1 where no entry has an end.
@@ -309,7 +323,10 @@ impl<P: Replacement + Send> Replay for Simulation<P> {
         }
         let is_plain = self.rules == Rules::default() && self.places.ends.is_empty();
         if batch.details.is_empty() && is_plain {
-            return self.replay_plain(&batch.ids);
+            return match self.place_of.len() > NEAR_KEYS {
+                true => self.replay_plain::<true>(&batch.ids),
+                false => self.replay_plain::<false>(&batch.ids),
+            };
         }
         self.counts.requests += batch.ids.len() as u64;
         if batch.details.is_empty() {
