@@ -25,9 +25,11 @@ const _: () = assert!(NAME_GAP <= LINE_ROOM, "all names have a place beside the 
 /// Widest name.
 const NAME_WIDTH: f64 = 220.0;
 /// From the plot to the markers beside the names: room for leaders to be seen.
-const LEADER: f64 = 26.0;
-/// From there to the name.
-const KEY: f64 = 10.0;
+const LEADER: f64 = 44.0;
+/// A piece of the line through that marker, long enough to know its dashes by.
+const SAMPLE: f64 = 28.0;
+/// From the marker to the name.
+const KEY: f64 = 18.0;
 /// Most points of one line.
 const POINTS_MAX: usize = 4_000;
 /// A line of more points has markers this far apart.
@@ -222,11 +224,12 @@ impl Plot {
         let key = self.left + PLOT_WIDTH + LEADER;
         for (index, ((line, name, end), height)) in named.iter().zip(heights).enumerate() {
             let end = self.at(*end);
-            let bend = (key - LEADER / 4.0, height);
-            canvas.path(&[end, bend, (key, height)], false, line.style.leader());
+            let sample = (key - SAMPLE / 2.0, height);
+            canvas.line(end, sample, line.style.leader());
             if line.hollow {
                 line.style.hollow(canvas, (key, height));
             } else {
+                canvas.line(sample, (key + SAMPLE / 2.0, height), line.style.line());
                 line.style.mark(canvas, (key, height));
             }
             let font = if index == 0 && !line.hollow { HEADING } else { LABEL };
