@@ -4,6 +4,6 @@
 //! |---|---|
 //! | [`hit_ratio`] | `larder sim hit-ratio` |
 
-mod hit_ratio;
+pub mod hit_ratio;
 
 pub use hit_ratio::sim_hit_ratio;

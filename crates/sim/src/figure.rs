@@ -41,7 +41,7 @@
 //! 2. The same figure gives the same octets.
 //!
 //! Bounds: a line of more than 4,000 points is thinned to that many, highs and lows kept. The plot grows with
-//! the number of names that need a place. Cost: linear in points, n log n in names.
+//! the number of lines. Cost: linear in points, n log n in names.
 
 mod axis;
 mod bars;

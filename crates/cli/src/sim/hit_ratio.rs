@@ -46,17 +46,7 @@ pub fn sim_hit_ratio(settings: &Resolved) -> Outcome {
         std::fs::create_dir_all(directory).map_err(|error| unwritable(directory, &error))?;
     }
     let quiet = settings.switch("quiet");
-    let watch = Arc::new(Watch::default());
-    let asked = Arc::clone(&watch);
-    ask_on_signals(quiet, move || asked.stop.store(true, Ordering::Release))
-        .map_err(|error| Failure::file("signals", &error, "try again"))?;
-    let counted = Arc::clone(&watch);
-    let bar = Bar::draw(!quiet, move |elapsed| {
-        // Relaxed: a picture for the eye.
-        let requests = counted.requests.load(Ordering::Relaxed) as f64;
-        let rate = requests / elapsed.as_secs_f64().max(0.001);
-        format!("{} requests  {} requests/s", scaled(requests), scaled(rate))
-    });
+    let (watch, bar) = watched(quiet)?;
     let (mut all, mut code) = (Vec::new(), exit::DONE);
     for (name, spec) in &traces {
         let open = || Ok(spec.open(format, seed)?);
@@ -90,12 +80,28 @@ pub fn sim_hit_ratio(settings: &Resolved) -> Outcome {
     Ok(code)
 }
 
+/// A run that the first Ctrl-C ends early, and its progress while somebody looks on.
+pub fn watched(quiet: bool) -> Result<(Arc<Watch>, Bar), Failure> {
+    let watch = Arc::new(Watch::default());
+    let asked = Arc::clone(&watch);
+    ask_on_signals(quiet, move || asked.stop.store(true, Ordering::Release))
+        .map_err(|error| Failure::file("signals", &error, "try again"))?;
+    let counted = Arc::clone(&watch);
+    let bar = Bar::draw(!quiet, move |elapsed| {
+        // Relaxed: a picture for the eye.
+        let requests = counted.requests.load(Ordering::Relaxed) as f64;
+        let rate = requests / elapsed.as_secs_f64().max(0.001);
+        format!("{} requests  {} requests/s", scaled(requests), scaled(rate))
+    });
+    Ok((watch, bar))
+}
+
 /// What the settings ask for.
 fn plan(settings: &Resolved) -> Result<Plan, Failure> {
     let contestants = contestants(settings.word("policy").unwrap_or(ALL))?;
     let by = if settings.choice("by") == "bytes" { By::Bytes } else { By::Entries };
     let capacities = list(settings.word("capacity").unwrap_or_default())
-        .map(|text| capacity(text, by))
+        .map(|text| capacity("--capacity", text, by))
         .collect::<Result<Vec<Capacity>, Failure>>()?;
     if capacities.is_empty() {
         return Err(Failure::usage("--capacity: the list is empty; for example 1%,10%"));
@@ -116,11 +122,12 @@ fn plan(settings: &Resolved) -> Result<Plan, Failure> {
 }
 
 /// The words of a list with commas.
-fn list(text: &str) -> impl Iterator<Item = &str> {
+pub fn list(text: &str) -> impl Iterator<Item = &str> {
     text.split(',').map(str::trim).filter(|word| !word.is_empty())
 }
 
-fn contestants(text: &str) -> Result<Vec<Contestant>, Failure> {
+/// The policies of a list, each once.
+pub fn contestants(text: &str) -> Result<Vec<Contestant>, Failure> {
     let mut contestants: Vec<Contestant> = Vec::new();
     for name in list(text) {
         let named = match name {
@@ -146,8 +153,9 @@ fn unknown_policy(name: &str) -> Failure {
     Failure::usage(format!("--policy {name}: no such policy; known: {}{hint}", names.join(", ")))
 }
 
-fn capacity(text: &str, by: By) -> Result<Capacity, Failure> {
-    let wrong = |why: &str| Failure::usage(format!("--capacity {text}: {why}"));
+/// A capacity as it is written after `flag`.
+pub fn capacity(flag: &str, text: &str, by: By) -> Result<Capacity, Failure> {
+    let wrong = |why: &str| Failure::usage(format!("{flag} {text}: {why}"));
     if let Some(percent) = text.strip_suffix('%') {
         return match percent.trim().parse::<f64>() {
             Ok(percent) if percent > 0.0 && percent <= 100.0 => {
@@ -170,7 +178,7 @@ fn capacity(text: &str, by: By) -> Result<Capacity, Failure> {
 }
 
 /// What was written, and what it names.
-fn traces(settings: &Resolved) -> Result<Vec<(String, Spec)>, Failure> {
+pub fn traces(settings: &Resolved) -> Result<Vec<(String, Spec)>, Failure> {
     let mut traces = Vec::new();
     for endpoint in settings.endpoints("trace") {
         let Endpoint::Path(path) = endpoint else { continue };
@@ -183,7 +191,8 @@ fn traces(settings: &Resolved) -> Result<Vec<(String, Spec)>, Failure> {
     Ok(traces)
 }
 
-fn usage(error: impl std::fmt::Display) -> Failure {
+/// Something that makes no sense as it was given, and says so itself.
+pub fn usage(error: impl std::fmt::Display) -> Failure {
     Failure::usage(error.to_string())
 }
 
@@ -192,7 +201,7 @@ fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
 }
 
 /// What happened to a trace, and what to do.
-fn explain(name: &str, error: &Error) -> String {
+pub fn explain(name: &str, error: &Error) -> String {
     match error {
         // It names the trace itself.
         Error::Open(error) => error.to_string(),
@@ -203,7 +212,7 @@ fn explain(name: &str, error: &Error) -> String {
 }
 
 /// Says what a reader of the results should know; the exit code that follows from it.
-fn tell(name: &str, results: &Results, by: By, quiet: bool) -> u8 {
+pub fn tell(name: &str, results: &Results, by: By, quiet: bool) -> u8 {
     let damage = &results.damage;
     if damage.records > 0 {
         let first = damage.first.as_deref().unwrap_or("unknown");
@@ -311,7 +320,8 @@ mod tests {
     /// Capacities are shares, entries or octets; what is meant otherwise says how to say it.
     #[test]
     fn capacities_are_read() {
-        let read = |text: &str, by| capacity(text, by).map_err(|failure| failure.message);
+        let read =
+            |text: &str, by| capacity("--capacity", text, by).map_err(|failure| failure.message);
         assert_eq!(read("10%", By::Bytes).unwrap(), Capacity::Share(0.1));
         assert_eq!(read("1k", By::Entries).unwrap(), Capacity::Absolute(1000));
         assert_eq!(read("1k", By::Bytes).unwrap(), Capacity::Absolute(1024));

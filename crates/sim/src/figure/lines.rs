@@ -1,8 +1,8 @@
 //! A figure of lines, laid out.
 //!
 //! The plot has a fixed width; the picture around it is as wide as the texts of the ticks to its left and
-//! the names to its right ask for. Names longer than [`NAME_WIDTH`] are cut. The plot is as high as the names
-//! beside it need, so that a hundred lines are a tall picture and not a heap of names.
+//! the names to its right ask for. Names longer than [`NAME_WIDTH`] are cut. The plot grows with the number of
+//! lines, so that a hundred of them are a tall picture and not a heap.
 
 use std::collections::HashMap;
 
@@ -17,14 +17,19 @@ use super::{Figure, Series};
 
 const PLOT_WIDTH: f64 = 540.0;
 const PLOT_HEIGHT: f64 = 340.0;
+/// Height of a plot with more lines than fit [`PLOT_HEIGHT`], a line.
+const LINE_ROOM: f64 = 24.0;
 /// From the base line of one name to the next.
 const NAME_GAP: f64 = 15.0;
+const _: () = assert!(NAME_GAP <= LINE_ROOM, "all names have a place beside the plot");
 /// Widest name.
 const NAME_WIDTH: f64 = 220.0;
 /// From the plot to the markers beside the names: room for leaders to be seen.
-const LEADER: f64 = 26.0;
-/// From there to the name.
-const KEY: f64 = 10.0;
+const LEADER: f64 = 44.0;
+/// A piece of the line through that marker, long enough to know its dashes by.
+const SAMPLE: f64 = 28.0;
+/// From the marker to the name.
+const KEY: f64 = 18.0;
 /// Most points of one line.
 const POINTS_MAX: usize = 4_000;
 /// A line of more points has markers this far apart.
@@ -72,8 +77,7 @@ pub(super) fn draw(figure: &Figure) -> String {
         let label = cut(&figure.y.label, LABEL, width - 2.0 * MARGIN);
         canvas.text((MARGIN, top - 14.0), Anchor::Start, LABEL, &label);
     }
-    let names_height = named.len().saturating_sub(1) as f64 * NAME_GAP;
-    let plot = Plot { left, top, height: names_height.max(PLOT_HEIGHT) };
+    let plot = Plot { left, top, height: PLOT_HEIGHT.max(named.len() as f64 * LINE_ROOM) };
     plot.draw_axes(&mut canvas, &x, &y);
     for line in lines.iter().rev() {
         plot.draw_line(&mut canvas, line);
@@ -220,11 +224,12 @@ impl Plot {
         let key = self.left + PLOT_WIDTH + LEADER;
         for (index, ((line, name, end), height)) in named.iter().zip(heights).enumerate() {
             let end = self.at(*end);
-            let bend = (key - LEADER / 4.0, height);
-            canvas.path(&[end, bend, (key, height)], false, line.style.leader());
+            let sample = (key - SAMPLE / 2.0, height);
+            canvas.line(end, sample, line.style.leader());
             if line.hollow {
                 line.style.hollow(canvas, (key, height));
             } else {
+                canvas.line(sample, (key + SAMPLE / 2.0, height), line.style.line());
                 line.style.mark(canvas, (key, height));
             }
             let font = if index == 0 && !line.hollow { HEADING } else { LABEL };

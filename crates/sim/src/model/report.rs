@@ -7,6 +7,7 @@
 use serde_json::{Value, json};
 
 use super::{DEFAULT_SOURCE, Error, HitRatio, MIXED_HIT_RATIO, Rates, SERVERS, SHORTFALL, Wanted};
+use crate::report::{aligned, grouped, quoted};
 
 /// Columns of [`Report::csv`]; the first five are empty where no trace was replayed. Rates are answers a
 /// second, ratios parts of one.
@@ -73,11 +74,18 @@ impl Report {
     /// For a person: the inputs, the cases, what is wanted, and the known error.
     pub fn table(&self) -> String {
         let mut text = self.inputs();
-        text.push('\n');
-        text.push_str(&aligned(&self.case_cells()));
+        for cases in self.by_trace() {
+            text.push_str(&heading(cases));
+            text.push_str(&aligned(&self.case_cells(cases)));
+        }
         if !self.wanted.is_empty() {
-            text.push_str("\nQ2/Q1 with which hits take this part of the time:\n");
-            text.push_str(&aligned(&self.wanted_cells()));
+            text.push_str(
+                "\nQ2/Q1 with which hits take this part of the time (-: above 1, as if a miss were less work \
+                 than a hit):\n",
+            );
+            for cases in self.by_trace() {
+                text.push_str(&aligned(&self.wanted_cells(cases)));
+            }
         }
         text.push_str(&known_error());
         text
@@ -184,15 +192,15 @@ impl Report {
         );
         if self.is_default {
             text.push_str(&format!(
-                "Q1 and Q2 are no numbers of yours, but of {DEFAULT_SOURCE}; give --q1 and --q2\n"
+                "Q1 and Q2 are not yours (give --q1 and --q2) but those of\n{DEFAULT_SOURCE}\n"
             ));
         }
         text
     }
 
-    fn case_cells(&self) -> Vec<Vec<String>> {
+    fn case_cells(&self, cases: &[Case]) -> Vec<Vec<String>> {
         let (least, most) = (SHORTFALL.0 * 100.0, SHORTFALL.1 * 100.0);
-        let mut header = self.origin_header();
+        let mut header = origin_header(cases);
         header.extend([
             "hit ratio r".to_owned(),
             "time on hits A".to_owned(),
@@ -210,11 +218,11 @@ impl Report {
             ]);
             cells
         };
-        [header].into_iter().chain(self.cases.iter().map(row)).collect()
+        [header].into_iter().chain(cases.iter().map(row)).collect()
     }
 
-    fn wanted_cells(&self) -> Vec<Vec<String>> {
-        let mut header = self.origin_header();
+    fn wanted_cells(&self, cases: &[Case]) -> Vec<Vec<String>> {
+        let mut header = origin_header(cases);
         header.push("hit ratio r".to_owned());
         let parts = self.wanted.iter().map(|wanted| {
             let part = wanted.get() * 100.0;
@@ -225,22 +233,40 @@ impl Report {
             let mut cells = origin_cells(case);
             cells.push(percent(case.hit_ratio.get()));
             let ratio = |wanted: &Wanted| wanted.rate_ratio(case.hit_ratio);
-            let text =
-                |ratio: Option<f64>| ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.2}"));
+            let text = |ratio: Option<f64>| match ratio {
+                Some(ratio) if ratio <= 1.0 => format!("{ratio:.2}"),
+                _ => "-".to_owned(),
+            };
             cells.extend(self.wanted.iter().map(|wanted| text(ratio(wanted))));
             cells
         };
-        [header].into_iter().chain(self.cases.iter().map(row)).collect()
+        [header].into_iter().chain(cases.iter().map(row)).collect()
     }
 
-    fn is_traced(&self) -> bool {
-        self.cases.iter().any(|case| case.traced.is_some())
+    /// Cases of the same trace that follow one another.
+    fn by_trace(&self) -> impl Iterator<Item = &[Case]> {
+        self.cases.chunk_by(|one, other| trace_of(one) == trace_of(other))
     }
+}
 
-    fn origin_header(&self) -> Vec<String> {
-        let names = if self.is_traced() { vec!["policy", "capacity"] } else { vec![] };
-        names.into_iter().map(str::to_owned).collect()
+fn trace_of(case: &Case) -> Option<&str> {
+    case.traced.as_ref().map(|traced| traced.trace.as_str())
+}
+
+/// What stands above the cases of a trace.
+fn heading(cases: &[Case]) -> String {
+    match cases.first().and_then(|case| case.traced.as_ref()) {
+        Some(Traced { trace, requests, .. }) => {
+            format!("\n{trace}: {} look-ups\n", grouped(*requests))
+        }
+        None => "\n".to_owned(),
     }
+}
+
+fn origin_header(cases: &[Case]) -> Vec<String> {
+    let is_traced = cases.iter().any(|case| case.traced.is_some());
+    let names = if is_traced { vec!["policy", "capacity"] } else { vec![] };
+    names.into_iter().map(str::to_owned).collect()
 }
 
 fn origin_cells(case: &Case) -> Vec<String> {
@@ -305,45 +331,6 @@ fn rate_field(rate: f64) -> String {
     format!("{rate:.3}")
 }
 
-/// The first column to the left, the others to the right.
-fn aligned(rows: &[Vec<String>]) -> String {
-    let columns = rows.first().map_or(0, Vec::len);
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let widths: Vec<usize> = (0..columns).map(|column| width(column).unwrap_or(0)).collect();
-    let mut text = String::new();
-    for row in rows {
-        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            match column {
-                0 => text.push_str(&format!("{cell:width$}")),
-                _ => text.push_str(&format!("  {cell:>width$}")),
-            }
-        }
-        text.push('\n');
-    }
-    text
-}
-
-/// A CSV field, in quotes where it needs them.
-fn quoted(text: &str) -> String {
-    match text.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_owned(),
-    }
-}
-
-/// A number with a comma every three digits.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -394,19 +381,21 @@ mod tests {
     #[test]
     fn the_table_tells_all() {
         let text = report(None, 1.0).table();
-        assert!(text.contains("no numbers of yours, but of unbound"), "{text}");
+        assert!(text.contains("not yours") && text.contains("\nunbound on one core"), "{text}");
         assert_eq!(
             line(&text, "lru")[..],
             ["lru", "10,000", "90.00", "%", "56.25", "%", "105,000", "82,950", "to", "101,850"]
         );
         assert!(text.lines().any(|line| line.ends_with("  0.26  0.11")), "{text}");
         assert_eq!(
-            line(&text, "unbound ")[..],
+            line(&text, "unbound  ")[..],
             ["unbound", "160", "to", "176", "24", "102", "to", "108", "100", "2", "to", "7", "%"]
         );
         assert_eq!(line(&text, "dnsdist")[..], ["dnsdist", "167", "76", "149", "124", "17", "%"]);
         let given = report(Some(Rates::new(50.0, 20.0).unwrap()), 1.44).table();
-        assert!(given.contains("with 1.44 external queries a miss") && !given.contains("yours"));
+        assert!(
+            given.contains("with 1.44 external queries a miss") && !given.contains("not yours")
+        );
     }
 
     /// JSON has what the table has; what cannot be reached is null.
@@ -420,6 +409,7 @@ mod tests {
         assert_eq!(value["cases"][0]["trace"], Value::Null);
         assert_eq!(value["cases"][0]["answers_per_s"], 24_000.0);
         assert_eq!(value["known_error"]["servers"][2]["name"], "BIND");
+        assert!(report.table().lines().any(|line| line.split_whitespace().eq(["0.00", "%", "-"])));
         assert!(value["rates_from"].as_str().unwrap().starts_with("unbound"));
         assert!(report.wanted_csv().ends_with(",0.000000,0.5,,\n"));
     }
