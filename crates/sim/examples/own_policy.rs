@@ -9,20 +9,13 @@ use larder_sim::trace::{Format, Spec};
 
 struct LuckyChance {
     entries: Vec<EntryNumber>, // in no order
-    at: Vec<usize>,            // where an entry is in there
-    was_read: Vec<bool>,
+    known: Vec<(usize, bool)>, // of an entry: where it is in there, and whether it was read
     random: u64,
 }
 
 impl LuckyChance {
-    fn new(places: u32, seed: u64) -> Self {
-        let places = places as usize;
-        LuckyChance {
-            entries: vec![],
-            at: vec![0; places],
-            was_read: vec![false; places],
-            random: seed | 1,
-        }
+    fn new(places: u32, random: u64) -> Self {
+        LuckyChance { entries: vec![], known: vec![(0, false); places as usize], random }
     }
 }
 
@@ -31,36 +24,32 @@ impl Replacement for LuckyChance {
         self.entries.len() as u64
     }
     fn inserted(&mut self, entry: EntryNumber) {
-        self.at[entry as usize] = self.entries.len();
-        self.was_read[entry as usize] = false;
+        self.known[entry as usize] = (self.entries.len(), false);
         self.entries.push(entry);
     }
     fn updated(&mut self, entry: EntryNumber) {
         self.hit(entry, 0);
     }
     fn hit(&mut self, entry: EntryNumber, _lag: u64) {
-        self.was_read[entry as usize] = true;
+        self.known[entry as usize].1 = true;
     }
     fn removed(&mut self, entry: EntryNumber) {
-        let at = self.at[entry as usize];
+        let at = self.known[entry as usize].0;
         self.entries.swap_remove(at);
         if let Some(&moved) = self.entries.get(at) {
-            self.at[moved as usize] = at;
+            self.known[moved as usize].0 = at;
         }
     }
     fn moved(&mut self, from: EntryNumber, to: EntryNumber) {
-        let at = self.at[from as usize];
-        (self.entries[at], self.at[to as usize]) = (to, at);
-        self.was_read[to as usize] = self.was_read[from as usize];
+        self.known[to as usize] = self.known[from as usize];
+        self.entries[self.known[to as usize].0] = to;
     }
     fn evict(&mut self, except: Option<EntryNumber>, _: &impl Entries) -> Option<EntryNumber> {
         self.entries.iter().find(|entry| Some(**entry) != except)?; // else there is nobody
         loop {
-            self.random ^= self.random << 13; // xorshift, Marsaglia 2003
-            self.random ^= self.random >> 7;
-            self.random ^= self.random << 17;
-            let entry = self.entries[(self.random % self.len()) as usize];
-            if Some(entry) != except && !std::mem::take(&mut self.was_read[entry as usize]) {
+            self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let entry = self.entries[((self.random >> 33) % self.len()) as usize];
+            if Some(entry) != except && !std::mem::take(&mut self.known[entry as usize].1) {
                 self.removed(entry);
                 return Some(entry);
             }
@@ -70,7 +59,7 @@ impl Replacement for LuckyChance {
         [None, None] // who knows
     }
     fn validate(&self) -> Result<(), String> {
-        let is_found = |(at, entry): (usize, &EntryNumber)| self.at[*entry as usize] == at;
+        let is_found = |(at, entry): (usize, &EntryNumber)| self.known[*entry as usize].0 == at;
         let all = self.entries.iter().enumerate().all(is_found);
         all.then_some(()).ok_or_else(|| "an entry is not where it should be".to_owned())
     }
@@ -94,6 +83,16 @@ mod tests {
     use super::*;
     use larder_sim::intern::Intake;
     use larder_sim::replay::{Replay, Rules, Simulation};
+
+    /// The guide shows this code, and not what it once was.
+    #[test]
+    fn the_guide_shows_this() {
+        let (code, guide) =
+            (include_str!("own_policy.rs"), include_str!("../../../docs/guide/sim.md"));
+        let begin = code.find("use larder::policy").unwrap();
+        let end = code.find("\n#[cfg(test)]").unwrap();
+        assert!(guide.contains(code[begin..end].trim_end()), "copy the code to docs/guide/sim.md");
+    }
 
     /// The policy keeps its books and the cache its bound, and on skewed requests it is better than chance.
     #[test]
