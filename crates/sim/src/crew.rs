@@ -48,33 +48,31 @@ pub fn replay<E>(
         .into_iter()
         .map(|team| team.into_iter().map(|cache| Mutex::new(Turn::new(cache))).collect())
         .collect();
-    let cores = cores.clamp(1, teams.iter().map(Vec::len).sum::<usize>().max(1));
-    if cores == 1 {
+    let caches = teams.iter().map(Vec::len).sum::<usize>();
+    let threads = if cores > 1 { cores.min(caches) } else { 0 };
+    thread::scope(|scope| {
+        let queues: Vec<SyncSender<Arc<Round>>> = (0..threads)
+            .map_while(|_| {
+                let (queue, rounds) = sync_channel::<Arc<Round>>(QUEUE);
+                let teams = &teams;
+                let work = move || rounds.iter().for_each(|round| round.work(teams));
+                // Where the system gives no more threads, those there are do the work.
+                thread::Builder::new().spawn_scoped(scope, work).ok().map(|_| queue)
+            })
+            .collect();
         let mut rounds = Rounds::new(teams.len());
         while let Some(portion) = next()? {
-            rounds.round(portion).work(&teams);
-        }
-    } else {
-        thread::scope(|scope| {
-            let queues: Vec<SyncSender<Arc<Round>>> = (0..cores)
-                .map(|_| {
-                    let (queue, rounds) = sync_channel::<Arc<Round>>(QUEUE);
-                    let teams = &teams;
-                    scope.spawn(move || rounds.iter().for_each(|round| round.work(teams)));
-                    queue
-                })
-                .collect();
-            let mut rounds = Rounds::new(teams.len());
-            while let Some(portion) = next()? {
-                let round = Arc::new(rounds.round(portion));
-                for queue in &queues {
-                    // A thread that is gone has panicked, and the scope will pass that on.
-                    let _ = queue.send(Arc::clone(&round));
-                }
+            let round = Arc::new(rounds.round(portion));
+            if queues.is_empty() {
+                round.work(&teams);
             }
-            Ok(())
-        })?;
-    }
+            for queue in &queues {
+                // A thread that is gone has panicked, and the scope will pass that on.
+                let _ = queue.send(Arc::clone(&round));
+            }
+        }
+        Ok(())
+    })?;
     let done = |turn: Mutex<Turn>| {
         let turn = turn.into_inner().expect(UNPOISONED);
         Done { counts: turn.cache.counts(), ran_ns: turn.ran_ns }
@@ -100,7 +98,8 @@ pub fn each<T: Sync, R: Send>(
     };
     thread::scope(|scope| {
         for _ in 1..cores.min(items.len()) {
-            scope.spawn(work);
+            // Where the system gives no more threads, those there are do the work.
+            let _ = thread::Builder::new().spawn_scoped(scope, work);
         }
         work();
     });

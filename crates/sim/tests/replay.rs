@@ -2,10 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use larder::policy::{Fifo, Lru};
+use larder::policy::{Fifo, Lru, Replacement};
 use larder_sim::hit_ratio::{Capacity, Contestant, Error, Plan, Results, Row, Watch, run};
-use larder_sim::intern::Intake;
-use larder_sim::policy::Kind;
+use larder_sim::intern::{Batch, Detail, Intake};
+use larder_sim::policy::{Kind, Visitor};
 use larder_sim::replay::{By, Counts, Replay, Rules, Simulation};
 use larder_sim::request::{Op, Request, TTL_NONE};
 use larder_sim::trace::random::mix;
@@ -108,7 +108,7 @@ fn mixed() -> impl Strategy<Value = Vec<Request>> {
     })
 }
 
-fn check<P: larder::policy::Replacement + Send>(
+fn check<P: Replacement + Send>(
     policy: P,
     is_lru: bool,
     capacity: u64,
@@ -146,6 +146,40 @@ proptest! {
             true => check(Lru::new(64).unwrap(), true, capacity, rules, &requests, batch)?,
             false => check(Fifo::new(64).unwrap(), false, capacity, rules, &requests, batch)?,
         }
+    }
+}
+
+/// A cache and the box it is in, both as a policy's visitor leaves them.
+struct Both<'a> {
+    batches: &'a [Batch],
+    capacity: u64,
+}
+
+impl Visitor for Both<'_> {
+    type Output = (Counts, Result<(), String>);
+
+    fn visit<P: Replacement + Send + 'static>(self, policy: P) -> Self::Output {
+        let mut simulation = Simulation::new(policy, self.capacity, Rules::default());
+        self.batches.iter().for_each(|batch| simulation.replay(batch));
+        (simulation.counts(), simulation.validate())
+    }
+}
+
+/// The loop for plain look-ups does what the general one does, for every policy, those with a surplus too.
+#[test]
+fn both_loops_are_one() {
+    let (mut intake, requests) = (Intake::new(), skewed(30_000, 3_000));
+    let plain: Vec<Batch> =
+        requests.chunks(7_000).map(|part| intake.batch(part).unwrap()).collect();
+    let general: Vec<Batch> = plain
+        .iter()
+        .map(|batch| Batch { details: vec![Detail::PLAIN; batch.ids.len()], ..batch.clone() })
+        .collect();
+    for kind in Kind::ALL.into_iter().chain(["paper:fixed".parse().unwrap()]) {
+        let run = |batches| kind.build(150, 5, Both { batches, capacity: 150 }).unwrap();
+        let (counts, valid) = run(&plain);
+        assert_eq!((counts, valid), run(&general), "{kind}");
+        assert!(run(&plain).1.is_ok() && counts.hits > 3_000, "{kind}: {counts:?}");
     }
 }
 
