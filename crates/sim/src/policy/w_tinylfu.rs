@@ -272,3 +272,127 @@ impl Climber {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Nobody asks.
+    struct Nothing;
+
+    impl Entries for Nothing {
+        fn is_expired(&self, _: EntryNumber) -> bool {
+            false
+        }
+
+        fn key(&self, _: EntryNumber) -> u64 {
+            0
+        }
+    }
+
+    /// Three vectors of keys, oldest first, and a sketch and a generator of its own.
+    struct Model {
+        capacity: usize,
+        lists: [Vec<u32>; 3],
+        sketch: Sketch,
+        generator: Generator,
+    }
+
+    impl Model {
+        fn overflow(&mut self, list: usize, len_max: usize) {
+            while self.lists[list].len() > len_max {
+                let oldest = self.lists[list].remove(0);
+                self.lists[PROBATION].push(oldest);
+            }
+        }
+
+        /// Who leaves for a key that misses.
+        fn get(&mut self, key: u32) -> Option<u32> {
+            let main = self.capacity * 99 / 100;
+            self.sketch.increment(key, 10 * self.capacity as u64);
+            for list in [WINDOW, PROBATION, PROTECTED] {
+                if let Some(position) = self.lists[list].iter().position(|&other| other == key) {
+                    self.lists[list].remove(position);
+                    self.lists[if list == WINDOW { WINDOW } else { PROTECTED }].push(key);
+                    self.overflow(PROTECTED, main * 80 / 100);
+                    return None;
+                }
+            }
+            let mut left = None;
+            if self.lists.iter().map(Vec::len).sum::<usize>() == self.capacity {
+                let [window, probation, protected] = &self.lists;
+                let leaves = match (window.first(), probation.first()) {
+                    (Some(&candidate), Some(&victim)) => {
+                        let asks = self.sketch.count(candidate);
+                        let stays = asks > self.sketch.count(victim)
+                            || (asks >= 6 && self.generator.below(128) == 0);
+                        if stays { victim } else { candidate }
+                    }
+                    (one, other) => *one.or(other).or(protected.first()).unwrap(),
+                };
+                self.lists.iter_mut().for_each(|list| list.retain(|&other| other != leaves));
+                left = Some(leaves);
+            }
+            self.lists[WINDOW].push(key);
+            self.overflow(WINDOW, self.capacity - main);
+            left
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+        /// The same keys leave as from three plain vectors whose duels the same sketch decides; above 100
+        /// entries the window has several.
+        #[test]
+        fn three_vectors_do_the_same(
+            draws in prop::collection::vec((0..60u32, 0..60u32), 0..1500),
+            capacity in prop_oneof![1..40usize, 150..250usize],
+        ) {
+            let mut policy = WTinyLfu::new(capacity, 7, false).unwrap();
+            let (sketch, generator) = (Sketch::new(capacity).unwrap(), Generator(7));
+            let mut model = Model { capacity, lists: Default::default(), sketch, generator };
+            let mut places: Vec<Option<u32>> = vec![None; capacity];
+            for (one, other) in draws {
+                let key = (one * other).wrapping_mul(0x85eb_ca6b);
+                let expected = model.get(key);
+                if let Some(place) = places.iter().position(|&at| at == Some(key)) {
+                    policy.hit(place as u32, 0);
+                    prop_assert_eq!(expected, None);
+                    continue;
+                }
+                policy.arriving(key.into());
+                let mut left = None;
+                if policy.len() == capacity as u64 {
+                    let victim = policy.evict(None, &Nothing).unwrap();
+                    left = places[victim as usize].take();
+                }
+                prop_assert_eq!(left, expected);
+                let place = places.iter().position(Option::is_none).unwrap();
+                places[place] = Some(key);
+                policy.inserted(place as u32);
+                policy.validate().unwrap();
+            }
+        }
+    }
+
+    /// The climber goes on while hits become more, turns when they become fewer, and comes to rest.
+    #[test]
+    fn the_climber_turns() {
+        let mut climber = Climber::default();
+        let sample = |climber: &mut Climber, hits: u64| {
+            let before = climber.moved;
+            (0..1000).for_each(|request| _ = climber.count(request < hits, 1000));
+            climber.moved - before
+        };
+        // From a window of 1 % it can only grow, so that it is first held at the edge.
+        assert_eq!(sample(&mut climber, 500), -0.01);
+        assert!(sample(&mut climber, 400) > 0.0);
+        assert!(sample(&mut climber, 600) > 0.0);
+        assert!(sample(&mut climber, 500) < 0.0);
+        let steps = (0..200).map(|_| sample(&mut climber, 500).abs()).collect::<Vec<_>>();
+        assert!(steps[199] < 0.01 && climber.moved <= 0.79, "{steps:?}");
+    }
+}
