@@ -98,7 +98,11 @@ fn main() {
     let spec = Spec::parse(&trace).expect("the parameters name a stream");
     let mut source = spec.open(Format::Auto, 1).expect("a stream that is made up can be opened");
     let (mut intake, mut batches, mut batch) = (Intake::new(), Vec::new(), Vec::new());
-    while { source.next(&mut batch).expect("it is made up") } == () && !batch.is_empty() {
+    loop {
+        source.next(&mut batch).expect("it is made up");
+        if batch.is_empty() {
+            break;
+        }
         batches.push(intake.batch(&batch).expect("there are few keys"));
     }
     let capacity = (intake.keys() as f64 * percent / 100.0) as u64;

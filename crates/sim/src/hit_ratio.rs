@@ -284,9 +284,9 @@ pub type Open<'a> =
 
 /// Simulates what `plan` says over the requests that `open` opens.
 pub fn run(plan: &Plan, open: Open<'_>, watch: &Watch) -> Result<Results, Error> {
-    let rate = match plan.sampling {
-        Sampling::Whole => None,
-        Sampling::Rate(rate) => Some(rate),
+    let (rate, mut counted) = match plan.sampling {
+        Sampling::Whole => (None, None),
+        Sampling::Rate(rate) => (Some(rate), None),
         Sampling::Auto => choose_rate(plan, open, watch)?,
     };
     let mut intakes = Intakes::new(rate.map(|rate| Sampler::new(rate, plan.seed)));
@@ -295,7 +295,11 @@ pub fn run(plan: &Plan, open: Open<'_>, watch: &Watch) -> Result<Results, Error>
         let mut pass = Pass::open(open, &mut intakes, watch)?;
         kept = pass.keep(plan.kept_bytes_max)?;
         read = pass.read;
-        read.check(rate)?;
+        read.check(rate, counted)?;
+        if read.is_stopped {
+            return Err(Error::Stopped);
+        }
+        counted = Some(read.requests);
     }
     let bound = Bound::of(plan, &intakes, kept.as_deref())?;
     let field = Field::of(plan, &intakes);
@@ -311,14 +315,11 @@ pub fn run(plan: &Plan, open: Open<'_>, watch: &Watch) -> Result<Results, Error>
         None => {
             let mut pass = Pass::open(open, &mut intakes, watch)?;
             let done = crew::replay(teams, plan.cores, || pass.next())?;
-            let surveyed = std::mem::replace(&mut read, pass.read).requests;
-            if needs_survey(plan) && !read.is_stopped && read.requests != surveyed {
-                return Err(Error::Changed);
-            }
+            read = pass.read;
             done
         }
     };
-    read.check(rate)?;
+    read.check(rate, counted)?;
     let mut notes = field.notes(&intakes);
     let mut rows = field.rows(&done, &read, &intakes);
     match bound {

@@ -18,12 +18,12 @@ use crate::request::{Op, Request};
 use crate::sample::{Distinct, SUBSAMPLES, Sampler, rate_for};
 use crate::trace::{BATCH_REQUESTS, Damage, Source};
 
-/// A rate that is just enough; `None` for the whole trace.
+/// A rate that is just enough, `None` for the whole trace; and how many requests were counted for it.
 pub(crate) fn choose_rate(
     plan: &Plan,
     open: Open<'_>,
     watch: &Watch,
-) -> Result<Option<f64>, Error> {
+) -> Result<(Option<f64>, Option<u64>), Error> {
     let mut source = open().map_err(Error::Open)?;
     let (mut distinct, mut batch) = (Distinct::new(), Vec::with_capacity(BATCH_REQUESTS));
     let (mut requests, mut bytes) = (0u64, 0u64);
@@ -51,7 +51,7 @@ pub(crate) fn choose_rate(
         Capacity::Share(share) => share * keys,
         Capacity::Absolute(absolute) => *absolute as f64 / bytes_mean,
     });
-    Ok(rate_for(keys, entries.fold(f64::INFINITY, f64::min)))
+    Ok((rate_for(keys, entries.fold(f64::INFINITY, f64::min)), Some(requests)))
 }
 
 /// Numbers keys: of the whole trace, or of each sub-sample.
@@ -96,11 +96,14 @@ pub(crate) struct Read {
 }
 
 impl Read {
-    /// An end, where there is nothing to say.
-    pub fn check(&self, rate: Option<f64>) -> Result<(), Error> {
+    /// An end, where there is nothing to say; `counted` are the requests of another pass.
+    pub fn check(&self, rate: Option<f64>, counted: Option<u64>) -> Result<(), Error> {
         // Of a part of the trace, how many requests the sample should have is not known.
         if self.is_stopped && (self.requests == 0 || rate.is_some()) {
             return Err(Error::Stopped);
+        }
+        if !self.is_stopped && counted.is_some_and(|counted| counted != self.requests) {
+            return Err(Error::Changed);
         }
         if self.requests == 0 {
             return Err(Error::Empty(self.damage.clone()));

@@ -8,6 +8,7 @@ use larder_sim::intern::{Batch, Detail, Intake};
 use larder_sim::policy::{Kind, Visitor};
 use larder_sim::replay::{By, Counts, Replay, Rules, Simulation};
 use larder_sim::request::{Op, Request, TTL_NONE};
+use larder_sim::sample::Sampling;
 use larder_sim::trace::random::mix;
 use larder_sim::trace::{BATCH_REQUESTS, Damage, Source};
 use proptest::prelude::*;
@@ -312,6 +313,26 @@ fn nothing_to_say_is_said() {
     assert!(matches!(run(&plan, &open, &watch), Err(Error::Stopped)));
 }
 
+/// A trace that must be read twice and is gone the second time, as a pipe is, gives no row.
+#[test]
+fn what_cannot_be_read_again_is_refused() {
+    let requests = skewed(3_000, 500);
+    let run_once = |plan: &Plan| {
+        let rest = std::sync::Mutex::new(requests.clone());
+        let open = || {
+            let requests = std::mem::take(&mut *rest.lock().unwrap());
+            Ok(Box::new(Slice { requests, at: 0, batch: 1_000 }) as Box<dyn Source>)
+        };
+        run(plan, &open, &Watch::default())
+    };
+    let shares = some_plan(vec![Capacity::Share(0.1)]);
+    assert!(run_once(&shares).is_ok(), "it was kept");
+    let too_large = Plan { kept_bytes_max: 1_000, ..some_plan(vec![Capacity::Share(0.1)]) };
+    assert!(matches!(run_once(&too_large), Err(Error::Changed)));
+    let auto = Plan { sampling: Sampling::Auto, ..some_plan(vec![Capacity::Absolute(10)]) };
+    assert!(matches!(run_once(&auto), Err(Error::Changed)));
+}
+
 /// A stop while caches replay leaves rows of what was read until then.
 #[test]
 fn a_stopped_run_says_what_is_known() {
@@ -330,6 +351,9 @@ fn a_stopped_run_says_what_is_known() {
     let results = run(&some_plan(vec![Capacity::Absolute(10)]), &open, &WATCH).unwrap();
     assert!(results.is_stopped);
     assert_eq!((results.requests, results.rows[0].requests), (3_000, 3_000));
+    WATCH.stop.store(false, Ordering::Relaxed);
+    let surveyed = run(&some_plan(vec![Capacity::Share(0.1)]), &open, &WATCH);
+    assert!(matches!(surveyed, Err(Error::Stopped)), "what a tenth is was not known yet");
 }
 
 /// The bound is refused, or left out of `all` with a word, where it would not be one.

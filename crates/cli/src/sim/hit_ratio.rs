@@ -303,7 +303,7 @@ fn figure(trace: &str, results: &Results, by: By) -> Figure {
     };
     let unit = if by == By::Bytes { "octets" } else { "entries" };
     Figure {
-        title: format!("Hit ratio by capacity: {trace}"),
+        title: format!("Hit ratio by capacity: {}", trace.rsplit('/').next().unwrap_or(trace)),
         caption,
         source: "larder sim hit-ratio".to_owned(),
         x: Axis::log(format!("capacity, {unit}")).si(),
