@@ -307,10 +307,15 @@ pub fn run(plan: &Plan, open: Open<'_>, watch: &Watch) -> Result<Results, Error>
     let done = match &kept {
         Some(portions) => {
             let mut portions = portions.iter();
-            crew::replay(teams, plan.cores, || {
+            let done = crew::replay(teams, plan.cores, || {
                 read.is_stopped |= watch.stop.load(Ordering::Relaxed);
                 Ok::<_, Error>(portions.next().filter(|_| !read.is_stopped).cloned())
-            })?
+            })?;
+            if read.is_stopped {
+                // FIFO is always there.
+                read.requests = done[0].first().map_or(0, |one| one.counts.requests);
+            }
+            done
         }
         None => {
             let mut pass = Pass::open(open, &mut intakes, watch)?;

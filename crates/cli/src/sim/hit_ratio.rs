@@ -55,7 +55,6 @@ pub fn sim_hit_ratio(settings: &Resolved) -> Outcome {
                 code = code.max(tell(name, &results, plan.rules.by, quiet));
                 all.push((name.clone(), results));
             }
-            Err(Error::Stopped) => code = exit::INTERRUPTED,
             Err(error) => {
                 code = exit::FAILED;
                 say(&explain(name, &error));
