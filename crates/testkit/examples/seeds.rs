@@ -59,6 +59,7 @@ impl Seeds {
 
     fn capture(&mut self, file: &[u8]) -> std::io::Result<()> {
         self.write("capture", &[file])?;
+        self.write("traces", &[&[TRACE_PCAP_DNS], file])?;
         // One way for each: a whole run is slow, and the fuzzer tries the others itself.
         let choice = [0x08, 0x15, 0x0a, 0x17, 0x08, 0x14, 0x31][self.captures % 7];
         self.captures += 1;
@@ -137,6 +138,9 @@ impl Seeds {
         for log in LOGS_ZEEK {
             self.write("zeek", &[log.as_bytes()])?;
         }
+        for (format, trace) in TRACES {
+            self.write("traces", &[&[format], trace])?;
+        }
         self.write("names_file", &[NAMES.as_bytes()])?;
         let facts: Vec<&str> = NAMES.lines().filter(|line| !line.starts_with('#')).collect();
         self.write("names_file", &[facts.join("\n").as_bytes()])?;
@@ -191,6 +195,21 @@ const LOGS_EVE: [&str; 4] = [
     r#"{"timestamp":"2024-01-02T03:04:05Z","event_type":"dns","src_ip":"2001:db8::1","src_port":5,"dest_ip":"2001:db8::53","dest_port":53,"proto":"TCP","dns":{"version":3,"type":"response","queries":[{"rrname":"a.example","rrtype":"AAAA"}],"answers":[{"rrname":"a.example","rrtype":"AAAA","ttl":30,"rdata":"2001:db8::9"}]}}"#,
     r#"{"timestamp":"2013-05-31T10:42:00.000000-0500","event_type":"dns","src_ip":"192.0.2.1","dest_ip":"192.0.2.53","proto":"017","dns":{"type":"answer","id":1,"rrname":"a.example","rrtype":"A","ttl":5,"rdata":"203.0.113.1"}}"#,
     r#"{ "timestamp" : "2024-01-02T03:04:05.6+00:00" , "event_type":"flow","src_ip":"192.0.2.1","src_port":1,"dest_ip":"203.0.113.9","dest_port":443,"proto":"TCP","flow":{"a":[1,2.5e3,null,true,"\u00e4\ud83d\ude00\\"]} }  "#,
+];
+
+/// The choice of `pcap-dns` in the target of traces, whole and in pieces of one octet.
+const TRACE_PCAP_DNS: u8 = 12;
+
+/// Traces by the choice of their format.
+const TRACES: [(u8, &[u8]); 8] = [
+    (1, b"7\n*\n18446744073709551615\n"),
+    (2, b"17 3 0 0\n5 65536 0 1\n"),
+    (6, b"1 7 68\n3.5 abc 0\n"),
+    (7, b"#separator |\n#set_separator|;\n#fields|ts|query|qtype|TTLs\n10.25|a.b|1|5.0;6.5\n11|-|-|-\n"),
+    (7, b"{\"ts\":\"2018-03-24T17:15:24.8Z\",\"query\":\"A.b\",\"qtype\":1,\"TTLs\":[60.0,7]}\n"),
+    (8, b"time;obj-id;size;op;ttl\n1;\"a;\"\"b\";2;set;3\n4;k;;get;\n"),
+    (9, b"\x01\0\0\0\x07\0\0\0\0\0\0\0\x05\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff"),
+    (10, b"5,a,b,6,10,1,add,60\n5,a,6,10,1,get,0\n"),
 ];
 
 const LOGS_ZEEK: [&str; 3] = [

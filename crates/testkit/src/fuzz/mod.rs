@@ -20,6 +20,7 @@ mod packet;
 mod pipeline;
 mod quic;
 mod stream;
+mod traces;
 
 pub use capture::capture;
 pub use dns::{dns, dns_stream};
@@ -33,12 +34,13 @@ pub use packet::{LINK_TYPES, packet};
 pub use pipeline::pipeline;
 pub use quic::quic;
 pub use stream::stream;
+pub use traces::traces;
 
 /// A target: panics where one of its properties does not hold of the input.
 pub type Target = fn(&[u8]);
 
 /// Every target by name, the most exposed first.
-pub const TARGETS: [(&str, Target); 17] = [
+pub const TARGETS: [(&str, Target); 18] = [
     ("packet", packet),
     ("dns", dns),
     ("capture", capture),
@@ -56,6 +58,7 @@ pub const TARGETS: [(&str, Target); 17] = [
     ("eve", eve),
     ("zeek", zeek),
     ("dnstap", dnstap),
+    ("traces", traces),
 ];
 
 /// Takes an input apart from its front; past its end everything is zero, or empty.
