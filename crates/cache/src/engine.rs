@@ -490,7 +490,7 @@ impl Engine<'_> {
             for (bit, &actual) in actual.iter().enumerate() {
                 let count = self.state.displaced.count(bucket, bit as u32);
                 let is_set = self.main.bucket(bucket).mask() >> bit & 1 == 1;
-                if (count != actual && count != 15) || is_set != (count > 0) {
+                if (count != actual && count != Displaced::MANY) || is_set != (count > 0) {
                     return Err(format!(
                         "bucket {bucket} bit {bit}: {actual} displaced, count {count}"
                     ));

@@ -255,7 +255,7 @@ fn listener_hears_all() {
     let expired = heard.iter().filter(|(_, cause)| *cause == Cause::Expired).count() as u64;
     assert_eq!((heard.len() as u64, expired), (stats.evicted, stats.evicted_expired));
     assert_eq!(heard.len() as u64 + stats.removed + stats.entries, total);
-    assert!(expired > 5_000, "{expired}");
+    assert!(expired > 2_000, "{expired}");
     let mut keys: Vec<_> = heard.iter().map(|(key, _)| key).collect();
     keys.sort_unstable();
     keys.dedup();

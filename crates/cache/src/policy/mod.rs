@@ -124,7 +124,7 @@ pub trait Replacement {
 #[non_exhaustive]
 pub enum Policy {
     /// Three FIFO partitions, as in Shi et al., with counters and a second look at departed keys (see
-    /// [`partitioned`]). Best hit ratio; 2 octets an index way, and one and 2.7 an entry.
+    /// [`partitioned`]). Best hit ratio; 2 octets an index way, and 3.3 an entry.
     #[default]
     Partitioned,
     /// Least recently used, as far as reads are reported. 8 octets an index way.

@@ -182,7 +182,7 @@ impl SlowPartitioned {
     }
 
     fn queue_max(&self) -> u64 {
-        (self.entries_max / 4).max(2)
+        (self.entries_max / 8).max(2)
     }
 
     /// Units that make twice the most entries of a partition 256 at most.

@@ -2,7 +2,7 @@
 //! are temporary.
 //!
 //! There are no links. Hot's victims are found by a hand that goes over the records, as in CLOCK; temporary's are
-//! named by a ring of entry numbers, oldest first, with room for a quarter of all entries. An entry that was
+//! named by a ring of entry numbers, oldest first, with room for an eighth of all entries. An entry that was
 //! removed, promoted or moved leaves a stale number in the ring, which the record at that place gives away: it is not
 //! temporary, or came in at another time. Against links that saves nine octets an entry and some lines of
 //! memory an insert, and it costs no hits (decision 0008).
@@ -34,7 +34,7 @@ pub(super) const FREQ_MAX: u8 = 7;
 pub(super) const EPOCHS: u8 = 4;
 
 /// The ring has room for one in so many of all entries.
-const RING_SHARE: u64 = 4;
+const RING_SHARE: u64 = 8;
 
 const SEQ_BITS: u32 = 8;
 const HOT: u16 = 1 << 15;
@@ -443,7 +443,7 @@ mod tests {
             arrive(&mut places, round % 80);
             places.take(round % 80);
         }
-        (0..20).for_each(|entry| arrive(&mut places, entry));
+        (0..10).for_each(|entry| arrive(&mut places, entry));
         assert!(places.is_queue_full());
         places.validate().unwrap();
     }
