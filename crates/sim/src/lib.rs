@@ -18,4 +18,5 @@
 
 pub mod policy;
 pub mod request;
+pub mod sync;
 pub mod trace;

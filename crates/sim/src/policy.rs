@@ -32,7 +32,7 @@ pub trait Visitor {
     type Output;
 
     /// `policy` is new and empty.
-    fn visit<P: Replacement + Send>(self, policy: P) -> Self::Output;
+    fn visit<P: Replacement + Send + 'static>(self, policy: P) -> Self::Output;
 }
 
 /// Entries that a simulated cache holds at most.
