@@ -33,7 +33,7 @@
 mod lone;
 mod replicated;
 mod stream;
-mod table;
+pub(crate) mod table;
 
 use std::fmt;
 use std::io;

@@ -22,7 +22,7 @@ pub(super) struct Lone<P> {
 impl<P: Replacement> Lone<P> {
     pub fn new(policy: P, capacity: u32, core: u32, is_shard: bool, settings: &Settings) -> Self {
         let Settings { cores, fills, .. } = *settings;
-        let table = Table::new(policy, capacity);
+        let table = Table::new(policy, u64::from(capacity));
         Lone { core, cores, is_shard, fills, table, outcome: Outcome::default() }
     }
 
@@ -45,11 +45,11 @@ impl<P: Replacement> Lone<P> {
                 }
                 match found {
                     Some(_) => self.table.hit(name, 0),
-                    None if self.fills => self.table.store(name, version, |_| ()),
+                    None if self.fills => self.table.store(name, version, 1, |_| ()),
                     None => {}
                 }
             }
-            Op::Set => self.table.store(name, version, |_| ()),
+            Op::Set => self.table.store(name, version, 1, |_| ()),
             Op::Remove => self.table.remove(name, |_| ()),
         }
     }

@@ -75,7 +75,7 @@ impl<P: Replacement> Replicated<P> {
             period,
             fills: settings.fills,
             falls_through: settings.falls_through,
-            main: Table::new(policy, capacity),
+            main: Table::new(policy, u64::from(capacity)),
             news: News::default(),
             shown: Vec::new(),
             sub_tables: [0; SUB_TABLES],
@@ -90,7 +90,7 @@ impl<P: Replacement> Replicated<P> {
         self.outcome.requests += u64::from(access.counts);
         match access.op {
             Op::Get => self.get(access),
-            Op::Set => self.main.store(access.name, access.version, |name| self.news.note(name)),
+            Op::Set => self.main.store(access.name, access.version, 1, |name| self.news.note(name)),
             Op::Remove => self.main.remove(access.name, |name| self.news.note(name)),
         }
         if self.requests.is_multiple_of(self.period) {
@@ -109,7 +109,7 @@ impl<P: Replacement> Replicated<P> {
         }
         if found.is_none() {
             if self.fills {
-                self.main.store(access.name, access.version, |name| self.news.note(name));
+                self.main.store(access.name, access.version, 1, |name| self.news.note(name));
             }
         } else if access.is_reported {
             let report = Report { name: access.name, seen: self.main.arrivals() };

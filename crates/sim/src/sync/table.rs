@@ -2,9 +2,10 @@
 //!
 //! The calls to the policy come in the engine's order (`larder::policy`): a new name arrives, others leave
 //! until there is room, up to two more leave where the policy has a surplus, then it is placed. Values are
-//! numbers of versions. Every name that comes, changes or goes is told to the caller.
+//! numbers of versions. Every name that comes, changes or goes is told to the caller. A name takes what it is
+//! charged; one that would not fit alone is not stored.
 //!
-//! Bounds: 4 octets a name of the stream, 12 an entry, and the policy's own. Cost: O(1) an operation.
+//! Bounds: 4 octets a name of the stream, 16 an entry, and the policy's own. Cost: O(1) an operation.
 
 use larder::policy::{Entries, EntryNumber, Replacement};
 
@@ -19,6 +20,7 @@ const PLACE_NONE: EntryNumber = EntryNumber::MAX;
 struct Entry {
     name: Name,
     version: Version,
+    charge: u32,
 }
 
 /// The places, as the policy may ask about them. Nothing ends here but by the policy's choice.
@@ -34,11 +36,12 @@ impl Entries for Places<'_> {
     }
 }
 
-/// At most `capacity` names and their versions.
+/// Names and their versions, of at most `capacity` in sum of charges.
 #[derive(Debug)]
-pub(super) struct Table<P> {
+pub(crate) struct Table<P> {
     policy: P,
-    capacity: u32,
+    capacity: u64,
+    charged: u64,
     /// Place of each name, [`PLACE_NONE`] where it is not here.
     place_of: Vec<EntryNumber>,
     places: Vec<Entry>,
@@ -48,10 +51,15 @@ pub(super) struct Table<P> {
 }
 
 impl<P: Replacement> Table<P> {
-    /// `policy` is new and was built for so many entries.
-    pub fn new(policy: P, capacity: u32) -> Self {
+    /// `policy` is new and was built for the most entries that can be charged to `capacity`.
+    pub fn new(policy: P, capacity: u64) -> Self {
         let (place_of, places, vacant) = (Vec::new(), Vec::new(), Vec::new());
-        Table { policy, capacity, place_of, places, vacant, arrivals: 0 }
+        Table { policy, capacity, charged: 0, place_of, places, vacant, arrivals: 0 }
+    }
+
+    /// Sum of the charges of what is here.
+    pub fn charged(&self) -> u64 {
+        self.charged
     }
 
     /// New names so far: what the policy's `lag` is counted in.
@@ -75,26 +83,35 @@ impl<P: Replacement> Table<P> {
         }
     }
 
-    /// Stores a version of a name; calls `changed` with every name that is not as it was.
-    pub fn store(&mut self, name: Name, version: Version, mut changed: impl FnMut(Name)) {
+    /// Stores a version of a name; calls `changed` with every name that is not as it was. A name has the same
+    /// charge each time.
+    pub fn store(
+        &mut self,
+        name: Name,
+        version: Version,
+        charge: u32,
+        mut changed: impl FnMut(Name),
+    ) {
+        if u64::from(charge) > self.capacity {
+            return;
+        }
         if let Some(place) = self.place(name) {
             self.places[place as usize].version = version;
             self.policy.updated(place);
         } else {
             self.policy.arriving(mix(u64::from(name)));
-            while self.policy.len() >= u64::from(self.capacity) && self.evict(&mut changed) {}
+            while self.charged + u64::from(charge) > self.capacity && self.evict(&mut changed) {}
             for _ in 0..SURPLUS_MAX {
                 if self.policy.has_surplus() {
                     self.evict(&mut changed);
                 }
             }
-            self.settle(name, version);
+            self.settle(Entry { name, version, charge });
         }
         changed(name);
     }
 
-    fn settle(&mut self, name: Name, version: Version) {
-        let entry = Entry { name, version };
+    fn settle(&mut self, entry: Entry) {
         let place = match self.vacant.pop() {
             Some(place) => {
                 self.places[place as usize] = entry;
@@ -105,10 +122,12 @@ impl<P: Replacement> Table<P> {
                 self.places.len() as EntryNumber - 1
             }
         };
-        if self.place_of.len() <= name as usize {
-            self.place_of.resize(name as usize + 1, PLACE_NONE);
+        let name = entry.name as usize;
+        if self.place_of.len() <= name {
+            self.place_of.resize(name + 1, PLACE_NONE);
         }
-        self.place_of[name as usize] = place;
+        self.place_of[name] = place;
+        self.charged += u64::from(entry.charge);
         self.policy.inserted(place);
         self.arrivals += 1;
     }
@@ -127,8 +146,9 @@ impl<P: Replacement> Table<P> {
     }
 
     fn vacate(&mut self, place: EntryNumber, changed: &mut impl FnMut(Name)) {
-        let name = self.places[place as usize].name;
+        let Entry { name, charge, .. } = self.places[place as usize];
         self.place_of[name as usize] = PLACE_NONE;
+        self.charged -= u64::from(charge);
         self.vacant.push(place);
         changed(name);
     }
@@ -144,14 +164,14 @@ mod tests {
     fn the_policy_chooses_and_changes_are_told() {
         let mut table = Table::new(Lru::new(2).unwrap(), 2);
         let mut changes = Vec::new();
-        table.store(7, 1, |name| changes.push(name));
-        table.store(9, 1, |name| changes.push(name));
+        table.store(7, 1, 1, |name| changes.push(name));
+        table.store(9, 1, 1, |name| changes.push(name));
         table.hit(7, 0);
-        table.store(3, 4, |name| changes.push(name));
+        table.store(3, 4, 1, |name| changes.push(name));
         assert_eq!(changes, [7, 9, 9, 3]);
         assert_eq!([table.get(7), table.get(9), table.get(3)], [Some(1), None, Some(4)]);
         changes.clear();
-        table.store(7, 2, |name| changes.push(name));
+        table.store(7, 2, 1, |name| changes.push(name));
         table.remove(3, |name| changes.push(name));
         table.remove(3, |name| changes.push(name));
         assert_eq!((table.get(7), table.get(3), changes), (Some(2), None, vec![7, 3]));
@@ -164,9 +184,23 @@ mod tests {
     fn the_capacity_is_kept() {
         let mut table = Table::new(Fifo::new(3).unwrap(), 3);
         for name in 0..1000 {
-            table.store(name, 0, |_| ());
+            table.store(name, 0, 1, |_| ());
             assert!(table.places.len() <= 3);
         }
         assert_eq!((0..1000).filter(|&name| table.get(name).is_some()).count(), 3);
+    }
+
+    /// A long name takes the room of several, and one that fits nowhere changes nothing.
+    #[test]
+    fn charges_are_summed() {
+        let mut table = Table::new(Fifo::new(10).unwrap(), 10);
+        for name in 0..3 {
+            table.store(name, 0, 3, |_| ());
+        }
+        assert_eq!(table.charged(), 9);
+        table.store(3, 0, 11, |_| panic!("it does not fit"));
+        table.store(4, 0, 5, |_| ());
+        assert_eq!((table.get(0), table.get(1), table.get(2)), (None, None, Some(0)));
+        assert_eq!(table.charged(), 8);
     }
 }
