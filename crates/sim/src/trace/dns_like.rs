@@ -1,0 +1,128 @@
+//! What a resolver hears, made up: popular names, names asked once, the same again soon, and sweeps.
+//!
+//! | share | asks for |
+//! |---|---|
+//! | 6 % | a name that nobody asked before nor will again, but that half of them are asked twice in a row (A, then AAAA) |
+//! | 22 % | what was asked a short while ago: d requests back with a chance that goes as 1 / d², up to [`RECENT`] |
+//! | the rest | one of [`NAMES`] names, by Zipf and Mandelbrot's law; every [`DRIFT`] requests two change places, so that what is popular drifts |
+//! | sweeps | the last [`SWEEP`] of every [`PERIOD`] requests: names in order, never asked before, as a scanner asks |
+//!
+//! It is no measurement of DNS: it has what makes such streams hard for caches, in known shares.
+//! The same seed gives the same requests. Cost: the table and the places of the names, 2.4 MB, and what was
+//! asked lately, 512 KB.
+
+use std::io;
+
+use super::random::{Random, scramble};
+use super::zipf::Table;
+use super::{BATCH_REQUESTS, Source};
+use crate::request::Request;
+
+/// Names of the core.
+pub const NAMES: u32 = 200_000;
+
+/// What Mandelbrot adds to a rank: the most popular names are less apart than Zipf has them.
+pub const SHIFT: f64 = 10.0;
+
+/// Requests between two changes of place.
+pub const DRIFT: u64 = 50;
+
+/// Requests that a repeat may go back.
+pub const RECENT: usize = 1 << 16;
+
+/// Requests from the start of one sweep to that of the next.
+pub const PERIOD: u64 = 400_000;
+
+/// Names of a sweep.
+pub const SWEEP: u64 = 20_000;
+
+/// Of a hundred requests outside of sweeps, those for a name of one use.
+const ONCE_PERCENT: u64 = 6;
+
+/// Of a hundred requests outside of sweeps, repeats.
+const AGAIN_PERCENT: u64 = 22;
+
+/// Tells the kinds of names apart, above all their numbers.
+const ONCE: u64 = 1 << 62;
+const SWEPT: u64 = 2 << 62;
+
+/// See the module.
+#[derive(Debug)]
+pub struct DnsLike {
+    table: Table,
+    /// The name that has a rank.
+    names: Vec<u32>,
+    recent: Vec<u64>,
+    random: Random,
+    seed: u64,
+    at: u64,
+    requests: u64,
+    /// A name of one use that is asked for once more.
+    twice: Option<u64>,
+}
+
+impl DnsLike {
+    /// `requests` of the stream of a seed.
+    pub fn new(seed: u64, requests: u64, alpha: f64) -> DnsLike {
+        DnsLike {
+            table: Table::new(NAMES, alpha, SHIFT),
+            names: (0..NAMES).collect(),
+            recent: vec![0; RECENT],
+            random: Random::new(seed),
+            seed,
+            at: 0,
+            requests,
+            twice: None,
+        }
+    }
+
+    fn key(&mut self) -> u64 {
+        if self.at % PERIOD >= PERIOD - SWEEP {
+            return scramble(SWEPT | self.at, self.seed);
+        }
+        if self.at.is_multiple_of(DRIFT) {
+            self.drift();
+        }
+        if let Some(key) = self.twice.take() {
+            return key;
+        }
+        let (share, point) = self.random.below(100);
+        if share < ONCE_PERCENT {
+            let key = scramble(ONCE | self.at, self.seed);
+            self.twice = (point >> 63 == 0).then_some(key);
+            return key;
+        }
+        if share < ONCE_PERCENT + AGAIN_PERCENT {
+            // 2^64 / x is at least d with a chance of 1 / d.
+            let back = u64::MAX / point.max(1);
+            if back <= self.at.min(RECENT as u64) {
+                return self.recent[(self.at - back) as usize % RECENT];
+            }
+        }
+        let rank = self.table.rank(&mut self.random);
+        scramble(u64::from(self.names[rank as usize]), self.seed)
+    }
+
+    /// Two names change places, one of them at any rank, the other up to twice as far down: what is rare
+    /// moves far, what is popular seldom and little.
+    fn drift(&mut self) {
+        let (one, _) = self.random.below(u64::from(NAMES));
+        let (step, _) = self.random.below(one + 1);
+        let other = (one + step).min(u64::from(NAMES) - 1);
+        self.names.swap(one as usize, other as usize);
+    }
+}
+
+impl Source for DnsLike {
+    fn next(&mut self, batch: &mut Vec<Request>) -> io::Result<()> {
+        batch.clear();
+        let count = (self.requests - self.at).min(BATCH_REQUESTS as u64);
+        for _ in 0..count {
+            let key = self.key();
+            self.recent[self.at as usize % RECENT] = key;
+            self.at += 1;
+            batch.push(Request::get(key));
+        }
+        Ok(())
+    }
+}
