@@ -252,9 +252,8 @@ fn with_losses(mut rows: Vec<Row>, widths: &[u8]) -> Vec<Row> {
     let whole: Vec<Row> =
         rows.iter().filter(|row| row.split == Split::Moving && row.width == 1).copied().collect();
     for row in &mut rows {
-        let same = |other: &&Row| {
-            (other.policy, other.memory_bytes) == (row.policy, row.memory_bytes)
-        };
+        let same =
+            |other: &&Row| (other.policy, other.memory_bytes) == (row.policy, row.memory_bytes);
         let best = whole.iter().find(same).map_or(0.0, Row::hit_ratio);
         row.loss_points = 100.0 * (best - row.hit_ratio());
     }

@@ -16,6 +16,7 @@
 //! Everything is a function of its input and a seed; no result depends on the number of cores.
 #![forbid(unsafe_code)]
 
+pub mod lengths;
 pub mod policy;
 pub mod request;
 pub mod sync;

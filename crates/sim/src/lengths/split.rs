@@ -86,7 +86,7 @@ impl Classes {
 }
 
 /// A part of the memory, whose policy's type is forgotten.
-trait Part: Send {
+pub(super) trait Part: Send {
     /// A look-up, and a set if it missed; true for a hit.
     fn request(&mut self, name: u32, charge: u32) -> bool;
 
@@ -130,7 +130,8 @@ impl Memory {
             policy.build(entries, settings.seed, Maker { capacity })
         };
         if split == Split::Moving {
-            let fits = memory_bytes / u64::from(classes.width);
+            let shortest = classes.sizes.iter().position(|&size| size > 0).unwrap_or(0);
+            let fits = memory_bytes / classes.slot_bytes(shortest);
             let entries = fits.min(classes.members.len() as u64);
             return Ok(Memory::Whole(build(entries, memory_bytes)?));
         }

@@ -14,10 +14,11 @@
 
 use larder::policy::Replacement;
 
-use super::stream::{Access, Name, Version, mix};
+use super::stream::{Access, Name, Version};
 use super::table::Table;
 use super::{Outcome, SUB_TABLES, Settings, Simulation};
 use crate::request::Op;
+use crate::trace::random::mix;
 
 /// A read that main has not been told of.
 #[derive(Debug)]

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use foldhash::fast::FixedState;
 
 use crate::request::{Op, Request};
+use crate::trace::random::mix;
 
 use super::{Settings, Spread};
 
@@ -66,14 +67,6 @@ fn share(chance: u32, cores: u32) -> u32 {
 
 fn home_chance(name: Name) -> u32 {
     (mix(u64::from(name) ^ 0x5ead) >> 32) as u32
-}
-
-/// Spreads a number over 64 bits (the finalizer of SplitMix64, Steele, Lea and Flood 2014).
-pub(super) fn mix(number: u64) -> u64 {
-    let mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
 }
 
 /// What is known of a name.

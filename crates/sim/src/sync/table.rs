@@ -9,7 +9,8 @@
 
 use larder::policy::{Entries, EntryNumber, Replacement};
 
-use super::stream::{Name, Version, mix};
+use super::stream::{Name, Version};
+use crate::trace::random::mix;
 
 /// Entries that may leave beyond the need when a new one comes, as in the engine.
 const SURPLUS_MAX: usize = 2;
@@ -55,11 +56,6 @@ impl<P: Replacement> Table<P> {
     pub fn new(policy: P, capacity: u64) -> Self {
         let (place_of, places, vacant) = (Vec::new(), Vec::new(), Vec::new());
         Table { policy, capacity, charged: 0, place_of, places, vacant, arrivals: 0 }
-    }
-
-    /// Sum of the charges of what is here.
-    pub fn charged(&self) -> u64 {
-        self.charged
     }
 
     /// New names so far: what the policy's `lag` is counted in.
@@ -197,10 +193,10 @@ mod tests {
         for name in 0..3 {
             table.store(name, 0, 3, |_| ());
         }
-        assert_eq!(table.charged(), 9);
+        assert_eq!(table.charged, 9);
         table.store(3, 0, 11, |_| panic!("it does not fit"));
         table.store(4, 0, 5, |_| ());
         assert_eq!((table.get(0), table.get(1), table.get(2)), (None, None, Some(0)));
-        assert_eq!(table.charged(), 8);
+        assert_eq!(table.charged, 8);
     }
 }
