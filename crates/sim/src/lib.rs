@@ -10,12 +10,14 @@
 //! |---|---|
 //! | [`request`] | one request, and what a run of them is |
 //! | [`trace`] | readers of trace files, and generators |
+//! | [`figure`] | charts of lines and bars as SVG |
 //! | [`policy`] | names of policies; the engine's own, and references beside them |
 //!
 //! Policies are [`larder::policy::Replacement`]: what is simulated here is what the engine runs, not a copy.
 //! Everything is a function of its input and a seed; no result depends on the number of cores.
 #![forbid(unsafe_code)]
 
+pub mod figure;
 pub mod lengths;
 pub mod policy;
 pub mod request;
