@@ -19,6 +19,7 @@
 //! Memory is that of the names alone: keys of an index and headers cost the same whatever the split.
 
 pub mod names;
+pub mod report;
 mod split;
 
 use std::fmt;

@@ -11,6 +11,9 @@
 //! | [`request`] | one request, and what a run of them is |
 //! | [`trace`] | readers of trace files, and generators |
 //! | [`figure`] | charts of lines and bars as SVG |
+//! | [`sync`] | caches that several cores share, by how they share them |
+//! | [`lengths`] | lengths of names, and what a split by length costs |
+//! | [`sheet`] | rows of results, in every form |
 //! | [`policy`] | names of policies; the engine's own, and references beside them |
 //!
 //! Policies are [`larder::policy::Replacement`]: what is simulated here is what the engine runs, not a copy.
@@ -21,5 +24,6 @@ pub mod figure;
 pub mod lengths;
 pub mod policy;
 pub mod request;
+pub mod sheet;
 pub mod sync;
 pub mod trace;

@@ -19,6 +19,7 @@
 //! | `table` | an index that a policy looks after |
 //! | `replicated` | one main and proxies |
 //! | `lone` | caches side by side, and shards |
+//! | [`report`] | outcomes as rows |
 //!
 //! *Old* is said of the worst case: every set changes the value, and a hit is old when what it gave had been
 //! replaced before, at whatever core. Ends of life are left out: they are the same in every mode.
@@ -32,13 +33,16 @@
 
 mod lone;
 mod replicated;
+pub mod report;
 mod stream;
 pub(crate) mod table;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::io;
 use std::str::FromStr;
 
+use foldhash::fast::FixedState;
 use larder::policy::Replacement;
 
 use crate::policy::{Kind, Visitor};
@@ -346,6 +350,23 @@ pub fn run(
         outcomes[number].add(&simulation.finish());
     }
     Ok(outcomes)
+}
+
+/// Requests and distinct names of a trace: for capacities that are shares of them.
+///
+/// # Errors
+/// The trace cannot be read.
+pub fn survey(source: &mut dyn Source) -> Result<(u64, u64), Error> {
+    let mut names: HashSet<u64, FixedState> = HashSet::default();
+    let (mut requests, mut count) = (Vec::new(), 0);
+    loop {
+        source.next(&mut requests).map_err(Error::Trace)?;
+        if requests.is_empty() {
+            return Ok((count, names.len() as u64));
+        }
+        count += requests.len() as u64;
+        names.extend(requests.iter().map(|request| request.key));
+    }
 }
 
 /// Makes what a point needs: one simulation, or one a core.
