@@ -40,7 +40,7 @@ pub const PERIOD: usize = 1024;
 pub const LOCKED: &str = "LRU, one lock";
 
 /// The engine's ways that take part; the first one is larder as it comes.
-static ENGINES: [Variant; 4] = [
+const ENGINES: [Variant; 4] = [
     Variant { name: "larder", note: "three partitions, as it comes", configure: |builder| builder },
     Variant {
         name: "larder, Algorithm 1",
@@ -111,6 +111,14 @@ struct Mix {
     put_percent: u32,
     round: usize,
 }
+
+/// Contestants, larder first.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    (0..CONTESTANTS).map(name)
+}
+
+/// Who stands for the paper's own replacement, its FIFO and its LRU.
+pub const STANDS_FOR: [&str; 3] = [ENGINES[1].name, ENGINES[2].name, LOCKED];
 
 fn name(at: usize) -> &'static str {
     ENGINES.get(at).map_or(LOCKED, |variant| variant.name)

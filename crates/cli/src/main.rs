@@ -11,6 +11,7 @@
 //! | [`annotate`] | settings to a run of `larder_annotate`, and how it ends |
 //! | [`demo`] | annotate on the capture inside the program, explained |
 //! | [`mod@bench`], [`gen_capture`] | measuring, and inputs for it |
+//! | [`sim`] | what a cache is worth, simulated |
 //! | [`progress`], [`summary`], [`signals`] | what a person sees of a run, and how she stops it |
 //! | [`exit`] | exit codes, and failures that say what to do next |
 //! | [`nearest`] | the nearest name to a wrong one |
@@ -29,6 +30,7 @@ mod progress;
 mod settings;
 mod show;
 mod signals;
+mod sim;
 mod summary;
 mod value;
 
@@ -74,6 +76,9 @@ fn start() -> Outcome {
         ["bench", "annotate"] => bench::bench_annotate(&resolve(None)?),
         ["bench", "engine"] => bench::bench_engine(&resolve(None)?),
         ["gen", "capture"] => gen_capture::gen_capture(&resolve(None)?),
+        ["sim", "sync"] => sim::sync::sim_sync(&resolve(None)?),
+        ["sim", "lengths"] => sim::lengths::sim_lengths(&resolve(None)?),
+        ["sim", "paper"] => sim::paper::sim_paper(&resolve(None)?),
         ["show-config"] if resolve(None)?.switch("template") => show::print_template(),
         ["show-config"] => show::print_values(inner, file()?.as_ref(), environment),
         ["completions"] => manual::print_completions(resolve(None)?.choice("shell")),

@@ -13,6 +13,7 @@
 //! | [`figure`] | charts of lines and bars as SVG |
 //! | [`sync`] | caches that several cores share, by how they share them |
 //! | [`lengths`] | lengths of names, and what a split by length costs |
+//! | [`paper`] | the experiments of the paper that larder began with, as a report |
 //! | [`sheet`] | rows of results, in every form |
 //! | [`policy`] | names of policies; the engine's own, and references beside them |
 //!
@@ -22,6 +23,7 @@
 
 pub mod figure;
 pub mod lengths;
+pub mod paper;
 pub mod policy;
 pub mod request;
 pub mod sheet;
