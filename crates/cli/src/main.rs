@@ -11,7 +11,8 @@
 //! | [`annotate`] | settings to a run of `larder_annotate`, and how it ends |
 //! | [`demo`] | annotate on the capture inside the program, explained |
 //! | [`mod@bench`], [`gen_capture`] | measuring, and inputs for it |
-//! | [`sim`] | what a cache is worth, simulated |
+//! | [`sim`] | what a cache is worth: settings to runs of `larder_sim` |
+//! | [`mod@model`] | what a cache is worth, for hit ratios given or replayed |
 //! | [`progress`], [`summary`], [`signals`] | what a person sees of a run, and how she stops it |
 //! | [`exit`] | exit codes, and failures that say what to do next |
 //! | [`nearest`] | the nearest name to a wrong one |
@@ -25,6 +26,7 @@ mod exit;
 mod gen_capture;
 mod layers;
 mod manual;
+mod model;
 mod nearest;
 mod progress;
 mod settings;
@@ -76,9 +78,11 @@ fn start() -> Outcome {
         ["bench", "annotate"] => bench::bench_annotate(&resolve(None)?),
         ["bench", "engine"] => bench::bench_engine(&resolve(None)?),
         ["gen", "capture"] => gen_capture::gen_capture(&resolve(None)?),
-        ["sim", "sync"] => sim::sync::sim_sync(&resolve(None)?),
-        ["sim", "lengths"] => sim::lengths::sim_lengths(&resolve(None)?),
-        ["sim", "paper"] => sim::paper::sim_paper(&resolve(None)?),
+        ["sim", "hit-ratio"] => sim::sim_hit_ratio(&resolve(None)?),
+        ["sim", "sync"] => sim::sim_sync(&resolve(None)?),
+        ["sim", "lengths"] => sim::sim_lengths(&resolve(None)?),
+        ["sim", "paper"] => sim::sim_paper(&resolve(None)?),
+        ["model"] => model::model(&resolve(None)?),
         ["show-config"] if resolve(None)?.switch("template") => show::print_template(),
         ["show-config"] => show::print_values(inner, file()?.as_ref(), environment),
         ["completions"] => manual::print_completions(resolve(None)?.choice("shell")),

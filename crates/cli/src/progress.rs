@@ -29,16 +29,21 @@ pub struct Bar {
 impl Bar {
     /// Starts drawing, when there is somebody to see it and she wants to.
     pub fn start(progress: &Arc<Progress>, wanted: bool) -> Bar {
+        let progress = Arc::clone(progress);
+        Bar::draw(wanted, move |elapsed| line(&progress, elapsed))
+    }
+
+    /// The same with a line of the caller's, made anew each time from the time since the start.
+    pub fn draw(wanted: bool, line: impl Fn(Duration) -> String + Send + 'static) -> Bar {
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         if !wanted || dumb || !std::io::stderr().is_terminal() {
             return Bar { stop: None, thread: None };
         }
         let (stop, stopped) = mpsc::channel();
-        let progress = Arc::clone(progress);
         let spawned = thread::Builder::new().name("progress".to_owned()).spawn(move || {
             let started = Instant::now();
             while stopped.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
-                let line = line(&progress, started.elapsed());
+                let line = line(started.elapsed());
                 let _ = write!(std::io::stderr(), "{WIPE}{line}");
             }
             let _ = write!(std::io::stderr(), "{WIPE}");

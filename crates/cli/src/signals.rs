@@ -20,6 +20,12 @@ use crate::exit::INTERRUPTED;
 ///
 /// The thread that waits for signals lives as long as the process.
 pub fn stop_on_signals(progress: &Arc<Progress>, quiet: bool) -> io::Result<()> {
+    let progress = Arc::clone(progress);
+    ask_on_signals(quiet, move || progress.stop.store(true, Ordering::Release))
+}
+
+/// Calls `ask` at the first signal; the second ends the process with 130. The thread lives as long.
+pub fn ask_on_signals(quiet: bool, ask: impl Fn() + Send + 'static) -> io::Result<()> {
     let asked = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         // In this order: the first signal finds `asked` false, passes, and sets it.
@@ -27,10 +33,9 @@ pub fn stop_on_signals(progress: &Arc<Progress>, quiet: bool) -> io::Result<()> 
         flag::register(signal, Arc::clone(&asked))?;
     }
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
-    let progress = Arc::clone(progress);
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
         if signals.forever().next().is_some() {
-            progress.stop.store(true, Ordering::Release);
+            ask();
             if !quiet {
                 // The bar may be on the line.
                 let wipe = if io::stderr().is_terminal() { "\r\x1b[K" } else { "" };

@@ -1,14 +1,16 @@
-//! `larder sim`: simulations, from settings to rows.
+//! `larder sim`: what a cache is worth, before one buys it.
 //!
 //! | module | command |
 //! |---|---|
+//! | [`hit_ratio`] | `larder sim hit-ratio` |
 //! | [`sync`] | `larder sim sync` |
 //! | [`lengths`] | `larder sim lengths` |
 //! | [`paper`] | `larder sim paper` |
 
-pub mod lengths;
-pub mod paper;
-pub mod sync;
+pub mod hit_ratio;
+mod lengths;
+mod paper;
+mod sync;
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -21,15 +23,24 @@ use crate::exit::{self, Failure, Outcome};
 use crate::layers::Resolved;
 use crate::show::print;
 
-/// The items of a comma-separated list, each read once.
-fn list<T: FromStr<Err: Display>>(settings: &Resolved, row: &str) -> Result<Vec<T>, Failure> {
-    let words = settings.word(row).unwrap_or_default().split(',').map(str::trim);
-    words
+pub use hit_ratio::sim_hit_ratio;
+pub use lengths::sim_lengths;
+pub use paper::sim_paper;
+pub use sync::sim_sync;
+
+/// The items of a row that is a list with commas.
+fn items<T: FromStr<Err: Display>>(settings: &Resolved, row: &str) -> Result<Vec<T>, Failure> {
+    let text = settings.word(row).unwrap_or_default();
+    let items: Result<Vec<T>, Failure> = hit_ratio::list(text)
         .map(|word| word.parse().map_err(|error| Failure::usage(format!("--{row}: {error}"))))
-        .collect()
+        .collect();
+    match items {
+        Ok(items) if items.is_empty() => Err(Failure::usage(format!("--{row}: the list is empty"))),
+        items => items,
+    }
 }
 
-/// A part of one: `0.5`, `1/8`, `10%`.
+/// A part of one: `0.125`, `1/8`, `12.5%`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Share(f64);
 
@@ -49,83 +60,42 @@ impl FromStr for Share {
     }
 }
 
-/// The share in a row.
-fn share(settings: &Resolved, row: &str) -> Result<f64, Failure> {
-    Ok(list::<Share>(settings, row)?.first().map_or(0.0, |share| share.0))
-}
-
-/// How large a cache is: `1000`, `10%` of what there is, or `8/17` of it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Capacity {
-    Entries(u32),
-    Share(f64),
-}
-
-impl FromStr for Capacity {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Capacity, String> {
-        let entries = text.replace('_', "").parse().ok().filter(|&entries| entries > 0);
-        if let Some(entries) = entries {
-            return Ok(Capacity::Entries(entries));
-        }
-        let share = text.parse::<Share>().ok().filter(|share| share.0 > 0.0);
-        share.map(|share| Capacity::Share(share.0)).ok_or_else(|| {
-            format!(
-                "{text:?} is no capacity; expected entries, as 1000, or a share, as 10% or 8/17"
-            )
-        })
-    }
-}
-
 /// Threads asked for, or all that the machine has.
 fn threads(settings: &Resolved) -> usize {
     crate::annotate::cores(settings.number_or_default("threads"))
 }
 
-/// Prints a sheet in the form asked for: `short` is for eyes.
-fn print_sheet(settings: &Resolved, sheet: &Sheet, short: &Sheet) -> Outcome {
+/// Prints rows in the form asked for; `short` is what eyes want of them.
+fn print_rows(settings: &Resolved, rows: &Sheet, short: &Sheet) -> Outcome {
     print(&match settings.choice("format") {
-        "csv" => sheet.csv(),
-        "json" => sheet.json(),
+        "csv" => rows.csv(),
+        "json" => rows.json(),
         _ => short.table(),
     })
 }
 
-/// Says what could not be read, and with which code the command ends.
+/// Says what could not be read; the exit code that follows from it.
 fn ended(damage: &Damage, name: &str) -> u8 {
     let Some(first) = &damage.first else { return exit::DONE };
     let records = damage.records;
     eprint_quietly(&format!(
-        "{name}: {records} records could not be read and were skipped; first: {first}"
+        "larder: {name}: {records} records could not be read and were skipped; the first: {first}"
     ));
     exit::DAMAGED
-}
-
-impl From<larder_sim::trace::Error> for Failure {
-    fn from(error: larder_sim::trace::Error) -> Failure {
-        Failure::usage(error.to_string())
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Shares and capacities have several spellings, and everything else is refused with what would do.
+    /// Shares have several spellings, and everything else is refused with what would do.
     #[test]
-    fn words_are_read() {
+    fn shares_are_read() {
         for text in ["0.125", "1/8", "12.5%", "12.5 %"] {
             assert_eq!(text.parse(), Ok(Share(0.125)), "{text}");
         }
         for text in ["", "-1", "2", "x", "1/0", "101%", "nan", "inf"] {
             assert!(text.parse::<Share>().unwrap_err().contains("1/8"), "{text}");
-        }
-        assert_eq!("20_000".parse(), Ok(Capacity::Entries(20_000)));
-        assert_eq!("10%".parse(), Ok(Capacity::Share(0.1)));
-        assert_eq!("1/2".parse(), Ok(Capacity::Share(0.5)));
-        for text in ["", "0", "0%", "5000000000", "ten"] {
-            assert!(text.parse::<Capacity>().is_err(), "{text}");
         }
     }
 }

@@ -12,10 +12,18 @@
 //! Bounds: memory is reserved at the start, in proportion to the capacity. Calls are O(1) amortised: what one
 //! `evict` walks over was put there by as many hits before.
 
+mod arc;
 mod clock;
 mod ghosts;
+mod lfu;
+mod lirs;
 mod list;
+mod random;
 mod s3_fifo;
+mod sieve;
+mod sketch;
+mod two_queue;
+mod w_tinylfu;
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,8 +31,15 @@ use std::str::FromStr;
 use larder::Error;
 use larder::policy::{Fifo, Flagged, Lru, Paper, PaperRules, Partitioned, Promotion, Replacement};
 
+pub use arc::Arc;
 pub use clock::Clock;
+pub use lfu::Lfu;
+pub use lirs::Lirs;
+pub use random::Random;
 pub use s3_fifo::S3Fifo;
+pub use sieve::Sieve;
+pub use two_queue::TwoQueue;
+pub use w_tinylfu::WTinyLfu;
 
 /// Does something with a policy whose type it does not know, so that loops are compiled for each.
 pub trait Visitor {
@@ -54,8 +69,24 @@ pub enum Kind {
     Clock,
     /// CLOCK with two bits.
     Clock2,
+    /// 2Q, full version.
+    TwoQueue,
+    /// ARC.
+    Arc,
+    /// LIRS.
+    Lirs,
+    /// SIEVE.
+    Sieve,
     /// S3-FIFO.
     S3Fifo,
+    /// W-TinyLFU with a window of 1 %.
+    WTinyLfu,
+    /// W-TinyLFU with a window that adapts.
+    WTinyLfuClimb,
+    /// LFU among the entries of the cache.
+    Lfu,
+    /// Random replacement.
+    Random,
 }
 
 /// Algorithm 1 with a promotion, and the rest as by default.
@@ -70,7 +101,7 @@ const fn reading(promotion: Promotion) -> Kind {
 }
 
 /// Names, in the order in which help lists them.
-const NAMES: [(&str, Kind); 9] = [
+const NAMES: [(&str, Kind); 17] = [
     ("partitioned", Kind::Partitioned),
     ("fifo", Kind::Fifo),
     ("lru", Kind::Lru),
@@ -79,7 +110,15 @@ const NAMES: [(&str, Kind); 9] = [
     ("paper:third", reading(Promotion::ThirdAccess)),
     ("clock", Kind::Clock),
     ("clock2", Kind::Clock2),
+    ("2q", Kind::TwoQueue),
+    ("arc", Kind::Arc),
+    ("lirs", Kind::Lirs),
+    ("sieve", Kind::Sieve),
     ("s3-fifo", Kind::S3Fifo),
+    ("w-tinylfu", Kind::WTinyLfu),
+    ("w-tinylfu-climb", Kind::WTinyLfuClimb),
+    ("lfu", Kind::Lfu),
+    ("random", Kind::Random),
 ];
 
 /// Words after `paper:`, each of which changes one rule.
@@ -131,7 +170,15 @@ impl Kind {
             Kind::Paper(rules) => visitor.visit(Paper::new(numbers, entries_max, rules)?),
             Kind::Clock => visitor.visit(Clock::new(numbers, 1)?),
             Kind::Clock2 => visitor.visit(Clock::new(numbers, 3)?),
+            Kind::TwoQueue => visitor.visit(TwoQueue::new(numbers)?),
+            Kind::Arc => visitor.visit(Arc::new(numbers)?),
+            Kind::Lirs => visitor.visit(Lirs::new(numbers)?),
+            Kind::Sieve => visitor.visit(Sieve::new(numbers)?),
             Kind::S3Fifo => visitor.visit(S3Fifo::new(numbers)?),
+            Kind::WTinyLfu => visitor.visit(WTinyLfu::new(numbers, seed, false)?),
+            Kind::WTinyLfuClimb => visitor.visit(WTinyLfu::new(numbers, seed, true)?),
+            Kind::Lfu => visitor.visit(Lfu::new(numbers)?),
+            Kind::Random => visitor.visit(Random::new(numbers, seed)?),
         })
     }
 }

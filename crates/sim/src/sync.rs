@@ -352,19 +352,18 @@ pub fn run(
     Ok(outcomes)
 }
 
-/// Requests and distinct names of a trace: for capacities that are shares of them.
+/// How many names a trace has: for capacities that are shares of them.
 ///
 /// # Errors
 /// The trace cannot be read.
-pub fn survey(source: &mut dyn Source) -> Result<(u64, u64), Error> {
+pub fn survey(source: &mut dyn Source) -> Result<u64, Error> {
     let mut names: HashSet<u64, FixedState> = HashSet::default();
-    let (mut requests, mut count) = (Vec::new(), 0);
+    let mut requests = Vec::new();
     loop {
         source.next(&mut requests).map_err(Error::Trace)?;
         if requests.is_empty() {
-            return Ok((count, names.len() as u64));
+            return Ok(names.len() as u64);
         }
-        count += requests.len() as u64;
         names.extend(requests.iter().map(|request| request.key));
     }
 }

@@ -3,34 +3,32 @@
 use larder_sim::lengths::names::Names;
 use larder_sim::lengths::{Settings, report, run};
 
-use super::{Share, ended, list, print_sheet, threads};
+use super::hit_ratio::usage;
+use super::{Share, ended, items, print_rows, threads};
 use crate::bench::eprint_quietly;
-use crate::exit::{self, Failure, Outcome};
+use crate::exit::{Failure, Outcome};
 use crate::layers::Resolved;
 
 /// Runs the command.
 pub fn sim_lengths(settings: &Resolved) -> Outcome {
     let path = settings.path("names").unwrap_or_default();
-    let memory: Vec<Share> = list(settings, "memory")?;
+    let memory: Vec<Share> = items(settings, "memory")?;
     let wanted = Settings {
-        policies: list(settings, "policy")?,
-        widths: list::<u8>(settings, "width")?.into_iter().map(|width| width.max(1)).collect(),
+        policies: items(settings, "policy")?,
+        widths: items::<u8>(settings, "width")?.into_iter().map(|width| width.max(1)).collect(),
         memory_shares: memory.into_iter().map(|share| share.0).collect(),
         alpha: alpha(settings.word("alpha").unwrap_or_default())?,
         is_shuffled: settings.switch("shuffle"),
         requests: settings.number_or_default("requests"),
         seed: settings.number_or_default("seed"),
     };
-    let (names, damage) = Names::read(&path)?;
+    let (names, damage) = Names::read(&path).map_err(usage)?;
     eprint_quietly(report::statistics(&names).table().trim_end());
     let rows = run(&names, &wanted, threads(settings))
         .map_err(|error| Failure::usage(format!("{error}; try less --memory")))?;
     let sheet = report::losses(&rows);
-    print_sheet(settings, &sheet, &sheet)?;
-    match ended(&damage, &path.display().to_string()) {
-        exit::DAMAGED if settings.switch("strict") => Ok(exit::FAILED),
-        code => Ok(code),
-    }
+    print_rows(settings, &sheet, &sheet)?;
+    Ok(ended(&damage, &path.display().to_string()))
 }
 
 fn alpha(text: &str) -> Result<f64, Failure> {

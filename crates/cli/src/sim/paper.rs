@@ -8,6 +8,7 @@ use larder_bench::sample::Median;
 use larder_sim::lengths::names::Names;
 use larder_sim::paper::{self, Measured, Mode, Settings, Timed, TimedMode};
 
+use super::hit_ratio::usage;
 use super::{ended, threads};
 use crate::bench::eprint_quietly;
 use crate::exit::{self, Failure, Outcome};
@@ -31,7 +32,7 @@ pub fn sim_paper(settings: &Resolved) -> Outcome {
     let list = settings.path("names");
     let (names, names_are, code) = match &list {
         Some(path) => {
-            let (names, damage) = Names::read(path)?;
+            let (names, damage) = Names::read(path).map_err(usage)?;
             let name = path.display().to_string();
             let code = ended(&damage, &name);
             let file = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
@@ -50,8 +51,7 @@ pub fn sim_paper(settings: &Resolved) -> Outcome {
             Failure::usage(format!("{error}; free some memory, or pass --no-engine"))
         })?),
     };
-    let simulated = paper::simulate(&size, &names, |what| eprint_quietly(what))
-        .map_err(|error| Failure::usage(error.to_string()))?;
+    let simulated = paper::simulate(&size, &names, |what| eprint_quietly(what)).map_err(usage)?;
     let files = paper::files(&size, &names, &names_are, &simulated, measured.as_ref());
     for (name, text) in &files {
         fs::write(folder.join(name), text).map_err(failed)?;

@@ -1,0 +1,603 @@
+//! Hit ratios: one trace against every policy at every capacity asked for.
+//!
+//! ```text
+//! auto rate     (only with Sampling::Auto) counts different keys in bounded memory, and chooses the rate
+//! survey        (where a capacity is a share, or in octets, or the bound is asked for) numbers all keys; what
+//!               fits KEPT_BYTES_MAX is kept, so that the trace is read once
+//! replay        every cache takes every request, from what was kept or from the trace read again
+//! bound         MIN sees the whole order at once, so it comes last, and only when all was kept
+//! rows          policies by capacities, in the order asked for
+//! ```
+//!
+//! A trace larger than memory is streamed twice, or once where no survey is needed. What is held: 34 octets or
+//! so a different key, [`KEPT_BYTES_MAX`], and of each cache what `replay` says. FIFO is always simulated, for
+//! the column that compares with it. No result depends on the number of cores, times apart.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use larder::policy::Replacement;
+
+use crate::belady::belady;
+use crate::crew::{self, Done, Portion};
+use crate::intern::{Intake, KEYS_MAX};
+use crate::pass::{Intakes, Pass, Read, choose_rate};
+use crate::policy::{Kind, UnknownPolicy, Visitor};
+use crate::replay::{By, Counts, Replay, Rules, Simulation};
+use crate::sample::{ENTRIES_MIN, Estimate, SUBSAMPLES, Sampler, Sampling, miss_ratio};
+use crate::trace::{Damage, Source};
+
+/// Most octets of numbered requests that are kept between survey and replay, by default: 268 million plain look-ups, or
+/// 53 million with sizes, ends or stores. It is also the most that the bound can be computed of.
+pub const KEPT_BYTES_MAX: usize = 1 << 30;
+
+/// How large a cache is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Capacity {
+    /// So many entries, or octets, as [`Rules::by`] says.
+    Absolute(u64),
+    /// This part of the trace's different keys, or of the octets of its different objects.
+    Share(f64),
+}
+
+/// What a policy for a simulated cache has to know.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    /// Entry numbers are below this, and there are never more entries.
+    pub places: u32,
+    /// In entries or octets.
+    pub capacity: u64,
+    /// How requests are taken.
+    pub rules: Rules,
+    /// For what is left to chance.
+    pub seed: u64,
+}
+
+impl Shape {
+    /// A cache of this shape that follows `policy`, which is new and empty.
+    pub fn simulate<P: Replacement + Send + 'static>(&self, policy: P) -> Box<dyn Replay> {
+        Box::new(Simulation::new(policy, self.capacity, self.rules))
+    }
+}
+
+/// Makes a cache of a shape.
+type Make = dyn Fn(&Shape) -> Result<Box<dyn Replay>, larder::Error> + Send + Sync;
+
+/// A policy that takes part.
+pub struct Contestant {
+    name: String,
+    who: Who,
+}
+
+enum Who {
+    Named(Kind),
+    Own(Box<Make>),
+    Bound { is_optional: bool },
+}
+
+impl Contestant {
+    /// The name of the bound.
+    pub const BOUND: &'static str = "belady";
+
+    /// A policy of your own: `make` makes a cache that follows it, see [`Shape::simulate`].
+    pub fn own(
+        name: impl Into<String>,
+        make: impl Fn(&Shape) -> Result<Box<dyn Replay>, larder::Error> + Send + Sync + 'static,
+    ) -> Contestant {
+        Contestant { name: name.into(), who: Who::Own(Box::new(make)) }
+    }
+
+    /// All that have a name, the bound last: it is left out where it cannot be computed.
+    pub fn all() -> Vec<Contestant> {
+        let bound =
+            Contestant { name: Self::BOUND.to_owned(), who: Who::Bound { is_optional: true } };
+        Kind::ALL.into_iter().map(Contestant::from).chain([bound]).collect()
+    }
+
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl From<Kind> for Contestant {
+    fn from(kind: Kind) -> Contestant {
+        Contestant { name: kind.to_string(), who: Who::Named(kind) }
+    }
+}
+
+impl FromStr for Contestant {
+    type Err = UnknownPolicy;
+
+    /// A name of [`Kind`], or `belady`.
+    fn from_str(name: &str) -> Result<Contestant, UnknownPolicy> {
+        match name {
+            Self::BOUND => {
+                Ok(Contestant { name: name.to_owned(), who: Who::Bound { is_optional: false } })
+            }
+            _ => Ok(Contestant { name: name.to_owned(), ..name.parse::<Kind>()?.into() }),
+        }
+    }
+}
+
+impl fmt::Debug for Contestant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Contestant({})", self.name)
+    }
+}
+
+/// What is to be simulated.
+#[derive(Debug)]
+pub struct Plan {
+    /// Policies.
+    pub contestants: Vec<Contestant>,
+    /// Capacities.
+    pub capacities: Vec<Capacity>,
+    /// How requests are taken.
+    pub rules: Rules,
+    /// How much of the trace is taken.
+    pub sampling: Sampling,
+    /// For samples, and what policies leave to chance.
+    pub seed: u64,
+    /// Threads that replay.
+    pub cores: usize,
+    /// Most octets of numbered requests that are kept between survey and replay.
+    pub kept_bytes_max: usize,
+}
+
+impl Plan {
+    /// The whole trace, entries, with fill, on one core.
+    pub fn new(contestants: Vec<Contestant>, capacities: Vec<Capacity>) -> Plan {
+        Plan {
+            contestants,
+            capacities,
+            rules: Rules::default(),
+            sampling: Sampling::Whole,
+            seed: 0,
+            cores: 1,
+            kept_bytes_max: KEPT_BYTES_MAX,
+        }
+    }
+}
+
+/// Whom a run tells how far it is, and who may stop it.
+#[derive(Debug, Default)]
+pub struct Watch {
+    /// Requests read so far, in all passes.
+    pub requests: AtomicU64,
+    /// Set by somebody else: finish what was read, and say what is known.
+    pub stop: AtomicBool,
+}
+
+/// One policy at one capacity.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// The policy's name.
+    pub policy: String,
+    /// In entries or octets; of the whole cache where a miniature was simulated.
+    pub capacity: u64,
+    /// Look-ups.
+    pub requests: u64,
+    /// Look-ups answered; of a sample, what is estimated of the whole.
+    pub hits: u64,
+    /// Hits a look-up; `None` without look-ups.
+    pub hit_ratio: Option<f64>,
+    /// Octets answered an octet looked up; `None` where it is not known (the bound of objects with sizes).
+    pub byte_hit_ratio: Option<f64>,
+    /// By how much fewer misses than FIFO's at this capacity, as a part of those.
+    pub miss_reduction_vs_fifo: Option<f64>,
+    /// Nanoseconds of a processor a request replayed, those of reading and numbering apart.
+    pub ns_per_request: f64,
+    /// By how much `hit_ratio` may be off, with 95 % confidence; `None` where nothing was sampled.
+    pub hit_ratio_error: Option<f64>,
+    /// Objects larger than the cache, of those replayed.
+    pub bypassed: u64,
+}
+
+/// What came of a trace.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Results {
+    /// Policy by policy, capacity by capacity.
+    pub rows: Vec<Row>,
+    /// Requests of any kind that were read.
+    pub requests: u64,
+    /// Different keys replayed.
+    pub keys: u64,
+    /// The part of the keys that was replayed, where not all were.
+    pub rate: Option<f64>,
+    /// What could not be read.
+    pub damage: Damage,
+    /// What a reader of the rows should know.
+    pub notes: Vec<String>,
+    /// The run was stopped; the rows are of what was read until then.
+    pub is_stopped: bool,
+}
+
+/// Why nothing came of it. Every message says what to do next.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The trace cannot be opened: what it says.
+    Open(Box<dyn std::error::Error + Send + Sync>),
+    /// The trace cannot be read on.
+    Read(std::io::Error),
+    /// There is no request in it; perhaps it is of another format.
+    Empty(Damage),
+    /// Read again, it was another trace: write it to a file first.
+    Changed,
+    /// More keys than can be numbered: sample.
+    TooManyKeys,
+    /// The bound was asked for and cannot be computed: leave it out, or do what it says.
+    Bound(&'static str),
+    /// This policy cannot be had at this capacity.
+    Policy {
+        /// Its name.
+        policy: String,
+        /// In entries or octets.
+        capacity: u64,
+        /// Why.
+        error: larder::Error,
+    },
+    /// Stopped before there was anything to say.
+    Stopped,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Open(error) => error.fmt(f),
+            Error::Read(error) => {
+                write!(f, "reading stopped: {error}; copy the file and try again")
+            }
+            Error::Empty(Damage { records: 0, .. }) => {
+                f.write_str("there is no request in it (0 requests); is it the right file?")
+            }
+            Error::Empty(Damage { records, first }) => write!(
+                f,
+                "there is no request in it, but {records} records that cannot be read (the first: {}); \
+                 is it of another format?",
+                first.as_deref().unwrap_or("unknown")
+            ),
+            Error::Changed => f.write_str(
+                "it has to be read twice, and the second time it was not the same; a pipe has to be \
+                 written to a file first",
+            ),
+            Error::TooManyKeys => {
+                write!(f, "more than {KEYS_MAX} different keys; simulate a sample of them")
+            }
+            Error::Bound(why) => write!(f, "{}: {why}", Contestant::BOUND),
+            Error::Policy { policy, capacity, error } => {
+                write!(f, "{policy} at capacity {capacity}: {error}")
+            }
+            Error::Stopped => f.write_str("stopped before there was a result"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Opens the trace; every time the same requests.
+pub type Open<'a> =
+    &'a dyn Fn() -> Result<Box<dyn Source>, Box<dyn std::error::Error + Send + Sync>>;
+
+/// Simulates what `plan` says over the requests that `open` opens.
+pub fn run(plan: &Plan, open: Open<'_>, watch: &Watch) -> Result<Results, Error> {
+    let rate = match plan.sampling {
+        Sampling::Whole => None,
+        Sampling::Rate(rate) => Some(rate),
+        Sampling::Auto => choose_rate(plan, open, watch)?,
+    };
+    let mut intakes = Intakes::new(rate.map(|rate| Sampler::new(rate, plan.seed)));
+    let (mut kept, mut read) = (None, Read::default());
+    if needs_survey(plan) {
+        let mut pass = Pass::open(open, &mut intakes, watch)?;
+        kept = pass.keep(plan.kept_bytes_max)?;
+        read = pass.read;
+        read.check(rate)?;
+    }
+    let bound = Bound::of(plan, &intakes, kept.as_deref())?;
+    let field = Field::of(plan, &intakes);
+    let teams = field.build(plan, &intakes)?;
+    let done = match &kept {
+        Some(portions) => {
+            let mut portions = portions.iter();
+            crew::replay(teams, plan.cores, || {
+                read.is_stopped |= watch.stop.load(Ordering::Relaxed);
+                Ok::<_, Error>(portions.next().filter(|_| !read.is_stopped).cloned())
+            })?
+        }
+        None => {
+            let mut pass = Pass::open(open, &mut intakes, watch)?;
+            let done = crew::replay(teams, plan.cores, || pass.next())?;
+            let surveyed = std::mem::replace(&mut read, pass.read).requests;
+            if needs_survey(plan) && !read.is_stopped && read.requests != surveyed {
+                return Err(Error::Changed);
+            }
+            done
+        }
+    };
+    read.check(rate)?;
+    let mut notes = field.notes(&intakes);
+    let mut rows = field.rows(&done, &read, &intakes);
+    match bound {
+        Bound::Wanted(portions) if !read.is_stopped => {
+            rows.extend(bounds(plan, &field, &intakes, portions, &read));
+        }
+        Bound::LeftOut(why) => notes.push(format!("{} is left out: {why}", Contestant::BOUND)),
+        _ => {}
+    }
+    Ok(Results {
+        rows: arrange(plan, &field.capacities, rows),
+        requests: read.requests,
+        keys: intakes.keys(),
+        rate: intakes.sampler.map(|sampler| sampler.rate()),
+        damage: read.damage,
+        notes,
+        is_stopped: read.is_stopped,
+    })
+}
+
+/// True where capacities, or how many entries they can be, are only known once all keys are.
+fn needs_survey(plan: &Plan) -> bool {
+    plan.rules.by == By::Bytes
+        || plan.capacities.iter().any(|capacity| matches!(capacity, Capacity::Share(_)))
+        || plan.contestants.iter().any(|contestant| matches!(contestant.who, Who::Bound { .. }))
+}
+
+/// Whether the bound is wanted, and can be had.
+enum Bound<'a> {
+    Absent,
+    LeftOut(&'static str),
+    Wanted(&'a [Portion]),
+}
+
+impl<'a> Bound<'a> {
+    fn of(plan: &Plan, intakes: &Intakes, kept: Option<&'a [Portion]>) -> Result<Self, Error> {
+        let wanted = plan.contestants.iter().filter_map(|contestant| match contestant.who {
+            Who::Bound { is_optional } => Some(is_optional),
+            _ => None,
+        });
+        let any = |has: fn(&Intake) -> bool| intakes.teams.iter().any(has);
+        let why = match (wanted.min(), kept) {
+            (None, _) => return Ok(Bound::Absent),
+            _ if plan.rules.by == By::Bytes => "it counts entries, not octets",
+            _ if !plan.rules.fill => "it is known only where every miss stores its key",
+            _ if any(Intake::has_ends) => "it is not known where values end by themselves",
+            _ if any(Intake::has_stores) => "it is known only for traces of look-ups alone",
+            (_, None) => {
+                "the trace is too large to be kept in memory (1 GiB, 4 octets a request); simulate a sample"
+            }
+            (Some(_), Some(kept)) => return Ok(Bound::Wanted(kept)),
+        };
+        if plan.contestants.iter().any(|c| matches!(c.who, Who::Bound { is_optional: false })) {
+            return Err(Error::Bound(why));
+        }
+        Ok(Bound::LeftOut(why))
+    }
+}
+
+/// The caches of a team: policies by capacities, the bound apart.
+struct Field<'a> {
+    /// As asked for, and FIFO in any case.
+    policies: Vec<&'a Contestant>,
+    /// As asked for, without repetitions; of the whole trace.
+    capacities: Vec<u64>,
+    by: By,
+}
+
+/// What others are compared with.
+static FIFO: LazyLock<Contestant> = LazyLock::new(|| Contestant::from(Kind::Fifo));
+
+impl<'a> Field<'a> {
+    fn of(plan: &'a Plan, intakes: &Intakes) -> Field<'a> {
+        let is_bound = |contestant: &Contestant| matches!(contestant.who, Who::Bound { .. });
+        let mut policies: Vec<&Contestant> =
+            plan.contestants.iter().filter(|contestant| !is_bound(contestant)).collect();
+        if !policies.iter().any(|policy| policy.name == FIFO.name) {
+            policies.push(&FIFO);
+        }
+        let by = plan.rules.by;
+        let total: u64 = match by {
+            By::Entries => intakes.keys(),
+            By::Bytes => intakes.teams.iter().map(Intake::distinct_bytes).sum(),
+        };
+        let total = total as f64 / intakes.share() / intakes.teams.len() as f64;
+        let mut capacities = Vec::with_capacity(plan.capacities.len());
+        for capacity in &plan.capacities {
+            let capacity = match *capacity {
+                Capacity::Absolute(capacity) => capacity,
+                // Of a whole trace the product is what a person would compute, rounded down.
+                Capacity::Share(share) => (share * total + 1e-6) as u64,
+            };
+            if !capacities.contains(&capacity.max(1)) {
+                capacities.push(capacity.max(1));
+            }
+        }
+        Field { policies, capacities, by }
+    }
+
+    /// The size of a team's cache.
+    fn scaled(&self, capacity: u64, intakes: &Intakes) -> u64 {
+        match intakes.sampler {
+            None => capacity,
+            Some(_) => ((capacity as f64 * intakes.share()).round() as u64).max(1),
+        }
+    }
+
+    fn build(&self, plan: &Plan, intakes: &Intakes) -> Result<Vec<Vec<Box<dyn Replay>>>, Error> {
+        let mut teams = Vec::with_capacity(intakes.teams.len());
+        for intake in &intakes.teams {
+            let mut team = Vec::with_capacity(self.policies.len() * self.capacities.len());
+            for policy in &self.policies {
+                for whole in &self.capacities {
+                    let capacity = self.scaled(*whole, intakes);
+                    let places = match self.by {
+                        By::Entries => capacity,
+                        By::Bytes => {
+                            let entries = capacity / u64::from(intake.bytes_min());
+                            entries.clamp(1, intake.keys().max(1) as u64)
+                        }
+                    };
+                    let places = u32::try_from(places).unwrap_or(u32::MAX);
+                    let shape = Shape { places, capacity, rules: plan.rules, seed: plan.seed };
+                    let failed = |error| {
+                        let policy = policy.name.clone();
+                        Error::Policy { policy, capacity, error }
+                    };
+                    team.push(policy.who.make(&shape).map_err(failed)?);
+                }
+            }
+            teams.push(team);
+        }
+        Ok(teams)
+    }
+
+    /// Rows in the order of policies and capacities.
+    fn rows(&self, done: &[Vec<Done>], read: &Read, intakes: &Intakes) -> Vec<Row> {
+        let mut rows = Vec::with_capacity(self.policies.len() * self.capacities.len());
+        for policy in &self.policies {
+            for capacity in &self.capacities {
+                let parts: Vec<Done> = done.iter().map(|team| team[rows.len()]).collect();
+                rows.push(row(&policy.name, *capacity, &parts, read, intakes));
+            }
+        }
+        rows
+    }
+
+    fn notes(&self, intakes: &Intakes) -> Vec<String> {
+        let mut notes = Vec::new();
+        if intakes.sampler.is_some() && self.by == By::Entries {
+            for capacity in &self.capacities {
+                let scaled = self.scaled(*capacity, intakes);
+                if scaled < ENTRIES_MIN {
+                    notes.push(format!(
+                        "capacity {capacity}: a miniature of {scaled} entries is coarse; sample more than \
+                         {:.6} of the keys",
+                        intakes.share() * SUBSAMPLES as f64
+                    ));
+                }
+            }
+        }
+        notes
+    }
+}
+
+impl Who {
+    fn make(&self, shape: &Shape) -> Result<Box<dyn Replay>, larder::Error> {
+        match self {
+            Who::Named(kind) => kind.build(shape.places, shape.seed, *shape),
+            Who::Own(make) => make(shape),
+            Who::Bound { .. } => {
+                unreachable!("the bound has no cache; it is left out of the field")
+            }
+        }
+    }
+}
+
+impl Visitor for Shape {
+    type Output = Box<dyn Replay>;
+
+    fn visit<P: Replacement + Send + 'static>(self, policy: P) -> Box<dyn Replay> {
+        self.simulate(policy)
+    }
+}
+
+/// What became of a policy at a capacity, from its cache in each team.
+fn row(policy: &str, capacity: u64, parts: &[Done], read: &Read, intakes: &Intakes) -> Row {
+    let sum = |of: fn(&Counts) -> u64| parts.iter().map(|part| of(&part.counts)).sum::<u64>();
+    let replayed = sum(|counts| counts.requests);
+    let ran_ns: u64 = parts.iter().map(|part| part.ran_ns).sum();
+    let ratio = |hits: u64, of: u64| (of > 0).then(|| hits as f64 / of as f64);
+    let mut row = Row {
+        policy: policy.to_owned(),
+        capacity,
+        requests: sum(|counts| counts.gets),
+        hits: sum(|counts| counts.hits),
+        hit_ratio: ratio(sum(|counts| counts.hits), sum(|counts| counts.gets)),
+        byte_hit_ratio: ratio(sum(|counts| counts.hit_bytes), sum(|counts| counts.get_bytes)),
+        miss_reduction_vs_fifo: None,
+        ns_per_request: ran_ns as f64 / replayed.max(1) as f64,
+        hit_ratio_error: None,
+        bypassed: sum(|counts| counts.bypassed),
+    };
+    if let Some(sampler) = intakes.sampler {
+        let misses = |of: fn(&Counts) -> u64, total: u64| -> Option<Estimate> {
+            let parts: Vec<u64> = parts.iter().map(|part| of(&part.counts)).collect();
+            let parts = parts.try_into().ok()?;
+            (total > 0).then(|| miss_ratio(&parts, total, sampler.rate()))
+        };
+        let estimate = misses(|counts| counts.gets - counts.hits, read.gets);
+        let octets = misses(|counts| counts.get_bytes - counts.hit_bytes, read.get_bytes);
+        row.requests = read.gets;
+        row.hit_ratio = estimate.map(|misses| 1.0 - misses.value);
+        row.hits = (row.hit_ratio.unwrap_or(0.0) * read.gets as f64).round() as u64;
+        row.byte_hit_ratio = octets.map(|misses| 1.0 - misses.value);
+        row.hit_ratio_error = estimate.map(|misses| misses.error);
+    }
+    row
+}
+
+/// The bound at each capacity.
+fn bounds(
+    plan: &Plan,
+    field: &Field<'_>,
+    intakes: &Intakes,
+    portions: &[Portion],
+    read: &Read,
+) -> Vec<Row> {
+    let mut teams: Vec<Vec<u32>> = vec![Vec::new(); intakes.teams.len()];
+    for (team, batch) in portions {
+        teams[*team].extend_from_slice(&batch.ids);
+    }
+    let tasks: Vec<(u64, &[u32])> = field
+        .capacities
+        .iter()
+        .flat_map(|capacity| teams.iter().map(|ids| (*capacity, ids.as_slice())))
+        .collect();
+    let hits = crew::each(&tasks, plan.cores, |(capacity, ids)| {
+        belady(ids, field.scaled(*capacity, intakes))
+    });
+    let has_sizes = intakes.teams.iter().any(Intake::has_sizes);
+    let mut rows = Vec::with_capacity(field.capacities.len());
+    for (tasks, hits) in tasks.chunks(teams.len()).zip(hits.chunks(teams.len())) {
+        let part = |((_, ids), (hits, ran_ns)): (&(u64, &[u32]), &(u64, u64))| {
+            let gets = ids.len() as u64;
+            let counts = Counts {
+                requests: gets,
+                gets,
+                hits: *hits,
+                get_bytes: gets,
+                hit_bytes: *hits,
+                ..Counts::default()
+            };
+            Done { counts, ran_ns: *ran_ns }
+        };
+        let parts: Vec<Done> = tasks.iter().zip(hits).map(part).collect();
+        let row = row(Contestant::BOUND, tasks[0].0, &parts, read, intakes);
+        let byte_hit_ratio = row.byte_hit_ratio.filter(|_| !has_sizes);
+        rows.push(Row { byte_hit_ratio, ..row });
+    }
+    rows
+}
+
+/// The rows asked for in the order asked for, each compared with FIFO's at its capacity.
+fn arrange(plan: &Plan, capacities: &[u64], rows: Vec<Row>) -> Vec<Row> {
+    let find = |policy: &str, capacity: u64| {
+        rows.iter().find(|row| row.policy == policy && row.capacity == capacity)
+    };
+    let misses = |row: &Row| row.hit_ratio.map(|hits| 1.0 - hits);
+    let mut arranged = Vec::with_capacity(rows.len());
+    for contestant in &plan.contestants {
+        for capacity in capacities {
+            let Some(row) = find(&contestant.name, *capacity) else { continue };
+            let fifo = find(&FIFO.name, *capacity).and_then(misses);
+            let reduction = fifo.zip(misses(row)).map(|(fifo, own)| (fifo - own) / fifo);
+            // Without a miss of FIFO's there is nothing to reduce.
+            let miss_reduction_vs_fifo = reduction.filter(|reduction| reduction.is_finite());
+            arranged.push(Row { miss_reduction_vs_fifo, ..row.clone() });
+        }
+    }
+    arranged
+}

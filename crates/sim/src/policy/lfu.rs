@@ -1,0 +1,226 @@
+//! LFU in the cache: who was asked for least often leaves, of several the one not asked for the longest; what
+//! leaves loses its count. An update counts as a question.
+//!
+//! One list sorted by count and then by the last access, so that its oldest is the next to leave. Entries of
+//! one count are a group, which knows its newest entry; an access moves an entry behind the newest of the next
+//! count. That makes every call O(1), as in Shah, Mitra, Matani, *An O(1) algorithm for implementing the LFU
+//! cache eviction scheme* (2010), who have a list for each count.
+//!
+//! Octets: 28 an entry number (links 8, its group 4, groups 16: there are never more than entries).
+
+use larder::Error;
+use larder::mem::Region;
+use larder::policy::{Entries, EntryNumber, Replacement};
+
+use super::list::Lists;
+
+/// LFU. See the source's head for its rules.
+#[derive(Debug)]
+pub struct Lfu {
+    lists: Lists<1>,
+    /// The group of each entry.
+    records: Region<u32>,
+    groups: Groups,
+}
+
+impl Lfu {
+    /// For entry numbers below `numbers`.
+    pub fn new(numbers: usize) -> Result<Self, Error> {
+        Ok(Lfu {
+            lists: Lists::new(numbers)?,
+            records: Region::new(numbers).map_err(Error::Memory)?,
+            groups: Groups::new(numbers)?,
+        })
+    }
+
+    /// The group of an entry, if that is what it counts.
+    #[inline]
+    fn group_of(&self, entry: Option<EntryNumber>, count: u64) -> Option<u32> {
+        let group = self.records[entry? as usize];
+        (self.groups.counts[group as usize] == count).then_some(group)
+    }
+
+    /// Makes an entry the newest of a group, or of a new one that counts `count` and comes behind `after`.
+    #[inline]
+    fn join(
+        &mut self,
+        entry: EntryNumber,
+        group: Option<u32>,
+        count: u64,
+        after: Option<EntryNumber>,
+    ) {
+        let after = group.map(|group| self.groups.newest(group)).or(after);
+        let group = group.unwrap_or_else(|| self.groups.make(count));
+        self.groups.add(group, entry);
+        self.lists.insert(0, entry, after);
+        self.records[entry as usize] = group;
+    }
+}
+
+impl Replacement for Lfu {
+    #[inline]
+    fn len(&self) -> u64 {
+        self.lists.len(0)
+    }
+
+    #[inline]
+    fn inserted(&mut self, entry: EntryNumber) {
+        let ones = self.group_of(self.lists.oldest(0, None), 1);
+        self.join(entry, ones, 1, None);
+    }
+
+    #[inline]
+    fn updated(&mut self, entry: EntryNumber) {
+        self.hit(entry, 0);
+    }
+
+    #[inline]
+    fn hit(&mut self, entry: EntryNumber, _lag: u64) {
+        let group = self.records[entry as usize];
+        let count = self.groups.counts[group as usize] + 1;
+        let newest = self.groups.newest(group);
+        let next = self.group_of(self.lists.newer(newest), count);
+        if next.is_none() && self.groups.is_single(group) {
+            self.groups.counts[group as usize] = count;
+            return;
+        }
+        let after = if newest == entry { self.lists.older(entry) } else { Some(newest) };
+        self.removed(entry);
+        self.join(entry, next, count, after);
+    }
+
+    #[inline]
+    fn removed(&mut self, entry: EntryNumber) {
+        self.groups.take(self.records[entry as usize], entry, self.lists.older(entry));
+        self.lists.remove(0, entry);
+    }
+
+    #[inline]
+    fn moved(&mut self, from: EntryNumber, to: EntryNumber) {
+        let group = self.records[from as usize];
+        self.lists.rename(0, from, to);
+        self.records[to as usize] = group;
+        self.groups.rename(group, from, to);
+    }
+
+    #[inline]
+    fn evict(&mut self, except: Option<EntryNumber>, _: &impl Entries) -> Option<EntryNumber> {
+        let victim = self.lists.oldest(0, except)?;
+        self.removed(victim);
+        Some(victim)
+    }
+
+    #[inline]
+    fn upcoming(&self) -> [Option<EntryNumber>; 2] {
+        self.lists.oldest_two(0)
+    }
+
+    #[inline]
+    fn prefetch(&self, entry: EntryNumber) {
+        self.lists.prefetch(entry);
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        self.lists.validate()?;
+        let (mut last, mut members, mut before) = (None, 0, 0);
+        for entry in self.lists.iter(0) {
+            let group = self.records[entry as usize];
+            let count = self.groups.counts[group as usize];
+            if last != Some(group) && (members != 0 || count <= before) {
+                return Err(format!("entry {entry} begins count {count} behind {before}"));
+            }
+            if last != Some(group) {
+                members = self.groups.members[group as usize][LEN];
+            }
+            members -= 1;
+            if (members == 0) != (self.groups.newest(group) == entry) {
+                return Err(format!("entry {entry} of count {count} is not its newest"));
+            }
+            (last, before) = (Some(group), count);
+        }
+        Ok(())
+    }
+}
+
+const LEN: usize = 0;
+const NEWEST: usize = 1;
+
+/// Entries of one count: how many, and the newest.
+#[derive(Debug)]
+struct Groups {
+    counts: Region<u64>,
+    /// How many, and the newest. Of a group that is free: 0, and the next free one + 1.
+    members: Region<[u32; 2]>,
+    /// The first free group + 1.
+    free: u32,
+    /// Groups that were ever made.
+    used: u32,
+}
+
+impl Groups {
+    fn new(groups: usize) -> Result<Self, Error> {
+        Ok(Groups {
+            counts: Region::new(groups).map_err(Error::Memory)?,
+            members: Region::new(groups).map_err(Error::Memory)?,
+            free: 0,
+            used: 0,
+        })
+    }
+
+    #[inline]
+    fn newest(&self, group: u32) -> EntryNumber {
+        self.members[group as usize][NEWEST]
+    }
+
+    #[inline]
+    fn is_single(&self, group: u32) -> bool {
+        self.members[group as usize][LEN] == 1
+    }
+
+    /// A group without entries.
+    #[inline]
+    fn make(&mut self, count: u64) -> u32 {
+        let group = match self.free.checked_sub(1) {
+            Some(group) => {
+                self.free = self.members[group as usize][NEWEST];
+                group
+            }
+            None => {
+                self.used += 1;
+                self.used - 1
+            }
+        };
+        self.counts[group as usize] = count;
+        self.members[group as usize] = [0, 0];
+        group
+    }
+
+    #[inline]
+    fn add(&mut self, group: u32, entry: EntryNumber) {
+        let [len, newest] = &mut self.members[group as usize];
+        (*len, *newest) = (*len + 1, entry);
+    }
+
+    /// Takes an entry out of its group; `older` is the one before it, which is of the group as well unless
+    /// this was the only one.
+    #[inline]
+    fn take(&mut self, group: u32, entry: EntryNumber, older: Option<EntryNumber>) {
+        let [len, newest] = &mut self.members[group as usize];
+        *len -= 1;
+        if *len == 0 {
+            *newest = std::mem::replace(&mut self.free, group + 1);
+        } else if *newest == entry
+            && let Some(older) = older
+        {
+            *newest = older;
+        }
+    }
+
+    #[inline]
+    fn rename(&mut self, group: u32, from: EntryNumber, to: EntryNumber) {
+        let newest = &mut self.members[group as usize][NEWEST];
+        if *newest == from {
+            *newest = to;
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! W-TinyLFU (Einziger, Friedman, Manes, *TinyLFU: a highly efficient cache admission policy*, ACM Transactions
+//! on Storage 2017) with the parameters of Caffeine.
+//!
+//! `C` is the capacity: a window of 1 %, and main, four fifths of it protected. All three are LRU lists.
+//!
+//! ```text
+//! hit          counted. In probation: to protected, whose oldest go to probation when it is too full.
+//!              Else becomes its list's newest
+//! x arrives    counted, to the window, whose oldest go to probation when it is too full
+//! make room    the candidate is the window's oldest, the victim probation's: the candidate stays if it counts
+//!              more, or if it counts above 5 and a draw of 1 in 128 says so; one of them leaves. With no
+//!              candidate or no victim there is no duel; with neither, protected's oldest leaves
+//! ```
+//!
+//! Counts are a [`Sketch`](super::sketch::Sketch)'s, halved every `10 C` increments. Caffeine begins to count
+//! when it is half full, we at once; it hashes keys of its own, we take the key's 32 lower bits.
+//!
+//! The window may adapt (Einziger, Eytan, Friedman, Manes, *Adaptive software cache management*, Middleware
+//! 2018): after each `10 C` requests it grows or shrinks by a step, and goes on so while the hit ratio does not
+//! fall. A step is `C/16` at first and loses 2 % each time; a change of 5 points in the hit ratio restores it.
+//!
+//! Octets: 21 to 29 an entry.
+
+use larder::Error;
+use larder::mem::Region;
+use larder::policy::{Entries, EntryNumber, Replacement};
+
+use super::list::Lists;
+use super::random::Generator;
+use super::sketch::Sketch;
+
+const WINDOW: usize = 0;
+const PROBATION: usize = 1;
+const PROTECTED: usize = 2;
+
+/// Increments until counts are halved and requests until the window adapts, as a multiple of the capacity.
+const SAMPLE_CAPACITIES: u64 = 10;
+/// A candidate that counts more than this has a chance though its victim counts as much.
+const COUNT_WARM: u64 = 5;
+/// One in so many.
+const CHANCE: u64 = 128;
+
+/// W-TinyLFU. See the source's head for its rules.
+#[derive(Debug)]
+pub struct WTinyLfu {
+    lists: Lists<3>,
+    /// The list of each entry.
+    records: Region<u8>,
+    /// What the sketch knows each entry by.
+    keys: Region<u32>,
+    arriving: u32,
+    sketch: Sketch,
+    generator: Generator,
+    /// `C`.
+    capacity: u64,
+    window_max: u64,
+    protected_max: u64,
+    climber: Option<Climber>,
+}
+
+impl WTinyLfu {
+    /// For entry numbers below `numbers` and at most as many entries; with a window that adapts if `climbs`.
+    pub fn new(numbers: usize, seed: u64, climbs: bool) -> Result<Self, Error> {
+        let mut policy = WTinyLfu {
+            lists: Lists::new(numbers)?,
+            records: Region::new(numbers).map_err(Error::Memory)?,
+            keys: Region::new(numbers).map_err(Error::Memory)?,
+            arriving: 0,
+            sketch: Sketch::new(numbers)?,
+            generator: Generator(seed),
+            capacity: 0,
+            window_max: 0,
+            protected_max: 0,
+            climber: climbs.then(Climber::default),
+        };
+        policy.resize(numbers as u64);
+        Ok(policy)
+    }
+
+    /// Divides another capacity, or the same one after the climber moved.
+    fn resize(&mut self, capacity: u64) {
+        let capacity = capacity.max(1);
+        let share = |of: u64, percent: u64| of * percent / 100;
+        let main = share(capacity, 99);
+        let protected = share(main, 80);
+        let moved = self.climber.as_ref().map_or(0.0, |climber| climber.moved * capacity as f64);
+        // Between a window of one entry and nobody protected.
+        let moved = (moved as i64).clamp(1 - (capacity - main) as i64, protected as i64);
+        self.capacity = capacity;
+        self.window_max = (capacity - main).saturating_add_signed(moved);
+        self.protected_max = protected.saturating_add_signed(-moved);
+    }
+
+    #[inline]
+    fn list(&self, entry: EntryNumber) -> usize {
+        usize::from(self.records[entry as usize])
+    }
+
+    #[inline]
+    fn carry(&mut self, entry: EntryNumber, to: usize) {
+        self.lists.renew(self.list(entry), to, entry);
+        self.records[entry as usize] = to as u8;
+    }
+
+    /// What protected and the window hold too much goes to probation.
+    #[inline]
+    fn settle(&mut self) {
+        for (list, len_max) in [(PROTECTED, self.protected_max), (WINDOW, self.window_max)] {
+            while self.lists.len(list) > len_max
+                && let Some(oldest) = self.lists.oldest(list, None)
+            {
+                self.carry(oldest, PROBATION);
+            }
+        }
+    }
+
+    #[inline]
+    fn count(&mut self, key: u32, is_hit: bool) {
+        let sample = SAMPLE_CAPACITIES * self.capacity;
+        self.sketch.increment(key, sample);
+        if let Some(climber) = &mut self.climber
+            && climber.count(is_hit, sample)
+        {
+            let window_before = self.window_max;
+            self.resize(self.capacity);
+            // A larger window takes over what would have left next.
+            for _ in window_before..self.window_max {
+                let oldest = |list| self.lists.oldest(list, None);
+                let Some(entry) = oldest(PROBATION).or_else(|| oldest(PROTECTED)) else { break };
+                self.carry(entry, WINDOW);
+            }
+            self.settle();
+        }
+    }
+}
+
+impl Replacement for WTinyLfu {
+    #[inline]
+    fn len(&self) -> u64 {
+        self.lists.total()
+    }
+
+    #[inline]
+    fn arriving(&mut self, key: u64) {
+        self.arriving = key as u32;
+        self.count(self.arriving, false);
+    }
+
+    #[inline]
+    fn inserted(&mut self, entry: EntryNumber) {
+        self.keys[entry as usize] = self.arriving;
+        self.records[entry as usize] = WINDOW as u8;
+        self.lists.push(WINDOW, entry);
+        self.settle();
+    }
+
+    #[inline]
+    fn updated(&mut self, entry: EntryNumber) {
+        self.hit(entry, 0);
+    }
+
+    #[inline]
+    fn hit(&mut self, entry: EntryNumber, _lag: u64) {
+        self.count(self.keys[entry as usize], true);
+        match self.list(entry) {
+            PROBATION => {
+                self.carry(entry, PROTECTED);
+                self.settle();
+            }
+            list => self.lists.renew(list, list, entry),
+        }
+    }
+
+    #[inline]
+    fn removed(&mut self, entry: EntryNumber) {
+        self.lists.remove(self.list(entry), entry);
+    }
+
+    #[inline]
+    fn moved(&mut self, from: EntryNumber, to: EntryNumber) {
+        self.lists.rename(self.list(from), from, to);
+        self.records[to as usize] = self.records[from as usize];
+        self.keys[to as usize] = self.keys[from as usize];
+    }
+
+    #[inline]
+    fn evict(&mut self, except: Option<EntryNumber>, _: &impl Entries) -> Option<EntryNumber> {
+        if self.len() != self.capacity {
+            self.resize(self.len());
+            self.settle();
+        }
+        let candidate = self.lists.oldest(WINDOW, except);
+        let victim = self.lists.oldest(PROBATION, except);
+        let leaves = match (candidate, victim) {
+            (Some(candidate), Some(victim)) => {
+                let count = |entry: EntryNumber| self.sketch.count(self.keys[entry as usize]);
+                let (asks, has) = (count(candidate), count(victim));
+                let stays = asks > has || (asks > COUNT_WARM && self.generator.below(CHANCE) == 0);
+                if stays { victim } else { candidate }
+            }
+            (one, other) => one.or(other).or_else(|| self.lists.oldest(PROTECTED, except))?,
+        };
+        self.removed(leaves);
+        Some(leaves)
+    }
+
+    #[inline]
+    fn upcoming(&self) -> [Option<EntryNumber>; 2] {
+        [self.lists.oldest(WINDOW, None), self.lists.oldest(PROBATION, None)]
+    }
+
+    #[inline]
+    fn prefetch(&self, entry: EntryNumber) {
+        self.lists.prefetch(entry);
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        self.lists.validate()?;
+        for list in [WINDOW, PROBATION, PROTECTED] {
+            if let Some(entry) = self.lists.iter(list).find(|&entry| self.list(entry) != list) {
+                return Err(format!("entry {entry} of list {list} has another one's record"));
+            }
+        }
+        for (list, len_max) in [(PROTECTED, self.protected_max), (WINDOW, self.window_max)] {
+            if self.lists.len(list) > len_max {
+                return Err(format!("list {list} has {}, at most {len_max}", self.lists.len(list)));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Looks for the best window, as shares of the capacity and of the requests.
+#[derive(Debug)]
+struct Climber {
+    /// What the window has gained since the beginning.
+    moved: f64,
+    /// The next step.
+    step: f64,
+    hit_ratio: f64,
+    hits: u64,
+    requests: u64,
+}
+
+/// The first step, and the change in hit ratio that restores it.
+const STEP: f64 = 0.0625;
+const RESTART: f64 = 0.05;
+const DECAY: f64 = 0.98;
+
+impl Default for Climber {
+    fn default() -> Self {
+        Climber { moved: 0.0, step: -STEP, hit_ratio: 0.0, hits: 0, requests: 0 }
+    }
+}
+
+impl Climber {
+    /// Counts a request; true when the window has changed.
+    #[inline]
+    fn count(&mut self, is_hit: bool, sample: u64) -> bool {
+        self.hits += u64::from(is_hit);
+        self.requests += 1;
+        if self.requests < sample {
+            return false;
+        }
+        let hit_ratio = self.hits as f64 / self.requests as f64;
+        let change = hit_ratio - self.hit_ratio;
+        let step = if change >= 0.0 { self.step } else { -self.step };
+        self.step = if change.abs() >= RESTART { STEP.copysign(step) } else { DECAY * step };
+        // Neither below no window nor above all that can be protected, lest it need as long to come back.
+        self.moved = (self.moved + step).clamp(-0.01, 0.79);
+        (self.hit_ratio, self.hits, self.requests) = (hit_ratio, 0, 0);
+        true
+    }
+}
