@@ -1,6 +1,6 @@
 //! Outcomes as rows.
 
-use super::{Outcome, Point, RECORD_BYTES, Settings};
+use super::{Mode, Outcome, Point, RECORD_BYTES, Settings};
 use crate::sheet::{Cell, Sheet};
 
 /// Columns of [`sheet`]. Counts of work are a request's share: `records` are those of the engine's log, `bytes` its
@@ -42,7 +42,7 @@ pub fn sheet(trace: &str, settings: &Settings, points: &[Point], outcomes: &[Out
             point.policy.to_string().into(),
             u64::from(point.capacity).into(),
             u64::from(settings.cores).into(),
-            settings.period.into(),
+            period(point.mode, settings),
             settings.spread.name().into(),
             Cell::Number(settings.report_share, 4),
             Cell::Number(settings.set_share, 4),
@@ -61,6 +61,15 @@ pub fn sheet(trace: &str, settings: &Settings, points: &[Point], outcomes: &[Out
         ]);
     }
     sheet
+}
+
+/// Requests from sync to sync, where there are syncs.
+pub(crate) fn period(mode: Mode, settings: &Settings) -> Cell {
+    match mode {
+        Mode::Synchronous => Cell::Count(1),
+        Mode::Periodic => Cell::Count(settings.period),
+        Mode::Independent | Mode::IndependentFull | Mode::Sharded => Cell::Unknown,
+    }
 }
 
 /// What eyes want of it: without the columns that are the same in every row.

@@ -7,6 +7,7 @@ use crate::paper::reported::{NOTE, SYNCS};
 use crate::paper::simulated::{ALPHA, Case, Simulated};
 use crate::policy::Kind;
 use crate::sheet::{Cell, Sheet};
+use crate::sync::report::period;
 use crate::sync::{Mode, Outcome, RECORD_BYTES};
 
 pub(super) fn sync_modes(simulated: &Simulated, measured: Option<&Measured>) -> Vec<Block> {
@@ -260,11 +261,7 @@ fn case_sheet(cases: &[Case]) -> Sheet {
         sheet.push([
             point.mode.name().into(),
             point.policy.to_string().into(),
-            match point.mode {
-                Mode::Synchronous => 1.into(),
-                Mode::Periodic => settings.period.into(),
-                _ => Cell::Unknown,
-            },
+            period(point.mode, settings),
             if settings.fills { "yes" } else { "no" }.into(),
             Cell::percent(outcome.hit_ratio()),
             Cell::percent(outcome.old_ratio()),
