@@ -24,7 +24,7 @@ fn forms_have_the_same_rows() {
     let scratch = Scratch::new();
     let table = scratch.run(&format!("sim sync {SMALL} --mode sharded,periodic --policy lru"));
     assert_eq!(table.out.lines().count(), 3, "{}", table.out);
-    assert!(table.out.lines().nth(1).is_some_and(|line| line.starts_with("sharded  lru ")));
+    assert!(table.out.lines().nth(1).is_some_and(|line| line.starts_with("sharded   lru ")));
     let json = scratch.run(&format!("sim sync {SMALL} --mode sharded --policy lru --format json"));
     assert!(json.out.starts_with("[\n{") && json.out.contains("\"mode\":\"sharded\""));
     assert_eq!(json.out.matches("hit_ratio").count(), 1);
