@@ -1,7 +1,6 @@
 //! `larder sim paper`: the engine measured, the rest simulated, one report written.
 
 use std::fs;
-use std::path::Path;
 
 use larder_bench::paper::{self as bench, Size};
 use larder_bench::sample::Median;
@@ -51,7 +50,7 @@ pub fn sim_paper(settings: &Resolved) -> Outcome {
             Failure::usage(format!("{error}; free some memory, or pass --no-engine"))
         })?),
     };
-    let simulated = paper::simulate(&size, &names, |what| eprint_quietly(what)).map_err(usage)?;
+    let simulated = paper::simulate(&size, &names, eprint_quietly).map_err(usage)?;
     let files = paper::files(&size, &names, &names_are, &simulated, measured.as_ref());
     for (name, text) in &files {
         fs::write(folder.join(name), text).map_err(failed)?;
@@ -68,6 +67,7 @@ fn measure(is_quick: bool) -> Result<Measured, String> {
         true => Size { entries: 5_000, operations: 5_000, rounds: 1, cores },
         false => Size { entries: 1_000_000, operations: 1_000_000, rounds: 7, cores },
     };
+    let machine = machine(cores);
     eprint_quietly("figures 7 to 9: time of an insert");
     let inserts = bench::insert_latency(&size)?;
     eprint_quietly("figures 10 to 12: throughput");
@@ -75,7 +75,7 @@ fn measure(is_quick: bool) -> Result<Measured, String> {
     eprint_quietly("table 1: throughput of sync modes");
     let modes = bench::sync_modes(&size)?;
     Ok(Measured {
-        machine: machine(cores),
+        machine,
         cores,
         entries: size.entries,
         rounds: size.rounds,
@@ -105,10 +105,12 @@ fn interval(figure: Median) -> [f64; 3] {
     [figure.value, figure.low, figure.high]
 }
 
-/// The processor's name where the system tells it, and the cores.
+/// The processor's name where the system tells it, the cores, and how busy it was before.
 fn machine(cores: usize) -> String {
-    let text = fs::read_to_string(Path::new("/proc/cpuinfo")).unwrap_or_default();
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
     let model = model.map_or("processor unknown", |(_, model)| model.trim());
-    format!("{model}, {cores} cores")
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split(' ').next().unwrap_or_default();
+    format!("{model}, {cores} cores, load average {load} before")
 }

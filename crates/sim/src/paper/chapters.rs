@@ -56,12 +56,12 @@ fn hidden(file: &'static str, sheet: Sheet) -> Block {
 }
 
 fn picture(file: &str, figure: &Figure) -> Block {
-    let alt = format!("{}. {}", figure.title, figure.caption);
+    let alt = format!("{}. {}", figure.title, figure.caption).trim_end().to_owned();
     Block::Picture { file: file.to_owned(), svg: figure.svg(), alt }
 }
 
 fn bars(file: &str, bars: &Bars) -> Block {
-    let alt = format!("{}. {}", bars.title, bars.caption);
+    let alt = format!("{}. {}", bars.title, bars.caption).trim_end().to_owned();
     Block::Picture { file: file.to_owned(), svg: bars.svg(), alt }
 }
 

@@ -97,8 +97,9 @@ impl Measured {
                 .to_vec()
         });
         let which = number.map_or(String::new(), |of| format!("Figure {}: ", of.figure));
+        let what = if which.is_empty() { "Time" } else { "time" };
         Figure {
-            title: format!("{which}time of an insert, {}", cores_text(cores)),
+            title: format!("{which}{what} of an insert, {}", cores_text(cores)),
             caption: "Nanoseconds that an insert takes its core, by how full the table is."
                 .to_owned(),
             source: self.machine.clone(),

@@ -81,10 +81,12 @@ pub fn simulate(
     say("table 1: ways of sharing");
     let common = common(settings);
     let full = memory(settings, SIZES);
+    // Sets alone do not fill the largest memory within one stream; a quarter of it they do.
+    let size = |fills: bool| if fills { full } else { memory(settings, SIZES / 4) };
     let mut modes = Vec::new();
     for fills in [true, false] {
         let common = sync::Settings { fills, ..common.clone() };
-        modes.extend(cases(settings, ALPHA, &common, &points(&Mode::ALL, &SHARERS, full))?);
+        modes.extend(cases(settings, ALPHA, &common, &points(&Mode::ALL, &SHARERS, size(fills)))?);
     }
     let mut exponents = Vec::new();
     for alpha in ALPHAS_OF_TABLE {
@@ -106,7 +108,7 @@ pub fn simulate(
                 settings,
                 ALPHA,
                 &common,
-                &points(&[Mode::Periodic], &SHARERS, full),
+                &points(&[Mode::Periodic], &SHARERS, size(fills)),
             )?);
         }
     }
@@ -157,16 +159,19 @@ fn common(settings: &Settings) -> sync::Settings {
     }
 }
 
+/// All sizes at the one exponent, the largest at the others.
 fn hit_ratios(settings: &Settings, sizes: &[u32]) -> Result<Vec<Case>, Error> {
-    let mut all = Vec::new();
-    for fills in [true, false] {
-        for alpha in ALPHAS {
-            let common = sync::Settings { cores: 1, fills, ..common(settings) };
-            let modes = [Mode::Synchronous];
-            let points: Vec<Point> =
-                sizes.iter().flat_map(|&size| points(&modes, &CONTESTANTS, size)).collect();
-            all.extend(cases(settings, alpha, &common, &points)?);
-        }
+    let of = |alpha, fills, sizes: &[u32]| {
+        let common = sync::Settings { cores: 1, fills, ..common(settings) };
+        let modes = [Mode::Synchronous];
+        let points: Vec<Point> =
+            sizes.iter().flat_map(|&size| points(&modes, &CONTESTANTS, size)).collect();
+        cases(settings, alpha, &common, &points)
+    };
+    let mut all = of(ALPHA, true, sizes)?;
+    all.extend(of(ALPHA, false, sizes)?);
+    for alpha in ALPHAS.into_iter().filter(|&alpha| alpha != ALPHA) {
+        all.extend(of(alpha, true, &sizes[sizes.len().saturating_sub(1)..])?);
     }
     Ok(all)
 }

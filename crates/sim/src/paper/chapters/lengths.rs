@@ -8,12 +8,12 @@ use crate::paper::simulated::Simulated;
 use crate::policy::Kind;
 
 pub(super) fn name_lengths(names: &Names, names_are: &str, simulated: &Simulated) -> Vec<Block> {
+    // The tail of whole names is in the rows.
+    const LENGTHS_SHOWN: usize = 80;
     let share = |counts: &[u64]| -> Vec<(f64, f64)> {
-        let sum: u64 = counts.iter().sum();
-        let of =
-            |(length, &count): (usize, &u64)| (length as f64, count as f64 / sum.max(1) as f64);
-        // The tail of whole names is in the rows.
-        counts.iter().enumerate().skip(1).take(80).map(of).collect()
+        let sum = counts.iter().sum::<u64>().max(1) as f64;
+        let of = |length: usize| counts.get(length).map_or(0.0, |&count| count as f64 / sum);
+        (1..=LENGTHS_SHOWN).map(|length| (length as f64, of(length))).collect()
     };
     let mut series = vec![Series::new("whole names", share(&names.counts()))];
     for (at, top) in TOPS.iter().enumerate() {
