@@ -16,7 +16,6 @@
 #   remote.jsonl      memcached over loopback, or a line SKIP
 #   go.jsonl          Go's caches and its collector, or a line SKIP
 #   rings.md          queues between cores
-#   paper/            the paper's figures as CSV and SVG
 #   tables.md         all rows as Markdown, for docs/results/engine-speed.md
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -81,8 +80,6 @@ part 10 ablations.jsonl "$bin/larder-ablate" --entries "$entries"
 part 3 remote.jsonl "$bin/larder-remote"
 part 10 go.jsonl bench/peers/go/run.sh -entries "$entries" -gc-entries $((10 * entries))
 part 5 rings.md "$bin/larder-rings"
-part 10 paper.log "$bin/larder-paper" --entries "$entries" --output "$output/paper"
-rm -f "$output/paper.log"
 
 bench/tables.py "$output"/*.jsonl >"$output/tables.md"
 echo "load after: $(cut -d' ' -f1-3 /proc/loadavg)" >>"$output/machine.txt"

@@ -7,17 +7,14 @@
 //! | [`ablations`] | single decisions of the engine, each beside the other way |
 //! | [`rings`] | queues between cores |
 //! | [`remote`] | leaving the process once: memcached over loopback |
-//! | [`paper`], [`svg`] | the figures and the table of the paper that larder began with |
 //! | [`args`] | the few flags of the programs here |
 //!
-//! The programs: `larder-peers`, `larder-ablate`, `larder-rings`, `larder-remote`, `larder-paper`. What each
+//! The programs: `larder-peers`, `larder-ablate`, `larder-rings`, `larder-remote`. What each
 //! prints, and the order to run them in, is in `run.sh`.
 
 pub mod ablations;
 pub mod alone;
 pub mod args;
-pub mod paper;
 pub mod peers;
 pub mod remote;
 pub mod rings;
-pub mod svg;

@@ -166,11 +166,11 @@ impl Handle for &Seg {
 type LruShard = lru::LruCache<Key, Box<[u8]>, FixedState>;
 
 /// [`lru::LruCache`], one or several of them, each under its lock.
-pub struct Lru(Vec<Mutex<LruShard>>);
+struct Lru(Vec<Mutex<LruShard>>);
 
 impl Lru {
     /// So many entries under so many locks.
-    pub fn new(shape: &Shape, locks: usize) -> Infallible<Lru> {
+    fn new(shape: &Shape, locks: usize) -> Infallible<Lru> {
         let each = NonZeroUsize::new(shape.entries.div_ceil(locks)).unwrap_or(NonZeroUsize::MIN);
         let shard = || Mutex::new(lru::LruCache::with_hasher(each, FixedState::default()));
         Ok(Lru((0..locks).map(|_| shard()).collect()))

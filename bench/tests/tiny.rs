@@ -51,14 +51,4 @@ fn the_other_programs_run() {
     assert!(rows.lines().all(|line| Row::from_json(line).is_some() || line.starts_with("SKIP ")));
     let table = run(env!("CARGO_BIN_EXE_larder-rings"), &["--rounds", "1", "--items", "10000"]);
     assert!(table.lines().all(|line| line.starts_with('|')) && table.lines().count() == 2 + 36);
-
-    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("paper");
-    let output = folder.to_str().expect("a path in text");
-    run(env!("CARGO_BIN_EXE_larder-paper"), &[&tiny[..], &["--output", output]].concat());
-    let csv = std::fs::read_to_string(folder.join("insert-latency.csv")).expect("it was written");
-    assert!(csv.lines().count() > 20 && csv.contains("not measured"), "{csv}");
-    for name in ["insert-latency-1.svg", "throughput-70.svg", "per-core-100.svg"] {
-        let svg = std::fs::read_to_string(folder.join(name)).expect("it was written");
-        assert!(svg.contains("<polyline"), "{name}");
-    }
 }

@@ -9,6 +9,7 @@
 //! row       one line of JSON a comparison
 //! duel      one thing done in several ways
 //! engine    larder as a contestant      limit   what memory alone would take
+//! locked    the textbook LRU            paper   the experiments of the paper that larder began with
 //! ```
 //!
 //! `larder bench engine` uses it as it is; the workspace `bench/` adds other people's caches, which so
@@ -30,6 +31,8 @@ pub mod duel;
 pub mod engine;
 pub mod field;
 pub mod limit;
+pub mod locked;
+pub mod paper;
 pub mod peer;
 pub mod row;
 pub mod sample;

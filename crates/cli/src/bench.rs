@@ -99,7 +99,7 @@ pub fn bench_annotate(settings: &Resolved) -> Outcome {
     print(&table::text(&mut contestants))
 }
 
-fn eprint_quietly(line: &str) {
+pub fn eprint_quietly(line: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "{line}");
 }

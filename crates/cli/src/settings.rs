@@ -881,6 +881,291 @@ Examples:
 const MODEL_INPUT: Setting = Setting { group: "Model", ..ROW };
 const MODEL_TRACE: Setting = Setting { group: "Trace", ..ROW };
 
+const SIM_FORMAT: Setting = Setting {
+    name: "format",
+    value_name: "FORMAT",
+    kind: Kind::Choice(&["table", "csv", "json"]),
+    default: "table",
+    group: "Output",
+    help: "A table, or the same rows as CSV or JSON",
+    why: "The table is for eyes; programs read the others.",
+    ..ROW
+};
+const SIM_SEED: Setting = Setting {
+    name: "seed",
+    value_name: "N",
+    kind: Kind::Seed,
+    default: "0x1",
+    help: "Seed of streams, spread and chances",
+    why: "The same seed gives the same rows on any machine.",
+    ..ROW
+};
+const SIM_THREADS: Setting = Setting {
+    name: "threads",
+    value_name: "N",
+    kind: Kind::Cores,
+    default: "all",
+    help: "Threads that simulate",
+    why: "The rows are the same whatever the number.",
+    ..ROW
+};
+/// `larder sim sync`.
+pub const SIM_SYNC: Command = Command {
+    path: &["sim", "sync"],
+    about: "Simulate a cache that several cores share, by how they share it",
+    long: "Replays a trace on virtual cores and prints, for each way of sharing: hits, old values \
+among them, and the work that sharing takes. Ways: synchronous and periodic (one main and a proxy a \
+core, which show changes at once, or after the last so many requests), independent (a cache a core, \
+memory divided), independent-full (each core the whole size), sharded (each core a part of the names; \
+requests are handed over).
+
+A value is old when it had been replaced before; every set is taken to change the value, which is the \
+worst case. Work, a request, over all proxies: records of the engine's log and their octets; entries, \
+each changed one once a sync; whole, all entries of every part of the table with a change in it (64 \
+parts), as the paper copies sub-tables; moved, requests handed to another core.
+
+Traces are files, or streams that are made up: zipf:ALPHA[:ITEMS[:REQUESTS]], dns:SEED[:REQUESTS].
+
+Examples:
+  larder sim sync
+  larder sim sync --trace zipf:0.9:200000:3000000 --capacity 8/17 --warm-up 1M
+  larder sim sync --trace web07.trace.xz --capacity 1%,10% --mode periodic,sharded --period 1000",
+    settings: &[
+        Setting {
+            name: "trace",
+            value_name: "TRACE",
+            kind: Kind::Word,
+            default: "zipf:0.9:200000:3000000",
+            help: "A trace: a file, or the name of a stream",
+            why: "The paper's names follow Zipf's law; an exponent of 0.9 is usual for names.",
+            ..INPUT
+        },
+        Setting {
+            name: "trace-format",
+            value_name: "FORMAT",
+            kind: Kind::Choice(&TRACE_FORMATS),
+            default: "auto",
+            help: "Format of the file",
+            why: "auto looks at the first octets and the file's name.",
+            ..INPUT
+        },
+        Setting {
+            name: "mode",
+            value_name: "LIST",
+            default: "all",
+            help: "Ways of sharing: synchronous periodic independent independent-full sharded",
+            why: "A difference means something beside the others only.",
+            ..ROW
+        },
+        Setting {
+            name: "policy",
+            value_name: "LIST",
+            default: "partitioned,paper,lru",
+            help: "Who leaves: policies by name, as in sim hit-ratio",
+            why: "The engine's own, the paper's Algorithm 1 as listed, and what everybody knows.",
+            ..ROW
+        },
+        Setting {
+            name: "capacity",
+            value_name: "LIST",
+            default: "8/17",
+            help: "Entries of the whole cache, or shares of the distinct names: 1000, 10%, 8/17",
+            why: "The paper has 17 GB of names and 8 GB of memory.",
+            ..ROW
+        },
+        Setting {
+            name: "cores",
+            value_name: "N",
+            kind: Kind::Count { min: 1, max: 1024 },
+            default: "8",
+            help: "Virtual cores",
+            why: "The paper's machine has eight; this one need not.",
+            ..ROW
+        },
+        Setting {
+            name: "period",
+            value_name: "N",
+            kind: Kind::Count { min: 1, max: u64::MAX },
+            default: "10000",
+            help: "Requests, over all cores, from one sync to the next",
+            why: "At ten million requests a second, a millisecond.",
+            ..ROW
+        },
+        Setting {
+            name: "spread",
+            value_name: "HOW",
+            kind: Kind::Choice(&["random", "flow", "key"]),
+            default: "random",
+            help: "Which core a request comes to: any, its flow's, its name's",
+            why: "Network cards spread flows, which for a name is nearly at random.",
+            ..ROW
+        },
+        Setting {
+            name: "reports",
+            value_name: "SHARE",
+            default: "1",
+            help: "Share of proxies' hits that main is told of: 1, 1/2, 1/8, 0",
+            why: "Told at the sync, and lost if the name has left by then.",
+            ..ROW
+        },
+        Setting {
+            name: "sets",
+            value_name: "SHARE",
+            default: "10%",
+            help: "Share of the trace's look-ups that are taken for sets of a new value",
+            why: "The paper's mix for hit ratios is 90 % get and 10 % set.",
+            ..ROW
+        },
+        Setting {
+            name: "fill",
+            help: "A miss is followed by a set, as in a resolver; this is the default",
+            why: "Here so that scripts can say what they mean.",
+            ..SWITCH
+        },
+        Setting {
+            name: "no-fill",
+            help: "Only sets store, as where names are learnt from captured answers",
+            why: "Both uses are real, and their numbers differ.",
+            ..SWITCH
+        },
+        Setting {
+            name: "fall-through",
+            help: "Look for a name in main that the proxy does not show",
+            why: "The engine's proxies don't: what was stored since the last sync is a miss.",
+            ..SWITCH
+        },
+        Setting {
+            name: "warm-up",
+            value_name: "N",
+            kind: Kind::Count { min: 0, max: u64::MAX },
+            default: "0",
+            help: "Requests at the start that do not count",
+            why: "Cold misses count unless told otherwise, as in sim hit-ratio.",
+            ..ROW
+        },
+        SIM_SEED,
+        SIM_THREADS,
+        SIM_FORMAT,
+    ],
+};
+
+/// `larder sim lengths`.
+pub const SIM_LENGTHS: Command = Command {
+    path: &["sim", "lengths"],
+    about: "Simulate memory split by the length of names",
+    long: "Reads a list of names, the most popular first, prints what their lengths are like (to standard \
+error), and what it costs in hits to keep names of different lengths apart: in points of hit ratio below \
+the same policy with octets counted and nothing split. Ways of splitting: moving (pages go where they are \
+needed, names are rounded up to their class: the engine), universe (as all names would need it), popularity \
+(by the square root of it), geometric (the paper's example: 50 for names of 3 octets, 1 for those of 65).
+
+Names are asked for by Zipf's law in the order of the list; the first third of the requests warms up.",
+    settings: &[
+        Setting {
+            name: "names",
+            required: true,
+            kind: Kind::Path,
+            help: "A list, one name a line or rank,name; compressed or not",
+            why: "Lists of popular names are public; your resolver's own is better.",
+            ..INPUT
+        },
+        Setting {
+            name: "memory",
+            value_name: "LIST",
+            default: "1/17,8/17",
+            help: "Memory, as shares of the octets of all names",
+            why: "The paper has 17 GB of names and 8 GB of memory.",
+            ..ROW
+        },
+        Setting {
+            name: "width",
+            value_name: "LIST",
+            default: "1,8,16,32",
+            help: "Widths of classes in octets, 1 to 253",
+            why: "The paper's sub-tables have one length each; the engine's classes are wider.",
+            ..ROW
+        },
+        Setting {
+            name: "policy",
+            value_name: "LIST",
+            default: "lru,partitioned",
+            help: "Who leaves: policies by name, as in sim hit-ratio",
+            why: "What everybody knows, and the engine's own.",
+            ..ROW
+        },
+        Setting {
+            name: "alpha",
+            value_name: "X",
+            default: "0.9",
+            help: "Exponent of Zipf's law, 0 to 10",
+            why: "Usual for names.",
+            ..ROW
+        },
+        Setting {
+            name: "shuffle",
+            help: "Take the list in a shuffled order: length then says nothing of popularity",
+            why: "Popular names are shorter, and a split by length profits or suffers from that.",
+            ..SWITCH
+        },
+        Setting {
+            name: "requests",
+            value_name: "N",
+            kind: Kind::Count { min: 1, max: 10_000_000_000 },
+            default: "3000000",
+            help: "Requests",
+            why: "Enough that a hundredth of a point means something.",
+            ..ROW
+        },
+        SIM_SEED,
+        SIM_THREADS,
+        SIM_FORMAT,
+    ],
+};
+
+/// `larder sim paper`.
+pub const SIM_PAPER: Command = Command {
+    path: &["sim", "paper"],
+    about: "Do the paper's experiments again, and set them beside its numbers",
+    long: "Figures 2, 3 and 7 to 13 and Tables 1 and 2 of Han, Guo and Zeng, Research on Multicore \
+Key-Value Storage System for Domain Name Storage (2021): throughput and insert latency of the engine on \
+this machine, hit ratios, sync modes and splits by length simulated. Writes CSV and SVG files and one \
+report, report.md and report.html, in which every figure stands beside what the paper reports, with what \
+differs and why. What is simulated is the same for a seed on any machine; what is measured is not.",
+    settings: &[
+        Setting {
+            name: "output",
+            letter: Some('o'),
+            value_name: "DIR",
+            kind: Kind::Path,
+            required: true,
+            help: "Where the files go; made if it is not there",
+            why: "Files of an earlier run are replaced.",
+            ..OUTPUT
+        },
+        Setting {
+            name: "names",
+            kind: Kind::Path,
+            help: "A list of names, the most popular first, for Figures 2 and 3",
+            why: "Without one, lengths are made up as popular names have them.",
+            ..INPUT
+        },
+        Setting {
+            name: "quick",
+            help: "Small tables and short streams: seconds instead of minutes",
+            why: "To see that it works; the numbers mean little.",
+            ..SWITCH
+        },
+        Setting {
+            name: "no-engine",
+            help: "Leave out what is measured by the clock: Figures 7 to 12",
+            why: "The rest is the same on every machine.",
+            ..SWITCH
+        },
+        SIM_SEED,
+        SIM_THREADS,
+    ],
+};
+
 /// `larder show-config`.
 pub const SHOW_CONFIG: Command = Command {
     path: &["show-config"],
@@ -940,13 +1225,16 @@ pub const MAN: Command = Command {
 };
 
 /// Every command, in the order of help.
-pub const COMMANDS: [&Command; 10] = [
+pub const COMMANDS: [&Command; 13] = [
     &ANNOTATE,
     &DEMO,
     &BENCH_ANNOTATE,
     &BENCH_ENGINE,
     &GEN_CAPTURE,
     &SIM_HIT_RATIO,
+    &SIM_SYNC,
+    &SIM_LENGTHS,
+    &SIM_PAPER,
     &MODEL,
     &SHOW_CONFIG,
     &COMPLETIONS,

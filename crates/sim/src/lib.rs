@@ -12,6 +12,10 @@
 //! | [`trace`] | readers of trace files, and generators |
 //! | [`belady`] | the bound of hits for one who knows the future |
 //! | [`figure`] | charts of lines and bars as SVG |
+//! | [`sync`] | caches that several cores share, by how they share them |
+//! | [`lengths`] | lengths of names, and what a split by length costs |
+//! | [`paper`] | the experiments of the paper that larder began with, as a report |
+//! | [`sheet`] | rows of results, in every form |
 //! | [`model`] | what a hit ratio is worth to a DNS server |
 //! | [`policy`] | names of policies; the engine's own, and references beside them |
 //! | [`intern`] | keys to dense numbers, once for all who replay |
@@ -29,11 +33,15 @@ mod crew;
 pub mod figure;
 pub mod hit_ratio;
 pub mod intern;
+pub mod lengths;
 pub mod model;
+pub mod paper;
 mod pass;
 pub mod policy;
 pub mod replay;
 pub mod report;
 pub mod request;
 pub mod sample;
+pub mod sheet;
+pub mod sync;
 pub mod trace;

@@ -30,7 +30,7 @@ pub mod cycle;
 mod digits;
 pub mod dns_like;
 pub mod format;
-mod octets;
+pub(crate) mod octets;
 mod pcap;
 pub mod random;
 pub mod spec;

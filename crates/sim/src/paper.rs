@@ -1,0 +1,88 @@
+//! The experiments of the paper that larder began with, done again and set beside its numbers (Han, Guo and Zeng,
+//! "Research on Multicore Key-Value Storage System for Domain Name Storage", Applied Sciences 11(16), 2021).
+//!
+//! ```text
+//! names         lengths: a list, or made up            figures 2, 3
+//! measured      the engine by the clock (the caller)    figures 7 to 12, throughput of tables 1 and 2
+//! simulate      policies and ways of sharing            figure 13, hits of table 1
+//! files         all of it as CSV, SVG, Markdown, HTML   each beside what the paper reports
+//! ```
+//!
+//! What is simulated is a function of [`Settings`] and the names; [`Measured`] is what a machine did, and is
+//! handed in, so that this crate needs neither clock nor engine threads.
+//!
+//! Cost of the full size: some ten thousand million steps of a policy, three minutes on two cores.
+
+mod chapters;
+mod document;
+mod measured;
+pub mod reported;
+mod simulated;
+
+use std::fmt;
+
+use crate::lengths::names::Names;
+use crate::sync;
+
+pub use document::File;
+pub use measured::{Measured, Mode, Timed, TimedMode};
+pub use simulated::{Case, Simulated, simulate};
+
+/// How much is simulated.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// Distinct names of a stream.
+    pub names: u32,
+    /// Requests of a stream; the first third warms up.
+    pub requests: u64,
+    /// Of all chances.
+    pub seed: u64,
+    /// Threads; results do not depend on them.
+    pub threads: usize,
+}
+
+impl Settings {
+    /// Large enough that a tenth of a point means something.
+    pub fn full(seed: u64) -> Settings {
+        Settings { names: 200_000, requests: 3_000_000, seed, threads: 1 }
+    }
+
+    /// Large enough to see that it works.
+    pub fn quick(seed: u64) -> Settings {
+        Settings { names: 2_000, requests: 30_000, seed, threads: 1 }
+    }
+}
+
+/// Why an experiment was not done.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// A simulation of sharing failed.
+    Sync(sync::Error),
+    /// A policy could not be built.
+    Policy(larder::Error),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Sync(error) => error.fmt(f),
+            Error::Policy(error) => write!(f, "a policy cannot be built: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Every file of the report. `names_are` says where the names come from; without `measured`, figures 7 to 12 say
+/// that they were left out.
+pub fn files(
+    settings: &Settings,
+    names: &Names,
+    names_are: &str,
+    simulated: &Simulated,
+    measured: Option<&Measured>,
+) -> Vec<File> {
+    let blocks = chapters::all(settings, names, names_are, simulated, measured);
+    document::files("The paper's experiments, with larder", &blocks)
+}

@@ -1,0 +1,251 @@
+//! Rows of results under named columns: for eyes, as CSV, JSON, Markdown and HTML, all with the same numbers.
+//!
+//! A number is written with the digits that its column is good for. What is not known is `-` for eyes, nothing
+//! in CSV and `null` in JSON.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value};
+
+/// A sheet.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Sheet {
+    columns: Vec<&'static str>,
+    rows: Vec<Vec<Cell>>,
+}
+
+/// One value.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Cell {
+    /// Words.
+    Text(String),
+    /// A whole number.
+    Count(u64),
+    /// A number, and how many digits of it follow the point.
+    Number(f64, usize),
+    /// Not known, or not measured.
+    Unknown,
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Cell {
+        Cell::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Cell {
+        Cell::Text(text)
+    }
+}
+
+impl From<u64> for Cell {
+    fn from(count: u64) -> Cell {
+        Cell::Count(count)
+    }
+}
+
+impl Cell {
+    /// A ratio, to a millionth: one request in a million.
+    pub fn ratio(value: f64) -> Cell {
+        Cell::Number(value, 6)
+    }
+
+    /// A ratio as percent, to a hundredth.
+    pub fn percent(value: f64) -> Cell {
+        Cell::Number(100.0 * value, 2)
+    }
+
+    fn text(&self, unknown: &str) -> String {
+        match self {
+            Cell::Text(text) => text.clone(),
+            Cell::Count(count) => count.to_string(),
+            Cell::Number(value, digits) if value.is_finite() => {
+                let text = format!("{value:.digits$}");
+                // No minus before nought.
+                if text.bytes().all(|octet| b"-0.".contains(&octet)) {
+                    text.trim_start_matches('-').to_owned()
+                } else {
+                    text
+                }
+            }
+            Cell::Number(..) | Cell::Unknown => unknown.to_owned(),
+        }
+    }
+
+    fn is_text(&self) -> bool {
+        matches!(self, Cell::Text(_))
+    }
+}
+
+impl Sheet {
+    /// No rows yet.
+    pub fn new(columns: &[&'static str]) -> Sheet {
+        Sheet { columns: columns.to_vec(), rows: Vec::new() }
+    }
+
+    /// Adds a row. What has no column is dropped, what is missing is unknown.
+    pub fn push(&mut self, row: impl IntoIterator<Item = Cell>) {
+        let mut row: Vec<Cell> = row.into_iter().take(self.columns.len()).collect();
+        row.resize(self.columns.len(), Cell::Unknown);
+        self.rows.push(row);
+    }
+
+    /// Its rows.
+    pub fn rows(&self) -> &[Vec<Cell>] {
+        &self.rows
+    }
+
+    /// As CSV (RFC 4180, but with line feeds).
+    pub fn csv(&self) -> String {
+        let mut text = self.columns.join(",") + "\n";
+        for row in &self.rows {
+            let cells: Vec<String> = row.iter().map(|cell| quoted(cell.text(""))).collect();
+            text.push_str(&cells.join(","));
+            text.push('\n');
+        }
+        text
+    }
+
+    /// As a JSON array of objects, a row a line.
+    pub fn json(&self) -> String {
+        let value = |cell: &Cell| match cell {
+            Cell::Text(text) => Value::from(text.as_str()),
+            Cell::Count(count) => Value::from(*count),
+            // The digits that all other forms have.
+            Cell::Number(..) => cell.text("").parse::<f64>().map_or(Value::Null, Value::from),
+            Cell::Unknown => Value::Null,
+        };
+        let object = |row: &Vec<Cell>| {
+            let pairs = self.columns.iter().zip(row);
+            let map: Map<String, Value> =
+                pairs.map(|(column, cell)| ((*column).to_owned(), value(cell))).collect();
+            Value::Object(map).to_string()
+        };
+        let rows: Vec<String> = self.rows.iter().map(object).collect();
+        format!("[\n{}\n]\n", rows.join(",\n"))
+    }
+
+    /// As aligned columns: words to the left, numbers to the right.
+    pub fn table(&self) -> String {
+        let cells = self.cells();
+        let width = |at: usize| cells.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
+        let mut text = String::new();
+        for row in &cells {
+            let mut line = String::new();
+            for (at, cell) in row.iter().enumerate() {
+                let width = widths[at];
+                let _ = if self.is_text(at) {
+                    write!(line, "{cell:<width$}  ")
+                } else {
+                    write!(line, "{cell:>width$}  ")
+                };
+            }
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+
+    /// As a table in Markdown.
+    pub fn markdown(&self) -> String {
+        let mut text = String::new();
+        for (number, row) in self.cells().iter().enumerate() {
+            let row: Vec<String> = row.iter().map(|cell| cell.replace('|', "\\|")).collect();
+            let _ = writeln!(text, "| {} |", row.join(" | "));
+            if number == 0 {
+                let rule = |at| if self.is_text(at) { "---|" } else { "--:|" };
+                let rules: String = (0..self.columns.len()).map(rule).collect();
+                let _ = writeln!(text, "|{rules}");
+            }
+        }
+        text
+    }
+
+    /// As a table in HTML.
+    pub fn html(&self) -> String {
+        let mut text = "<table>\n".to_owned();
+        for (number, row) in self.cells().iter().enumerate() {
+            let tag = if number == 0 { "th" } else { "td" };
+            text.push_str("<tr>");
+            for (at, cell) in row.iter().enumerate() {
+                let class = if self.is_text(at) { "" } else { " class=\"n\"" };
+                let _ = write!(text, "<{tag}{class}>{}</{tag}>", escape(cell));
+            }
+            text.push_str("</tr>\n");
+        }
+        text + "</table>\n"
+    }
+
+    /// The header, in words, and all rows, for eyes.
+    fn cells(&self) -> Vec<Vec<String>> {
+        let header = self.columns.iter().map(|column| column.replace('_', " ")).collect();
+        let row = |row: &Vec<Cell>| row.iter().map(|cell| cell.text("-")).collect();
+        [header].into_iter().chain(self.rows.iter().map(row)).collect()
+    }
+
+    fn is_text(&self, at: usize) -> bool {
+        self.rows.iter().any(|row| row[at].is_text())
+    }
+}
+
+/// Text as it may stand in HTML.
+pub fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+fn quoted(text: String) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sheet() -> Sheet {
+        let mut sheet = Sheet::new(&["who", "hit_ratio", "hits"]);
+        sheet.push(["a,\"b\"|<c>".into(), Cell::ratio(0.5), 1234.into()]);
+        sheet.push(["d".into(), Cell::Number(-0.000_000_1, 6), Cell::Unknown, 7.into()]);
+        sheet.push(["e".into(), Cell::Number(f64::NAN, 2)]);
+        sheet
+    }
+
+    /// All forms have the same numbers; each escapes what means something in it; what is not known is said so.
+    #[test]
+    fn forms_agree() {
+        let sheet = sheet();
+        assert_eq!(
+            sheet.csv(),
+            "who,hit_ratio,hits\n\"a,\"\"b\"\"|<c>\",0.500000,1234\nd,0.000000,\ne,,\n"
+        );
+        let json: Value = serde_json::from_str(&sheet.json()).unwrap();
+        assert_eq!((&json[0]["hits"], &json[0]["who"]), (&1234.into(), &"a,\"b\"|<c>".into()));
+        assert!(json[1]["hits"].is_null() && json[2]["hit_ratio"].is_null());
+        assert_eq!(
+            sheet.table(),
+            "who        hit ratio  hits\na,\"b\"|<c>   0.500000  1234\nd           0.000000     -\n\
+             e                  -     -\n"
+        );
+        assert!(sheet.markdown().starts_with(
+            "| who | hit ratio | hits |\n|---|--:|--:|\n| a,\"b\"\\|<c> | 0.500000 | 1234 |\n"
+        ));
+        assert!(
+            sheet
+                .html()
+                .contains("<td>a,&quot;b&quot;|&lt;c&gt;</td><td class=\"n\">0.500000</td>")
+        );
+    }
+
+    /// No rows are an empty array, a header, and no panic.
+    #[test]
+    fn nothing_is_something() {
+        let empty = Sheet::new(&["a", "b"]);
+        assert_eq!(serde_json::from_str::<Value>(&empty.json()).unwrap(), Value::Array(vec![]));
+        assert_eq!((empty.csv(), empty.table()), ("a,b\n".to_owned(), "a  b\n".to_owned()));
+    }
+}
