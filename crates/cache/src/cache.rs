@@ -172,10 +172,10 @@ impl Cache {
         Stats::collect(&self.shared)
     }
 
-    /// All entries alive at `now`, copied out, shard by shard, oldest first as the policy has it: with
+    /// All entries alive at `now`, copied out, shard by shard, in the order of the policy: with
     /// [`Policy::Fifo`](crate::Policy) in the order in which they were first inserted; with `Lru` those longest
-    /// unused first; otherwise partition by partition, roughly those first that will leave first, and in each
-    /// partition those first that came into it first.
+    /// unused first; otherwise partition by partition, roughly those first that will leave first, and in each with
+    /// `Paper` those first that came into it first, with `Partitioned` in no order.
     /// Takes the lock for a few entries at a time; entries that come, go, change or are hit meanwhile may be
     /// seen, not, or twice. One walk at a time: a second one waits for the first to be dropped.
     pub fn iter(&self, now: Seconds) -> Iter<'_> {
