@@ -123,7 +123,7 @@ pub trait Replacement {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Policy {
-    /// Three FIFO partitions, as in Shi et al., with counters and a second look at departed keys (see
+    /// Three partitions, as in Shi et al., with counters and a second look at departed keys (see
     /// [`partitioned`]). Best hit ratio; 2 octets an index way, and 3.3 an entry.
     #[default]
     Partitioned,

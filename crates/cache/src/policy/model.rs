@@ -197,14 +197,16 @@ impl SlowPartitioned {
         (self.came[usize::from(hot)] / unit - came / unit) % 256 * unit
     }
 
+    fn is_there(&self, entry: EntryNumber, came: u64) -> bool {
+        let unit = self.unit(false);
+        let counters = self.entries.get(&entry).filter(|counters| !counters.hot);
+        counters.is_some_and(|there| there.came / unit % 256 == came / unit % 256)
+    }
+
     /// The temporary entries, oldest first.
     fn candidates(&self) -> Vec<EntryNumber> {
-        let unit = self.unit(false);
-        let is_there = |&&(entry, came): &&(EntryNumber, u64)| {
-            let counters = self.entries.get(&entry).filter(|counters| !counters.hot);
-            counters.is_some_and(|there| there.came / unit % 256 == came / unit % 256)
-        };
-        self.queue.iter().filter(is_there).map(|&(entry, _)| entry).collect()
+        let there = self.queue.iter().filter(|&&(entry, came)| self.is_there(entry, came));
+        there.map(|&(entry, _)| entry).collect()
     }
 
     fn make_queue_room(&mut self) {
@@ -228,8 +230,7 @@ impl SlowPartitioned {
 
     /// Forgets numbers before the first that is still there.
     fn drop_stale(&mut self) {
-        let first = self.candidates().first().copied();
-        while self.queue.front().is_some_and(|&(entry, _)| Some(entry) != first) {
+        while self.queue.front().is_some_and(|&(entry, came)| !self.is_there(entry, came)) {
             self.queue.pop_front();
         }
     }
@@ -264,12 +265,23 @@ impl SlowPartitioned {
         self.depart(entry, entries)
     }
 
-    fn depart_beaten(&mut self, entry: EntryNumber, entries: &impl Entries) -> Option<EntryNumber> {
+    fn depart_beaten(
+        &mut self,
+        candidate: EntryNumber,
+        except: Option<EntryNumber>,
+        entries: &impl Entries,
+    ) -> Option<EntryNumber> {
         self.lost += 1;
-        if self.lost == 8 {
-            self.pass_group();
+        if self.lost < 8 {
+            return self.depart(candidate, entries);
         }
-        self.depart(entry, entries)
+        match self.weakest(except) {
+            Some(weakest) if entries.is_expired(weakest) => self.depart_hot(weakest, entries),
+            _ => {
+                self.pass_group();
+                self.depart(candidate, entries)
+            }
+        }
     }
 
     fn pass_group(&mut self) {
@@ -311,7 +323,11 @@ impl SlowPartitioned {
     ) -> Option<EntryNumber> {
         let is_hot =
             |&(&entry, counters): &(&EntryNumber, &Counters)| counters.hot && Some(entry) != except;
-        self.entries.iter().find(is_hot)?;
+        if self.entries.iter().find(is_hot).is_none() {
+            // The hand went round.
+            self.lost = 0;
+            return None;
+        }
         loop {
             if let Some(victim) = self.weakest(except) {
                 let counters = self.entries.get_mut(&victim).unwrap();
@@ -389,12 +405,13 @@ impl Replacement for SlowPartitioned {
     }
 
     fn moved(&mut self, from: EntryNumber, to: EntryNumber) {
-        if !self.entries[&from].hot {
-            self.make_queue_room();
-        }
-        let mut counters = self.entries.remove(&from).unwrap();
+        let counters = self.entries.remove(&from).unwrap();
         if !counters.hot {
-            counters.came = self.enqueue(to);
+            let unit = self.unit(false);
+            let is_it = |&&mut (entry, came): &&mut (EntryNumber, u64)| {
+                entry == from && came / unit % 256 == counters.came / unit % 256
+            };
+            self.queue.iter_mut().find(is_it).unwrap().0 = to;
         }
         self.entries.insert(to, counters);
     }
@@ -425,17 +442,11 @@ impl Replacement for SlowPartitioned {
                     self.promote(candidate);
                     continue;
                 }
-                return match self.weakest(except) {
-                    Some(idle) if entries.is_expired(idle) => self.depart_hot(idle, entries),
-                    _ => self.depart_beaten(candidate, entries),
-                };
+                return self.depart_beaten(candidate, except, entries);
             }
             let Some(victim) = self.victim(except, entries) else {
                 return self.depart(candidate, entries);
             };
-            if entries.is_expired(victim) {
-                return self.depart_hot(victim, entries);
-            }
             let is_worth_more =
                 referenced >= 2 || self.aged_entry(candidate) > self.aged_entry(victim);
             if is_worth_more && !has_ended {
@@ -443,7 +454,7 @@ impl Replacement for SlowPartitioned {
                 self.promote(candidate);
                 return Some(victim);
             }
-            return self.depart_beaten(candidate, entries);
+            return self.depart_beaten(candidate, except, entries);
         }
     }
 

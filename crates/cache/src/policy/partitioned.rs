@@ -13,13 +13,11 @@
 //! x arrives    remembered as left by temporary: to hot. Else to temporary, with the freq remembered plus 1
 //! make room    1. hot over H, temporary empty, or x goes to a hot that is full: hot's victim leaves
 //!              else, c being temporary's oldest:
-//!              2. hot below H: c to hot if it was hit or hot is empty; else it leaves, or hot's weakest if that
-//!                 has ended
-//!              3. hot's victim leaves if it has ended
-//!              4. c.ref >= 2, or aged freq of c above that of hot's victim: that one leaves, c to hot
-//!              5. else c leaves; so it does at 2 and 4 if it has ended
-//! victim       a hand goes from group to group of ten places: when somebody left there, and after eight
-//!              candidates that did not get in. Weakest of the hot entries there is, of those that are old, half
+//!              2. hot below H: c to hot if it was hit or hot is empty, else it leaves
+//!              3. c.ref >= 2, or aged freq of c above that of hot's victim: that one leaves, c to hot
+//!              4. else c leaves; so it does at 2 and 3 if it has ended
+//!              Instead of every eighth such c, hot's weakest leaves if it has ended
+//! victim       a hand goes from group to group of ten places: when somebody left there, and after those eight. Weakest of the hot entries there is, of those that are old, half
 //!              the length of hot, and have ref 0, the one of least freq, then the oldest; if there is none, the
 //!              oldest. If it has ref 0 or has ended it is the victim, else ref -= 1, it is young again, and the hand
 //!              goes on
@@ -31,8 +29,8 @@
 //! with ref 0. Where entries are and what is known of them is in [`places`](super::places): two octets each.
 //!
 //! Temporary's queue has room for an eighth of all entries there can be, so while a new cache fills, the oldest
-//! of temporary go to hot unasked, and those without a hit
-//! with freq 0: any candidate is worth more. Bounds: hot's hand goes round once at worst, two octets a place.
+//! of temporary go to hot unasked, and those without a hit with freq 0: any candidate is worth more. Bounds:
+//! hot's hand goes round once at worst, two octets a place.
 
 use larder_mem::Memory;
 
@@ -168,12 +166,13 @@ impl Partitioned {
         let groups = self.places.numbers() / GROUP;
         let mut empty = 0;
         while empty < groups {
-            let Some((entry, record)) = self.weakest(self.hot_hand, except) else {
+            let Some(entry) = self.weakest(self.hot_hand, except) else {
                 empty += 1;
                 self.pass_group();
                 continue;
             };
             empty = 0;
+            let record = self.places.record(entry);
             if record.referenced == 0 || *steps == 0 || entries.is_expired(entry) {
                 return Some(entry);
             }
@@ -186,38 +185,43 @@ impl Partitioned {
         None
     }
 
-    /// Of a group's hot entries, the one to leave first.
+    /// Of the hot entries where the hand is, or is next, the one to leave first.
     #[inline]
-    fn weakest(&self, group: usize, except: Option<EntryNumber>) -> Option<(EntryNumber, Record)> {
-        let old = self.places.hot() / 2;
-        let entries = self.places.group(group).filter(|&(entry, _)| Some(entry) != except);
-        entries.min_by_key(|(_, record)| {
-            let age = self.hot_clock.since(record.seq);
-            let freq = match record.referenced == 0 && age >= old {
-                true => self.aged(record.freq, record.epoch),
-                false => FREQ_MAX + 1,
-            };
-            (freq, u64::MAX - age)
-        })
+    fn weakest(&self, group: usize, except: Option<EntryNumber>) -> Option<EntryNumber> {
+        let old = self.hot_clock.units(self.places.hot() / 2);
+        self.places.weakest(group, (self.hot_clock.now(), old, self.epoch), except)
+    }
+
+    /// The group after the one where the hand is.
+    #[inline]
+    fn next_group(&self) -> usize {
+        let next = self.hot_hand + GROUP;
+        if next < self.places.numbers() { next } else { 0 }
     }
 
     #[inline]
     fn pass_group(&mut self) {
         self.stood = 0;
-        self.hot_hand += GROUP;
-        if self.hot_hand >= self.places.numbers() {
-            self.hot_hand = 0;
-        }
+        self.hot_hand = self.next_group();
     }
 
-    /// A candidate leaves. After a few of them the hand goes on, though nobody there had to leave.
+    /// A candidate leaves. After a few of them hot's weakest is asked whether it has ended, leaves for the candidate
+    /// if so, and the hand goes on.
     #[inline]
-    fn depart_beaten(&mut self, entry: EntryNumber, entries: &impl Entries) -> Option<EntryNumber> {
+    fn depart_beaten(
+        &mut self,
+        candidate: EntryNumber,
+        except: Option<EntryNumber>,
+        entries: &impl Entries,
+    ) -> Option<EntryNumber> {
         self.stood += 1;
-        if self.stood >= STANDS_MAX {
-            self.pass_group();
+        if self.stood < STANDS_MAX {
+            return self.depart(candidate, entries);
         }
-        self.depart(entry, entries)
+        let ended =
+            self.weakest(self.hot_hand, except).filter(|&weakest| entries.is_expired(weakest));
+        self.pass_group();
+        self.depart(ended.unwrap_or(candidate), entries)
     }
 
     /// Hot's victim leaves, and the hand goes on.
@@ -284,9 +288,6 @@ impl Replacement for Partitioned {
 
     #[inline]
     fn moved(&mut self, from: EntryNumber, to: EntryNumber) {
-        if !self.places.record(from).hot {
-            self.make_queue_room();
-        }
         self.places.rename(from, to);
     }
 
@@ -314,12 +315,7 @@ impl Replacement for Partitioned {
                     && steps > 0
                     && !entries.is_expired(candidate);
                 if !stays {
-                    return match self.weakest(self.hot_hand, except) {
-                        Some((idle, _)) if entries.is_expired(idle) => {
-                            self.depart_hot(idle, entries)
-                        }
-                        _ => self.depart_beaten(candidate, entries),
-                    };
+                    return self.depart_beaten(candidate, except, entries);
                 }
                 steps -= 1;
                 self.promote(candidate);
@@ -328,17 +324,13 @@ impl Replacement for Partitioned {
             let Some(victim) = self.victim(except, entries, &mut steps) else {
                 return self.depart(candidate, entries);
             };
-            // The same one stands there until it leaves, so its end is not asked for in vain.
-            if entries.is_expired(victim) {
-                return self.depart_hot(victim, entries);
-            }
             let rival = self.places.record(victim);
             // Asked last: most candidates lose anyway, and to know their end is to read another line.
             let wins = (record.referenced >= 2
                 || self.aged(record.freq, record.epoch) > self.aged(rival.freq, rival.epoch))
                 && !entries.is_expired(candidate);
             if !wins {
-                return self.depart_beaten(candidate, entries);
+                return self.depart_beaten(candidate, except, entries);
             }
             self.depart_hot(victim, entries);
             self.promote(candidate);
@@ -349,9 +341,7 @@ impl Replacement for Partitioned {
     #[inline]
     fn upcoming(&self) -> [Option<EntryNumber>; 2] {
         if self.places.temporary() < self.temporary_target {
-            let next = self.weakest(self.hot_hand, None).map(|(entry, _)| entry);
-            let after = self.places.first_hot((self.hot_hand + GROUP) % self.places.numbers());
-            return [next, after];
+            return [self.hot_hand, self.next_group()].map(|group| self.weakest(group, None));
         }
         self.places.upcoming_temporary()
     }

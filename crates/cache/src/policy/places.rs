@@ -3,8 +3,8 @@
 //!
 //! There are no links. Hot's victims are found by a hand that goes over the records, as in CLOCK; temporary's are
 //! named by a ring of entry numbers, oldest first, with room for an eighth of all entries. An entry that was
-//! removed, promoted or moved leaves a stale number in the ring, which the record at that place gives away: it is not
-//! temporary, or came in at another time. Against links that saves nine octets an entry and some lines of
+//! removed leaves a stale number in the ring, which the record at that place gives away: it is not temporary, or came
+//! in at another time. The number of one that moves in the index is looked for among those of its time. Against links that saves nine octets an entry and some lines of
 //! memory an insert, and it costs no hits (decision 0008).
 //!
 //! ```text
@@ -35,6 +35,9 @@ pub(super) const EPOCHS: u8 = 4;
 
 /// The ring has room for one in so many of all entries.
 const RING_SHARE: u64 = 8;
+
+/// Stale numbers passed behind an excepted entry, at most.
+const BEHIND_EXCEPT_MAX: usize = 1024;
 
 const SEQ_BITS: u32 = 8;
 const HOT: u16 = 1 << 15;
@@ -105,6 +108,20 @@ impl Clock {
     #[inline]
     pub fn since(&self, seq: u8) -> u64 {
         u64::from(self.now().wrapping_sub(seq)) << self.unit_log2
+    }
+
+    /// The first and the last arrival of the unit with this `seq` that is not ahead of the present one.
+    #[inline]
+    fn unit_of(&self, seq: u8) -> (u64, u64) {
+        let unit = (self.came >> self.unit_log2) - u64::from(self.now().wrapping_sub(seq));
+        (unit << self.unit_log2, ((unit + 1) << self.unit_log2) - 1)
+    }
+
+    /// So many arrivals in units, rounded up.
+    #[inline]
+    pub fn units(&self, arrivals: u64) -> u8 {
+        let units = (arrivals + (1 << self.unit_log2) - 1) >> self.unit_log2;
+        units.min(u64::from(u8::MAX)) as u8
     }
 
     /// What [`Clock::now`] was `ago` arrivals ago.
@@ -192,9 +209,8 @@ impl Places {
         Record::unpack(self.records[entry as usize])
     }
 
-    /// The same for a place where somebody may be.
-    #[inline]
-    pub fn get(&self, place: usize) -> Option<Record> {
+    /// The same for a place where an entry may be.
+    fn get(&self, place: usize) -> Option<Record> {
         let word = self.records[place];
         (word != NOBODY).then(|| Record::unpack(word))
     }
@@ -210,14 +226,14 @@ impl Places {
         if hot { &mut self.hot } else { &mut self.temporary }
     }
 
-    /// Somebody comes in.
+    /// An entry comes in.
     #[inline]
     pub fn add(&mut self, entry: EntryNumber, record: Record) {
         *self.len(record.hot) += 1;
         self.set(entry, record);
     }
 
-    /// Queues somebody who is to be temporary; her `seq`. There must be room: see [`Places::is_queue_full`].
+    /// Queues an entry that is to be temporary; its `seq`. There must be room: see [`Places::is_queue_full`].
     #[inline]
     pub fn queue(&mut self, entry: EntryNumber) -> u8 {
         assert!(self.queued < self.ring.len(), "room was made before");
@@ -234,7 +250,7 @@ impl Places {
         if at < self.ring.len() { at } else { at - self.ring.len() }
     }
 
-    /// The `nth` of the queue, if she is still there.
+    /// The `nth` of the queue, if it is still there.
     #[inline]
     fn queued(&self, nth: usize) -> Option<EntryNumber> {
         let entry = self.ring[self.ring_at(nth)];
@@ -253,14 +269,24 @@ impl Places {
         }
     }
 
-    /// Who has been temporary longest, `except` apart. Stale numbers before her are forgotten.
+    /// The entry that has been temporary longest, `except` apart. Stale numbers before it are forgotten.
     #[inline]
     pub fn oldest_temporary(&mut self, except: Option<EntryNumber>) -> Option<EntryNumber> {
         while self.queued > 0 {
             match self.queued(0) {
                 None => self.forget_oldest(),
-                entry if entry != except => return entry,
-                _ => return (1..self.queued).find_map(|nth| self.queued(nth)),
+                Some(entry) if Some(entry) == except => {
+                    let near = self.queued.min(BEHIND_EXCEPT_MAX);
+                    let next = (1..near).find_map(|nth| self.queued(nth));
+                    if next.is_some() || near == self.queued {
+                        return next;
+                    }
+                    // Nothing but stale numbers behind it: it is made the youngest, so that they can be forgotten.
+                    self.forget_oldest();
+                    let (seq, record) = (self.queue(entry), self.record(entry));
+                    self.set(entry, Record { seq, ..record });
+                }
+                entry => return entry,
             }
         }
         None
@@ -274,7 +300,7 @@ impl Places {
         [0, BEHIND].map(|nth| (nth < self.queued).then(|| self.ring[self.ring_at(nth)]))
     }
 
-    /// Somebody leaves; what was known of her.
+    /// An entry leaves; what was known of it.
     #[inline]
     pub fn take(&mut self, entry: EntryNumber) -> Record {
         let record = self.record(entry);
@@ -293,13 +319,17 @@ impl Places {
         self.queued -= 1;
     }
 
-    /// Somebody goes to another place. If she is temporary she is queued again, as the youngest.
+    /// An entry goes to another place. A temporary one's number is looked for among those of its unit.
     pub fn rename(&mut self, from: EntryNumber, to: EntryNumber) {
         let word = std::mem::replace(&mut self.records[from as usize], NOBODY);
         self.records[to as usize] = word;
         if word as i16 > 0 {
-            let seq = self.queue(to);
-            self.set(to, Record { seq, ..Record::unpack(word) });
+            let (first, last) = self.clock.unit_of(word as u8);
+            let oldest = self.clock.came - self.queued as u64 + 1;
+            let near = first.saturating_sub(oldest) as usize
+                ..((last + 1).saturating_sub(oldest) as usize).min(self.queued);
+            let found = near.map(|nth| self.ring_at(nth)).find(|&at| self.ring[at] == from);
+            self.ring[found.expect("a temporary entry is in the ring")] = to;
         }
         if let Some(walk) = &mut self.walk {
             let met_later = walk.aside.remove(&from)
@@ -310,19 +340,28 @@ impl Places {
         }
     }
 
-    /// A hot entry of the group that begins at `start`.
+    /// Of the hot entries in the group that begins at `start`, the one to leave first: of those that came `old`
+    /// units ago or more and have ref 0 the one of least freq, then the oldest; if there is none, the oldest.
     #[inline]
-    pub fn first_hot(&self, start: usize) -> Option<EntryNumber> {
-        self.group(start).next().map(|(entry, _)| entry)
-    }
-
-    /// The hot entries of the group that begins at `start`.
-    #[inline]
-    pub fn group(&self, start: usize) -> impl Iterator<Item = (EntryNumber, Record)> + '_ {
-        let words = self.records[start..start + GROUP].iter().zip(start as EntryNumber..);
-        words
-            .filter(|&(&word, _)| word & HOT != 0)
-            .map(|(&word, place)| (place, Record::unpack(word)))
+    pub fn weakest(
+        &self,
+        start: usize,
+        (now, old, epoch): (u8, u8, u8),
+        except: Option<EntryNumber>,
+    ) -> Option<EntryNumber> {
+        let words = self.records[start..].first_chunk::<GROUP>()?;
+        // A number for each, the least of which wins, and no jumps: all are looked at at once.
+        let mut least = u32::MAX;
+        for (at, &word) in words.iter().enumerate() {
+            let Record { hot, referenced, freq, epoch: of, seq } = Record::unpack(word);
+            let age = now.wrapping_sub(seq);
+            let aged = freq >> (epoch.wrapping_sub(of) % EPOCHS);
+            let class = if referenced == 0 && age >= old { aged } else { FREQ_MAX + 1 };
+            let number = u32::from(class) << 16 | u32::from(u8::MAX - age) << 8 | at as u32;
+            let is_other = except != Some((start + at) as EntryNumber);
+            least = least.min(if hot && is_other { number } else { u32::MAX });
+        }
+        (least != u32::MAX).then(|| start as EntryNumber + (least & 0xff))
     }
 
     /// Brings a record near.
@@ -413,7 +452,8 @@ mod tests {
         places.add(entry, Record { seq, ..record(false) });
     }
 
-    /// The queue gives temporary entries in order, without those that left or are hot now, and a moved one last.
+    /// The queue gives temporary entries in order, without those that left or are hot now, and moved ones in their
+    /// places.
     #[test]
     fn the_queue_knows_who_is_there() {
         let mut places = places(80);
@@ -421,8 +461,9 @@ mod tests {
         assert_eq!(places.oldest_temporary(None), Some(8));
         assert_eq!(places.oldest_temporary(Some(8)), Some(9));
         places.take(9);
-        places.rename(11, 9);
-        assert_eq!(places.oldest_temporary(Some(8)), Some(13));
+        places.rename(13, 20);
+        places.rename(20, 21);
+        assert_eq!(places.oldest_temporary(Some(8)), Some(11));
         let gone = places.take(8);
         places.add(8, Record { hot: true, ..gone });
         let mut order = Vec::new();
@@ -431,8 +472,24 @@ mod tests {
             places.take(entry);
             places.validate().unwrap();
         }
-        // Unit and place are those of an entry that has left: 9 is taken for her.
-        assert_eq!(order, [13, 15, 9]);
+        assert_eq!(order, [11, 21, 15]);
+    }
+
+    /// Behind an excepted entry, any number of stale ones is passed; then it is the youngest.
+    #[test]
+    fn stale_numbers_behind_an_excepted_entry() {
+        let mut places = places(80_000);
+        arrive(&mut places, 7);
+        for entry in 100..5_000 {
+            arrive(&mut places, entry);
+            places.take(entry);
+        }
+        arrive(&mut places, 9);
+        assert_eq!(places.oldest_temporary(Some(7)), Some(9));
+        places.take(9);
+        assert_eq!(places.oldest_temporary(Some(7)), None);
+        assert_eq!((places.oldest_temporary(None), places.queued), (Some(7), 1));
+        places.validate().unwrap();
     }
 
     /// A queue of stale numbers is not full; one of temporary entries is.
@@ -452,7 +509,8 @@ mod tests {
     #[test]
     fn walks_keep_their_place() {
         let mut places = places(160);
-        (10..40).for_each(|entry| places.add(entry, record(entry >= 20)));
+        (10..20).for_each(|entry| arrive(&mut places, entry));
+        (20..40).for_each(|entry| places.add(entry, record(true)));
         places.walk_start();
         let mut met = Vec::new();
         while let Some(entry) = places.walk_next() {
