@@ -396,7 +396,7 @@ impl Builder {
                 charge_max,
                 entries_max: (buckets * WAYS_USED) as u64,
                 charge_min,
-                pages_low: (reserve / 2) as u32,
+                pages_low: (reserve / 4) as u32,
             },
             reserve_bytes: reserve * page_bytes,
             policy: self.policy,

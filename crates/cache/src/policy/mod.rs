@@ -104,7 +104,7 @@ pub trait Replacement {
         false
     }
 
-    /// Who will leave next and after that, most likely: a hint for prefetching.
+    /// Who will leave next and after that, most likely: a hint for prefetching, and it may name one who has left.
     fn upcoming(&self) -> [Option<EntryNumber>; 2];
 
     /// Brings near what is kept for an entry.
