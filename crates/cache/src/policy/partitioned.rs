@@ -26,7 +26,7 @@
 //! ```
 //!
 //! An access is a hit (but those that count for nothing) or an arrival. An entry moved to hot begins there
-//! with ref 0. Where entries are and what is known of them is in [`places`](super::places): two octets each.
+//! with ref 0. Where entries are and what is known of them is in the module `places`: two octets each.
 //!
 //! Temporary's queue has room for an eighth of all entries there can be, so while a new cache fills, the oldest
 //! of temporary go to hot unasked, and those without a hit with freq 0: any candidate is worth more. Bounds:
