@@ -368,9 +368,6 @@ impl Builder {
     fn shape_of(&self, page_bytes: usize, pages: usize) -> Shape {
         let classes = Classes::new(page_bytes);
         let reserve = self.reserve_pages(page_bytes, pages);
-        // Below so many free pages sparse ones are emptied. Small pages hold few slots of the larger sizes, so the
-        // need for one comes sooner.
-        let pages_low = if page_bytes < PAGE_BYTES_MAX { reserve / 2 } else { reserve / 4 };
         let entry_pages = pages.saturating_sub(reserve);
         let charge_max = (entry_pages * page_bytes) as u64 * CHARGE_UNITS;
         let entries = (entry_pages * page_bytes).saturating_sub(self.opened_bytes(&classes))
@@ -399,7 +396,7 @@ impl Builder {
                 charge_max,
                 entries_max: (buckets * WAYS_USED) as u64,
                 charge_min,
-                pages_low: pages_low as u32,
+                pages_low: (reserve / 2) as u32,
             },
             reserve_bytes: reserve * page_bytes,
             policy: self.policy,
