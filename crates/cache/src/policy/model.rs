@@ -145,6 +145,8 @@ struct SlowPartitioned {
     queue: VecDeque<(EntryNumber, u64)>,
     /// Where hot's hand is.
     hand: u32,
+    /// Who was found to be the victim there.
+    found: Option<EntryNumber>,
     /// Candidates that lost since it went there.
     lost: u64,
     gone: Vec<Gone>,
@@ -275,7 +277,7 @@ impl SlowPartitioned {
         if self.lost < 8 {
             return self.depart(candidate, entries);
         }
-        match self.weakest(except) {
+        match self.found(except).or_else(|| self.weakest(except)) {
             Some(weakest) if entries.is_expired(weakest) => self.depart_hot(weakest, entries),
             _ => {
                 self.pass_group();
@@ -286,6 +288,7 @@ impl SlowPartitioned {
 
     fn pass_group(&mut self) {
         self.lost = 0;
+        self.found = None;
         self.hand = (self.hand + 10) % self.places;
     }
 
@@ -316,22 +319,33 @@ impl SlowPartitioned {
         weakest.or_else(oldest).copied()
     }
 
+    /// Still hot and without a hit.
+    fn found(&self, except: Option<EntryNumber>) -> Option<EntryNumber> {
+        let is_idle = |at: &Counters| at.hot && at.referenced == 0;
+        let found = self.found.filter(|_| self.found != except)?;
+        self.entries.get(&found).is_some_and(is_idle).then_some(found)
+    }
+
     fn victim(
         &mut self,
         except: Option<EntryNumber>,
         entries: &impl Entries,
     ) -> Option<EntryNumber> {
+        if let Some(found) = self.found(except) {
+            return Some(found);
+        }
         let is_hot =
             |&(&entry, counters): &(&EntryNumber, &Counters)| counters.hot && Some(entry) != except;
         if self.entries.iter().find(is_hot).is_none() {
             // The hand went round.
-            self.lost = 0;
+            (self.lost, self.found) = (0, None);
             return None;
         }
         loop {
             if let Some(victim) = self.weakest(except) {
                 let counters = self.entries.get_mut(&victim).unwrap();
                 if counters.referenced == 0 || entries.is_expired(victim) {
+                    self.found = Some(victim);
                     return Some(victim);
                 }
                 self.came[1] += 1;

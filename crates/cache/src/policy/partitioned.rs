@@ -17,10 +17,11 @@
 //!              3. c.ref >= 2, or aged freq of c above that of hot's victim: that one leaves, c to hot
 //!              4. else c leaves; so it does at 2 and 3 if it has ended
 //!              Instead of every eighth such c, hot's weakest leaves if it has ended
-//! victim       a hand goes from group to group of ten places: when somebody left there, and after those eight. Weakest of the hot entries there is, of those that are old, half
-//!              the length of hot, and have ref 0, the one of least freq, then the oldest; if there is none, the
-//!              oldest. If it has ref 0 or has ended it is the victim, else ref -= 1, it is young again, and the hand
-//!              goes on
+//! victim       a hand goes from group to group of ten places: when somebody left there, and after those eight.
+//!              Weakest of the hot entries there is, of those that are old, half the length of hot, and have ref 0,
+//!              the one of least freq, then the oldest; if there is none, the oldest. If it has ref 0 or has ended
+//!              it is the victim, and stays so while the hand is there and it has ref 0; else ref -= 1, it is young
+//!              again, and the hand goes on
 //! leaving      the key is remembered, with its freq and where it left from, for 0.9 C departures
 //! ageing       every 20 C accesses the epoch moves on, and every freq halves
 //! ```
@@ -34,7 +35,7 @@
 
 use larder_mem::Memory;
 
-use super::places::{Clock, EPOCHS, FREQ_MAX, GROUP, Places, REF_MAX, Record};
+use super::places::{Clock, EPOCHS, FREQ_MAX, GROUP, Places, REF_MAX, Record, aged};
 use super::recycle::{Departed, Recycle};
 use super::{Entries, EntryNumber, Replacement, STEPS_MAX, unmapped};
 use crate::error::Error;
@@ -65,7 +66,9 @@ pub struct Partitioned {
     hot_clock: Clock,
     /// The first place of the group where hot's hand is.
     hot_hand: usize,
-    /// Candidates that lost against whoever is first there.
+    /// Who is to leave there, once it was asked for.
+    victim: Option<EntryNumber>,
+    /// Candidates that lost against it.
     stood: u32,
     accesses: u64,
     epoch: u8,
@@ -86,6 +89,7 @@ impl Partitioned {
             temporary_target: 0,
             hot_clock: Clock::new(entries_max),
             hot_hand: 0,
+            victim: None,
             stood: 0,
             accesses: 0,
             epoch: 0,
@@ -111,7 +115,7 @@ impl Partitioned {
 
     #[inline]
     fn aged(&self, freq: u8, epoch: u8) -> u8 {
-        freq >> (self.epoch.wrapping_sub(epoch) % EPOCHS)
+        aged(freq, epoch, self.epoch)
     }
 
     #[inline]
@@ -139,11 +143,9 @@ impl Partitioned {
         if self.places.is_queue_full()
             && let Some(oldest) = self.places.oldest_temporary(None)
         {
-            let was_hit = self.places.record(oldest).referenced > 0;
-            self.promote(oldest);
-            let record = self.places.record(oldest);
-            self.places
-                .set(oldest, Record { freq: if was_hit { record.freq } else { 0 }, ..record });
+            let record = self.places.take(oldest);
+            let freq = if record.referenced > 0 { record.freq } else { 0 };
+            self.add_hot(oldest, Record { freq, ..record });
         }
     }
 
@@ -151,18 +153,25 @@ impl Partitioned {
     #[inline]
     fn promote(&mut self, entry: EntryNumber) {
         let record = self.places.take(entry);
-        self.hot_clock.tick();
-        let seq = self.hot_clock.now();
+        self.add_hot(entry, record);
+    }
+
+    #[inline]
+    fn add_hot(&mut self, entry: EntryNumber, record: Record) {
+        let seq = self.hot_clock.tick();
         self.places.add(entry, Record { hot: true, referenced: 0, seq, ..record });
     }
 
-    /// Who leaves hot next; the hand stays at that group.
+    /// Who leaves hot next; the hand stays at that group, and the victim is remembered.
     fn victim(
         &mut self,
         except: Option<EntryNumber>,
         entries: &impl Entries,
         steps: &mut u32,
     ) -> Option<EntryNumber> {
+        if let Some(victim) = self.known_victim(except) {
+            return Some(victim);
+        }
         let groups = self.places.numbers() / GROUP;
         let mut empty = 0;
         while empty < groups {
@@ -174,15 +183,21 @@ impl Partitioned {
             empty = 0;
             let record = self.places.record(entry);
             if record.referenced == 0 || *steps == 0 || entries.is_expired(entry) {
+                self.victim = Some(entry);
                 return Some(entry);
             }
             *steps -= 1;
-            self.hot_clock.tick();
-            let (referenced, seq) = (record.referenced - 1, self.hot_clock.now());
+            let (referenced, seq) = (record.referenced - 1, self.hot_clock.tick());
             self.places.set(entry, Record { referenced, seq, ..record });
             self.pass_group();
         }
         None
+    }
+
+    /// The victim found before, where it has not been hit or left since.
+    #[inline]
+    fn known_victim(&self, except: Option<EntryNumber>) -> Option<EntryNumber> {
+        self.victim.filter(|&entry| self.victim != except && self.places.is_idle_hot(entry))
     }
 
     /// Of the hot entries where the hand is, or is next, the one to leave first.
@@ -202,6 +217,7 @@ impl Partitioned {
     #[inline]
     fn pass_group(&mut self) {
         self.stood = 0;
+        self.victim = None;
         self.hot_hand = self.next_group();
     }
 
@@ -218,8 +234,8 @@ impl Partitioned {
         if self.stood < STANDS_MAX {
             return self.depart(candidate, entries);
         }
-        let ended =
-            self.weakest(self.hot_hand, except).filter(|&weakest| entries.is_expired(weakest));
+        let weakest = self.known_victim(except).or_else(|| self.weakest(self.hot_hand, except));
+        let ended = weakest.filter(|&weakest| entries.is_expired(weakest));
         self.pass_group();
         self.depart(ended.unwrap_or(candidate), entries)
     }
@@ -253,8 +269,7 @@ impl Replacement for Partitioned {
     fn inserted(&mut self, entry: EntryNumber) {
         let Arrival { to_hot, freq } = std::mem::take(&mut self.arrival);
         let seq = if to_hot {
-            self.hot_clock.tick();
-            self.hot_clock.now()
+            self.hot_clock.tick()
         } else {
             self.make_queue_room();
             self.places.queue(entry)
@@ -275,8 +290,10 @@ impl Replacement for Partitioned {
         if !record.hot && self.places.clock.since(record.seq) < window {
             return;
         }
-        let freq = (self.aged(record.freq, record.epoch) + 1).min(FREQ_MAX);
-        let referenced = (record.referenced + 1).min(REF_MAX);
+        let aged = self.aged(record.freq, record.epoch);
+        // Written so that there is no jump, which would often be foretold wrongly.
+        let freq = aged + u8::from(aged < FREQ_MAX);
+        let referenced = record.referenced + u8::from(record.referenced < REF_MAX);
         self.places.set(entry, Record { referenced, freq, epoch: self.epoch, ..record });
         self.count_access();
     }

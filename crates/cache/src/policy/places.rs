@@ -41,7 +41,20 @@ const BEHIND_EXCEPT_MAX: usize = 1024;
 
 const SEQ_BITS: u32 = 8;
 const HOT: u16 = 1 << 15;
+const REFERENCED: u16 = 3 << 13;
 const NOBODY: u16 = 0;
+
+/// Neither hot nor nobody: a word that is positive.
+#[inline]
+fn is_temporary(word: u16) -> bool {
+    word as i16 > 0
+}
+
+/// What is left of a freq that was counted in another epoch.
+#[inline]
+pub(super) fn aged(freq: u8, epoch: u8, now: u8) -> u8 {
+    freq >> (now.wrapping_sub(epoch) % EPOCHS)
+}
 
 /// What is kept of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,10 +105,11 @@ impl Clock {
         Clock { came: 0, unit_log2: span.ilog2().saturating_sub(SEQ_BITS) }
     }
 
-    /// One more comes in.
+    /// One more comes in; its `seq`.
     #[inline]
-    pub fn tick(&mut self) {
+    pub fn tick(&mut self) -> u8 {
         self.came += 1;
+        self.now()
     }
 
     /// As a record has it.
@@ -240,8 +254,7 @@ impl Places {
         let at = self.ring_at(self.queued);
         self.ring[at] = entry;
         self.queued += 1;
-        self.clock.tick();
-        self.clock.now()
+        self.clock.tick()
     }
 
     #[inline]
@@ -255,9 +268,8 @@ impl Places {
     fn queued(&self, nth: usize) -> Option<EntryNumber> {
         let entry = self.ring[self.ring_at(nth)];
         let seq = self.clock.back((self.queued - nth - 1) as u64);
-        // Temporary is what is positive.
         let word = self.records[entry as usize];
-        ((word as i16) > 0 && word as u8 == seq).then_some(entry)
+        (is_temporary(word) && word as u8 == seq).then_some(entry)
     }
 
     /// True when the queue has no room, stale numbers at its end apart.
@@ -323,7 +335,7 @@ impl Places {
     pub fn rename(&mut self, from: EntryNumber, to: EntryNumber) {
         let word = std::mem::replace(&mut self.records[from as usize], NOBODY);
         self.records[to as usize] = word;
-        if word as i16 > 0 {
+        if is_temporary(word) {
             let (first, last) = self.clock.unit_of(word as u8);
             let oldest = self.clock.came - self.queued as u64 + 1;
             let near = first.saturating_sub(oldest) as usize
@@ -355,13 +367,19 @@ impl Places {
         for (at, &word) in words.iter().enumerate() {
             let Record { hot, referenced, freq, epoch: of, seq } = Record::unpack(word);
             let age = now.wrapping_sub(seq);
-            let aged = freq >> (epoch.wrapping_sub(of) % EPOCHS);
-            let class = if referenced == 0 && age >= old { aged } else { FREQ_MAX + 1 };
+            let class =
+                if referenced == 0 && age >= old { aged(freq, of, epoch) } else { FREQ_MAX + 1 };
             let number = u32::from(class) << 16 | u32::from(u8::MAX - age) << 8 | at as u32;
             let is_other = except != Some((start + at) as EntryNumber);
             least = least.min(if hot && is_other { number } else { u32::MAX });
         }
         (least != u32::MAX).then(|| start as EntryNumber + (least & 0xff))
+    }
+
+    /// True where a hot entry is that owes no hit.
+    #[inline]
+    pub fn is_idle_hot(&self, entry: EntryNumber) -> bool {
+        self.records[entry as usize] & (HOT | REFERENCED) == HOT
     }
 
     /// Brings a record near.

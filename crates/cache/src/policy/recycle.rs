@@ -140,12 +140,11 @@ impl Recycle {
         let (line, tag) = self.place(key);
         let line = &self.lines[line];
         // Most keys are not there: all words are compared at once, without a jump for each.
-        let matches = (0..WAYS)
-            .fold(0u32, |found, way| found | u32::from(mark_of(line, way) & !7 == tag) << way);
-        if matches == 0 {
+        let is_it = |way: usize| mark_of(line, way) & !7 == tag;
+        if !(0..WAYS).fold(false, |found, way| found | is_it(way)) {
             return None;
         }
-        let way = matches.trailing_zeros() as usize;
+        let way = (0..WAYS).find(|&way| is_it(way))?;
         let (mark, age) = (mark_of(line, way), line[AGES + way]);
         if self.moves_since(age) >= LIFE {
             return None;
