@@ -7,6 +7,7 @@
 use serde_json::{Value, json};
 
 use crate::hit_ratio::{Results, Row};
+use crate::sheet::quoted;
 
 /// Columns of CSV.
 pub const CSV_COLUMNS: &str = "trace,policy,capacity,requests,hits,hit_ratio,byte_hit_ratio,miss_reduction_vs_fifo,ns_per_request";
@@ -173,14 +174,6 @@ fn is_sampled(all: &[Named]) -> bool {
 
 fn six_digits(number: Option<f64>) -> String {
     number.map(|number| format!("{number:.6}")).unwrap_or_default()
-}
-
-/// A CSV field, in quotes where it needs them.
-pub(crate) fn quoted(text: &str) -> String {
-    match text.contains([',', '"', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_owned(),
-    }
 }
 
 /// Three digits that count, without zeros at the end.

@@ -100,7 +100,7 @@ impl Sheet {
     pub fn csv(&self) -> String {
         let mut text = self.columns.join(",") + "\n";
         for row in &self.rows {
-            let cells: Vec<String> = row.iter().map(|cell| quoted(cell.text(""))).collect();
+            let cells: Vec<String> = row.iter().map(|cell| quoted(&cell.text(""))).collect();
             text.push_str(&cells.join(","));
             text.push('\n');
         }
@@ -195,11 +195,11 @@ pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-fn quoted(text: String) -> String {
-    if text.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text
+/// A field of CSV, in quotes where it needs them.
+pub(crate) fn quoted(text: &str) -> String {
+    match text.contains([',', '"', '\n', '\r']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_owned(),
     }
 }
 

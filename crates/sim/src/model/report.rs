@@ -7,7 +7,8 @@
 use serde_json::{Value, json};
 
 use super::{DEFAULT_SOURCE, Error, HitRatio, MIXED_HIT_RATIO, Rates, SERVERS, SHORTFALL, Wanted};
-use crate::report::{aligned, grouped, quoted};
+use crate::report::{aligned, grouped};
+use crate::sheet::quoted;
 
 /// Columns of [`Report::csv`]; the first five are empty where no trace was replayed. Rates are answers a
 /// second, ratios parts of one.
