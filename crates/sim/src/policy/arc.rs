@@ -156,13 +156,8 @@ impl Replacement for Arc {
     }
 
     fn validate(&self) -> Result<(), String> {
-        self.lists.validate()?;
+        self.lists.validate_by(|entry| self.list(entry))?;
         self.ghosts.validate()?;
-        for list in [T1, T2] {
-            if let Some(entry) = self.lists.iter(list).find(|&entry| self.list(entry) != list) {
-                return Err(format!("entry {entry} of list {list} has another one's record"));
-            }
-        }
         if !(0.0..=self.capacity as f64).contains(&self.target) {
             return Err(format!("p is {}, c {}", self.target, self.capacity));
         }

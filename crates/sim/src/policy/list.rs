@@ -175,6 +175,15 @@ impl<const N: usize> Lists<N> {
         }
         Ok(())
     }
+
+    /// The same, and that every number is in the list that `list_of` says.
+    pub fn validate_by(&self, list_of: impl Fn(u32) -> usize) -> Result<(), String> {
+        self.validate()?;
+        (0..N).try_for_each(|list| match self.iter(list).find(|&entry| list_of(entry) != list) {
+            None => Ok(()),
+            Some(entry) => Err(format!("entry {entry} of list {list} has another one's record")),
+        })
+    }
 }
 
 #[cfg(test)]
@@ -182,7 +191,7 @@ mod tests {
     use super::*;
 
     /// Numbers keep their order through insertions in the middle, renames, renewals and removals at both
-    /// ends, and the one excepted is passed over.
+    /// ends, the one excepted is passed over, and one that somebody has in another list is found.
     #[test]
     fn order_is_kept() {
         let mut lists = Lists::<2>::new(9).unwrap();
@@ -202,6 +211,9 @@ mod tests {
         lists.renew(1, 1, 6);
         lists.remove(0, 5);
         lists.validate().unwrap();
+        lists.validate_by(|number| usize::from(number == 6)).unwrap();
+        let refusal = lists.validate_by(|_| 0).unwrap_err();
+        assert_eq!(refusal, "entry 6 of list 1 has another one's record");
         assert_eq!(lists.iter(0).collect::<Vec<_>>(), [3, 1, 4, 0]);
         assert_eq!((lists.len(0), lists.len(1), lists.total()), (4, 1, 5));
         for number in [1, 3, 0, 4] {

@@ -168,13 +168,7 @@ impl Replacement for S3Fifo {
     }
 
     fn validate(&self) -> Result<(), String> {
-        self.lists.validate()?;
-        self.ghosts.validate()?;
-        for list in [SMALL, MAIN] {
-            if let Some(entry) = self.lists.iter(list).find(|&entry| self.list(entry) != list) {
-                return Err(format!("entry {entry} of list {list} has another one's record"));
-            }
-        }
-        Ok(())
+        self.lists.validate_by(|entry| self.list(entry))?;
+        self.ghosts.validate()
     }
 }

@@ -215,12 +215,7 @@ impl Replacement for WTinyLfu {
     }
 
     fn validate(&self) -> Result<(), String> {
-        self.lists.validate()?;
-        for list in [WINDOW, PROBATION, PROTECTED] {
-            if let Some(entry) = self.lists.iter(list).find(|&entry| self.list(entry) != list) {
-                return Err(format!("entry {entry} of list {list} has another one's record"));
-            }
-        }
+        self.lists.validate_by(|entry| self.list(entry))?;
         for (list, len_max) in [(PROTECTED, self.protected_max), (WINDOW, self.window_max)] {
             if self.lists.len(list) > len_max {
                 return Err(format!("list {list} has {}, at most {len_max}", self.lists.len(list)));
