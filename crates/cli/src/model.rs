@@ -6,10 +6,7 @@
 //! cases, Q1, Q2, external queries     -> larder_sim::model: time on hits, answers a second, known error
 //! ```
 
-use std::fmt::Display;
-use std::str::FromStr;
-
-use larder_sim::hit_ratio::{Capacity, Error, Plan, Row, run};
+use larder_sim::hit_ratio::{Error, Plan, Row, run};
 use larder_sim::model::{Case, HitRatio, Rates, Report, Traced, Wanted};
 use larder_sim::replay::By;
 use larder_sim::trace::{Format, Spec};
@@ -18,15 +15,14 @@ use crate::annotate::cores;
 use crate::exit::{self, Failure, Outcome};
 use crate::layers::{Layer, Resolved};
 use crate::show::print;
-use crate::sim::hit_ratio::{
-    capacity, contestants, explain, list as words, tell, traces, usage, watched,
-};
+use crate::sim::hit_ratio::{capacity, contestants, explain, tell, traces, usage, watched};
+use crate::sim::{item, items, items_by};
 
 /// Runs the command.
 pub fn model(settings: &Resolved) -> Outcome {
     let rates = rates(settings)?;
-    let external_queries: f64 = one(settings, "external-queries")?;
-    let wanted: Vec<Wanted> = list(settings, "wanted")?;
+    let external_queries: f64 = item(settings, "external-queries")?;
+    let wanted: Vec<Wanted> = items(settings, "wanted")?;
     // A trace has many hit ratios, and the inverse of each is for who asks.
     let is_wanted = is_given(settings, "wanted") || settings.endpoint("trace").is_none();
     let wanted = if is_wanted { wanted } else { Vec::new() };
@@ -76,7 +72,7 @@ fn given(settings: &Resolved) -> Result<Vec<Case>, Failure> {
             )));
         }
     }
-    let ratios: Vec<HitRatio> = list(settings, "hit-ratio")?;
+    let ratios: Vec<HitRatio> = items(settings, "hit-ratio")?;
     Ok(ratios.into_iter().map(|hit_ratio| Case { traced: None, hit_ratio }).collect())
 }
 
@@ -87,13 +83,9 @@ fn traced(settings: &Resolved, name: &str, spec: &Spec) -> Result<(Vec<Case>, u8
     }
     let format: Format = settings.choice("trace-format").parse().map_err(usage)?;
     let seed = settings.number_or_default("seed");
-    let sizes = words(settings.word("cache-size").unwrap_or_default())
-        .map(|size| capacity("--cache-size", size, By::Entries))
-        .collect::<Result<Vec<Capacity>, Failure>>()?;
-    if sizes.is_empty() {
-        return Err(Failure::usage("--cache-size: the list is empty; for example 1k,10%"));
-    }
-    let mut plan = Plan::new(contestants(settings.word("policy").unwrap_or_default())?, sizes);
+    let sizes =
+        items_by(settings, "cache-size", |size| capacity("--cache-size", size, By::Entries))?;
+    let mut plan = Plan::new(contestants(settings)?, sizes);
     plan.seed = seed;
     plan.cores = cores(settings.number_or_default("cores"));
 
@@ -126,26 +118,6 @@ fn case(trace: &str, row: &Row) -> Option<Case> {
         hits: row.hits,
     };
     Some(Case { traced: Some(traced), hit_ratio: HitRatio::new(row.hit_ratio?).ok()? })
-}
-
-/// The one value of a row of words.
-fn one<T: FromStr<Err: Display>>(settings: &Resolved, name: &str) -> Result<T, Failure> {
-    parse(name, settings.word(name).unwrap_or_default())
-}
-
-/// The values of a row of words, apart by commas; at least one.
-fn list<T: FromStr<Err: Display>>(settings: &Resolved, name: &str) -> Result<Vec<T>, Failure> {
-    let values: Vec<T> = words(settings.word(name).unwrap_or_default())
-        .map(|word| parse(name, word))
-        .collect::<Result<_, Failure>>()?;
-    match values.is_empty() {
-        true => Err(Failure::usage(format!("--{name}: the list is empty; for example 80%,90%"))),
-        false => Ok(values),
-    }
-}
-
-fn parse<T: FromStr<Err: Display>>(name: &str, word: &str) -> Result<T, Failure> {
-    word.parse().map_err(|error| Failure::usage(format!("--{name}: {error}")))
 }
 
 /// True where the row did not get its value from the table.

@@ -28,15 +28,42 @@ pub use lengths::sim_lengths;
 pub use paper::sim_paper;
 pub use sync::sim_sync;
 
-/// The items of a row that is a list with commas.
-fn items<T: FromStr<Err: Display>>(settings: &Resolved, row: &str) -> Result<Vec<T>, Failure> {
+/// The value of a row of words.
+pub fn item<T: FromStr<Err: Display>>(settings: &Resolved, row: &str) -> Result<T, Failure> {
+    parse(row, settings.word(row).unwrap_or_default())
+}
+
+/// The items of a row that is a list with commas; at least one.
+pub fn items<T: FromStr<Err: Display>>(settings: &Resolved, row: &str) -> Result<Vec<T>, Failure> {
+    items_by(settings, row, |word| parse(row, word))
+}
+
+/// The same, where `read` knows what a word means.
+pub fn items_by<T>(
+    settings: &Resolved,
+    row: &str,
+    read: impl Fn(&str) -> Result<T, Failure>,
+) -> Result<Vec<T>, Failure> {
     let text = settings.word(row).unwrap_or_default();
-    let items: Result<Vec<T>, Failure> = hit_ratio::list(text)
-        .map(|word| word.parse().map_err(|error| Failure::usage(format!("--{row}: {error}"))))
-        .collect();
-    match items {
-        Ok(items) if items.is_empty() => Err(Failure::usage(format!("--{row}: the list is empty"))),
-        items => items,
+    let words = text.split(',').map(str::trim).filter(|word| !word.is_empty());
+    let items: Vec<T> = words.map(read).collect::<Result<_, Failure>>()?;
+    if items.is_empty() {
+        let default = settings.rows().find(|(setting, ..)| setting.name == row);
+        let example = default.map_or("", |(setting, ..)| setting.default);
+        return Err(Failure::usage(format!("--{row}: the list is empty; for example {example}")));
+    }
+    Ok(items)
+}
+
+fn parse<T: FromStr<Err: Display>>(row: &str, word: &str) -> Result<T, Failure> {
+    word.parse().map_err(|error| Failure::usage(format!("--{row}: {error}")))
+}
+
+/// Whether a look-up that misses stores its key.
+fn fills(settings: &Resolved) -> Result<bool, Failure> {
+    match (settings.switch("fill"), settings.switch("no-fill")) {
+        (true, true) => Err(Failure::usage("--fill and --no-fill exclude each other; pass one")),
+        (_, no_fill) => Ok(!no_fill),
     }
 }
 
@@ -76,12 +103,18 @@ fn print_rows(settings: &Resolved, rows: &Sheet, short: &Sheet) -> Outcome {
 
 /// Says what could not be read; the exit code that follows from it.
 fn ended(damage: &Damage, name: &str) -> u8 {
-    let Some(first) = &damage.first else { return exit::DONE };
-    let records = damage.records;
-    eprint_quietly(&format!(
-        "larder: {name}: {records} records could not be read and were skipped; the first: {first}"
-    ));
+    let what = match damage.records {
+        0 => return exit::DONE,
+        1 => "1 record could not be read and was skipped:".to_owned(),
+        many => format!("{many} records could not be read and were skipped; the first:"),
+    };
+    say(&format!("{name}: {what} {}", damage.first.as_deref().unwrap_or("unknown")));
     exit::DAMAGED
+}
+
+/// Says something of the run, to whoever still listens.
+fn say(line: &str) {
+    eprint_quietly(&format!("larder: {line}"));
 }
 
 #[cfg(test)]

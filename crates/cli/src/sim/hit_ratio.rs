@@ -5,7 +5,6 @@
 //! that something failed. The first Ctrl-C ends the run with what was read until then.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,6 +16,7 @@ use larder_sim::replay::By;
 use larder_sim::report::{self, Named};
 use larder_sim::trace::{Format, Spec};
 
+use super::{ended, fills, items_by, say};
 use crate::annotate::cores;
 use crate::exit::{self, Failure, Outcome};
 use crate::layers::Resolved;
@@ -97,20 +97,12 @@ pub fn watched(quiet: bool) -> Result<(Arc<Watch>, Bar), Failure> {
 
 /// What the settings ask for.
 fn plan(settings: &Resolved) -> Result<Plan, Failure> {
-    let contestants = contestants(settings.word("policy").unwrap_or(ALL))?;
+    let contestants = contestants(settings)?;
     let by = if settings.choice("by") == "bytes" { By::Bytes } else { By::Entries };
-    let capacities = list(settings.word("capacity").unwrap_or_default())
-        .map(|text| capacity("--capacity", text, by))
-        .collect::<Result<Vec<Capacity>, Failure>>()?;
-    if capacities.is_empty() {
-        return Err(Failure::usage("--capacity: the list is empty; for example 1%,10%"));
-    }
-    if settings.switch("fill") && settings.switch("no-fill") {
-        return Err(Failure::usage("--fill and --no-fill exclude each other; pass one"));
-    }
+    let capacities = items_by(settings, "capacity", |text| capacity("--capacity", text, by))?;
     let mut plan = Plan::new(contestants, capacities);
     plan.rules.by = by;
-    plan.rules.fill = !settings.switch("no-fill");
+    plan.rules.fill = fills(settings)?;
     if let Some(text) = settings.word("sample") {
         let wrong = |why| Failure::usage(format!("--sample {text}: {why}"));
         plan.sampling = text.parse().map_err(wrong)?;
@@ -120,29 +112,19 @@ fn plan(settings: &Resolved) -> Result<Plan, Failure> {
     Ok(plan)
 }
 
-/// The words of a list with commas.
-pub fn list(text: &str) -> impl Iterator<Item = &str> {
-    text.split(',').map(str::trim).filter(|word| !word.is_empty())
-}
-
-/// The policies of a list, each once.
-pub fn contestants(text: &str) -> Result<Vec<Contestant>, Failure> {
+/// The policies asked for, each once.
+pub fn contestants(settings: &Resolved) -> Result<Vec<Contestant>, Failure> {
+    let named = |name: &str| match name {
+        ALL => Ok(Contestant::all()),
+        _ => Ok(vec![name.parse().map_err(|_| unknown_policy(name))?]),
+    };
     let mut contestants: Vec<Contestant> = Vec::new();
-    for name in list(text) {
-        let named = match name {
-            ALL => Contestant::all(),
-            _ => vec![name.parse().map_err(|_| unknown_policy(name))?],
-        };
-        for contestant in named {
-            if !contestants.iter().any(|before| before.name() == contestant.name()) {
-                contestants.push(contestant);
-            }
+    for contestant in items_by(settings, "policy", named)?.into_iter().flatten() {
+        if !contestants.iter().any(|before| before.name() == contestant.name()) {
+            contestants.push(contestant);
         }
     }
-    match contestants.is_empty() {
-        true => Err(Failure::usage("--policy: the list is empty; for example s3-fifo,lru")),
-        false => Ok(contestants),
-    }
+    Ok(contestants)
 }
 
 fn unknown_policy(name: &str) -> Failure {
@@ -212,15 +194,7 @@ pub fn explain(name: &str, error: &Error) -> String {
 
 /// Says what a reader of the results should know; the exit code that follows from it.
 pub fn tell(name: &str, results: &Results, by: By, quiet: bool) -> u8 {
-    let damage = &results.damage;
-    if damage.records > 0 {
-        let first = damage.first.as_deref().unwrap_or("unknown");
-        let what = match damage.records {
-            1 => "1 record could not be read and was skipped:".to_owned(),
-            many => format!("{many} records could not be read and were skipped; the first:"),
-        };
-        say(&format!("{name}: {what} {first}"));
-    }
+    let code = ended(&results.damage, name);
     if !quiet {
         results.notes.iter().for_each(|note| say(&format!("{name}: {note}")));
         if by == By::Bytes && results.rows.iter().any(|row| row.bypassed > 0) {
@@ -232,12 +206,7 @@ pub fn tell(name: &str, results: &Results, by: By, quiet: bool) -> u8 {
     if results.is_stopped {
         say(&format!("{name}: stopped after {} requests", results.requests));
     }
-    if damage.records > 0 { exit::DAMAGED } else { exit::DONE }
-}
-
-fn say(line: &str) {
-    // Standard error may be closed; there is nobody left to tell.
-    let _ = writeln!(std::io::stderr(), "larder: {line}");
+    code
 }
 
 /// Writes `hit-ratio.csv`, `results.json` and a figure a trace.
@@ -315,6 +284,8 @@ fn figure(trace: &str, results: &Results, by: By) -> Figure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args;
+    use crate::layers::resolve;
 
     /// Capacities are shares, entries or octets; what is meant otherwise says how to say it.
     #[test]
@@ -333,6 +304,12 @@ mod tests {
     /// Lists keep their order and name each policy once; a slip gets the nearest name.
     #[test]
     fn policies_are_listed_once() {
+        let contestants = |text: &str| {
+            let line = ["larder", "sim", "hit-ratio", "--trace", "x", "--policy", text];
+            let matches = args::program().try_get_matches_from(line).unwrap();
+            let (command, inner) = args::chosen(&matches).unwrap();
+            contestants(&resolve(command, inner, None, &|_| None).unwrap())
+        };
         let read = |text: &str| -> Vec<String> {
             contestants(text).unwrap().iter().map(|one| one.name().to_owned()).collect()
         };

@@ -6,9 +6,8 @@ use larder_sim::replay::By;
 use larder_sim::sync::{Mode, Point, Settings, report, run, survey};
 use larder_sim::trace::{Format, Spec};
 
-use super::hit_ratio::{capacity, list, usage};
-use super::{Share, ended, items, print_rows, threads};
-use crate::bench::eprint_quietly;
+use super::hit_ratio::{capacity, usage};
+use super::{Share, ended, fills, item, items, items_by, print_rows, say, threads};
 use crate::exit::{Failure, Outcome};
 use crate::layers::Resolved;
 
@@ -22,7 +21,7 @@ pub fn sim_sync(settings: &Resolved) -> Outcome {
         Some("all") => Mode::ALL.to_vec(),
         _ => items(settings, "mode")?,
     };
-    let capacities = capacities(settings.word("capacity").unwrap_or_default())?;
+    let capacities = items_by(settings, "capacity", capacity_or_fraction)?;
     let common = common(settings)?;
 
     let needs_names = capacities.iter().any(|capacity| matches!(capacity, Capacity::Share(_)));
@@ -51,9 +50,7 @@ pub fn sim_sync(settings: &Resolved) -> Outcome {
     let mut source = spec.open(format, common.seed).map_err(usage)?;
     let outcomes = run(&mut *source, &common, &points, threads(settings)).map_err(usage)?;
     if outcomes.iter().all(|outcome| outcome.requests == 0) {
-        eprint_quietly(
-            "larder: nothing counts: the trace has no requests, or --warm-up takes them all",
-        );
+        say("nothing counts: the trace has no requests, or --warm-up takes them all");
     }
     let rows = report::sheet(name, &common, &points, &outcomes);
     print_rows(settings, &rows, &report::short(&points, &outcomes))?;
@@ -62,23 +59,13 @@ pub fn sim_sync(settings: &Resolved) -> Outcome {
 
 /// What all simulations have in common.
 fn common(settings: &Resolved) -> Result<Settings, Failure> {
-    if settings.switch("fill") && settings.switch("no-fill") {
-        return Err(Failure::usage("--fill and --no-fill exclude each other; pass one"));
-    }
-    let share = |row: &str| -> Result<f64, Failure> {
-        let share: Share = settings
-            .word(row)
-            .unwrap_or_default()
-            .parse()
-            .map_err(|why| Failure::usage(format!("--{row}: {why}")))?;
-        Ok(share.0)
-    };
+    let share = |row| item(settings, row).map(|Share(share)| share);
     Ok(Settings {
         cores: settings.number_or_default("cores") as u32,
         period: settings.number_or_default("period"),
         spread: settings.choice("spread").parse().map_err(usage)?,
         report_share: share("reports")?,
-        fills: !settings.switch("no-fill"),
+        fills: fills(settings)?,
         set_share: share("sets")?,
         falls_through: settings.switch("fall-through"),
         warm_up: settings.number_or_default("warm-up"),
@@ -86,15 +73,10 @@ fn common(settings: &Resolved) -> Result<Settings, Failure> {
     })
 }
 
-/// Entries, or shares of the names: those that `sim hit-ratio` takes, and fractions.
-fn capacities(text: &str) -> Result<Vec<Capacity>, Failure> {
-    let one = |word: &str| match word.parse::<Share>() {
+/// Entries, or a share of the names: those that `sim hit-ratio` takes, and fractions.
+fn capacity_or_fraction(word: &str) -> Result<Capacity, Failure> {
+    match word.parse() {
         Ok(Share(share)) if word.contains('/') && share > 0.0 => Ok(Capacity::Share(share)),
         _ => capacity("--capacity", word, By::Entries),
-    };
-    let all: Vec<Capacity> = list(text).map(one).collect::<Result<_, _>>()?;
-    match all.is_empty() {
-        true => Err(Failure::usage("--capacity: the list is empty; for example 1%,10%")),
-        false => Ok(all),
     }
 }
