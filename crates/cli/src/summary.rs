@@ -8,9 +8,9 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use larder_annotate::options::{Damage, Summary};
+use larder_sim::report::grouped;
 
 use crate::progress::{scaled, size};
-use crate::value::group;
 
 /// The summary, several lines, each with its line feed.
 pub fn text(summary: &Summary, elapsed: Duration) -> String {
@@ -20,15 +20,15 @@ pub fn text(summary: &Summary, elapsed: Duration) -> String {
     let _ = writeln!(
         text,
         "packets    {} ({}) in {seconds:.2} s, {} packets/s",
-        group(summary.packets),
+        grouped(summary.packets),
         size(summary.input_bytes),
         scaled(rate)
     );
     let _ = writeln!(
         text,
         "flows      {}, {} with a destination that can have a name",
-        group(summary.flows),
-        group(summary.flows_nameable)
+        grouped(summary.flows),
+        grouped(summary.flows_nameable)
     );
     let _ = writeln!(
         text,
@@ -46,23 +46,23 @@ pub fn text(summary: &Summary, elapsed: Duration) -> String {
     let _ = writeln!(
         text,
         "answers    {} taught names; {} names known, {} left for want of room",
-        group(summary.answers),
-        group(summary.names_known),
-        group(summary.names_evicted)
+        grouped(summary.answers),
+        grouped(summary.names_known),
+        grouped(summary.names_evicted)
     );
     let _ = writeln!(
         text,
         "to doubt   ambiguous {}, stale {}, late {}, conflicts {}",
-        group(summary.ambiguous),
-        group(summary.stale),
-        group(summary.late),
-        group(summary.conflicts)
+        grouped(summary.ambiguous),
+        grouped(summary.stale),
+        grouped(summary.late),
+        grouped(summary.conflicts)
     );
     if summary.flows_evicted > 0 {
         let _ = writeln!(
             text,
             "evicted    {} flows ended early because the table was full; raise --flows-max",
-            group(summary.flows_evicted)
+            grouped(summary.flows_evicted)
         );
     }
     if !summary.skipped.is_empty() {
@@ -84,7 +84,7 @@ fn damage(text: &mut String, damaged: &BTreeMap<&'static str, Damage>) {
         let _ = writeln!(
             text,
             "damaged    {} {kind}, the first at octet {} of {}",
-            group(damage.count),
+            grouped(damage.count),
             damage.first_offset,
             damage.first_file.escape_debug()
         );
@@ -94,9 +94,9 @@ fn damage(text: &mut String, damaged: &BTreeMap<&'static str, Damage>) {
 /// `281 (87.5 %)`.
 pub fn share(part: u64, whole: u64) -> String {
     if whole == 0 {
-        return group(part);
+        return grouped(part);
     }
-    format!("{} ({:.1} %)", group(part), part as f64 / whole as f64 * 100.0)
+    format!("{} ({:.1} %)", grouped(part), part as f64 / whole as f64 * 100.0)
 }
 
 /// `: sni 12, dns_pair 3`, most first; nothing when nothing was counted.
@@ -105,7 +105,7 @@ fn listed<'a>(counts: impl Iterator<Item = (&'a str, u64)>) -> String {
     // Stable: equal counts stay in the order of preference.
     counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     let words: Vec<String> =
-        counts.iter().map(|(word, count)| format!("{word} {}", group(*count))).collect();
+        counts.iter().map(|(word, count)| format!("{word} {}", grouped(*count))).collect();
     if words.is_empty() { String::new() } else { format!(": {}", words.join(", ")) }
 }
 

@@ -11,6 +11,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use larder_annotate::options::{Endpoint, NameSources};
+use larder_sim::report::grouped;
 
 /// What a setting may hold, and its range.
 #[derive(Clone, Copy, Debug)]
@@ -181,8 +182,10 @@ impl Kind {
             Kind::Bytes { min, max } => {
                 format!("a size from {} to {}", show_bytes(min), show_bytes(max))
             }
-            Kind::Count { min, max: u64::MAX } => format!("a number from {}", group(min)),
-            Kind::Count { min, max } => format!("a number from {} to {}", group(min), group(max)),
+            Kind::Count { min, max: u64::MAX } => format!("a number from {}", grouped(min)),
+            Kind::Count { min, max } => {
+                format!("a number from {} to {}", grouped(min), grouped(max))
+            }
             Kind::Seconds { min, max } => {
                 format!("a time from {} to {}", show_seconds(min), show_seconds(max))
             }
@@ -253,19 +256,6 @@ pub fn show_bytes(bytes: u64) -> String {
 
 fn show_seconds(seconds: u64) -> String {
     format!("{seconds}s")
-}
-
-/// A number with a comma every three digits: 1234567 is `1,234,567`.
-pub fn group(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 #[cfg(test)]
@@ -359,14 +349,5 @@ mod tests {
         let odd = OsStr::from_bytes(b"cap\xff.pcap");
         assert!(Kind::Path.parse(odd).is_ok());
         assert!(Kind::Cores.parse(odd).is_err());
-    }
-
-    /// Digits are grouped from the right.
-    #[test]
-    fn digits_are_grouped() {
-        assert_eq!(group(0), "0");
-        assert_eq!(group(999), "999");
-        assert_eq!(group(1000), "1,000");
-        assert_eq!(group(1234567), "1,234,567");
     }
 }

@@ -186,8 +186,8 @@ fn significant(number: f64) -> String {
     }
 }
 
-/// A number with a comma every three digits.
-pub(crate) fn grouped(number: u64) -> String {
+/// A number with a comma every three digits: 1234567 is `1,234,567`.
+pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {
@@ -279,6 +279,8 @@ mod tests {
         assert_eq!(significant(12.345), "12.3");
         assert_eq!(significant(100.0), "100");
         assert_eq!(significant(0.00012345), "0.000123");
-        assert_eq!(grouped(1_234_567), "1,234,567");
+        for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (1_234_567, "1,234,567")] {
+            assert_eq!(grouped(number), text);
+        }
     }
 }

@@ -13,7 +13,7 @@ use larder_annotate::options::Endpoint;
 use larder_sim::figure::{Axis, Figure, Series};
 use larder_sim::hit_ratio::{Capacity, Contestant, Error, Plan, Results, Watch, run};
 use larder_sim::replay::By;
-use larder_sim::report::{self, Named};
+use larder_sim::report::{self, Named, grouped};
 use larder_sim::trace::{Format, Spec};
 
 use super::{ended, fills, items_by, say};
@@ -256,7 +256,7 @@ fn figure(trace: &str, results: &Results, by: By) -> Figure {
     for line in &mut series {
         line.points.sort_by(|one, other| one.0.total_cmp(&other.0));
     }
-    let mut caption = format!("{} requests", crate::value::group(results.requests));
+    let mut caption = format!("{} requests", grouped(results.requests));
     let _ = match (
         results.rate,
         results.rows.iter().filter_map(|row| row.hit_ratio_error).reduce(f64::max),
@@ -267,7 +267,7 @@ fn figure(trace: &str, results: &Results, by: By) -> Figure {
             rate * 100.0,
             error * 100.0
         ),
-        _ => write!(caption, ", {} different keys", crate::value::group(results.keys)),
+        _ => write!(caption, ", {} different keys", grouped(results.keys)),
     };
     let unit = if by == By::Bytes { "octets" } else { "entries" };
     Figure {
