@@ -1,7 +1,7 @@
 //! Names from a list, the most popular first: their lengths, and those of what was registered.
 //!
-//! A line is a name, or `rank,name` as in lists of popular names; a dot at the end, empty lines and lines that
-//! begin with `#` count for nothing. What cannot be a name (empty between commas, longer than 253 octets) is
+//! A line is a name, or `rank,name` as in lists of popular names; a dot at the end, empty lines, lines that begin
+//! with `#` and a byte order mark before the first count for nothing. What cannot be a name (empty between commas, longer than 253 octets) is
 //! counted as damage and skipped.
 //!
 //! Bounds: an octet a name, and 16 a registered one under `com` and `net`.
@@ -61,6 +61,7 @@ impl Names {
     /// The file cannot be opened, or nothing of it can be read.
     pub fn read(path: &Path) -> Result<(Names, Damage), trace::Error> {
         let mut octets = Octets::open(path)?;
+        octets.take_mark();
         let (mut names, mut damage) = (Names::default(), Damage::default());
         let mut seen: [HashSet<u64, FixedState>; TOPS.len()] = Default::default();
         let mut number = 0u64;
@@ -195,7 +196,8 @@ mod tests {
         Names::read(file.path()).unwrap()
     }
 
-    /// Both forms of a line are read, what is no name is counted with its line, and a registered label counts once.
+    /// Both forms of a line are read, what is no name is counted with its line, a registered label counts once,
+    /// and a byte order mark is no part of a name.
     #[test]
     fn lists_are_read() {
         let long = "x".repeat(254);
@@ -208,6 +210,7 @@ mod tests {
         assert_eq!(names.registered(0).iter().sum::<u64>(), 1);
         assert_eq!((names.registered(0)[7], names.registered(1)[4]), (1, 1));
         assert!(names.registered(9).is_empty());
+        assert_eq!(read(b"\xef\xbb\xbfexample.com\n"), read(b"example.com\n"));
     }
 
     /// Percentiles, mean and mode of lengths that can be counted on fingers.

@@ -21,6 +21,7 @@
 
 use super::digits::{Clock, bytes, number, seconds_ns};
 use super::key_of;
+use super::octets::MARK;
 use super::text::Lines;
 use crate::request::{Op, Request, TTL_NONE};
 
@@ -50,6 +51,7 @@ pub struct Csv {
 impl Csv {
     /// For a trace that begins with `head`. Says what is missing.
     pub fn of(head: &[u8]) -> Result<Csv, String> {
+        let head = head.strip_prefix(MARK).unwrap_or(head);
         let mut lines = head.split(|octet| *octet == b'\n').map(<[u8]>::trim_ascii);
         let line = lines.find(|line| !line.is_empty()).unwrap_or_default();
         let separator = separator(line);

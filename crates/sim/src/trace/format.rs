@@ -10,6 +10,7 @@ use larder_wire::capture::Capture;
 
 use super::binary::{ORACLE_BYTES, oracle_fields};
 use super::digits::{number, seconds_ns};
+use super::octets::MARK;
 use super::{Error, csv, text, zeek};
 
 /// How a trace file is read.
@@ -155,6 +156,7 @@ fn is_oracle_general(head: &[u8]) -> bool {
 }
 
 fn detect_text(head: &[u8]) -> Result<Format, String> {
+    let head = head.strip_prefix(MARK).unwrap_or(head);
     if let Some(found) = zeek::detect(head) {
         return found;
     }

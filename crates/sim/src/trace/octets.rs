@@ -25,6 +25,9 @@ use super::{Damage, Error};
 /// Most octets of a line that is looked into: a DNS answer of 64 KiB with every octet escaped.
 pub const LINE_BYTES_MAX: usize = 256 << 10;
 
+/// The byte order mark, which spreadsheets and others put before UTF-8. No text begins with it by itself.
+pub const MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// Octets of the window.
 const WINDOW_BYTES: usize = 512 << 10;
 
@@ -104,6 +107,13 @@ impl Octets {
     #[inline]
     pub fn take(&mut self, count: usize) {
         self.start = self.end.min(self.start + count);
+    }
+
+    /// Takes the [`MARK`] that a text may begin with.
+    pub fn take_mark(&mut self) {
+        if self.peek().starts_with(MARK) {
+            self.take(MARK.len());
+        }
     }
 
     /// Reads until the window is full or the input ends. A window full of what nobody takes doubles.

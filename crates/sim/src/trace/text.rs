@@ -7,7 +7,8 @@
 //! | `adaptsize` | time, key, octets, as in the traces of Berger, Sitaraman and Harchol-Balter (NSDI 2017) |
 //! | `keys` | the key, any octets |
 //!
-//! Empty lines say nothing in any of them. Fields are apart by blanks.
+//! Empty lines say nothing in any of them, nor does a byte order mark before the first. Fields are apart by
+//! blanks.
 
 use std::io;
 
@@ -35,7 +36,8 @@ pub struct Text<L> {
 
 impl<L> Text<L> {
     /// Reads `octets` from where they are, which is line 1.
-    pub fn new(octets: Octets, lines: L) -> Text<L> {
+    pub fn new(mut octets: Octets, lines: L) -> Text<L> {
+        octets.take_mark();
         Text { octets, lines, number: 0, damage: Damage::default() }
     }
 }

@@ -41,6 +41,30 @@ fn every_format_reads_its_sample() {
     }
 }
 
+/// A byte order mark before a text, as spreadsheets write it, says nothing, whether the format is told or not;
+/// keys without a frame may begin with the same octets.
+#[test]
+fn a_mark_before_text_is_skipped() {
+    const MARK: &[u8] = b"\xef\xbb\xbf";
+    let mut texts = 0;
+    for sample in samples().iter().filter(|sample| !sample.octets.contains(&0)) {
+        texts += 1;
+        for format in [sample.format, Format::Auto] {
+            let marked = [MARK, &sample.octets].concat();
+            let (requests, damage) = read_all(&marked, format, sample.name).unwrap();
+            assert_eq!(requests, sample.requests, "{} read as {format}", sample.format);
+            assert_eq!(damage, Damage::default(), "{} read as {format}", sample.format);
+        }
+    }
+    assert_eq!(texts, 8);
+    let key_first = read_all(b"\xef\xbb\xbfkey,time\na,1\n", Format::Auto, "x").unwrap().0;
+    assert_eq!(key_first, read_all(b"key,time\na,1\n", Format::Csv, "x").unwrap().0);
+    let (requests, damage) = read_all(MARK, Format::Keys, "x").unwrap();
+    assert_eq!((requests, damage), (vec![], Damage::default()));
+    let (requests, _) = read_all(b"\xef\xbb\xbf\x01", Format::Be32, "x").unwrap();
+    assert_eq!(requests, [Request::get(0xef_bb_bf_01)]);
+}
+
 /// A trace cut at any octet gives the requests before the cut (the one at it may be another: half a number is
 /// a number), and says so where a record was cut.
 #[test]
