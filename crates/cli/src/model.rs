@@ -16,7 +16,7 @@ use crate::exit::{self, Failure, Outcome};
 use crate::layers::{Layer, Resolved};
 use crate::show::print;
 use crate::sim::hit_ratio::{capacity, contestants, explain, tell, traces, usage, watched};
-use crate::sim::{item, items, items_by};
+use crate::sim::{item, items, items_by, say};
 
 /// Runs the command.
 pub fn model(settings: &Resolved) -> Outcome {
@@ -94,7 +94,10 @@ fn traced(settings: &Resolved, name: &str, spec: &Spec) -> Result<(Vec<Case>, u8
     let open = || Ok(spec.open(format, seed)?);
     let results = match run(&plan, &open, &watch) {
         Ok(results) => results,
-        Err(Error::Stopped) => return Ok((Vec::new(), exit::INTERRUPTED)),
+        Err(error @ Error::Stopped) => {
+            say(&explain(name, &error));
+            return Ok((Vec::new(), exit::INTERRUPTED));
+        }
         Err(error) => return Err(Failure::usage(explain(name, &error))),
     };
     drop(bar);

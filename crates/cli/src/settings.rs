@@ -621,7 +621,7 @@ code; the others are references, and belady is the bound that no policy can pass
 size, no ends). Sizes, stores, removals and ends of lives are honoured where the trace has them.
 
 Results go to standard output, what was wrong with a trace to standard error. Exit status: 0 done; 1 done, \
-but records could not be read; 2 usage, input or output; 130 interrupted, what was read is printed.
+but records could not be read; 2 usage, input or output; 130 interrupted, what was replayed is printed.
 
 Examples:
   larder sim hit-ratio --trace zipf:0.9 --policy all

@@ -21,11 +21,17 @@ use crate::exit::INTERRUPTED;
 /// The thread that waits for signals lives as long as the process.
 pub fn stop_on_signals(progress: &Arc<Progress>, quiet: bool) -> io::Result<()> {
     let progress = Arc::clone(progress);
-    ask_on_signals(quiet, move || progress.stop.store(true, Ordering::Release))
+    let text = "stopping; what was read is being written";
+    ask_on_signals(quiet, text, move || progress.stop.store(true, Ordering::Release))
 }
 
-/// Calls `ask` at the first signal; the second ends the process with 130. The thread lives as long.
-pub fn ask_on_signals(quiet: bool, ask: impl Fn() + Send + 'static) -> io::Result<()> {
+/// Calls `ask` at the first signal, and says `text`; the second ends the process with 130. The thread lives as
+/// long.
+pub fn ask_on_signals(
+    quiet: bool,
+    text: &'static str,
+    ask: impl Fn() + Send + 'static,
+) -> io::Result<()> {
     let asked = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         // In this order: the first signal finds `asked` false, passes, and sets it.
@@ -39,8 +45,7 @@ pub fn ask_on_signals(quiet: bool, ask: impl Fn() + Send + 'static) -> io::Resul
             if !quiet {
                 // The bar may be on the line.
                 let wipe = if io::stderr().is_terminal() { "\r\x1b[K" } else { "" };
-                let text = "stopping; what was read is being written (again: end at once)";
-                let _ = writeln!(io::stderr(), "{wipe}larder: {text}");
+                let _ = writeln!(io::stderr(), "{wipe}larder: {text} (again: end at once)");
             }
         }
     })?;

@@ -113,7 +113,7 @@ fn ended(damage: &Damage, name: &str) -> u8 {
 }
 
 /// Says something of the run, to whoever still listens.
-fn say(line: &str) {
+pub fn say(line: &str) {
     eprint_quietly(&format!("larder: {line}"));
 }
 

@@ -240,7 +240,8 @@ pub enum Error {
         /// Why.
         error: larder::Error,
     },
-    /// Stopped before there was anything to say.
+    /// Stopped before there was anything to say: while keys were counted, or while the sample kept of that
+    /// pass was replayed, which does not tell of how many look-ups its beginning is.
     Stopped,
 }
 
@@ -295,7 +296,7 @@ pub fn run(plan: &Plan, open: Open<'_>, watch: &Watch) -> Result<Results, Error>
         let mut pass = Pass::open(open, &mut intakes, watch)?;
         kept = pass.keep(plan.kept_bytes_max)?;
         read = pass.read;
-        read.check(rate, counted)?;
+        read.check(counted)?;
         if read.is_stopped {
             return Err(Error::Stopped);
         }
@@ -312,6 +313,10 @@ pub fn run(plan: &Plan, open: Open<'_>, watch: &Watch) -> Result<Results, Error>
                 Ok::<_, Error>(portions.next().filter(|_| !read.is_stopped).cloned())
             })?;
             if read.is_stopped {
+                if rate.is_some() {
+                    // Of how many look-ups the replayed ones are the sample was not kept with them.
+                    return Err(Error::Stopped);
+                }
                 // FIFO is always there.
                 read.requests = done[0].first().map_or(0, |one| one.counts.requests);
             }
@@ -324,7 +329,7 @@ pub fn run(plan: &Plan, open: Open<'_>, watch: &Watch) -> Result<Results, Error>
             done
         }
     };
-    read.check(rate, counted)?;
+    read.check(counted)?;
     let mut notes = field.notes(&intakes);
     let mut rows = field.rows(&done, &read, &intakes);
     match bound {

@@ -97,9 +97,8 @@ pub(crate) struct Read {
 
 impl Read {
     /// An end, where there is nothing to say; `counted` are the requests of another pass.
-    pub fn check(&self, rate: Option<f64>, counted: Option<u64>) -> Result<(), Error> {
-        // Of a part of the trace, how many requests the sample should have is not known.
-        if self.is_stopped && (self.requests == 0 || rate.is_some()) {
+    pub fn check(&self, counted: Option<u64>) -> Result<(), Error> {
+        if self.is_stopped && self.requests == 0 {
             return Err(Error::Stopped);
         }
         if !self.is_stopped && counted.is_some_and(|counted| counted != self.requests) {

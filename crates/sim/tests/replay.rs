@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use larder::policy::{Fifo, Lru, Replacement};
-use larder_sim::hit_ratio::{Capacity, Contestant, Error, Plan, Results, Row, Watch, run};
+use larder_sim::hit_ratio::{Capacity, Contestant, Error, Plan, Results, Row, Shape, Watch, run};
 use larder_sim::intern::{Batch, Detail, Intake};
 use larder_sim::policy::{Kind, Visitor};
 use larder_sim::replay::{By, Counts, Replay, Rules, Simulation};
@@ -333,7 +333,8 @@ fn what_cannot_be_read_again_is_refused() {
     assert!(matches!(run_once(&auto), Err(Error::Changed)));
 }
 
-/// A stop while caches replay leaves rows of what was read until then.
+/// A stop while caches replay leaves rows of what was read until then, of a sample the same that these requests
+/// alone would give; before a share is known, and in a kept sample, there is nothing to say.
 #[test]
 fn a_stopped_run_says_what_is_known() {
     struct StopsItself<'a>(Slice, &'a Watch);
@@ -354,6 +355,45 @@ fn a_stopped_run_says_what_is_known() {
     WATCH.stop.store(false, Ordering::Relaxed);
     let surveyed = run(&some_plan(vec![Capacity::Share(0.1)]), &open, &WATCH);
     assert!(matches!(surveyed, Err(Error::Stopped)), "what a tenth is was not known yet");
+
+    let sampled = |capacity| Plan { sampling: Sampling::Rate(0.5), ..some_plan(vec![capacity]) };
+    WATCH.stop.store(false, Ordering::Relaxed);
+    let stopped = run(&sampled(Capacity::Absolute(100)), &open, &WATCH).unwrap();
+    let whole = run_on(&sampled(Capacity::Absolute(100)), &skewed(10_000, 500)[..3_000], 1_000);
+    let what = |results: &Results| -> Vec<_> {
+        let rows = results.rows.iter();
+        rows.map(|row| (row.requests, row.hits, row.hit_ratio, row.hit_ratio_error)).collect()
+    };
+    assert!(stopped.is_stopped && stopped.rows[0].hit_ratio_error.is_some());
+    assert_eq!(what(&stopped), what(&whole.unwrap()));
+
+    struct Stops(Box<dyn Replay>);
+    impl Replay for Stops {
+        fn replay(&mut self, batch: &Batch) {
+            WATCH.stop.store(true, Ordering::Relaxed);
+            self.0.replay(batch);
+        }
+        fn counts(&self) -> Counts {
+            self.0.counts()
+        }
+    }
+    for (plan, has_result) in
+        [(some_plan(vec![Capacity::Share(0.1)]), true), (sampled(Capacity::Share(0.1)), false)]
+    {
+        let fifo = |shape: &Shape| -> Result<Box<dyn Replay>, larder::Error> {
+            Ok(Box::new(Stops(shape.simulate(Fifo::new(shape.places as usize)?))))
+        };
+        let plan = Plan { contestants: vec![Contestant::own("stops", fifo)], ..plan };
+        WATCH.stop.store(false, Ordering::Relaxed);
+        let open = || {
+            let requests = skewed(10_000, 500);
+            Ok(Box::new(Slice { requests, at: 0, batch: 1_000 }) as Box<dyn Source>)
+        };
+        match run(&plan, &open, &WATCH) {
+            Ok(results) => assert!(has_result && results.is_stopped && results.requests < 10_000),
+            Err(error) => assert!(!has_result && matches!(error, Error::Stopped)),
+        }
+    }
 }
 
 /// The bound is refused, or left out of `all` with a word, where it would not be one.

@@ -2,7 +2,8 @@
 //!
 //! Every trace is opened once before the first is replayed, so that a wrong name is found at once. A trace
 //! that fails later does not take the results of the others with it: they are printed, and the exit code says
-//! that something failed. The first Ctrl-C ends the run with what was read until then.
+//! that something failed. The first Ctrl-C ends the run with what was replayed until then,
+//! or with the word that this is nothing.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -83,7 +84,7 @@ pub fn sim_hit_ratio(settings: &Resolved) -> Outcome {
 pub fn watched(quiet: bool) -> Result<(Arc<Watch>, Bar), Failure> {
     let watch = Arc::new(Watch::default());
     let asked = Arc::clone(&watch);
-    ask_on_signals(quiet, move || asked.stop.store(true, Ordering::Release))
+    ask_on_signals(quiet, "stopping", move || asked.stop.store(true, Ordering::Release))
         .map_err(|error| Failure::file("signals", &error, "try again"))?;
     let counted = Arc::clone(&watch);
     let bar = Bar::draw(!quiet, move |elapsed| {
@@ -188,6 +189,7 @@ pub fn explain(name: &str, error: &Error) -> String {
         Error::Open(error) => error.to_string(),
         Error::TooManyKeys => format!("{name}: {error}: pass --sample auto"),
         Error::Bound(_) => format!("{name}: {error}; or leave it out of --policy"),
+        Error::Stopped => format!("{name}: {error}; nothing of it is printed"),
         _ => format!("{name}: {error}"),
     }
 }
