@@ -152,7 +152,8 @@ impl Builder {
     /// are told [`Error::Stalled`]; up to 16 million. Memory and log for them come out of the budget, in each
     /// shard, since all may go to the same.
     /// Who lets proxies stay at a position while a whole batch is written gives the batch's size.
-    /// Default 0: a 32nd of the memory and 4 pages, at least 8.
+    /// Default 0: a 32nd of the memory and 4 pages, at least 8. Of that, two thirds can be counted on while the
+    /// sizes of values change all the time: each size keeps some free slots to itself.
     pub fn lag_operations(mut self, count: usize) -> Self {
         self.lag_operations = count;
         self
@@ -396,7 +397,7 @@ impl Builder {
                 charge_max,
                 entries_max: (buckets * WAYS_USED) as u64,
                 charge_min,
-                pages_low: (reserve / 2) as u32,
+                pages_low: reserve as u32,
             },
             reserve_bytes: reserve * page_bytes,
             policy: self.policy,

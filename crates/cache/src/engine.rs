@@ -33,7 +33,7 @@ pub(crate) struct Limits {
     pub entries_max: u64,
     /// The smallest charge there is.
     pub charge_min: u64,
-    /// Below so many free pages, sparse ones are emptied.
+    /// Below so many free pages, sparse ones are emptied; below half as many, writers hold few slots.
     pub pages_low: u32,
 }
 
@@ -417,7 +417,7 @@ impl Engine<'_> {
 
     /// True while few pages are free: not the time to hold slots in reserve.
     pub fn is_tight(&self) -> bool {
-        self.main.page_use().free < self.state.limits.pages_low
+        self.main.page_use().free < self.state.limits.pages_low / 2
     }
 
     /// A free slot of `class`, if need be by emptying a page now.

@@ -31,6 +31,8 @@ const QUEUE_TRY: usize = 64;
 const QUEUE_MAX: usize = 256;
 /// Octets of slots of a class taken at a time: small slots by the handful, large ones one by one.
 const REFILL_BYTES: usize = 2048;
+/// The same while few pages are free. One by one would mean the lock for each slot.
+const REFILL_TIGHT_BYTES: usize = 512;
 /// Slots of a class taken at a time at most.
 const REFILL_MAX: usize = 32;
 /// How often a full writer asks for the lock before it goes to sleep: as long as some hundred operations take. A
@@ -467,9 +469,7 @@ impl Own {
                     return Ok(None);
                 }
             }
-            if !engine.is_tight() {
-                self.restock(engine);
-            }
+            self.restock(engine);
             Ok(Some(engine.main.position()))
         })
     }
@@ -478,7 +478,7 @@ impl Own {
     fn restock(&mut self, engine: &mut Engine<'_>) {
         for class in self.wanted.take() {
             let spare = &mut self.spare[class as usize];
-            let ample = ample(engine.shard, class);
+            let ample = ample(engine, class);
             if spare.len() < ample {
                 engine.main.alloc_many(class, ample - spare.len(), spare);
             }
@@ -560,8 +560,7 @@ impl Own {
             let slot = self.locked(shared, |own, guard| {
                 let spare = &mut own.spare[class as usize];
                 with_engine(shard, guard, |engine| {
-                    let count = if engine.is_tight() { 1 } else { ample(shard, class) };
-                    engine.main.alloc_many(class, count, spare);
+                    engine.main.alloc_many(class, ample(engine, class), spare);
                 });
                 if let Some(slot) = spare.pop() {
                     return Ok(Some(slot));
@@ -592,9 +591,10 @@ impl Own {
     }
 }
 
-/// How many spare slots of a class a writer holds at most.
-fn ample(shard: &Shard<State>, class: u8) -> usize {
-    (REFILL_BYTES / shard.classes().size(class)).clamp(1, REFILL_MAX)
+/// How many spare slots of a class a writer may take now: few where pages are few.
+fn ample(engine: &Engine<'_>, class: u8) -> usize {
+    let bytes = if engine.is_tight() { REFILL_TIGHT_BYTES } else { REFILL_BYTES };
+    (bytes / engine.shard.classes().size(class)).clamp(1, REFILL_MAX)
 }
 
 /// The lock, first without sleeping.

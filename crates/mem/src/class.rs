@@ -2,13 +2,14 @@
 //!
 //! Each is then as large as the number of its slots in a page allows: two sizes of which equally many fit
 //! are one class, and little of a page is left over. There may be many: a class costs nothing before
-//! it is used, and then at most a page that is filled in part.
+//! it is used, and then at most a page and a half.
 //!
 //! A class's *charge* is a page's octets divided by the slots that fit it, so that the charges of a
 //! full page add up to the page: accounting by charge leaves no waste uncounted. It is counted in
 //! [`CHARGE_UNITS`] of an octet: rounded up to whole ones it would be 0.8 octets a slot too much. With its first
-//! live slot a class is *opened*, and charged the rest of a page beside ([`Classes::opening`]): whatever its
-//! slots are scattered over, pages can be emptied until no more than that lies idle.
+//! live slot a class is *opened*, and charged the rest of that page and half of one more ([`Classes::opening`]):
+//! whatever its slots are scattered over, pages can be emptied until less than a page lies idle, and half of one is
+//! for what its number of slots goes up and down while readers hold on to what was retired.
 
 /// The smallest slot: a header and a key of up to 8 octets.
 pub const CLASS_BYTES_MIN: usize = 16;
@@ -111,10 +112,15 @@ impl Classes {
         (self.page_bytes as u64 * CHARGE_UNITS).div_ceil(self.slots_per_page(class) as u64)
     }
 
-    /// What the first live slot of `class` costs beside its charge: the others of a page.
+    /// What the first live slot of `class` costs beside its charge: the others of a page, and half of another's.
     pub fn opening(&self, class: u8) -> u64 {
-        (self.slots_per_page(class) as u64 - 1) * self.charge(class)
+        opening_slots(self.slots_per_page(class) as u64) * self.charge(class)
     }
+}
+
+/// Slots that a class with so many a page is charged for when it is opened, its first one apart.
+pub(crate) fn opening_slots(slots_per_page: u64) -> u64 {
+    slots_per_page * 3 / 2 - 1
 }
 
 #[cfg(test)]
@@ -136,9 +142,11 @@ mod tests {
             assert_eq!(classes.of(usize::MAX), None);
             for class in 0..classes.count() as u8 {
                 assert_eq!(classes.size(class) % SLOT_ALIGN, 0);
-                let page = classes.charge(class) + classes.opening(class);
+                let page = classes.charge(class) * classes.slots_per_page(class) as u64;
                 let octets = page_bytes as u64 * CHARGE_UNITS;
                 assert!((octets..octets + CHARGE_UNITS * 64).contains(&page));
+                let opened = classes.charge(class) + classes.opening(class);
+                assert!((page..=page * 3 / 2).contains(&opened));
                 let fewer = |less| classes.slots_per_page(less) > classes.slots_per_page(class);
                 assert!(class == 0 || fewer(class - 1));
             }

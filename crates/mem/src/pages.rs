@@ -1,7 +1,7 @@
 //! Main's private books on the arena: which page serves which class, which slots are taken, which live.
 //!
 //! ```text
-//! page    free -> serving a class -> draining -> free
+//! page    free -> serving a class -> draining -> free, or serving again where slots have run out
 //! slot    free -> taken (owned by a writer) -> taken and live -> taken (retired) -> free
 //! ```
 //!
@@ -12,7 +12,7 @@
 //! change of class (its bitmap is formatted) and the choice of a page to drain (all pages are seen).
 
 use crate::arena::{ARENA_BYTES_MAX, Arena};
-use crate::class::{CLASS_BYTES_MIN, Classes, PAGE_BYTES_MAX, SLOT_ALIGN};
+use crate::class::{CLASS_BYTES_MIN, Classes, PAGE_BYTES_MAX, SLOT_ALIGN, opening_slots};
 use crate::region::{Memory, Region};
 use crate::shard::Error;
 
@@ -57,7 +57,7 @@ struct ClassBooks {
     slots: u32,
     /// What a slot costs of its page, in units of charge.
     charge: u64,
-    /// What the next slot to be published costs beside: the rest of a page, once in the class's life.
+    /// What the next slot to be published costs beside: [`Classes::opening`], once in the class's life.
     opening: u64,
     pages: u32,
     used: u32,
@@ -256,6 +256,23 @@ impl Pages {
         }
         let offset = (page << self.shift) + slot * self.classes[class as usize].size as usize;
         Some(Arena::id_at(offset))
+    }
+
+    /// Takes a free slot of `class` in a page that is being drained, which then serves again: what else would be
+    /// out of reach till the last reader has let go of what was moved. Sees all pages.
+    pub fn take_draining(&mut self, class: u8) -> Option<u32> {
+        let slots = self.classes[class as usize].slots;
+        let page = self.pages.iter().position(|page| {
+            page.state == State::Draining && page.class == class && u32::from(page.used) < slots
+        })?;
+        self.pages[page].state = State::Serving;
+        self.pages[page].hint = 0;
+        self.draining -= 1;
+        if self.drain == Some(page as u32) {
+            self.drain = None;
+        }
+        self.link(page);
+        self.take(class)
     }
 
     /// Clears and returns the first free bit of a page that has room.
@@ -497,7 +514,7 @@ impl Pages {
             }
             charge += u64::from(live) * class.charge;
             if class.opening == 0 {
-                charge += (u64::from(class.slots) - 1) * class.charge;
+                charge += opening_slots(u64::from(class.slots)) * class.charge;
             } else if live > 0 {
                 return Err(format!("class {number} has live slots and was never opened"));
             }
@@ -573,5 +590,30 @@ mod tests {
         }
         assert_eq!(pages.page_use().free, 2);
         assert!(pages.take(1).is_some());
+    }
+
+    /// The free slots of a page being drained can be had for its class, and for no other; then it serves again.
+    #[test]
+    fn draining_ends_where_slots_run_out() {
+        let classes = Classes::new(1024);
+        let mut pages = Pages::new(&Memory::new(0).unwrap(), &classes, 2).unwrap();
+        let ids: Vec<u32> = std::iter::from_fn(|| pages.take(0)).collect();
+        ids.iter().for_each(|&id| pages.publish(id));
+        for &id in ids.iter().step_by(2) {
+            pages.retire(id);
+            pages.free(id);
+        }
+        assert_eq!(pages.take_draining(0), None, "no page is drained");
+        let moved = pages.next_to_move(true).unwrap();
+        pages.retire(moved);
+        assert_eq!(pages.page_use().draining, 1);
+        let rest = |pages: &mut Pages| std::iter::from_fn(|| pages.take(0)).count();
+        assert_eq!(rest(&mut pages), ids.len() / 4, "the other page's");
+        assert_eq!(pages.take_draining(1), None);
+        assert!(pages.take_draining(0).is_some());
+        assert_eq!(pages.page_use().draining, 0);
+        assert_eq!(1 + rest(&mut pages), ids.len() / 4);
+        assert_eq!(pages.next_to_move(false), None);
+        pages.validate().unwrap();
     }
 }

@@ -469,7 +469,8 @@ impl Main<'_> {
                     Some(id) => id,
                     None => {
                         self.revisit_doomed(usize::MAX);
-                        self.books.pages.take(class)?
+                        let pages = &mut self.books.pages;
+                        pages.take(class).or_else(|| pages.take_draining(class))?
                     }
                 }
             }
