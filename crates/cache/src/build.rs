@@ -59,10 +59,6 @@ const PAGES_MIN: usize = 256;
 const PAGES_ENTRIES_MIN: usize = 16;
 /// Pages of a reserve at least.
 const RESERVE_PAGES_MIN: usize = 8;
-/// Pages of the reserve beyond the memory's 32nd: pages change their size while proxies stay behind, and what was
-/// moved out of them is kept for the proxies as well. (Without these a proxy of a 4 MiB cache of values from
-/// 500 to 6500 octets could lag by a 49th of the memory only.)
-const RESERVE_PAGES_MOVING: usize = 4;
 /// Octets of the smallest slot that is leased where it lies: copying less costs about what counting does.
 const LEASE_SLOT_BYTES: usize = 1 << 10;
 /// What is held beside the parts counted one by one: the handle, the locks, the class tables.
@@ -152,8 +148,8 @@ impl Builder {
     /// are told [`Error::Stalled`]; up to 16 million. Memory and log for them come out of the budget, in each
     /// shard, since all may go to the same.
     /// Who lets proxies stay at a position while a whole batch is written gives the batch's size.
-    /// Default 0: a 32nd of the memory and 4 pages, at least 8. Of that, two thirds can be counted on while the
-    /// sizes of values change all the time: each size keeps some free slots to itself.
+    /// Default 0: a 32nd of the memory, at least 8 pages. Of that, half can be counted on while the sizes of
+    /// values change all the time: each size keeps some free slots to itself.
     pub fn lag_operations(mut self, count: usize) -> Self {
         self.lag_operations = count;
         self
@@ -351,15 +347,13 @@ impl Builder {
     fn reserve_pages(&self, page_bytes: usize, pages: usize) -> usize {
         let lag_bytes = self.lag_operations * self.entry_bytes_mean * 5 / 4;
         let lease_pages = (self.shard_lease_bytes() as usize).div_ceil(page_bytes);
-        (pages / 32 + RESERVE_PAGES_MOVING).max(RESERVE_PAGES_MIN)
-            + lag_bytes.div_ceil(page_bytes)
-            + lease_pages
+        (pages / 32).max(RESERVE_PAGES_MIN) + lag_bytes.div_ceil(page_bytes) + lease_pages
     }
 
-    /// Octets that the sizes near the mean, half of it to half more, will be charged beside their entries: a guess,
-    /// so that the index is not built for entries that the memory won't hold.
+    /// Octets that the sizes near the mean, up to a third less or more, will be charged beside their entries: a
+    /// guess, so that the index is not built for entries that the memory won't hold.
     fn opened_bytes(&self, classes: &Classes) -> usize {
-        let near = self.entry_bytes_mean / 2..=self.entry_bytes_mean * 3 / 2;
+        let near = self.entry_bytes_mean * 2 / 3..=self.entry_bytes_mean * 4 / 3;
         let openings = (0..classes.count() as u8)
             .filter(|&class| near.contains(&classes.size(class)))
             .map(|class| classes.opening(class));

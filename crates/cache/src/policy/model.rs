@@ -435,7 +435,10 @@ impl Replacement for SlowPartitioned {
         except: Option<EntryNumber>,
         entries: &impl Entries,
     ) -> Option<EntryNumber> {
-        self.capacity = self.len().max(1);
+        let len = self.len().max(1);
+        if len.abs_diff(self.capacity) > self.capacity / 64 {
+            self.capacity = len;
+        }
         let hot_target = self.capacity - (self.capacity / 10).max(1);
         loop {
             let hot_len = self.count(true);

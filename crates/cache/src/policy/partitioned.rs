@@ -27,7 +27,7 @@
 //! ```
 //!
 //! An access is a hit (but those that count for nothing) or an arrival. An entry moved to hot begins there
-//! with ref 0. Where entries are and what is known of them is in the module `places`: two octets each.
+//! with ref 0. `C` follows the number of entries in steps of a 64th. Where entries are and what is known of them is in the module `places`: two octets each.
 //!
 //! Temporary's queue has room for an eighth of all entries there can be, so while a new cache fills, the oldest
 //! of temporary go to hot unasked, and those without a hit with freq 0: any candidate is worth more. Bounds:
@@ -42,6 +42,9 @@ use crate::error::Error;
 
 /// Accesses until the epoch moves on, as a multiple of the capacity.
 const EPOCH_CAPACITIES: u64 = 20;
+
+/// Changes of the capacity by less than one in so many are not followed.
+const STEADY_SHARE: u64 = 64;
 
 /// Candidates after which hot's hand goes on, though nobody there had to leave: others may have ended.
 const STANDS_MAX: u32 = 8;
@@ -104,9 +107,12 @@ impl Partitioned {
         Places::bytes(numbers, entries_max) + Recycle::bytes(entries_max)
     }
 
+    /// As many entries as there are when one has to leave is the capacity. Where room is counted in octets that goes
+    /// up and down a little all the time, and is not followed: hot would lose entries with every down, and take in
+    /// with every up what was hit but once.
     fn resize(&mut self, entries: u64) {
         let capacity = entries.max(1);
-        if capacity != self.capacity {
+        if capacity.abs_diff(self.capacity) > self.capacity / STEADY_SHARE {
             self.capacity = capacity;
             self.temporary_target = (capacity / 10).max(1);
             self.recycle.resize(capacity);
