@@ -148,7 +148,7 @@ impl Builder {
     /// are told [`Error::Stalled`]; up to 16 million. Memory and log for them come out of the budget, in each
     /// shard, since all may go to the same.
     /// Who lets proxies stay at a position while a whole batch is written gives the batch's size.
-    /// Default 0: a 32nd of the memory, at least 8 pages. Of that, half can be counted on while the sizes of
+    /// Default 0: a 32nd of the memory, at least 8 pages. Of that, a third can be counted on while the sizes of
     /// values change all the time: each size keeps some free slots to itself.
     pub fn lag_operations(mut self, count: usize) -> Self {
         self.lag_operations = count;
@@ -391,7 +391,8 @@ impl Builder {
                 charge_max,
                 entries_max: (buckets * WAYS_USED) as u64,
                 charge_min,
-                pages_low: reserve as u32,
+                // At all of it, slots would be moved where nobody is behind.
+                pages_low: (reserve * 3 / 4) as u32,
             },
             reserve_bytes: reserve * page_bytes,
             policy: self.policy,
