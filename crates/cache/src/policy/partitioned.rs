@@ -363,7 +363,7 @@ impl Replacement for Partitioned {
 
     #[inline]
     fn upcoming(&self) -> [Option<EntryNumber>; 2] {
-        if self.places.temporary() < self.temporary_target {
+        if self.places.hot() > self.capacity - self.temporary_target {
             return [self.hot_hand, self.next_group()].map(|group| self.weakest(group, None));
         }
         self.places.upcoming_temporary()
