@@ -64,7 +64,8 @@ fn get(reader: &Reader<()>, bucket: usize) -> u8 {
 /// Explores `scenario` under a fault; true when every execution held.
 fn holds(preemptions: usize, fault: Fault, scenario: fn(Fault)) -> bool {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
+    // LOOM_MAX_PREEMPTIONS asks for more.
+    builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
     builder.max_branches = 20_000;
     catch_unwind(AssertUnwindSafe(|| builder.check(move || scenario(fault)))).is_ok()
 }
