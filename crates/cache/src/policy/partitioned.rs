@@ -27,7 +27,8 @@
 //! ```
 //!
 //! An access is a hit (but those that count for nothing) or an arrival. An entry moved to hot begins there
-//! with ref 0. `C` follows the number of entries in steps of a 64th. Where entries are and what is known of them is in the module `places`: two octets each.
+//! with ref 0. `C` follows the number of entries in steps of a 64th. Where entries are and what is known of them is in
+//! the module `places`: two octets each.
 //!
 //! Temporary's queue has room for an eighth of all entries there can be, so while a new cache fills, the oldest
 //! of temporary go to hot unasked, and those without a hit with freq 0: any candidate is worth more. Bounds:
@@ -117,6 +118,12 @@ impl Partitioned {
             self.temporary_target = (capacity / 10).max(1);
             self.recycle.resize(capacity);
         }
+    }
+
+    /// `H`.
+    #[inline]
+    fn hot_target(&self) -> u64 {
+        self.capacity - self.temporary_target
     }
 
     #[inline]
@@ -320,7 +327,7 @@ impl Replacement for Partitioned {
         entries: &impl Entries,
     ) -> Option<EntryNumber> {
         self.resize(self.len());
-        let hot_target = self.capacity - self.temporary_target;
+        let hot_target = self.hot_target();
         let mut steps = STEPS_MAX;
         loop {
             let hot_len = self.places.hot();
@@ -363,7 +370,7 @@ impl Replacement for Partitioned {
 
     #[inline]
     fn upcoming(&self) -> [Option<EntryNumber>; 2] {
-        if self.places.hot() > self.capacity - self.temporary_target {
+        if self.places.hot() > self.hot_target() {
             return [self.hot_hand, self.next_group()].map(|group| self.weakest(group, None));
         }
         self.places.upcoming_temporary()

@@ -2,8 +2,8 @@
 //!
 //! Every trace is opened once before the first is replayed, so that a wrong name is found at once. A trace
 //! that fails later does not take the results of the others with it: they are printed, and the exit code says
-//! that something failed. The first Ctrl-C ends the run with what was replayed until then,
-//! or with the word that this is nothing.
+//! that something failed. The first Ctrl-C ends the run with what was replayed until then, or with the word that
+//! this is nothing.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! Names from a list, the most popular first: their lengths, and those of what was registered.
 //!
 //! A line is a name, or `rank,name` as in lists of popular names; a dot at the end, empty lines, lines that begin
-//! with `#` and a byte order mark before the first count for nothing. What cannot be a name (empty between commas, longer than 253 octets) is
-//! counted as damage and skipped.
+//! with `#` and a byte order mark before the first count for nothing. What cannot be a name (empty between commas,
+//! longer than 253 octets) is counted as damage and skipped.
 //!
 //! Bounds: an octet a name, and 16 a registered one under `com` and `net`.
 
