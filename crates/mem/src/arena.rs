@@ -185,9 +185,11 @@ impl Arena {
         const LINE_BYTES: usize = 64;
         const LINES_MAX: usize = 4;
         let start = self.memory.base().cast::<u8>().as_ptr().wrapping_add(id as usize * GRANULE);
-        for line in 0..bytes.div_ceil(LINE_BYTES).min(LINES_MAX) {
-            crate::prefetch(start.wrapping_add(line * LINE_BYTES));
+        for offset in (0..bytes).step_by(LINE_BYTES).take(LINES_MAX) {
+            crate::prefetch(start.wrapping_add(offset));
         }
+        // Few slots begin with a line, so most reach into one line more than they fill.
+        crate::prefetch(start.wrapping_add(bytes.saturating_sub(1)));
     }
 
     #[inline(always)]

@@ -26,14 +26,17 @@ enum State {
     Draining,
 }
 
+/// In this order so that no counter is 4-aligned: such a one is read by a load of four octets, which has to wait
+/// for the two just written, and these for all stores before them.
 #[derive(Debug, Clone, Copy)]
+#[repr(C)]
 struct Page {
     state: State,
     class: u8,
+    used: u16,
     /// Word of the bitmap where the search for a free slot begins.
     hint: u8,
     has_room: bool,
-    used: u16,
     live: u16,
     /// Neighbours among the class's pages that have room.
     prev: u32,
@@ -253,9 +256,18 @@ impl Pages {
         self.classes[class as usize].used += 1;
         if full {
             self.unlink(page);
+            self.prefetch(self.classes[class as usize].first);
         }
         let offset = (page << self.shift) + slot * self.classes[class as usize].size as usize;
         Some(Arena::id_at(offset))
+    }
+
+    /// Brings near what is known of the page that slots will be taken from next.
+    #[inline]
+    fn prefetch(&self, page: u32) {
+        let page = page as usize;
+        crate::prefetch_slice(&self.pages, page);
+        crate::prefetch_slice(&self.free_bits, page.wrapping_mul(self.words));
     }
 
     /// Takes a free slot of `class` in a page that is being drained, which then serves again: what else would be
