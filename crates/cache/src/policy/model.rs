@@ -274,7 +274,7 @@ impl SlowPartitioned {
         entries: &impl Entries,
     ) -> Option<EntryNumber> {
         self.lost += 1;
-        if self.lost < 8 {
+        if self.lost < 16 {
             return self.depart(candidate, entries);
         }
         match self.found(except).or_else(|| self.weakest(except)) {

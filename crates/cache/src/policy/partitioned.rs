@@ -16,8 +16,8 @@
 //!              2. hot below H: c to hot if it was hit or hot is empty, else it leaves
 //!              3. c.ref >= 2, or aged freq of c above that of hot's victim: that one leaves, c to hot
 //!              4. else c leaves; so it does at 2 and 3 if it has ended
-//!              Instead of every eighth such c, hot's weakest leaves if it has ended
-//! victim       a hand goes from group to group of ten places: when somebody left there, and after those eight.
+//!              Instead of every sixteenth such c, hot's weakest leaves if it has ended
+//! victim       a hand goes from group to group of ten places: when somebody left there, and after those sixteen.
 //!              Weakest of the hot entries there is, of those that are old, half the length of hot, and have ref 0,
 //!              the one of least freq, then the oldest; if there is none, the oldest. If it has ref 0 or has ended
 //!              it is the victim, and stays so while the hand is there and it has ref 0; else ref -= 1, it is young
@@ -48,7 +48,7 @@ const EPOCH_CAPACITIES: u64 = 20;
 const STEADY_SHARE: u64 = 64;
 
 /// Candidates after which hot's hand goes on, though nobody there had to leave: others may have ended.
-const STANDS_MAX: u32 = 8;
+const STANDS_MAX: u32 = 16;
 
 /// What is known of a key that is about to be stored.
 #[derive(Debug, Clone, Copy, Default)]
@@ -232,6 +232,7 @@ impl Partitioned {
         self.stood = 0;
         self.victim = None;
         self.hot_hand = self.next_group();
+        self.places.prefetch(self.next_group());
     }
 
     /// A candidate leaves. After a few of them hot's weakest is asked whether it has ended, leaves for the candidate

@@ -19,6 +19,7 @@
 //! moved behind the walk's back is kept aside for it, so a walk misses nobody who stays; it may meet one twice.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use larder_mem::{Memory, Region, prefetch_slice};
 
@@ -272,6 +273,23 @@ impl Places {
         (is_temporary(word) && word as u8 == seq).then_some(entry)
     }
 
+    /// Where in the ring an entry is, of those from `near.start` to `near.end` of the queue.
+    fn find_queued(&self, near: Range<usize>, entry: EntryNumber) -> Option<usize> {
+        let len = self.ring.len();
+        let (from, to) = (self.oldest + near.start, self.oldest + near.end);
+        // Two stretches, where it goes round the end.
+        let stretches = [from.min(len)..to.min(len), from.max(len) - len..to.max(len) - len];
+        stretches.into_iter().find_map(|stretch| {
+            let places = &self.ring[stretch.clone()];
+            // Eight at a time, which are compared all at once.
+            let has_it =
+                |eight: &[EntryNumber]| eight.iter().fold(false, |has, &at| has | (at == entry));
+            let before = 8 * places.chunks(8).position(has_it)?;
+            let within = places[before..].iter().position(|&at| at == entry)?;
+            Some(stretch.start + before + within)
+        })
+    }
+
     /// True when the queue has no room, stale numbers at its end apart.
     #[inline]
     pub fn is_queue_full(&mut self) -> bool {
@@ -340,7 +358,7 @@ impl Places {
             let oldest = self.clock.came - self.queued as u64 + 1;
             let near = first.saturating_sub(oldest) as usize
                 ..((last + 1).saturating_sub(oldest) as usize).min(self.queued);
-            let found = near.map(|nth| self.ring_at(nth)).find(|&at| self.ring[at] == from);
+            let found = self.find_queued(near, from);
             self.ring[found.expect("a temporary entry is in the ring")] = to;
         }
         if let Some(walk) = &mut self.walk {
