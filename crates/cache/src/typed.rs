@@ -205,15 +205,21 @@ impl<T: Send + Sync> Inner<T> {
         if let Some(slot) = self.slab.vacant() {
             return Ok(slot);
         }
-        // All who insert at once may have taken what the others cleaned.
-        self.sweep(self.slab.cells(), now)?;
-        if let Some(slot) = self.slab.reclaimed() {
-            self.clean(slot);
+        loop {
+            let before = self.slab.slowest();
+            // All who insert at once may have taken what the others cleaned.
+            self.sweep(self.slab.cells(), now)?;
+            if let Some(slot) = self.slab.reclaimed() {
+                self.clean(slot);
+            }
+            match (self.slab.vacant(), self.slab.slowest()) {
+                (Some(slot), _) => return Ok(slot),
+                (None, Some(stalled)) => return Err(stalled.into()),
+                // It caught up meanwhile: what it let go of is there to be had now.
+                (None, None) if before.is_some() => {}
+                (None, None) => return Err(Error::Starved),
+            }
         }
-        self.slab.vacant().ok_or_else(|| match self.slab.slowest() {
-            Some(stalled) => stalled.into(),
-            None => Error::Starved,
-        })
     }
 
     /// Resets an object that nobody reads any more. Should that panic, the slot drops it.

@@ -567,13 +567,18 @@ impl Own {
                 }
                 let applied = own.apply(shared, guard)?;
                 own.give_back(guard);
-                with_engine(shard, guard, |engine| match engine.alloc(class) {
-                    Some(slot) => Ok(Some(slot)),
-                    None if applied.is_none() => Ok(None),
-                    None => match engine.main.slowest() {
+                with_engine(shard, guard, |engine| {
+                    let before = engine.main.slowest();
+                    if let Some(slot) = engine.alloc(class) {
+                        return Ok(Some(slot));
+                    }
+                    match engine.main.slowest() {
+                        _ if applied.is_none() => Ok(None),
                         stalled if stalled.behind > 0 => Err(stalled.into()),
+                        // It caught up meanwhile: what it let go of is there to be had now.
+                        _ if before.behind > 0 => Ok(None),
                         _ => Err(Error::Starved),
-                    },
+                    }
                 })
             })?;
             if let Some(slot) = slot {
