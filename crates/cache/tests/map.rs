@@ -1,5 +1,7 @@
 //! The easy face: as a `HashMap` to one thread, with what it promises to many, and to tasks.
 
+mod common;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, mpsc};
@@ -51,7 +53,7 @@ fn key_of(number: usize) -> Vec<u8> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
+    #![proptest_config(common::cases(60))]
 
     /// With memory to spare a map says what an obvious one says: a `HashMap` with ends, whatever the keys'
     /// lengths, after every step.

@@ -5,9 +5,10 @@ mod common;
 
 use std::sync::{Arc, Mutex};
 
-use common::{Model, Random, assert_same, every_policy, key_of};
+use common::{Model, Random, assert_same, every_policy, key_of, seed_added};
 use larder::{Cache, Cause, Error, Policy, Reader, Seconds, SyncMode, Ticks, Ttl};
 
+#[derive(Clone, Copy)]
 struct Run {
     seed: u64,
     budget: u64,
@@ -32,6 +33,7 @@ const PERIODIC: SyncMode = SyncMode::Periodic(Ticks::ms(10));
 
 /// Applies random operations to both, syncing when told to or when the engine says that it must.
 fn compare(run: &Run) {
+    let run = &Run { seed: run.seed + seed_added(), ..*run };
     let left = Arc::new(Mutex::new(Vec::new()));
     let heard = left.clone();
     let cache = Cache::builder()

@@ -101,7 +101,7 @@ fn churn_under(policy: Policy) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(40))]
+    #![proptest_config(common::cases(40))]
 
     /// Against a `HashMap`, with keys that all fit: after every step a proxy reads what the last insert of
     /// each key made, or nothing once it was removed or its time is over, and so it does by id.

@@ -629,7 +629,8 @@ impl Replacement for SlowPaper {
     }
 }
 
-/// Runs random operations on both and compares whom they evict and the order of all that stays.
+/// Runs random operations on both and compares whom they evict and the order of all that stays. `LARDER_SEED` times
+/// 1000 is added to the seed, so that a long run can try others.
 fn compare<P: Replacement, M: Replacement + Ordered>(
     entries_max: u64,
     seed: u64,
@@ -637,6 +638,8 @@ fn compare<P: Replacement, M: Replacement + Ordered>(
     entries: impl Fn(&P) -> Vec<EntryNumber>,
     slow: &mut M,
 ) {
+    let wanted = std::env::var("LARDER_SEED").map(|seed| seed.parse::<u64>().expect("a number"));
+    let seed = seed + 1000 * wanted.unwrap_or(0);
     let mut random = Random(seed);
     let mut table = Table::default();
     let mut numbers: HashMap<u64, EntryNumber> = HashMap::new();
