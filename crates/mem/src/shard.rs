@@ -461,23 +461,22 @@ impl Main<'_> {
     /// Takes a free slot of `class`; `None` when there is none, limbo included.
     #[inline]
     pub fn alloc(&mut self, class: u8) -> Option<OwnedSlot> {
-        let id = match self.books.pages.take(class) {
-            Some(id) => id,
-            None => {
-                self.reclaim();
-                match self.books.pages.take(class) {
-                    Some(id) => id,
-                    None => {
-                        self.revisit_doomed(usize::MAX);
-                        let pages = &mut self.books.pages;
-                        pages.take(class).or_else(|| pages.take_draining(class))?
-                    }
-                }
-            }
-        };
+        let id = self.books.pages.take(class).or_else(|| self.take_scarce(class))?;
         let mut slot = OwnedSlot::new(id, class, self.core.id);
         self.core.arena.clear(&mut slot);
         Some(slot)
+    }
+
+    /// A slot of a class that seems to have none: one that readers have let go of since, or leases, or one of a page that
+    /// is being emptied.
+    fn take_scarce(&mut self, class: u8) -> Option<u32> {
+        self.reclaim();
+        if let Some(id) = self.books.pages.take(class) {
+            return Some(id);
+        }
+        self.revisit_doomed(usize::MAX);
+        let pages = &mut self.books.pages;
+        pages.take(class).or_else(|| pages.take_draining(class))
     }
 
     /// Takes up to `count` free slots of `class`, into `slots`. Their lines are on their way together, where
