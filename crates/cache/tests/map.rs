@@ -1,6 +1,7 @@
 //! The easy face: as a `HashMap` to one thread, with what it promises to many, and to tasks.
 
-mod common;
+#[path = "common/cases.rs"]
+mod cases;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -53,7 +54,7 @@ fn key_of(number: usize) -> Vec<u8> {
 }
 
 proptest! {
-    #![proptest_config(common::cases(60))]
+    #![proptest_config(cases::cases(60))]
 
     /// With memory to spare a map says what an obvious one says: a `HashMap` with ends, whatever the keys'
     /// lengths, after every step.

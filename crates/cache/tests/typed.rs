@@ -1,6 +1,8 @@
 //! Objects in a cache: each is built once, reset before it is used again, dropped exactly once, whatever the
 //! hooks do, and read only as what its key's insert made of it.
 
+#[path = "common/cases.rs"]
+mod cases;
 mod common;
 
 use std::collections::HashMap;
@@ -101,7 +103,7 @@ fn churn_under(policy: Policy) {
 }
 
 proptest! {
-    #![proptest_config(common::cases(40))]
+    #![proptest_config(cases::cases(40))]
 
     /// Against a `HashMap`, with keys that all fit: after every step a proxy reads what the last insert of
     /// each key made, or nothing once it was removed or its time is over, and so it does by id.

@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use larder::mem::{CHARGE_UNITS, Classes, HEADER_BYTES, VERSION_BYTES};
 use larder::policy::{Flagged, Promotion};
 use larder::{Cache, Cause, PaperRules, Policy, Proxy, Seconds, Ttl};
-use proptest::test_runner::Config as ProptestConfig;
 
 /// All policies, those with rules in several forms.
 pub fn every_policy() -> Vec<Policy> {
@@ -25,16 +24,6 @@ pub fn every_policy() -> Vec<Policy> {
 pub fn seed_added() -> u64 {
     let wanted = std::env::var("LARDER_SEED").map(|seed| seed.parse::<u64>().expect("a number"));
     1000 * wanted.unwrap_or(0)
-}
-
-/// So many cases, or as many as `PROPTEST_CASES` asks for.
-pub fn cases(few: u32) -> ProptestConfig {
-    let asked = ProptestConfig::default();
-    if std::env::var_os("PROPTEST_CASES").is_some() {
-        asked
-    } else {
-        ProptestConfig { cases: few, ..asked }
-    }
 }
 
 /// A small generator: the same numbers from the same seed, everywhere.
