@@ -11,6 +11,8 @@
 //! live, so that main never touches the memory of a retired slot. Everything is O(1) but a page's
 //! change of class (its bitmap is formatted) and the choice of a page to drain (all pages are seen).
 
+use std::mem::offset_of;
+
 use crate::arena::{ARENA_BYTES_MAX, Arena};
 use crate::class::{CLASS_BYTES_MIN, Classes, PAGE_BYTES_MAX, SLOT_ALIGN, opening_slots};
 use crate::region::{Memory, Region};
@@ -45,6 +47,7 @@ struct Page {
 
 // A slot retired or freed is of any page: all of these lines are wanted near.
 const _: () = assert!(size_of::<Page>() == 16);
+const _: () = assert!(offset_of!(Page, used) % 4 != 0 && offset_of!(Page, live) % 4 != 0);
 // What its counters hold at most, and the last word of its bitmap.
 const _: () = assert!(PAGE_BYTES_MAX / CLASS_BYTES_MIN < 1 << u16::BITS);
 const _: () = assert!(words(PAGE_BYTES_MAX) <= 1 << u8::BITS);
