@@ -1,4 +1,4 @@
-//! Files, pipes, decompression: where larder meets the kernel.
+//! Files, pipes, decompression, sockets, waiting: where larder meets the kernel.
 //!
 //! | module | duty |
 //! |---|---|
@@ -9,14 +9,20 @@
 //! | `stream`, `pool` | the thread that reads a stream; the memory of batches |
 //! | [`merge`] | several captures as one, in order of time |
 //! | [`output`] | a file or standard output that loses nothing in silence |
+//! | [`event`] | waiting for many descriptors, being woken, signals |
+//! | `socket` | options and addresses of sockets |
 //!
-//! Unsafe code is in [`mapped`] and [`output`] only: memory maps and signals.
+//! Unsafe code is where the kernel is called: memory maps, signals, sockets, events.
 
 pub mod batch;
 pub mod decode;
+pub mod event;
 pub mod input;
 pub mod mapped;
 pub mod merge;
 pub mod output;
 mod pool;
+mod socket;
 mod stream;
+#[cfg(test)]
+mod testing;

@@ -1,0 +1,411 @@
+//! Waiting for many descriptors at once: epoll, a waker, and signals as events.
+//!
+//! A loop registers each descriptor with a token of its choice and waits; what is ready comes back
+//! as tokens. Readiness is *level-triggered* unless asked otherwise: what was left unread is told
+//! again, so a loop may stop after a fair share of one socket and go on to the next.
+//!
+//! ```text
+//! add(fd, token, interest) -> modify -> remove, or the descriptor is closed
+//! wait(events, timeout); handle each event; wait again
+//! ```
+//!
+//! Invariants
+//! 1. `Events::ready[..count]` was written by the last wait.
+//! 2. A closed descriptor leaves by itself, unless a copy of it (`dup`, `try_clone`, a forked child)
+//!    is still open; then it must be removed before it is closed. A token in the events of a wait may
+//!    so belong to what an earlier event of the same wait closed: tokens that are used again need a
+//!    generation.
+//!
+//! Bounds: events a wait; the others come with the next. Cost: one system call a wait, no memory.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr;
+
+use crate::socket::{check, owned};
+
+/// What to be told of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Interest(u32);
+
+impl Interest {
+    /// Something can be read, or the peer has finished.
+    pub const READ: Interest = Interest((libc::EPOLLIN | libc::EPOLLRDHUP) as u32);
+    /// There is room for writing.
+    pub const WRITE: Interest = Interest(libc::EPOLLOUT as u32);
+    /// Either.
+    pub const BOTH: Interest = Interest(Interest::READ.0 | Interest::WRITE.0);
+    /// Errors only, which are always told: a connection that waits for others.
+    pub const NONE: Interest = Interest(0);
+
+    /// Told once when it changes, and not again until it has changed again: the loop must then read
+    /// (or write) until nothing is left.
+    pub const fn edge(self) -> Interest {
+        Interest(self.0 | libc::EPOLLET as u32)
+    }
+}
+
+/// One descriptor that is ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Event {
+    /// As given to [`Poller::add`].
+    pub token: u64,
+    /// Reading will not block: octets, the end, or an error.
+    pub readable: bool,
+    /// Writing will not block: room, or an error.
+    pub writable: bool,
+    /// The peer has finished sending, the connection is gone, or an error waits to be read.
+    pub closed: bool,
+}
+
+/// Descriptors to wait for.
+#[derive(Debug)]
+pub struct Poller {
+    epoll: OwnedFd,
+}
+
+/// What a wait found. Apart from the [`Poller`], so that a handler may add and remove descriptors
+/// while it goes through them.
+pub struct Events {
+    ready: Box<[libc::epoll_event]>,
+    count: usize,
+}
+
+impl Events {
+    /// Room for `events_max` events a wait, at least 1 and at most 65,536.
+    pub fn new(events_max: usize) -> Events {
+        let room = libc::epoll_event { events: 0, u64: 0 };
+        Events { ready: vec![room; events_max.clamp(1, 1 << 16)].into_boxed_slice(), count: 0 }
+    }
+
+    /// The events of the last wait.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Event> + use<'_> {
+        self.ready[..self.count].iter().map(event_of)
+    }
+}
+
+impl Poller {
+    /// Watches nothing yet.
+    pub fn new() -> io::Result<Poller> {
+        // SAFETY: takes an integer; what it makes is ours.
+        let epoll = unsafe { owned(libc::epoll_create1(libc::EPOLL_CLOEXEC)) }?;
+        Ok(Poller { epoll })
+    }
+
+    /// Begins to watch `fd`. Fails with `AlreadyExists` where it is watched.
+    pub fn add(&self, fd: &impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, fd, token, interest)
+    }
+
+    /// Changes what `fd` is watched for, and its token.
+    pub fn modify(&self, fd: &impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, fd, token, interest)
+    }
+
+    /// Ends watching `fd`. Needed before closing only where a copy stays open (invariant 2).
+    pub fn remove(&self, fd: &impl AsFd) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_DEL, fd, 0, Interest::NONE)
+    }
+
+    fn control(
+        &self,
+        operation: libc::c_int,
+        fd: &impl AsFd,
+        token: u64,
+        interest: Interest,
+    ) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: interest.0, u64: token };
+        let (epoll, fd) = (self.epoll.as_raw_fd(), fd.as_fd().as_raw_fd());
+        // SAFETY: both descriptors are open while they are borrowed; the kernel reads `event`.
+        check(unsafe { libc::epoll_ctl(epoll, operation, fd, &raw mut event) })?;
+        Ok(())
+    }
+
+    /// Waits until something is ready or `timeout_ms` have passed (`None`: without end; times past
+    /// 24 days are cut to that): how many events there are. A signal ends the wait early, with none.
+    pub fn wait(&self, events: &mut Events, timeout_ms: Option<u64>) -> io::Result<usize> {
+        events.count = 0;
+        let timeout = timeout_ms.map_or(-1, |ms| i32::try_from(ms).unwrap_or(i32::MAX));
+        let (room, length) = (events.ready.as_mut_ptr(), events.ready.len() as libc::c_int);
+        // SAFETY: the kernel writes at most `length` events to `ready`, which has that many.
+        let count = unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), room, length, timeout) };
+        match check(count) {
+            Ok(count) => events.count = count as usize,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        Ok(events.count)
+    }
+}
+
+fn event_of(event: &libc::epoll_event) -> Event {
+    const FAILED: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
+    let bits = event.events;
+    Event {
+        token: event.u64,
+        readable: bits & (Interest::READ.0 | FAILED) != 0,
+        writable: bits & (Interest::WRITE.0 | FAILED) != 0,
+        closed: bits & (libc::EPOLLRDHUP as u32 | FAILED) != 0,
+    }
+}
+
+impl std::fmt::Debug for Events {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+/// Ends another thread's wait. Register it in that thread's [`Poller`] for [`Interest::READ`], and
+/// share it (`Arc`) with those who have news.
+#[derive(Debug)]
+pub struct Waker(File);
+
+impl Waker {
+    /// A waker that nobody has called.
+    pub fn new() -> io::Result<Waker> {
+        // SAFETY: takes integers only; what it makes is ours.
+        let fd = unsafe { owned(libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC)) }?;
+        Ok(Waker(fd.into()))
+    }
+
+    /// Makes the waker readable. Calls before the next [`Waker::clear`] are one; what was stored
+    /// before the call is seen after `clear` (both are system calls on one object of the kernel,
+    /// which orders them).
+    pub fn wake(&self) -> io::Result<()> {
+        match (&self.0).write(&1u64.to_ne_bytes()) {
+            // Full: 2^64 - 2 calls wait to be heard already.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+            result => result.map(|_| ()),
+        }
+    }
+
+    /// Hears the calls so far: whether there were any. Look for the news afterwards, not before.
+    pub fn clear(&self) -> io::Result<bool> {
+        match (&self.0).read(&mut [0; 8]) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl AsFd for Waker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// What a signal asks of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Signal {
+    /// SIGINT: the person at the terminal wants an end.
+    Interrupt,
+    /// SIGTERM: the service manager wants an end.
+    Terminate,
+    /// SIGHUP: read the configuration again.
+    HangUp,
+}
+
+/// The numbers beside their names.
+const SIGNALS: [(libc::c_int, Signal); 3] = [
+    (libc::SIGINT, Signal::Interrupt),
+    (libc::SIGTERM, Signal::Terminate),
+    (libc::SIGHUP, Signal::HangUp),
+];
+
+/// SIGINT, SIGTERM and SIGHUP as something to be read.
+///
+/// [`Signals::block`] blocks the three in the calling thread, and threads that it starts inherit
+/// that: call it before the first thread is started, or a thread that does not block them will
+/// take them, and the process ends. Programs that we start through the standard library get none of
+/// it. From then on nothing but [`Signals::read`] hears them: a process that stops reading can't be
+/// ended by Ctrl-C.
+#[derive(Debug)]
+pub struct Signals {
+    fd: File,
+    /// The calling thread's mask before ours.
+    before: libc::sigset_t,
+}
+
+impl Signals {
+    /// Blocks the three signals here and in later threads, and makes them readable.
+    pub fn block() -> io::Result<Signals> {
+        // SAFETY: all zeros is a valid set; the calls write sets that live here, and change the
+        // mask of this thread only. What `signalfd` makes is ours.
+        unsafe {
+            let mut ours: libc::sigset_t = std::mem::zeroed();
+            let mut before: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&raw mut ours);
+            for (number, _) in SIGNALS {
+                libc::sigaddset(&raw mut ours, number);
+            }
+            let fd =
+                owned(libc::signalfd(-1, &raw const ours, libc::SFD_NONBLOCK | libc::SFD_CLOEXEC))?;
+            set_mask(libc::SIG_BLOCK, &ours, &mut before)?;
+            Ok(Signals { fd: fd.into(), before })
+        }
+    }
+
+    /// The next signal that came, if one did. The same signal twice before a read is told once.
+    pub fn read(&self) -> io::Result<Option<Signal>> {
+        const INFO_BYTES: usize = size_of::<libc::signalfd_siginfo>();
+        const { assert!(std::mem::offset_of!(libc::signalfd_siginfo, ssi_signo) == 0) };
+        let mut info = [0; INFO_BYTES];
+        match (&self.fd).read(&mut info) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            Err(error) => return Err(error),
+        }
+        let number = i32::from_ne_bytes([info[0], info[1], info[2], info[3]]);
+        Ok(SIGNALS.iter().find(|(known, _)| *known == number).map(|(_, signal)| *signal))
+    }
+
+    /// Gives the calling thread the mask back that [`Signals::block`] found: for the thread that
+    /// called it, once the others have ended. Signals not read until now take their usual effect.
+    pub fn unblock(self) -> io::Result<()> {
+        // SAFETY: as in `block`.
+        let mut ours: libc::sigset_t = unsafe { std::mem::zeroed() };
+        // SAFETY: as in `block`; `before` is a mask that the kernel wrote.
+        unsafe { set_mask(libc::SIG_SETMASK, &self.before, &mut ours) }
+    }
+}
+
+/// # Safety
+/// `set` was initialised by the C library or the kernel.
+unsafe fn set_mask(
+    how: libc::c_int,
+    set: &libc::sigset_t,
+    before: &mut libc::sigset_t,
+) -> io::Result<()> {
+    // SAFETY: both sets live through the call. It returns its error.
+    match unsafe { libc::pthread_sigmask(how, ptr::from_ref(set), ptr::from_mut(before)) } {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    fn wait(poller: &Poller, timeout_ms: u64) -> Vec<Event> {
+        let mut events = Events::new(8);
+        let count = poller.wait(&mut events, Some(timeout_ms)).unwrap();
+        assert_eq!(events.iter().len(), count);
+        events.iter().collect()
+    }
+
+    fn tokens(poller: &Poller, timeout_ms: u64) -> Vec<u64> {
+        wait(poller, timeout_ms).iter().map(|event| event.token).collect()
+    }
+
+    /// What was left unread is told again; edges are told once; what is removed or closed is not
+    /// told, and a wait without news ends.
+    #[test]
+    fn levels_and_edges() {
+        let (mut peer, socket) = UnixStream::pair().unwrap();
+        let poller = Poller::new().unwrap();
+        poller.add(&socket, 7, Interest::READ).unwrap();
+        let again = poller.add(&socket, 8, Interest::READ).unwrap_err();
+        assert_eq!(again.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(tokens(&poller, 10), []);
+        peer.write_all(b"x").unwrap();
+        assert_eq!(tokens(&poller, 10_000), [7]);
+        assert_eq!(tokens(&poller, 10_000), [7]);
+        poller.modify(&socket, 9, Interest::READ.edge()).unwrap();
+        assert_eq!(tokens(&poller, 10_000), [9]);
+        assert_eq!(tokens(&poller, 10), []);
+        poller.remove(&socket).unwrap();
+        poller.add(&socket, 3, Interest::BOTH).unwrap();
+        let events = wait(&poller, 10_000);
+        assert_eq!(events, [Event { token: 3, readable: true, writable: true, closed: false }]);
+        drop(peer);
+        let events = wait(&poller, 10_000);
+        assert!(events[0].closed);
+        drop(socket);
+        assert_eq!(tokens(&poller, 10), []);
+    }
+
+    /// More descriptors than a wait has room for come with the next ones.
+    #[test]
+    fn room_is_a_bound() {
+        let pairs: Vec<_> = (0..5).map(|_| UnixStream::pair().unwrap()).collect();
+        let (poller, mut events) = (Poller::new().unwrap(), Events::new(2));
+        for (token, (peer, socket)) in pairs.iter().enumerate() {
+            poller.add(socket, token as u64, Interest::READ.edge()).unwrap();
+            (&mut &*peer).write_all(b"x").unwrap();
+        }
+        let mut seen = Vec::new();
+        for _ in 0..3 {
+            assert!(poller.wait(&mut events, Some(10_000)).unwrap() <= 2);
+            seen.extend(events.iter().map(|event| event.token));
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, [0, 1, 2, 3, 4]);
+    }
+
+    /// A waker ends another thread's long wait at once; calls before a clear are one.
+    #[test]
+    fn wakers_wake() {
+        let waker = Arc::new(Waker::new().unwrap());
+        let poller = Poller::new().unwrap();
+        poller.add(&*waker, 1, Interest::READ).unwrap();
+        let caller = {
+            let waker = Arc::clone(&waker);
+            std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(20));
+                waker.wake().unwrap();
+                waker.wake().unwrap();
+            })
+        };
+        let start = Instant::now();
+        assert_eq!(tokens(&poller, 60_000), [1]);
+        assert!(start.elapsed() < Duration::from_secs(60));
+        caller.join().unwrap();
+        assert!(waker.clear().unwrap());
+        assert!(!waker.clear().unwrap());
+        assert_eq!(tokens(&poller, 10), []);
+    }
+
+    /// Signals are read as events, in a process of their own: they are told, the process lives, and
+    /// after unblocking the next one ends it.
+    #[test]
+    fn signals_are_events() {
+        use std::os::unix::process::ExitStatusExt;
+        const CHILD: &str = "LARDER_TEST_SIGNALS";
+        if std::env::var_os(CHILD).is_none() {
+            let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+            child.args(["--exact", "event::tests::signals_are_events"]).env(CHILD, "1");
+            let output = child.output().unwrap();
+            assert_eq!(output.status.signal(), Some(libc::SIGTERM), "{output:?}");
+            return;
+        }
+        // The runner's main thread does not block them, so they are sent to this thread.
+        // SAFETY: takes integers only.
+        let send = |number| unsafe { libc::pthread_kill(libc::pthread_self(), number) };
+        let signals = Signals::block().unwrap();
+        let poller = Poller::new().unwrap();
+        poller.add(&signals, 5, Interest::READ).unwrap();
+        assert_eq!(signals.read().unwrap(), None);
+        for (number, signal) in SIGNALS {
+            assert_eq!(send(number), 0);
+            assert_eq!(tokens(&poller, 10_000), [5]);
+            assert_eq!(signals.read().unwrap(), Some(signal));
+        }
+        assert_eq!(signals.read().unwrap(), None);
+        signals.unblock().unwrap();
+        send(libc::SIGTERM);
+        unreachable!("SIGTERM ends the process");
+    }
+}

@@ -1,0 +1,210 @@
+//! What sockets of every kind need and the standard library does not offer: options before `bind`,
+//! and addresses as the kernel writes them.
+//!
+//! Invariant: a [`RawAddress`] is 28 octets that may be read whatever the kernel left in them, so an
+//! address is decoded without unsafe code. The fields of `sockaddr_in` lie where `sockaddr_in6` has
+//! its first ones; that is checked when this file is compiled.
+
+use std::io;
+use std::mem::{offset_of, size_of, size_of_val};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+
+use libc::{c_int, sockaddr_in, sockaddr_in6, socklen_t};
+
+/// An address as the kernel writes it, of either family.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+pub(crate) struct RawAddress(sockaddr_in6);
+
+const _: () = assert!(offset_of!(sockaddr_in, sin_family) == offset_of!(sockaddr_in6, sin6_family));
+const _: () = assert!(offset_of!(sockaddr_in, sin_port) == offset_of!(sockaddr_in6, sin6_port));
+const _: () = assert!(offset_of!(sockaddr_in, sin_addr) == offset_of!(sockaddr_in6, sin6_flowinfo));
+const _: () = assert!(size_of::<sockaddr_in>() <= size_of::<sockaddr_in6>());
+
+const FAMILY_V4: libc::sa_family_t = libc::AF_INET as libc::sa_family_t;
+const FAMILY_V6: libc::sa_family_t = libc::AF_INET6 as libc::sa_family_t;
+
+impl RawAddress {
+    /// Room for an address; of no family.
+    pub(crate) const EMPTY: RawAddress = RawAddress(sockaddr_in6 {
+        sin6_family: 0,
+        sin6_port: 0,
+        sin6_flowinfo: 0,
+        sin6_addr: libc::in6_addr { s6_addr: [0; 16] },
+        sin6_scope_id: 0,
+    });
+
+    /// Octets of the room.
+    pub(crate) const BYTES: socklen_t = size_of::<RawAddress>() as socklen_t;
+
+    /// Encodes an address; the length is the second value.
+    pub(crate) fn encode(address: &SocketAddr) -> (RawAddress, socklen_t) {
+        let mut raw = RawAddress::EMPTY;
+        raw.0.sin6_port = address.port().to_be();
+        match address {
+            SocketAddr::V4(v4) => {
+                raw.0.sin6_family = FAMILY_V4;
+                raw.0.sin6_flowinfo = u32::from_ne_bytes(v4.ip().octets());
+                (raw, size_of::<sockaddr_in>() as socklen_t)
+            }
+            SocketAddr::V6(v6) => {
+                raw.0.sin6_family = FAMILY_V6;
+                raw.0.sin6_addr.s6_addr = v6.ip().octets();
+                raw.0.sin6_scope_id = v6.scope_id();
+                (raw, RawAddress::BYTES)
+            }
+        }
+    }
+
+    /// The address, if its family is one of the two.
+    pub(crate) fn decode(&self) -> Option<SocketAddr> {
+        let port = u16::from_be(self.0.sin6_port);
+        match self.0.sin6_family {
+            FAMILY_V4 => {
+                let ip = Ipv4Addr::from(self.0.sin6_flowinfo.to_ne_bytes());
+                Some(SocketAddr::V4(SocketAddrV4::new(ip, port)))
+            }
+            FAMILY_V6 => {
+                let ip = Ipv6Addr::from(self.0.sin6_addr.s6_addr);
+                Some(SocketAddr::V6(SocketAddrV6::new(ip, port, 0, self.0.sin6_scope_id)))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A system call's answer: what it returned, or the error that it left.
+pub(crate) fn check(returned: c_int) -> io::Result<c_int> {
+    if returned < 0 { Err(io::Error::last_os_error()) } else { Ok(returned) }
+}
+
+/// Takes over a descriptor that a system call has just made.
+///
+/// # Safety
+/// `returned` is what a call that makes descriptors returned, and nobody else has it.
+pub(crate) unsafe fn owned(returned: c_int) -> io::Result<OwnedFd> {
+    let fd = check(returned)?;
+    // SAFETY: not negative, so a new descriptor, which by the contract is ours alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// A socket of the address's family, non-blocking and closed by `exec`. One of IPv6 takes no IPv4:
+/// a server binds one socket a family, and sees no address in two forms.
+pub(crate) fn open(address: &SocketAddr, kind: c_int) -> io::Result<OwnedFd> {
+    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    let kind = kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: takes integers only; what it makes is ours.
+    let socket = unsafe { owned(libc::socket(family, kind, 0)) }?;
+    if address.is_ipv6() {
+        set_option(&socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, &1)?;
+    }
+    Ok(socket)
+}
+
+/// Types whose octets the kernel may read: plain data without padding that matters.
+pub(crate) trait OptionValue {}
+impl OptionValue for c_int {}
+impl OptionValue for libc::sock_fprog {}
+
+/// Sets an option.
+pub(crate) fn set_option<T: OptionValue>(
+    socket: &impl AsFd,
+    level: c_int,
+    name: c_int,
+    value: &T,
+) -> io::Result<()> {
+    let fd = socket.as_fd().as_raw_fd();
+    let length = size_of_val(value) as socklen_t;
+    // SAFETY: the kernel reads `length` octets of `value`, which lives through the call; what a
+    // `sock_fprog` points to is for its maker to keep.
+    check(unsafe { libc::setsockopt(fd, level, name, std::ptr::from_ref(value).cast(), length) })?;
+    Ok(())
+}
+
+/// Reads an option that is a row of integers: as many as the kernel has and `values` can hold.
+pub(crate) fn get_option(
+    socket: &impl AsFd,
+    level: c_int,
+    name: c_int,
+    values: &mut [c_int],
+) -> io::Result<usize> {
+    let mut length = size_of_val(values) as socklen_t;
+    let fd = socket.as_fd().as_raw_fd();
+    // SAFETY: the kernel writes at most `length` octets, which is what `values` has, and any octets
+    // are integers.
+    check(unsafe {
+        libc::getsockopt(fd, level, name, values.as_mut_ptr().cast(), &raw mut length)
+    })?;
+    Ok(length as usize / size_of::<c_int>())
+}
+
+/// Reads an option that is one integer.
+pub(crate) fn get_int(socket: &impl AsFd, level: c_int, name: c_int) -> io::Result<c_int> {
+    let mut value = [0];
+    get_option(socket, level, name, &mut value)?;
+    Ok(value[0])
+}
+
+/// Gives a socket its own address.
+pub(crate) fn bind(socket: &impl AsFd, address: &SocketAddr) -> io::Result<()> {
+    let (raw, length) = RawAddress::encode(address);
+    let fd = socket.as_fd().as_raw_fd();
+    // SAFETY: the kernel reads `length` octets of `raw`, which has at least as many.
+    check(unsafe { libc::bind(fd, (&raw const raw).cast(), length) })?;
+    Ok(())
+}
+
+/// Gives a socket its peer. On a non-blocking TCP socket the answer is usually `EINPROGRESS`.
+pub(crate) fn connect(socket: &impl AsFd, peer: &SocketAddr) -> io::Result<()> {
+    let (raw, length) = RawAddress::encode(peer);
+    let fd = socket.as_fd().as_raw_fd();
+    // SAFETY: the kernel reads `length` octets of `raw`, which has at least as many.
+    check(unsafe { libc::connect(fd, (&raw const raw).cast(), length) })?;
+    Ok(())
+}
+
+/// A descriptor that was handed to us: an Internet socket of this kind, or an error that says what
+/// is wrong with it. To make it non-blocking is the caller's part.
+pub(crate) fn expect_kind(socket: &impl AsFd, kind: c_int, what: &str) -> io::Result<()> {
+    let is = get_int(socket, libc::SOL_SOCKET, libc::SO_TYPE)?;
+    let domain = get_int(socket, libc::SOL_SOCKET, libc::SO_DOMAIN)?;
+    if is == kind && (domain == libc::AF_INET || domain == libc::AF_INET6) {
+        return Ok(());
+    }
+    Err(io::Error::new(
+        io::ErrorKind::InvalidInput,
+        format!("the socket handed over is no {what} socket of IPv4 or IPv6"),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Addresses of both families come back as they went in, IPv6 with its scope; what has no
+    /// family is no address.
+    #[test]
+    fn addresses_survive() {
+        for text in ["192.0.2.1:53", "0.0.0.0:0", "[2001:db8::1]:65535", "[::]:1"] {
+            let address: SocketAddr = text.parse().unwrap();
+            assert_eq!(RawAddress::encode(&address).0.decode(), Some(address));
+        }
+        let scoped = SocketAddr::V6(SocketAddrV6::new(Ipv6Addr::LOCALHOST, 53, 0, 7));
+        assert_eq!(RawAddress::encode(&scoped).0.decode(), Some(scoped));
+        assert_eq!(RawAddress::EMPTY.decode(), None);
+    }
+
+    /// The kernel reads our form as the standard library's: a bound socket says where it is.
+    #[test]
+    fn the_kernel_agrees() {
+        let address: SocketAddr = "127.0.0.3:0".parse().unwrap();
+        let socket = open(&address, libc::SOCK_DGRAM).unwrap();
+        bind(&socket, &address).unwrap();
+        let socket = std::net::UdpSocket::from(socket);
+        assert_eq!(socket.local_addr().unwrap().ip(), address.ip());
+        let kind = expect_kind(&socket, libc::SOCK_STREAM, "TCP").unwrap_err().to_string();
+        assert!(kind.contains("no TCP socket"), "{kind}");
+        expect_kind(&socket, libc::SOCK_DGRAM, "UDP").unwrap();
+    }
+}
