@@ -10,6 +10,7 @@
 //! | [`merge`] | several captures as one, in order of time |
 //! | [`output`] | a file or standard output that loses nothing in silence |
 //! | [`event`] | waiting for many descriptors, being woken, signals |
+//! | [`timer`] | many short timers, without a clock |
 //! | `socket` | options and addresses of sockets |
 //!
 //! Unsafe code is where the kernel is called: memory maps, signals, sockets, events.
@@ -26,3 +27,4 @@ mod socket;
 mod stream;
 #[cfg(test)]
 mod testing;
+pub mod timer;
