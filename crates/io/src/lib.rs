@@ -9,13 +9,19 @@
 //! | `stream`, `pool` | the thread that reads a stream; the memory of batches |
 //! | [`merge`] | several captures as one, in order of time |
 //! | [`output`] | a file or standard output that loses nothing in silence |
+//! | [`udp`] | sockets whose messages come and go in batches |
 //! | [`event`] | waiting for many descriptors, being woken, signals |
 //! | [`timer`] | many short timers, without a clock |
+//! | [`cores`], [`netns`], [`random`] | pinned threads; a private network; numbers nobody can foresee |
 //! | `socket` | options and addresses of sockets |
+//!
+//! A server's loop is made of these: [`event::Poller`] says which sockets are ready, batches of
+//! [`udp`] carry what they have, [`timer::Timers`] say how long to wait.
 //!
 //! Unsafe code is where the kernel is called: memory maps, signals, sockets, events.
 
 pub mod batch;
+pub mod cores;
 pub mod decode;
 pub mod event;
 pub mod input;
@@ -23,8 +29,10 @@ pub mod mapped;
 pub mod merge;
 pub mod output;
 mod pool;
+pub mod random;
 mod socket;
 mod stream;
 #[cfg(test)]
 mod testing;
 pub mod timer;
+pub mod udp;

@@ -1,0 +1,67 @@
+//! Cores that we may run on, and threads pinned to them.
+//!
+//! A server that keeps one socket, one cache proxy and one loop a core wants its threads to stay
+//! where their memory is; a measurement wants two programs not to share a core.
+
+use std::io;
+
+use crate::socket::check;
+
+/// Most cores that a set can name; the kernel's own limit is 8,192.
+pub const CORES_MAX: usize = 8192;
+
+/// A set of cores as the kernel has it: bit c of the row of words is core c.
+type CoreSet = [libc::c_ulong; CORES_MAX / libc::c_ulong::BITS as usize];
+
+const BITS: usize = libc::c_ulong::BITS as usize;
+
+/// The cores that the calling thread may run on, in order. This is what a container or `taskset`
+/// left us, often fewer than the machine has.
+pub fn available_cores() -> io::Result<Vec<usize>> {
+    let mut set: CoreSet = [0; _];
+    // SAFETY: the kernel writes at most as many octets as it is told `set` has.
+    check(unsafe { libc::sched_getaffinity(0, size_of::<CoreSet>(), set.as_mut_ptr().cast()) })?;
+    let has = |core: &usize| set[core / BITS] >> (core % BITS) & 1 == 1;
+    Ok((0..CORES_MAX).filter(has).collect())
+}
+
+/// Keeps the calling thread on one core. Threads that it starts afterwards inherit that. Fails with
+/// `InvalidInput` where the core is not there or not ours: run unpinned.
+pub fn pin_to_core(core: usize) -> io::Result<()> {
+    let mut set: CoreSet = [0; _];
+    let Some(word) = set.get_mut(core / BITS) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    *word = 1 << (core % BITS);
+    // SAFETY: the kernel reads as many octets as `set` has.
+    check(unsafe { libc::sched_setaffinity(0, size_of::<CoreSet>(), set.as_ptr().cast()) })?;
+    Ok(())
+}
+
+/// The core that the calling thread runs on now.
+pub fn current_core() -> io::Result<usize> {
+    // SAFETY: takes nothing.
+    let core = check(unsafe { libc::sched_getcpu() })?;
+    Ok(core as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pinned thread may use its core only and runs there, and other threads are as they were.
+    #[test]
+    fn pinned_is_pinned() {
+        let cores = available_cores().unwrap();
+        for &core in &cores {
+            let pinned = std::thread::spawn(move || {
+                pin_to_core(core).unwrap();
+                (available_cores().unwrap(), current_core().unwrap())
+            });
+            assert_eq!(pinned.join().unwrap(), (vec![core], core));
+        }
+        assert_eq!(available_cores().unwrap(), cores);
+        assert!(pin_to_core(CORES_MAX).is_err());
+        assert!(pin_to_core(CORES_MAX - 1).is_err());
+    }
+}

@@ -1,0 +1,116 @@
+//! Numbers that nobody outside can foresee: source ports, message IDs, secrets (RFC 5452).
+//!
+//! The kernel's generator is asked for [`STOCK_BYTES`] at a time, since a system call a number would
+//! be felt on a miss path; numbers that were given out are wiped from the stock.
+//!
+//! Cost: one `getrandom` every 128 IDs. It blocks only before the kernel's generator is first ready.
+
+use std::io;
+
+/// Octets asked for at once. Up to 256 the kernel gives all of them and is never interrupted.
+pub const STOCK_BYTES: usize = 256;
+
+/// Fills `octets` from the kernel's generator.
+pub fn fill(octets: &mut [u8]) -> io::Result<()> {
+    let mut filled = 0;
+    while filled < octets.len() {
+        let rest = &mut octets[filled..];
+        // SAFETY: the kernel writes at most `rest.len()` octets at the start of `rest`.
+        let got = unsafe { libc::getrandom(rest.as_mut_ptr().cast(), rest.len(), 0) };
+        match usize::try_from(got) {
+            Ok(got) => filled += got,
+            Err(_) => match io::Error::last_os_error() {
+                error if error.kind() == io::ErrorKind::Interrupted => {}
+                error => return Err(error),
+            },
+        }
+    }
+    Ok(())
+}
+
+/// A stock of random octets, for one thread.
+pub struct Random {
+    stock: [u8; STOCK_BYTES],
+    left: usize,
+}
+
+impl Random {
+    /// An empty stock.
+    pub fn new() -> Random {
+        Random { stock: [0; STOCK_BYTES], left: 0 }
+    }
+
+    /// 16 bits: a port, a message ID.
+    pub fn u16(&mut self) -> io::Result<u16> {
+        self.take().map(u16::from_ne_bytes)
+    }
+
+    /// 32 bits.
+    pub fn u32(&mut self) -> io::Result<u32> {
+        self.take().map(u32::from_ne_bytes)
+    }
+
+    /// 64 bits.
+    pub fn u64(&mut self) -> io::Result<u64> {
+        self.take().map(u64::from_ne_bytes)
+    }
+
+    /// A number below `bound`, each as likely as the others to one part in 2^32; 0 where `bound` is.
+    pub fn below(&mut self, bound: u32) -> io::Result<u32> {
+        let wide = u64::from_ne_bytes(self.take()?);
+        Ok(((u128::from(wide) * u128::from(bound)) >> 64) as u32)
+    }
+
+    fn take<const N: usize>(&mut self) -> io::Result<[u8; N]> {
+        const { assert!(N <= STOCK_BYTES) };
+        if self.left < N {
+            fill(&mut self.stock)?;
+            self.left = STOCK_BYTES;
+        }
+        let from = self.left - N;
+        let mut taken = [0; N];
+        taken.copy_from_slice(&self.stock[from..self.left]);
+        // What was given out stays in memory at its user's place only.
+        self.stock[from..self.left].fill(0);
+        self.left = from;
+        Ok(taken)
+    }
+}
+
+impl Default for Random {
+    fn default() -> Random {
+        Random::new()
+    }
+}
+
+/// The stock is a secret until it is given out.
+impl std::fmt::Debug for Random {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Random").field("left", &self.left).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    /// Numbers differ, over several stocks, and none is read from octets that were wiped: 64 bits
+    /// drawn 1,000 times are all different, and not 0.
+    #[test]
+    fn numbers_differ() {
+        let mut random = Random::new();
+        let drawn: HashSet<u64> = (0..1000).map(|_| random.u64().unwrap()).collect();
+        assert_eq!(drawn.len(), 1000);
+        assert!(!drawn.contains(&0));
+    }
+
+    /// Bounded numbers stay below their bound and reach all of a small one.
+    #[test]
+    fn bounds_hold() {
+        let mut random = Random::new();
+        let drawn: HashSet<u32> = (0..1000).map(|_| random.below(7).unwrap()).collect();
+        assert_eq!(drawn, (0..7).collect());
+        assert_eq!(random.below(0).unwrap(), 0);
+    }
+}

@@ -1,0 +1,183 @@
+//! UDP for servers and for those who ask them: sockets, and batches of messages.
+//!
+//! | what | for |
+//! |---|---|
+//! | [`UdpSocket::bind`] | a server's socket: shared by cores, answering from the address that was asked |
+//! | [`UdpSocket::connect`] | an upstream's socket: a port nobody can foresee, ICMP errors visible |
+//! | [`RecvBatch`] | many messages received by one system call |
+//! | [`SendBatch`] | many messages sent by one system call, whatever becomes of some of them |
+//!
+//! All sockets are non-blocking. A socket of IPv6 takes no IPv4: a server that wants both binds two,
+//! and no address appears in two forms.
+//!
+//! A server bound to the wildcard address must answer from the address that the question came to, or
+//! the client drops the answer. The kernel tells that address with each message (`IP_PKTINFO`,
+//! RFC 3542), a [`Route`] keeps it beside the peer's, and an answer sent along the route leaves from
+//! there. On a socket bound to one address none of this is asked for.
+
+mod batch;
+mod options;
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crate::random::Random;
+use crate::socket::{bind, expect_kind, get_int, get_option, open, set_option};
+
+pub use batch::{MESSAGES_MAX, Message, RecvBatch, SendBatch, Sent};
+pub use options::{Fragments, Ports, UdpOptions};
+
+/// Ports tried before [`UdpSocket::connect`] gives up.
+const PORT_TRIES: usize = 64;
+
+/// A UDP socket. It is used through `&self`, by one thread at a time if answers are not to mix.
+#[derive(Debug)]
+pub struct UdpSocket {
+    socket: std::net::UdpSocket,
+    /// Whether the kernel tells where each message came to.
+    tells_local: bool,
+}
+
+/// Where a message came from and came to; an answer goes back along it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Route {
+    /// Who sent it.
+    pub peer: SocketAddr,
+    /// Our end; `None` where the socket has one address only, and the kernel needs no telling.
+    pub local: Option<Local>,
+}
+
+/// Our end of a [`Route`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Local {
+    /// The address that the message came to; for broadcasts of IPv4 the address to answer from.
+    pub address: IpAddr,
+    /// The interface that it came in by.
+    pub interface: u32,
+}
+
+impl UdpSocket {
+    /// A server's socket at `address`. Where that is the wildcard address, messages come with the
+    /// address that they were sent to.
+    pub fn bind(address: SocketAddr, options: &UdpOptions) -> io::Result<UdpSocket> {
+        let socket = open(&address, libc::SOCK_DGRAM)?;
+        if options.reuse_port {
+            set_option(&socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, &1)?;
+        }
+        let tells_local = address.ip().is_unspecified();
+        options::apply(&socket, address.is_ipv4(), tells_local, options)?;
+        bind(&socket, &address)?;
+        Ok(UdpSocket { socket: socket.into(), tells_local })
+    }
+
+    /// A bound socket that was handed to us (socket activation). Fails with `InvalidInput` where it
+    /// is something else.
+    pub fn from_fd(fd: OwnedFd, options: &UdpOptions) -> io::Result<UdpSocket> {
+        expect_kind(&fd, libc::SOCK_DGRAM, "UDP")?;
+        let socket = std::net::UdpSocket::from(fd);
+        socket.set_nonblocking(true)?;
+        let address = socket.local_addr()?;
+        let tells_local = address.ip().is_unspecified();
+        options::apply(&socket, address.is_ipv4(), tells_local, options)?;
+        Ok(UdpSocket { socket, tells_local })
+    }
+
+    /// A socket that exchanges messages with `peer` only, from a port of `ports` drawn at random
+    /// (RFC 5452, section 9.2), and from `local` where the kernel is not to choose the address.
+    ///
+    /// The kernel drops what others send to it, and tells when the peer's host refuses: a send or a
+    /// receive then fails once with `ConnectionRefused`. Fails with `AddrInUse` where dozens of draws
+    /// met ports in use. `options.reuse_port` is not heeded: the port is this socket's alone.
+    pub fn connect(
+        peer: SocketAddr,
+        local: Option<IpAddr>,
+        ports: Ports,
+        random: &mut Random,
+        options: &UdpOptions,
+    ) -> io::Result<UdpSocket> {
+        let wildcard: IpAddr = match peer {
+            SocketAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let address = local.unwrap_or(wildcard);
+        let socket = open(&peer, libc::SOCK_DGRAM)?;
+        options::apply(&socket, peer.is_ipv4(), false, options)?;
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match bind(&socket, &SocketAddr::new(address, ports.draw(random)?)) {
+                // 13: ports below 1,024 that are not for us may lie in the range.
+                Err(error)
+                    if tries < PORT_TRIES
+                        && matches!(
+                            error.kind(),
+                            io::ErrorKind::AddrInUse | io::ErrorKind::PermissionDenied
+                        ) => {}
+                result => break result?,
+            }
+        }
+        let socket = std::net::UdpSocket::from(socket);
+        socket.connect(peer)?;
+        Ok(UdpSocket { socket, tells_local: false })
+    }
+
+    /// Our address.
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// The socket as the standard library has it: for single messages, which one plain `send` or
+    /// `recv` carries cheaper than a batch of one.
+    pub fn as_std(&self) -> &std::net::UdpSocket {
+        &self.socket
+    }
+
+    /// Messages that the kernel has dropped since the socket was made, because nobody received fast
+    /// enough; it begins again after 2^32. One system call, to be made when somebody wants to know:
+    /// told with each message instead (`SO_RXQ_OVFL`) it would cost on each, and be silent just when
+    /// nothing gets through any more.
+    pub fn drops(&self) -> io::Result<u32> {
+        let mut values = [0; libc::SK_MEMINFO_DROPS as usize + 1];
+        let count = get_option(&self.socket, libc::SOL_SOCKET, libc::SO_MEMINFO, &mut values)?;
+        match values.get(..count).and_then(|values| values.get(libc::SK_MEMINFO_DROPS as usize)) {
+            Some(drops) => Ok(*drops as u32),
+            None => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// Octets of receive and send buffer that the kernel grants, by its own reckoning: twice what was
+    /// asked for (socket(7)), or less where `net.core.rmem_max` and `wmem_max` are lower.
+    pub fn buffer_bytes(&self) -> io::Result<(usize, usize)> {
+        let read = |name| get_int(&self.socket, libc::SOL_SOCKET, name);
+        Ok((read(libc::SO_RCVBUF)? as usize, read(libc::SO_SNDBUF)? as usize))
+    }
+
+    /// Steers each message to the socket of the core that its packet was handled on: for sockets that
+    /// share an address by `reuse_port`, where the i-th that was bound belongs to a thread on
+    /// `cores[i]`. Packets handled on other cores are spread by the core's number. Called once, on
+    /// any of the sockets, after all are bound.
+    ///
+    /// An error says that the kernel goes on as before: it spreads by a hash of addresses and ports,
+    /// which is correct, and even when clients are many, but moves packets between cores.
+    pub fn steer_by_core(&self, cores: &[usize]) -> io::Result<()> {
+        options::steer_by_core(&self.socket, cores).map_err(|error| {
+            io::Error::new(
+                error.kind(),
+                format!(
+                    "the kernel does not steer messages by core ({error}); it spreads them by \
+                     address and port instead"
+                ),
+            )
+        })
+    }
+}
+
+impl AsFd for UdpSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests;
