@@ -10,6 +10,7 @@
 //! | [`merge`] | several captures as one, in order of time |
 //! | [`output`] | a file or standard output that loses nothing in silence |
 //! | [`udp`] | sockets whose messages come and go in batches |
+//! | [`tcp`] | listening, accepting, connecting without waiting |
 //! | [`event`] | waiting for many descriptors, being woken, signals |
 //! | [`timer`] | many short timers, without a clock |
 //! | [`cores`], [`netns`], [`random`] | pinned threads; a private network; numbers nobody can foresee |
@@ -32,6 +33,7 @@ mod pool;
 pub mod random;
 mod socket;
 mod stream;
+pub mod tcp;
 #[cfg(test)]
 mod testing;
 pub mod timer;

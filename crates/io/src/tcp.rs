@@ -1,0 +1,279 @@
+//! TCP where the standard library does not reach: options before `listen`, accepting without a
+//! second system call, connecting without waiting. What comes out are the library's own types.
+//!
+//! Nothing blocks: every socket is non-blocking from its birth. Limits on connections are the
+//! caller's, who alone knows what one costs.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use crate::socket::{
+    RawAddress, bind, check, connect as connect_socket, expect_kind, get_int, open, owned,
+    set_option,
+};
+
+/// Connections that ended before they were accepted, passed over in one call.
+const ABORTED_MAX: usize = 64;
+
+/// How to listen.
+#[derive(Debug, Clone)]
+pub struct ListenOptions {
+    /// Several sockets may listen at one address, and the kernel spreads connections over them: one
+    /// a core. Sockets that share must all say so, and belong to one user.
+    pub reuse_port: bool,
+    /// Connections that may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
+    pub backlog: u32,
+    /// A connection is told of when its first octets have come, or after about so many seconds. For
+    /// protocols in which the client speaks first, it spares a wake-up. 0: at once.
+    pub defer_accept_s: u32,
+    /// Clients known by cookie may send octets with their first packet (RFC 7413); so many such may
+    /// wait. Such octets may come twice: only for questions that may be asked twice. 0: never.
+    pub fast_open: u32,
+}
+
+impl Default for ListenOptions {
+    fn default() -> ListenOptions {
+        ListenOptions { reuse_port: false, backlog: 1024, defer_accept_s: 0, fast_open: 0 }
+    }
+}
+
+/// Listens. Small writes of accepted connections leave at once (TCP_NODELAY, which they inherit).
+/// An address whose last connections still linger may be taken again (SO_REUSEADDR); IPv6 sockets
+/// take no IPv4.
+pub fn listen(address: SocketAddr, options: &ListenOptions) -> io::Result<TcpListener> {
+    let int = |value: u32| libc::c_int::try_from(value).unwrap_or(libc::c_int::MAX);
+    let socket = open(&address, libc::SOCK_STREAM)?;
+    set_option(&socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, &1)?;
+    if options.reuse_port {
+        set_option(&socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, &1)?;
+    }
+    set_option(&socket, libc::IPPROTO_TCP, libc::TCP_NODELAY, &1)?;
+    if options.defer_accept_s > 0 {
+        let seconds = int(options.defer_accept_s);
+        set_option(&socket, libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, &seconds)?;
+    }
+    if options.fast_open > 0 {
+        set_option(&socket, libc::IPPROTO_TCP, libc::TCP_FASTOPEN, &int(options.fast_open))?;
+    }
+    bind(&socket, &address)?;
+    // SAFETY: takes integers only, one of which is a socket that is open.
+    check(unsafe { libc::listen(socket.as_raw_fd(), int(options.backlog)) })?;
+    Ok(TcpListener::from(socket))
+}
+
+/// A listening socket that was handed to us (socket activation), made non-blocking. Fails with
+/// `InvalidInput` where it is something else.
+pub fn listener_from_fd(fd: OwnedFd) -> io::Result<TcpListener> {
+    expect_kind(&fd, libc::SOCK_STREAM, "TCP")?;
+    if get_int(&fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN)? == 0 {
+        let text = "the TCP socket handed over does not listen";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    set_option(&fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, &1)?;
+    let listener = TcpListener::from(fd);
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// The next connection that waits, non-blocking, and its peer; `None` when none does. Connections
+/// that died in the queue are passed over.
+///
+/// An error is a lack of something (descriptors, memory). The connection stays in the queue and the
+/// listener stays ready, so a loop must stop watching it for a moment, or it turns without rest.
+pub fn accept(listener: &TcpListener) -> io::Result<Option<(TcpStream, SocketAddr)>> {
+    for _ in 0..ABORTED_MAX {
+        let mut peer = RawAddress::EMPTY;
+        let mut length = RawAddress::BYTES;
+        // SAFETY: the kernel writes at most `length` octets to `peer`, which has that many; the
+        // descriptor that it makes is ours.
+        let accepted = unsafe {
+            owned(libc::accept4(
+                listener.as_raw_fd(),
+                (&raw mut peer).cast(),
+                &raw mut length,
+                libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC,
+            ))
+        };
+        match accepted {
+            Ok(fd) => {
+                let stream = TcpStream::from(fd);
+                // Always decodable; asking the kernel again is for listeners of other families.
+                let peer = match peer.decode() {
+                    Some(peer) => peer,
+                    None => stream.peer_addr()?,
+                };
+                return Ok(Some((stream, peer)));
+            }
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EAGAIN) => return Ok(None),
+                Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
+                    return Err(error);
+                }
+                // A listener that is none will never be one.
+                Some(libc::EBADF | libc::EINVAL | libc::ENOTSOCK | libc::EFAULT) => {
+                    return Err(error);
+                }
+                // Interrupted, or what befell the connection before we took it: accept(2) names
+                // ECONNABORTED, EPROTO, EPERM and the errors of the network.
+                _ => {}
+            },
+        }
+    }
+    Ok(None)
+}
+
+/// How to connect.
+#[derive(Debug, Clone, Default)]
+pub struct ConnectOptions {
+    /// The address to leave from; the kernel's choice where `None`.
+    pub local: Option<SocketAddr>,
+    /// The first octets written leave with the first packet where the server gave us a cookie before
+    /// (RFC 7413). Then [`connect`] only notes the address, and the write connects.
+    pub fast_open: bool,
+}
+
+/// Begins to connect. When the stream becomes writable `take_error` tells whether it has: `None` is
+/// yes. Small writes leave at once. Errors here are of this machine, or of a network that it knows
+/// to be unreachable.
+pub fn connect(peer: SocketAddr, options: &ConnectOptions) -> io::Result<TcpStream> {
+    let socket = open(&peer, libc::SOCK_STREAM)?;
+    set_option(&socket, libc::IPPROTO_TCP, libc::TCP_NODELAY, &1)?;
+    if options.fast_open {
+        set_option(&socket, libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, &1)?;
+    }
+    if let Some(local) = &options.local {
+        // The port is chosen when the peer is known: the same one may serve towards many peers.
+        set_option(&socket, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT, &1)?;
+        bind(&socket, local)?;
+    }
+    match connect_socket(&socket, &peer) {
+        Ok(()) => {}
+        // Interrupted, it goes on by itself.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EINPROGRESS | libc::EINTR)) => {}
+        Err(error) => return Err(error),
+    }
+    Ok(TcpStream::from(socket))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{loopbacks, readable, stays_silent, writable};
+    use std::io::{Read, Write};
+
+    /// A connection is begun, accepted, and carries octets both ways, on each family; nothing
+    /// blocks on the way.
+    #[test]
+    fn there_and_back() {
+        for address in loopbacks("tcp::there_and_back") {
+            let listener = listen(address, &ListenOptions::default()).unwrap();
+            let at = listener.local_addr().unwrap();
+            assert!(accept(&listener).unwrap().is_none());
+            let mut client = connect(at, &ConnectOptions::default()).unwrap();
+            assert!(readable(&listener));
+            let (mut server, peer) = accept(&listener).unwrap().unwrap();
+            assert!(accept(&listener).unwrap().is_none());
+            assert!(writable(&client));
+            assert!(client.take_error().unwrap().is_none());
+            assert_eq!(peer, client.local_addr().unwrap());
+            assert!(server.nodelay().unwrap() && client.nodelay().unwrap());
+            let mut octet = [0];
+            assert_eq!(server.read(&mut octet).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+            assert_eq!(client.read(&mut octet).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+            client.write_all(b"?").unwrap();
+            assert!(readable(&server));
+            server.read_exact(&mut octet).unwrap();
+            server.write_all(b"!").unwrap();
+            assert!(readable(&client));
+            client.read_exact(&mut octet).unwrap();
+            assert_eq!(&octet, b"!");
+        }
+    }
+
+    /// Nobody listens: the stream becomes writable, and its error says so.
+    #[test]
+    fn refused_is_told() {
+        let closed = listen("127.0.0.1:0".parse().unwrap(), &ListenOptions::default()).unwrap();
+        let address = closed.local_addr().unwrap();
+        drop(closed);
+        let options =
+            ConnectOptions { local: Some("127.0.0.5:0".parse().unwrap()), ..Default::default() };
+        match connect(address, &options) {
+            Ok(stream) => {
+                assert!(writable(&stream));
+                let error = stream.take_error().unwrap().unwrap();
+                assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+            }
+            Err(error) => assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused),
+        }
+    }
+
+    /// The client leaves from the address that was asked for.
+    #[test]
+    fn local_addresses_are_chosen() {
+        let listener = listen("127.0.0.1:0".parse().unwrap(), &ListenOptions::default()).unwrap();
+        let options =
+            ConnectOptions { local: Some("127.0.0.5:0".parse().unwrap()), ..Default::default() };
+        let _client = connect(listener.local_addr().unwrap(), &options).unwrap();
+        assert!(readable(&listener));
+        let (_, peer) = accept(&listener).unwrap().unwrap();
+        assert_eq!(peer.ip().to_string(), "127.0.0.5");
+    }
+
+    /// Listeners may share an address when all say so, each connection comes to one of them, and
+    /// deferred ones come with their first octets only.
+    #[test]
+    fn listeners_share() {
+        let options = ListenOptions { reuse_port: true, ..Default::default() };
+        let one = listen("127.0.0.1:0".parse().unwrap(), &options).unwrap();
+        let address = one.local_addr().unwrap();
+        assert!(listen(address, &ListenOptions::default()).is_err());
+        let two = listen(address, &options).unwrap();
+        let clients: Vec<TcpStream> =
+            (0..64).map(|_| connect(address, &ConnectOptions::default()).unwrap()).collect();
+        assert!(clients.iter().all(writable));
+        let mut counts = [0, 0];
+        for _ in 0..1000 {
+            for (listener, count) in [&one, &two].into_iter().zip(&mut counts) {
+                while accept(listener).unwrap().is_some() {
+                    *count += 1;
+                }
+            }
+            if counts[0] + counts[1] == clients.len() {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        assert_eq!(counts[0] + counts[1], clients.len());
+        // Each of 64 falls on one side with even odds: one side empty is 2^-63.
+        assert!(counts[0] > 0 && counts[1] > 0, "{counts:?}");
+    }
+
+    /// With deferred accepting a silent client is not told of; its first octet is.
+    #[test]
+    fn silent_clients_wait() {
+        let options = ListenOptions { defer_accept_s: 30, ..Default::default() };
+        let listener = listen("127.0.0.1:0".parse().unwrap(), &options).unwrap();
+        let at = listener.local_addr().unwrap();
+        let mut client = connect(at, &ConnectOptions::default()).unwrap();
+        assert!(writable(&client));
+        assert!(stays_silent(&listener));
+        client.write_all(b"?").unwrap();
+        assert!(readable(&listener));
+        assert!(accept(&listener).unwrap().is_some());
+    }
+
+    /// Sockets that were handed over are taken if they listen, and refused with a reason if not.
+    #[test]
+    fn handed_over() {
+        let blocking = TcpListener::bind("127.0.0.1:0").unwrap();
+        let listener = listener_from_fd(OwnedFd::from(blocking)).unwrap();
+        assert!(accept(&listener).unwrap().is_none());
+        let client = connect(listener.local_addr().unwrap(), &ConnectOptions::default()).unwrap();
+        let error = listener_from_fd(OwnedFd::from(client)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        assert!(listener_from_fd(OwnedFd::from(udp)).unwrap_err().to_string().contains("no TCP"));
+    }
+}
