@@ -13,6 +13,7 @@
 //! | [`tcp`] | listening, accepting, connecting without waiting |
 //! | [`event`] | waiting for many descriptors, being woken, signals |
 //! | [`timer`] | many short timers, without a clock |
+//! | [`activation`] | sockets that a service manager opened for us |
 //! | [`cores`], [`netns`], [`random`] | pinned threads; a private network; numbers nobody can foresee |
 //! | `socket` | options and addresses of sockets |
 //!
@@ -21,6 +22,7 @@
 //!
 //! Unsafe code is where the kernel is called: memory maps, signals, sockets, events.
 
+pub mod activation;
 pub mod batch;
 pub mod cores;
 pub mod decode;
@@ -28,6 +30,7 @@ pub mod event;
 pub mod input;
 pub mod mapped;
 pub mod merge;
+pub mod netns;
 pub mod output;
 mod pool;
 pub mod random;
