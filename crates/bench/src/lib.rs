@@ -10,6 +10,7 @@
 //! duel      one thing done in several ways
 //! engine    larder as a contestant      limit   what memory alone would take
 //! locked    the textbook LRU            paper   the experiments of the paper that larder began with
+//! net       a load generator, and what a network alone would take (feature `net`)
 //! ```
 //!
 //! `larder bench engine` uses it as it is; the workspace `bench/` adds other people's caches, which so
@@ -32,6 +33,8 @@ pub mod engine;
 pub mod field;
 pub mod limit;
 pub mod locked;
+#[cfg(feature = "net")]
+pub mod net;
 pub mod paper;
 pub mod peer;
 pub mod row;

@@ -1,0 +1,155 @@
+//! The generator against servers that do well, and servers that do not. Waits are bounded by the load's
+//! own end.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::*;
+use crate::net::Served;
+use crate::net::echo::echo;
+use crate::net::relay::relay;
+
+fn bound() -> (UdpSocket, SocketAddr) {
+    let socket = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap();
+    let address = socket.local_address().unwrap();
+    (socket, address)
+}
+
+/// A load that ends with its questions, and in any case after a while.
+fn short(server: SocketAddr) -> LoadOptions {
+    LoadOptions {
+        warm_up: Duration::ZERO,
+        measured: Duration::from_secs(20),
+        in_flight_max: 32,
+        batch: 8,
+        ..LoadOptions::new(server)
+    }
+}
+
+/// Questions of ten octets, numbered, `count` of them.
+fn numbered(count: u64) -> impl FnMut(u16, &mut [u8]) -> Option<Question> {
+    let mut number = 0u64;
+    move |id, room| {
+        number += 1;
+        room[..2].copy_from_slice(&id.to_be_bytes());
+        room[2..10].copy_from_slice(&number.to_be_bytes());
+        (number <= count).then_some(Question { length: 10, tag: number })
+    }
+}
+
+fn repeats(tag: u64, answer: &[u8]) -> bool {
+    answer.get(2..10) == Some(&tag.to_be_bytes())
+}
+
+/// Runs a server beside a load.
+fn beside<S: Send>(
+    server: impl FnOnce(&AtomicBool) -> S + Send,
+    load: impl FnOnce() -> Load,
+) -> (S, Load) {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let server = scope.spawn(|| server(&stop));
+        let load = load();
+        stop.store(true, Ordering::Relaxed);
+        (server.join().unwrap(), load)
+    })
+}
+
+/// An echo answers every question of several sockets, and each answer is matched, checked and timed.
+#[test]
+fn every_answer_is_counted() {
+    let (socket, address) = bound();
+    let options = LoadOptions { sockets: 3, ..short(address) };
+    let (served, load) = beside(
+        |stop| echo(&socket, 8, 120, stop).unwrap(),
+        || load(&options, numbered(1000), repeats).unwrap(),
+    );
+    assert_eq!(
+        (load.answers, load.asked, load.wrong, load.unexpected, load.lost),
+        (1000, 1000, 0, 0, 0)
+    );
+    assert_eq!((load.latency.count(), served.answers), (1000, 1000));
+    assert!(served.rounds >= 1000 / 8 && served.rounds <= 1000);
+    assert!(load.latency.percentile_ns(0.5) <= load.latency.most_ns());
+    assert!(load.answers_per_s() > 0.0);
+}
+
+/// A relay gives each client its own answers, under its own IDs.
+#[test]
+fn a_relay_is_transparent() {
+    let (upstream, upstream_at) = bound();
+    let (socket, address) = bound();
+    let options = LoadOptions { sockets: 3, ..short(address) };
+    let ((echoed, relayed), load) = beside(
+        |stop| {
+            std::thread::scope(|scope| {
+                let echo = scope.spawn(|| echo(&upstream, 8, 100, stop).unwrap());
+                let relayed = relay(&socket, upstream_at, 8, stop).unwrap();
+                (echo.join().unwrap(), relayed)
+            })
+        },
+        || load(&options, numbered(1000), repeats).unwrap(),
+    );
+    assert_eq!((load.answers, load.wrong, load.unexpected, load.lost), (1000, 0, 0, 0));
+    assert_eq!((echoed.answers, relayed.answers), (1000, 1000));
+}
+
+/// A server whose every fourth answer is missing, every fourth twice, and every fourth false is told apart
+/// from one that answers: what is missing or false is given up, and nothing hangs.
+#[test]
+fn bad_servers_are_found_out() {
+    let (socket, address) = bound();
+    let options = LoadOptions { lost_after: Duration::from_millis(300), ..short(address) };
+    let serve = |stop: &AtomicBool| {
+        socket.as_std().set_nonblocking(false).unwrap();
+        socket.as_std().set_read_timeout(Some(Duration::from_millis(5))).unwrap();
+        let mut octets = [0; 100];
+        while !stop.load(Ordering::Relaxed) {
+            let Ok((length, peer)) = socket.as_std().recv_from(&mut octets) else { continue };
+            let send = |octets: &[u8]| {
+                socket.as_std().send_to(octets, peer).unwrap();
+            };
+            match octets[9] % 4 {
+                0 => {}
+                1 => (0..2).for_each(|_| send(&octets[..length])),
+                2 => send(&[octets[0], octets[1], 9, 9]),
+                _ => send(&octets[..length]),
+            }
+        }
+        Served::default()
+    };
+    let (_, load) = beside(serve, || load(&options, numbered(200), repeats).unwrap());
+    assert_eq!((load.asked, load.answers, load.lost, load.wrong), (200, 100, 100, 50));
+    // The last second answers may come after the end.
+    assert!((1..=50).contains(&load.unexpected), "{}", load.unexpected);
+}
+
+/// Nobody is there: refusals are counted, everything is given up, and the load ends.
+#[test]
+fn nobody_is_there() {
+    let (socket, address) = bound();
+    drop(socket);
+    let options = LoadOptions { lost_after: Duration::from_millis(50), ..short(address) };
+    let load = load(&options, numbered(40), repeats).unwrap();
+    assert_eq!((load.answers, load.asked, load.lost), (0, 40, 40));
+    assert!(load.refused > 0);
+}
+
+/// An open load asks by its clock: no more than were due when it ended, and it ends by itself.
+#[test]
+fn an_open_load_keeps_its_rate() {
+    let (socket, address) = bound();
+    let options = LoadOptions {
+        rate_per_s: Some(1000),
+        measured: Duration::from_millis(200),
+        ..short(address)
+    };
+    let start = Instant::now();
+    let (_, load) = beside(
+        |stop| echo(&socket, 8, 0, stop).unwrap(),
+        || load(&options, numbered(u64::MAX), repeats).unwrap(),
+    );
+    let due = start.elapsed().as_millis() as u64 + 2;
+    assert!(load.asked <= due, "{} of {due}", load.asked);
+    assert!(load.answers > 0);
+    assert_eq!((load.wrong, load.lost), (0, 0));
+}
