@@ -13,7 +13,7 @@
 
 use std::error::Error;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -31,11 +31,22 @@ const QUESTION_BYTES: usize = 36;
 const ANSWER_BYTES: usize = 120;
 const BATCHES: [usize; 4] = [1, 8, 32, 64];
 
-/// What is measured: a batch size of the server, and whether it relays to an upstream.
+/// What the server does.
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    /// Answers by itself, bound to the address that is asked.
+    Echo,
+    /// The same, bound to the wildcard address: each message comes and goes with our address beside it.
+    Wildcard,
+    /// Asks an upstream.
+    Relay,
+}
+
+/// What is measured: a kind of server, and its batch size.
 #[derive(Clone, Copy)]
 struct Contestant {
     batch: usize,
-    relays: bool,
+    kind: Kind,
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -49,9 +60,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         eprintln!("SKIP udp_limits: no private network: {error}");
         return Ok(());
     }
-    let contestants: Vec<Contestant> = [false, true]
+    let contestants: Vec<Contestant> = [Kind::Echo, Kind::Wildcard, Kind::Relay]
         .into_iter()
-        .flat_map(|relays| BATCHES.map(|batch| Contestant { batch, relays }))
+        .flat_map(|kind| BATCHES.map(|batch| Contestant { batch, kind }))
         .collect();
     let mut rows: Vec<Vec<[f64; 8]>> = vec![Vec::new(); contestants.len()];
     for round in 0..rounds {
@@ -80,7 +91,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         };
         println!(
             "{:<10}{:>6}{:>12.0}{:>16.0}{:>12.2}{:>10.0}{:>10.0}{:>10.0}{:>8.0}{:>18.1}",
-            if contestant.relays { "relay" } else { "echo" },
+            match contestant.kind {
+                Kind::Echo => "echo",
+                Kind::Wildcard => "wildcard",
+                Kind::Relay => "relay",
+            },
             contestant.batch,
             median(0),
             median(1),
@@ -134,21 +149,24 @@ fn measure(
     load_core: usize,
     seconds: f64,
 ) -> Result<(Served, Load), Box<dyn Error>> {
-    let (socket, address) = bound()?;
-    let (upstream, upstream_at) = bound()?;
+    let here = Ipv4Addr::LOCALHOST;
+    let own = if contestant.kind == Kind::Wildcard { Ipv4Addr::UNSPECIFIED } else { here };
+    let (socket, port) = bound(own)?;
+    let (upstream, upstream_port) = bound(here)?;
+    let upstream_at = SocketAddr::from((here, upstream_port));
     let stop = AtomicBool::new(false);
     let batch = contestant.batch;
     let options = LoadOptions {
         warm_up: Duration::from_secs_f64(seconds / 4.0),
         measured: Duration::from_secs_f64(seconds),
-        ..LoadOptions::new(address)
+        ..LoadOptions::new(SocketAddr::from((here, port)))
     };
     thread::scope(|scope| {
         let server = scope.spawn(|| {
             pin_to_core(server_core)?;
-            match contestant.relays {
-                true => relay(&socket, upstream_at, batch, &stop),
-                false => echo(&socket, batch, ANSWER_BYTES, &stop),
+            match contestant.kind {
+                Kind::Relay => relay(&socket, upstream_at, batch, &stop),
+                _ => echo(&socket, batch, ANSWER_BYTES, &stop),
             }
         });
         let upstream = scope.spawn(|| {
@@ -181,13 +199,14 @@ fn measure(
     })
 }
 
-fn bound() -> io::Result<(UdpSocket, SocketAddr)> {
+/// A socket with room for every question in flight, and its port.
+fn bound(address: Ipv4Addr) -> io::Result<(UdpSocket, u16)> {
     let options = UdpOptions {
         receive_buffer_bytes: Some(SOCKET_BUFFER_BYTES),
         send_buffer_bytes: Some(SOCKET_BUFFER_BYTES),
         ..UdpOptions::default()
     };
-    let socket = UdpSocket::bind(SocketAddr::from(([127, 0, 0, 1], 0)), &options)?;
-    let address = socket.local_address()?;
-    Ok((socket, address))
+    let socket = UdpSocket::bind(SocketAddr::from((address, 0)), &options)?;
+    let port = socket.local_address()?.port();
+    Ok((socket, port))
 }

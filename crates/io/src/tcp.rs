@@ -194,7 +194,7 @@ mod tests {
     /// Nobody listens: the stream becomes writable, and its error says so.
     #[test]
     fn refused_is_told() {
-        let closed = listen("127.0.0.1:0".parse().unwrap(), &ListenOptions::default()).unwrap();
+        let closed = listen("127.0.0.77:0".parse().unwrap(), &ListenOptions::default()).unwrap();
         let address = closed.local_addr().unwrap();
         drop(closed);
         let options =
