@@ -7,6 +7,9 @@
 //! | [`rdata`] | what a record holds: addresses, names, service bindings |
 //! | [`answers`] | what a response teaches: alias chain, addresses, reverse names |
 //! | [`tcp`] | the two-octet length before a message on a stream |
+//! | [`query`] | a client's question, read in one pass into the key of a cache |
+//! | [`rendered`] | an answer finished once, kept, and patched for each client |
+//! | [`edns`] | OPT records, which are between neighbours |
 //!
 //! Invariants
 //! 1. A message borrows the bytes it was parsed from; nothing is copied but names, and those go
@@ -20,10 +23,13 @@
 //! part of a message.
 
 pub mod answers;
+pub mod edns;
 mod error;
 mod message;
 mod name;
+pub mod query;
 pub mod rdata;
+pub mod rendered;
 mod reverse;
 pub mod tcp;
 

@@ -371,17 +371,11 @@ impl Extract {
         let (start, end, dname) =
             self.names.iter().find(above).map(|entry| (entry.start, entry.end, entry.dname))?;
         let dname = dname?;
-        let name = &self.arena[self.entry(owner).start..self.entry(owner).end];
-        let prefix = labels_below(name, &self.arena[start..end])?;
-        let target = self.entry(dname.target);
-        let suffix = &self.arena[target.start..target.end];
-        self.scratch.clear();
-        let dot: &[u8] = if suffix.is_empty() { b"" } else { b"." };
-        let fits = wire_bytes(prefix) + wire_bytes(suffix) <= NAME_WIRE_BYTES_MAX + 1
-            && self.scratch.push_canonical(prefix)
-            && self.scratch.push_canonical(dot)
-            && self.scratch.push_canonical(suffix);
-        if !fits {
+        let entry = &self.names[usize::from(owner)];
+        let target = &self.names[usize::from(dname.target)];
+        let arena = &self.arena;
+        let (name, above) = (&arena[entry.start..entry.end], &arena[start..end]);
+        if !substitute(name, above, &arena[target.start..target.end], &mut self.scratch) {
             return None;
         }
         // A made name stands nowhere in the message.
@@ -496,8 +490,20 @@ fn owner_is_reverse(message: &Message<'_>, record: &Record) -> bool {
         && reverse_addr(owner.as_bytes()).is_some()
 }
 
+/// What a DNAME of `owner` makes of a `name` below it (RFC 6672, section 2.2). False where the name
+/// is not below it, or would become too long. All in canonical spelling.
+pub(super) fn substitute(name: &[u8], owner: &[u8], target: &[u8], out: &mut NameBuf) -> bool {
+    out.clear();
+    let Some(prefix) = labels_below(name, owner) else { return false };
+    let dot: &[u8] = if target.is_empty() { b"" } else { b"." };
+    wire_bytes(prefix) + wire_bytes(target) <= NAME_WIRE_BYTES_MAX + 1
+        && out.push_canonical(prefix)
+        && out.push_canonical(dot)
+        && out.push_canonical(target)
+}
+
 /// What stands before `.parent` in a canonical name; `None` where it is not strictly below.
-fn labels_below<'a>(name: &'a [u8], parent: &[u8]) -> Option<&'a [u8]> {
+pub(super) fn labels_below<'a>(name: &'a [u8], parent: &[u8]) -> Option<&'a [u8]> {
     if parent.is_empty() {
         return (!name.is_empty()).then_some(name);
     }

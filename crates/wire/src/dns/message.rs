@@ -23,14 +23,22 @@ pub mod rtype {
     pub const A: u16 = 1;
     pub const NS: u16 = 2;
     pub const CNAME: u16 = 5;
+    pub const SOA: u16 = 6;
     pub const PTR: u16 = 12;
     pub const MX: u16 = 15;
     pub const AAAA: u16 = 28;
+    pub const SIG: u16 = 24;
     pub const SRV: u16 = 33;
     pub const DNAME: u16 = 39;
     pub const OPT: u16 = 41;
+    pub const DS: u16 = 43;
+    pub const RRSIG: u16 = 46;
+    pub const NSEC: u16 = 47;
+    pub const DNSKEY: u16 = 48;
+    pub const NSEC3: u16 = 50;
     pub const SVCB: u16 = 64;
     pub const HTTPS: u16 = 65;
+    pub const TSIG: u16 = 250;
     pub const ANY: u16 = 255;
 }
 

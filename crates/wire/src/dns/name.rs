@@ -174,6 +174,18 @@ pub(super) fn pointer_at(message: &[u8], offset: usize) -> Option<usize> {
 #[inline]
 pub fn read_name(message: &[u8], offset: usize, out: &mut NameBuf) -> Result<usize, DnsError> {
     out.clear();
+    walk_name(message, offset, |label, length| out.push_label_of(label, length))
+}
+
+/// Walks over the labels of the name at `offset` of a whole message, through its pointers, and
+/// returns the offset of the octet after the name where it began. `take` is given what follows the
+/// octet of length, and that length; false from it means that there is no room.
+#[inline(always)]
+pub(super) fn walk_name(
+    message: &[u8],
+    offset: usize,
+    mut take: impl FnMut(&[u8], usize) -> bool,
+) -> Result<usize, DnsError> {
     let mut at = offset;
     // Start of the run of labels being read; the next pointer must lead before it.
     let mut run = offset;
@@ -197,7 +209,7 @@ pub fn read_name(message: &[u8], offset: usize, out: &mut NameBuf) -> Result<usi
                     return Err(DnsError::SectionTruncated);
                 }
                 wire_bytes += 1 + length;
-                if wire_bytes > NAME_WIRE_BYTES_MAX || !out.push_label_of(label, length) {
+                if wire_bytes > NAME_WIRE_BYTES_MAX || !take(label, length) {
                     return Err(DnsError::NameTooLong);
                 }
                 at += 1 + length;

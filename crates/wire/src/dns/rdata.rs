@@ -1,7 +1,8 @@
 //! What a record holds. Each reader takes a record of the type it is named for, and answers
 //! [`DnsError::RdataMalformed`] where the data contradicts that type.
 
-use super::{DnsError, Message, NameBuf, Record, skip_name};
+use super::name::walk_name;
+use super::{DnsError, Message, NameBuf, Record, rtype, skip_name};
 use crate::Addr;
 use crate::read::{slice_at, u16_at};
 
@@ -42,6 +43,67 @@ pub fn name_offset(message: &Message<'_>, record: &Record, skip: usize) -> Resul
         Ok(_) | Err(DnsError::SectionTruncated) => Err(DnsError::RdataMalformed),
         Err(error) => Err(error),
     }
+}
+
+/// Where names stand in the data of a type that may hold compressed ones (RFC 3597, section 4). The
+/// data of any other type is a row of octets, which may be moved as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Layout {
+    /// Octets before the first name.
+    pub before: usize,
+    /// Names, one after the other.
+    pub names: usize,
+    /// Octets after the last name; `None`: any number.
+    pub after: Option<usize>,
+    /// A sender may compress the names: types of RFC 1035 only.
+    pub may_compress: bool,
+}
+
+/// The layout of a record's data; `None` for data without names that matter.
+pub(super) fn layout(message: &Message<'_>, record: &Record) -> Result<Option<Layout>, DnsError> {
+    let (before, names, after, may_compress) = match record.rtype {
+        // NS, MD, MF, CNAME, MB, MG, MR, PTR.
+        2..=5 | 7..=9 | 12 => (0, 1, Some(0), true),
+        rtype::SOA => (0, 2, Some(20), true),
+        // MINFO, MX.
+        14 => (0, 2, Some(0), true),
+        15 => (2, 1, Some(0), true),
+        // RP; AFSDB, RT, KX; PX; SRV; DNAME.
+        17 => (0, 2, Some(0), false),
+        18 | 21 | 36 => (2, 1, Some(0), false),
+        26 => (2, 2, Some(0), false),
+        33 => (6, 1, Some(0), false),
+        39 => (0, 1, Some(0), false),
+        // NAPTR: two numbers and three texts.
+        35 => (texts_end(message.rdata(record), 4, 3)?, 1, Some(0), false),
+        // SIG, RRSIG; NXT, NSEC.
+        24 | rtype::RRSIG => (18, 1, None, false),
+        30 | rtype::NSEC => (0, 1, None, false),
+        _ => return Ok(None),
+    };
+    Ok(Some(Layout { before, names, after, may_compress }))
+}
+
+/// Holds the data of a record that may have compressed names against its layout: all of them can be
+/// read, and the data ends where it should.
+pub(super) fn check(message: &Message<'_>, record: &Record) -> Result<(), DnsError> {
+    let Some(layout) = layout(message, record)? else { return Ok(()) };
+    let mut at = record.rdata_offset + layout.before;
+    for _ in 0..layout.names {
+        at = walk_name(message.bytes(), at, |_, _| true)?;
+    }
+    match record.rdata_end().checked_sub(at) {
+        Some(rest) if layout.after.is_none_or(|after| after == rest) => Ok(()),
+        _ => Err(DnsError::RdataMalformed),
+    }
+}
+
+/// Where the last of `count` texts ends, each behind an octet of length, the first at `at`.
+fn texts_end(rdata: &[u8], mut at: usize, count: usize) -> Result<usize, DnsError> {
+    for _ in 0..count {
+        at += 1 + usize::from(*rdata.get(at).ok_or(DnsError::RdataMalformed)?);
+    }
+    Ok(at)
 }
 
 /// A service binding: SVCB or HTTPS (RFC 9460).
@@ -196,7 +258,6 @@ fn mandatory_are_present(mandatory: &[u8], params: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::rtype;
     use super::*;
 
     /// A response whose one answer, owned by the root, has this data.

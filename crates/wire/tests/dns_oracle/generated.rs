@@ -21,7 +21,7 @@ fn label() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-fn name() -> impl Strategy<Value = Name> {
+pub fn name() -> impl Strategy<Value = Name> {
     let plain =
         vec(label(), 0..5).prop_filter_map("too long", |labels| Name::from_labels(labels).ok());
     let reverse = (0u8..3).prop_map(|last| {
@@ -70,7 +70,7 @@ fn record() -> impl Strategy<Value = Record> {
 }
 
 prop_compose! {
-    fn message()(
+    pub fn message()(
         id in any::<u16>(),
         is_response in prop::bool::weighted(0.9),
         failed in prop::bool::weighted(0.1),

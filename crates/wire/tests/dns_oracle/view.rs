@@ -164,6 +164,18 @@ fn our_data(message: &Message<'_>, record: &Record) -> Result<Data, DnsError> {
 
 /// Our reading; the first damage makes it an error, as in hickory.
 pub fn ours(bytes: &[u8]) -> Result<View, DnsError> {
+    read(bytes, our_data)
+}
+
+/// Our reading of all but the records' data.
+pub fn ours_without_data(bytes: &[u8]) -> Result<View, DnsError> {
+    read(bytes, |_, _| Ok(Data::Other))
+}
+
+fn read(
+    bytes: &[u8],
+    data: impl Fn(&Message<'_>, &Record) -> Result<Data, DnsError>,
+) -> Result<View, DnsError> {
     let message = Message::parse(bytes)?;
     let question = match message.question()? {
         Some(question) => {
@@ -176,7 +188,7 @@ pub fn ours(bytes: &[u8]) -> Result<View, DnsError> {
     for record in message.records() {
         let record = record?;
         let owner = our_name(&message, record.owner_offset)?;
-        let data = our_data(&message, &record)?;
+        let data = data(&message, &record)?;
         if is_compared(record.rtype) {
             let entry = (owner, record.rtype, record.class, record.ttl_s(), data);
             sections[record.section as usize].push(entry);

@@ -1,0 +1,327 @@
+//! A question as a server meets it: read in one pass, its name folded into the key of a cache on the way.
+//!
+//! ```text
+//! octets -> Query::read -> Ok(Query)     a question to answer; its name, type and class are in the KeyBuf
+//!                          Err(Refused)  what to say instead, or to say nothing
+//! KeyBuf -> finish(what else distinguishes answers) -> the key, at most 255 octets
+//! ```
+//!
+//! What is refused: see [`Refusal`]. A response is never answered, or two servers could talk for ever; nor is what
+//! is too short to have a header. A message with no question or more than one has a format error (RFC 9619), and so
+//! has a name that is compressed, since nothing stands before it that it could lead to. What follows the last
+//! counted record is passed over. Of OPT (RFC 6891) there may be one; other additional records (a signature, say) are
+//! passed over.
+//!
+//! The key is the name in wire form and lower case, type, class, and what the caller adds: flags, view, generation of a
+//! policy, scope of a client's network. A name may have 255 octets, and so may a key of the engine. So the key of
+//! a very long name is a digest: an octet 255, with which no name begins, and SHA-256 of all that it stands
+//! for. Two questions with one digest are beyond reach (2^128 tries), and [`rendered`](super::rendered) holds the
+//! question asked against the one stored anyway.
+//!
+//! Cost: one walk over the labels, one over the name's octets sixteen at a time; where the query has EDNS, one over
+//! its options. Nothing is allocated, and no octet is read more than twice.
+
+use sha2::{Digest, Sha256};
+
+use super::edns::{self, Edns, EdnsError, Opt, UDP_BYTES_PLAIN, header_rcode, rcode};
+use super::{HEADER_BYTES, NAME_WIRE_BYTES_MAX};
+
+/// Most octets of a key.
+pub const KEY_BYTES_MAX: usize = 255;
+
+/// Octets of type and class, after the name.
+pub(super) const TYPE_AND_CLASS_BYTES: usize = 4;
+
+/// Octets that are folded at once.
+const BLOCK_BYTES: usize = 16;
+
+/// Room for the longest name, type and class, in whole blocks.
+const CAPACITY: usize = (NAME_WIRE_BYTES_MAX + TYPE_AND_CLASS_BYTES).next_multiple_of(BLOCK_BYTES);
+
+/// What the key of a long name begins with; a name begins with 63 at most.
+const DIGEST_MARK: u8 = 0xff;
+
+/// The key of a question. Reused from question to question; never on the heap.
+#[derive(Debug, Clone)]
+pub struct KeyBuf {
+    len: usize,
+    bytes: [u8; CAPACITY],
+}
+
+impl KeyBuf {
+    /// An empty one.
+    pub const fn new() -> KeyBuf {
+        KeyBuf { len: 0, bytes: [0; CAPACITY] }
+    }
+
+    /// Its octets: after [`Query::read`] name, type and class, up to 259; after [`KeyBuf::finish`] the key.
+    #[inline]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    /// Adds what else distinguishes answers, once for each [`Query::read`], and returns the key: from 5 to 255
+    /// octets. `extra` should have the same length for all questions, as it stands last. What would be longer
+    /// becomes a digest of 33 octets.
+    #[inline]
+    pub fn finish(&mut self, extra: &[u8]) -> &[u8] {
+        let end = self.len + extra.len();
+        if end <= KEY_BYTES_MAX {
+            self.bytes[self.len..end].copy_from_slice(extra);
+            self.len = end;
+        } else {
+            self.digest(extra);
+        }
+        self.as_bytes()
+    }
+
+    #[cold]
+    fn digest(&mut self, extra: &[u8]) {
+        let digest = Sha256::new().chain_update(self.as_bytes()).chain_update(extra).finalize();
+        self.bytes[0] = DIGEST_MARK;
+        self.bytes[1..=digest.len()].copy_from_slice(&digest);
+        self.len = 1 + digest.len();
+    }
+
+    /// Takes a name in wire form with type and class after it, the name in lower case.
+    #[inline]
+    fn fold(&mut self, question: &[u8]) {
+        // Octets of length are below those of letters, so the name is folded as a whole. Type and class follow in
+        // the last block or beyond it, and are put right below.
+        for (to, from) in self.bytes.chunks_mut(BLOCK_BYTES).zip(question.chunks(BLOCK_BYTES)) {
+            match (to.first_chunk_mut::<BLOCK_BYTES>(), from.first_chunk::<BLOCK_BYTES>()) {
+                (Some(to), Some(from)) => *to = from.map(|octet| octet.to_ascii_lowercase()),
+                _ => {
+                    for (to, from) in to.iter_mut().zip(from) {
+                        *to = from.to_ascii_lowercase();
+                    }
+                }
+            }
+        }
+        let name_bytes = question.len() - TYPE_AND_CLASS_BYTES;
+        self.bytes[name_bytes..question.len()].copy_from_slice(&question[name_bytes..]);
+        self.len = question.len();
+    }
+}
+
+impl Default for KeyBuf {
+    fn default() -> KeyBuf {
+        KeyBuf::new()
+    }
+}
+
+/// A question that can be answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Query<'a> {
+    /// To be given back.
+    pub id: u16,
+    /// RD: recursion is desired.
+    pub recursion_desired: bool,
+    /// AD: the client wants to know whether the answer was validated (RFC 6840, section 5.7).
+    pub authentic_data: bool,
+    /// CD: answers that fail validation are wanted too (RFC 4035, section 3.2.2).
+    pub checking_disabled: bool,
+    /// Name, type and class as they came.
+    question: &'a [u8],
+    /// Type asked for.
+    pub qtype: u16,
+    /// Class asked for.
+    pub qclass: u16,
+    /// What it says of EDNS, if it has it.
+    pub edns: Option<Edns<'a>>,
+}
+
+/// What to answer instead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refusal {
+    /// Nothing: it is a response, or has no whole header.
+    Silence,
+    /// [`rcode::NOTIMP`]: an operation other than a standard query.
+    NotImplemented,
+    /// [`rcode::FORMERR`]: not one question, a name or record that cannot be read, records where a query has none,
+    /// more than one OPT.
+    Malformed,
+    /// [`rcode::BADVERS`]: a version of EDNS other than 0 (RFC 6891, section 6.1.3).
+    Version,
+}
+
+/// Why a message is not answered as a question, and what of it can be given back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refused {
+    /// What to say.
+    pub refusal: Refusal,
+    /// Octets of the message up to the end of its question, if that could be read, else of the header: an
+    /// answer repeats them.
+    pub repeated_bytes: usize,
+    /// An OPT record was met: an answer has one too.
+    pub has_edns: bool,
+}
+
+impl<'a> Query<'a> {
+    /// Reads a message from a client. Name, type and class go into `key`, which is of no use after an error.
+    #[inline]
+    pub fn read(message: &'a [u8], key: &mut KeyBuf) -> Result<Query<'a>, Refused> {
+        let refused = |refusal, repeated_bytes| {
+            Err(Refused { refusal, repeated_bytes, has_edns: refusal == Refusal::Version })
+        };
+        let Some(header) = message.first_chunk::<HEADER_BYTES>() else {
+            return refused(Refusal::Silence, 0);
+        };
+        if header[2] & 0x80 != 0 {
+            return refused(Refusal::Silence, 0);
+        }
+        if header[2] & 0x78 != 0 {
+            return refused(Refusal::NotImplemented, HEADER_BYTES);
+        }
+        let counts: [u16; 4] =
+            std::array::from_fn(|at| u16::from_be_bytes([header[4 + 2 * at], header[5 + 2 * at]]));
+        let [1, answers, authorities, additionals] = counts else {
+            return refused(Refusal::Malformed, HEADER_BYTES);
+        };
+        let Some(question) = question(message) else {
+            return refused(Refusal::Malformed, HEADER_BYTES);
+        };
+        let end = HEADER_BYTES + question.len();
+        if answers != 0 || authorities != 0 {
+            return refused(Refusal::Malformed, end);
+        }
+        let edns = match additionals {
+            0 => None,
+            _ => match edns::find(message, end, additionals) {
+                Ok(edns) => edns,
+                Err(EdnsError::Version) => return refused(Refusal::Version, end),
+                Err(EdnsError::Malformed(has_edns)) => {
+                    let refusal = Refusal::Malformed;
+                    return Err(Refused { refusal, repeated_bytes: end, has_edns });
+                }
+            },
+        };
+        key.fold(question);
+        let fixed = question.last_chunk::<TYPE_AND_CLASS_BYTES>().unwrap_or(&[0; 4]);
+        Ok(Query {
+            id: u16::from_be_bytes([header[0], header[1]]),
+            recursion_desired: header[2] & 1 != 0,
+            authentic_data: header[3] & 0x20 != 0,
+            checking_disabled: header[3] & 0x10 != 0,
+            question,
+            qtype: u16::from_be_bytes([fixed[0], fixed[1]]),
+            qclass: u16::from_be_bytes([fixed[2], fixed[3]]),
+            edns,
+        })
+    }
+
+    /// Name in wire form, type and class, as they came; the case of the name is to be given back.
+    #[inline]
+    pub fn question(&self) -> &'a [u8] {
+        self.question
+    }
+
+    /// The name as it came, in wire form.
+    #[inline]
+    pub fn name(&self) -> &'a [u8] {
+        &self.question[..self.question.len() - TYPE_AND_CLASS_BYTES]
+    }
+
+    /// The largest answer over UDP, octets, where the server sends at most `server_max`.
+    #[inline]
+    pub fn udp_bytes_max(&self, server_max: u16) -> usize {
+        let client = self.edns.map_or(UDP_BYTES_PLAIN, |edns| edns.udp_bytes.max(UDP_BYTES_PLAIN));
+        usize::from(client.min(server_max.max(UDP_BYTES_PLAIN)))
+    }
+
+    /// True where records of DNSSEC are wanted.
+    #[inline]
+    pub fn dnssec_ok(&self) -> bool {
+        self.edns.is_some_and(|edns| edns.dnssec_ok)
+    }
+
+    /// True where AD of the answer means something to the client (RFC 6840, section 5.7).
+    #[inline]
+    pub fn wants_authentic_data(&self) -> bool {
+        self.authentic_data || self.dnssec_ok()
+    }
+
+    /// Writes an answer of a response code and no records: refusals, failures, local zones that are empty. `udp_bytes`
+    /// is what OPT says that we take, `options` what else it says, where the client speaks EDNS. Its length; `None`
+    /// where `out` has not the room.
+    pub fn write_empty(
+        &self,
+        rcode: u16,
+        udp_bytes: u16,
+        options: &[u8],
+        out: &mut [u8],
+    ) -> Option<usize> {
+        let flags =
+            [u8::from(self.recursion_desired), u8::from(self.checking_disabled) << 4 | 0x80];
+        let dnssec_ok = self.dnssec_ok();
+        let opt = self.edns.map(|_| Opt { udp_bytes, dnssec_ok, rcode, options });
+        write_empty(self.id, flags, self.question, rcode, opt, out)
+    }
+}
+
+impl Refused {
+    /// The response code to answer with; `None` where there is to be no answer.
+    pub fn rcode(&self) -> Option<u16> {
+        match self.refusal {
+            Refusal::Silence => None,
+            Refusal::NotImplemented => Some(rcode::NOTIMP),
+            Refusal::Malformed => Some(rcode::FORMERR),
+            Refusal::Version => Some(rcode::BADVERS),
+        }
+    }
+
+    /// Writes what to say to `message`, the one that was refused. `udp_bytes` is what OPT says that we take. Its
+    /// length, which exceeds that of `message` by an OPT record at most; `None` where there is to be no answer, or `out`
+    /// has not the room.
+    pub fn write(&self, message: &[u8], udp_bytes: u16, out: &mut [u8]) -> Option<usize> {
+        let rcode = self.rcode()?;
+        let header = message.first_chunk::<HEADER_BYTES>()?;
+        let question = message.get(HEADER_BYTES..self.repeated_bytes)?;
+        // Operation and RD; CD and RA.
+        let flags = [header[2] & 0x79, header[3] & 0x10 | 0x80];
+        let opt = Opt { udp_bytes, dnssec_ok: false, rcode, options: &[] };
+        let id = u16::from_be_bytes([header[0], header[1]]);
+        write_empty(id, flags, question, rcode, self.has_edns.then_some(opt), out)
+    }
+}
+
+/// Header, question and OPT, each where there is one.
+fn write_empty(
+    id: u16,
+    flags: [u8; 2],
+    question: &[u8],
+    rcode: u16,
+    opt: Option<Opt<'_>>,
+    out: &mut [u8],
+) -> Option<usize> {
+    let mut header = [0; HEADER_BYTES];
+    header[..2].copy_from_slice(&id.to_be_bytes());
+    header[2] = 0x80 | flags[0];
+    header[3] = flags[1] | header_rcode(rcode, opt.is_some());
+    header[5] = u8::from(!question.is_empty());
+    header[11] = u8::from(opt.is_some());
+    let end = HEADER_BYTES + question.len();
+    out.get_mut(..HEADER_BYTES)?.copy_from_slice(&header);
+    out.get_mut(HEADER_BYTES..end)?.copy_from_slice(question);
+    opt.map_or(Some(end), |opt| opt.write(out, end))
+}
+
+/// The question of a message: a name that is not compressed, type and class.
+#[inline]
+fn question(message: &[u8]) -> Option<&[u8]> {
+    let mut at = HEADER_BYTES;
+    loop {
+        match *message.get(at)? {
+            0 => break,
+            length @ 1..=63 => at += 1 + usize::from(length),
+            _ => return None,
+        }
+        if at - HEADER_BYTES >= NAME_WIRE_BYTES_MAX {
+            return None;
+        }
+    }
+    message.get(HEADER_BYTES..at + 1 + TYPE_AND_CLASS_BYTES)
+}
+
+#[cfg(test)]
+mod tests;

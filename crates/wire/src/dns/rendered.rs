@@ -1,0 +1,528 @@
+//! A response that was finished once and is sent many times.
+//!
+//! ```text
+//! answer from upstream -> Renderer::render -> stored octets, in a cache -> write -> answer to a client
+//!
+//! stored   born 4 | TTLs 2 | code 2 | message without OPT | where each TTL stands, 2 each      numbers big-endian
+//! ```
+//!
+//! To render is to look at everything once: the message answers this question, every record can be read, the
+//! answer section follows from the name asked ([`chain`]), TTLs are brought within limits, and how long the whole may
+//! be kept is known. To write is to copy, and to patch what differs from client to client and from second to
+//! second: ID, flags, the case of the question, TTLs; OPT is made anew.
+//!
+//! What answers the question
+//! * A response to another question is none: its sender guesses, or it is late. One without a question may say that
+//!   the server failed, as some do with what they cannot read, and nothing else.
+//! * With the right question but beyond reading it is [`Unfit::Damaged`]: that server is of no use.
+//!
+//! What is left out
+//! * Of the answer section, what does not belong to the question. What belongs comes in the order of the chain,
+//!   since many stub resolvers take it so.
+//! * Where there is an answer and [`Rules::is_minimal`], the other sections, as unbound and BIND do; but signed
+//!   proofs are kept where DNSSEC was asked for (a wildcard's answer needs them).
+//! * Else authority and additional records are passed on as dnsdist does, in bailiwick or not. They poison nothing
+//!   here: what is kept is one answer to one question, and no record is ever used for another.
+//! * What goes from neighbour to neighbour, wherever it stands: OPT, TSIG, SIG(0); what stands after it is kept.
+//!   Records of another class than the one asked for.
+//! * Where DNSSEC was not asked for (DO = 0) RRSIG, NSEC, NSEC3, DS, DNSKEY, but for the type in question (RFC 4035,
+//!   section 3.2.1).
+//!
+//! Where the rest is the beginning of the message, it is copied; else it is written anew ([`encode`]).
+//!
+//! What may be kept, and for how long ([`Facts::ttl_s`])
+//! * The least TTL of all its records, within the limits. No record's TTL is ever 0 in what is kept.
+//! * No data and no such name: if there is an SOA of a zone that the name is in, no longer than its MINIMUM, which is
+//!   then the SOA's TTL as well (RFC 2308, section 5); else not at all. So a referral, an alias chain that nobody
+//!   followed and an empty answer are [`Kind::Inconclusive`].
+//! * A failure: as long as the caller says (RFC 9520).
+//! * With TC set, nothing ([`Unfit::Truncated`]).
+//!
+//! Invariants
+//! 1. What [`Renderer::render`] stores, [`write`] reads without fail; octets of another origin it refuses, or writes
+//!    some answer to the question: it never reads outside of them, and never writes past the room.
+//! 2. A stored message has one question, which no record stands before, and all its names can be read.
+//!
+//! Bounds: a message is at most 65,535 octets, buffers hold one. Cost: to render, one walk over the records, and
+//! one over the answers for their chain; to write, a copy and four octets a record. An answer that is too
+//! long for its client is walked once more.
+
+mod chain;
+mod encode;
+mod write;
+
+pub use write::{Reply, write};
+
+use self::chain::Chain;
+use self::encode::Encoder;
+use super::edns::{Options, option, rcode};
+use super::query::TYPE_AND_CLASS_BYTES;
+use super::{
+    DnsError, HEADER_BYTES, MESSAGE_BYTES_MAX, Message, NameBuf, Record, Section, class, rdata,
+    rtype, skip_name,
+};
+use crate::read::{u16_at, u32_at};
+
+/// Octets before the message.
+const HEAD_BYTES: usize = 8;
+
+/// Octets from a record's TTL to its data.
+const TTL_TO_DATA_BYTES: usize = 6;
+
+/// AD, in the fourth octet of the header.
+const AUTHENTIC_DATA: u8 = 0x20;
+
+/// What is done with every response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rules {
+    /// No record is kept for less, seconds, but those with a TTL of 0, which are not kept.
+    pub ttl_min_s: u32,
+    /// No record is kept for more, seconds (RFC 8767 recommends 604,800 at most).
+    pub ttl_max_s: u32,
+    /// No answer that there is nothing is kept for more, seconds (RFC 2308 recommends 10,800 at most).
+    pub negative_ttl_max_s: u32,
+    /// A failure is kept for so long, seconds (RFC 9520: from 1 to 300).
+    pub failure_ttl_s: u32,
+    /// AD of the upstream is believed (RFC 6840, section 5.8: over a path that is trusted).
+    pub believes_ad: bool,
+    /// Answers go without authority and additional records.
+    pub is_minimal: bool,
+}
+
+impl Default for Rules {
+    /// 0 s to a day, nothing for an hour at most, failures for 5 s; AD is not believed; minimal.
+    fn default() -> Rules {
+        Rules {
+            ttl_min_s: 0,
+            ttl_max_s: 86_400,
+            negative_ttl_max_s: 3_600,
+            failure_ttl_s: 5,
+            believes_ad: false,
+            is_minimal: true,
+        }
+    }
+}
+
+impl Rules {
+    fn clamp(&self, ttl_s: u32) -> u32 {
+        if ttl_s == 0 { 0 } else { ttl_s.max(self.ttl_min_s).min(self.ttl_max_s) }
+    }
+}
+
+/// What was asked.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// Name, type and class as they were sent upstream, the name not compressed. What follows is passed over.
+    pub question: &'a [u8],
+    /// Letters were sent in random case, and must come back so (0x20).
+    pub is_case_random: bool,
+    /// The client wants records of DNSSEC.
+    pub dnssec_ok: bool,
+}
+
+/// What kind of answer it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// What was asked for.
+    Data,
+    /// The name exists, and has nothing of the type (RFC 2308, section 2.2). An SOA says so.
+    NoData,
+    /// The name does not exist (RFC 2308, section 2.1).
+    NoName,
+    /// Any other response code.
+    Failure,
+    /// No error, neither data nor an SOA: a referral, aliases that nobody followed, or nothing at all. From a server that
+    /// was asked to recurse it is of little use: another may do better. Never to be kept.
+    Inconclusive,
+}
+
+/// What is known of a response that was rendered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Facts {
+    /// The kind.
+    pub kind: Kind,
+    /// The response code, with the bits of EDNS, as it came.
+    pub rcode: u16,
+    /// How long it may be kept, seconds; 0: it answers those who wait for it, and is not kept.
+    pub ttl_s: u32,
+    /// Aliases that lead from the name asked to the one that [`Kind`] speaks of.
+    pub aliases: u8,
+    /// Records of the answer section that were left out, since they do not belong to the question.
+    pub unrelated: u16,
+    /// INFO-CODE of the first extended error (RFC 8914), if there was one.
+    pub extended_error: Option<u16>,
+}
+
+/// Why a message is no answer that can be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unfit {
+    /// It is no response, or to another question. Whoever waits for the answer goes on waiting.
+    OtherQuestion,
+    /// The question is right but for its case, and [`Asked::is_case_random`]. Forged, or by one of the few servers that do
+    /// not repeat the case: go on waiting, then ask over TCP.
+    OtherCase,
+    /// TC is set: to be asked again over TCP.
+    Truncated,
+    /// Aliases run in a circle, or are more than 16. To be answered with SERVFAIL, which may be kept as a failure.
+    AliasChain,
+    /// It cannot be read. The server is of no use for this question.
+    Damaged(DnsError),
+    /// Written anew it does not fit a message. As [`Unfit::Damaged`].
+    TooLong,
+}
+
+impl From<DnsError> for Unfit {
+    fn from(error: DnsError) -> Unfit {
+        Unfit::Damaged(error)
+    }
+}
+
+/// A record that is to be stored, and its place among the answers.
+#[derive(Debug, Clone, Copy)]
+struct Kept {
+    record: Record,
+    rank: u8,
+}
+
+/// What the walk over the records finds beside those to be kept.
+#[derive(Debug, Default)]
+struct Found {
+    rcode_high: u16,
+    extended_error: Option<u16>,
+    unrelated: u16,
+    has_data: bool,
+    /// An SOA in the authority section that can say what is missing: its place among the kept, and MINIMUM.
+    soa: Option<(usize, u32)>,
+    has_proof: bool,
+}
+
+/// Renders one response after the other, without allocating once its buffers have grown.
+#[derive(Debug, Default)]
+pub struct Renderer {
+    stored: Vec<u8>,
+    kept: Vec<Kept>,
+    /// TTL of each of the kept, seconds.
+    ttls_s: Vec<u32>,
+    /// Where each TTL stands in the message.
+    places: Vec<u16>,
+    chain: Chain,
+    encoder: Encoder,
+    owner: NameBuf,
+}
+
+impl Renderer {
+    /// One without buffers.
+    pub fn new() -> Renderer {
+        Renderer::default()
+    }
+
+    /// What the last call of [`Renderer::render`] made: the octets to be kept, or nothing after an error.
+    pub fn stored(&self) -> &[u8] {
+        &self.stored
+    }
+
+    /// Looks at a response whole, and makes of it what [`Renderer::stored`] has. The ID is the caller's to compare.
+    /// `now_s` is seconds of any clock that [`write`] is given too.
+    pub fn render(
+        &mut self,
+        message: &[u8],
+        asked: &Asked<'_>,
+        now_s: u32,
+        rules: &Rules,
+    ) -> Result<Facts, Unfit> {
+        self.stored.clear();
+        let question = Question::of(asked).ok_or(Unfit::OtherQuestion)?;
+        let has_question = question.is_repeated(message, asked.is_case_random)?;
+        if message[2] & 2 != 0 {
+            return Err(Unfit::Truncated);
+        }
+        let parsed = Message::parse(message)?;
+        let found = self.sort_out(&parsed, &question, has_question)?;
+
+        let rcode = u16::from(parsed.rcode()) | found.rcode_high;
+        let kind = match rcode {
+            rcode::NOERROR if found.has_data => Kind::Data,
+            rcode::NOERROR if found.soa.is_some() => Kind::NoData,
+            rcode::NOERROR => Kind::Inconclusive,
+            rcode::NXDOMAIN => Kind::NoName,
+            _ => Kind::Failure,
+        };
+        if kind == Kind::Data && rules.is_minimal {
+            let last = if found.has_proof { Section::Authority } else { Section::Answer };
+            self.kept.retain(|kept| kept.record.section <= last);
+        }
+        let ttl_s = self.settle_ttls(kind, found.soa, rules);
+        self.store(&parsed, &question, has_question, now_s, rcode)?;
+        if !rules.believes_ad {
+            self.stored[HEAD_BYTES + 3] &= !AUTHENTIC_DATA;
+        }
+        Ok(Facts {
+            kind,
+            rcode,
+            ttl_s,
+            aliases: if has_question { self.chain.aliases() } else { 0 },
+            unrelated: found.unrelated,
+            extended_error: found.extended_error,
+        })
+    }
+
+    /// Reads every record, and notes those to be kept.
+    fn sort_out(
+        &mut self,
+        message: &Message<'_>,
+        question: &Question<'_>,
+        has_question: bool,
+    ) -> Result<Found, Unfit> {
+        self.kept.clear();
+        let mut found = Found::default();
+        if has_question {
+            self.chain.follow(message, question.qtype, question.qclass)?;
+        }
+        for record in message.records() {
+            let record = record?;
+            if record.section == Section::Additional && record.rtype == rtype::OPT {
+                found.read_opt(message, &record);
+            } else if has_question {
+                self.sort_record(message, question, record, &mut found)?;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Notes a record other than OPT, if it is to be kept.
+    fn sort_record(
+        &mut self,
+        message: &Message<'_>,
+        question: &Question<'_>,
+        record: Record,
+        found: &mut Found,
+    ) -> Result<(), Unfit> {
+        rdata::check(message, &record)?;
+        if is_between_neighbours(message, &record) {
+            return Ok(());
+        }
+        let mut rank = u8::MAX;
+        if record.section == Section::Answer {
+            let Some(place) = self.chain.place(message, &record)? else {
+                found.unrelated += 1;
+                return Ok(());
+            };
+            found.has_data |= place.is_data;
+            rank = place.rank;
+        } else {
+            message.read_name(record.owner_offset, &mut self.owner)?;
+            if question.qclass != class::ANY && record.class != question.qclass {
+                return Ok(());
+            }
+        }
+        if question.hides(record.rtype) {
+            return Ok(());
+        }
+        if record.section == Section::Authority {
+            let is_soa = record.rtype == rtype::SOA && found.soa.is_none();
+            if is_soa && self.chain.ends_within(self.owner.as_bytes()) {
+                let minimum_s = ttl_at(message.bytes(), record.rdata_end() - 4);
+                found.soa = Some((self.kept.len(), minimum_s));
+            }
+            found.has_proof |= matches!(record.rtype, rtype::NSEC | rtype::NSEC3);
+        }
+        self.kept.push(Kept { record, rank });
+        Ok(())
+    }
+
+    /// Brings TTLs within limits; for how long the whole may be kept.
+    fn settle_ttls(&mut self, kind: Kind, soa: Option<(usize, u32)>, rules: &Rules) -> u32 {
+        self.ttls_s.clear();
+        self.ttls_s.extend(self.kept.iter().map(|kept| rules.clamp(kept.record.ttl_s())));
+        let is_negative = matches!(kind, Kind::NoData | Kind::NoName);
+        if let (true, Some((at, minimum_s))) = (is_negative, soa) {
+            let ttl_s = rules.clamp(self.kept[at].record.ttl_s().min(minimum_s));
+            self.ttls_s[at] = ttl_s.min(rules.negative_ttl_max_s);
+        }
+        match kind {
+            Kind::Failure => rules.failure_ttl_s,
+            Kind::Data => self.ttls_s.iter().copied().min().unwrap_or(0),
+            Kind::NoData | Kind::NoName if soa.is_some() => {
+                self.ttls_s.iter().copied().min().unwrap_or(0)
+            }
+            _ => 0,
+        }
+    }
+
+    /// Writes what is to be stored.
+    fn store(
+        &mut self,
+        message: &Message<'_>,
+        question: &Question<'_>,
+        has_question: bool,
+        now_s: u32,
+        rcode: u16,
+    ) -> Result<(), Unfit> {
+        // BADVERS to BADCOOKIE are about what went between the upstream and us.
+        let rcode = if (16..24).contains(&rcode) { rcode::SERVFAIL } else { rcode };
+        let is_in_order = self.kept.is_sorted_by_key(|kept| (kept.record.section, kept.rank));
+        let question_end = HEADER_BYTES + question.octets.len();
+        let copied = if has_question && is_in_order { self.beginning(question_end) } else { None };
+
+        self.stored.extend_from_slice(&now_s.to_be_bytes());
+        self.stored.extend_from_slice(&(self.kept.len() as u16).to_be_bytes());
+        self.stored.extend_from_slice(&rcode.to_be_bytes());
+        self.places.clear();
+        if let Some(end) = copied {
+            self.stored.extend_from_slice(&message.bytes()[..end]);
+            let ttl_places =
+                self.kept.iter().map(|kept| kept.record.rdata_offset - TTL_TO_DATA_BYTES);
+            self.places.extend(ttl_places.map(|at| at as u16));
+        } else {
+            self.encode(message, question, is_in_order).inspect_err(|_| self.stored.clear())?;
+        }
+
+        let copy = &mut self.stored[HEAD_BYTES..];
+        let mut counts = [1, 0, 0, 0];
+        for kept in &self.kept {
+            counts[1 + kept.record.section as usize] += 1;
+        }
+        copy[..4].copy_from_slice(&[0, 0, 0x80, message.bytes()[3] & AUTHENTIC_DATA]);
+        write_counts(copy, counts);
+        for (&at, ttl_s) in self.places.iter().zip(&self.ttls_s) {
+            let at = usize::from(at);
+            copy[at..at + 4].copy_from_slice(&ttl_s.to_be_bytes());
+        }
+        self.stored.extend(self.places.iter().flat_map(|at| at.to_be_bytes()));
+        Ok(())
+    }
+
+    /// Where the beginning of the message ends that holds just what is kept; `None` where something stands between.
+    fn beginning(&self, question_end: usize) -> Option<usize> {
+        let mut end = question_end;
+        for Kept { record, .. } in &self.kept {
+            if record.owner_offset != end {
+                return None;
+            }
+            end = record.rdata_end();
+        }
+        Some(end)
+    }
+
+    /// Writes the message anew: header, question, what is kept.
+    #[cold]
+    fn encode(
+        &mut self,
+        message: &Message<'_>,
+        question: &Question<'_>,
+        is_in_order: bool,
+    ) -> Result<(), Unfit> {
+        if !is_in_order {
+            let ttls_s = &self.ttls_s;
+            let mut sorted: Vec<_> =
+                self.kept.iter().copied().zip(ttls_s.iter().copied()).collect();
+            sorted.sort_by_key(|(kept, _)| (kept.record.section, kept.rank));
+            (self.kept, self.ttls_s) = sorted.into_iter().unzip();
+        }
+        self.stored.extend_from_slice(&[0; HEADER_BYTES]);
+        self.stored.extend_from_slice(question.octets);
+        self.encoder.begin(&self.stored, HEAD_BYTES)?;
+        for Kept { record, .. } in &self.kept {
+            let at = self.encoder.record(message, record, &mut self.stored, HEAD_BYTES)?;
+            if self.stored.len() > HEAD_BYTES + MESSAGE_BYTES_MAX {
+                return Err(Unfit::TooLong);
+            }
+            self.places.push(at as u16);
+        }
+        Ok(())
+    }
+}
+
+impl Found {
+    /// The upper bits of the response code, and an extended error.
+    fn read_opt(&mut self, message: &Message<'_>, record: &Record) {
+        self.rcode_high = ((record.ttl_raw >> 24) as u16) << 4;
+        let mut errors =
+            Options(message.rdata(record)).filter(|&(number, _)| number == option::EXTENDED_ERROR);
+        self.extended_error = errors.find_map(|(_, content)| u16_at(content, 0));
+    }
+}
+
+/// The question that was asked, taken apart.
+struct Question<'a> {
+    /// Name, type, class.
+    octets: &'a [u8],
+    qtype: u16,
+    qclass: u16,
+    dnssec_ok: bool,
+}
+
+impl<'a> Question<'a> {
+    fn of(asked: &Asked<'a>) -> Option<Question<'a>> {
+        let name_end = skip_name(asked.question, 0).ok()?;
+        Some(Question {
+            octets: asked.question.get(..name_end + TYPE_AND_CLASS_BYTES)?,
+            qtype: u16_at(asked.question, name_end)?,
+            qclass: u16_at(asked.question, name_end + 2)?,
+            dnssec_ok: asked.dnssec_ok,
+        })
+    }
+
+    /// Holds `message` against the question: true where it is a response that repeats it, false where it is one that says
+    /// without a question that the server failed.
+    fn is_repeated(&self, message: &[u8], is_case_random: bool) -> Result<bool, Unfit> {
+        let other = Unfit::OtherQuestion;
+        let header: &[u8; HEADER_BYTES] = message.first_chunk().ok_or(other)?;
+        if header[2] & 0xf8 != 0x80 {
+            return Err(other);
+        }
+        match u16::from_be_bytes([header[4], header[5]]) {
+            0 if matches!(u16::from(header[3] & 15), rcode::NOERROR | rcode::NXDOMAIN) => {
+                Err(other)
+            }
+            0 => Ok(false),
+            1 => {
+                let end = HEADER_BYTES + self.octets.len();
+                let theirs = message.get(HEADER_BYTES..end).ok_or(other)?;
+                let (name, fixed) = theirs.split_at(theirs.len() - TYPE_AND_CLASS_BYTES);
+                let (own_name, own_fixed) = self.octets.split_at(name.len());
+                if fixed != own_fixed || !name.eq_ignore_ascii_case(own_name) {
+                    Err(other)
+                } else if is_case_random && name != own_name {
+                    Err(Unfit::OtherCase)
+                } else {
+                    Ok(true)
+                }
+            }
+            _ => Err(other),
+        }
+    }
+
+    /// True for records that only one who asked for DNSSEC, or for them, is to see.
+    fn hides(&self, record_type: u16) -> bool {
+        let is_dnssec = matches!(
+            record_type,
+            rtype::RRSIG | rtype::NSEC | rtype::NSEC3 | rtype::DS | rtype::DNSKEY
+        );
+        is_dnssec && !self.dnssec_ok && record_type != self.qtype && self.qtype != rtype::ANY
+    }
+}
+
+/// True for what is said to the neighbour: OPT where it does not belong, TSIG (RFC 8945), SIG(0) (RFC 2931).
+fn is_between_neighbours(message: &Message<'_>, record: &Record) -> bool {
+    match record.rtype {
+        rtype::OPT | rtype::TSIG => true,
+        rtype::SIG => u16_at(message.rdata(record), 0) == Some(0),
+        _ => false,
+    }
+}
+
+/// The number of seconds at `at`; with the top bit set it means 0 (RFC 2181, section 8).
+fn ttl_at(message: &[u8], at: usize) -> u32 {
+    u32_at(message, at).filter(|ttl_s| ttl_s >> 31 == 0).unwrap_or(0)
+}
+
+/// Writes the four counts of a header.
+fn write_counts(message: &mut [u8], counts: [u16; 4]) {
+    for (at, count) in counts.iter().enumerate() {
+        message[4 + 2 * at..6 + 2 * at].copy_from_slice(&count.to_be_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,178 @@
+//! Which records of an answer section belong to the question: the aliases from the name asked on, and what is asked
+//! for at their end.
+//!
+//! An alias is a CNAME of the last name so far, or a DNAME above it (RFC 6672), whichever stands first; what a DNAME
+//! makes of a name holds also where the CNAME that should stand beside it (section 3.1) says otherwise. Who asks for
+//! CNAME or for everything is not led on (RFC 1034, section 3.6.2).
+//!
+//! What belongs, as unbound's scrubber has it (its names must come in order; ours come in any):
+//! * an alias that leads from one name of the chain to the next, and a DNAME above one of them;
+//! * records of the type asked for, at the last name;
+//! * signatures at these names, if they are wanted.
+//!
+//! Bounds: [`ALIASES_MAX`] aliases are followed, and [`ALIAS_RECORDS_MAX`] records looked at for them, each at most once
+//! an alias. Cost: one name read a record where servers write in order.
+
+use super::super::answers::{CHAIN_MAX as ALIASES_MAX, labels_below, substitute};
+use super::super::{DnsError, HEADER_BYTES, Message, NameBuf, Record, class, rdata, rtype};
+use super::Unfit;
+use crate::read::u16_at;
+
+/// Records of type CNAME and DNAME that are looked at.
+const ALIAS_RECORDS_MAX: usize = 64;
+
+/// The name asked and what it is an alias of.
+#[derive(Debug, Default)]
+pub(super) struct Chain {
+    /// The first `len` are the chain.
+    names: Vec<NameBuf>,
+    len: usize,
+    name: NameBuf,
+    qtype: u16,
+    qclass: u16,
+}
+
+/// Where a record of the answer section belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    /// The first name of the chain that it concerns; answers are in this order.
+    pub rank: u8,
+    /// It is what was asked for.
+    pub is_data: bool,
+}
+
+impl Chain {
+    /// Follows the aliases of `message`, which has the question of this type and class, as the name first in it.
+    pub fn follow(&mut self, message: &Message<'_>, qtype: u16, qclass: u16) -> Result<(), Unfit> {
+        (self.qtype, self.qclass) = (qtype, qclass);
+        self.len = 0;
+        message.read_name(HEADER_BYTES, self.spare())?;
+        self.len = 1;
+        if matches!(qtype, rtype::CNAME | rtype::ANY) {
+            return Ok(());
+        }
+        loop {
+            let len_before = self.len;
+            let mut aliases = 0;
+            for record in message.answers() {
+                let record = record?;
+                if matches!(record.rtype, rtype::CNAME | rtype::DNAME) && self.has_class(&record) {
+                    aliases += 1;
+                    if aliases > ALIAS_RECORDS_MAX {
+                        break;
+                    }
+                    self.extend(message, &record)?;
+                }
+            }
+            // Each look finds one alias at least; in order, the first finds all.
+            if self.len == len_before || self.len == 1 + aliases {
+                return Ok(());
+            }
+        }
+    }
+
+    /// How many aliases were followed.
+    pub fn aliases(&self) -> u8 {
+        (self.len - 1) as u8
+    }
+
+    /// True where `name` is the last name of the chain or above it.
+    pub fn ends_within(&self, name: &[u8]) -> bool {
+        let last = self.names[self.len - 1].as_bytes();
+        last == name || labels_below(last, name).is_some()
+    }
+
+    /// The buffer after the last name.
+    fn spare(&mut self) -> &mut NameBuf {
+        if self.names.len() == self.len {
+            self.names.push(NameBuf::new());
+        }
+        &mut self.names[self.len]
+    }
+
+    fn has_class(&self, record: &Record) -> bool {
+        record.class == self.qclass || self.qclass == class::ANY
+    }
+
+    /// Goes on to the next name, if this alias leads there.
+    fn extend(&mut self, message: &Message<'_>, record: &Record) -> Result<(), Unfit> {
+        message.read_name(record.owner_offset, &mut self.name)?;
+        let (last, owner) = (self.names[self.len - 1].as_bytes(), self.name.as_bytes());
+        let is_below = labels_below(last, owner).is_some();
+        let leads_on = if record.rtype == rtype::CNAME {
+            last == owner
+        } else {
+            // Who asks for the DNAME itself has it at its owner; below it he is led on.
+            is_below
+        };
+        if !leads_on {
+            return Ok(());
+        }
+        let target = rdata::name_offset(message, record, 0)?;
+        let len = self.len;
+        if record.rtype == rtype::CNAME {
+            message.read_name(target, self.spare())?;
+        } else {
+            let mut target_name = NameBuf::new();
+            message.read_name(target, &mut target_name)?;
+            self.spare();
+            let (known, rest) = self.names.split_at_mut(len);
+            let (owner, target) = (self.name.as_bytes(), target_name.as_bytes());
+            if !substitute(known[len - 1].as_bytes(), owner, target, &mut rest[0]) {
+                // The answer says YXDOMAIN then.
+                return Ok(());
+            }
+        }
+        let is_circle = (0..len).any(|at| self.names[at].as_bytes() == self.names[len].as_bytes());
+        if is_circle || len > ALIASES_MAX {
+            return Err(Unfit::AliasChain);
+        }
+        self.len += 1;
+        Ok(())
+    }
+
+    /// The place of a record of the answer section; `None` where it does not belong to the question.
+    pub fn place(
+        &mut self,
+        message: &Message<'_>,
+        record: &Record,
+    ) -> Result<Option<Place>, DnsError> {
+        if !self.has_class(record) {
+            return Ok(None);
+        }
+        let is_asked = record.rtype == self.qtype || self.qtype == rtype::ANY;
+        if !is_asked && !matches!(record.rtype, rtype::CNAME | rtype::DNAME | rtype::RRSIG) {
+            return Ok(None);
+        }
+        message.read_name(record.owner_offset, &mut self.name)?;
+        let (names, owner) = (&self.names[..self.len], self.name.as_bytes());
+        let at = names.iter().position(|name| name.as_bytes() == owner);
+        if is_asked && at == Some(self.len - 1) {
+            return Ok(at.map(|rank| Place { rank: rank as u8, is_data: true }));
+        }
+        let below = || names.iter().position(|name| labels_below(name.as_bytes(), owner).is_some());
+        let rank = match (record.rtype, at) {
+            (rtype::CNAME, Some(rank)) => self.leads_to(message, record, rank + 1)?.then_some(rank),
+            (rtype::RRSIG, Some(rank)) => Some(rank),
+            (rtype::RRSIG, None) if u16_at(message.rdata(record), 0) == Some(rtype::DNAME) => {
+                below()
+            }
+            (rtype::DNAME, _) => below(),
+            _ => None,
+        };
+        Ok(rank.map(|rank| Place { rank: rank as u8, is_data: false }))
+    }
+
+    /// True where the alias leads to the name of that number.
+    fn leads_to(
+        &mut self,
+        message: &Message<'_>,
+        record: &Record,
+        number: usize,
+    ) -> Result<bool, DnsError> {
+        let target = rdata::name_offset(message, record, 0)?;
+        message.read_name(target, &mut self.name)?;
+        let next = self.names[..self.len].get(number);
+        Ok(next.is_some_and(|next| next.as_bytes() == self.name.as_bytes()))
+    }
+}

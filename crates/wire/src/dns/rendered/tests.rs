@@ -1,0 +1,791 @@
+use super::super::edns::OPT_BYTES;
+use super::super::query::{KeyBuf, Query};
+use super::super::rdata::layout;
+use super::*;
+
+/// A name in wire form.
+fn name(text: &str) -> Vec<u8> {
+    let labels = text.split('.').filter(|label| !label.is_empty());
+    let mut bytes: Vec<u8> =
+        labels.flat_map(|label| [&[label.len() as u8], label.as_bytes()].concat()).collect();
+    bytes.push(0);
+    bytes
+}
+
+fn record(owner: &str, rtype: u16, ttl_s: u32, data: &[u8]) -> Vec<u8> {
+    raw_record(&name(owner), rtype, 1, ttl_s, data)
+}
+
+fn raw_record(owner: &[u8], rtype: u16, class: u16, ttl: u32, data: &[u8]) -> Vec<u8> {
+    let mut bytes = owner.to_vec();
+    bytes.extend(rtype.to_be_bytes());
+    bytes.extend(class.to_be_bytes());
+    bytes.extend(ttl.to_be_bytes());
+    bytes.extend((data.len() as u16).to_be_bytes());
+    bytes.extend(data);
+    bytes
+}
+
+fn a(owner: &str, ttl_s: u32, last: u8) -> Vec<u8> {
+    record(owner, rtype::A, ttl_s, &[192, 0, 2, last])
+}
+
+fn cname(owner: &str, ttl_s: u32, target: &str) -> Vec<u8> {
+    record(owner, rtype::CNAME, ttl_s, &name(target))
+}
+
+fn soa(owner: &str, ttl_s: u32, minimum_s: u32) -> Vec<u8> {
+    let numbers = [1, 2, 3, 4, minimum_s].map(u32::to_be_bytes).concat();
+    record(owner, rtype::SOA, ttl_s, &[name("ns.test"), name("mail.test"), numbers].concat())
+}
+
+fn rrsig(owner: &str, covered: u16) -> Vec<u8> {
+    let data = [&covered.to_be_bytes()[..], &[9; 16], &name("test"), &[7; 20]].concat();
+    record(owner, rtype::RRSIG, 300, &data)
+}
+
+fn nsec(owner: &str) -> Vec<u8> {
+    record(owner, rtype::NSEC, 300, &[name("next.test"), vec![0, 1, 0x40]].concat())
+}
+
+fn opt(udp_bytes: u16, flags: u32, options: &[u8]) -> Vec<u8> {
+    raw_record(&[0], rtype::OPT, udp_bytes, flags, options)
+}
+
+fn question(text: &str, qtype: u16) -> Vec<u8> {
+    [name(text), qtype.to_be_bytes().to_vec(), vec![0, 1]].concat()
+}
+
+type Records = Vec<Vec<u8>>;
+
+/// A response of a response code.
+fn response(question: &[u8], rcode: u8, sections: [Records; 3]) -> Vec<u8> {
+    let mut bytes = vec![0xab, 0xcd, 0x81, 0xa0 | rcode];
+    bytes.extend(u16::from(!question.is_empty()).to_be_bytes());
+    bytes.extend(sections.iter().flat_map(|records| (records.len() as u16).to_be_bytes()));
+    bytes.extend(question);
+    bytes.extend(sections.concat().concat());
+    bytes
+}
+
+/// A query of ID 0x1234 with RD; with EDNS its size and DO.
+fn query(question: &[u8], edns: Option<(u16, bool)>) -> Vec<u8> {
+    let mut bytes = b"\x12\x34\x01\0\0\x01\0\0\0\0\0".to_vec();
+    bytes.push(u8::from(edns.is_some()));
+    bytes.extend(question);
+    if let Some((udp_bytes, dnssec_ok)) = edns {
+        bytes.extend(opt(udp_bytes, if dnssec_ok { 0x8000 } else { 0 }, b""));
+    }
+    bytes
+}
+
+const RULES: Rules = Rules {
+    ttl_min_s: 0,
+    ttl_max_s: u32::MAX,
+    negative_ttl_max_s: u32::MAX,
+    failure_ttl_s: 5,
+    believes_ad: true,
+    is_minimal: false,
+};
+
+fn asked(question: &[u8], dnssec_ok: bool) -> Asked<'_> {
+    Asked { question, is_case_random: false, dnssec_ok }
+}
+
+/// What is stored, at second 1000.
+fn rendered(message: &[u8], asked: &Asked<'_>, rules: &Rules) -> Result<(Facts, Vec<u8>), Unfit> {
+    let mut renderer = Renderer::new();
+    let outcome = renderer.render(message, asked, 1000, rules);
+    assert_eq!(outcome.is_ok(), !renderer.stored().is_empty());
+    outcome.map(|facts| (facts, renderer.stored().to_vec()))
+}
+
+const REPLY: Reply<'static> =
+    Reply { now_s: 1000, bytes_max: 65_535, udp_bytes: 1232, stale_ttl_s: 0, options: &[] };
+
+fn written(stored: &[u8], query: &[u8], reply: &Reply<'_>) -> Option<Vec<u8>> {
+    let query = Query::read(query, &mut KeyBuf::new()).expect("a good query");
+    let mut out = vec![0xee; 65_535];
+    let len = write(stored, &query, reply, &mut out)?;
+    Some(out[..len].to_vec())
+}
+
+/// A record in words: section, owner, type, TTL, data with its names read.
+fn show(message: &Message<'_>, record: &Record) -> String {
+    let read = |at: usize| {
+        let mut name = NameBuf::new();
+        let end = message.read_name(at, &mut name).expect("a sound name");
+        (name.as_bytes().escape_ascii().to_string(), end)
+    };
+    let mut data = String::new();
+    let mut at = record.rdata_offset;
+    if let Some(layout) = layout(message, record).expect("sound data") {
+        data.extend(
+            message.rdata(record)[..layout.before].iter().map(|octet| format!("{octet:02x}")),
+        );
+        at += layout.before;
+        for _ in 0..layout.names {
+            let (name, end) = read(at);
+            data.push_str(&name);
+            data.push(' ');
+            at = end;
+        }
+    }
+    data.extend(message.bytes()[at..record.rdata_end()].iter().map(|octet| format!("{octet:02x}")));
+    let section = ["an", "au", "ad"][record.section as usize];
+    let (owner, rtype, ttl) = (read(record.owner_offset).0, record.rtype, record.ttl_raw);
+    format!("{section} {owner} {rtype} {ttl} {data}")
+}
+
+fn shown(bytes: &[u8]) -> Vec<String> {
+    let message = Message::parse(bytes).expect("a header");
+    let records = message.records().map(|record| show(&message, &record.expect("a sound record")));
+    records.collect()
+}
+
+/// The records that a client without EDNS is sent of this response.
+fn answered(question: &[u8], message: &[u8], dnssec_ok: bool, rules: &Rules) -> Vec<String> {
+    let (_, stored) = rendered(message, &asked(question, dnssec_ok), rules).expect("an answer");
+    shown(&written(&stored, &query(question, None), &REPLY).expect("room"))
+}
+
+/// The records as they stand, without the numbers of those left out.
+fn without(bytes: &[u8], out: &[usize]) -> Vec<String> {
+    let all = shown(bytes).into_iter().enumerate();
+    all.filter(|(at, _)| !out.contains(at)).map(|(_, text)| text).collect()
+}
+
+fn facts(question: &[u8], rcode: u8, sections: [Records; 3], rules: &Rules) -> Facts {
+    let message = response(question, rcode, sections);
+    rendered(&message, &asked(question, false), rules).expect("an answer").0
+}
+
+/// One answer octet by octet, as a resolver sends it and as a client gets it 20 seconds later, who wrote the name in another
+/// case and speaks EDNS.
+#[test]
+fn golden() {
+    #[rustfmt::skip]
+    let upstream: &[u8] = &[
+        0x5d, 0x1c,             // ID
+        0x81, 0xa0,             // QR RD; RA AD NOERROR
+        0, 1, 0, 3, 0, 0, 0, 1, // one question, three answers, OPT
+        // 12: www.example.org
+        3, b'w', b'w', b'w', 7, b'e', b'x', b'a', b'm', b'p', b'l', b'e', 3, b'o', b'r', b'g', 0,
+        0, 1, 0, 1,             // 29: A IN
+        0xc0, 12,               // 33: the name asked
+        0, 5, 0, 1, 0, 0, 1, 0x2c, 0, 6, // CNAME IN, 300 s, 6 octets
+        3, b'c', b'd', b'n', 0xc0, 16, // 45: cdn.example.org
+        0xc0, 45, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 1, // 51: A IN, 60 s
+        0xc0, 45, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 2, // 67
+        0, 0, 41, 4, 0xd0, 0, 0, 0, 0, 0, 12, // 83: OPT, 1232 octets, 12 of options
+        0, 10, 0, 8, 1, 2, 3, 4, 5, 6, 7, 8, // a cookie, which is nobody else's
+    ];
+    let question = &upstream[12..33];
+    let mut renderer = Renderer::new();
+    let facts = renderer.render(upstream, &asked(question, false), 0x0102_0304, &RULES);
+    let expected = Facts {
+        kind: Kind::Data,
+        rcode: 0,
+        ttl_s: 60,
+        aliases: 1,
+        unrelated: 0,
+        extended_error: None,
+    };
+    assert_eq!(facts, Ok(expected));
+    let stored = [
+        &[1, 2, 3, 4, 0, 3, 0, 0][..], // born; three TTLs; NOERROR
+        &[0, 0, 0x80, 0x20, 0, 1, 0, 3, 0, 0, 0, 0], // of the header AD and the counts
+        &upstream[12..83],
+        &[0, 39, 0, 57, 0, 73], // the TTLs' places
+    ];
+    assert_eq!(renderer.stored(), stored.concat());
+
+    let client = [
+        &[0xbe, 0xef, 0x01, 0x10, 0, 1, 0, 0, 0, 0, 0, 1][..], // RD; CD
+        b"\x03wWw\x07eXaMpLe\x03oRg\0\0\x01\0\x01",
+        &[0, 0, 41, 0x10, 0, 0, 0, 0x80, 0, 0, 0], // 4096 octets; DO
+    ]
+    .concat();
+    let reply = Reply { now_s: 0x0102_0304 + 20, ..REPLY };
+    let expected = [
+        &[0xbe, 0xef, 0x81, 0xb0, 0, 1, 0, 3, 0, 0, 0, 1][..], // QR RD; RA AD CD
+        b"\x03wWw\x07eXaMpLe\x03oRg\0\0\x01\0\x01",
+        &[0xc0, 12, 0, 5, 0, 1, 0, 0, 1, 0x18, 0, 6, 3, b'c', b'd', b'n', 0xc0, 16], // 280 s
+        &[0xc0, 45, 0, 1, 0, 1, 0, 0, 0, 40, 0, 4, 192, 0, 2, 1],                    // 40 s
+        &[0xc0, 45, 0, 1, 0, 1, 0, 0, 0, 40, 0, 4, 192, 0, 2, 2],
+        &[0, 0, 41, 4, 0xd0, 0, 0, 0x80, 0, 0, 0], // OPT: our 1232 octets, DO given back
+    ];
+    let answer = written(renderer.stored(), &client, &reply).expect("room");
+    assert_eq!(answer, expected.concat());
+}
+
+/// What is no response to the question asked is passed by, whatever else it holds; what is one and cannot be
+/// read is damaged; one that was cut says so first.
+#[test]
+fn what_answers_the_question() {
+    let question = question("www.test", rtype::A);
+    let good = response(&question, 0, [vec![a("www.test", 60, 1)], vec![], vec![]]);
+    let outcome = |change: &dyn Fn(&mut Vec<u8>)| {
+        let mut message = good.clone();
+        change(&mut message);
+        rendered(&message, &asked(&question, false), &RULES).err()
+    };
+    let other = Some(Unfit::OtherQuestion);
+    assert_eq!(outcome(&|_| ()), None);
+    assert_eq!(outcome(&|message| message[2] &= 0x7f), other, "a query");
+    assert_eq!(outcome(&|message| message[2] |= 0x20), other, "of another operation");
+    assert_eq!(outcome(&|message| message[13] = b'x'), other, "another name");
+    assert_eq!(outcome(&|message| message[13] = b'W'), None, "another case");
+    assert_eq!(outcome(&|message| message[23] = 28), other, "another type");
+    assert_eq!(outcome(&|message| message[25] = 3), other, "another class");
+    assert_eq!(outcome(&|message| message[5] = 2), other, "two questions");
+    assert_eq!(outcome(&|message| message[5] = 0), other, "data without a question");
+    for len in 0..12 + question.len() {
+        assert_eq!(outcome(&|message| message.truncate(len)), other, "{len} octets");
+    }
+    for len in 12 + question.len()..good.len() {
+        let damaged = outcome(&|message| message.truncate(len));
+        assert!(matches!(damaged, Some(Unfit::Damaged(_))), "{len} octets: {damaged:?}");
+    }
+    let cut = outcome(&|message| {
+        message[2] |= 2;
+        message.truncate(12 + question.len());
+    });
+    assert_eq!(cut, Some(Unfit::Truncated));
+
+    let random = Asked { is_case_random: true, ..asked(&question, false) };
+    assert!(rendered(&good, &random, &RULES).is_ok());
+    let mut other_case = good.clone();
+    other_case[13] = b'W';
+    assert_eq!(rendered(&other_case, &random, &RULES).err(), Some(Unfit::OtherCase));
+}
+
+/// A server that fails may leave the question out; what is stored has it nevertheless, and nothing else. That there is
+/// no data, or no such name, cannot be said so.
+#[test]
+fn errors_without_a_question() {
+    let asks = question("www.test", rtype::A);
+    for code in [1, 2, 4, 5] {
+        let message =
+            response(b"", code, [vec![a("www.test", 60, 1)], vec![], vec![opt(512, 0, b"")]]);
+        let (facts, stored) = rendered(&message, &asked(&asks, false), &RULES).expect("an answer");
+        assert_eq!((facts.kind, facts.rcode, facts.ttl_s), (Kind::Failure, u16::from(code), 5));
+        let answer = written(&stored, &query(&asks, None), &REPLY).expect("room");
+        let head = [0x12, 0x34, 0x81, 0x80 | code, 0, 1, 0, 0, 0, 0, 0, 0];
+        assert_eq!(answer[4..], [&head[4..], &asks].concat());
+        assert_eq!(answer[3] & 0x9f, head[3]);
+    }
+    for code in [0, 3] {
+        let message = response(b"", code, [vec![], vec![], vec![]]);
+        let outcome = rendered(&message, &asked(&asks, false), &RULES);
+        assert_eq!(outcome.err(), Some(Unfit::OtherQuestion));
+    }
+}
+
+/// What the answer is taken for, and how long it may be kept: data, no data with its SOA, no such name, both
+/// behind aliases; and what says nothing for sure is not kept.
+#[test]
+fn kinds() {
+    let asks = question("www.test", rtype::A);
+    let alias = || cname("www.test", 100, "cdn.test");
+    let ns = || record("test", rtype::NS, 50, &name("ns.test"));
+    let kind = |rcode, sections| {
+        let facts = facts(&asks, rcode, sections, &RULES);
+        (facts.kind, facts.ttl_s, facts.aliases)
+    };
+    for (rcode, answers, authority, expected) in [
+        (0, vec![a("www.test", 60, 1)], vec![], (Kind::Data, 60, 0)),
+        (0, vec![alias(), a("cdn.test", 200, 1)], vec![], (Kind::Data, 100, 1)),
+        (0, vec![a("www.test", 60, 1)], vec![ns()], (Kind::Data, 50, 0)),
+        (0, vec![], vec![soa("test", 90, 80)], (Kind::NoData, 80, 0)),
+        (0, vec![], vec![soa("test", 70, 80)], (Kind::NoData, 70, 0)),
+        (0, vec![], vec![ns(), soa("test", 90, 80)], (Kind::NoData, 50, 0)),
+        (0, vec![], vec![soa("www.test", 90, 80)], (Kind::NoData, 80, 0)),
+        (0, vec![], vec![soa("", 90, 80)], (Kind::NoData, 80, 0)),
+        (0, vec![alias()], vec![soa("test", 90, 80)], (Kind::NoData, 80, 1)),
+        (3, vec![], vec![soa("test", 90, 80)], (Kind::NoName, 80, 0)),
+        (3, vec![alias()], vec![soa("test", 900, 800)], (Kind::NoName, 100, 1)),
+        (3, vec![], vec![], (Kind::NoName, 0, 0)),
+        // A referral, one upwards, aliases that nobody followed, nothing.
+        (0, vec![], vec![ns()], (Kind::Inconclusive, 0, 0)),
+        (0, vec![], vec![record("", rtype::NS, 50, &name("a.test"))], (Kind::Inconclusive, 0, 0)),
+        (0, vec![alias()], vec![], (Kind::Inconclusive, 0, 1)),
+        (0, vec![alias()], vec![ns()], (Kind::Inconclusive, 0, 1)),
+        (0, vec![], vec![], (Kind::Inconclusive, 0, 0)),
+        // The SOA of a zone that the name is not in says nothing of it.
+        (0, vec![], vec![soa("w.test", 90, 80)], (Kind::Inconclusive, 0, 0)),
+        (0, vec![], vec![soa("x.www.test", 90, 80)], (Kind::Inconclusive, 0, 0)),
+        (3, vec![], vec![soa("other", 90, 80)], (Kind::NoName, 0, 0)),
+        (
+            3,
+            vec![cname("www.test", 90, "www.other")],
+            vec![soa("test", 90, 80)],
+            (Kind::NoName, 0, 1),
+        ),
+        // Data of another name or type is none.
+        (0, vec![a("mail.test", 60, 1)], vec![], (Kind::Inconclusive, 0, 0)),
+        (0, vec![record("www.test", 28, 60, &[7; 16])], vec![], (Kind::Inconclusive, 0, 0)),
+        (2, vec![], vec![soa("test", 90, 80)], (Kind::Failure, 5, 0)),
+        (6, vec![], vec![], (Kind::Failure, 5, 0)),
+    ] {
+        let got = kind(rcode, [answers.clone(), authority.clone(), vec![]]);
+        assert_eq!(got, expected, "{rcode} {answers:x?} {authority:x?}");
+    }
+}
+
+/// Who asks for aliases, or for everything, gets what the name itself has.
+#[test]
+fn aliases_as_data() {
+    for qtype in [rtype::CNAME, rtype::ANY] {
+        let asks = question("www.test", qtype);
+        let answers = vec![cname("www.test", 100, "cdn.test"), a("cdn.test", 60, 1)];
+        let message = response(&asks, 0, [answers, vec![], vec![]]);
+        let (facts, _) = rendered(&message, &asked(&asks, false), &RULES).expect("an answer");
+        assert_eq!((facts.kind, facts.ttl_s, facts.aliases), (Kind::Data, 100, 0));
+        assert_eq!(facts.unrelated, 1);
+        assert_eq!(answered(&asks, &message, false, &RULES), without(&message, &[1]));
+    }
+}
+
+/// TTLs are brought within the limits, each for itself; 0 stays 0 and keeps the answer from being kept, and so does the top
+/// bit (RFC 2181, section 8).
+#[test]
+fn limits() {
+    let asks = question("www.test", rtype::A);
+    let rules = Rules { ttl_min_s: 10, ttl_max_s: 1000, negative_ttl_max_s: 100, ..RULES };
+    let shown = |rcode, sections: [Records; 3]| {
+        let message = response(&asks, rcode, sections);
+        let (facts, stored) = rendered(&message, &asked(&asks, false), &rules).expect("an answer");
+        let answer = written(&stored, &query(&asks, None), &REPLY).expect("room");
+        let answer = Message::parse(&answer).expect("a header");
+        let ttls_s: Vec<u32> =
+            answer.records().map(|record| record.expect("sound").ttl_raw).collect();
+        (facts.ttl_s, ttls_s)
+    };
+    let data = |ttls: &[u32]| {
+        shown(0, [ttls.iter().map(|&ttl| a("www.test", ttl, 1)).collect(), vec![], vec![]])
+    };
+    assert_eq!(data(&[5, 500, 5000]), (10, vec![10, 500, 1000]));
+    assert_eq!(data(&[0x7fff_ffff]), (1000, vec![1000]));
+    assert_eq!(data(&[0, 500]), (0, vec![0, 500]));
+    assert_eq!(data(&[0x8000_0001, 500]), (0, vec![0, 500]));
+    let negative =
+        |ttl_s, minimum_s| shown(3, [vec![], vec![soa("test", ttl_s, minimum_s)], vec![]]);
+    assert_eq!(negative(500, 400), (100, vec![100]));
+    assert_eq!(negative(50, 400), (50, vec![50]));
+    assert_eq!(negative(400, 5), (10, vec![10]));
+    assert_eq!(negative(400, 0), (0, vec![0]));
+    assert_eq!(negative(400, 0x8000_0000), (0, vec![0]));
+}
+
+/// TTLs run down second by second and never below 0; an answer served stale says what the caller wants where the time is
+/// over; a clock that went back ages nothing.
+#[test]
+fn ageing() {
+    let asks = question("www.test", rtype::A);
+    let answers = vec![cname("www.test", 100, "cdn.test"), a("cdn.test", 60, 1)];
+    let message = response(&asks, 0, [answers, vec![], vec![]]);
+    let (_, stored) = rendered(&message, &asked(&asks, false), &RULES).expect("an answer");
+    for (now_s, stale_ttl_s, expected) in [
+        (1000, 0, [100, 60]),
+        (1059, 0, [41, 1]),
+        (1060, 0, [40, 0]),
+        (5000, 0, [0, 0]),
+        (1060, 30, [40, 30]),
+        (5000, 30, [30, 30]),
+        (999, 30, [100, 60]),
+        (u32::MAX, 0, [0, 0]),
+    ] {
+        let reply = Reply { now_s, stale_ttl_s, ..REPLY };
+        let answer = written(&stored, &query(&asks, Some((512, false))), &reply).expect("room");
+        let answer = Message::parse(&answer).expect("a header");
+        let ttls_s: Vec<u32> =
+            answer.records().map(|record| record.expect("sound").ttl_raw).collect();
+        assert_eq!(ttls_s[..2], expected, "at {now_s}");
+        assert_eq!(ttls_s[2], 0, "OPT has none");
+    }
+}
+
+/// Of the answer section stays what belongs to the question, in the order of its aliases, whatever stands where.
+#[test]
+fn what_belongs() {
+    let asks = question("www.test", rtype::A);
+    let (first, second) = (cname("www.test", 9, "b.test"), cname("b.test", 8, "c.test"));
+    let (data, more) = (a("c.test", 7, 1), a("c.test", 7, 2));
+    let order = |answers: &[&Vec<u8>], unrelated: u16, expected: &[usize]| {
+        let answers: Records = answers.iter().map(|&record| record.clone()).collect();
+        let message = response(&asks, 0, [answers, vec![], vec![]]);
+        let (facts, _) = rendered(&message, &asked(&asks, false), &RULES).expect("an answer");
+        assert_eq!((facts.kind, facts.aliases, facts.unrelated), (Kind::Data, 2, unrelated));
+        let all = shown(&message);
+        let expected: Vec<String> = expected.iter().map(|&at| all[at].clone()).collect();
+        assert_eq!(answered(&asks, &message, false, &RULES), expected);
+    };
+    order(&[&first, &second, &data, &more], 0, &[0, 1, 2, 3]);
+    order(&[&data, &second, &more, &first], 0, &[3, 1, 0, 2]);
+    order(&[&second, &first, &data], 0, &[1, 0, 2]);
+    let strange = [
+        a("other.test", 5, 9),
+        a("www.test", 5, 9),
+        cname("c.test.x", 5, "d.test"),
+        cname("www.test", 5, "other.test"),
+        record("c.test", 28, 5, &[7; 16]),
+        raw_record(&name("c.test"), rtype::A, 3, 5, &[192, 0, 2, 9]),
+        record("c.test", rtype::DNAME, 5, &name("other.test")),
+        soa("test", 5, 5),
+        rrsig("other.test", rtype::A),
+        rrsig("test", rtype::A),
+    ];
+    for record in &strange {
+        order(&[&first, record, &second, &data], 1, &[0, 2, 3]);
+        order(&[&first, &second, &data, record], 1, &[0, 1, 2]);
+    }
+}
+
+/// A DNAME leads on also where its CNAME is missing, and over a CNAME that contradicts it.
+#[test]
+fn dname() {
+    let asks = question("a.b.old.test", rtype::A);
+    let moved = record("old.test", rtype::DNAME, 60, &name("new.test"));
+    let (alias, data) = (cname("a.b.old.test", 60, "a.b.new.test"), a("a.b.new.test", 60, 1));
+    let forged = cname("a.b.old.test", 60, "evil.test");
+    for (answers, left_out) in [
+        (vec![moved.clone(), alias.clone(), data.clone()], vec![]),
+        (vec![alias.clone(), moved.clone(), data.clone()], vec![]),
+        (vec![moved.clone(), data.clone()], vec![]),
+        (vec![moved.clone(), forged, data.clone(), a("evil.test", 60, 2)], vec![1, 3]),
+        (vec![moved.clone(), alias.clone(), data.clone(), a("x.new.test", 60, 2)], vec![3]),
+    ] {
+        let message = response(&asks, 0, [answers, vec![], vec![]]);
+        let (facts, _) = rendered(&message, &asked(&asks, false), &RULES).expect("an answer");
+        assert_eq!((facts.kind, facts.aliases), (Kind::Data, 1));
+        assert_eq!(answered(&asks, &message, false, &RULES), without(&message, &left_out));
+    }
+    // Signed: signatures of the DNAME stand at its owner.
+    let signed =
+        vec![moved, rrsig("old.test", rtype::DNAME), alias, data, rrsig("a.b.new.test", 1)];
+    let message = response(&asks, 0, [signed, vec![], vec![]]);
+    assert_eq!(answered(&asks, &message, true, &RULES), without(&message, &[]));
+    assert_eq!(answered(&asks, &message, false, &RULES), without(&message, &[1, 4]));
+    // The DNAME itself is asked for at its owner.
+    let asks = question("old.test", rtype::DNAME);
+    let moved = record("old.test", rtype::DNAME, 60, &name("new.test"));
+    assert_eq!(facts(&asks, 0, [vec![moved], vec![], vec![]], &RULES).kind, Kind::Data);
+}
+
+/// Sixteen aliases are followed in any order; a seventeenth, or a circle, is an error of its own.
+#[test]
+fn long_chains() {
+    let asks = question("n0.test", rtype::A);
+    let link = |from: usize, to: usize| cname(&format!("n{from}.test"), 60, &format!("n{to}.test"));
+    let outcome = |answers: Records| {
+        let message = response(&asks, 0, [answers, vec![], vec![]]);
+        rendered(&message, &asked(&asks, false), &RULES)
+            .map(|(facts, _)| (facts.kind, facts.aliases))
+    };
+    for aliases in [1, 2, 16] {
+        let mut answers: Records = (0..aliases).map(|at| link(at, at + 1)).collect();
+        answers.push(a(&format!("n{aliases}.test"), 60, 1));
+        assert_eq!(outcome(answers.clone()), Ok((Kind::Data, aliases as u8)));
+        answers.reverse();
+        assert_eq!(outcome(answers), Ok((Kind::Data, aliases as u8)));
+    }
+    let answers: Records = (0..17).map(|at| link(at, at + 1)).collect();
+    assert_eq!(outcome(answers), Err(Unfit::AliasChain));
+    assert_eq!(outcome(vec![link(0, 0)]), Err(Unfit::AliasChain));
+    assert_eq!(outcome(vec![link(0, 1), link(1, 0)]), Err(Unfit::AliasChain));
+    assert_eq!(outcome(vec![link(1, 2), link(2, 1), link(0, 1)]), Err(Unfit::AliasChain));
+    // One that leads away from the circle before it closes is followed.
+    let answers = vec![link(0, 1), link(1, 2), link(1, 0), a("n2.test", 60, 1)];
+    assert_eq!(outcome(answers), Ok((Kind::Data, 2)));
+}
+
+/// Without DO nothing of DNSSEC is left, but for what was asked for; with it, everything is.
+#[test]
+fn dnssec_only_for_who_asks() {
+    let ds = record("test", rtype::DS, 60, &[1, 2, 3, 4]);
+    let answers = || vec![a("www.test", 60, 1), rrsig("www.test", 1), a("www.test", 60, 2)];
+    let authority =
+        || vec![nsec("test"), rrsig("test", 47), record("test", 2, 60, &name("www.test"))];
+    let additional =
+        || vec![rrsig("x.test", 1), record("n3.test", rtype::NSEC3, 60, &[1; 9]), ds.clone()];
+    for (qtype, left_out) in [
+        (rtype::A, vec![1, 3, 4, 6, 7, 8]),
+        (rtype::RRSIG, vec![0, 2, 3, 7, 8]),
+        (rtype::ANY, vec![]),
+    ] {
+        let asks = question("www.test", qtype);
+        let message = response(&asks, 0, [answers(), authority(), additional()]);
+        assert_eq!(
+            answered(&asks, &message, false, &RULES),
+            without(&message, &left_out),
+            "{qtype}"
+        );
+    }
+    let asks = question("www.test", rtype::A);
+    let message = response(&asks, 0, [answers(), authority(), additional()]);
+    assert_eq!(answered(&asks, &message, true, &RULES), without(&message, &[]));
+    // A minimal answer keeps the proofs, which that of a wildcard needs; without DO it has none.
+    let minimal = Rules { is_minimal: true, ..RULES };
+    assert_eq!(answered(&asks, &message, true, &minimal), without(&message, &[6, 7, 8]));
+    let rest = without(&message, &[1, 3, 4, 5, 6, 7, 8]);
+    assert_eq!(answered(&asks, &message, false, &minimal), rest);
+    // What says that there is no data is not cut by it.
+    let negative = [vec![], vec![soa("test", 60, 60), nsec("www.test"), rrsig("test", 6)], vec![]];
+    let message = response(&asks, 0, negative);
+    assert_eq!(answered(&asks, &message, true, &minimal), without(&message, &[]));
+    assert_eq!(answered(&asks, &message, false, &minimal), without(&message, &[1, 2]));
+}
+
+/// OPT, TSIG and SIG(0) go no further, wherever they stand; what stands after them does.
+#[test]
+fn between_neighbours() {
+    let asks = question("www.test", rtype::MX);
+    let tsig = raw_record(&name("key.test"), rtype::TSIG, 255, 0, &[1; 20]);
+    let sig = |covered: u16| {
+        let data = [&covered.to_be_bytes()[..], &[9; 16], &name("test"), &[7; 20]].concat();
+        record("", rtype::SIG, 0, &data)
+    };
+    let additional = vec![
+        a("mail.test", 60, 1),
+        opt(1232, 0x0100_8000, b"\0\x0f\0\x04\0\x12no"),
+        a("mail.test", 60, 2),
+        sig(0),
+        raw_record(&name("mail.test"), rtype::A, 3, 60, &[1; 4]),
+        a("mail.test", 60, 3),
+        tsig,
+    ];
+    let mx = record("www.test", rtype::MX, 60, &[&[0, 5][..], &name("mail.test")].concat());
+    let message = response(&asks, 2, [vec![mx], vec![opt(1, 0, b"")], additional]);
+    let (facts, stored) = rendered(&message, &asked(&asks, true), &RULES).expect("an answer");
+    assert_eq!((facts.rcode, facts.kind), (18, Kind::Failure), "its upper bits are in OPT");
+    assert_eq!(facts.extended_error, Some(18));
+    let answer = written(&stored, &query(&asks, Some((4096, true))), &REPLY).expect("room");
+    let mut expected = without(&message, &[1, 3, 5, 6, 8]);
+    expected.push(format!("ad  41 {} ", 0x8000));
+    assert_eq!(shown(&answer), expected);
+    assert_eq!(answer[3] & 15, 2, "the upstream's trouble with us is a failure");
+}
+
+/// A code beyond the header's four bits reaches who speaks EDNS; to others it is SERVFAIL.
+#[test]
+fn wide_codes() {
+    let asks = question("www.test", rtype::A);
+    let message = response(&asks, 9, [vec![], vec![], vec![opt(1232, 0x0200_0000, b"")]]);
+    let (facts, stored) = rendered(&message, &asked(&asks, false), &RULES).expect("an answer");
+    assert_eq!((facts.rcode, facts.kind), (0x29, Kind::Failure));
+    let answer = written(&stored, &query(&asks, None), &REPLY).expect("room");
+    assert_eq!(answer[3] & 15, 2);
+    let answer = written(&stored, &query(&asks, Some((512, false))), &REPLY).expect("room");
+    assert_eq!((answer[3] & 15, answer[answer.len() - 6]), (9, 2));
+}
+
+/// AD reaches who asked for it by AD or DO, if it was set and is believed; AA, TC, Z and other flags of the upstream reach
+/// nobody.
+#[test]
+fn flags() {
+    let asks = question("www.test", rtype::A);
+    let mut message = response(&asks, 0, [vec![a("www.test", 60, 1)], vec![], vec![]]);
+    message[2] |= 0x04;
+    message[3] |= 0x50;
+    for (has_ad, believes_ad) in [(true, true), (true, false), (false, true)] {
+        message[3] = message[3] & !0x20 | u8::from(has_ad) << 5;
+        let rules = Rules { believes_ad, ..RULES };
+        let (_, stored) = rendered(&message, &asked(&asks, true), &rules).expect("an answer");
+        for (flags, edns, wants) in [
+            ([0, 0], None, false),
+            ([1, 0x20], None, true),
+            ([0, 0x10], Some((512, true)), true),
+            ([1, 0x30], Some((512, false)), true),
+            ([1, 0], Some((512, false)), false),
+        ] {
+            let mut asks = query(&asks, edns);
+            asks[2..4].copy_from_slice(&flags);
+            let answer = written(&stored, &asks, &REPLY).expect("room");
+            let ad = u8::from(has_ad && believes_ad && wants) << 5;
+            assert_eq!(answer[2..4], [0x80 | flags[0], 0x80 | ad | flags[1] & 0x10]);
+        }
+    }
+}
+
+/// An answer that is too long loses whole sets from its end: TC says so, but not where only additional records are
+/// missing, if it is no referral. OPT stays, options go last of all, and the room is never exceeded.
+#[test]
+fn too_long() {
+    let asks = question("www.test", rtype::MX);
+    let mx =
+        |last: u8| record("www.test", rtype::MX, 60, &[&[0, last][..], &name("m.test")].concat());
+    let ns = || record("test", rtype::NS, 60, &name("m.test"));
+    let sections = [vec![mx(1), mx(2)], vec![ns()], vec![a("m.test", 60, 1), a("m.test", 60, 2)]];
+    let message = response(&asks, 0, sections);
+    let (_, stored) = rendered(&message, &asked(&asks, false), &RULES).expect("an answer");
+    let whole = shown(&message);
+    let option = b"\0\x0f\0\x02\0\x03";
+    let client = query(&asks, Some((512, false)));
+    let reply = Reply { options: option, ..REPLY };
+    let full = written(&stored, &client, &reply).expect("room").len();
+    let least = 12 + asks.len() + OPT_BYTES;
+    let mut seen = Vec::new();
+    for bytes_max in (0..=full).rev() {
+        let Some(answer) = written(&stored, &client, &Reply { bytes_max, ..reply }) else {
+            assert!(bytes_max < least);
+            continue;
+        };
+        assert!(least <= bytes_max && answer.len() <= bytes_max);
+        let mut records = shown(&answer);
+        let opt = records.pop().expect("OPT is always there");
+        assert!(opt.starts_with("ad  41 "));
+        let has_option = answer.ends_with(option);
+        assert_eq!(has_option, bytes_max >= least + option.len());
+        assert_eq!(records, whole[..records.len()]);
+        let state = (records.len(), answer[2] & 2 != 0, has_option);
+        if seen.last() != Some(&state) {
+            seen.push(state);
+        }
+    }
+    let expected =
+        [(5, false, true), (3, false, true), (2, true, true), (0, true, true), (0, true, false)];
+    assert_eq!(seen, expected);
+
+    // Addresses belong to a referral.
+    let message = response(&asks, 0, [vec![], vec![ns()], vec![a("m.test", 60, 1)]]);
+    let (_, stored) = rendered(&message, &asked(&asks, false), &RULES).expect("an answer");
+    let reply = Reply { bytes_max: message.len() - 1, ..REPLY };
+    let answer = written(&stored, &query(&asks, None), &reply).expect("room");
+    assert_eq!((shown(&answer).len(), answer[2] & 2), (1, 2));
+}
+
+/// What is stored answers its own question only, in any case.
+#[test]
+fn other_questions() {
+    let asks = question("www.test", rtype::A);
+    let message = response(&asks, 0, [vec![a("www.test", 60, 1)], vec![], vec![]]);
+    let (_, stored) = rendered(&message, &asked(&asks, false), &RULES).expect("an answer");
+    let is_answered = |asks: &[u8]| written(&stored, &query(asks, None), &REPLY).is_some();
+    assert!(is_answered(&asks) && is_answered(&question("WWW.test", rtype::A)));
+    assert!(!is_answered(&question("wwx.test", rtype::A)));
+    assert!(!is_answered(&question("ww.test", rtype::A)));
+    assert!(!is_answered(&question("www.testt", rtype::A)));
+    assert!(!is_answered(&question("www.test", 28)));
+    for len in 0..stored.len() {
+        let cut = &stored[..len];
+        if let Some(answer) = written(cut, &query(&asks, None), &REPLY) {
+            assert!(answer.len() <= stored.len(), "no octets from beyond");
+        }
+    }
+}
+
+/// Written anew, a message has every name that it had, shorter where one stood before in any case; names of types that
+/// must not be compressed are not, and none of the old pointers is left.
+#[test]
+fn written_anew() {
+    let asks = question("www.test", rtype::ANY);
+    let naptr = [&[0, 1, 0, 2, 1, b'u', 0, 3, b'a', b'b', b'c'][..], b"\xc0\x0c"].concat();
+    let pointer = [0xc0, 12];
+    let answers = vec![
+        a("other.test", 60, 1), // left out: all that follows moves
+        raw_record(
+            &pointer,
+            rtype::SOA,
+            1,
+            60,
+            &[&b"\x02NS\xc0\x0c\xc0\x10"[..], &[7; 20]].concat(),
+        ),
+        raw_record(&pointer, rtype::MX, 1, 60, b"\0\x0a\x02ns\xc0\x0c"),
+        raw_record(&pointer, rtype::SRV, 1, 60, b"\0\x01\0\x02\0\x03\xc0\x0c"),
+        raw_record(&pointer, 35, 1, 60, &naptr),
+        raw_record(&pointer, rtype::DNAME, 1, 60, &pointer),
+        raw_record(&pointer, 16, 1, 60, b"\x02\xc0\x0c"),
+        raw_record(b"\x03wWw\x04TEST\0", rtype::PTR, 1, 60, b"\x03new\x04test\0"),
+    ];
+    let message = response(&asks, 0, [answers, vec![], vec![record("new.test", 2, 60, b"\0")]]);
+    let (facts, stored) = rendered(&message, &asked(&asks, true), &RULES).expect("an answer");
+    assert_eq!(facts.unrelated, 1);
+    let answer = written(&stored, &query(&asks, None), &REPLY).expect("room");
+    assert_eq!(shown(&answer), without(&message, &[0]));
+    let expected = [
+        raw_record(
+            &pointer,
+            rtype::SOA,
+            1,
+            60,
+            &[&b"\x02NS\xc0\x0c\xc0\x10"[..], &[7; 20]].concat(),
+        ),
+        raw_record(&pointer, rtype::MX, 1, 60, b"\0\x0a\xc0\x26"),
+        raw_record(&pointer, rtype::SRV, 1, 60, b"\0\x01\0\x02\0\x03\x03www\x04test\0"),
+        raw_record(&pointer, 35, 1, 60, &[&naptr[..11], b"\x03www\x04test\0"].concat()),
+        raw_record(&pointer, rtype::DNAME, 1, 60, b"\x03www\x04test\0"),
+        raw_record(&pointer, 16, 1, 60, b"\x02\xc0\x0c"),
+        raw_record(&pointer, rtype::PTR, 1, 60, b"\x03new\xc0\x10"),
+    ];
+    let expected = expected.concat();
+    assert_eq!(answer[12 + asks.len()..][..expected.len()], expected);
+}
+
+/// What grows beyond a message when it is written anew is given up, before it has grown far.
+#[test]
+fn too_long_anew() {
+    let asks = question("www.test", rtype::ANY);
+    let long =
+        [&b"\x3f"[..], &[b'x'; 63], b"\x3f", &[b'y'; 63], b"\x3f", &[b'z'; 63], &[0]].concat();
+    let mut answers = vec![a("other.test", 60, 1)];
+    let at = 12 + asks.len() + answers[0].len() + 2 + 10 + 6;
+    answers.push(raw_record(&[0xc0, 12], rtype::SRV, 1, 60, &[&[0; 6][..], &long].concat()));
+    let target = [&[0; 6][..], &(0xc000 | at as u16).to_be_bytes()].concat();
+    answers.extend((0..2000).map(|_| raw_record(&[0xc0, 12], rtype::SRV, 1, 60, &target)));
+    let message = response(&asks, 0, [answers, vec![], vec![]]);
+    let mut renderer = Renderer::new();
+    let outcome = renderer.render(&message, &asked(&asks, false), 1000, &RULES);
+    assert_eq!(outcome, Err(Unfit::TooLong));
+    assert!(renderer.stored().is_empty() && renderer.stored.capacity() < 4 * MESSAGE_BYTES_MAX);
+}
+
+/// Data that contradicts a type which may hold compressed names makes the whole unreadable, wherever it stands.
+#[test]
+fn damaged_data() {
+    let asks = question("www.test", rtype::A);
+    for (rtype, data) in [
+        (rtype::NS, &b""[..]),
+        (rtype::NS, b"\x01a"),
+        (rtype::NS, b"\0\0"),
+        (rtype::NS, b"\xc0\xff"),
+        (rtype::SOA, b"\0\0"),
+        (rtype::SOA, &[0; 23]),
+        (rtype::MX, b"\0"),
+        (rtype::MX, b"\0\x01"),
+        (35, b"\0\x01\0\x02\x09"),
+        (35, b"\0\x01\0\x02\0\0\0"),
+        (rtype::RRSIG, b"\0\x01"),
+    ] {
+        let damaged = record("test", rtype, 60, data);
+        for section in 0..3 {
+            let mut sections = [vec![a("www.test", 60, 1)], vec![], vec![]];
+            sections[section].push(damaged.clone());
+            let message = response(&asks, 0, sections);
+            let outcome = rendered(&message, &asked(&asks, true), &RULES);
+            assert!(matches!(outcome, Err(Unfit::Damaged(_))), "{rtype} {data:x?}: {outcome:?}");
+        }
+    }
+}
+
+/// A renderer that was used before gives what a new one gives.
+#[test]
+fn reuse() {
+    let asks = question("www.test", rtype::A);
+    let long: Records = (0..9).map(|last| a("www.test", 60, last)).collect();
+    let messages = [
+        response(&asks, 0, [long, vec![], vec![]]),
+        response(&asks, 0, [vec![a("x.test", 60, 1), a("www.test", 60, 1)], vec![], vec![]]),
+        response(&asks, 3, [vec![], vec![soa("test", 60, 60)], vec![]]),
+        response(&asks, 0, [vec![cname("www.test", 60, "www.test")], vec![], vec![]]),
+        response(&asks, 0, [vec![a("www.test", 60, 1)], vec![], vec![]]),
+    ];
+    let mut used = Renderer::new();
+    for message in messages.iter().chain(&messages) {
+        let outcome = used.render(message, &asked(&asks, false), 1000, &RULES);
+        match rendered(message, &asked(&asks, false), &RULES) {
+            Ok((facts, stored)) => assert_eq!((outcome, used.stored()), (Ok(facts), &stored[..])),
+            Err(unfit) => assert_eq!(outcome, Err(unfit)),
+        }
+    }
+}
