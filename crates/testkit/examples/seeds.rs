@@ -117,7 +117,9 @@ impl Seeds {
         if protocol != 17 {
             self.write("packet", &[&[128, protocol], payload])
         } else if is_of(53) || is_of(5353) || is_of(5355) {
-            self.write("dns", &[&[0], payload])
+            self.write("dns", &[&[0], payload])?;
+            self.write("dns_query", &[payload])?;
+            self.write("dns_rendered", &[&[0x0f, 0x04, 0xd0, 0, 9], payload])
         } else if is_of(137) {
             self.write("nbns", &[payload])
         } else if is_of(67) || is_of(546) || is_of(547) {

@@ -19,6 +19,7 @@ mod own_name;
 mod packet;
 mod pipeline;
 mod quic;
+mod rendered;
 mod stream;
 mod traces;
 
@@ -33,6 +34,7 @@ pub use own_name::{http, tls};
 pub use packet::{LINK_TYPES, packet};
 pub use pipeline::pipeline;
 pub use quic::quic;
+pub use rendered::{dns_query, dns_rendered};
 pub use stream::stream;
 pub use traces::traces;
 
@@ -40,9 +42,11 @@ pub use traces::traces;
 pub type Target = fn(&[u8]);
 
 /// Every target by name, the most exposed first.
-pub const TARGETS: [(&str, Target); 18] = [
+pub const TARGETS: [(&str, Target); 20] = [
     ("packet", packet),
     ("dns", dns),
+    ("dns_query", dns_query),
+    ("dns_rendered", dns_rendered),
     ("capture", capture),
     ("tls", tls),
     ("http", http),
