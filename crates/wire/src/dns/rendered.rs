@@ -56,6 +56,7 @@ pub use write::{Reply, write};
 use self::chain::Chain;
 use self::encode::Encoder;
 use super::edns::{Options, option, rcode};
+use super::name::walk_name;
 use super::query::TYPE_AND_CLASS_BYTES;
 use super::{
     DnsError, HEADER_BYTES, MESSAGE_BYTES_MAX, Message, NameBuf, Record, Section, class, rdata,
@@ -310,7 +311,7 @@ impl Renderer {
             found.has_data |= place.is_data;
             rank = place.rank;
         } else {
-            message.read_name(record.owner_offset, &mut self.owner)?;
+            walk_name(message.bytes(), record.owner_offset, |_, _| true)?;
             if question.qclass != class::ANY && record.class != question.qclass {
                 return Ok(());
             }
@@ -319,10 +320,12 @@ impl Renderer {
             return Ok(());
         }
         if record.section == Section::Authority {
-            let is_soa = record.rtype == rtype::SOA && found.soa.is_none();
-            if is_soa && self.chain.ends_within(self.owner.as_bytes()) {
-                let minimum_s = ttl_at(message.bytes(), record.rdata_end() - 4);
-                found.soa = Some((self.kept.len(), minimum_s));
+            if record.rtype == rtype::SOA && found.soa.is_none() {
+                message.read_name(record.owner_offset, &mut self.owner)?;
+                if self.chain.ends_within(self.owner.as_bytes()) {
+                    let minimum_s = ttl_at(message.bytes(), record.rdata_end() - 4);
+                    found.soa = Some((self.kept.len(), minimum_s));
+                }
             }
             found.has_proof |= matches!(record.rtype, rtype::NSEC | rtype::NSEC3);
         }

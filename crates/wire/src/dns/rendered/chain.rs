@@ -11,9 +11,10 @@
 //! * signatures at these names, if they are wanted.
 //!
 //! Bounds: [`ALIASES_MAX`] aliases are followed, and [`ALIAS_RECORDS_MAX`] records looked at for them, each at most once
-//! an alias. Cost: one name read a record where servers write in order.
+//! an alias. Cost: two names read an alias and one a set of records, where servers write in order and compress.
 
 use super::super::answers::{CHAIN_MAX as ALIASES_MAX, labels_below, substitute};
+use super::super::name::pointer_at;
 use super::super::{DnsError, HEADER_BYTES, Message, NameBuf, Record, class, rdata, rtype};
 use super::Unfit;
 use crate::read::u16_at;
@@ -27,6 +28,10 @@ pub(super) struct Chain {
     /// The first `len` are the chain.
     names: Vec<NameBuf>,
     len: usize,
+    /// Of each name but the last, where the alias stands that leads on.
+    links: Vec<usize>,
+    /// Where the pointer leads that was the owner of what was asked for: mostly all of it is written so.
+    data_pointer: Option<usize>,
     name: NameBuf,
     qtype: u16,
     qclass: u16,
@@ -45,7 +50,8 @@ impl Chain {
     /// Follows the aliases of `message`, which has the question of this type and class, as the name first in it.
     pub fn follow(&mut self, message: &Message<'_>, qtype: u16, qclass: u16) -> Result<(), Unfit> {
         (self.qtype, self.qclass) = (qtype, qclass);
-        self.len = 0;
+        (self.len, self.data_pointer) = (0, None);
+        self.links.clear();
         message.read_name(HEADER_BYTES, self.spare())?;
         self.len = 1;
         if matches!(qtype, rtype::CNAME | rtype::ANY) {
@@ -98,12 +104,10 @@ impl Chain {
     fn extend(&mut self, message: &Message<'_>, record: &Record) -> Result<(), Unfit> {
         message.read_name(record.owner_offset, &mut self.name)?;
         let (last, owner) = (self.names[self.len - 1].as_bytes(), self.name.as_bytes());
-        let is_below = labels_below(last, owner).is_some();
-        let leads_on = if record.rtype == rtype::CNAME {
-            last == owner
-        } else {
-            // Who asks for the DNAME itself has it at its owner; below it he is led on.
-            is_below
+        // Who asks for the DNAME itself has it at its owner; below it he is led on.
+        let leads_on = match record.rtype {
+            rtype::CNAME => last == owner,
+            _ => labels_below(last, owner).is_some(),
         };
         if !leads_on {
             return Ok(());
@@ -127,6 +131,7 @@ impl Chain {
         if is_circle || len > ALIASES_MAX {
             return Err(Unfit::AliasChain);
         }
+        self.links.push(record.owner_offset);
         self.len += 1;
         Ok(())
     }
@@ -144,11 +149,23 @@ impl Chain {
         if !is_asked && !matches!(record.rtype, rtype::CNAME | rtype::DNAME | rtype::RRSIG) {
             return Ok(None);
         }
+        // Most records need no reading: the alias that was followed, and more of what was just read.
+        let last = self.len - 1;
+        let data = Some(Place { rank: last as u8, is_data: true });
+        let pointer = pointer_at(message.bytes(), record.owner_offset);
+        if is_asked && pointer.is_some() && pointer == self.data_pointer {
+            return Ok(data);
+        }
+        let link = self.links.iter().position(|&at| at == record.owner_offset);
+        if let (rtype::CNAME, Some(rank)) = (record.rtype, link) {
+            return Ok(Some(Place { rank: rank as u8, is_data: false }));
+        }
         message.read_name(record.owner_offset, &mut self.name)?;
         let (names, owner) = (&self.names[..self.len], self.name.as_bytes());
         let at = names.iter().position(|name| name.as_bytes() == owner);
-        if is_asked && at == Some(self.len - 1) {
-            return Ok(at.map(|rank| Place { rank: rank as u8, is_data: true }));
+        if is_asked && at == Some(last) {
+            self.data_pointer = pointer;
+            return Ok(data);
         }
         let below = || names.iter().position(|name| labels_below(name.as_bytes(), owner).is_some());
         let rank = match (record.rtype, at) {
