@@ -7,9 +7,9 @@
 //! ```
 //!
 //! To render is to look at everything once: the message answers this question, every record can be read, the
-//! answer section follows from the name asked ([`chain`]), TTLs are brought within limits, and how long the whole may
-//! be kept is known. To write is to copy, and to patch what differs from client to client and from second to
-//! second: ID, flags, the case of the question, TTLs; OPT is made anew.
+//! answer section follows from the name asked (`rendered/chain.rs`), TTLs are brought within limits, and how long
+//! the whole may be kept is known. To write is to copy, and to patch what differs from client to client and from
+//! second to second: ID, flags, the case of the question, TTLs; OPT is made anew.
 //!
 //! What answers the question
 //! * A response to another question is none: its sender guesses, or it is late. One without a question may say that
@@ -19,8 +19,8 @@
 //! What is left out
 //! * Of the answer section, what does not belong to the question. What belongs comes in the order of the chain,
 //!   since many stub resolvers take it so.
-//! * Where there is an answer and [`Rules::is_minimal`], the other sections, as unbound and BIND do; but signed
-//!   proofs are kept where DNSSEC was asked for (a wildcard's answer needs them).
+//! * Where there is an answer and [`Rules::is_minimal`], the other sections, as unbound does by default; but authority
+//!   with proofs (NSEC, NSEC3) is kept where DNSSEC was asked for: a wildcard's answer needs them.
 //! * Else authority and additional records are passed on as dnsdist does, in bailiwick or not. They poison nothing
 //!   here: what is kept is one answer to one question, and no record is ever used for another.
 //! * What goes from neighbour to neighbour, wherever it stands: OPT, TSIG, SIG(0); what stands after it is kept.
@@ -28,10 +28,10 @@
 //! * Where DNSSEC was not asked for (DO = 0) RRSIG, NSEC, NSEC3, DS, DNSKEY, but for the type in question (RFC 4035,
 //!   section 3.2.1).
 //!
-//! Where the rest is the beginning of the message, it is copied; else it is written anew ([`encode`]).
+//! Where the rest is the beginning of the message, it is copied; else it is written anew (`rendered/encode.rs`).
 //!
 //! What may be kept, and for how long ([`Facts::ttl_s`])
-//! * The least TTL of all its records, within the limits. No record's TTL is ever 0 in what is kept.
+//! * The least TTL of all its records, within the limits: an answer that has a 0 is not kept.
 //! * No data and no such name: if there is an SOA of a zone that the name is in, no longer than its MINIMUM, which is
 //!   then the SOA's TTL as well (RFC 2308, section 5); else not at all. So a referral, an alias chain that nobody
 //!   followed and an empty answer are [`Kind::Inconclusive`].
@@ -39,7 +39,7 @@
 //! * With TC set, nothing ([`Unfit::Truncated`]).
 //!
 //! Invariants
-//! 1. What [`Renderer::render`] stores, [`write`] reads without fail; octets of another origin it refuses, or writes
+//! 1. What [`Renderer::render`] stores, [`write()`] reads without fail; octets of another origin it refuses, or writes
 //!    some answer to the question: it never reads outside of them, and never writes past the room.
 //! 2. A stored message has one question, which no record stands before, and all its names can be read.
 //!
@@ -208,6 +208,7 @@ pub struct Renderer {
     places: Vec<u16>,
     chain: Chain,
     encoder: Encoder,
+    /// Whose SOA it is.
     owner: NameBuf,
 }
 
@@ -223,7 +224,7 @@ impl Renderer {
     }
 
     /// Looks at a response whole, and makes of it what [`Renderer::stored`] has. The ID is the caller's to compare.
-    /// `now_s` is seconds of any clock that [`write`] is given too.
+    /// `now_s` is seconds of any clock that [`write()`] is given too.
     pub fn render(
         &mut self,
         message: &[u8],

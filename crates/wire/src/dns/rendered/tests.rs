@@ -1,4 +1,5 @@
 use super::super::edns::OPT_BYTES;
+use super::super::name::steps;
 use super::super::query::{KeyBuf, Query};
 use super::super::rdata::layout;
 use super::*;
@@ -720,6 +721,52 @@ fn written_anew() {
     ];
     let expected = expected.concat();
     assert_eq!(answer[12 + asks.len()..][..expected.len()], expected);
+}
+
+/// More names than the table of the encoder holds: some are written out, all are right, and most are still led to.
+#[test]
+fn many_names_anew() {
+    let asks = question("www.test", rtype::MX);
+    let target =
+        |at: usize| [&[0, 7][..], &name(&format!("a{at}.b{}.example.test", at / 2))].concat();
+    let mut answers = vec![a("other.test", 60, 1)];
+    answers.extend((0..600).map(|at| record("www.test", rtype::MX, 60, &target(at))));
+    let message = response(&asks, 0, [answers, vec![], vec![]]);
+    let (_, stored) = rendered(&message, &asked(&asks, false), &RULES).expect("an answer");
+    let answer = written(&stored, &query(&asks, None), &REPLY).expect("room");
+    assert_eq!(shown(&answer), without(&message, &[0]));
+    assert!(answer.len() < message.len() * 2 / 3, "{} of {}", answer.len(), message.len());
+}
+
+/// The work for a response that was made to cost is linear in its records: owners that are ladders of pointers, aliases
+/// in reverse, and a maximum of records.
+#[test]
+fn hostile_work() {
+    let asks = question("n0.test", rtype::A);
+    let mut answers: Records = (0..16)
+        .rev()
+        .map(|at| cname(&format!("n{at}.test"), 60, &format!("n{}.test", at + 1)))
+        .collect();
+    let mut offset = 12 + asks.len() + answers.concat().len();
+    let mut above = offset;
+    answers.push(a("x.test", 60, 1));
+    offset += answers[16].len();
+    for at in 0..3000 {
+        let owner = (0xc000 | above as u16).to_be_bytes();
+        answers.push(raw_record(&owner, rtype::A, 1, 60, &[192, 0, 2, 1]));
+        if at < 120 {
+            above = offset;
+        }
+        offset += 16;
+    }
+    let records = answers.len() as u64;
+    let message = response(&asks, 0, [answers, vec![], vec![]]);
+    let mut outcome = None;
+    let taken = steps::of(|| outcome = Some(rendered(&message, &asked(&asks, false), &RULES)));
+    let (facts, _) = outcome.expect("it was run").expect("an answer");
+    assert_eq!((facts.kind, facts.aliases, facts.unrelated), (Kind::Inconclusive, 16, 3001));
+    // A ladder has 121 rungs; the answers are walked over once an alias.
+    assert!(taken < records * (121 + 2 * 20), "{taken} steps for {records} records");
 }
 
 /// What grows beyond a message when it is written anew is given up, before it has grown far.
