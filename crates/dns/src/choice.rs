@@ -1,0 +1,289 @@
+//! Which upstream is asked next: the one that answers soonest, unless it has stopped answering.
+//!
+//! ```text
+//! up     answers; chosen by its smoothed round trip
+//!   | SILENT_MAX questions in a row without an answer
+//! down   not chosen while another is up; every so often one question is sent to it beside the chosen one
+//!   | any answer
+//! up     again, as slow as it was at first: it has to show how fast it is
+//! ```
+//!
+//! Round trips are smoothed as TCP's are (RFC 6298): mean and mean deviation, in microseconds, and what has not
+//! answered after mean and four deviations is not waited for any longer, within [`WAIT_MS`]. A question that went
+//! unanswered doubles the wait for the next one (section 5.5 there), since a late answer is measured only if its question
+//! is still waited for. One question in [`EXPLORE_EVERY`] goes to the one that was measured longest ago, or a fast one that
+//! became slow for an hour would be slow for ever.
+//!
+//! When all are down, all are tried in turn: to ask in vain costs less than not to ask.
+//!
+//! Invariant: an upstream is never chosen twice for a question while there is another that was not.
+//!
+//! Cost: a walk over all upstreams a choice, of which there are few (at most [`UPSTREAMS_MAX`]); no allocation.
+
+/// Upstreams of a zone, at most: a set of them is the bits of a word.
+pub const UPSTREAMS_MAX: usize = 64;
+
+/// How long an answer is waited for before another upstream is asked, milliseconds: least and most.
+pub const WAIT_MS: (u32, u32) = (50, 2_000);
+
+/// What is supposed of an upstream that was never measured, microseconds: as unbound does, enough for most.
+const FIRST_US: u32 = 100_000;
+
+/// Questions without an answer, one after the other, that make an upstream down.
+const SILENT_MAX: u32 = 4;
+
+/// How long one that is down is left alone, milliseconds: at first, and after doubling.
+const REST_MS: (u64, u64) = (1_000, 30_000);
+
+/// One question in so many goes where round trips are known least well.
+const EXPLORE_EVERY: u32 = 64;
+
+/// Upstreams already asked, by number.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tried(u64);
+
+impl Tried {
+    /// Adds one.
+    pub fn add(&mut self, upstream: usize) {
+        self.0 |= 1 << upstream;
+    }
+
+    /// True where it is in.
+    pub fn has(self, upstream: usize) -> bool {
+        self.0 >> upstream & 1 == 1
+    }
+}
+
+/// What is known of one upstream.
+#[derive(Debug, Clone)]
+struct Health {
+    /// Smoothed round trip and its mean deviation, microseconds.
+    srtt_us: u32,
+    deviation_us: u32,
+    /// Doublings of the wait since the last answer.
+    backoff: u32,
+    /// Questions without an answer since the last one.
+    silent: u32,
+    /// While down: when it is asked again, and how long it rests after that, milliseconds.
+    down: Option<(u64, u64)>,
+    /// Count of choices when it was last measured.
+    measured: u64,
+}
+
+impl Health {
+    fn new() -> Health {
+        Health {
+            srtt_us: FIRST_US,
+            deviation_us: FIRST_US / 2,
+            backoff: 0,
+            silent: 0,
+            down: None,
+            measured: 0,
+        }
+    }
+
+    fn wait_ms(&self) -> u32 {
+        let (least, most) = WAIT_MS;
+        let wait_us = u64::from(self.srtt_us) + 4 * u64::from(self.deviation_us);
+        ((wait_us.div_ceil(1_000)) << self.backoff.min(8)).clamp(least.into(), most.into()) as u32
+    }
+}
+
+/// A choice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Choice {
+    /// The upstream to be asked.
+    pub upstream: usize,
+    /// How long it is waited for, milliseconds.
+    pub wait_ms: u32,
+    /// One that is down and may be up again: to be asked the same, without being waited for.
+    pub probe: Option<usize>,
+}
+
+/// The upstreams of a zone.
+#[derive(Debug, Clone)]
+pub struct Upstreams {
+    all: Vec<Health>,
+    choices: u64,
+}
+
+impl Upstreams {
+    /// So many, 1 to [`UPSTREAMS_MAX`]: others are brought within.
+    pub fn new(count: usize) -> Upstreams {
+        Upstreams { all: vec![Health::new(); count.clamp(1, UPSTREAMS_MAX)], choices: 0 }
+    }
+
+    /// Who is asked at `now_ms`, after those `tried`.
+    pub fn choose(&mut self, now_ms: u64, tried: Tried) -> Choice {
+        self.choices += 1;
+        let is_first = tried == Tried::default();
+        let probe = (0..self.all.len()).find(|&at| self.is_due(at, now_ms)).filter(|_| is_first);
+        let explores = is_first && self.choices.is_multiple_of(EXPLORE_EVERY.into());
+        let upstream = if explores {
+            self.best(tried, |health| (health.down.is_some(), health.measured))
+        } else {
+            self.best(tried, |health| {
+                (health.down.is_some(), u64::from(health.srtt_us) << health.backoff.min(8))
+            })
+        };
+        let probe = probe.filter(|&probe| probe != upstream);
+        if let Some(probe) = probe
+            && let Some((again_ms, rest_ms)) = &mut self.all[probe].down
+        {
+            *rest_ms = (2 * *rest_ms).min(REST_MS.1);
+            *again_ms = now_ms + *rest_ms;
+        }
+        Choice { upstream, wait_ms: self.all[upstream].wait_ms(), probe }
+    }
+
+    fn is_due(&self, at: usize, now_ms: u64) -> bool {
+        self.all[at].down.is_some_and(|(again_ms, _)| now_ms >= again_ms)
+    }
+
+    /// The least by `rank` of those not tried; of all, where all were.
+    fn best<R: Ord>(&self, tried: Tried, rank: impl Fn(&Health) -> R) -> usize {
+        (0..self.all.len())
+            .min_by_key(|&at| (tried.has(at), rank(&self.all[at])))
+            .expect("there is at least one")
+    }
+
+    /// An upstream answered, so long after it was asked.
+    pub fn answered(&mut self, upstream: usize, after_us: u32) {
+        let choices = self.choices;
+        let Some(health) = self.all.get_mut(upstream) else { return };
+        if health.measured == 0 || health.down.is_some() {
+            (health.srtt_us, health.deviation_us) = (after_us, after_us / 2);
+        } else {
+            let off = health.srtt_us.abs_diff(after_us);
+            health.deviation_us = health.deviation_us - health.deviation_us / 4 + off / 4;
+            health.srtt_us = health.srtt_us - health.srtt_us / 8 + after_us / 8;
+        }
+        (health.backoff, health.silent, health.down) = (0, 0, None);
+        health.measured = choices.max(1);
+    }
+
+    /// An upstream was waited for in vain, until `now_ms`.
+    pub fn silent(&mut self, upstream: usize, now_ms: u64) {
+        let Some(health) = self.all.get_mut(upstream) else { return };
+        health.silent += 1;
+        health.backoff += 1;
+        if health.silent >= SILENT_MAX && health.down.is_none() {
+            health.down = Some((now_ms + REST_MS.0, REST_MS.0));
+        }
+    }
+
+    /// An upstream cannot be reached, says the kernel: it is down at once.
+    pub fn unreachable(&mut self, upstream: usize, now_ms: u64) {
+        let Some(health) = self.all.get_mut(upstream) else { return };
+        health.silent = health.silent.max(SILENT_MAX);
+        health.down.get_or_insert((now_ms + REST_MS.0, REST_MS.0));
+    }
+
+    /// True while an upstream is not down.
+    pub fn is_up(&self, upstream: usize) -> bool {
+        self.all.get(upstream).is_some_and(|health| health.down.is_none())
+    }
+
+    /// Smoothed round trip of an upstream, microseconds; `None` before it was measured.
+    pub fn round_trip_us(&self, upstream: usize) -> Option<u32> {
+        self.all.get(upstream).filter(|health| health.measured > 0).map(|health| health.srtt_us)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn first(upstreams: &mut Upstreams, now_ms: u64) -> usize {
+        upstreams.choose(now_ms, Tried::default()).upstream
+    }
+
+    /// Once all were measured, the fastest is asked, but for one question in sixty-four.
+    #[test]
+    fn the_fastest_is_asked() {
+        let mut upstreams = Upstreams::new(3);
+        for (upstream, us) in [(0, 30_000), (1, 2_000), (2, 9_000)] {
+            upstreams.answered(upstream, us);
+        }
+        let mut asked = [0; 3];
+        for now_ms in 0..640 {
+            let upstream = first(&mut upstreams, now_ms);
+            asked[upstream] += 1;
+            upstreams.answered(upstream, [30_000, 2_000, 9_000][upstream]);
+        }
+        assert_eq!(asked.iter().sum::<u32>(), 640);
+        assert!(asked[1] >= 620, "{asked:?}");
+        assert!(asked[0] > 0 && asked[2] > 0, "the others are looked at again: {asked:?}");
+    }
+
+    /// The same question goes to each upstream once before any is asked again.
+    #[test]
+    fn none_is_asked_twice_before_all() {
+        let mut upstreams = Upstreams::new(4);
+        let mut tried = Tried::default();
+        for _ in 0..4 {
+            let Choice { upstream, .. } = upstreams.choose(0, tried);
+            assert!(!tried.has(upstream));
+            tried.add(upstream);
+            upstreams.silent(upstream, 0);
+        }
+        assert!(tried.has(upstreams.choose(0, tried).upstream));
+    }
+
+    /// One that is silent four times is left alone, asked beside the others when its rest is over, and
+    /// chosen again once it has answered and is fast.
+    #[test]
+    fn down_and_up_again() {
+        let mut upstreams = Upstreams::new(2);
+        upstreams.answered(0, 1_000);
+        upstreams.answered(1, 5_000);
+        for _ in 0..SILENT_MAX {
+            upstreams.silent(0, 100);
+        }
+        assert!(!upstreams.is_up(0) && upstreams.is_up(1));
+        let choice = upstreams.choose(200, Tried::default());
+        assert_eq!((choice.upstream, choice.probe), (1, None), "it rests");
+        let choice = upstreams.choose(100 + REST_MS.0, Tried::default());
+        assert_eq!((choice.upstream, choice.probe), (1, Some(0)));
+        let choice = upstreams.choose(101 + REST_MS.0, Tried::default());
+        assert_eq!(choice.probe, None, "one probe, then twice the rest");
+        upstreams.answered(0, 1_000);
+        assert!(upstreams.is_up(0));
+        assert_eq!(first(&mut upstreams, 2_000), 0);
+    }
+
+    /// When all are down they are asked all the same, and what the kernel says of one is believed at once.
+    #[test]
+    fn all_down() {
+        let mut upstreams = Upstreams::new(2);
+        upstreams.unreachable(0, 0);
+        upstreams.unreachable(1, 0);
+        let mut tried = Tried::default();
+        tried.add(first(&mut upstreams, 1));
+        let second = upstreams.choose(1, tried).upstream;
+        assert!(!tried.has(second));
+    }
+
+    /// An answer is waited for as long as answers take and vary, twice as long after each silence, and
+    /// always within the limits.
+    #[test]
+    fn waits_follow_round_trips() {
+        let mut upstreams = Upstreams::new(1);
+        for _ in 0..50 {
+            upstreams.answered(0, 100_000);
+        }
+        let calm = upstreams.choose(0, Tried::default()).wait_ms;
+        assert!((100..=110).contains(&calm), "{calm}");
+        upstreams.silent(0, 0);
+        assert_eq!(upstreams.choose(0, Tried::default()).wait_ms, 2 * calm);
+        for _ in 0..40 {
+            upstreams.silent(0, 0);
+        }
+        assert_eq!(upstreams.choose(0, Tried::default()).wait_ms, WAIT_MS.1);
+        upstreams.answered(0, 10);
+        for _ in 0..50 {
+            upstreams.answered(0, 10);
+        }
+        assert_eq!(upstreams.choose(0, Tried::default()).wait_ms, WAIT_MS.0);
+    }
+}

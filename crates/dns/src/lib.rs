@@ -1,0 +1,12 @@
+//! `larder dns`: a caching DNS server that answers from finished responses.
+//!
+//! | module | duty |
+//! |---|---|
+//! | [`choice`] | which upstream is asked: the fastest that answers |
+//!
+//! A core owns a UDP socket, a proxy and a writer of the cache, sockets to the upstreams and its timers, and
+//! shares nothing with the others but the cache. What it does with a message is decided in a part that has no
+//! sockets and no clock, so that every rule is tested as a story of client, upstream and time.
+#![forbid(unsafe_code)]
+
+pub mod choice;
