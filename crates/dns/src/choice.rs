@@ -48,6 +48,11 @@ impl Tried {
         self.0 |= 1 << upstream;
     }
 
+    /// How many there are.
+    pub fn count(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
     /// True where it is in.
     pub fn has(self, upstream: usize) -> bool {
         self.0 >> upstream & 1 == 1

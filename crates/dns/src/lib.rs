@@ -2,7 +2,11 @@
 //!
 //! | module | duty |
 //! |---|---|
+//! | [`core`] | what a core does with messages: answers, asks, waits, gives up |
+//! | [`key`] | what tells one answer from another |
+//! | [`zones`] | which upstreams a name is asked from |
 //! | [`choice`] | which upstream is asked: the fastest that answers |
+//! | [`pending`] | questions in flight, and who waits for them |
 //!
 //! A core owns a UDP socket, a proxy and a writer of the cache, sockets to the upstreams and its timers, and
 //! shares nothing with the others but the cache. What it does with a message is decided in a part that has no
@@ -10,3 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod choice;
+pub mod core;
+pub mod key;
+pub mod pending;
+pub mod zones;

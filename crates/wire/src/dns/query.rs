@@ -104,6 +104,13 @@ impl KeyBuf {
     }
 }
 
+impl AsRef<[u8]> for KeyBuf {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        self.as_bytes()
+    }
+}
+
 impl Default for KeyBuf {
     fn default() -> KeyBuf {
         KeyBuf::new()

@@ -1,0 +1,370 @@
+//! What a core does with messages: no sockets, no clock, no threads.
+//!
+//! ```text
+//! questions(batch) --hit----------------------------------> Net::answer
+//!                  --miss--> pending --> Net::ask           one question in flight for all who ask the same
+//! answered(octets) ----------> render, store --------------> Net::answer for each who waits
+//! tick(now)        ----------> another upstream, an answer that is stale, or a failure
+//! ```
+//!
+//! A turn of the loop that drives a core: [`Core::begin`], then whatever came in, [`Core::tick`], and
+//! [`Core::finish`], which makes what was stored visible to other cores.
+//!
+//! Life of a question in flight (`core/miss.rs`)
+//! ```text
+//! asked over UDP --answer--> over, stored, told to all
+//!   | no answer in time, or one that is of no use: another upstream, while there are attempts
+//!   | TC: the same upstream over a stream
+//!   | too many packets that do not fit: over a stream, which nobody can forge into
+//!   | held past its end, and no answer for some time: those who wait get it so (RFC 8767), and the question goes on
+//! failed --> over, remembered for some seconds (RFC 9520); told to all: what is held past its end, or SERVFAIL
+//! ```
+//!
+//! Invariants
+//! 1. An answer is taken for a question only from the socket it was sent by, with its ID, and if its question is the
+//!    same; anything else changes nothing but counts.
+//! 2. Who is told waits no longer; who waits is told in the end, for each question in flight has a timer.
+//! 3. Nothing grows without bound: what is in flight has limits, and at the limit a client gets what is held past
+//!    its end, or SERVFAIL.
+//!
+//! Cost of a hit: one pass over the question, one look-up in a batch of up to [`BATCH`], a copy. Nothing is allocated.
+
+mod answer;
+mod miss;
+mod settings;
+
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use larder::{Cache, Entry, Error, KeyHash, Proxy, Seconds, Writer};
+use larder_io::random::Random;
+use larder_io::timer::Timers;
+use larder_io::udp::Route;
+use larder_wire::dns::query::{KeyBuf, Query};
+use larder_wire::dns::rendered::{self, Renderer, Reply};
+use larder_wire::dns::{class, rtype};
+
+use self::answer::Options;
+pub use self::miss::ATTEMPTS_MAX;
+use self::miss::{Ask, Attempt};
+pub use self::settings::{NxdomainCut, Settings};
+use crate::key;
+use crate::pending::{AsIs, Pending, Question};
+use crate::zones::Zones;
+
+/// Questions that are looked up together.
+pub const BATCH: usize = 32;
+
+/// Octets of the longest message on a stream.
+const STREAM_BYTES_MAX: usize = 65_535;
+
+/// A moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Now {
+    /// Microseconds of a clock that never steps.
+    pub us: u64,
+    /// Seconds that also another run of the program can relate to: the Unix time, held steady.
+    pub wall_s: u32,
+}
+
+impl Now {
+    fn ms(self) -> u64 {
+        self.us / 1_000
+    }
+
+    fn seconds(self) -> Seconds {
+        Seconds(self.wall_s)
+    }
+}
+
+/// Who asked, and how the answer goes back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Client {
+    /// Over UDP, through the listening socket of this number.
+    Udp {
+        /// The socket.
+        socket: u16,
+        /// The way back.
+        route: Route,
+    },
+    /// Over a stream.
+    Stream {
+        /// Which one.
+        stream: u64,
+        /// Its other end.
+        peer: SocketAddr,
+    },
+}
+
+impl Client {
+    /// The client's address.
+    pub fn address(&self) -> IpAddr {
+        match self {
+            Client::Udp { route, .. } => route.peer.ip(),
+            Client::Stream { peer, .. } => peer.ip(),
+        }
+    }
+
+    fn is_stream(&self) -> bool {
+        matches!(self, Client::Stream { .. })
+    }
+
+    /// The longest answer to a query of this client, octets.
+    fn bytes_max(&self, query: &Query<'_>, server_max: u16) -> usize {
+        if self.is_stream() { STREAM_BYTES_MAX } else { query.udp_bytes_max(server_max) }
+    }
+}
+
+/// What a core asks of the world. Nothing in here waits.
+pub trait Net {
+    /// Gives `write` room for an answer of `bytes_max` octets, and sends to the client as many as it says it wrote. False
+    /// where it wrote none.
+    fn answer(
+        &mut self,
+        client: &Client,
+        bytes_max: usize,
+        write: impl FnOnce(&mut [u8]) -> Option<usize>,
+    ) -> bool;
+
+    /// A client gets no answer.
+    fn ignore(&mut self, client: &Client);
+
+    /// Sends a question to an upstream over UDP, by some socket whose number is returned: only an answer that comes by
+    /// it is one. `None` where it could not be sent at all.
+    fn ask(&mut self, upstream: usize, message: &[u8]) -> Option<u32>;
+
+    /// Sends a question to an upstream over a stream; [`Core::answered_by_stream`] is told its tag. The ID is the
+    /// stream's to choose. False where it could not be.
+    fn ask_by_stream(&mut self, upstream: usize, tag: u64, message: &[u8]) -> bool;
+}
+
+/// Counts of what a core did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Counts {
+    pub questions: u64,
+    pub hits: u64,
+    pub misses: u64,
+    pub stale_answers: u64,
+    pub prefetches: u64,
+    pub merged: u64,
+    pub malformed: u64,
+    pub ignored: u64,
+    pub refused: u64,
+    pub cached_failures: u64,
+    pub upstream_questions: u64,
+    pub upstream_answers: u64,
+    pub upstream_timeouts: u64,
+    pub upstream_strays: u64,
+    pub upstream_useless: u64,
+    pub upstream_streams: u64,
+    pub failures: u64,
+    pub limited: u64,
+    pub not_stored: u64,
+}
+
+/// One core.
+#[derive(Debug)]
+pub struct Core {
+    settings: Arc<Settings>,
+    proxy: Proxy,
+    writer: Writer,
+    zones: Zones,
+    pending: Pending<Ask, Client>,
+    /// Questions by socket and ID.
+    by_id: HashMap<u64, Attempt, BuildHasherDefault<AsIs>>,
+    timers: Timers<Question>,
+    random: Random,
+    renderer: Renderer,
+    keys: Box<[KeyBuf; BATCH]>,
+    hashes: Vec<KeyHash>,
+    /// Octets of whoever is told.
+    scratch: Vec<u8>,
+    /// The key of whoever is told: of no use, but reading a question makes one.
+    scratch_key: KeyBuf,
+    /// What is told past its end.
+    stale: Vec<u8>,
+    counts: Counts,
+}
+
+/// A question of a batch.
+struct Asked<'a> {
+    client: Client,
+    message: &'a [u8],
+    query: Query<'a>,
+}
+
+impl Core {
+    /// A core of a cache.
+    pub fn new(
+        settings: Arc<Settings>,
+        cache: &Cache,
+        zones: Zones,
+        now: Now,
+    ) -> Result<Core, Error> {
+        let questions_max = settings.limits.questions_max;
+        Ok(Core {
+            proxy: cache.proxy()?,
+            writer: cache.writer(),
+            zones,
+            pending: Pending::new(settings.limits),
+            by_id: HashMap::default(),
+            timers: Timers::new(questions_max as usize, now.ms()),
+            random: Random::new(),
+            renderer: Renderer::new(),
+            keys: Box::new([const { KeyBuf::new() }; BATCH]),
+            hashes: Vec::with_capacity(BATCH),
+            scratch: Vec::new(),
+            scratch_key: KeyBuf::new(),
+            stale: Vec::new(),
+            counts: Counts::default(),
+            settings,
+        })
+    }
+
+    /// What it did.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Questions in flight.
+    pub fn in_flight(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Begins a turn: what other cores stored becomes visible.
+    pub fn begin(&mut self) {
+        if self.proxy.is_behind() {
+            self.proxy.sync();
+        }
+    }
+
+    /// Ends a turn: what was stored becomes visible to others. Where the cache takes nothing for the moment, what was
+    /// told to clients is not kept.
+    pub fn finish(&mut self) {
+        if self.writer.pending() > 0 && self.writer.flush().is_err() {
+            self.counts.not_stored += 1;
+        }
+    }
+
+    /// Answers questions, or sends them upstream.
+    pub fn questions<'m>(
+        &mut self,
+        now: Now,
+        mut batch: impl Iterator<Item = (Client, &'m [u8])>,
+        net: &mut impl Net,
+    ) {
+        loop {
+            let mut asked: [Option<Asked<'m>>; BATCH] = [const { None }; BATCH];
+            let mut count = 0;
+            let mut is_over = false;
+            self.hashes.clear();
+            while count < BATCH {
+                let Some((client, message)) = batch.next() else {
+                    is_over = true;
+                    break;
+                };
+                if let Some(query) = self.read(now, &client, message, count, net) {
+                    asked[count] = Some(Asked { client, message, query });
+                    count += 1;
+                }
+            }
+            let (missed, ending) = self.look_up(now, &asked[..count], net);
+            for (at, asked) in asked[..count].iter().enumerate() {
+                let Some(asked) = asked else { continue };
+                if missed >> at & 1 == 1 {
+                    self.miss(now, at, asked, net);
+                } else if ending >> at & 1 == 1 {
+                    self.prefetch(now, at, asked, net);
+                }
+            }
+            if is_over {
+                return;
+            }
+        }
+    }
+
+    /// Reads a question into the key at `at`; answers it right away where it is none that can be looked up.
+    #[inline]
+    fn read<'m>(
+        &mut self,
+        now: Now,
+        client: &Client,
+        message: &'m [u8],
+        at: usize,
+        net: &mut impl Net,
+    ) -> Option<Query<'m>> {
+        self.counts.questions += 1;
+        let query = match Query::read(message, &mut self.keys[at]) {
+            Ok(query) => query,
+            Err(refused) => {
+                self.refuse(client, message, &refused, net);
+                return None;
+            }
+        };
+        if !is_ordinary(&query) && self.answer_odd(now, client, &query, net) {
+            return None;
+        }
+        let extra = key::extra(query.dnssec_ok(), query.checking_disabled, 0, 0);
+        let key = self.keys[at].finish(&extra);
+        self.hashes.push(self.proxy.hash(key));
+        Some(query)
+    }
+
+    /// Answers what is held. Tells, a bit each, what is not, and what is soon to end.
+    #[inline]
+    fn look_up(&mut self, now: Now, asked: &[Option<Asked<'_>>], net: &mut impl Net) -> (u32, u32) {
+        let Core { settings, proxy, keys, hashes, counts, .. } = self;
+        let (mut missed, mut ending) = (0u32, 0u32);
+        proxy.get_many_hashed(hashes, &keys[..hashes.len()], now.seconds(), |at, entry| {
+            let Some(Asked { client, query, .. }) = &asked[at] else { return };
+            let Some(entry) = entry else {
+                missed |= 1 << at;
+                return;
+            };
+            let options = Options::new();
+            let bytes_max = client.bytes_max(query, settings.udp_bytes_max);
+            let reply = reply(settings, now, bytes_max, &options);
+            let write = |out: &mut [u8]| rendered::write(entry.value(), query, &reply, out);
+            if !net.answer(client, bytes_max, write) {
+                missed |= 1 << at;
+                return;
+            }
+            counts.hits += 1;
+            ending |= u32::from(is_ending(settings, now, &entry)) << at;
+        });
+        (missed, ending)
+    }
+}
+
+/// True for nearly all questions; the others have rules of their own.
+fn is_ordinary(query: &Query<'_>) -> bool {
+    query.qclass == class::IN && query.recursion_desired && !is_meta(query.qtype)
+}
+
+/// True for types that are no data (RFC 6895, section 3.1): 0, OPT, and those for queries and protocols.
+fn is_meta(qtype: u16) -> bool {
+    matches!(qtype, 0 | rtype::OPT | 128..=255)
+}
+
+/// True where an answer is in the last part of its life, and to be fetched anew.
+#[inline]
+fn is_ending(settings: &Settings, now: Now, entry: &Entry<'_>) -> bool {
+    let Some(left_s) = entry.seconds_left(now.seconds()) else { return false };
+    let born_s = entry.value().first_chunk().map_or(0, |born| u32::from_be_bytes(*born));
+    let life_s = u64::from(left_s) + u64::from(now.wall_s.saturating_sub(born_s));
+    u64::from(left_s) * 100 < life_s * u64::from(settings.prefetch_percent)
+}
+
+/// What is sent beside an answer.
+fn reply<'a>(settings: &Settings, now: Now, bytes_max: usize, options: &'a Options) -> Reply<'a> {
+    Reply {
+        now_s: now.wall_s,
+        bytes_max,
+        udp_bytes: settings.udp_bytes_max,
+        stale_ttl_s: settings.stale_ttl_s,
+        options: options.as_bytes(),
+    }
+}

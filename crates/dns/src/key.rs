@@ -1,0 +1,225 @@
+//! Keys of the cache: what distinguishes one stored answer from another.
+//!
+//! ```text
+//! key    name in wire form, lower case | type 2 | class 2 | flags 1 | view 2 | generation 4     numbers big-endian
+//! flags  bit 0 DO, bit 1 CD, the others 0
+//! ```
+//!
+//! Name, type and class are put there by [`Query::read`](larder_wire::dns::query::Query::read), the rest is
+//! [`extra`], which [`KeyBuf::finish`](larder_wire::dns::query::KeyBuf::finish) appends. A key that would be longer
+//! than the engine takes is a digest, which begins with an octet that no name begins with: of it nothing can be
+//! read back, and whoever needs the name finds it in the stored message.
+//!
+//! * DO: answers to those who asked for DNSSEC have records that others must not see. CD: who checks by himself may
+//!   get what did not pass a check.
+//! * View: clients of one view never see answers made for another.
+//! * Generation: counts the policies that this server has had. An answer that was kept under an older blocklist
+//!   is not found any more, and leaves the cache as what nobody asks for does.
+//!
+//! Cost: [`extra`] is a few stores; [`Parts::of`] walks over the labels. Nothing is allocated.
+
+use larder_wire::dns::{HEADER_BYTES, Message, NAME_WIRE_BYTES_MAX, skip_name};
+
+/// Octets that are appended to name, type and class.
+pub const EXTRA_BYTES: usize = 7;
+
+/// The longest key from which parts can be read: longer ones are digests.
+const TAIL_BYTES: usize = 4 + EXTRA_BYTES;
+
+/// The root in wire form; what is within it is a whole name without pointers.
+const ROOT: &[u8] = &[0];
+
+const DNSSEC_OK: u8 = 1;
+const CHECKING_DISABLED: u8 = 2;
+
+/// Not an answer but a failure that is remembered; it has no [`Parts`].
+pub(crate) const FAILURE: u8 = 0x80;
+
+/// What is appended to name, type and class.
+#[inline]
+pub fn extra(
+    dnssec_ok: bool,
+    checking_disabled: bool,
+    view: u16,
+    generation: u32,
+) -> [u8; EXTRA_BYTES] {
+    let flags = if dnssec_ok { DNSSEC_OK } else { 0 }
+        | if checking_disabled { CHECKING_DISABLED } else { 0 };
+    let ([v0, v1], [g0, g1, g2, g3]) = (view.to_be_bytes(), generation.to_be_bytes());
+    [flags, v0, v1, g0, g1, g2, g3]
+}
+
+/// A key, taken apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Parts<'a> {
+    /// The name in wire form, its root included.
+    pub name: &'a [u8],
+    /// Type asked for.
+    pub qtype: u16,
+    /// Class asked for.
+    pub qclass: u16,
+    /// For those who asked for DNSSEC.
+    pub dnssec_ok: bool,
+    /// For those who check by themselves.
+    pub checking_disabled: bool,
+    /// For clients of this view.
+    pub view: u16,
+    /// Made under this policy.
+    pub generation: u32,
+}
+
+impl<'a> Parts<'a> {
+    /// Takes a key apart; `None` for the digest of a long one, and for what is no key of ours.
+    pub fn of(key: &'a [u8]) -> Option<Parts<'a>> {
+        let (name, tail) = key.split_at_checked(key.len().checked_sub(TAIL_BYTES)?)?;
+        let tail: &[u8; TAIL_BYTES] = tail.try_into().ok()?;
+        let is_name = name.len() <= NAME_WIRE_BYTES_MAX && is_within(name, ROOT);
+        let [t0, t1, c0, c1, flags, v0, v1, g0, g1, g2, g3] = *tail;
+        if !is_name || flags & !(DNSSEC_OK | CHECKING_DISABLED) != 0 {
+            return None;
+        }
+        Some(Parts {
+            name,
+            qtype: u16::from_be_bytes([t0, t1]),
+            qclass: u16::from_be_bytes([c0, c1]),
+            dnssec_ok: flags & DNSSEC_OK != 0,
+            checking_disabled: flags & CHECKING_DISABLED != 0,
+            view: u16::from_be_bytes([v0, v1]),
+            generation: u32::from_be_bytes([g0, g1, g2, g3]),
+        })
+    }
+}
+
+/// The question of the message that a value holds: name in wire form as it was asked, type, class. It tells what
+/// the digest of a long key does not. `None` for what is no stored answer.
+pub fn question_of(value: &[u8]) -> Option<(&[u8], u16, u16)> {
+    let message = Message::parse(value.get(STORED_HEAD_BYTES..)?).ok()?;
+    let question = message.question().ok()??;
+    let end = skip_name(message.bytes(), question.name_offset).ok()?;
+    let name = message.bytes().get(HEADER_BYTES..end)?;
+    is_within(name, ROOT).then_some((name, question.qtype, question.qclass))
+}
+
+/// Octets of a stored answer before its message (`larder_wire::dns::rendered`): seconds of its birth 4, number of
+/// TTLs 2, response code 2.
+pub const STORED_HEAD_BYTES: usize = 8;
+
+/// The response code of a stored answer, with the bits of EDNS.
+pub fn rcode_of(value: &[u8]) -> Option<u16> {
+    value.get(6..STORED_HEAD_BYTES)?.first_chunk::<2>().map(|code| u16::from_be_bytes(*code))
+}
+
+/// True where `name` is `zone` or below it, both in wire form; case does not count.
+pub fn is_within(name: &[u8], zone: &[u8]) -> bool {
+    let Some(surplus) = name.len().checked_sub(zone.len()) else { return false };
+    let mut at = 0;
+    while at < surplus {
+        match name[at] {
+            length @ 1..=63 => at += 1 + usize::from(length),
+            _ => return false,
+        }
+    }
+    at == surplus && name[at..].eq_ignore_ascii_case(zone)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use larder_wire::dns::query::{KeyBuf, Query};
+    use proptest::prelude::*;
+
+    fn query(name: &[u8]) -> Vec<u8> {
+        [&[0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0], name, &[0, 28, 0, 1]].concat()
+    }
+
+    /// The key that the server makes of a question is read back part by part.
+    #[test]
+    fn keys_are_taken_apart() {
+        let mut key = KeyBuf::new();
+        let message = query(b"\x03WWW\x07example\0");
+        Query::read(&message, &mut key).unwrap();
+        let octets = key.finish(&extra(true, false, 0x0102, 0x0304_0506));
+        let expected = Parts {
+            name: b"\x03www\x07example\0",
+            qtype: 28,
+            qclass: 1,
+            dnssec_ok: true,
+            checking_disabled: false,
+            view: 0x0102,
+            generation: 0x0304_0506,
+        };
+        assert_eq!(Parts::of(octets), Some(expected));
+        assert_eq!(extra(false, true, 0, 0)[0], 2);
+    }
+
+    /// The digest of a long key, and octets of any other origin, have no parts.
+    #[test]
+    fn other_keys_have_none() {
+        let mut name = b"\x3f".repeat(1);
+        name.extend([b'a'; 63]);
+        let name = [name.repeat(3), b"\x3d".to_vec(), vec![b'b'; 61], vec![0]].concat();
+        assert_eq!(name.len(), 255);
+        let mut key = KeyBuf::new();
+        let message = query(&name);
+        Query::read(&message, &mut key).unwrap();
+        assert_eq!(Parts::of(key.finish(&extra(true, true, 1, 1))), None);
+        let tail = [0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0];
+        for (name, tail) in [
+            (&b""[..], tail),
+            (b"\x01", tail),
+            (b"\x01a", tail),
+            (b"\x01a\0\0", tail),
+            (b"\x01a\xc0\x0c", tail),
+            (b"\x01a\xc0\0", tail),
+            (b"\x01a\0", [0, 1, 0, 1, 4, 0, 0, 0, 0, 0, 0]),
+        ] {
+            assert_eq!(Parts::of(&[name, &tail].concat()), None, "{name:?}");
+        }
+        assert!(Parts::of(&[b"\x01a\0", &tail[..]].concat()).is_some());
+        assert_eq!(Parts::of(b"\0\x01"), None);
+    }
+
+    /// A name is within itself, the zones above it and the root; labels count, and not octets.
+    #[test]
+    fn zones_hold_names() {
+        let name = b"\x01a\x01B\x02cd\0";
+        for zone in [&b"\x01a\x01b\x02cd\0"[..], b"\x01b\x02CD\0", b"\x02cd\0", b"\0"] {
+            assert!(is_within(name, zone), "{zone:?}");
+        }
+        for zone in [&b"\x01d\0"[..], b"\x01x\x02cd\0", b"\x01z\x01a\x01b\x02cd\0"] {
+            assert!(!is_within(name, zone), "{zone:?}");
+        }
+        // The last octets of this one label look like a zone's.
+        assert!(!is_within(b"\x04\x02cd\0\0", b"\x02cd\0\0"));
+        assert!(!is_within(b"\x01a\0", b"\0\0"));
+    }
+
+    /// A stored answer tells its question and code; what is too short tells nothing.
+    #[test]
+    fn values_tell_their_question() {
+        let value = [&[0, 0, 0, 9, 0, 0, 0, 3][..], &query(b"\x01A\0")].concat();
+        assert_eq!(question_of(&value), Some((&b"\x01A\0"[..], 28, 1)));
+        assert_eq!(rcode_of(&value), Some(3));
+        for length in 0..value.len() - 1 {
+            let _ = question_of(&value[..length]);
+        }
+        assert_eq!((question_of(&value[..12]), rcode_of(&value[..7])), (None, None));
+    }
+
+    proptest! {
+        /// No octets make the readers panic, and what is read of a key makes that key again.
+        #[test]
+        fn any_octets(key in proptest::collection::vec(0u8..70, 0..60)) {
+            if let Some(parts) = Parts::of(&key) {
+                let again = [
+                    parts.name,
+                    &parts.qtype.to_be_bytes(),
+                    &parts.qclass.to_be_bytes(),
+                    &extra(parts.dnssec_ok, parts.checking_disabled, parts.view, parts.generation),
+                ];
+                prop_assert_eq!(again.concat(), key.clone());
+            }
+            let _ = (question_of(&key), rcode_of(&key), is_within(&key, &[1, 97, 0]));
+        }
+    }
+}
