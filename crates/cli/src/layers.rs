@@ -211,6 +211,15 @@ impl Resolved {
             _ => None,
         }
     }
+
+    /// The words of a list, in the order written; none of `none`.
+    pub fn list(&self, name: &str) -> Vec<&str> {
+        let words = self.values(name).iter().flat_map(|value| match value {
+            Value::Word(text) => text.split(','),
+            _ => "".split(','),
+        });
+        words.map(str::trim).filter(|word| !word.is_empty() && *word != "none").collect()
+    }
 }
 
 /// A configuration file, checked whole.
@@ -323,7 +332,7 @@ fn parse_toml(setting: &Setting, value: &toml::Value) -> Result<Value, String> {
         toml::Value::Boolean(on) => on.to_string(),
         toml::Value::Integer(number) => number.to_string(),
         toml::Value::String(text) => text.clone(),
-        toml::Value::Array(list) if matches!(setting.kind, Kind::Sources) => {
+        toml::Value::Array(list) if matches!(setting.kind, Kind::Sources | Kind::List) => {
             let words: Option<Vec<&str>> = list.iter().map(toml::Value::as_str).collect();
             words.ok_or("expected a list of strings")?.join(",")
         }

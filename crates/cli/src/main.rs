@@ -9,6 +9,7 @@
 //! | [`show`] | the table as `show-config`, template and guide |
 //! | [`manual`] | the table as man pages and completions |
 //! | [`annotate`] | settings to a run of `larder_annotate`, and how it ends |
+//! | [`dns`] | settings to a server of `larder_dns` |
 //! | [`demo`] | annotate on the capture inside the program, explained |
 //! | [`mod@bench`], [`gen_capture`] | measuring, and inputs for it |
 //! | [`sim`] | what a cache is worth: settings to runs of `larder_sim` |
@@ -22,6 +23,7 @@ mod annotate;
 mod args;
 mod bench;
 mod demo;
+mod dns;
 mod exit;
 mod gen_capture;
 mod layers;
@@ -74,6 +76,7 @@ fn start() -> Outcome {
     };
     match command.path {
         ["annotate"] => annotate::annotate(&resolve(file()?.as_ref())?),
+        ["dns"] => dns::dns(&resolve(file()?.as_ref())?),
         ["demo"] => demo::demo(&resolve(None)?),
         ["bench", "annotate"] => bench::bench_annotate(&resolve(None)?),
         ["bench", "engine"] => bench::bench_engine(&resolve(None)?),

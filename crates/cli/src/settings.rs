@@ -9,9 +9,13 @@
 //! 2. Names are unique in a command, and so are letters.
 //! 3. The defaults of `annotate` are `larder_annotate::Options::default()`.
 
+mod dns;
+
 use larder_sim::trace::Format;
 
 use crate::value::Kind;
+
+pub use dns::DNS;
 
 /// Where a setting may be given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -1225,8 +1229,9 @@ pub const MAN: Command = Command {
 };
 
 /// Every command, in the order of help.
-pub const COMMANDS: [&Command; 13] = [
+pub const COMMANDS: [&Command; 14] = [
     &ANNOTATE,
+    &DNS,
     &DEMO,
     &BENCH_ANNOTATE,
     &BENCH_ENGINE,

@@ -53,6 +53,8 @@ pub enum Kind {
     Endpoint,
     /// Any word.
     Word,
+    /// Words with commas between, or `none`.
+    List,
 }
 
 /// Most worker threads that may be asked for; a guard against slips of the finger.
@@ -76,7 +78,7 @@ pub enum Value {
     Sources(NameSources, String),
     /// Of [`Kind::Path`] and [`Kind::Endpoint`].
     Endpoint(Endpoint),
-    /// Of [`Kind::Word`].
+    /// Of [`Kind::Word`], and of [`Kind::List`] as it was written.
     Word(String),
 }
 
@@ -151,8 +153,8 @@ impl Kind {
                     Err(format!("'{word}' is no name source; {}{hint}", expected()))
                 }
             },
-            Kind::Word if text.is_empty() => Err(expected()),
-            Kind::Word => Ok(Value::Word(text.to_owned())),
+            Kind::Word | Kind::List if text.is_empty() => Err(expected()),
+            Kind::Word | Kind::List => Ok(Value::Word(text.to_owned())),
             Kind::Path | Kind::Endpoint => self.parse_path(OsStr::new(text)),
         }
     }
@@ -196,6 +198,7 @@ impl Kind {
             Kind::Path => "a path".to_owned(),
             Kind::Endpoint => "a path, or - for a pipe".to_owned(),
             Kind::Word => "a word".to_owned(),
+            Kind::List => "'none' or words with commas between".to_owned(),
         }
     }
 

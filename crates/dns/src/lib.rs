@@ -2,6 +2,9 @@
 //!
 //! | module | duty |
 //! |---|---|
+//! | [`server`] | threads, signals, start and end |
+//! | [`driver`] | one core's loop |
+//! | [`pool`] | sockets to an upstream |
 //! | [`core`] | what a core does with messages: answers, asks, waits, gives up |
 //! | [`key`] | what tells one answer from another |
 //! | [`zones`] | which upstreams a name is asked from |
@@ -15,6 +18,9 @@
 
 pub mod choice;
 pub mod core;
+pub mod driver;
 pub mod key;
 pub mod pending;
+pub mod pool;
+pub mod server;
 pub mod zones;

@@ -1,0 +1,188 @@
+//! `larder dns`: settings to a server of `larder_dns`, and how it ends.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+
+use larder_dns::core::{Counts, Settings};
+use larder_dns::pending::Limits;
+use larder_dns::pool::Origin;
+use larder_dns::server::{Options, serve};
+use larder_dns::zones::Forward;
+
+use crate::annotate::cores;
+use crate::bench::eprint_quietly;
+use crate::exit::{self, Failure, Outcome};
+use crate::layers::Resolved;
+
+/// The port of DNS.
+const PORT: u16 = 53;
+
+const RESOLV_CONF: &str = "/etc/resolv.conf";
+
+/// Runs the command.
+pub fn dns(settings: &Resolved) -> Outcome {
+    let options = options(settings)?;
+    let started = |addresses: &[SocketAddr]| {
+        let at: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
+        let plural = if options.cores == 1 { "" } else { "s" };
+        eprint_quietly(&format!(
+            "larder dns: answering at {} with {} core{plural}",
+            at.join(", "),
+            options.cores
+        ));
+    };
+    let counts = serve(&options, started).map_err(|error| Failure::usage(error.to_string()))?;
+    eprint_quietly(&format!("larder dns: {}", summary(&counts)));
+    Ok(exit::DONE)
+}
+
+fn options(settings: &Resolved) -> Result<Options, Failure> {
+    let listen = addresses(settings, "listen")?;
+    let is_cache_only = settings.switch("cache-only");
+    let mut forwards = Vec::new();
+    if !is_cache_only {
+        forwards.extend(upstreams(settings, &listen)?);
+        for entry in settings.list("forward") {
+            add_forward(entry, &mut forwards)?;
+        }
+    }
+    let number = |name| settings.number_or_default(name);
+    let number32 = |name| u32::try_from(number(name)).unwrap_or(u32::MAX);
+    let mut core = Settings {
+        udp_bytes_max: u16::try_from(number("udp-size")).unwrap_or(u16::MAX),
+        cache_only: is_cache_only,
+        stale_s: number32("stale"),
+        prefetch_percent: number32("prefetch"),
+        question_ms_max: number32("timeout").saturating_mul(1_000),
+        attempts_max: number("attempts") as usize,
+        limits: Limits {
+            questions_max: number32("questions-max"),
+            waiters_max: number32("waiters-max"),
+            ..Limits::default()
+        },
+        case_random: settings.switch("randomize-case"),
+        ..Settings::default()
+    };
+    core.rules.ttl_min_s = number32("ttl-min");
+    core.rules.ttl_max_s = number32("ttl-max");
+    core.rules.negative_ttl_max_s = number32("negative-ttl-max");
+    core.rules.failure_ttl_s = number32("failure-ttl");
+    core.rules.believes_ad = settings.switch("trust-ad");
+    core.rules.is_minimal = settings.switch("minimal");
+    let mut origin = Origin::default();
+    for word in settings.list("source") {
+        let address: IpAddr = word
+            .parse()
+            .map_err(|_| Failure::usage(format!("--source {word:?}: not an address")))?;
+        origin.addresses.push(address);
+    }
+    Ok(Options {
+        listen,
+        forwards,
+        cores: cores(number("cores")),
+        cache_bytes: number("cache"),
+        settings: core,
+        origin,
+    })
+}
+
+/// Addresses of a list, with DNS's port where they have none.
+fn addresses(settings: &Resolved, name: &str) -> Result<Vec<SocketAddr>, Failure> {
+    let each = |word| parse_address(word).ok_or_else(|| not_an_address(name, word));
+    settings.list(name).into_iter().map(each).collect()
+}
+
+fn not_an_address(name: &str, word: &str) -> Failure {
+    Failure::usage(format!(
+        "--{name} {word:?}: expected an address, as 192.0.2.1, 192.0.2.1:5353 or [2001:db8::1]:5353"
+    ))
+}
+
+fn parse_address(word: &str) -> Option<SocketAddr> {
+    let bare = word.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(word);
+    match bare.parse::<IpAddr>() {
+        Ok(address) => Some(SocketAddr::new(address, PORT)),
+        Err(_) => word.parse().ok(),
+    }
+}
+
+/// Whom to ask for what no zone of its own has.
+fn upstreams(settings: &Resolved, listen: &[SocketAddr]) -> Result<Option<Forward>, Failure> {
+    let words = settings.list("upstream");
+    let upstreams = if words == ["system"] {
+        let found = system_upstreams(Path::new(RESOLV_CONF), listen)?;
+        if found.is_empty() {
+            return Err(Failure::usage(format!(
+                "{RESOLV_CONF} names no server but this one; say whom to ask with --upstream ADDR"
+            )));
+        }
+        found
+    } else {
+        addresses(settings, "upstream")?
+    };
+    if let Some(own) = upstreams.iter().find(|upstream| listen.contains(upstream)) {
+        return Err(Failure::usage(format!(
+            "--upstream {own} is this server's own address; it would ask itself for ever"
+        )));
+    }
+    Ok((!upstreams.is_empty()).then(|| Forward { zone: vec![0], upstreams }))
+}
+
+/// The nameservers of a resolv.conf, but for ourselves.
+fn system_upstreams(path: &Path, listen: &[SocketAddr]) -> Result<Vec<SocketAddr>, Failure> {
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Failure::file(path.display(), &error, "say whom to ask with --upstream ADDR")
+    })?;
+    let address = |line: &str| {
+        let mut words = line.split_ascii_whitespace();
+        let is_server = words.next() == Some("nameserver");
+        words.next().filter(|_| is_server).and_then(parse_address)
+    };
+    Ok(text.lines().filter_map(address).filter(|found| !listen.contains(found)).collect())
+}
+
+/// `ZONE=ADDR[:PORT]`, into the zone's entry.
+fn add_forward(entry: &str, forwards: &mut Vec<Forward>) -> Result<(), Failure> {
+    let split = entry.split_once('=');
+    let Some((zone, address)) = split else {
+        return Err(Failure::usage(format!("--forward {entry:?}: expected ZONE=ADDR[:PORT]")));
+    };
+    let upstream = parse_address(address).ok_or_else(|| not_an_address("forward", address))?;
+    let zone = wire_name(zone).ok_or_else(|| {
+        Failure::usage(format!("--forward {entry:?}: {zone:?} is not a domain name in ASCII"))
+    })?;
+    match forwards.iter_mut().find(|forward| forward.zone == zone) {
+        Some(forward) => forward.upstreams.push(upstream),
+        None => forwards.push(Forward { zone, upstreams: vec![upstream] }),
+    }
+    Ok(())
+}
+
+/// A name in wire form and lower case; `.` is the root.
+fn wire_name(text: &str) -> Option<Vec<u8>> {
+    let mut wire = Vec::new();
+    let text = text.strip_suffix('.').unwrap_or(text);
+    for label in text.split('.').filter(|_| !text.is_empty()) {
+        let is_sound =
+            (1..=63).contains(&label.len()) && label.bytes().all(|octet| octet.is_ascii_graphic());
+        if !is_sound {
+            return None;
+        }
+        wire.push(label.len() as u8);
+        wire.extend(label.bytes().map(|octet| octet.to_ascii_lowercase()));
+    }
+    wire.push(0);
+    (wire.len() <= 255).then_some(wire)
+}
+
+fn summary(counts: &[Counts]) -> String {
+    let sum = |of: fn(&Counts) -> u64| counts.iter().map(of).sum::<u64>();
+    format!(
+        "{} questions, {} answered from the cache, {} missed, {} asked upstream, {} failed",
+        sum(|counts| counts.questions),
+        sum(|counts| counts.hits),
+        sum(|counts| counts.misses),
+        sum(|counts| counts.upstream_questions),
+        sum(|counts| counts.failures)
+    )
+}

@@ -1,0 +1,216 @@
+//! The rows of `larder dns`.
+
+use super::{Command, Kind, ROW, Reach, SWITCH, Setting};
+
+const LASTING: Setting = Setting { reach: Reach::Lasting, ..ROW };
+const SERVER: Setting = Setting { group: "Server", ..LASTING };
+const UPSTREAM: Setting = Setting { group: "Upstreams", ..LASTING };
+const LIFE: Setting = Setting { group: "Life of an answer", ..LASTING };
+const LIMIT: Setting = Setting { group: "Limits", ..LASTING };
+const ON_OFF: Setting = Setting { reach: Reach::Lasting, ..SWITCH };
+
+/// `larder dns`.
+pub const DNS: Command = Command {
+    path: &["dns"],
+    about: "Answer DNS from a cache, and ask other servers for the rest",
+    long: "Answers questions of clients over UDP and TCP. What is held is answered from finished \
+responses; the rest is asked from the upstreams, once for all who ask the same. It forwards: the servers it \
+asks must recurse. DNSSEC is passed through, not validated here.
+
+It runs in the foreground until Ctrl-C or SIGTERM, and then prints what it did. Exit status: 0 ended as asked; \
+2 usage, configuration, an address that cannot be had.
+
+Examples:
+  larder dns --listen 127.0.0.1:5353
+  larder dns --listen 192.0.2.1,[2001:db8::1] --upstream 9.9.9.9,149.112.112.112
+  larder dns --upstream 9.9.9.9 --forward corp.example=10.0.0.1,corp.example=10.0.0.2",
+    settings: &[
+        Setting {
+            name: "listen",
+            letter: Some('l'),
+            value_name: "ADDR[:PORT]",
+            kind: Kind::List,
+            many: true,
+            default: "127.0.0.1:53",
+            help: "Addresses to answer at; port 53 where none is given",
+            why: "Only this machine is served unless told otherwise.",
+            ..SERVER
+        },
+        Setting {
+            name: "upstream",
+            letter: Some('u'),
+            value_name: "ADDR[:PORT]",
+            kind: Kind::List,
+            many: true,
+            default: "system",
+            help: "Servers to ask; 'system' stands for the nameservers of /etc/resolv.conf",
+            why: "What the machine asks now is asked further on.",
+            ..UPSTREAM
+        },
+        Setting {
+            name: "forward",
+            value_name: "ZONE=ADDR[:PORT]",
+            kind: Kind::List,
+            many: true,
+            default: "none",
+            help: "Servers to ask for names in a zone; the longest zone counts",
+            why: "Give a zone several times for several servers.",
+            ..UPSTREAM
+        },
+        Setting {
+            name: "source",
+            value_name: "ADDR",
+            kind: Kind::List,
+            many: true,
+            default: "none",
+            help: "Addresses to ask from, one of each family",
+            why: "The system chooses unless told otherwise.",
+            ..UPSTREAM
+        },
+        Setting {
+            name: "timeout",
+            value_name: "TIME",
+            kind: Kind::Seconds { min: 1, max: 60 },
+            default: "5s",
+            help: "Give a question up after this time",
+            why: "Clients ask again after about as long.",
+            ..UPSTREAM
+        },
+        Setting {
+            name: "attempts",
+            value_name: "N",
+            kind: Kind::Count { min: 1, max: 8 },
+            default: "4",
+            help: "Ask at most so often for one question, over UDP",
+            why: "Answers are waited for until the timeout, so that a slow upstream is not asked for ever.",
+            ..UPSTREAM
+        },
+        Setting {
+            name: "randomize-case",
+            group: "Upstreams",
+            help: "Send letters in random case and take answers only if they come back so (0x20)",
+            why: "Makes forged answers harder; a few servers do not repeat the case, and are then asked over TCP.",
+            ..ON_OFF
+        },
+        Setting {
+            name: "trust-ad",
+            group: "Upstreams",
+            help: "Believe upstreams that say an answer was validated (AD)",
+            why: "Only over a path that nobody else can write into (RFC 6840, section 5.8).",
+            ..ON_OFF
+        },
+        Setting {
+            name: "cores",
+            value_name: "N|all",
+            kind: Kind::Cores,
+            default: "all",
+            help: "Threads, each with sockets of its own",
+            why: "Cores share nothing but the cache.",
+            ..SERVER
+        },
+        Setting {
+            name: "cache",
+            value_name: "SIZE",
+            kind: Kind::Bytes { min: 1 << 20, max: 1 << 44 },
+            default: "64MiB",
+            help: "Memory of the cache, everything counted",
+            why: "An answer takes some 150 to 250 octets, so this holds about 300,000.",
+            ..SERVER
+        },
+        Setting {
+            name: "udp-size",
+            value_name: "N",
+            kind: Kind::Count { min: 512, max: 4_096 },
+            default: "1232",
+            help: "Octets of the longest answer over UDP, in both directions",
+            why: "Longer ones may be fragmented on the way, and fragments get lost and forged (RFC 9715).",
+            ..SERVER
+        },
+        Setting {
+            name: "cache-only",
+            help: "Answer only what is held, and refuse the rest",
+            why: "For measuring what a cache by itself can do.",
+            ..SWITCH
+        },
+        Setting {
+            name: "minimal",
+            group: "Server",
+            default: "true",
+            help: "Leave authority and additional records out of answers that need none",
+            why: "Nobody asks for them, and answers get shorter.",
+            ..ON_OFF
+        },
+        Setting {
+            name: "ttl-min",
+            value_name: "TIME",
+            kind: Kind::Seconds { min: 0, max: 3_600 },
+            default: "0s",
+            help: "Hold answers at least this long",
+            why: "What says 0 is never held; more than some seconds breaks names that move.",
+            ..LIFE
+        },
+        Setting {
+            name: "ttl-max",
+            value_name: "TIME",
+            kind: Kind::Seconds { min: 1, max: 604_800 },
+            default: "86400s",
+            help: "Hold answers at most this long",
+            why: "As unbound does; RFC 8767 recommends a week at most.",
+            ..LIFE
+        },
+        Setting {
+            name: "negative-ttl-max",
+            value_name: "TIME",
+            kind: Kind::Seconds { min: 1, max: 86_400 },
+            default: "3600s",
+            help: "Hold answers that there is nothing at most this long",
+            why: "As unbound does; RFC 2308 recommends three hours at most.",
+            ..LIFE
+        },
+        Setting {
+            name: "failure-ttl",
+            value_name: "TIME",
+            kind: Kind::Seconds { min: 1, max: 300 },
+            default: "5s",
+            help: "Do not ask again so soon after no upstream could answer",
+            why: "RFC 9520 wants from 1 s to 5 minutes.",
+            ..LIFE
+        },
+        Setting {
+            name: "stale",
+            value_name: "TIME",
+            kind: Kind::Seconds { min: 0, max: 604_800 },
+            default: "86400s",
+            help: "Serve answers this long past their end where no upstream answers; 0 never",
+            why: "RFC 8767 recommends one to three days; a fresh answer is always tried first.",
+            ..LIFE
+        },
+        Setting {
+            name: "prefetch",
+            value_name: "PERCENT",
+            kind: Kind::Count { min: 0, max: 50 },
+            default: "10",
+            help: "Fetch an answer anew when it is asked for in this last part of its life; 0 never",
+            why: "What is asked often never has to be waited for.",
+            ..LIFE
+        },
+        Setting {
+            name: "questions-max",
+            value_name: "N",
+            kind: Kind::Count { min: 1, max: 1_000_000 },
+            default: "10000",
+            help: "Questions in flight, for each core",
+            why: "Beyond it clients get what is held past its end, or SERVFAIL.",
+            ..LIMIT
+        },
+        Setting {
+            name: "waiters-max",
+            value_name: "N",
+            kind: Kind::Count { min: 1, max: 10_000_000 },
+            default: "30000",
+            help: "Clients that wait for answers, for each core",
+            why: "Each takes about 600 octets.",
+            ..LIMIT
+        },
+    ],
+};

@@ -1,0 +1,185 @@
+//! The server: a thread a core, and one that watches over them.
+//!
+//! ```text
+//! start     sockets are bound, the cache is made, threads begin; from here on it answers
+//! serving   SIGHUP, SIGINT, SIGTERM are heard by the calling thread
+//! stopping  cores end their turn and their loops; the calling thread gives the counts
+//! ```
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use larder::{Cache, Seconds};
+use larder_io::event::{Events, Interest, Poller, Signal, Signals, Waker};
+use larder_io::udp::{UdpOptions, UdpSocket};
+
+use crate::core::{Core, Counts, Settings};
+use crate::driver::{Clock, Driver, Parts};
+use crate::pool::Origin;
+use crate::zones::{Forward, Zones};
+
+/// What is served.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Addresses to be asked at.
+    pub listen: Vec<SocketAddr>,
+    /// Whom to ask, by zone.
+    pub forwards: Vec<Forward>,
+    /// Threads.
+    pub cores: usize,
+    /// Octets of the cache, everything counted.
+    pub cache_bytes: u64,
+    /// What a core does.
+    pub settings: Settings,
+    /// How upstreams are asked.
+    pub origin: Origin,
+}
+
+/// Why it does not serve.
+#[derive(Debug)]
+pub enum ServeError {
+    /// A socket could not be bound.
+    Bind(SocketAddr, io::Error),
+    /// The cache could not be made.
+    Cache(larder::Error),
+    /// Zones are not as they should be.
+    Forward(String),
+    /// The system refused something else.
+    System(&'static str, io::Error),
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ServeError::Bind(address, error) => {
+                let next = match error.kind() {
+                    io::ErrorKind::AddrInUse => {
+                        "another server has it: stop that, or listen elsewhere"
+                    }
+                    io::ErrorKind::PermissionDenied => {
+                        "ports below 1024 need root or CAP_NET_BIND_SERVICE"
+                    }
+                    io::ErrorKind::AddrNotAvailable => "this machine has no such address",
+                    _ => "listen elsewhere",
+                };
+                write!(f, "cannot listen at {address}: {error}; {next}")
+            }
+            ServeError::Cache(error) => write!(f, "the cache cannot be made: {error}"),
+            ServeError::Forward(text) => f.write_str(text),
+            ServeError::System(what, error) => write!(f, "{what}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ServeError {}
+
+/// Serves until a signal ends it; `started` is called once questions are answered. What all cores did.
+pub fn serve(
+    options: &Options,
+    started: impl FnOnce(&[SocketAddr]),
+) -> Result<Vec<Counts>, ServeError> {
+    let system = |what| move |error| ServeError::System(what, error);
+    // Before any thread starts, so that all of them leave signals to this one.
+    let signals = Signals::block().map_err(system("signals"))?;
+    let cores = options.cores.max(1);
+    let cache = Cache::builder()
+        .budget(options.cache_bytes)
+        .proxies_max(cores)
+        .stale(Seconds(options.settings.stale_s))
+        .build()
+        .map_err(ServeError::Cache)?;
+    let clock = Clock::start();
+    let stop = Arc::new(AtomicBool::new(false));
+    let settings = Arc::new(options.settings.clone());
+    let bound = bind(options, cores)?;
+    let addresses: Vec<SocketAddr> =
+        bound[0].iter().filter_map(|socket| socket.local_address().ok()).collect();
+
+    let mut drivers = Vec::new();
+    let mut wakers = Vec::new();
+    for listeners in bound {
+        let zones = Zones::new(&options.forwards).map_err(|error| {
+            ServeError::Forward(format!("these upstreams cannot be used: {error:?}"))
+        })?;
+        let upstreams = zones.addresses().collect();
+        let core =
+            Core::new(settings.clone(), &cache, zones, clock.now()).map_err(ServeError::Cache)?;
+        let waker = Arc::new(Waker::new().map_err(system("eventfd"))?);
+        wakers.push(waker.clone());
+        let parts = Parts {
+            core,
+            listeners,
+            upstreams,
+            origin: options.origin.clone(),
+            udp_bytes_max: options.settings.udp_bytes_max,
+            clock,
+            stop: stop.clone(),
+            waker,
+        };
+        drivers.push(Driver::new(parts).map_err(system("epoll"))?);
+    }
+    let counts = thread::scope(|scope| {
+        let threads: Vec<_> = (drivers.into_iter().enumerate())
+            .map(|(number, mut driver)| {
+                let run = move || driver.run().map(|()| driver.core().counts().clone());
+                thread::Builder::new().name(format!("dns-{number}")).spawn_scoped(scope, run)
+            })
+            .collect();
+        started(&addresses);
+        let heard = wait_for_end(&signals);
+        stop.store(true, Ordering::Relaxed);
+        for waker in &wakers {
+            // Who cannot be woken looks around within a second.
+            drop(waker.wake());
+        }
+        heard?;
+        let mut counts = Vec::new();
+        for thread in threads {
+            let joined = thread?.join();
+            counts.push(joined.map_err(|_| io::Error::other("a core's thread panicked"))??);
+        }
+        Ok(counts)
+    })
+    .map_err(system("serving"))?;
+    signals.unblock().map_err(system("signals"))?;
+    Ok(counts)
+}
+
+/// A socket a core and address; a port of 0 is the same for all cores.
+fn bind(options: &Options, cores: usize) -> Result<Vec<Vec<UdpSocket>>, ServeError> {
+    let udp = UdpOptions {
+        reuse_port: cores > 1,
+        receive_buffer_bytes: Some(4 << 20),
+        send_buffer_bytes: Some(4 << 20),
+        ..UdpOptions::default()
+    };
+    let mut bound: Vec<Vec<UdpSocket>> = (0..cores).map(|_| Vec::new()).collect();
+    for &address in &options.listen {
+        let mut address = address;
+        for sockets in &mut bound {
+            let failed = |error| ServeError::Bind(address, error);
+            let socket = UdpSocket::bind(address, &udp).map_err(failed)?;
+            address = socket.local_address().map_err(failed)?;
+            sockets.push(socket);
+        }
+    }
+    Ok(bound)
+}
+
+fn wait_for_end(signals: &Signals) -> io::Result<()> {
+    let poller = Poller::new()?;
+    let mut events = Events::new(4);
+    poller.add(signals, 0, Interest::READ)?;
+    loop {
+        poller.wait(&mut events, None)?;
+        while let Some(signal) = signals.read()? {
+            if let Signal::Interrupt | Signal::Terminate = signal {
+                return Ok(());
+            }
+        }
+    }
+}
