@@ -30,6 +30,7 @@
 //! Cost of a hit: one pass over the question, one look-up in a batch of up to [`BATCH`], a copy. Nothing is allocated.
 
 mod answer;
+mod denied;
 mod miss;
 mod settings;
 
@@ -154,6 +155,7 @@ pub struct Counts {
     pub ignored: u64,
     pub refused: u64,
     pub cached_failures: u64,
+    pub denied_below: u64,
     pub upstream_questions: u64,
     pub upstream_answers: u64,
     pub upstream_timeouts: u64,

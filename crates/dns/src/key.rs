@@ -35,6 +35,9 @@ const CHECKING_DISABLED: u8 = 2;
 /// Not an answer but a failure that is remembered; it has no [`Parts`].
 pub(crate) const FAILURE: u8 = 0x80;
 
+/// Not an answer but that a name does not exist, of whatever type (RFC 8020); it has no [`Parts`].
+pub(crate) const DENIED: u8 = 0x40;
+
 /// What is appended to name, type and class.
 #[inline]
 pub fn extra(

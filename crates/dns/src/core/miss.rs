@@ -119,6 +119,9 @@ impl Core {
             options.push(option::EXTENDED_ERROR, &extended::CACHED_ERROR.to_be_bytes());
             return self.answer_failure(now, at, asked, has_stale, &options, net);
         }
+        if self.deny_below(now, at, asked, net) {
+            return;
+        }
         let question = match self.pending.find(hash.get(), self.keys[at].as_bytes()) {
             Some(question) => {
                 self.counts.merged += 1;
@@ -451,6 +454,9 @@ impl Core {
             let kept = self.writer.insert_hashed(ask.hash, key, stored, ttl, now.seconds());
             if kept.is_err() {
                 self.counts.not_stored += 1;
+            }
+            if facts.kind == Kind::NoName && facts.aliases == 0 {
+                self.remember_denied(now, question, ttl);
             }
         }
         self.tell_all(question, net, |core, client, query, net| {

@@ -268,6 +268,49 @@ impl Renderer {
         })
     }
 
+    /// Makes of a stored answer that a name does not exist the one for a name below it (RFC 8020), which
+    /// [`Renderer::stored`] then has; it ages as the other does. False, and nothing stored, where `stored` is none, or the name asked
+    /// is not below. Proofs of DNSSEC are left out, as they need not hold for the other name.
+    pub fn deny_below(&mut self, stored: &[u8], asked: &Asked<'_>) -> bool {
+        self.stored.clear();
+        let is_made = self.try_deny_below(stored, asked).is_some();
+        if !is_made {
+            self.stored.clear();
+        }
+        is_made
+    }
+
+    fn try_deny_below(&mut self, stored: &[u8], asked: &Asked<'_>) -> Option<()> {
+        let question = Question::of(asked)?;
+        let count = usize::from(u16_at(stored, 4)?);
+        let message_end = stored.len().checked_sub(2 * count)?;
+        let message = Message::parse(stored.get(HEAD_BYTES..message_end)?).ok()?;
+        let denied_end = skip_name(message.bytes(), HEADER_BYTES).ok()?;
+        let denied = message.bytes().get(HEADER_BYTES..denied_end)?;
+        let name = &question.octets[..question.octets.len() - TYPE_AND_CLASS_BYTES];
+        if u16_at(stored, 6)? != rcode::NXDOMAIN || !is_below(name, denied) {
+            return None;
+        }
+        self.kept.clear();
+        self.places.clear();
+        for record in message.records() {
+            let record = record.ok()?;
+            if record.section == Section::Authority && record.rtype == rtype::SOA {
+                self.kept.push(Kept { record, rank: u8::MAX });
+            }
+        }
+        self.stored.extend_from_slice(&stored[..4]);
+        self.stored.extend_from_slice(&(self.kept.len() as u16).to_be_bytes());
+        self.stored.extend_from_slice(&rcode::NXDOMAIN.to_be_bytes());
+        self.encode(&message, &question, true).ok()?;
+        let head = [0, 0, 0x80, message.bytes()[3] & AUTHENTIC_DATA];
+        let copy = &mut self.stored[HEAD_BYTES..];
+        copy[..4].copy_from_slice(&head);
+        write_counts(copy, [1, 0, self.kept.len() as u16, 0]);
+        self.stored.extend(self.places.iter().flat_map(|at| at.to_be_bytes()));
+        Some(())
+    }
+
     /// Reads every record, and notes those to be kept.
     fn sort_out(
         &mut self,
@@ -505,6 +548,18 @@ impl<'a> Question<'a> {
         );
         is_dnssec && !self.dnssec_ok && record_type != self.qtype && self.qtype != rtype::ANY
     }
+}
+
+/// True where `name` has labels before those of `parent`, both in wire form and not compressed; case does not count.
+fn is_below(name: &[u8], parent: &[u8]) -> bool {
+    let mut rest = name;
+    while rest.len() > parent.len() {
+        rest = rest.get(1 + usize::from(rest[0])..).unwrap_or_default();
+        if rest.len() == parent.len() {
+            return rest.eq_ignore_ascii_case(parent);
+        }
+    }
+    false
 }
 
 /// True for what is said to the neighbour: OPT where it does not belong, TSIG (RFC 8945), SIG(0) (RFC 2931).

@@ -836,3 +836,42 @@ fn reuse() {
         }
     }
 }
+
+/// RFC 8020: what is known of a name that does not exist is told of the names below it, with its own SOA and the age of
+/// the answer, in the letters asked; and of no other name.
+#[test]
+fn a_denied_name_denies_those_below() {
+    let denied = question("nx.example", 1);
+    let message =
+        response(&denied, 3, [vec![], vec![soa("example", 900, 300), nsec("example")], vec![]]);
+    let (_, stored) = rendered(&message, &asked(&denied, true), &RULES).unwrap();
+    let mut renderer = Renderer::new();
+    for (name, is_denied) in [
+        ("a.nx.example", true),
+        ("b.A.NX.example", true),
+        ("nx.example", false),
+        ("anx.example", false),
+        ("example", false),
+        ("a.other.example", false),
+    ] {
+        let below = question(name, 28);
+        assert_eq!(renderer.deny_below(&stored, &asked(&below, false)), is_denied, "{name}");
+        assert_eq!(renderer.stored().is_empty(), !is_denied);
+        if is_denied {
+            let reply = Reply { now_s: 1100, ..REPLY };
+            let told = written(renderer.stored(), &query(&below, None), &reply).unwrap();
+            let lines = shown(&told);
+            assert!(lines.len() == 1 && lines[0].starts_with("au example 6 200 "), "{lines:?}");
+            assert_eq!(Message::parse(&told).unwrap().rcode(), 3);
+            assert_eq!(told[12..12 + below.len()], below);
+        }
+    }
+    let (_, stored) = rendered(
+        &response(&denied, 0, [vec![a("nx.example", 60, 1)], vec![], vec![]]),
+        &asked(&denied, false),
+        &RULES,
+    )
+    .unwrap();
+    assert!(!renderer.deny_below(&stored, &asked(&question("a.nx.example", 1), false)));
+    assert!(!renderer.deny_below(&[], &asked(&question("a.nx.example", 1), false)));
+}
