@@ -10,6 +10,8 @@
 //! | [`zones`] | which upstreams a name is asked from |
 //! | [`choice`] | which upstream is asked: the fastest that answers |
 //! | [`pending`] | questions in flight, and who waits for them |
+//! | [`cookie`] | DNS cookies: a client that shows one has been at its address before |
+//! | [`limit`] | how many answers a client's network is given a second |
 //!
 //! A core owns a UDP socket, a proxy and a writer of the cache, sockets to the upstreams and its timers, and
 //! shares nothing with the others but the cache. What it does with a message is decided in a part that has no
@@ -24,3 +26,5 @@ pub mod pending;
 pub mod pool;
 pub mod server;
 pub mod zones;
+pub mod cookie;
+pub mod limit;
