@@ -12,6 +12,8 @@
 //! | [`pending`] | questions in flight, and who waits for them |
 //! | [`cookie`] | DNS cookies: a client that shows one has been at its address before |
 //! | [`limit`] | how many answers a client's network is given a second |
+//! | [`streams`] | TCP with clients: whole questions in, answers out in any order, limits |
+//! | `frames`, `table` | messages on a stream of octets; connections by number, in lists ordered by time |
 //!
 //! A core owns a UDP socket, a proxy and a writer of the cache, sockets to the upstreams and its timers, and
 //! shares nothing with the others but the cache. What it does with a message is decided in a part that has no
@@ -28,3 +30,6 @@ pub mod server;
 pub mod zones;
 pub mod cookie;
 pub mod limit;
+mod frames;
+pub mod streams;
+mod table;
