@@ -31,6 +31,7 @@
 
 mod answer;
 mod denied;
+mod guard;
 mod miss;
 mod settings;
 
@@ -40,7 +41,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use larder::{Cache, Entry, Error, KeyHash, Proxy, Seconds, Writer};
-use larder_io::random::Random;
+use larder_io::random::{self, Random};
 use larder_io::timer::Timers;
 use larder_io::udp::Route;
 use larder_wire::dns::query::{KeyBuf, Query};
@@ -48,10 +49,13 @@ use larder_wire::dns::rendered::{self, Renderer, Reply};
 use larder_wire::dns::{class, rtype};
 
 use self::answer::Options;
+use self::guard::add_cookie;
 pub use self::miss::ATTEMPTS_MAX;
 use self::miss::{Ask, Attempt};
 pub use self::settings::{NxdomainCut, Settings};
+use crate::cookie::Cookies;
 use crate::key;
+use crate::limit::Limiter;
 use crate::pending::{AsIs, Pending, Question};
 use crate::zones::Zones;
 
@@ -156,6 +160,11 @@ pub struct Counts {
     pub refused: u64,
     pub cached_failures: u64,
     pub denied_below: u64,
+    pub cookies_good: u64,
+    pub cookies_new: u64,
+    pub cookies_bad: u64,
+    pub rate_dropped: u64,
+    pub rate_slipped: u64,
     pub upstream_questions: u64,
     pub upstream_answers: u64,
     pub upstream_timeouts: u64,
@@ -186,6 +195,8 @@ pub struct Core {
     scratch: Vec<u8>,
     /// The key of whoever is told: of no use, but reading a question makes one.
     scratch_key: KeyBuf,
+    cookies: Option<Cookies>,
+    limiter: Option<Limiter>,
     /// What is told past its end.
     stale: Vec<u8>,
     counts: Counts,
@@ -207,6 +218,12 @@ impl Core {
         now: Now,
     ) -> Result<Core, Error> {
         let questions_max = settings.limits.questions_max;
+        let limiter = (settings.rate.per_s > 0).then(|| {
+            let mut key = [0; 16];
+            // Without random numbers somebody might aim at others' buckets, and nothing worse.
+            let _ = random::fill(&mut key);
+            Limiter::new(settings.rate, &key)
+        });
         Ok(Core {
             proxy: cache.proxy()?,
             writer: cache.writer(),
@@ -220,6 +237,8 @@ impl Core {
             hashes: Vec::with_capacity(BATCH),
             scratch: Vec::new(),
             scratch_key: KeyBuf::new(),
+            cookies: settings.cookie_secret.as_ref().map(Cookies::new),
+            limiter,
             stale: Vec::new(),
             counts: Counts::default(),
             settings,
@@ -306,6 +325,9 @@ impl Core {
                 return None;
             }
         };
+        if !self.admits(now, client, &query, net) {
+            return None;
+        }
         if !is_ordinary(&query) && self.answer_odd(now, client, &query, net) {
             return None;
         }
@@ -318,7 +340,7 @@ impl Core {
     /// Answers what is held. Tells, a bit each, what is not, and what is soon to end.
     #[inline]
     fn look_up(&mut self, now: Now, asked: &[Option<Asked<'_>>], net: &mut impl Net) -> (u32, u32) {
-        let Core { settings, proxy, keys, hashes, counts, .. } = self;
+        let Core { settings, proxy, keys, hashes, counts, cookies, .. } = self;
         let (mut missed, mut ending) = (0u32, 0u32);
         proxy.get_many_hashed(hashes, &keys[..hashes.len()], now.seconds(), |at, entry| {
             let Some(Asked { client, query, .. }) = &asked[at] else { return };
@@ -326,7 +348,8 @@ impl Core {
                 missed |= 1 << at;
                 return;
             };
-            let options = Options::new();
+            let mut options = Options::new();
+            add_cookie(cookies.as_ref(), now, client, query, &mut options);
             let bytes_max = client.bytes_max(query, settings.udp_bytes_max);
             let reply = reply(settings, now, bytes_max, &options);
             let write = |out: &mut [u8]| rendered::write(entry.value(), query, &reply, out);

@@ -21,15 +21,15 @@
 #![forbid(unsafe_code)]
 
 pub mod choice;
+pub mod cookie;
 pub mod core;
 pub mod driver;
+mod frames;
 pub mod key;
+pub mod limit;
 pub mod pending;
 pub mod pool;
 pub mod server;
-pub mod zones;
-pub mod cookie;
-pub mod limit;
-mod frames;
 pub mod streams;
 mod table;
+pub mod zones;

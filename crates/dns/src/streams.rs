@@ -184,6 +184,18 @@ impl Counters {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StreamId(Id);
 
+impl StreamId {
+    /// As a number, for those who can keep only that.
+    pub fn to_bits(self) -> u64 {
+        self.0.to_bits()
+    }
+
+    /// What [`StreamId::to_bits`] made; any other number names nothing.
+    pub fn from_bits(bits: u64) -> StreamId {
+        StreamId(Id::from_bits(bits))
+    }
+}
+
 /// All streams of a core. See the head of the file.
 #[derive(Debug)]
 pub struct Streams {

@@ -38,6 +38,18 @@ pub(crate) struct Id {
     generation: u32,
 }
 
+impl Id {
+    /// Both parts in a word.
+    pub(crate) fn to_bits(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.index)
+    }
+
+    /// What [`Id::to_bits`] made.
+    pub(crate) fn from_bits(bits: u64) -> Id {
+        Id { index: bits as u32, generation: (bits >> 32) as u32 }
+    }
+}
+
 /// Entries in `LISTS` lists.
 #[derive(Debug)]
 pub(crate) struct Table<T, const LISTS: usize> {

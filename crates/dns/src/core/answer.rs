@@ -5,6 +5,7 @@ use larder_wire::dns::query::{Query, Refused};
 use larder_wire::dns::rendered::{self, Asked as AskedOf, Rules};
 use larder_wire::dns::{class, rtype};
 
+use super::guard::add_cookie;
 use super::{Client, Core, Net, Now, is_meta, reply};
 
 /// INFO-CODEs of extended errors (RFC 8914, section 4).
@@ -111,13 +112,14 @@ impl Core {
             _ => return false,
         };
         self.counts.refused += 1;
-        self.answer_empty(client, query, rcode, &Options::error(error), net);
+        self.answer_empty(now, client, query, rcode, &Options::error(error), net);
         true
     }
 
     /// An answer without records.
     pub(super) fn answer_empty(
         &self,
+        now: Now,
         client: &Client,
         query: &Query<'_>,
         rcode: u16,
@@ -126,6 +128,8 @@ impl Core {
     ) {
         let udp_bytes = self.settings.udp_bytes_max;
         let bytes_max = client.bytes_max(query, udp_bytes);
+        let mut options = *options;
+        add_cookie(self.cookies.as_ref(), now, client, query, &mut options);
         net.answer(client, bytes_max, |out| {
             query.write_empty(rcode, udp_bytes, options.as_bytes(), out)
         });
@@ -165,7 +169,7 @@ impl Core {
         let rules = Rules { is_minimal: false, ..self.settings.rules };
         match self.renderer.render(message, &asked, now.wall_s, &rules) {
             Ok(_) => self.answer_rendered(now, client, query, options, net),
-            Err(_) => self.answer_empty(client, query, rcode::SERVFAIL, options, net),
+            Err(_) => self.answer_empty(now, client, query, rcode::SERVFAIL, options, net),
         }
     }
 
@@ -178,9 +182,23 @@ impl Core {
         options: &Options,
         net: &mut impl Net,
     ) {
+        self.answer_stored(now, client, query, self.renderer.stored(), options, net);
+    }
+
+    /// Answers with something that was stored.
+    pub(super) fn answer_stored(
+        &self,
+        now: Now,
+        client: &Client,
+        query: &Query<'_>,
+        stored: &[u8],
+        options: &Options,
+        net: &mut impl Net,
+    ) {
         let bytes_max = client.bytes_max(query, self.settings.udp_bytes_max);
-        let reply = reply(&self.settings, now, bytes_max, options);
-        let stored = self.renderer.stored();
+        let mut options = *options;
+        add_cookie(self.cookies.as_ref(), now, client, query, &mut options);
+        let reply = reply(&self.settings, now, bytes_max, &options);
         net.answer(client, bytes_max, |out| rendered::write(stored, query, &reply, out));
     }
 }

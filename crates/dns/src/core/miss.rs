@@ -5,7 +5,7 @@ use larder_io::timer::TimerId;
 use larder_wire::dns::HEADER_BYTES;
 use larder_wire::dns::edns::{OPT_BYTES, option, rcode};
 use larder_wire::dns::query::{KEY_BYTES_MAX, Query};
-use larder_wire::dns::rendered::{self, Asked as AskedOf, Facts, Kind, Reply, Unfit};
+use larder_wire::dns::rendered::{Asked as AskedOf, Facts, Kind, Unfit};
 
 use super::answer::{Options, extended};
 use super::{Asked, Client, Core, Net, Now, STREAM_BYTES_MAX};
@@ -110,7 +110,7 @@ impl Core {
         if self.settings.cache_only {
             self.counts.refused += 1;
             let options = Options::error(extended::NOT_AUTHORITATIVE);
-            return self.answer_empty(client, query, rcode::REFUSED, &options, net);
+            return self.answer_empty(now, client, query, rcode::REFUSED, &options, net);
         }
         let (hash, has_stale) = (self.hashes[at], self.has_stale(at, now));
         if let Some(error) = self.known_failure(at, now) {
@@ -139,7 +139,7 @@ impl Core {
             Err(NotBegun::Nobodys) => {
                 self.counts.refused += 1;
                 let options = Options::error(extended::NOT_AUTHORITATIVE);
-                return self.answer_empty(client, query, rcode::REFUSED, &options, net);
+                return self.answer_empty(now, client, query, rcode::REFUSED, &options, net);
             }
         };
         let was_told_stale =
@@ -483,7 +483,7 @@ impl Core {
         if !has_stale || !self.tell_stale(now, question, net) {
             let options = Options::error(error);
             self.tell_all(question, net, |core, client, query, net| {
-                core.answer_empty(client, query, rcode::SERVFAIL, &options, net);
+                core.answer_empty(now, client, query, rcode::SERVFAIL, &options, net);
             });
         }
         self.end_question(question);
@@ -517,10 +517,7 @@ impl Core {
         self.counts.stale_answers += 1;
         let is_denied = stored.get(6..8) == Some(&rcode::NXDOMAIN.to_be_bytes());
         let code = if is_denied { extended::STALE_NXDOMAIN } else { extended::STALE_ANSWER };
-        let options = Options::error(code);
-        let bytes_max = client.bytes_max(query, self.settings.udp_bytes_max);
-        let reply: Reply<'_> = super::reply(&self.settings, now, bytes_max, &options);
-        net.answer(client, bytes_max, |out| rendered::write(stored, query, &reply, out));
+        self.answer_stored(now, client, query, stored, &Options::error(code), net);
     }
 
     /// A client that cannot wait: what is held past its end, or SERVFAIL.
@@ -541,7 +538,7 @@ impl Core {
             self.stale = stale;
             return;
         }
-        self.answer_empty(client, query, rcode::SERVFAIL, options, net);
+        self.answer_empty(now, client, query, rcode::SERVFAIL, options, net);
     }
 
     /// Calls `tell` for each who waits.

@@ -3,6 +3,7 @@
 use larder_wire::dns::rendered::Rules;
 
 use crate::pending::Limits;
+use crate::{cookie, limit};
 
 /// Whether a name that does not exist answers for all below it (RFC 8020).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -45,6 +46,11 @@ pub struct Settings {
     pub case_random: bool,
     /// Ask a second upstream where the first takes longer than it does nearly always.
     pub hedges: bool,
+    /// The secret that cookies for clients are made with, of all cores and of all servers behind one address; `None`: no
+    /// cookies.
+    pub cookie_secret: Option<[u8; cookie::SECRET_BYTES]>,
+    /// Answers over UDP that a client's network gets from a core.
+    pub rate: limit::Limits,
     /// What a name that does not exist says of those below.
     pub nxdomain_cut: NxdomainCut,
 }
@@ -65,6 +71,8 @@ impl Default for Settings {
             limits: Limits::default(),
             case_random: false,
             hedges: false,
+            cookie_secret: None,
+            rate: limit::Limits::default(),
             nxdomain_cut: NxdomainCut::default(),
         }
     }
