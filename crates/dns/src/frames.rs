@@ -1,4 +1,5 @@
-//! Messages on a stream of octets: each with its length in two octets before it (RFC 1035, section 4.2.2).
+//! Messages on a stream of octets: each with its length in two octets before it (RFC 1035, section
+//! 4.2.2).
 //!
 //! ```text
 //! kernel -> the caller's scratch -> Frames::next(): whole messages are lent from the scratch itself
@@ -9,13 +10,13 @@
 //! Both hold octets only while there is something to hold: a connection at rest costs no buffer.
 //!
 //! Invariants
-//! 1. No octet is looked at or moved more often than a small constant, however the stream was chopped: [`Frames`] adds
-//!    to the first message that is not whole only what it lacks, and both throw away what is behind them when that is
-//!    at least half.
+//! 1. No octet is looked at or moved more often than a small constant, however the stream was
+//!    chopped: [`Frames`] adds to the first message that is not whole only what it lacks, and both
+//!    throw away what is behind them when that is at least half.
 //! 2. Memory follows what came, not what a length promises.
 //!
-//! Bounds: `Frames` keeps less than one message and what its caller keeps of one read; `Unsent` has no limit of its
-//! own, its callers ask for its length first.
+//! Bounds: `Frames` keeps less than one message and what its caller keeps of one read; `Unsent` has
+//! no limit of its own, its callers ask for its length first.
 
 use std::io::{self, ErrorKind, Read, Write};
 
@@ -28,7 +29,8 @@ pub(crate) const MESSAGE_BYTES_MAX: usize = u16::MAX as usize;
 /// Octets that are read at once: a connection's share of a turn of the loop.
 pub(crate) const READ_BYTES: usize = 16 << 10;
 
-/// A message's length is outside of what is allowed; where the next one begins is not worth knowing.
+/// A message's length is outside of what is allowed; where the next one begins is not worth
+/// knowing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BadLength;
 
@@ -48,8 +50,8 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// The next whole message of what is kept and of `fresh`, which comes after it and loses what is used. `None` where
-    /// more must come first.
+    /// The next whole message of what is kept and of `fresh`, which comes after it and loses what
+    /// is used. `None` where more must come first.
     pub(crate) fn next<'a, 'fresh: 'a>(
         &'a mut self,
         fresh: &mut &'fresh [u8],
@@ -107,7 +109,8 @@ impl Frames {
     }
 }
 
-/// Where the frame ends that `octets` begin with, which may be past their end; `None` where its length is not here yet.
+/// Where the frame ends that `octets` begin with, which may be past their end; `None` where its
+/// length is not here yet.
 fn frame_end(octets: &[u8], lengths: Lengths) -> Result<Option<usize>, BadLength> {
     let Some(length) = octets.first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
     let length = usize::from(u16::from_be_bytes(*length));
@@ -117,7 +120,8 @@ fn frame_end(octets: &[u8], lengths: Lengths) -> Result<Option<usize>, BadLength
     Ok(Some(LENGTH_BYTES + length))
 }
 
-/// Throws away the octets that are done with, where they are at least half: so each octet is moved once on average.
+/// Throws away the octets that are done with, where they are at least half: so each octet is moved
+/// once on average.
 fn forget(octets: &mut Vec<u8>, done: &mut usize) {
     if 2 * *done >= octets.len() {
         octets.drain(..*done);
@@ -134,7 +138,8 @@ pub(crate) struct Unsent {
 }
 
 impl Unsent {
-    /// Adds a message of at most [`MESSAGE_BYTES_MAX`] octets; a longer one is cut, which callers rule out.
+    /// Adds a message of at most [`MESSAGE_BYTES_MAX`] octets; a longer one is cut, which callers
+    /// rule out.
     pub(crate) fn push(&mut self, message: &[u8]) {
         let length = u16::try_from(message.len()).unwrap_or(u16::MAX);
         forget(&mut self.octets, &mut self.sent);
@@ -147,7 +152,8 @@ impl Unsent {
         self.octets.len() - self.sent
     }
 
-    /// Gives the kernel as much as it takes now: how many octets those were. An error is the connection's end.
+    /// Gives the kernel as much as it takes now: how many octets those were. An error is the
+    /// connection's end.
     pub(crate) fn send(&mut self, mut to: impl Write) -> io::Result<usize> {
         let before = self.len();
         while self.len() > 0 {
@@ -236,8 +242,8 @@ mod tests {
     }
 
     proptest! {
-        /// However the octets are chopped, and whether the taker stops now and then or not, the same messages come out,
-        /// and nothing is left.
+        /// However the octets are chopped, and whether the taker stops now and then or not, the
+        /// same messages come out, and nothing is left.
         #[test]
         fn chopping_changes_nothing(
             messages in messages(),
@@ -268,7 +274,8 @@ mod tests {
             prop_assert!(got == messages);
         }
 
-        /// A kernel that takes little at a time gets the same octets as one that takes all, messages added between.
+        /// A kernel that takes little at a time gets the same octets as one that takes all,
+        /// messages added between.
         #[test]
         fn narrow_writers_get_all(messages in messages(), takes in prop::collection::vec(0usize..3_000, 1..60)) {
             let (mut unsent, mut got) = (Unsent::default(), Vec::new());
@@ -303,8 +310,8 @@ mod tests {
         }
     }
 
-    /// What was taken is let go of when it is half of what is kept: a taker that takes one message at a time does not
-    /// make the rest move each time, nor keeps all that ever came.
+    /// What was taken is let go of when it is half of what is kept: a taker that takes one message
+    /// at a time does not make the rest move each time, nor keeps all that ever came.
     #[test]
     fn taken_octets_go() {
         let stream = framed(&vec![vec![7; 98]; 100]);

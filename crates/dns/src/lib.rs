@@ -13,6 +13,7 @@
 //! | [`cookie`] | DNS cookies: a client that shows one has been at its address before |
 //! | [`limit`] | how many answers a client's network is given a second |
 //! | [`streams`] | TCP with clients: whole questions in, answers out in any order, limits |
+//! | [`exchanges`] | TCP with upstreams: many questions on few connections, kept and used again |
 //! | `frames`, `table` | messages on a stream of octets; connections by number, in lists ordered by time |
 //!
 //! A core owns a UDP socket, a proxy and a writer of the cache, sockets to the upstreams and its timers, and
@@ -24,6 +25,7 @@ pub mod choice;
 pub mod cookie;
 pub mod core;
 pub mod driver;
+pub mod exchanges;
 mod frames;
 pub mod key;
 pub mod limit;

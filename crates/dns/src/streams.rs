@@ -1,5 +1,5 @@
-//! TCP with clients (RFC 7766): all connections of one core. Whole questions come out, as many at once as a client cares
-//! to send; answers go in, in any order.
+//! TCP with clients (RFC 7766): all connections of one core. Whole questions come out, as many at
+//! once as a client cares to send; answers go in, in any order.
 //!
 //! A loop calls in each turn, and nothing here waits or reads a clock:
 //!
@@ -19,20 +19,23 @@
 //! | waiting | the caller's answers | `answer_ms` after its last question | closed |
 //! | stalled | the client, who must take all that was unsent when this began | `stall_ms` | reset |
 //!
-//! Nothing is read of a stream while it has `unanswered_max` questions open, or half of the octets that may be unsent:
-//! the client's own window then makes it wait. A client that has finished sending still gets its answers, and a stream
-//! that broke the framing those to what it had asked before.
+//! Nothing is read of a stream while it has `unanswered_max` questions open, or half of the octets
+//! that may be unsent: the client's own window then makes it wait. A client that has finished
+//! sending still gets its answers, and a stream that broke the framing those to what it had asked
+//! before.
 //!
 //! Invariants
-//! 1. A stream's answers are sent by `flush` only, or by `answer` where room must be made, so that the answers of a turn
-//!    leave together.
-//! 2. What a poller is told of a stream changes in `flush` only. So an event says what it said when it was waited for.
+//! 1. A stream's answers are sent by `flush` only, or by `answer` where room must be made, so that
+//!    the answers of a turn leave together.
+//! 2. What a poller is told of a stream changes in `flush` only. So an event says what it said when
+//!    it was waited for.
 //! 3. A stream whose state may have changed is in `dirty`, once, and `flush` leaves nobody there.
 //! 4. Whole questions are kept only of a stream that may not be read.
 //!
-//! Bounds: [`Limits`]. A stream at rest costs its slot; a busy one at most four times `unsent_bytes_max`, and twice
-//! (`message_bytes_max` and 16 kB) of questions, buffers growing by doubling. Cost: O(1) a call and octet, a read a ready
-//! stream and a write an answered stream a turn.
+//! Bounds: [`Limits`]. A stream at rest costs its slot. A busy one holds at most four times
+//! `unsent_bytes_max`, and four times (`message_bytes_max` and 16 kB) of questions: what is done
+//! with goes when it is half of a buffer, and buffers grow by doubling. Cost: O(1) a call and
+//! octet, a read a ready stream and a write an answered stream a turn.
 
 use std::collections::HashMap;
 use std::io;
@@ -43,20 +46,20 @@ use larder_io::event::{Event, Interest, Poller};
 use larder_io::tcp;
 
 use crate::frames::{Frames, Lengths, MESSAGE_BYTES_MAX, READ_BYTES, Received, Unsent, receive};
-use crate::table::{ENTRIES_MAX, Id, Table};
+use crate::table::{Id, Table};
 
+mod limits;
 #[cfg(test)]
 mod tests;
+
+pub use limits::{Cause, Counters, Limits};
 
 /// Connections accepted in one call: the others come with the next turn.
 const ACCEPTS_MAX: usize = 64;
 
-/// Reads that throw away what a client sent in vain before its stream is closed. A socket that is closed with octets
-/// unread is reset, and that may reach the client before the last answers do.
+/// Reads that throw away what a client sent in vain before its stream is closed. A socket that is
+/// closed with octets unread is reset, and that may reach the client before the last answers do.
 const DISCARDS_MAX: usize = 4;
-
-/// The least `unsent_bytes_max`: two of the longest answers.
-const UNSENT_BYTES_MIN: usize = 2 * (2 + MESSAGE_BYTES_MAX);
 
 /// A full table shortens patience to this part of itself.
 const CROWDED_PART: u64 = 16;
@@ -66,119 +69,6 @@ const IDLE: usize = 0;
 const PARTIAL: usize = 1;
 const WAITING: usize = 2;
 const STALLED: usize = 3;
-
-/// What clients may take of one core. Values beyond their range are brought within.
-#[derive(Debug, Clone)]
-pub struct Limits {
-    /// Streams at once; 1 to 2^24. Where they are reached a new one takes the place of the one that has been idle for
-    /// longest, and is refused where none is.
-    pub streams_max: usize,
-    /// Streams of one client: an IPv4 address, or the /64 of an IPv6 address, which is what one host is given.
-    pub per_client_max: u32,
-    /// Questions of a stream that wait for their answers; at least 1.
-    pub unanswered_max: usize,
-    /// Octets of a question, 1 to 65,535. A longer one ends the stream.
-    pub message_bytes_max: usize,
-    /// Octets of answers to a stream that the kernel has not taken, lengths included; at least 131,074. From half of
-    /// them on no more questions are read, and the stream is reset where an answer would exceed them.
-    pub unsent_bytes_max: usize,
-    /// Time without a question until a stream is closed, milliseconds, while the table is less than half full. It
-    /// shrinks from there, to a sixteenth (RFC 7766, section 6.2.3).
-    pub idle_ms: u64,
-    /// Time in which a question must be whole; it shrinks as `idle_ms` does.
-    pub message_ms: u64,
-    /// Time in which a client must take what was unsent when the kernel first had no room.
-    pub stall_ms: u64,
-    /// Time after its last question in which all answers to a stream are expected of the caller.
-    pub answer_ms: u64,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
-            streams_max: 1024,
-            per_client_max: 64,
-            unanswered_max: 128,
-            message_bytes_max: 4096,
-            unsent_bytes_max: 256 << 10,
-            idle_ms: 10_000,
-            message_ms: 5_000,
-            stall_ms: 5_000,
-            answer_ms: 30_000,
-        }
-    }
-}
-
-/// Why a stream was closed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cause {
-    /// The client had finished, and has its answers.
-    Finished,
-    /// The connection was reset, or failed otherwise.
-    Lost,
-    /// Nothing was asked for too long.
-    Idle,
-    /// It had been idle for longest when a new one needed its place.
-    Crowded,
-    /// A question was not whole in its time.
-    SlowWriter,
-    /// Answers were not taken in their time, or too many of them.
-    SlowReader,
-    /// A question of no octets, or of too many.
-    BadLength,
-    /// The caller answered too late.
-    Unanswered,
-    /// [`Streams::drain`].
-    Drained,
-    /// [`Streams::close`].
-    Closed,
-}
-
-impl Cause {
-    /// All of them, in order.
-    pub const ALL: [Cause; 10] = [
-        Cause::Finished,
-        Cause::Lost,
-        Cause::Idle,
-        Cause::Crowded,
-        Cause::SlowWriter,
-        Cause::SlowReader,
-        Cause::BadLength,
-        Cause::Unanswered,
-        Cause::Drained,
-        Cause::Closed,
-    ];
-}
-
-/// What happened since the start.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Streams that were accepted.
-    pub opened: u64,
-    /// Connections refused because the table was full of streams in use, or because of [`Streams::drain`].
-    pub refused_full: u64,
-    /// Connections refused because their client had enough.
-    pub refused_client: u64,
-    /// Connections lost between accepting and watching, by a lack of the kernel's memory.
-    pub refused_unwatched: u64,
-    /// Streams closed, by [`Cause`] in the order of [`Cause::ALL`]; see [`Counters::closed_by`].
-    pub closed: [u64; Cause::ALL.len()],
-    /// Questions handed out.
-    pub questions: u64,
-    /// Answers taken for sending.
-    pub answers: u64,
-    /// Octets read, lengths included.
-    pub octets_in: u64,
-    /// Octets that the kernel took, lengths included.
-    pub octets_out: u64,
-}
-
-impl Counters {
-    /// Streams closed for a cause.
-    pub fn closed_by(&self, cause: Cause) -> u64 {
-        self.closed[cause as usize]
-    }
-}
 
 /// Names a stream, also after its end: then it names nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -271,16 +161,10 @@ impl Stream {
 }
 
 impl Streams {
-    /// No streams yet. Their tokens have `space` as their highest octet, which nobody else's tokens may have.
+    /// No streams yet. Their tokens have `space` as their highest octet, which nobody else's tokens
+    /// may have.
     pub fn new(limits: Limits, space: u8) -> Streams {
-        let limits = Limits {
-            streams_max: limits.streams_max.clamp(1, ENTRIES_MAX),
-            per_client_max: limits.per_client_max.max(1),
-            unanswered_max: limits.unanswered_max.max(1),
-            message_bytes_max: limits.message_bytes_max.clamp(1, MESSAGE_BYTES_MAX),
-            unsent_bytes_max: limits.unsent_bytes_max.max(UNSENT_BYTES_MIN),
-            ..limits
-        };
+        let limits = limits.within();
         Streams {
             lengths: Lengths { least: 1, most: limits.message_bytes_max },
             table: Table::new(space, limits.streams_max),
@@ -314,8 +198,8 @@ impl Streams {
         self.table.owns(token)
     }
 
-    /// Accepts connections that wait, 64 at most in a call. Errors are those of [`tcp::accept`]: the listener stays
-    /// ready, and is best left alone for a moment.
+    /// Accepts connections that wait, 64 at most in a call. Errors are those of [`tcp::accept`]:
+    /// the listener stays ready, and is best left alone for a moment.
     pub fn accept(
         &mut self,
         listener: &TcpListener,
@@ -369,8 +253,8 @@ impl Streams {
         self.table.len() == self.table.entries_max()
     }
 
-    /// Closes the stream that has been idle for longest, or else the one that has taken longest over its first question;
-    /// whether there was one.
+    /// Closes the stream that has been idle for longest, or else the one that has taken longest
+    /// over its first question; whether there was one.
     fn make_place(&mut self) -> bool {
         for list in [IDLE, PARTIAL] {
             let oldest = self.table.oldest(list).map(|(id, _)| id);
@@ -384,8 +268,9 @@ impl Streams {
         false
     }
 
-    /// Reads of a stream that is ready, once, and hands out its questions with their stream and client. Events of streams
-    /// that are gone, and of others' tokens, are passed over. From within `each` it does nothing; the event comes again.
+    /// Reads of a stream that is ready, once, and hands out its questions with their stream and
+    /// client. Events of streams that are gone, and of others' tokens, are passed over. From within
+    /// `each` it does nothing; the event comes again.
     pub fn ready(
         &mut self,
         event: Event,
@@ -409,7 +294,8 @@ impl Streams {
                     Received::Lost => self.end(id, Cause::Lost),
                 }
             } else if event.closed && !was_reading {
-                // The end of what is sent was not asked about (invariant 2), so this is the end of everything.
+                // The end of what is sent was not asked about (invariant 2), so this is the end of
+                // everything.
                 self.end(id, Cause::Lost);
             }
         }
@@ -417,7 +303,8 @@ impl Streams {
         self.mark(id);
     }
 
-    /// Hands out the questions in what a stream kept and in `fresh`, as many as it may ask, and keeps the rest.
+    /// Hands out the questions in what a stream kept and in `fresh`, as many as it may ask, and
+    /// keeps the rest.
     fn hand_out(
         &mut self,
         id: Id,
@@ -447,9 +334,10 @@ impl Streams {
         self.mark(id);
     }
 
-    /// Answers a question of a stream: `write` is given room for as many octets as `room_max` says, at most 65,535, with
-    /// anything in it, and says how many it wrote. Where it says `None`, or none, the question gets no answer. Whether
-    /// an answer is on its way: not where the stream is gone, and nothing was written then.
+    /// Answers a question of a stream: `write` is given room for as many octets as `room_max` says,
+    /// at most 65,535, with anything in it, and says how many it wrote. Where it says `None`, or
+    /// none, the question gets no answer. Whether an answer is on its way: not where the stream is
+    /// gone, and nothing was written then.
     pub fn answer(
         &mut self,
         id: StreamId,
@@ -499,16 +387,17 @@ impl Streams {
         self.end(id.0, Cause::Closed);
     }
 
-    /// The end of a turn of the loop: sends the answers of this turn, hands out questions that had to wait for them, tells
-    /// the poller what is waited for, and closes what is done. Must come between the last event of a wait and the next
-    /// wait.
+    /// The end of a turn of the loop: sends the answers of this turn, hands out questions that had
+    /// to wait for them, tells the poller what is waited for, and closes what is done. Must come
+    /// between the last event of a wait and the next wait.
     pub fn flush(
         &mut self,
         poller: &Poller,
         now_ms: u64,
         mut each: impl FnMut(&mut Streams, StreamId, SocketAddr, &[u8]),
     ) {
-        // It ends: a stream comes back only for questions of its own that were kept, and none are read here.
+        // It ends: a stream comes back only for questions of its own that were kept, and none are
+        // read here.
         while let Some(id) = self.dirty.pop() {
             let Some(stream) = self.table.get_mut(id) else { continue };
             stream.is_dirty = false;
@@ -559,8 +448,9 @@ impl Streams {
         }
     }
 
-    /// Begins to end: no connection is taken, nothing more is read, what was asked is answered, and then closed. All is
-    /// done when [`Streams::is_empty`]; to limit the time for it is the caller's part.
+    /// Begins to end: no connection is taken, nothing more is read, what was asked is answered, and
+    /// then closed. All is done when [`Streams::is_empty`]; to limit the time for it is the
+    /// caller's part.
     pub fn drain(&mut self) {
         self.draining = true;
         let all: Vec<Id> = self.table.ids().collect();
@@ -572,7 +462,8 @@ impl Streams {
 
     /// Closes the streams whose time is up.
     pub fn expire(&mut self, now_ms: u64) {
-        // Waits are asked for anew each time: with each stream that goes, the others may stay longer.
+        // Waits are asked for anew each time: with each stream that goes, the others may stay
+        // longer.
         while let Some((id, list)) = self.table.overdue(self.waits_ms(), now_ms) {
             let cause = match list {
                 IDLE => Cause::Idle,
@@ -594,7 +485,8 @@ impl Streams {
         [self.shorten(idle_ms), self.shorten(message_ms), answer_ms, stall_ms]
     }
 
-    /// A time, whole while the table is less than half full, and from there as much less as there is less room.
+    /// A time, whole while the table is less than half full, and from there as much less as there
+    /// is less room.
     fn shorten(&self, ms: u64) -> u64 {
         let (count, most) = (self.table.len() as u64, self.table.entries_max() as u64);
         if 2 * count <= most {

@@ -1,12 +1,13 @@
 //! Connections by number, each waiting in one of a few lists that are ordered by time.
 //!
-//! A table of slots: what is put in gets an [`Id`] of slot and generation, and the same two make the token under which
-//! a poller watches it. So an event that was meant for a connection that is gone finds nothing, even where its slot
-//! holds another.
+//! A table of slots: what is put in gets an [`Id`] of slot and generation, and the same two make
+//! the token under which a poller watches it. So an event that was meant for a connection that is
+//! gone finds nothing, even where its slot holds another.
 //!
-//! Every entry is in exactly one list, which says what it waits for, and entries come to a list's end with the time at
-//! which the wait began. As all in a list wait equally long, its first entry is the first whose time is over: no timers
-//! are set or cancelled, and how long a list's entries may wait can be decided, and changed, at any moment.
+//! Every entry is in exactly one list, which says what it waits for, and entries come to a list's
+//! end with the time at which the wait began. As all in a list wait equally long, its first entry
+//! is the first whose time is over: no timers are set or cancelled, and how long a list's entries
+//! may wait can be decided, and changed, at any moment.
 //!
 //! ```text
 //! free -> insert() -> in a list -> wait_in() another, or the same from now -> remove() -> free, generation + 1
@@ -17,7 +18,8 @@
 //! 2. Along a list `since_ms` never falls.
 //! 3. An `Id` fits one life of its slot (for 2^32 lives; then it begins again).
 //!
-//! Bounds: the entries that `new` was told of, whose memory is taken as they come. Cost: O(1) each call.
+//! Bounds: the entries that `new` was told of, whose memory is taken as they come. Cost: O(1) each
+//! call.
 
 /// Bits of a token that name the slot.
 const INDEX_BITS: u32 = 24;
@@ -76,7 +78,8 @@ struct Slot<T> {
 }
 
 impl<T, const LISTS: usize> Table<T, LISTS> {
-    /// Room for `entries_max` entries (at most [`ENTRIES_MAX`]) with tokens whose highest octet is `space`.
+    /// Room for `entries_max` entries (at most [`ENTRIES_MAX`]) with tokens whose highest octet is
+    /// `space`.
     pub(crate) fn new(space: u8, entries_max: usize) -> Table<T, LISTS> {
         let entries_max = entries_max.min(ENTRIES_MAX);
         let ends = [(NONE, NONE); LISTS];
@@ -163,7 +166,8 @@ impl<T, const LISTS: usize> Table<T, LISTS> {
         Some((Id { index, generation: slot.generation }, slot.since_ms))
     }
 
-    /// The next entry that has been in its list for as long as `waits_ms` says of that list, or longer.
+    /// The next entry that has been in its list for as long as `waits_ms` says of that list, or
+    /// longer.
     pub(crate) fn overdue(&self, waits_ms: [u64; LISTS], now_ms: u64) -> Option<(Id, usize)> {
         (0..LISTS).find_map(|list| {
             let (id, since_ms) = self.oldest(list)?;
@@ -289,8 +293,8 @@ mod tests {
     }
 
     proptest! {
-        /// A table does what a plain vector does: the same entries, found by their ids and tokens only while they are
-        /// there, the same one longest in each list, the same waits.
+        /// A table does what a plain vector does: the same entries, found by their ids and tokens
+        /// only while they are there, the same one longest in each list, the same waits.
         #[test]
         fn tables_are_vectors(steps in prop::collection::vec(step(), 1..120)) {
             let mut table: Table<usize, 3> = Table::new(7, 12);

@@ -1,8 +1,9 @@
-//! Real sockets over loopback, one thread, and a clock that the tests set: what must come is polled for, a bounded number
-//! of times.
+//! Real sockets over loopback, one thread, and a clock that the tests set: what must come is polled
+//! for, a bounded number of times.
 
 use super::*;
 use larder_io::event::Events;
+use proptest::prelude::*;
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 
@@ -67,7 +68,7 @@ impl Server {
                 });
             }
         };
-        poller.wait(events, Some(2)).unwrap();
+        poller.wait(events, Some(1)).unwrap();
         for event in events.iter() {
             if streams.owns(event.token) {
                 streams.ready(event, &mut each);
@@ -209,7 +210,8 @@ fn pipelined() {
     );
 }
 
-/// A question that comes an octet at a time is whole when its last octet is there, and so is the next.
+/// A question that comes an octet at a time is whole when its last octet is there, and so is the
+/// next.
 #[test]
 fn octet_by_octet() {
     let mut server = Server::new(Limits::default());
@@ -224,8 +226,8 @@ fn octet_by_octet() {
     assert_eq!(client.messages(), sent);
 }
 
-/// Answers go out in the order in which they are given, of two streams at once; questions without an answer hold nothing
-/// up, whether the caller says so at once or while writing.
+/// Answers go out in the order in which they are given, of two streams at once; questions without
+/// an answer hold nothing up, whether the caller says so at once or while writing.
 #[test]
 fn any_order() {
     let mut server = Server::new(Limits::default());
@@ -249,7 +251,8 @@ fn any_order() {
     assert!(!server.is_listed(WAITING) && server.is_listed(IDLE));
 }
 
-/// A client that finishes after its questions still gets the answers; then its stream is closed, not before.
+/// A client that finishes after its questions still gets the answers; then its stream is closed,
+/// not before.
 #[test]
 fn half_closed() {
     let mut server = Server::new(Limits::default());
@@ -271,8 +274,8 @@ fn half_closed() {
     assert!(server.streams.is_empty());
 }
 
-/// A stream has no more questions open than it may; each answer lets one more in, in the order in which they were sent,
-/// and the end of what was sent is seen after the last of them.
+/// A stream has no more questions open than it may; each answer lets one more in, in the order in
+/// which they were sent, and the end of what was sent is seen after the last of them.
 #[test]
 fn unanswered_are_bounded() {
     let mut server = Server::new(Limits { unanswered_max: 8, ..Limits::default() });
@@ -304,8 +307,8 @@ fn unanswered_are_bounded() {
     assert_eq!(server.closed(Cause::Finished), 1);
 }
 
-/// A client that does not take its answers is read no more, holds no more than the limit, is reset when its time is up,
-/// and meanwhile others are served.
+/// A client that does not take its answers is read no more, holds no more than the limit, is reset
+/// when its time is up, and meanwhile others are served.
 #[test]
 fn slow_reader() {
     let limits = Limits { stall_ms: 3_000, idle_ms: 60_000, ..Limits::default() };
@@ -347,8 +350,8 @@ fn slow_reader() {
     server.until(|_| quick.messages().len() == 10);
 }
 
-/// A slow client that takes what it asked for in time gets all of it: questions that were held back are handed out when
-/// there is room again.
+/// A slow client that takes what it asked for in time gets all of it: questions that were held back
+/// are handed out when there is room again.
 #[test]
 fn late_reader() {
     let mut server = Server::new(Limits::default());
@@ -370,7 +373,8 @@ fn late_reader() {
     assert_eq!(server.streams.counters.octets_out, 400 * 60_002);
 }
 
-/// Answers that exceed what may be unsent, to questions that were let in before, end the stream; they do not pile up.
+/// Answers that exceed what may be unsent, to questions that were let in before, end the stream;
+/// they do not pile up.
 #[test]
 fn too_much_unsent() {
     let mut server = Server::new(Limits { unanswered_max: 2_000, ..Limits::default() });
@@ -387,8 +391,8 @@ fn too_much_unsent() {
     server.until(|_| client.has_ended());
 }
 
-/// A question must be whole in its time, which its single octets do not prolong; a client that sends questions slowly, but
-/// whole, stays.
+/// A question must be whole in its time, which its single octets do not prolong; a client that
+/// sends questions slowly, but whole, stays.
 #[test]
 fn slow_writer() {
     let mut server = Server::new(Limits { message_ms: 100, idle_ms: 10_000, ..Limits::default() });
@@ -412,7 +416,8 @@ fn slow_writer() {
     assert_eq!(server.closed(Cause::SlowWriter), 2);
 }
 
-/// One client has so many streams and no more, and gets one more when one goes; another client is not touched by it.
+/// One client has so many streams and no more, and gets one more when one goes; another client is
+/// not touched by it.
 #[test]
 fn too_many_of_one_client() {
     let mut server = Server::new(Limits { per_client_max: 2, ..Limits::default() });
@@ -436,8 +441,8 @@ fn too_many_of_one_client() {
     );
 }
 
-/// In a full table a new stream takes the place of the one that is idle for longest, then of one that does not come to its
-/// point; where all wait for answers it is refused.
+/// In a full table a new stream takes the place of the one that is idle for longest, then of one
+/// that does not come to its point; where all wait for answers it is refused.
 #[test]
 fn full_table() {
     let mut server = Server::new(Limits { streams_max: 3, ..Limits::default() });
@@ -487,7 +492,8 @@ fn idle_streams_go() {
     assert_eq!((server.closed(Cause::Idle), server.streams.len()), (2, 0));
 }
 
-/// From half a table on idle streams go earlier, the eldest first, and no more of them than it takes.
+/// From half a table on idle streams go earlier, the eldest first, and no more of them than it
+/// takes.
 #[test]
 fn crowded_tables_are_impatient() {
     let mut server = Server::new(Limits { idle_ms: 1_600, streams_max: 8, ..Limits::default() });
@@ -506,8 +512,8 @@ fn crowded_tables_are_impatient() {
     assert_eq!((server.streams.len(), server.streams.wait_ms(server.now_ms)), (7, Some(300)));
 }
 
-/// A question of no octets, or of more than is allowed, ends a stream: what was asked before is answered first, what comes
-/// after is not looked at.
+/// A question of no octets, or of more than is allowed, ends a stream: what was asked before is
+/// answered first, what comes after is not looked at.
 #[test]
 fn bad_lengths() {
     for bad in [vec![], vec![1; 513]] {
@@ -529,8 +535,8 @@ fn bad_lengths() {
     }
 }
 
-/// A stream that is reset while its questions are open is gone at once; answers to it, and events of it, find nothing,
-/// also when another stream has its slot.
+/// A stream that is reset while its questions are open is gone at once; answers to it, and events
+/// of it, find nothing, also when another stream has its slot.
 #[test]
 fn stale_names() {
     let mut server = Server::new(Limits { unanswered_max: 1, ..Limits::default() });
@@ -557,7 +563,8 @@ fn stale_names() {
     assert_eq!(server.closed(Cause::Lost), 1);
 }
 
-/// Streams may be closed, and others answered, from within; and a stream whose caller forgets it does not stay.
+/// Streams may be closed, and others answered, from within; and a stream whose caller forgets it
+/// does not stay.
 #[test]
 fn callers_close_and_forget() {
     let mut server = Server::new(Limits { answer_ms: 500, ..Limits::default() });
@@ -594,8 +601,8 @@ fn callers_close_and_forget() {
     assert_eq!(server.closed(Cause::Unanswered), 1);
 }
 
-/// A graceful stop: idle streams are closed at once, what was asked is answered, what was not read never is, and no
-/// connection is taken any more.
+/// A graceful stop: idle streams are closed at once, what was asked is answered, what was not read
+/// never is, and no connection is taken any more.
 #[test]
 fn drained() {
     let mut server = Server::new(Limits { unanswered_max: 4, ..Limits::default() });
@@ -618,4 +625,104 @@ fn drained() {
     assert_eq!((busy.messages(), busy.end), (sent[..4].to_vec(), Some(None)));
     assert_eq!((server.closed(Cause::Drained), server.streams.counters.refused_full), (2, 1));
     assert!(server.streams.is_empty());
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Send { client: usize, octets: usize },
+    Finish { client: usize },
+    Read { client: usize },
+    Answer { which: usize, octets: usize },
+    Drop { which: usize },
+    Turn,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let octets = || prop_oneof![1usize..4, 4usize..200, Just(2_000usize)];
+    prop_oneof![
+        6 => (0usize..3, octets()).prop_map(|(client, octets)| Step::Send { client, octets }),
+        1 => (0usize..3).prop_map(|client| Step::Finish { client }),
+        2 => (0usize..3).prop_map(|client| Step::Read { client }),
+        6 => (any::<usize>(), octets()).prop_map(|(which, octets)| Step::Answer { which, octets }),
+        1 => any::<usize>().prop_map(|which| Step::Drop { which }),
+        6 => Just(Step::Turn),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// However clients chop what they send and stop, and in whatever order the caller answers:
+    /// questions come out whole and in order, never too many at once, and each client gets the
+    /// answers that were given to it, in the order in which they were given.
+    #[test]
+    fn nothing_is_lost(steps in prop::collection::vec(step(), 1..150)) {
+        let mut server = Server::new(Limits { unanswered_max: 3, ..Limits::default() });
+        server.manner = Manner::Keep;
+        let mut clients: Vec<Client> = (0..3).map(|_| server.client("127.0.0.1")).collect();
+        let sent = questions(150);
+        let stream = framed(&sent);
+        let (mut written, mut finished) = ([0; 3], [false; 3]);
+        // Of each client: what it asked so far, and what it was answered.
+        let mut asked: Vec<(StreamId, usize)> = Vec::new();
+        let mut open: Vec<(StreamId, Vec<u8>)> = Vec::new();
+        let mut answers: HashMap<StreamId, Vec<Vec<u8>>> = HashMap::new();
+        for step in steps.into_iter().chain((0..3).map(|client| Step::Finish { client })) {
+            match step {
+                Step::Send { client, octets } if !finished[client] => {
+                    let part = &stream[written[client]..][..octets.min(stream.len() - written[client])];
+                    clients[client].send(part);
+                    written[client] += part.len();
+                }
+                Step::Finish { client } if !finished[client] => {
+                    clients[client].socket.shutdown(Shutdown::Write).unwrap();
+                    finished[client] = true;
+                }
+                Step::Read { client } => clients[client].read(),
+                Step::Answer { which, octets } if !open.is_empty() => {
+                    let (id, mut answer) = open.swap_remove(which % open.len());
+                    answer.resize(answer.len() + octets, 0);
+                    prop_assert!(server.answer(id, &answer));
+                    answers.entry(id).or_default().push(answer);
+                }
+                Step::Drop { which } if !open.is_empty() => {
+                    let (id, _) = open.swap_remove(which % open.len());
+                    server.streams.drop_question(id);
+                }
+                _ => server.turn(),
+            }
+            for (id, question) in server.asked.drain(..) {
+                let at = asked.iter().position(|it| it.0 == id).unwrap_or_else(|| {
+                    asked.push((id, 0));
+                    asked.len() - 1
+                });
+                prop_assert_eq!(&question, &sent[asked[at].1]);
+                asked[at].1 += 1;
+                open.push((id, question));
+                prop_assert!(open.iter().filter(|it| it.0 == id).count() <= 3);
+            }
+        }
+        // The rest gets no answers, and so all streams come to their ends.
+        open.into_iter().for_each(|(id, _)| server.streams.drop_question(id));
+        server.until(|it| {
+            for (id, _) in it.asked.drain(..) {
+                it.streams.drop_question(id);
+            }
+            clients.iter_mut().for_each(Client::read);
+            it.streams.is_empty() && clients.iter_mut().all(Client::has_ended)
+        });
+        let mut got: Vec<Vec<Vec<u8>>> = clients.iter_mut().map(Client::messages).collect();
+        let mut expected: Vec<Vec<Vec<u8>>> = answers.into_values().collect();
+        got.retain(|messages| !messages.is_empty());
+        got.sort();
+        expected.sort();
+        prop_assert!(got == expected);
+        let whole = |octets: usize| {
+            let mut ends = sent.iter().scan(0, |end, it| { *end += 2 + it.len(); Some(*end) });
+            ends.position(|end| end > octets).unwrap_or(sent.len())
+        };
+        let questions: usize = written.iter().map(|&octets| whole(octets)).sum();
+        prop_assert_eq!(server.streams.counters().questions, questions as u64);
+        prop_assert_eq!(server.closed(Cause::Finished), 3);
+    }
 }
