@@ -83,6 +83,8 @@ fn options(settings: &Resolved) -> Result<Options, Failure> {
         cache_bytes: number("cache"),
         settings: core,
         origin,
+        stream_limits: larder_dns::streams::Limits::default(),
+        exchange_limits: larder_dns::exchanges::Limits::default(),
     })
 }
 

@@ -13,17 +13,19 @@
 //! Nothing in a turn waits. A message that the kernel has no room for is dropped and counted, as UDP would.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use larder_io::event::{Event, Events, Interest, Poller, Waker};
 use larder_io::random::Random;
-use larder_io::udp::{RecvBatch, SendBatch, UdpSocket};
+use larder_io::udp::{RecvBatch, Route, SendBatch, UdpSocket};
 
 use crate::core::{Client, Core, Net, Now};
+use crate::exchanges::{self, Exchanges, Outcome};
 use crate::pool::{Origin, Pool};
+use crate::streams::{self, StreamId, Streams};
 
 /// Messages received or sent by one system call.
 const BATCH: usize = 64;
@@ -47,10 +49,17 @@ const WAIT_MS_MAX: u64 = 1_000;
 const EVENTS_MAX: usize = 256;
 
 /// Tokens of the poller by their upper octet; the rest says which.
-const LISTENERS: u64 = 0;
-const UPSTREAMS: u64 = 1 << 56;
-const WAKER: u64 = 2 << 56;
-const SPACE: u64 = 0xff << 56;
+const LISTENERS: u8 = 0;
+const UPSTREAMS: u8 = 1;
+const WAKER: u8 = 2;
+const STREAM_LISTENERS: u8 = 3;
+const STREAMS: u8 = 4;
+const EXCHANGES: u8 = 5;
+const SPACE_SHIFT: u32 = 56;
+
+fn token(space: u8, which: u64) -> u64 {
+    u64::from(space) << SPACE_SHIFT | which
+}
 
 /// A steady clock that also tells the time of day, which steps only between runs of the program.
 #[derive(Debug, Clone, Copy)]
@@ -87,7 +96,7 @@ struct Listener {
 
 /// Sockets of a core.
 struct Sockets {
-    poller: Poller,
+    poller: Arc<Poller>,
     listeners: Vec<Listener>,
     pools: Vec<Pool>,
     origin: Origin,
@@ -98,6 +107,8 @@ struct Sockets {
     /// Answers that the kernel did not take, and questions to upstreams that could not be sent.
     unsent: u64,
     unasked: u64,
+    /// Times that a stream could not be accepted.
+    unaccepted: u64,
 }
 
 impl Listener {
@@ -109,7 +120,15 @@ impl Listener {
     }
 }
 
-impl Net for Sockets {
+/// What the core is given to speak through. Streams are apart from the sockets, since they hand out questions and take
+/// answers in one call.
+struct Lines<'a> {
+    sockets: &'a mut Sockets,
+    streams: &'a mut Streams,
+    exchanges: &'a mut Exchanges,
+}
+
+impl Net for Lines<'_> {
     #[inline]
     fn answer(
         &mut self,
@@ -117,8 +136,49 @@ impl Net for Sockets {
         bytes_max: usize,
         write: impl FnOnce(&mut [u8]) -> Option<usize>,
     ) -> bool {
-        let Client::Udp { socket, route } = client else { return false };
-        let Some(listener) = self.listeners.get_mut(usize::from(*socket)) else { return false };
+        match client {
+            Client::Udp { socket, route } => self.sockets.answer(*socket, route, bytes_max, write),
+            Client::Stream { stream, .. } => {
+                self.streams.answer(StreamId::from_bits(*stream), bytes_max, write)
+            }
+        }
+    }
+
+    fn ignore(&mut self, client: &Client) {
+        if let Client::Stream { stream, .. } = client {
+            self.streams.drop_question(StreamId::from_bits(*stream));
+        }
+    }
+
+    fn ask(&mut self, upstream: usize, message: &[u8]) -> Option<u32> {
+        let Sockets { pools, origin, numbers, random, poller, now_ms, .. } = &mut *self.sockets;
+        let asked = pools.get_mut(upstream)?.ask(message, *now_ms, origin, numbers, random, poller);
+        if asked.is_err() {
+            self.sockets.unasked += 1;
+        }
+        asked.ok()
+    }
+
+    fn ask_by_stream(&mut self, upstream: usize, tag: u64, message: &[u8]) -> bool {
+        let Sockets { pools, origin, poller, now_ms, .. } = &mut *self.sockets;
+        let Some(address) = pools.get(upstream).map(Pool::address) else { return false };
+        let local = origin.address_for(address);
+        // What it may still wait for on another stream is not waited for any longer.
+        self.exchanges.cancel(tag);
+        self.exchanges.ask(address, local, tag, message, poller, *now_ms).is_ok()
+    }
+}
+
+impl Sockets {
+    #[inline]
+    fn answer(
+        &mut self,
+        socket: u16,
+        route: &Route,
+        bytes_max: usize,
+        write: impl FnOnce(&mut [u8]) -> Option<usize>,
+    ) -> bool {
+        let Some(listener) = self.listeners.get_mut(usize::from(socket)) else { return false };
         if listener.outgoing.len() == listener.outgoing.capacity() {
             self.unsent += listener.flush();
         }
@@ -128,21 +188,6 @@ impl Net for Sockets {
         listener.outgoing.commit(length, Some(route));
         true
     }
-
-    fn ignore(&mut self, _: &Client) {}
-
-    fn ask(&mut self, upstream: usize, message: &[u8]) -> Option<u32> {
-        let Sockets { pools, origin, numbers, random, poller, now_ms, .. } = self;
-        let asked = pools.get_mut(upstream)?.ask(message, *now_ms, origin, numbers, random, poller);
-        if asked.is_err() {
-            self.unasked += 1;
-        }
-        asked.ok()
-    }
-
-    fn ask_by_stream(&mut self, _: usize, _: u64, _: &[u8]) -> bool {
-        false
-    }
 }
 
 /// What a core is made of.
@@ -151,6 +196,12 @@ pub struct Parts {
     pub core: Core,
     /// Bound sockets to be asked by.
     pub listeners: Vec<UdpSocket>,
+    /// Listening sockets for streams.
+    pub stream_listeners: Vec<TcpListener>,
+    /// What streams of clients may do.
+    pub stream_limits: streams::Limits,
+    /// What streams to upstreams may do.
+    pub exchange_limits: exchanges::Limits,
     /// Addresses of the upstreams, as the core numbers them.
     pub upstreams: Vec<SocketAddr>,
     /// How upstreams are asked.
@@ -169,6 +220,9 @@ pub struct Parts {
 pub struct Driver {
     core: Core,
     sockets: Sockets,
+    stream_listeners: Vec<TcpListener>,
+    streams: Streams,
+    exchanges: Exchanges,
     incoming: RecvBatch,
     answers: RecvBatch,
     events: Events,
@@ -181,16 +235,19 @@ pub struct Driver {
 impl Driver {
     /// Takes the parts and registers the sockets.
     pub fn new(parts: Parts) -> io::Result<Driver> {
-        let poller = Poller::new()?;
-        poller.add(&*parts.waker, WAKER, Interest::READ)?;
+        let poller = Arc::new(Poller::new()?);
+        poller.add(&*parts.waker, token(WAKER, 0), Interest::READ)?;
         let mut listeners = Vec::new();
         for (at, socket) in parts.listeners.into_iter().enumerate() {
-            poller.add(&socket, LISTENERS | at as u64, Interest::READ)?;
+            poller.add(&socket, token(LISTENERS, at as u64), Interest::READ)?;
             let outgoing = SendBatch::new(BATCH, usize::from(parts.udp_bytes_max));
             listeners.push(Listener { socket, outgoing, is_busy: false });
         }
+        for (at, listener) in parts.stream_listeners.iter().enumerate() {
+            poller.add(listener, token(STREAM_LISTENERS, at as u64), Interest::READ)?;
+        }
         let pools = (parts.upstreams.iter().enumerate())
-            .map(|(at, &address)| Pool::new(address, UPSTREAMS | (at as u64) << 32))
+            .map(|(at, &address)| Pool::new(address, token(UPSTREAMS, (at as u64) << 32)))
             .collect();
         let sockets = Sockets {
             poller,
@@ -202,10 +259,14 @@ impl Driver {
             now_ms: 0,
             unsent: 0,
             unasked: 0,
+            unaccepted: 0,
         };
         Ok(Driver {
             core: parts.core,
             sockets,
+            stream_listeners: parts.stream_listeners,
+            streams: Streams::new(parts.stream_limits, STREAMS),
+            exchanges: Exchanges::new(parts.exchange_limits, EXCHANGES),
             incoming: RecvBatch::new(BATCH, QUESTION_BYTES_MAX),
             answers: RecvBatch::new(BATCH, ANSWER_BYTES_MAX),
             events: Events::new(EVENTS_MAX),
@@ -229,6 +290,14 @@ impl Driver {
         &self.core
     }
 
+    /// How long nothing is to be done if nothing comes, milliseconds.
+    fn wait_ms(&self, now: Now) -> u64 {
+        let now_ms = now.us / 1_000;
+        let waits =
+            [self.core.wait_ms(now), self.streams.wait_ms(now_ms), self.exchanges.wait_ms(now_ms)];
+        waits.into_iter().flatten().fold(WAIT_MS_MAX, u64::min)
+    }
+
     fn turn(&mut self) -> io::Result<()> {
         let is_busy = self.sockets.listeners.iter().any(|listener| listener.is_busy);
         let asks_kernel =
@@ -236,12 +305,7 @@ impl Driver {
         let mut ready = 0;
         if asks_kernel {
             self.busy_turns = 0;
-            let now = self.clock.now();
-            let wait_ms = if is_busy {
-                0
-            } else {
-                self.core.wait_ms(now).unwrap_or(WAIT_MS_MAX).min(WAIT_MS_MAX)
-            };
+            let wait_ms = if is_busy { 0 } else { self.wait_ms(self.clock.now()) };
             ready = self.sockets.poller.wait(&mut self.events, Some(wait_ms))?;
         } else {
             self.busy_turns += 1;
@@ -261,21 +325,51 @@ impl Driver {
                 self.serve(now, at);
             }
         }
-        self.core.tick(now, &mut self.sockets);
-        for listener in &mut self.sockets.listeners {
-            self.sockets.unsent += listener.flush();
-        }
-        for pool in &mut self.sockets.pools {
-            pool.flush();
-            pool.tick(self.sockets.now_ms);
-        }
-        self.core.finish();
+        self.finish(now);
         Ok(())
     }
 
+    /// The end of a turn: timers, and what was queued leaves.
+    fn finish(&mut self, now: Now) {
+        let Driver { core, sockets, streams, exchanges, .. } = self;
+        let (poller, now_ms) = (sockets.poller.clone(), sockets.now_ms);
+        core.tick(now, &mut Lines { sockets, streams, exchanges });
+        if !exchanges.is_empty() {
+            let mut hear = |exchanges: &mut Exchanges, tag: u64, outcome: Outcome<'_>| {
+                let octets = octets_of(outcome);
+                let lines = &mut Lines { sockets, streams, exchanges };
+                core.answered_by_stream(now, tag, octets, lines);
+            };
+            exchanges.expire(&poller, now_ms, &mut hear);
+            exchanges.flush(&poller, now_ms, &mut hear);
+        }
+        if !streams.is_empty() {
+            streams.expire(now_ms);
+            streams.flush(&poller, now_ms, |streams, id, peer, question| {
+                let client = Client::Stream { stream: id.to_bits(), peer };
+                let batch = std::iter::once((client, question));
+                core.questions(now, batch, &mut Lines { sockets, streams, exchanges });
+            });
+            // What was read only now may have to be asked by a stream.
+            exchanges.flush(&poller, now_ms, |exchanges, tag, outcome| {
+                let octets = octets_of(outcome);
+                let lines = &mut Lines { sockets, streams, exchanges };
+                core.answered_by_stream(now, tag, octets, lines);
+            });
+        }
+        for listener in &mut sockets.listeners {
+            sockets.unsent += listener.flush();
+        }
+        for pool in &mut sockets.pools {
+            pool.flush();
+            pool.tick(now_ms);
+        }
+        core.finish();
+    }
+
     fn handle(&mut self, now: Now, event: Event) {
-        let which = event.token & !SPACE;
-        match event.token & SPACE {
+        let which = event.token & ((1 << SPACE_SHIFT) - 1);
+        match (event.token >> SPACE_SHIFT) as u8 {
             LISTENERS => {
                 if let Some(listener) = self.sockets.listeners.get_mut(which as usize) {
                     listener.is_busy = true;
@@ -284,8 +378,41 @@ impl Driver {
             UPSTREAMS => self.hear(now, (which >> 32) as usize, which as u32),
             // An eventfd that cannot be read would wake again: it is asked for an end each turn anyway.
             WAKER => drop(self.waker.clear()),
+            STREAM_LISTENERS => self.accept(which as usize),
+            STREAMS => self.serve_stream(now, event),
+            EXCHANGES => self.hear_exchange(now, event),
             _ => {}
         }
+    }
+
+    /// Takes streams of clients. Where the machine has no more descriptors they wait, and the poller tells of them again.
+    fn accept(&mut self, at: usize) {
+        let Some(listener) = self.stream_listeners.get(at) else { return };
+        let now_ms = self.sockets.now_ms;
+        if self.streams.accept(listener, &self.sockets.poller, now_ms).is_err() {
+            self.sockets.unaccepted += 1;
+        }
+    }
+
+    /// Takes what a client asked by a stream.
+    fn serve_stream(&mut self, now: Now, event: Event) {
+        let Driver { core, sockets, streams, exchanges, .. } = self;
+        streams.ready(event, |streams, id, peer, question| {
+            let client = Client::Stream { stream: id.to_bits(), peer };
+            let batch = std::iter::once((client, question));
+            core.questions(now, batch, &mut Lines { sockets, streams, exchanges });
+        });
+    }
+
+    /// Takes what an upstream answered by a stream.
+    fn hear_exchange(&mut self, now: Now, event: Event) {
+        let Driver { core, sockets, streams, exchanges, .. } = self;
+        let (poller, now_ms) = (sockets.poller.clone(), sockets.now_ms);
+        exchanges.ready(event, &poller, now_ms, |exchanges, tag, outcome| {
+            let octets = octets_of(outcome);
+            let lines = &mut Lines { sockets, streams, exchanges };
+            core.answered_by_stream(now, tag, octets, lines);
+        });
     }
 
     /// Takes what clients asked by one socket.
@@ -296,11 +423,12 @@ impl Driver {
             if received == 0 {
                 return;
             }
-            let batch = self.incoming.messages().map(|message| {
+            let Driver { core, sockets, streams, exchanges, incoming, .. } = self;
+            let batch = incoming.messages().map(|message| {
                 let client = Client::Udp { socket: at as u16, route: message.route };
                 (client, message.octets)
             });
-            self.core.questions(now, batch, &mut self.sockets);
+            core.questions(now, batch, &mut Lines { sockets, streams, exchanges });
             if received < BATCH {
                 return;
             }
@@ -310,24 +438,32 @@ impl Driver {
 
     /// Takes what an upstream answered by one socket.
     fn hear(&mut self, now: Now, upstream: usize, number: u32) {
+        let Driver { core, sockets, streams, exchanges, answers, .. } = self;
         for _ in 0..BATCHES_MAX {
-            let pool = self.sockets.pools.get(upstream);
+            let pool = sockets.pools.get(upstream);
             let Some(socket) = pool.and_then(|pool| pool.socket(number)) else { return };
-            let received = match self.answers.recv(socket) {
-                Ok(received) => received,
-                // What ICMP says of a question that was sent before.
-                Err(_) => return self.core.unreachable(now, upstream, &mut self.sockets),
-            };
-            for message in self.answers.messages() {
-                let fits = !message.is_truncated()
-                    && self.core.answered(now, number, message.octets, &mut self.sockets);
-                if !fits && self.sockets.pools[upstream].stray(number) {
-                    self.core.suspect(now, number, &mut self.sockets);
+            let received = answers.recv(socket);
+            let lines = &mut Lines { sockets, streams, exchanges };
+            // An error is what ICMP says of a question that was sent before.
+            let Ok(received) = received else { return core.unreachable(now, upstream, lines) };
+            for message in answers.messages() {
+                let fits =
+                    !message.is_truncated() && core.answered(now, number, message.octets, lines);
+                if !fits && lines.sockets.pools[upstream].stray(number) {
+                    core.suspect(now, number, lines);
                 }
             }
             if received < BATCH {
                 return;
             }
         }
+    }
+}
+
+/// What an outcome brought.
+fn octets_of(outcome: Outcome<'_>) -> Option<&[u8]> {
+    match outcome {
+        Outcome::Answer(octets) => Some(octets),
+        Outcome::Failed(_) => None,
     }
 }

@@ -53,6 +53,14 @@ pub struct Origin {
     pub options: UdpOptions,
 }
 
+impl Origin {
+    /// The address to send from to an upstream.
+    pub fn address_for(&self, upstream: SocketAddr) -> Option<IpAddr> {
+        let is_family = |local: &&IpAddr| local.is_ipv4() == upstream.is_ipv4();
+        self.addresses.iter().find(is_family).copied()
+    }
+}
+
 impl Default for Origin {
     fn default() -> Origin {
         Origin {
@@ -151,8 +159,7 @@ impl Pool {
             self.set_aside(at, now_ms);
         }
         if self.active[at].is_none() {
-            let is_family = |local: &&IpAddr| local.is_ipv4() == self.address.is_ipv4();
-            let local = origin.addresses.iter().find(is_family).copied();
+            let local = origin.address_for(self.address);
             let socket =
                 UdpSocket::connect(self.address, local, origin.ports, random, &origin.options)?;
             *numbers = numbers.wrapping_add(1);

@@ -8,19 +8,24 @@
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use larder::{Cache, Seconds};
 use larder_io::event::{Events, Interest, Poller, Signal, Signals, Waker};
+use larder_io::tcp::{self, ListenOptions};
 use larder_io::udp::{UdpOptions, UdpSocket};
 
 use crate::core::{Core, Counts, Settings};
 use crate::driver::{Clock, Driver, Parts};
 use crate::pool::Origin;
 use crate::zones::{Forward, Zones};
+use crate::{exchanges, streams};
+
+/// Octets that may wait at a listening socket, in either direction; the system may allow less.
+const SOCKET_BUFFER_BYTES: usize = 4 << 20;
 
 /// What is served.
 #[derive(Debug, Clone)]
@@ -37,6 +42,10 @@ pub struct Options {
     pub settings: Settings,
     /// How upstreams are asked.
     pub origin: Origin,
+    /// What streams of clients may do, for each core.
+    pub stream_limits: streams::Limits,
+    /// What streams to upstreams may do, for each core.
+    pub exchange_limits: exchanges::Limits,
 }
 
 /// Why it does not serve.
@@ -97,11 +106,11 @@ pub fn serve(
     let settings = Arc::new(options.settings.clone());
     let bound = bind(options, cores)?;
     let addresses: Vec<SocketAddr> =
-        bound[0].iter().filter_map(|socket| socket.local_address().ok()).collect();
+        bound[0].listeners.iter().filter_map(|socket| socket.local_address().ok()).collect();
 
     let mut drivers = Vec::new();
     let mut wakers = Vec::new();
-    for listeners in bound {
+    for Bound { listeners, stream_listeners } in bound {
         let zones = Zones::new(&options.forwards).map_err(|error| {
             ServeError::Forward(format!("these upstreams cannot be used: {error:?}"))
         })?;
@@ -113,6 +122,9 @@ pub fn serve(
         let parts = Parts {
             core,
             listeners,
+            stream_listeners,
+            stream_limits: options.stream_limits.clone(),
+            exchange_limits: options.exchange_limits.clone(),
             upstreams,
             origin: options.origin.clone(),
             udp_bytes_max: options.settings.udp_bytes_max,
@@ -149,22 +161,32 @@ pub fn serve(
     Ok(counts)
 }
 
-/// A socket a core and address; a port of 0 is the same for all cores.
-fn bind(options: &Options, cores: usize) -> Result<Vec<Vec<UdpSocket>>, ServeError> {
+/// What one core listens by.
+#[derive(Default)]
+struct Bound {
+    listeners: Vec<UdpSocket>,
+    stream_listeners: Vec<TcpListener>,
+}
+
+/// Sockets a core and address; a port of 0 is the same for all cores, and for UDP and TCP.
+fn bind(options: &Options, cores: usize) -> Result<Vec<Bound>, ServeError> {
     let udp = UdpOptions {
         reuse_port: cores > 1,
-        receive_buffer_bytes: Some(4 << 20),
-        send_buffer_bytes: Some(4 << 20),
+        receive_buffer_bytes: Some(SOCKET_BUFFER_BYTES),
+        send_buffer_bytes: Some(SOCKET_BUFFER_BYTES),
         ..UdpOptions::default()
     };
-    let mut bound: Vec<Vec<UdpSocket>> = (0..cores).map(|_| Vec::new()).collect();
+    let tcp = ListenOptions { reuse_port: cores > 1, ..ListenOptions::default() };
+    let mut bound: Vec<Bound> = (0..cores).map(|_| Bound::default()).collect();
     for &address in &options.listen {
         let mut address = address;
-        for sockets in &mut bound {
+        for bound in &mut bound {
             let failed = |error| ServeError::Bind(address, error);
             let socket = UdpSocket::bind(address, &udp).map_err(failed)?;
-            address = socket.local_address().map_err(failed)?;
-            sockets.push(socket);
+            let address_bound = socket.local_address().map_err(failed)?;
+            bound.stream_listeners.push(tcp::listen(address_bound, &tcp).map_err(failed)?);
+            bound.listeners.push(socket);
+            address = address_bound;
         }
     }
     Ok(bound)
