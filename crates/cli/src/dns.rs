@@ -3,11 +3,13 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
-use larder_dns::core::{Counts, Settings};
+use larder_dns::core::{Counts, NxdomainCut, Settings};
 use larder_dns::pending::Limits;
 use larder_dns::pool::Origin;
 use larder_dns::server::{Options, serve};
 use larder_dns::zones::Forward;
+use larder_dns::{cookie, exchanges, limit, streams};
+use larder_io::random;
 
 use crate::annotate::cores;
 use crate::bench::eprint_quietly;
@@ -60,7 +62,19 @@ fn options(settings: &Resolved) -> Result<Options, Failure> {
             waiters_max: number32("waiters-max"),
             ..Limits::default()
         },
+        hedges: settings.switch("hedge"),
         case_random: settings.switch("randomize-case"),
+        cookie_secret: cookie_secret(settings)?,
+        rate: limit::Limits {
+            per_s: number32("rate-limit"),
+            slip: number32("rate-limit-slip"),
+            ..limit::Limits::default()
+        },
+        nxdomain_cut: match settings.choice("nxdomain-cut") {
+            "always" => NxdomainCut::Always,
+            "never" => NxdomainCut::Never,
+            _ => NxdomainCut::Validated,
+        },
         ..Settings::default()
     };
     core.rules.ttl_min_s = number32("ttl-min");
@@ -83,9 +97,39 @@ fn options(settings: &Resolved) -> Result<Options, Failure> {
         cache_bytes: number("cache"),
         settings: core,
         origin,
-        stream_limits: larder_dns::streams::Limits::default(),
-        exchange_limits: larder_dns::exchanges::Limits::default(),
+        stream_limits: streams::Limits {
+            streams_max: number("streams-max") as usize,
+            per_client_max: number32("streams-per-client"),
+            ..streams::Limits::default()
+        },
+        exchange_limits: exchanges::Limits::default(),
     })
+}
+
+/// The secret of cookies, if clients are given any.
+fn cookie_secret(settings: &Resolved) -> Result<Option<[u8; cookie::SECRET_BYTES]>, Failure> {
+    if !settings.switch("cookies") {
+        return Ok(None);
+    }
+    let mut secret = [0; cookie::SECRET_BYTES];
+    match settings.word("cookie-secret") {
+        None | Some("random") => random::fill(&mut secret).map_err(|error| {
+            let next = "give --cookie-secret, or --cookies=false";
+            Failure::file("random numbers", &error, next)
+        })?,
+        Some(text) => {
+            let wrong =
+                || Failure::usage("--cookie-secret: expected 32 hexadecimal digits, or 'random'");
+            if text.len() != 2 * secret.len() || !text.is_ascii() {
+                return Err(wrong());
+            }
+            for (at, octet) in secret.iter_mut().enumerate() {
+                let digits = &text[2 * at..2 * at + 2];
+                *octet = u8::from_str_radix(digits, 16).map_err(|_| wrong())?;
+            }
+        }
+    }
+    Ok(Some(secret))
 }
 
 /// Addresses of a list, with DNS's port where they have none.

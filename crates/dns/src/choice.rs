@@ -101,6 +101,8 @@ pub struct Choice {
     pub upstream: usize,
     /// How long it is waited for, milliseconds.
     pub wait_ms: u32,
+    /// How long nearly all of its answers take, milliseconds: mean and two deviations.
+    pub hedge_ms: u32,
     /// One that is down and may be up again: to be asked the same, without being waited for.
     pub probe: Option<usize>,
 }
@@ -138,7 +140,11 @@ impl Upstreams {
             *rest_ms = (2 * *rest_ms).min(REST_MS.1);
             *again_ms = now_ms + *rest_ms;
         }
-        Choice { upstream, wait_ms: self.all[upstream].wait_ms(), probe }
+        let health = &self.all[upstream];
+        let hedge_us = u64::from(health.srtt_us) + 2 * u64::from(health.deviation_us);
+        let wait_ms = health.wait_ms();
+        let hedge_ms = hedge_us.div_ceil(1_000).clamp(1, wait_ms.into()) as u32;
+        Choice { upstream, wait_ms, hedge_ms, probe }
     }
 
     fn is_due(&self, at: usize, now_ms: u64) -> bool {

@@ -168,6 +168,7 @@ pub struct Counts {
     pub upstream_questions: u64,
     pub upstream_answers: u64,
     pub upstream_timeouts: u64,
+    pub hedged: u64,
     pub upstream_strays: u64,
     pub upstream_useless: u64,
     pub upstream_streams: u64,

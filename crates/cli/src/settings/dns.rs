@@ -86,6 +86,13 @@ Examples:
             ..UPSTREAM
         },
         Setting {
+            name: "hedge",
+            group: "Upstreams",
+            help: "Ask a second server where the first takes longer than it nearly always does",
+            why: "The slowest answers come sooner, for a few questions more.",
+            ..ON_OFF
+        },
+        Setting {
             name: "randomize-case",
             group: "Upstreams",
             help: "Send letters in random case and take answers only if they come back so (0x20)",
@@ -186,6 +193,15 @@ Examples:
             ..LIFE
         },
         Setting {
+            name: "nxdomain-cut",
+            value_name: "WHEN",
+            kind: Kind::Choice(&["validated", "always", "never"]),
+            default: "validated",
+            help: "When a name that does not exist answers for all names below it (RFC 8020)",
+            why: "There are servers that deny names with others below; validated needs --trust-ad.",
+            ..LIFE
+        },
+        Setting {
             name: "prefetch",
             value_name: "PERCENT",
             kind: Kind::Count { min: 0, max: 50 },
@@ -193,6 +209,59 @@ Examples:
             help: "Fetch an answer anew when it is asked for in this last part of its life; 0 never",
             why: "What is asked often never has to be waited for.",
             ..LIFE
+        },
+        Setting {
+            name: "cookies",
+            group: "Limits",
+            default: "true",
+            help: "Give clients cookies, and do not limit those that show one (RFC 7873)",
+            why: "Who shows one has received an answer at its address, so it is not forged.",
+            ..ON_OFF
+        },
+        Setting {
+            name: "cookie-secret",
+            value_name: "HEX",
+            kind: Kind::Word,
+            default: "random",
+            help: "32 hexadecimal digits that cookies are made with, or 'random'",
+            why: "Servers behind one address need the same; keep it in the file, as others see a command line.",
+            ..LIMIT
+        },
+        Setting {
+            name: "rate-limit",
+            value_name: "N",
+            kind: Kind::Count { min: 0, max: 1_000_000 },
+            default: "0",
+            help: "Answers a second over UDP for a client's network (/24, /56), for each core; 0 no limit",
+            why: "For servers that the world can reach; who shows a cookie or comes by TCP is not limited.",
+            ..LIMIT
+        },
+        Setting {
+            name: "rate-limit-slip",
+            value_name: "N",
+            kind: Kind::Count { min: 0, max: 100 },
+            default: "2",
+            help: "Send every so manieth answer above the limit empty and truncated; 0 none",
+            why: "Who is honest then comes by TCP, and who forges addresses sends nothing larger than it sent.",
+            ..LIMIT
+        },
+        Setting {
+            name: "streams-max",
+            value_name: "N",
+            kind: Kind::Count { min: 1, max: 1_000_000 },
+            default: "1024",
+            help: "TCP connections of clients, for each core",
+            why: "Beyond it the one that is idle for longest is closed.",
+            ..LIMIT
+        },
+        Setting {
+            name: "streams-per-client",
+            value_name: "N",
+            kind: Kind::Count { min: 1, max: 1_000_000 },
+            default: "64",
+            help: "TCP connections of one client (an IPv4 address, a /64), for each core",
+            why: "So that one client cannot take them all.",
+            ..LIMIT
         },
         Setting {
             name: "questions-max",

@@ -67,6 +67,8 @@ pub(super) struct Ask {
     attempts: usize,
     /// The last that was asked is given up at this time, milliseconds.
     due_ms: u64,
+    /// Another is asked beside the first at this time, milliseconds.
+    hedge_ms: Option<u64>,
     /// The last asked upstream is asked by a stream.
     by_stream: Option<usize>,
     misfits: u8,
@@ -208,6 +210,7 @@ impl Core {
             sent: [Sent::default(); ATTEMPTS_MAX],
             attempts: 0,
             due_ms: 0,
+            hedge_ms: None,
             by_stream: None,
             misfits: 0,
             has_stale,
@@ -244,6 +247,9 @@ impl Core {
             ask.tried.add(choice.upstream);
             ask.by_stream = None;
             ask.due_ms = now.ms() + u64::from(choice.wait_ms);
+            let hedges =
+                self.settings.hedges && ask.attempts == 0 && self.zones.count(ask.zone) > 1;
+            ask.hedge_ms = hedges.then(|| now.ms() + u64::from(choice.hedge_ms));
             let zone = ask.zone;
             if let Some(probe) = choice.probe {
                 let probe = self.zones.number(zone, probe);
@@ -579,6 +585,7 @@ impl Core {
         let Core { pending, timers, settings, .. } = self;
         let Some(InFlight { state: ask, .. }) = pending.get_mut(question) else { return };
         let mut at_ms = ask.due_ms.min(ask.begun_ms + u64::from(settings.question_ms_max));
+        at_ms = ask.hedge_ms.map_or(at_ms, |hedge_ms| at_ms.min(hedge_ms));
         if ask.has_stale && !ask.was_told_stale {
             at_ms = at_ms.min(ask.begun_ms + u64::from(settings.stale_wait_ms));
         }
@@ -614,6 +621,9 @@ impl Core {
             if now.ms() >= ask.due_ms {
                 self.counts.upstream_timeouts += 1;
                 self.forget_silent(now, question);
+                self.ask_another(now, question, extended::NO_REACHABLE_AUTHORITY, net);
+            } else if ask.hedge_ms.is_some_and(|hedge_ms| now.ms() >= hedge_ms) {
+                self.counts.hedged += 1;
                 self.ask_another(now, question, extended::NO_REACHABLE_AUTHORITY, net);
             } else {
                 self.set_timer(now, question);
