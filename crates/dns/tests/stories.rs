@@ -1,0 +1,87 @@
+//! Stories: each rule of the server, told with scripted clients, upstreams and clock.
+//!
+//! The stories are the files in `tests/stories`; their words are in `tests/story/script.rs`. Each is a test of its own.
+
+mod story;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stories")
+}
+
+fn tell_file(name: &str) {
+    let path = folder().join(format!("{name}.story"));
+    let text = std::fs::read_to_string(&path).unwrap();
+    if let Err(fault) = story::tell(&text) {
+        let line = text.lines().nth(fault.line - 1).unwrap_or_default();
+        panic!("\n{name}.story:{}: {line}\n  {}\n", fault.line, fault.why);
+    }
+}
+
+/// A test for each story, and the list of them.
+macro_rules! stories {
+    ($($name:ident)*) => {
+        $(
+            #[test]
+            fn $name() {
+                tell_file(stringify!($name));
+            }
+        )*
+
+        const STORIES: &[&str] = &[$(stringify!($name)),*];
+    };
+}
+
+stories! {
+    negative_minimum
+}
+
+/// No story of the folder is left untold.
+#[test]
+fn all_are_told() {
+    let files = std::fs::read_dir(folder()).unwrap();
+    let names: BTreeSet<String> = files
+        .map(|file| file.unwrap().file_name().into_string().unwrap())
+        .map(|name| name.strip_suffix(".story").expect("a story").to_owned())
+        .collect();
+    assert_eq!(names, STORIES.iter().map(|name| (*name).to_owned()).collect());
+}
+
+/// What a story gets wrong is found on its line: words that are none, packets that did not come, packets that
+/// nobody spoke of, answers other than told, clients that wait at the end.
+#[test]
+fn faults_are_found() {
+    let asks = "client 1 asks a.example A\n";
+    let gets = "upstream 1 gets a.example A\n";
+    let answers = "upstream 1 answers NOERROR\n  answer a.example 60 A 192.0.2.1\n";
+    let told = "client 1 gets NOERROR\n  answer a.example 60 A 192.0.2.1\n";
+    let whole = [asks, gets, answers, told].concat();
+    assert_eq!(story::tell(&whole), Ok(()));
+    for (text, line, why) in [
+        ("client 1 knows", 1, "what is knows?"),
+        ("client 1 asks a.example A loudly", 1, "what is loudly?"),
+        ("client 1 asks a.example", 1, "something is missing"),
+        ("client 1 asks a.example A\n  answer a.example", 2, "here option is missing"),
+        ("  answer a.example 60 A 192.0.2.1", 1, "nothing stands above"),
+        ("# only\n\nserver ttl-max 60", 3, "here s is missing"),
+        ("server speed 9", 1, "no setting"),
+        (&[asks, "server attempts 1"].concat(), 2, "before the first thing"),
+        (&[asks, "after 1 s"].concat(), 2, "unsaid by the story: upstream 1 got"),
+        (asks, 1, "unsaid by the story: upstream 1 got"),
+        (&[asks, gets].concat(), 2, "client 1 waits"),
+        (&[asks, "upstream 2 gets a.example A"].concat(), 2, "it gets nothing; but upstream 1"),
+        (&[asks, "upstream 1 gets a.example AAAA"].concat(), 2, "not what it got"),
+        (&[asks, "upstream 1 gets a.example A do"].concat(), 2, "not what it got"),
+        (&[asks, gets, answers, "client 1 gets NXDOMAIN"].concat(), 5, "the code is not NXDOMAIN"),
+        (&[asks, gets, answers, "client 1 gets NOERROR"].concat(), 5, "the answer section"),
+        (&[asks, gets, answers, "client 1 gets NOERROR ad"].concat(), 5, "AD is not as told"),
+        (&[&whole[..], "client 1 gets NOERROR"].concat(), 7, "it gets nothing"),
+        ("client 1 is ignored", 1, "it is not"),
+    ] {
+        let fault = story::tell(text).expect_err(text);
+        assert_eq!(fault.line, line, "{text}: {}", fault.why);
+        assert!(fault.why.contains(why), "{text}: {}", fault.why);
+    }
+}
