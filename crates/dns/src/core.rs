@@ -384,13 +384,14 @@ fn is_ending(settings: &Settings, now: Now, entry: &Entry<'_>) -> bool {
     u64::from(left_s) * 100 < life_s * u64::from(settings.prefetch_percent)
 }
 
-/// What is sent beside an answer.
+/// What is sent beside an answer that is not past its end.
 fn reply<'a>(settings: &Settings, now: Now, bytes_max: usize, options: &'a Options) -> Reply<'a> {
     Reply {
         now_s: now.wall_s,
         bytes_max,
         udp_bytes: settings.udp_bytes_max,
-        stale_ttl_s: settings.stale_ttl_s,
+        // A TTL of 0 stays one.
+        stale_ttl_s: 0,
         options: options.as_bytes(),
     }
 }

@@ -2,7 +2,7 @@
 
 use larder_wire::dns::edns::{option, rcode};
 use larder_wire::dns::query::{Query, Refused};
-use larder_wire::dns::rendered::{self, Asked as AskedOf, Rules};
+use larder_wire::dns::rendered::{self, Asked as AskedOf, Reply, Rules};
 use larder_wire::dns::{class, rtype};
 
 use super::guard::add_cookie;
@@ -182,23 +182,25 @@ impl Core {
         options: &Options,
         net: &mut impl Net,
     ) {
-        self.answer_stored(now, client, query, self.renderer.stored(), options, net);
+        self.answer_stored(now, client, query, self.renderer.stored(), 0, options, net);
     }
 
-    /// Answers with something that was stored.
+    /// Answers with something that was stored; `stale_ttl_s` is told of what is past its end.
+    #[allow(clippy::too_many_arguments)]
     pub(super) fn answer_stored(
         &self,
         now: Now,
         client: &Client,
         query: &Query<'_>,
         stored: &[u8],
+        stale_ttl_s: u32,
         options: &Options,
         net: &mut impl Net,
     ) {
         let bytes_max = client.bytes_max(query, self.settings.udp_bytes_max);
         let mut options = *options;
         add_cookie(self.cookies.as_ref(), now, client, query, &mut options);
-        let reply = reply(&self.settings, now, bytes_max, &options);
+        let reply = Reply { stale_ttl_s, ..reply(&self.settings, now, bytes_max, &options) };
         net.answer(client, bytes_max, |out| rendered::write(stored, query, &reply, out));
     }
 }

@@ -523,7 +523,8 @@ impl Core {
         self.counts.stale_answers += 1;
         let is_denied = stored.get(6..8) == Some(&rcode::NXDOMAIN.to_be_bytes());
         let code = if is_denied { extended::STALE_NXDOMAIN } else { extended::STALE_ANSWER };
-        self.answer_stored(now, client, query, stored, &Options::error(code), net);
+        let ttl_s = self.settings.stale_ttl_s;
+        self.answer_stored(now, client, query, stored, ttl_s, &Options::error(code), net);
     }
 
     /// A client that cannot wait: what is held past its end, or SERVFAIL.
