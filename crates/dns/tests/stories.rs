@@ -35,7 +35,46 @@ macro_rules! stories {
 }
 
 stories! {
+    ad_believed
+    ad_not_believed
+    any_is_small
+    class_chaos
+    dnssec_only_if_asked
+    edns_badvers_from_upstream
+    edns_unknown_to_upstream
+    edns_version
+    failure_is_kept
+    failure_without_question
+    key_case
+    key_flags
+    key_long
+    key_type
+    malformed
+    merged
+    merged_in_a_batch
+    meta_types
+    negative_alias
+    negative_limit
     negative_minimum
+    negative_nodata
+    negative_without_soa
+    opt_hop_by_hop
+    rd_zero
+    responses_are_dropped
+    retry_after_failure
+    retry_another
+    retry_attempts
+    retry_first_packet_counts
+    retry_same
+    retry_useless
+    size_by_client
+    size_by_server
+    size_whole_sets
+    truncated_by_stream
+    truncated_damaged
+    ttl_ageing
+    ttl_limits
+    ttl_zero
 }
 
 /// No story of the folder is left untold.

@@ -361,7 +361,7 @@ fn answer_octets(packet: &Packet, answer: &Answer) -> Result<Vec<u8>, String> {
     message.metadata.authentic_data = answer.authentic_data;
     message.metadata.authoritative = answer.authoritative;
     message.metadata.truncation = answer.truncated;
-    message.metadata.response_code = (answer.rcode & 15).into();
+    message.metadata.response_code = answer.rcode.into();
     let mut query = asked.queries[0].clone();
     if let Some((name, rtype)) = &answer.about {
         query.set_name(name.clone());
