@@ -190,6 +190,11 @@ impl Upstreams {
         health.down.get_or_insert((now_ms + REST_MS.0, REST_MS.0));
     }
 
+    /// How long an answer of this upstream is waited for, milliseconds.
+    pub fn wait_ms(&self, upstream: usize) -> u32 {
+        self.all.get(upstream).map_or(WAIT_MS.1, Health::wait_ms)
+    }
+
     /// True while an upstream is not down.
     pub fn is_up(&self, upstream: usize) -> bool {
         self.all.get(upstream).is_some_and(|health| health.down.is_none())

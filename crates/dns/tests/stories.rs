@@ -41,7 +41,9 @@ stories! {
     class_chaos
     dnssec_only_if_asked
     edns_badvers_from_upstream
+    edns_unknown_to_one
     edns_unknown_to_upstream
+    edns_unknown_waits_anew
     edns_version
     failure_is_kept
     failure_without_question
@@ -64,14 +66,19 @@ stories! {
     retry_after_failure
     retry_another
     retry_attempts
+    retry_duplicate_failure
     retry_first_packet_counts
     retry_same
     retry_useless
+    retry_waits_for_the_other
     size_by_client
     size_by_server
     size_whole_sets
     truncated_by_stream
     truncated_damaged
+    truncated_to_first_packet
+    truncated_upstream_is_kept
+    truncated_zone_is_kept
     ttl_ageing
     ttl_limits
     ttl_zero

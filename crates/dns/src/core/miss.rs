@@ -80,6 +80,14 @@ pub(super) struct Ask {
     timer: Option<TimerId>,
 }
 
+impl Ask {
+    /// True while an answer may come from the upstream that was asked last.
+    fn is_last_awaited(&self) -> bool {
+        let last = self.attempts.checked_sub(1).map(|last| &self.sent[last]);
+        self.by_stream.is_some() || last.is_some_and(|last| !last.is_over())
+    }
+}
+
 /// Why no upstream is asked.
 enum NotBegun {
     /// As many questions are in flight as may be.
@@ -278,6 +286,7 @@ impl Core {
         let number = ask.attempts;
         let Some(slot) = ask.sent.get_mut(number) else { return false };
         ask.attempts += 1;
+        slot.upstream = upstream;
         let mut message = [0; QUESTION_BYTES_MAX];
         let Ok(mut id) = self.random.u16() else { return false };
         for _ in 0..ID_DRAWS {
@@ -310,12 +319,10 @@ impl Core {
     }
 
     /// The same upstream again, by a stream.
-    fn ask_by_stream(&mut self, now: Now, question: Question, net: &mut impl Net) {
+    fn ask_by_stream(&mut self, now: Now, question: Question, upstream: usize, net: &mut impl Net) {
         let Some(InFlight { sent, state: ask, .. }) = self.pending.get_mut(question) else {
             return;
         };
-        let Some(last) = ask.attempts.checked_sub(1) else { return };
-        let upstream = ask.sent[last].upstream;
         if ask.by_stream == Some(upstream) {
             return;
         }
@@ -346,6 +353,12 @@ impl Core {
             self.counts.upstream_strays += 1;
             return false;
         };
+        let number = usize::from(number);
+        let is_new = |ask: &Ask| !ask.sent[number].is_answered;
+        if !self.pending.get(question).is_some_and(|flight| is_new(flight.state)) {
+            self.counts.upstream_strays += 1;
+            return false;
+        }
         let next = self.judge(now, question, octets, false);
         let Some(InFlight { state: ask, .. }) = self.pending.get_mut(question) else {
             return false;
@@ -354,18 +367,29 @@ impl Core {
             ask.misfits += 1;
             self.counts.upstream_strays += 1;
             if ask.misfits == MISFITS_MAX {
-                self.ask_by_stream(now, question, net);
+                let upstream = ask.sent[ask.attempts - 1].upstream;
+                self.ask_by_stream(now, question, upstream, net);
             }
             return false;
         }
         self.counts.upstream_answers += 1;
-        let sent = &mut ask.sent[usize::from(number)];
+        let is_another_awaited = number + 1 != ask.attempts && ask.is_last_awaited();
+        let last_upstream = ask.sent[ask.attempts - 1].upstream;
+        let sent = &mut ask.sent[number];
         sent.is_answered = true;
         let sent = *sent;
         let after_us = now.us.saturating_sub(sent.at_us).min(u64::from(u32::MAX)) as u32;
         let (zone, local) = self.zones.place(sent.upstream);
         self.zones.choice(zone).answered(local, after_us);
-        self.go_on(now, question, next, net);
+        match next {
+            Next::Over(facts) => self.over(now, question, &facts, net),
+            Next::Stream if sent.upstream == last_upstream => {
+                self.ask_by_stream(now, question, sent.upstream, net);
+            }
+            // Another is waited for, and may do better.
+            _ if is_another_awaited => self.counts.upstream_useless += 1,
+            next => self.go_on(now, question, sent.upstream, next, net),
+        }
         true
     }
 
@@ -378,16 +402,18 @@ impl Core {
         net: &mut impl Net,
     ) {
         let question = Question::from_bits(tag);
-        if self.pending.get(question).is_none_or(|flight| flight.state.by_stream.is_none()) {
-            return;
-        }
+        let asked = self.pending.get(question).and_then(|flight| flight.state.by_stream);
+        let Some(upstream) = asked else { return };
         let next = match octets {
             Some(octets) => self.judge(now, question, octets, true),
             None => Next::Another(Some(extended::NETWORK_ERROR)),
         };
         // Nobody else can write into the stream: what does not fit is the upstream's own fault.
         let next = if let Next::Wait | Next::Stream = next { Next::Another(None) } else { next };
-        self.go_on(now, question, next, net);
+        if let Some(InFlight { state: ask, .. }) = self.pending.get_mut(question) {
+            ask.by_stream = None;
+        }
+        self.go_on(now, question, upstream, next, net);
     }
 
     /// Looks at a packet; where it ends the question, what is to be stored has been rendered.
@@ -425,12 +451,19 @@ impl Core {
         }
     }
 
-    /// Does what a look at an answer said.
-    fn go_on(&mut self, now: Now, question: Question, next: Next, net: &mut impl Net) {
+    /// Does what a look at an answer of an upstream said.
+    fn go_on(
+        &mut self,
+        now: Now,
+        question: Question,
+        upstream: usize,
+        next: Next,
+        net: &mut impl Net,
+    ) {
         match next {
             Next::Wait => {}
             Next::Over(facts) => self.over(now, question, &facts, net),
-            Next::Stream => self.ask_by_stream(now, question, net),
+            Next::Stream => self.ask_by_stream(now, question, upstream, net),
             Next::Failed(error) => self.fail(now, question, error, net),
             Next::Another(error) => {
                 self.counts.upstream_useless += 1;
@@ -444,8 +477,11 @@ impl Core {
                     return;
                 };
                 ask.has_edns = false;
-                let upstream = ask.sent[ask.attempts - 1].upstream;
-                if !self.ask_upstream(now, question, upstream, true, net) {
+                let (zone, local) = self.zones.place(upstream);
+                ask.due_ms = now.ms() + u64::from(self.zones.choice(zone).wait_ms(local));
+                if self.ask_upstream(now, question, upstream, true, net) {
+                    self.set_timer(now, question);
+                } else {
                     self.ask_another(now, question, extended::OTHER, net);
                 }
             }
@@ -681,7 +717,9 @@ impl Core {
             sent.place.is_some_and(|place| unmix(place) >> 16 == u64::from(socket))
         });
         for question in asked {
-            self.ask_by_stream(now, question, net);
+            let Some(InFlight { state: ask, .. }) = self.pending.get(question) else { continue };
+            let upstream = ask.sent[ask.attempts - 1].upstream;
+            self.ask_by_stream(now, question, upstream, net);
         }
     }
 }
