@@ -37,6 +37,7 @@ macro_rules! stories {
 stories! {
     ad_believed
     ad_not_believed
+    alias_loop
     any_is_small
     class_chaos
     dnssec_only_if_asked
@@ -52,6 +53,11 @@ stories! {
     key_long
     key_type
     malformed
+    match_case
+    match_case_by_stream
+    match_id
+    match_question
+    match_socket
     merged
     merged_in_a_batch
     meta_types
@@ -62,6 +68,9 @@ stories! {
     negative_without_soa
     opt_hop_by_hop
     rd_zero
+    records_in_order
+    records_minimal
+    records_unrelated
     responses_are_dropped
     retry_after_failure
     retry_another
@@ -74,6 +83,9 @@ stories! {
     size_by_client
     size_by_server
     size_whole_sets
+    spoof_flood
+    spoof_leads_to_stream
+    spoof_socket
     truncated_by_stream
     truncated_damaged
     truncated_to_first_packet

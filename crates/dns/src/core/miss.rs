@@ -344,6 +344,21 @@ impl Core {
         }
     }
 
+    /// Somebody guesses at the answers to this question: who was asked last is asked by a stream, and what comes over UDP
+    /// is no answer any more.
+    fn ask_safely(&mut self, now: Now, question: Question, net: &mut impl Net) {
+        let Core { pending, by_id, .. } = self;
+        let Some(InFlight { state: ask, .. }) = pending.get_mut(question) else { return };
+        let Some(last) = ask.attempts.checked_sub(1) else { return };
+        for sent in &mut ask.sent[..=last] {
+            if let Some(place) = sent.place.take() {
+                by_id.remove(&place);
+            }
+        }
+        let upstream = ask.sent[last].upstream;
+        self.ask_by_stream(now, question, upstream, net);
+    }
+
     /// A packet came from an upstream, by the socket of this number. False where it answers nothing that was sent by it:
     /// it is late, or somebody guesses.
     pub fn answered(&mut self, now: Now, socket: u32, octets: &[u8], net: &mut impl Net) -> bool {
@@ -364,11 +379,10 @@ impl Core {
             return false;
         };
         if matches!(next, Next::Wait) {
-            ask.misfits += 1;
+            ask.misfits = ask.misfits.saturating_add(1);
             self.counts.upstream_strays += 1;
-            if ask.misfits == MISFITS_MAX {
-                let upstream = ask.sent[ask.attempts - 1].upstream;
-                self.ask_by_stream(now, question, upstream, net);
+            if ask.misfits >= MISFITS_MAX {
+                self.ask_safely(now, question, net);
             }
             return false;
         }
@@ -717,9 +731,7 @@ impl Core {
             sent.place.is_some_and(|place| unmix(place) >> 16 == u64::from(socket))
         });
         for question in asked {
-            let Some(InFlight { state: ask, .. }) = self.pending.get(question) else { continue };
-            let upstream = ask.sent[ask.attempts - 1].upstream;
-            self.ask_by_stream(now, question, upstream, net);
+            self.ask_safely(now, question, net);
         }
     }
 }

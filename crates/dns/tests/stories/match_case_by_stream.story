@@ -1,0 +1,13 @@
+# An upstream that does not give back the case is asked over TCP, where case proves nothing and need not be right.
+server case-random yes
+
+client 1 asks www.a-long-name-with-many-letters.example A
+upstream 1 gets www.a-long-name-with-many-letters.example A
+upstream 1 answers NOERROR about www.a-long-name-with-many-letters.example A 3 times
+  answer www.a-long-name-with-many-letters.example 300 A 192.0.2.1
+upstream 1 gets www.a-long-name-with-many-letters.example A over tcp
+upstream 1 answers NOERROR over tcp about www.a-long-name-with-many-letters.example A
+  answer www.a-long-name-with-many-letters.example 300 A 192.0.2.1
+client 1 gets NOERROR
+  answer www.a-long-name-with-many-letters.example 300 A 192.0.2.1
+nothing is in flight
