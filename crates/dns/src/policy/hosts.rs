@@ -1,0 +1,126 @@
+//! Records by name, and hosts files that fill them: names for A and AAAA, addresses for PTR.
+//!
+//! A line is an address and names, the first of which is what the address is called in answers to PTR. All other types
+//! of a name that stands there have no data, so a name is never answered half from here and half from elsewhere.
+
+use std::io::Read;
+use std::net::IpAddr;
+
+use larder_wire::dns::rtype;
+use siphasher::sip::SipHasher13;
+
+use super::error::{Loaded, PolicyError};
+use super::lines::{LINE_TOO_LONG, Lines};
+use super::name::WireName;
+use super::names::{Names, Suffixes};
+use super::records::{EMPTY, RecordRef, Records, Rejection};
+
+/// How long clients may keep what a hosts file says, seconds: a file is edited by hand, and seen at the next reload.
+pub const HOSTS_TTL_S: u32 = 60;
+
+/// Records by name.
+#[derive(Debug, Clone)]
+pub struct Data {
+    /// Names, each with its chain.
+    pub names: Names,
+    /// Chains of records.
+    pub records: Records,
+}
+
+impl Data {
+    /// Nothing yet.
+    pub fn new(key: SipHasher13) -> Data {
+        Data { names: Names::new(key), records: Records::default() }
+    }
+
+    /// Adds a record.
+    pub fn add(
+        &mut self,
+        key: &SipHasher13,
+        owner: &WireName,
+        record: RecordRef<'_>,
+    ) -> Result<(), Rejection> {
+        let owner = Suffixes::new(owner.as_bytes(), key).expect("a WireName is a name");
+        self.names.put(&owner, |chain| self.records.add(chain.unwrap_or(EMPTY), record))
+    }
+}
+
+/// Reads a hosts file into `data`.
+pub fn load<R: Read>(
+    data: &mut Data,
+    key: &SipHasher13,
+    lines: &mut Lines<'_, R>,
+) -> Result<Loaded, PolicyError> {
+    let mut loaded = Loaded::default();
+    while let Some(line) = lines.next()? {
+        let Some(text) = line.text else {
+            loaded.skip(line.number, LINE_TOO_LONG);
+            continue;
+        };
+        let text = text.split(|&octet| octet == b'#').next().unwrap_or_default();
+        let mut words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+        let Some(address) = words.next() else { continue };
+        let Some(address) = ip(address) else {
+            loaded.skip(line.number, "a line of a hosts file begins with an address");
+            continue;
+        };
+        let mut is_called = false;
+        for word in words {
+            let taken = WireName::parse(word, &WireName::ROOT)
+                .map_err(|error| error.to_string())
+                .and_then(|name| {
+                    let done = name_host(data, key, address, &name, !is_called);
+                    done.map_err(|rejection| rejection.to_string())
+                });
+            match taken {
+                Ok(()) => (loaded.taken, is_called) = (loaded.taken + 1, true),
+                Err(problem) => loaded.skip(line.number, problem),
+            }
+        }
+        if !is_called {
+            loaded.skip(line.number, "no name stands after the address");
+        }
+    }
+    Ok(loaded)
+}
+
+/// The address that a word spells.
+pub fn ip(word: &[u8]) -> Option<IpAddr> {
+    std::str::from_utf8(word).ok()?.parse().ok()
+}
+
+/// A name for an address, and where it is the first one, the address's name.
+fn name_host(
+    data: &mut Data,
+    key: &SipHasher13,
+    address: IpAddr,
+    name: &WireName,
+    is_first: bool,
+) -> Result<(), Rejection> {
+    fn record(rtype: u16, data: &[u8]) -> RecordRef<'_> {
+        RecordRef { rtype, ttl_s: HOSTS_TTL_S, data }
+    }
+    match address {
+        IpAddr::V4(v4) => data.add(key, name, record(rtype::A, &v4.octets()))?,
+        IpAddr::V6(v6) => data.add(key, name, record(rtype::AAAA, &v6.octets()))?,
+    }
+    if is_first && !address.is_unspecified() {
+        data.add(key, &reverse(address), record(rtype::PTR, name.as_bytes()))?;
+    }
+    Ok(())
+}
+
+/// The name below which PTR of an address is asked for.
+pub fn reverse(address: IpAddr) -> WireName {
+    let text = match address {
+        IpAddr::V4(v4) => {
+            let [a, b, c, d] = v4.octets();
+            format!("{d}.{c}.{b}.{a}.in-addr.arpa")
+        }
+        IpAddr::V6(v6) => {
+            let nibbles = v6.octets().into_iter().rev().flat_map(|octet| [octet & 15, octet >> 4]);
+            nibbles.map(|nibble| format!("{nibble:x}.")).collect::<String>() + "ip6.arpa"
+        }
+    };
+    WireName::parse(text.as_bytes(), &WireName::ROOT).expect("an address spells a short name")
+}

@@ -1,0 +1,186 @@
+//! Domain names as people write them, made into wire form and lower case.
+
+use std::fmt;
+
+use larder_wire::dns::NAME_WIRE_BYTES_MAX;
+
+/// A name in wire form and lower case.
+#[derive(Clone, Copy)]
+pub struct WireName {
+    len: u8,
+    octets: [u8; NAME_WIRE_BYTES_MAX],
+}
+
+/// Why a name is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NameError {
+    /// Nothing stands there, or nothing between two dots.
+    Empty,
+    /// A label of more than 63 octets.
+    LabelTooLong,
+    /// More than 255 octets.
+    TooLong,
+    /// A backslash without three digits up to 255, or one octet, after it.
+    Escape,
+    /// An international name in its own letters.
+    NotAscii,
+}
+
+impl fmt::Display for NameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            NameError::Empty => "a name has an empty label",
+            NameError::LabelTooLong => "a label of a name is longer than 63 octets",
+            NameError::TooLong => "a name is longer than 255 octets",
+            NameError::Escape => "an escape in a name is not \\ and three digits or one character",
+            NameError::NotAscii => {
+                "an international name must be written in its ASCII form, with xn-- labels"
+            }
+        })
+    }
+}
+
+/// The octet that the escape after a backslash stands for, and what follows it.
+pub fn unescape(rest: &[u8]) -> Result<(u8, &[u8]), NameError> {
+    match rest {
+        [a @ b'0'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9', rest @ ..] => {
+            let number = u16::from(a - b'0') * 100 + u16::from(b - b'0') * 10 + u16::from(c - b'0');
+            Ok((u8::try_from(number).map_err(|_| NameError::Escape)?, rest))
+        }
+        [b'0'..=b'9', ..] | [] => Err(NameError::Escape),
+        [octet, rest @ ..] => Ok((*octet, rest)),
+    }
+}
+
+impl fmt::Debug for WireName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.as_bytes().escape_ascii())
+    }
+}
+
+impl WireName {
+    /// The root.
+    pub const ROOT: WireName = WireName { len: 1, octets: [0; NAME_WIRE_BYTES_MAX] };
+
+    /// Reads a name. One that does not end in a dot goes on with `origin`; `@` is `origin` itself.
+    pub fn parse(text: &[u8], origin: &WireName) -> Result<WireName, NameError> {
+        match text {
+            b"" => return Err(NameError::Empty),
+            b"." => return Ok(WireName::ROOT),
+            b"@" => return Ok(*origin),
+            _ => {}
+        }
+        let mut name = WireName { len: 0, octets: [0; NAME_WIRE_BYTES_MAX] };
+        let mut label = [0_u8; 64];
+        let mut label_bytes = 0;
+        let mut rest = text;
+        while let [octet, after @ ..] = rest {
+            rest = after;
+            let octet = match octet {
+                b'.' => {
+                    name.push(&label[..label_bytes])?;
+                    label_bytes = 0;
+                    continue;
+                }
+                b'\\' => {
+                    let (octet, after) = unescape(rest)?;
+                    rest = after;
+                    octet
+                }
+                128.. => return Err(NameError::NotAscii),
+                octet => *octet,
+            };
+            *label.get_mut(label_bytes).ok_or(NameError::LabelTooLong)? = octet;
+            label_bytes += 1;
+        }
+        let is_relative = label_bytes > 0;
+        if is_relative {
+            name.push(&label[..label_bytes])?;
+        }
+        name.append(if is_relative { origin.as_bytes() } else { &[0] })?;
+        Ok(name)
+    }
+
+    /// Takes octets that are a whole name already.
+    pub fn from_wire(octets: &[u8]) -> Option<WireName> {
+        let mut name = WireName { len: 0, octets: [0; NAME_WIRE_BYTES_MAX] };
+        name.append(octets).ok()?;
+        name.octets.make_ascii_lowercase();
+        Some(name)
+    }
+
+    fn push(&mut self, label: &[u8]) -> Result<(), NameError> {
+        match label.len() {
+            0 => return Err(NameError::Empty),
+            1..=63 => self.append(&[label.len() as u8])?,
+            _ => return Err(NameError::LabelTooLong),
+        }
+        let start = usize::from(self.len);
+        self.append(label)?;
+        self.octets[start..start + label.len()].make_ascii_lowercase();
+        Ok(())
+    }
+
+    fn append(&mut self, octets: &[u8]) -> Result<(), NameError> {
+        let start = usize::from(self.len);
+        let room = self.octets.get_mut(start..start + octets.len()).ok_or(NameError::TooLong)?;
+        room.copy_from_slice(octets);
+        self.len += octets.len() as u8;
+        Ok(())
+    }
+
+    /// Wire form, with the root.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.octets[..self.len.into()]
+    }
+}
+
+/// True for letters, digits, hyphens, underscores, dots and escapes: what a list of names is made of. Anything else there
+/// is a page of HTML or a rule of another syntax.
+pub fn is_plain(text: &[u8]) -> bool {
+    text.iter().all(|octet| octet.is_ascii_alphanumeric() || b"-_.\\".contains(octet))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wire(text: &str, origin: &str) -> Result<Vec<u8>, NameError> {
+        let origin = WireName::parse(origin.as_bytes(), &WireName::ROOT)?;
+        WireName::parse(text.as_bytes(), &origin).map(|name| name.as_bytes().to_vec())
+    }
+
+    /// Relative and absolute names, escapes and case come out in wire form.
+    #[test]
+    fn names() {
+        assert_eq!(wire("A.Example.", "x").unwrap(), b"\x01a\x07example\0");
+        assert_eq!(wire("a", "X.y.").unwrap(), b"\x01a\x01x\x01y\0");
+        assert_eq!(wire("@", "x").unwrap(), b"\x01x\0");
+        assert_eq!(wire(".", "x").unwrap(), b"\0");
+        assert_eq!(wire(r"a\.b\\\200\065", ".").unwrap(), b"\x06a.b\\\xc8a\0");
+    }
+
+    /// What is no name is told apart, and the longest names are names.
+    #[test]
+    fn errors() {
+        let label = "a".repeat(63);
+        let longest = format!("{label}.{label}.{label}.{}", "b".repeat(61));
+        assert_eq!(wire(&longest, ".").unwrap().len(), 255);
+        for (text, expected) in [
+            ("", NameError::Empty),
+            ("a..b", NameError::Empty),
+            (".a", NameError::Empty),
+            ("..", NameError::Empty),
+            (&"a".repeat(64), NameError::LabelTooLong),
+            (&"a".repeat(65), NameError::LabelTooLong),
+            (&format!("{longest}b"), NameError::TooLong),
+            ("a\\", NameError::Escape),
+            ("a\\25", NameError::Escape),
+            ("a\\256", NameError::Escape),
+            ("bücher.example", NameError::NotAscii),
+        ] {
+            assert_eq!(wire(text, "."), Err(expected), "{text}");
+        }
+        assert_eq!(wire(&longest, "x"), Err(NameError::TooLong));
+    }
+}

@@ -1,0 +1,130 @@
+//! Names that the world's name servers know nothing of, or should not be asked.
+//!
+//! | names | answer |
+//! |---|---|
+//! | `localhost` and below | 127.0.0.1, ::1 (RFC 6761, section 6.3); and those addresses back to it |
+//! | `invalid`, `test` and below | do not exist (RFC 6761, sections 6.2 and 6.4) |
+//! | `onion` and below | do not exist: they are for another network (RFC 7686) |
+//! | reverse names of private and other special networks | do not exist (RFC 6303, 7793) |
+//! | `home.arpa` and below | do not exist (RFC 8375); but its DS records are the parent's, and are asked for |
+//! | `resolver.arpa` and below | no data: no encrypted way to this resolver is advertised (RFC 9462) |
+//!
+//! Each is left alone where a name at it or above it is exempt, since a forward zone or a local zone covers it; and so
+//! are names at and below an exempt one.
+
+use larder_wire::dns::rtype;
+use siphasher::sip::SipHasher13;
+
+use super::Outcome;
+use super::Query;
+use super::name::WireName;
+use super::names::{Full, Names, Suffixes};
+use super::records::{EMPTY, RecordRef, Records, Rejection};
+
+/// How long clients may keep these answers, seconds: RFC 6303, section 3.
+pub const SPECIAL_TTL_S: u32 = 10_800;
+
+/// What a name's number says.
+const EXEMPT: u32 = 0;
+const LOCALHOST: u32 = 1;
+const NXDOMAIN: u32 = 2;
+const ZONE: u32 = 3;
+const HOME: u32 = 4;
+const NODATA: u32 = 5;
+const LOOPBACK: u32 = 6;
+
+const NAMES: [(&str, u32); 8] = [
+    ("localhost", LOCALHOST),
+    ("invalid", NXDOMAIN),
+    ("test", NXDOMAIN),
+    ("onion", NXDOMAIN),
+    ("home.arpa", HOME),
+    ("resolver.arpa", NODATA),
+    ("1.0.0.127.in-addr.arpa", LOOPBACK),
+    ("1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.ip6.arpa", LOOPBACK),
+];
+
+/// Reverse zones of RFC 6303, section 4, but for the two runs below.
+const REVERSE: [&str; 17] = [
+    "10.in-addr.arpa",
+    "168.192.in-addr.arpa",
+    "0.in-addr.arpa",
+    "127.in-addr.arpa",
+    "254.169.in-addr.arpa",
+    "2.0.192.in-addr.arpa",
+    "100.51.198.in-addr.arpa",
+    "113.0.203.in-addr.arpa",
+    "255.255.255.255.in-addr.arpa",
+    "0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.ip6.arpa",
+    "1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.ip6.arpa",
+    "d.f.ip6.arpa",
+    "8.e.f.ip6.arpa",
+    "9.e.f.ip6.arpa",
+    "a.e.f.ip6.arpa",
+    "b.e.f.ip6.arpa",
+    "8.b.d.0.1.0.0.2.ip6.arpa",
+];
+
+/// The table of special names.
+#[derive(Debug, Clone)]
+pub struct Special {
+    names: Names,
+    records: Records,
+    /// Chains: what `localhost` has, and what its addresses have.
+    localhost: u32,
+    loopback: u32,
+}
+
+impl Special {
+    /// All but the `exempt` ones.
+    pub fn new(key: SipHasher13, exempt: &[WireName]) -> Result<Special, Rejection> {
+        let mut names = Names::new(key);
+        for name in exempt {
+            let name = Suffixes::new(name.as_bytes(), &key).expect("a WireName is a name");
+            names.put(&name, |_| Ok::<u32, Full>(EXEMPT))?;
+        }
+        let private = (16..32).map(|octet| format!("{octet}.172.in-addr.arpa"));
+        let shared = (64..128).map(|octet| format!("{octet}.100.in-addr.arpa"));
+        let reverse = REVERSE.iter().map(|&name| name.to_string()).chain(private).chain(shared);
+        let named = NAMES.iter().map(|&(name, kind)| (name.to_string(), kind));
+        // The loopback addresses are zones or below one: they come last, and their kind counts.
+        for (name, kind) in reverse.map(|name| (name, ZONE)).chain(named) {
+            let name = WireName::parse(name.as_bytes(), &WireName::ROOT);
+            let name = name.expect("the names above are names");
+            let name = Suffixes::new(name.as_bytes(), &key).expect("a WireName is a name");
+            if names.longest(&name, name.labels()).is_none_or(|(_, kind)| kind != EXEMPT) {
+                names.put(&name, |_| Ok::<u32, Full>(kind))?;
+            }
+        }
+        names.seal();
+        let mut records = Records::default();
+        let mut add = |chain, rtype, data: &[u8]| {
+            records.add(chain, RecordRef { rtype, ttl_s: SPECIAL_TTL_S, data })
+        };
+        let localhost = add(EMPTY, rtype::A, &[127, 0, 0, 1])?;
+        add(localhost, rtype::AAAA, &std::net::Ipv6Addr::LOCALHOST.octets())?;
+        let loopback = add(EMPTY, rtype::PTR, b"\x09localhost\0")?;
+        Ok(Special { names, records, localhost, loopback })
+    }
+
+    /// What is said of a name. Of special names of no more than `passed` labels nothing is.
+    pub fn say(&self, query: &Query<'_>, passed: usize) -> Option<Outcome<'_>> {
+        let name = &query.name;
+        let (zone, kind) = self.names.longest(name, name.labels())?;
+        if zone <= passed {
+            return None;
+        }
+        let is_apex = zone == name.labels();
+        let records =
+            |chain| Some(Outcome::Records { records: &self.records, chain, zone, soa: None });
+        match kind {
+            EXEMPT => None,
+            LOCALHOST => records(self.localhost),
+            LOOPBACK if is_apex => records(self.loopback),
+            HOME if is_apex && query.qtype == rtype::DS => None,
+            ZONE | HOME if is_apex => Some(Outcome::Apex { zone }),
+            NODATA => Some(Outcome::NoData { zone }),
+            _ => Some(Outcome::NxDomain { zone, soa: None }),
+        }
+    }
+}

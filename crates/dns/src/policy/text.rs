@@ -1,0 +1,552 @@
+//! Records as zone files spell them (RFC 1035, section 5; RFC 3597 for types without a spelling of their own).
+//!
+//! A parser of our own, and a small one: the libraries that have one bring along a date library and derive macros,
+//! and want the whole file in memory. What it reads are the types that people write by hand; every other one can be
+//! written as `TYPEnnn \# length hex`.
+//!
+//! ```text
+//! line  -> Entry::feed      tokens; an entry goes on while a parenthesis is open
+//! entry -> Context::read    a record, or nothing: it was empty, or $ORIGIN or $TTL
+//! ```
+//!
+//! Bounds: [`ENTRY_BYTES_MAX`] octets an entry. Cost: linear.
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
+use std::str::FromStr;
+
+use larder_wire::dns::rtype;
+
+use super::name::{NameError, WireName, unescape};
+
+/// Octets of an entry, at most: hexadecimal data of the largest record that is taken, with room.
+const ENTRY_BYTES_MAX: usize = 64 << 10;
+
+/// The largest TTL (RFC 2181, section 8).
+const TTL_S_MAX: u32 = i32::MAX as u32;
+
+/// What is wrong with an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Problem {
+    /// A name is none.
+    Name(NameError),
+    /// Something else, said in words.
+    Text(&'static str),
+}
+
+impl From<NameError> for Problem {
+    fn from(error: NameError) -> Problem {
+        Problem::Name(error)
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Problem::Name(error) => error.fmt(f),
+            Problem::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+fn problem<T>(text: &'static str) -> Result<T, Problem> {
+    Err(Problem::Text(text))
+}
+
+/// One entry of a file, taken apart.
+#[derive(Debug, Default)]
+pub struct Entry {
+    octets: Vec<u8>,
+    tokens: Vec<Range<usize>>,
+    /// The owner is that of the entry before.
+    starts_blank: bool,
+    open: usize,
+}
+
+impl Entry {
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.octets.clear();
+        self.tokens.clear();
+        self.starts_blank = false;
+        self.open = 0;
+    }
+
+    /// True when the entry goes on in the next line.
+    pub fn is_open(&self) -> bool {
+        self.open > 0
+    }
+
+    /// Adds the tokens of a line.
+    pub fn feed(&mut self, line: &[u8]) -> Result<(), Problem> {
+        if self.octets.len() + line.len() > ENTRY_BYTES_MAX {
+            return problem("an entry is longer than 64 KiB");
+        }
+        if self.tokens.is_empty() && self.open == 0 {
+            self.starts_blank = line.first().is_some_and(u8::is_ascii_whitespace);
+        }
+        let mut rest = line;
+        while let [octet, after @ ..] = rest {
+            match octet {
+                b';' => return Ok(()),
+                b'(' => self.open += 1,
+                b')' => match self.open.checked_sub(1) {
+                    Some(open) => self.open = open,
+                    None => return problem("a closing parenthesis without an opening one"),
+                },
+                b'"' => {
+                    rest = self.take(after, |octet| octet == b'"');
+                    match rest {
+                        [b'"', after @ ..] => rest = after,
+                        _ => return problem("a quotation mark is missing"),
+                    }
+                    continue;
+                }
+                octet if octet.is_ascii_whitespace() => {}
+                _ => {
+                    rest = self.take(rest, |octet| {
+                        octet.is_ascii_whitespace() || b";()\"".contains(&octet)
+                    });
+                    continue;
+                }
+            }
+            rest = after;
+        }
+        Ok(())
+    }
+
+    /// Takes a token, escapes as they stand, up to where `ends` says or the line ends.
+    fn take<'a>(&mut self, text: &'a [u8], ends: impl Fn(u8) -> bool) -> &'a [u8] {
+        let mut len = 0;
+        while let Some(&octet) = text.get(len) {
+            match octet {
+                b'\\' => len = (len + 2).min(text.len()),
+                octet if ends(octet) => break,
+                _ => len += 1,
+            }
+        }
+        let start = self.octets.len();
+        self.octets.extend_from_slice(&text[..len]);
+        self.tokens.push(start..start + len);
+        &text[len..]
+    }
+
+    /// All tokens in turn.
+    pub fn tokens(&self) -> Tokens<'_> {
+        Tokens { octets: &self.octets, tokens: self.tokens.iter() }
+    }
+}
+
+/// Tokens that are still to be read.
+#[derive(Debug, Clone)]
+pub struct Tokens<'a> {
+    octets: &'a [u8],
+    tokens: std::slice::Iter<'a, Range<usize>>,
+}
+
+impl<'a> Iterator for Tokens<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        Some(&self.octets[self.tokens.next()?.clone()])
+    }
+}
+
+impl<'a> Tokens<'a> {
+    fn need(&mut self) -> Result<&'a [u8], Problem> {
+        self.next().ok_or(Problem::Text("the entry ends too soon"))
+    }
+
+    fn number<T: FromStr>(&mut self) -> Result<T, Problem> {
+        parsed(self.need()?).ok_or(Problem::Text("a number is missing or too large"))
+    }
+
+    fn ttl(&mut self) -> Result<u32, Problem> {
+        ttl(self.need()?).ok_or(Problem::Text("a time is missing or too large"))
+    }
+}
+
+fn parsed<T: FromStr>(token: &[u8]) -> Option<T> {
+    std::str::from_utf8(token).ok()?.parse().ok()
+}
+
+/// Seconds, or a sum of numbers with units as `1h30m`.
+fn ttl(token: &[u8]) -> Option<u32> {
+    let (mut sum, mut number) = (0_u32, None::<u32>);
+    for &octet in token {
+        let unit_s = match octet.to_ascii_lowercase() {
+            digit @ b'0'..=b'9' => {
+                let digit = u32::from(digit - b'0');
+                number = Some(number.unwrap_or(0).checked_mul(10)?.checked_add(digit)?);
+                continue;
+            }
+            b's' => 1,
+            b'm' => 60,
+            b'h' => 3_600,
+            b'd' => 86_400,
+            b'w' => 604_800,
+            _ => return None,
+        };
+        sum = sum.checked_add(number.take()?.checked_mul(unit_s)?)?;
+    }
+    // The last number may have no unit; nothing at all is no time.
+    let sum = sum.checked_add(number.or_else(|| token.last().map(|_| 0))?)?;
+    (sum <= TTL_S_MAX).then_some(sum)
+}
+
+/// The number of a type.
+fn type_number(token: &[u8]) -> Option<u16> {
+    /// Spelled types; of the last ones only the generic form of data is read.
+    const TYPES: [(&str, u16); 19] = [
+        ("A", rtype::A),
+        ("NS", rtype::NS),
+        ("CNAME", rtype::CNAME),
+        ("SOA", rtype::SOA),
+        ("PTR", rtype::PTR),
+        ("HINFO", 13),
+        ("MX", rtype::MX),
+        ("TXT", TXT),
+        ("AAAA", rtype::AAAA),
+        ("SRV", rtype::SRV),
+        ("CAA", CAA),
+        ("NAPTR", 35),
+        ("DNAME", rtype::DNAME),
+        ("DS", rtype::DS),
+        ("SSHFP", 44),
+        ("TLSA", 52),
+        ("SVCB", rtype::SVCB),
+        ("HTTPS", rtype::HTTPS),
+        ("URI", 256),
+    ];
+    let token = std::str::from_utf8(token).ok()?;
+    let spelled = TYPES.iter().find(|(name, _)| name.eq_ignore_ascii_case(token));
+    if let Some(&(_, number)) = spelled {
+        return Some(number);
+    }
+    let (head, number) = token.split_at_checked(4)?;
+    head.eq_ignore_ascii_case("TYPE").then(|| number.parse().ok())?
+}
+
+const TXT: u16 = 16;
+const CAA: u16 = 257;
+
+/// A record, read.
+pub struct Read<'a> {
+    /// Whose it is.
+    pub owner: WireName,
+    /// Its TTL, seconds.
+    pub ttl_s: u32,
+    /// Its type.
+    pub rtype: u16,
+    /// Its data in wire form.
+    pub data: &'a [u8],
+}
+
+/// What entries take from those before them.
+pub struct Context {
+    origin: WireName,
+    ttl_s: u32,
+    owner: Option<WireName>,
+    data: Vec<u8>,
+}
+
+impl Context {
+    /// At the beginning of a file.
+    pub fn new(origin: WireName, ttl_s: u32) -> Context {
+        Context { origin, ttl_s, owner: None, data: Vec::new() }
+    }
+
+    /// Reads an entry that is whole: a record, or nothing where it was empty or a directive.
+    pub fn read(&mut self, entry: &Entry) -> Result<Option<Read<'_>>, Problem> {
+        if entry.is_open() {
+            return problem("a closing parenthesis is missing");
+        }
+        let mut tokens = entry.tokens();
+        let Some(first) = tokens.clone().next() else { return Ok(None) };
+        if !entry.starts_blank {
+            tokens.next();
+            if first.starts_with(b"$") {
+                self.direct(first, tokens)?;
+                return Ok(None);
+            }
+            self.owner = Some(WireName::parse(first, &self.origin)?);
+        }
+        let owner = self.owner.ok_or(Problem::Text("the first entry has no owner"))?;
+        let mut ttl_s = None;
+        let rtype = loop {
+            let token = tokens.need()?;
+            if token.eq_ignore_ascii_case(b"IN") {
+                continue;
+            }
+            if let Some(number) = type_number(token) {
+                break number;
+            }
+            match ttl(token) {
+                Some(found) if ttl_s.is_none() => ttl_s = Some(found),
+                _ => {
+                    return problem(
+                        "this is neither a TTL nor a type that we know; write NAME TTL TYPE DATA, \
+                         and other types as TYPE123 \\# length hex",
+                    );
+                }
+            }
+        };
+        if matches!(rtype, 0 | rtype::OPT | 128..=255) {
+            return problem("records of this type exist in messages only");
+        }
+        let ttl_s = ttl_s.unwrap_or(self.ttl_s);
+        self.data.clear();
+        data(rtype, &mut tokens, &self.origin, &mut self.data)?;
+        if tokens.next().is_some() {
+            return problem("something stands after the record");
+        }
+        Ok(Some(Read { owner, ttl_s, rtype, data: &self.data }))
+    }
+
+    fn direct(&mut self, directive: &[u8], mut tokens: Tokens<'_>) -> Result<(), Problem> {
+        if directive.eq_ignore_ascii_case(b"$ORIGIN") {
+            self.origin = WireName::parse(tokens.need()?, &self.origin)?;
+        } else if directive.eq_ignore_ascii_case(b"$TTL") {
+            self.ttl_s = tokens.ttl()?;
+        } else {
+            return problem("only $ORIGIN and $TTL are read");
+        }
+        match tokens.next() {
+            None => Ok(()),
+            Some(_) => problem("something stands after the directive"),
+        }
+    }
+}
+
+/// Reads the data of a record.
+fn data(
+    rtype: u16,
+    tokens: &mut Tokens<'_>,
+    origin: &WireName,
+    out: &mut Vec<u8>,
+) -> Result<(), Problem> {
+    if tokens.clone().next() == Some(b"\\#") {
+        tokens.next();
+        return generic(rtype, tokens, out);
+    }
+    let name = |tokens: &mut Tokens<'_>, out: &mut Vec<u8>| {
+        out.extend_from_slice(WireName::parse(tokens.need()?, origin)?.as_bytes());
+        Ok::<(), Problem>(())
+    };
+    match rtype {
+        rtype::A => {
+            let address: Option<Ipv4Addr> = parsed(tokens.need()?);
+            let address = address.ok_or(Problem::Text("this is no IPv4 address"))?;
+            out.extend_from_slice(&address.octets());
+        }
+        rtype::AAAA => {
+            let address: Option<Ipv6Addr> = parsed(tokens.need()?);
+            let address = address.ok_or(Problem::Text("this is no IPv6 address"))?;
+            out.extend_from_slice(&address.octets());
+        }
+        rtype::NS | rtype::CNAME | rtype::PTR | rtype::DNAME => name(tokens, out)?,
+        rtype::MX => {
+            out.extend_from_slice(&tokens.number::<u16>()?.to_be_bytes());
+            name(tokens, out)?;
+        }
+        rtype::SRV => {
+            for _ in 0..3 {
+                out.extend_from_slice(&tokens.number::<u16>()?.to_be_bytes());
+            }
+            name(tokens, out)?;
+        }
+        rtype::SOA => {
+            name(tokens, out)?;
+            name(tokens, out)?;
+            out.extend_from_slice(&tokens.number::<u32>()?.to_be_bytes());
+            for _ in 0..4 {
+                out.extend_from_slice(&tokens.ttl()?.to_be_bytes());
+            }
+        }
+        TXT => {
+            string(tokens.need()?, out)?;
+            for token in tokens {
+                string(token, out)?;
+            }
+        }
+        CAA => {
+            out.push(tokens.number::<u8>()?);
+            string(tokens.need()?, out)?;
+            unescaped(tokens.need()?, out)?;
+        }
+        _ => return problem("write data of this type as \\# length hex"),
+    }
+    Ok(())
+}
+
+/// Data as a length and hexadecimal octets (RFC 3597, section 5). Of types that we know, only what makes a well-formed
+/// record is taken: others read them.
+fn generic(rtype: u16, tokens: &mut Tokens<'_>, out: &mut Vec<u8>) -> Result<(), Problem> {
+    if matches!(rtype, rtype::A | rtype::AAAA | TXT | CAA)
+        || matches!(rtype, rtype::NS | rtype::CNAME | rtype::PTR | rtype::DNAME)
+        || matches!(rtype, rtype::MX | rtype::SRV | rtype::SOA)
+    {
+        return problem("write data of this type in its own form");
+    }
+    let len = usize::from(tokens.number::<u16>()?);
+    let mut high = None;
+    for &octet in tokens.flatten() {
+        let digit = char::from(octet).to_digit(16).ok_or(Problem::Text("this is not hex"))? as u8;
+        high = match high {
+            None => Some(digit << 4),
+            Some(high) => {
+                out.push(high | digit);
+                None
+            }
+        };
+    }
+    if high.is_some() || out.len() != len {
+        return problem("the data is not of the length that stands before it");
+    }
+    Ok(())
+}
+
+/// A string of up to 255 octets after its length.
+fn string(token: &[u8], out: &mut Vec<u8>) -> Result<(), Problem> {
+    let at = out.len();
+    out.push(0);
+    unescaped(token, out)?;
+    let len = out.len() - at - 1;
+    out[at] = u8::try_from(len)
+        .map_err(|_| Problem::Text("a string is longer than 255 octets; write it as several"))?;
+    Ok(())
+}
+
+fn unescaped(token: &[u8], out: &mut Vec<u8>) -> Result<(), Problem> {
+    let mut rest = token;
+    while let [octet, after @ ..] = rest {
+        rest = after;
+        if *octet == b'\\' {
+            let (octet, after) = unescape(rest)?;
+            out.push(octet);
+            rest = after;
+        } else {
+            out.push(*octet);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Owner, TTL, type and data.
+    type Record = (Vec<u8>, u32, u16, Vec<u8>);
+
+    /// All records of a text, or the first thing that is wrong.
+    fn read(text: &str) -> Result<Vec<Record>, Problem> {
+        let mut context = Context::new(WireName::parse(b"x", &WireName::ROOT)?, 99);
+        let (mut entry, mut all) = (Entry::default(), Vec::new());
+        for line in text.lines() {
+            entry.feed(line.as_bytes())?;
+            if entry.is_open() {
+                continue;
+            }
+            if let Some(record) = context.read(&entry)? {
+                let owner = record.owner.as_bytes().to_vec();
+                all.push((owner, record.ttl_s, record.rtype, record.data.to_vec()));
+            }
+            entry.clear();
+        }
+        if entry.is_open() { problem("open") } else { Ok(all) }
+    }
+
+    fn data_of(text: &str) -> Result<Vec<u8>, Problem> {
+        read(text).map(|all| all[0].3.clone())
+    }
+
+    /// Owners, TTLs and classes are taken from the line, the line before, or a directive, as RFC 1035 has it.
+    #[test]
+    fn entries() {
+        let all = read(
+            "; a comment\n$TTL 1h30m\na A 192.0.2.1 ; first\n  60 IN A 192.0.2.2\n\n\
+             $ORIGIN y.\n@ IN 1W MX 5 mail\nb. SOA ns host ( 1 ; serial\n 2 3m\n 4 5 )\n",
+        )
+        .unwrap();
+        let heads = all.iter().map(|(owner, ttl, rtype, _)| (&owner[..], *ttl, *rtype));
+        let heads: Vec<_> = heads.collect();
+        assert_eq!(
+            heads,
+            [
+                (b"\x01a\x01x\0".as_slice(), 5_400, rtype::A),
+                (b"\x01a\x01x\0", 60, rtype::A),
+                (b"\x01y\0", 604_800, rtype::MX),
+                (b"\x01b\0", 5_400, rtype::SOA),
+            ]
+        );
+        assert_eq!(all[2].3, b"\0\x05\x04mail\x01y\0");
+        assert_eq!(all[3].3[..14], *b"\x02ns\x01y\0\x04host\x01y\0");
+        assert_eq!(all[3].3[14..], [0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 180, 0, 0, 0, 4, 0, 0, 0, 5]);
+    }
+
+    /// Data of each type that has a spelling, and of one that has not.
+    #[test]
+    fn data_of_each_type() {
+        assert_eq!(data_of("a AAAA ::1").unwrap()[15], 1);
+        assert_eq!(data_of("a cname B.").unwrap(), b"\x01b\0");
+        assert_eq!(data_of("a SRV 1 2 53 b.").unwrap(), b"\0\x01\0\x02\0\x35\x01b\0");
+        assert_eq!(data_of(r#"a TXT "a;b (c)" d\"\065 """#).unwrap(), b"\x07a;b (c)\x03d\"A\0");
+        assert_eq!(data_of(r#"a CAA 0 issue "ca.example""#).unwrap(), b"\0\x05issueca.example");
+        assert_eq!(data_of(r"a TYPE731 \# 3 ab cdEF").unwrap(), [0xab, 0xcd, 0xef]);
+        assert_eq!(data_of(r"a HTTPS \# 0").unwrap(), b"");
+    }
+
+    /// What is wrong is refused; nothing is guessed.
+    #[test]
+    fn mistakes() {
+        for text in [
+            " A 192.0.2.1",
+            "a",
+            "a A",
+            "a A 192.0.2.256",
+            "a A ::1",
+            "a AAAA 192.0.2.1",
+            "a A 192.0.2.1 192.0.2.2",
+            "a 1 2 A 192.0.2.1",
+            "a CH A 192.0.2.1",
+            "a 3000000000 A 192.0.2.1",
+            "a 99999999999999999999 A 192.0.2.1",
+            "a 1y A 192.0.2.1",
+            "a h A 192.0.2.1",
+            "a MX 65536 b",
+            "a MX b",
+            "a TXT",
+            "a TXT \"b",
+            "a A ) 192.0.2.1",
+            "a A ( 192.0.2.1",
+            "a HTTPS 1 .",
+            r"a A \# 4 c0000201",
+            r"a TYPE731 \# 2 ab",
+            r"a TYPE731 \# 1 abc",
+            r"a TYPE731 \# 1 zz",
+            r"a OPT \# 0",
+            r"a TYPE41 \# 0",
+            r"a TYPE255 \# 0",
+            r"a\ A 192.0.2.1",
+            "$INCLUDE other",
+            "$ORIGIN",
+            "$TTL 1 2",
+            "bücher A 192.0.2.1",
+        ] {
+            assert!(read(text).is_err(), "{text}");
+        }
+        assert!(data_of(&format!("a TXT {}", "b".repeat(255))).is_ok());
+        assert!(data_of(&format!("a TXT {}", "b".repeat(256))).is_err());
+    }
+
+    proptest! {
+        /// Any text is read or refused.
+        #[test]
+        fn any_text(text in "(a|b|@|\\.|\\$TTL|\\$ORIGIN|[ \t]|\n|[0-9]{1,4}|A|TXT|SOA|MX|[\\\\\"();#*]|é){0,60}") {
+            let _ = read(&text);
+        }
+    }
+}
