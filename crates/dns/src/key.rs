@@ -24,6 +24,7 @@ use larder_wire::dns::{HEADER_BYTES, Message, NAME_WIRE_BYTES_MAX, skip_name};
 pub const EXTRA_BYTES: usize = 7;
 
 /// The longest key from which parts can be read: longer ones are digests.
+/// Octets after the name.
 const TAIL_BYTES: usize = 4 + EXTRA_BYTES;
 
 /// The root in wire form; what is within it is a whole name without pointers.

@@ -16,6 +16,8 @@
 //! | [`exchanges`] | TCP with upstreams: many questions on few connections, kept and used again |
 //! | `frames`, `table` | messages on a stream of octets; connections by number, in lists ordered by time |
 //! | [`policy`] | who may ask, and what is answered without asking anybody: local data, blocklists, views |
+//! | [`key`] | what distinguishes one stored answer from another |
+//! | [`presentation`] | names, types and codes as operators write them |
 //!
 //! A core owns a UDP socket, a proxy and a writer of the cache, sockets to the upstreams and its timers, and
 //! shares nothing with the others but the cache. What it does with a message is decided in a part that has no
@@ -37,3 +39,4 @@ pub mod streams;
 mod table;
 pub mod zones;
 pub mod policy;
+pub mod presentation;

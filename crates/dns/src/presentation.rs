@@ -1,0 +1,321 @@
+//! Names, types, classes and response codes as operators write them.
+//!
+//! Names are those of master files (RFC 1035, section 5.1): labels joined by dots, a dot at the end, `\.` and
+//! `\\` for what separates, `\DDD` for octets that are not printable ASCII. Types, classes and codes without a
+//! mnemonic here are `TYPE65280`, `CLASS42` (RFC 3597) and `RCODE42`, so everything can be written and read back.
+//!
+//! Invariant: what `push_name` writes of a legal name, [`name_to_wire`] reads back; its output is ASCII without
+//! spaces, quotes and control characters, so a line of a log stays one line.
+//!
+//! Bounds: a name has 255 octets on the wire, and four times that many as text. Cost: one pass. Nothing here is
+//! on the way of an answer.
+
+use std::fmt::Write;
+
+use larder_wire::dns::NAME_WIRE_BYTES_MAX;
+
+/// Types with their mnemonics: those that are met in caches.
+const TYPES: [(u16, &str); 36] = [
+    (1, "A"),
+    (2, "NS"),
+    (5, "CNAME"),
+    (6, "SOA"),
+    (12, "PTR"),
+    (13, "HINFO"),
+    (15, "MX"),
+    (16, "TXT"),
+    (17, "RP"),
+    (18, "AFSDB"),
+    (24, "SIG"),
+    (25, "KEY"),
+    (28, "AAAA"),
+    (29, "LOC"),
+    (33, "SRV"),
+    (35, "NAPTR"),
+    (37, "CERT"),
+    (39, "DNAME"),
+    (41, "OPT"),
+    (43, "DS"),
+    (44, "SSHFP"),
+    (46, "RRSIG"),
+    (47, "NSEC"),
+    (48, "DNSKEY"),
+    (50, "NSEC3"),
+    (51, "NSEC3PARAM"),
+    (52, "TLSA"),
+    (53, "SMIMEA"),
+    (61, "OPENPGPKEY"),
+    (64, "SVCB"),
+    (65, "HTTPS"),
+    (99, "SPF"),
+    (251, "IXFR"),
+    (252, "AXFR"),
+    (255, "ANY"),
+    (257, "CAA"),
+];
+
+const CLASSES: [(u16, &str); 5] = [(1, "IN"), (3, "CH"), (4, "HS"), (254, "NONE"), (255, "ANY")];
+
+const RCODES: [(u16, &str); 14] = [
+    (0, "NOERROR"),
+    (1, "FORMERR"),
+    (2, "SERVFAIL"),
+    (3, "NXDOMAIN"),
+    (4, "NOTIMP"),
+    (5, "REFUSED"),
+    (6, "YXDOMAIN"),
+    (7, "YXRRSET"),
+    (8, "NXRRSET"),
+    (9, "NOTAUTH"),
+    (10, "NOTZONE"),
+    (16, "BADVERS"),
+    (17, "BADKEY"),
+    (23, "BADCOOKIE"),
+];
+
+/// Appends a name given in wire form, not compressed. What follows the root, or a label that overruns, is left
+/// out.
+pub fn push_name(out: &mut String, wire: &[u8]) {
+    let mut rest = wire;
+    let mut is_root = true;
+    while let Some((&length, after)) = rest.split_first()
+        && length != 0
+        && let Some((label, after)) = after.split_at_checked(usize::from(length))
+    {
+        for &octet in label {
+            push_octet(out, octet);
+        }
+        out.push('.');
+        (rest, is_root) = (after, false);
+    }
+    if is_root {
+        out.push('.');
+    }
+}
+
+/// One octet of a label. The quote is written as a number, so that text fits where quotes mean something.
+fn push_octet(out: &mut String, octet: u8) {
+    match octet {
+        b'.' | b'\\' => {
+            out.push('\\');
+            out.push(char::from(octet));
+        }
+        b'"' | b'(' | b')' | b';' | b'@' | b'$' => push_number(out, octet),
+        0x21..=0x7e => out.push(char::from(octet)),
+        _ => push_number(out, octet),
+    }
+}
+
+fn push_number(out: &mut String, octet: u8) {
+    out.push('\\');
+    for digit in [octet / 100, octet / 10 % 10, octet % 10] {
+        out.push(char::from(b'0' + digit));
+    }
+}
+
+/// The name that a text stands for: wire form in lower case. The dot at its end may be left out; `.` is the root.
+/// `None` for what is no name: empty labels, labels past 63 octets, names past 255, an escape without its end.
+pub fn name_to_wire(text: &str) -> Option<Vec<u8>> {
+    if text == "." {
+        return Some(vec![0]);
+    }
+    let mut wire = Vec::with_capacity(text.len().min(NAME_WIRE_BYTES_MAX) + 2);
+    // Where the length of the label being read will stand.
+    let mut head = 0;
+    wire.push(0);
+    let mut octets = text.as_bytes();
+    while let Some((&octet, rest)) = octets.split_first() {
+        octets = rest;
+        if octet == b'.' {
+            close_label(&mut wire, head)?;
+            head = wire.len();
+            wire.push(0);
+        } else if octet == b'\\' {
+            let (literal, rest) = unescape(octets)?;
+            octets = rest;
+            wire.push(literal.to_ascii_lowercase());
+        } else {
+            wire.push(octet.to_ascii_lowercase());
+        }
+        if wire.len() > NAME_WIRE_BYTES_MAX {
+            return None;
+        }
+    }
+    // After a dot at the end the root stands there already; else the last label is to be closed.
+    if head + 1 < wire.len() || head == 0 {
+        close_label(&mut wire, head)?;
+        wire.push(0);
+    }
+    (wire.len() <= NAME_WIRE_BYTES_MAX).then_some(wire)
+}
+
+fn close_label(wire: &mut [u8], head: usize) -> Option<()> {
+    let length = wire.len() - head - 1;
+    if !(1..=63).contains(&length) {
+        return None;
+    }
+    wire[head] = length as u8;
+    Some(())
+}
+
+/// What stands after a backslash: three digits, or one octet for itself.
+fn unescape(octets: &[u8]) -> Option<(u8, &[u8])> {
+    match octets {
+        [first, rest @ ..] if !first.is_ascii_digit() => Some((*first, rest)),
+        [digits @ .., _] if digits.len() < 2 => None,
+        [a, b, c, rest @ ..] if b.is_ascii_digit() && c.is_ascii_digit() => {
+            let number = [a, b, c].iter().fold(0u16, |sum, &&d| sum * 10 + u16::from(d - b'0'));
+            Some((u8::try_from(number).ok()?, rest))
+        }
+        _ => None,
+    }
+}
+
+/// Appends a type's mnemonic, or `TYPE` and its number.
+pub fn push_type(out: &mut String, number: u16) {
+    push_word(out, &TYPES, "TYPE", number);
+}
+
+/// Appends a class's mnemonic, or `CLASS` and its number.
+pub fn push_class(out: &mut String, number: u16) {
+    push_word(out, &CLASSES, "CLASS", number);
+}
+
+/// Appends a response code's mnemonic, or `RCODE` and its number.
+pub fn push_rcode(out: &mut String, number: u16) {
+    push_word(out, &RCODES, "RCODE", number);
+}
+
+/// The type that a mnemonic, in any case, or `TYPE` with a number stands for.
+pub fn type_number(text: &str) -> Option<u16> {
+    word_number(text, &TYPES, "TYPE")
+}
+
+/// Likewise a class.
+pub fn class_number(text: &str) -> Option<u16> {
+    word_number(text, &CLASSES, "CLASS")
+}
+
+fn push_word(out: &mut String, table: &[(u16, &str)], prefix: &str, number: u16) {
+    match table.iter().find(|row| row.0 == number) {
+        Some((_, word)) => out.push_str(word),
+        None => {
+            // Writing to a string does not fail.
+            let _ = write!(out, "{prefix}{number}");
+        }
+    }
+}
+
+fn word_number(text: &str, table: &[(u16, &str)], prefix: &str) -> Option<u16> {
+    if let Some((number, _)) = table.iter().find(|(_, word)| word.eq_ignore_ascii_case(text)) {
+        return Some(*number);
+    }
+    let (head, digits) = text.split_at_checked(prefix.len())?;
+    let is_number = head.eq_ignore_ascii_case(prefix) && digits.bytes().all(|d| d.is_ascii_digit());
+    if is_number { digits.parse().ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn text(wire: &[u8]) -> String {
+        let mut out = String::new();
+        push_name(&mut out, wire);
+        out
+    }
+
+    /// Names are written as master files have them, whatever their octets; damage ends them and nothing else.
+    #[test]
+    fn names_are_written() {
+        for (wire, expected) in [
+            (&b"\0"[..], "."),
+            (b"\x03www\x07example\0", "www.example."),
+            (b"\x03WWW\0rest", "WWW."),
+            (b"\x04a.b\\\0", "a\\.b\\\\."),
+            (b"\x03a \n\0", "a\\032\\010."),
+            (b"\x02\"\xff\0", "\\034\\255."),
+            (b"\x01a\x09short", "a."),
+            (b"", "."),
+        ] {
+            assert_eq!(text(wire), expected, "{wire:?}");
+        }
+    }
+
+    /// Names are read with and without the dot at their end, with both kinds of escapes, in lower case; what is
+    /// no name is refused.
+    #[test]
+    fn names_are_read() {
+        for (text, expected) in [
+            (".", &b"\0"[..]),
+            ("www.Example", b"\x03www\x07example\0"),
+            ("www.example.", b"\x03www\x07example\0"),
+            ("a\\.b.c", b"\x03a.b\x01c\0"),
+            ("\\065b", b"\x02ab\0"),
+        ] {
+            assert_eq!(name_to_wire(text).as_deref(), Some(expected), "{text}");
+        }
+        let (long_label, long_name) = ("a".repeat(64), "a.".repeat(128));
+        for text in [
+            "",
+            "..",
+            ".a",
+            "a..b",
+            "a..",
+            "\\",
+            "\\1",
+            "\\12",
+            "\\1x2",
+            "\\256",
+            &long_label,
+            &long_name,
+        ] {
+            assert_eq!(name_to_wire(text), None, "{text}");
+        }
+        assert_eq!(name_to_wire(&"a.".repeat(127)).map(|wire| wire.len()), Some(255));
+    }
+
+    /// Numbers have the words that everybody uses, and those without one are still written and read.
+    #[test]
+    fn numbers_have_words() {
+        let mut out = String::new();
+        push_type(&mut out, 65);
+        push_class(&mut out, 42);
+        push_rcode(&mut out, 3);
+        push_rcode(&mut out, 4000);
+        assert_eq!(out, "HTTPSCLASS42NXDOMAINRCODE4000");
+        assert_eq!((type_number("aaaa"), type_number("type65535")), (Some(28), Some(65535)));
+        assert_eq!((class_number("IN"), class_number("CLASS42")), (Some(1), Some(42)));
+        for text in ["TYPE65536", "TYPE", "TYPE+1", "", "WHAT", "é"] {
+            assert_eq!(type_number(text), None, "{text}");
+        }
+    }
+
+    proptest! {
+        /// The invariant: a name of any octets comes back in lower case, through text of one printable word.
+        #[test]
+        fn names_come_back(labels in proptest::collection::vec(
+            proptest::collection::vec(any::<u8>(), 1..=20), 0..=10,
+        )) {
+            let mut wire = Vec::new();
+            for label in &labels {
+                wire.push(label.len() as u8);
+                wire.extend_from_slice(label);
+            }
+            wire.push(0);
+            let text = text(&wire);
+            prop_assert!(text.bytes().all(|octet| octet.is_ascii_graphic() && octet != b'"'));
+            // Octets of length are below those of letters.
+            prop_assert_eq!(name_to_wire(&text), Some(wire.to_ascii_lowercase()));
+        }
+
+        /// No text makes the reader panic or give what is no name.
+        #[test]
+        fn any_text_is_read(text in "[a\\\\.0-9é]{0,20}") {
+            if let Some(wire) = name_to_wire(&text) {
+                prop_assert!(wire.len() <= NAME_WIRE_BYTES_MAX && wire.ends_with(&[0]));
+            }
+        }
+    }
+}
