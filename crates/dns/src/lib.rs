@@ -16,6 +16,7 @@
 //! | [`exchanges`] | TCP with upstreams: many questions on few connections, kept and used again |
 //! | `frames`, `table` | messages on a stream of octets; connections by number, in lists ordered by time |
 //! | [`policy`] | who may ask, and what is answered without asking anybody: local data, blocklists, views |
+//! | [`mod@ctl`] | what operators ask of a running server, over a Unix socket |
 //! | [`key`] | what distinguishes one stored answer from another |
 //! | [`presentation`] | names, types and codes as operators write them |
 //!
@@ -30,6 +31,7 @@ pub mod core;
 pub mod driver;
 pub mod exchanges;
 mod frames;
+pub mod ctl;
 pub mod key;
 pub mod limit;
 pub mod pending;

@@ -1,0 +1,247 @@
+//! Control of a running server: a Unix socket, a line of JSON asked, lines of JSON answered.
+//!
+//! ```text
+//! {"command":"stats"}                      -> {"ok":true, …}
+//! {"command":"flush","name":"a.example"}   -> {"ok":true,"removed":3}
+//! {"command":"dump"}                       -> an entry a line, then {"ok":true,"entries":2}
+//! {"command":"load"}, then entries         -> {"ok":true,"loaded":2, …}        the last request of its connection
+//! anything else                            -> {"ok":false,"error":"what to do instead"}
+//! ```
+//!
+//! An answer is any number of lines, of which the last, and only that, begins with `{"ok":`.
+//!
+//! | part | duty |
+//! |---|---|
+//! | [`Request`] | what may be asked |
+//! | [`Actions`] | what the supervisor does about it |
+//! | [`Control`] | the socket and its clients, in the supervisor's loop |
+//! | [`jobs`] | what takes long, on threads of its own: dump, load, flush |
+//! | [`entry`] | an entry of the cache as a line |
+//! | [`client`] | the other side, for `larder ctl` |
+//!
+//! Who may connect is the file system's to say: the socket is made with mode 0600 unless told otherwise. So clients
+//! are trusted to mean well, and not trusted to work well: [`server`] bounds what they hold.
+
+pub mod client;
+pub mod entry;
+pub mod jobs;
+pub mod server;
+mod socket;
+#[cfg(test)]
+mod tests;
+
+use larder::{Cache, Seconds};
+use serde_json::{Map, Value};
+
+pub use jobs::{Job, Talk};
+pub use server::{Control, Limits};
+
+use crate::presentation::{name_to_wire, push_name};
+
+/// What an answer says beside `ok`, by name.
+pub type Fields = Map<String, Value>;
+
+/// What may be asked. Names are in wire form and lower case.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Request {
+    /// Which version runs.
+    Version,
+    /// Counters and gauges.
+    Stats,
+    /// All that is alive in the cache.
+    Dump,
+    /// Entries follow, as [`Request::Dump`] gives them, to be put into the cache.
+    Load,
+    /// Takes all answers to questions for this name out of the cache.
+    Flush(Vec<u8>),
+    /// Likewise for this name and all below it.
+    FlushZone(Vec<u8>),
+    /// Saves the cache to its file.
+    Snapshot,
+    /// Reads the configuration again; the cache stays.
+    Reload,
+    /// Ends the server, after what it has begun.
+    Stop,
+}
+
+/// Commands that take no argument.
+const PLAIN: [(&str, Request); 7] = [
+    ("version", Request::Version),
+    ("stats", Request::Stats),
+    ("dump", Request::Dump),
+    ("load", Request::Load),
+    ("snapshot", Request::Snapshot),
+    ("reload", Request::Reload),
+    ("stop", Request::Stop),
+];
+
+impl Request {
+    /// [`Request::Flush`] of a name as people write it. The error says what a name is.
+    pub fn flush(name: &str) -> Result<Request, String> {
+        wire(name).map(Request::Flush)
+    }
+
+    /// [`Request::FlushZone`], likewise.
+    pub fn flush_zone(zone: &str) -> Result<Request, String> {
+        wire(zone).map(Request::FlushZone)
+    }
+
+    /// Reads a request. The error says what to ask instead.
+    pub fn parse(line: &[u8]) -> Result<Request, String> {
+        let request: Value = serde_json::from_slice(line).map_err(|error| {
+            format!("not a line of JSON ({error}); ask {{\"command\":\"stats\"}}")
+        })?;
+        let word = |name| request.get(name).and_then(Value::as_str);
+        let argument =
+            |name| word(name).ok_or_else(|| format!("\"{name}\" is missing, a string with a name"));
+        match word("command") {
+            Some("flush") => Request::flush(argument("name")?),
+            Some("flush-zone") => Request::flush_zone(argument("zone")?),
+            Some(command) => {
+                let known = PLAIN.iter().find(|(name, _)| *name == command);
+                known.map(|(_, request)| request.clone()).ok_or_else(|| {
+                    let names = PLAIN.map(|(name, _)| name).join(", ");
+                    format!("no such command; there are {names}, flush, flush-zone")
+                })
+            }
+            None => Err("\"command\" is missing, as in {\"command\":\"stats\"}".to_owned()),
+        }
+    }
+
+    /// The line, without its end, that [`Request::parse`] reads.
+    pub fn to_line(&self) -> String {
+        let (command, argument) = match self {
+            Request::Flush(name) => ("flush", Some(("name", name))),
+            Request::FlushZone(zone) => ("flush-zone", Some(("zone", zone))),
+            plain => {
+                let known = PLAIN.iter().find(|(_, request)| request == plain);
+                (known.map_or("version", |(name, _)| *name), None)
+            }
+        };
+        let mut fields = Fields::new();
+        fields.insert("command".to_owned(), command.into());
+        if let Some((key, name)) = argument {
+            let mut text = String::new();
+            push_name(&mut text, name);
+            fields.insert(key.to_owned(), text.into());
+        }
+        Value::Object(fields).to_string()
+    }
+}
+
+fn wire(name: &str) -> Result<Vec<u8>, String> {
+    name_to_wire(name).ok_or_else(|| {
+        format!("{name:?} is no domain name; labels have 1 to 63 octets, names 255 at most")
+    })
+}
+
+/// What comes of a request.
+pub enum Answer {
+    /// It is done, or can't be; the text says what to do.
+    Now(Result<Fields, String>),
+    /// It takes long: a thread does it, and the client waits.
+    Later(Job),
+}
+
+impl Answer {
+    /// Done, with nothing to say.
+    pub fn done() -> Answer {
+        Answer::Now(Ok(Fields::new()))
+    }
+}
+
+/// What the supervisor does for a client. None of it may wait: what takes long is an [`Answer::Later`].
+pub trait Actions {
+    /// The cache that is dumped, loaded and flushed.
+    fn cache(&self) -> &Cache;
+    /// The time of that cache.
+    fn now(&self) -> Seconds;
+    /// Counters and gauges.
+    fn stats(&mut self) -> Fields;
+    /// Saves the cache to its file.
+    fn snapshot(&mut self) -> Answer;
+    /// Reads the configuration again.
+    fn reload(&mut self) -> Answer;
+    /// Notes that the server is to end. The answer is sent by the same call that asks.
+    fn stop(&mut self) -> Answer;
+}
+
+/// Has `actions` do what is asked.
+fn act(request: &Request, actions: &mut impl Actions) -> Answer {
+    let cache = || actions.cache().clone();
+    match request {
+        Request::Version => {
+            let version = env!("CARGO_PKG_VERSION").into();
+            Answer::Now(Ok(Fields::from_iter([("version".to_owned(), version)])))
+        }
+        Request::Stats => Answer::Now(Ok(actions.stats())),
+        Request::Dump => Answer::Later(jobs::dump(cache(), actions.now())),
+        Request::Load => Answer::Later(jobs::load(cache(), actions.now())),
+        Request::Flush(name) => Answer::Later(jobs::flush_name(cache(), name.clone())),
+        Request::FlushZone(zone) => Answer::Later(jobs::flush_zone(cache(), zone.clone())),
+        Request::Snapshot => actions.snapshot(),
+        Request::Reload => actions.reload(),
+        Request::Stop => actions.stop(),
+    }
+}
+
+/// What the last line of every answer begins with, and no other line.
+const CLOSING: &str = "{\"ok\":";
+
+/// The last line of an answer, with its end.
+fn closing_line(result: Result<Fields, String>) -> String {
+    let (ok, fields) = match result {
+        Ok(fields) => (true, fields),
+        Err(error) => (false, Fields::from_iter([("error".to_owned(), error.into())])),
+    };
+    let object = Value::Object(fields).to_string();
+    let rest = match object.strip_prefix('{') {
+        Some("}") | None => "}".to_owned(),
+        Some(fields) => format!(",{fields}"),
+    };
+    format!("{CLOSING}{ok}{rest}\n")
+}
+
+#[cfg(test)]
+mod request_tests {
+    use super::*;
+
+    /// Every request is read back from its line.
+    #[test]
+    fn requests_come_back() {
+        let named = [Request::flush("A.b\\.c.Example").unwrap(), Request::flush_zone(".").unwrap()];
+        for request in PLAIN.map(|(_, request)| request).iter().chain(&named) {
+            assert_eq!(Request::parse(request.to_line().as_bytes()).as_ref(), Ok(request));
+        }
+        assert_eq!(named[0], Request::Flush(b"\x01a\x03b.c\x07example\0".to_vec()));
+    }
+
+    /// What cannot be asked is answered with what can.
+    #[test]
+    fn errors_say_what_to_ask() {
+        for (line, part) in [
+            (&b"stats"[..], "not a line of JSON"),
+            (b"{}", "\"command\" is missing"),
+            (b"{\"command\":7}", "\"command\" is missing"),
+            (b"{\"command\":\"purge\"}", "flush-zone"),
+            (b"{\"command\":\"flush\"}", "\"name\" is missing"),
+            (b"{\"command\":\"flush-zone\",\"zone\":\"a..b\"}", "no domain name"),
+            (b"\xff", "not a line of JSON"),
+        ] {
+            let error = Request::parse(line).unwrap_err();
+            assert!(error.contains(part), "{line:?}: {error}");
+        }
+        let nested = "[".repeat(60_000);
+        assert!(Request::parse(nested.as_bytes()).is_err(), "no stack is used up");
+    }
+
+    /// The last line of an answer is JSON, and begins as agreed.
+    #[test]
+    fn closing_lines() {
+        assert_eq!(closing_line(Ok(Fields::new())), "{\"ok\":true}\n");
+        let fields = Fields::from_iter([("removed".to_owned(), 3.into())]);
+        assert_eq!(closing_line(Ok(fields)), "{\"ok\":true,\"removed\":3}\n");
+        let error = closing_line(Err("a \"b\"".to_owned()));
+        assert_eq!(error, "{\"ok\":false,\"error\":\"a \\\"b\\\"\"}\n");
+    }
+}

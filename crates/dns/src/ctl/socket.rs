@@ -1,0 +1,83 @@
+//! The file of a Unix socket: made with its mode, not taken from a server that lives, removed at the end.
+//!
+//! ```text
+//! nothing, or a socket on which nobody listens -> bound beside it, mode set, renamed into place -> removed
+//! ```
+//!
+//! Invariant: the path names our socket, or what another put there after us; only ours is removed at the end.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+/// The socket's file, removed at the end if it is still ours.
+pub(super) struct SocketFile {
+    path: PathBuf,
+    /// Device and inode.
+    identity: (u64, u64),
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if identity(&self.path).is_ok_and(|identity| identity == self.identity) {
+            // Whoever comes next replaces it.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let metadata = fs::symlink_metadata(path)?;
+    Ok((metadata.dev(), metadata.ino()))
+}
+
+/// Listens at `path`. The socket is made beside it, given its mode, and renamed into place, so that nobody can
+/// connect to one of another mode there. Of two servers that start in the same moment the later one is heard.
+pub(super) fn listen(path: &Path, mode: u32) -> io::Result<(UnixListener, SocketFile)> {
+    check_free(path)?;
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(format!(".{}", std::process::id()));
+    let beside = path.with_file_name(name);
+    // Left behind by a process of our number that was killed.
+    let _ = fs::remove_file(&beside);
+    let listener = UnixListener::bind(&beside).map_err(|error| {
+        let next = "name a short path in a directory that this user may write to";
+        io::Error::new(error.kind(), format!("{}: {error}; {next}", beside.display()))
+    })?;
+    let placed = || -> io::Result<SocketFile> {
+        fs::set_permissions(&beside, Permissions::from_mode(mode))?;
+        listener.set_nonblocking(true)?;
+        fs::rename(&beside, path)?;
+        Ok(SocketFile { path: path.to_path_buf(), identity: identity(path)? })
+    };
+    let file = placed().inspect_err(|_| {
+        let _ = fs::remove_file(&beside);
+    })?;
+    Ok((listener, file))
+}
+
+/// Whether there is nothing at `path`, or a socket on which nobody listens.
+fn check_free(path: &Path) -> io::Result<()> {
+    let metadata = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        metadata => metadata?,
+    };
+    if !metadata.file_type().is_socket() {
+        let text = format!("{} is there and is no socket; name another path", path.display());
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+    }
+    match UnixStream::connect(path) {
+        Ok(_) => {
+            let text = format!(
+                "another server listens on {}; stop it (larder ctl stop), or name another path",
+                path.display()
+            );
+            Err(io::Error::new(io::ErrorKind::AddrInUse, text))
+        }
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
