@@ -12,6 +12,7 @@
 //! | [`dns`] | settings to a server of `larder_dns` |
 //! | [`demo`] | annotate on the capture inside the program, explained |
 //! | [`mod@bench`], [`gen_capture`] | measuring, and inputs for it |
+//! | [`mod@ctl`] | what operators ask of a running `larder dns` |
 //! | [`sim`] | what a cache is worth: settings to runs of `larder_sim` |
 //! | [`mod@model`] | what a cache is worth, for hit ratios given or replayed |
 //! | [`progress`], [`summary`], [`signals`] | what a person sees of a run, and how she stops it |
@@ -22,6 +23,7 @@
 mod annotate;
 mod args;
 mod bench;
+mod ctl;
 mod demo;
 mod dns;
 mod exit;
@@ -85,6 +87,7 @@ fn start() -> Outcome {
         ["sim", "sync"] => sim::sim_sync(&resolve(None)?),
         ["sim", "lengths"] => sim::sim_lengths(&resolve(None)?),
         ["sim", "paper"] => sim::sim_paper(&resolve(None)?),
+        ["ctl"] => ctl::ctl(&resolve(None)?),
         ["model"] => model::model(&resolve(None)?),
         ["show-config"] if resolve(None)?.switch("template") => show::print_template(),
         ["show-config"] => show::print_values(inner, file()?.as_ref(), environment),

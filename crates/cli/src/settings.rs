@@ -1170,6 +1170,62 @@ differs and why. What is simulated is the same for a seed on any machine; what i
     ],
 };
 
+/// What `larder ctl` may ask for.
+pub const CTL_ACTIONS: [&str; 9] =
+    ["stats", "dump", "load", "flush", "flush-zone", "snapshot", "reload", "stop", "version"];
+
+/// `larder ctl`.
+pub const CTL: Command = Command {
+    path: &["ctl"],
+    about: "Ask a running larder dns: statistics, dump, flush, reload, stop",
+    long: "Speaks to the server over the Unix socket that it was given with --ctl, a line of JSON a request. \
+stats prints counters; dump every answer that is kept (--json: as load takes them); load puts entries from \
+standard input into the cache; flush NAME takes out all types of a name, flush-zone ZONE all below it too; \
+snapshot saves the cache to its file; reload reads the configuration again and keeps the cache; stop ends \
+the server. Exit status: 0 done; 1 loaded, but some lines were no entries; 2 not done.
+
+Examples:
+  larder ctl stats
+  larder ctl flush www.example.com
+  larder ctl dump --json | larder ctl load --socket /run/other/ctl",
+    settings: &[
+        Setting {
+            name: "action",
+            positional: true,
+            required: true,
+            value_name: "ACTION",
+            kind: Kind::Choice(&CTL_ACTIONS),
+            help: "What to ask for",
+            why: "As in unbound-control and rndc.",
+            ..ROW
+        },
+        Setting {
+            name: "name",
+            positional: true,
+            value_name: "NAME",
+            help: "The name or zone to flush",
+            why: "The other actions take none.",
+            ..ROW
+        },
+        Setting {
+            name: "socket",
+            letter: Some('s'),
+            value_name: "PATH",
+            kind: Kind::Path,
+            default: "/run/larder/ctl",
+            help: "The server's socket",
+            why: "The file system says who may ask: the server makes it for its own user alone.",
+            ..ROW
+        },
+        Setting {
+            name: "json",
+            help: "Print JSON",
+            why: "Columns are for eyes; programs, and load, read JSON.",
+            ..SWITCH
+        },
+    ],
+};
+
 /// `larder show-config`.
 pub const SHOW_CONFIG: Command = Command {
     path: &["show-config"],
@@ -1241,6 +1297,7 @@ pub const COMMANDS: [&Command; 14] = [
     &SIM_LENGTHS,
     &SIM_PAPER,
     &MODEL,
+    &CTL,
     &SHOW_CONFIG,
     &COMPLETIONS,
     &MAN,
