@@ -166,12 +166,12 @@ fn measure(
             pin_to_core(server_core)?;
             match contestant.kind {
                 Kind::Relay => relay(&socket, upstream_at, batch, &stop),
-                _ => echo(&socket, batch, ANSWER_BYTES, &stop),
+                _ => echo(&socket, batch, |_| ANSWER_BYTES, &stop),
             }
         });
         let upstream = scope.spawn(|| {
             pin_to_core(load_core)?;
-            echo(&upstream, 64, ANSWER_BYTES, &stop)
+            echo(&upstream, 64, |_| ANSWER_BYTES, &stop)
         });
         let generator = scope.spawn(|| {
             pin_to_core(load_core)?;

@@ -37,7 +37,11 @@ fn ran_ns() -> Option<u64> {
 
 /// Octets of the process in memory now.
 pub fn resident_bytes() -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
+    resident_in(&fs::read_to_string("/proc/self/status").ok()?)
+}
+
+/// Octets in memory, by the text of a process's status.
+pub(crate) fn resident_in(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1024)

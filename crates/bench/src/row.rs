@@ -149,7 +149,7 @@ fn median(value: Option<&Value>, interval: Option<&Value>, runs: Option<&Value>)
 }
 
 /// Four digits that mean something; null for what is not a number.
-fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     if !value.is_finite() {
         return "null".to_owned();
     }
@@ -157,11 +157,13 @@ fn number(value: f64) -> String {
     format!("{value:.*}", digits.clamp(0, 6) as usize)
 }
 
-fn interval(median: Median) -> String {
+/// Both ends.
+pub(crate) fn interval(median: Median) -> String {
     format!("[{},{}]", number(median.low), number(median.high))
 }
 
-fn quote(text: &str) -> String {
+/// Text as a JSON string.
+pub fn quote(text: &str) -> String {
     Value::from(text).to_string()
 }
 

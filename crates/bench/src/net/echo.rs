@@ -9,17 +9,16 @@ use larder_io::udp::{RecvBatch, SendBatch, UdpSocket};
 use super::{MESSAGE_BYTES_MAX, STOP_CHECK_MS, Served};
 use crate::clock::ThreadTime;
 
-/// Answers every message with its own octets, lengthened with whatever is there to `answer_bytes`, until
-/// told to stop. What the socket has no room for is dropped, as a server would.
+/// Answers every message with its own octets, lengthened with whatever is there to what `answer_bytes`
+/// makes of its length, until told to stop. What the socket has no room for is dropped, as a server would.
 pub fn echo(
     socket: &UdpSocket,
     batch: usize,
-    answer_bytes: usize,
+    answer_bytes: impl Fn(usize) -> usize,
     stop: &AtomicBool,
 ) -> io::Result<Served> {
     let mut incoming = RecvBatch::new(batch, MESSAGE_BYTES_MAX);
     let mut outgoing = SendBatch::new(batch, MESSAGE_BYTES_MAX);
-    let answer_bytes = answer_bytes.min(MESSAGE_BYTES_MAX);
     let (poller, mut events) = (Poller::new()?, Events::new(1));
     poller.add(socket, 0, Interest::READ)?;
     let time = ThreadTime::start();
@@ -31,8 +30,10 @@ pub fn echo(
         }
         for message in incoming.messages() {
             let Some(slot) = outgoing.slot() else { break };
-            slot[..message.octets.len()].copy_from_slice(message.octets);
-            outgoing.commit(message.octets.len().max(answer_bytes), Some(&message.route));
+            let length = message.octets.len();
+            slot[..length].copy_from_slice(message.octets);
+            let longer = answer_bytes(length).clamp(length, MESSAGE_BYTES_MAX);
+            outgoing.commit(longer, Some(&message.route));
         }
         served.answers += outgoing.send(socket).sent as u64;
         outgoing.clear();

@@ -30,6 +30,15 @@ impl Latency {
         self.most_ns = self.most_ns.max(ns);
     }
 
+    /// Adds the times that another one counted.
+    pub fn merge(&mut self, other: &Latency) {
+        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
+            *count += more;
+        }
+        self.total += other.total;
+        self.most_ns = self.most_ns.max(other.most_ns);
+    }
+
     /// Times that were counted.
     pub fn count(&self) -> u64 {
         self.total
@@ -111,5 +120,9 @@ mod tests {
             assert!(got >= exact && got <= exact + exact / 32, "{share}: {got}");
         }
         assert_eq!((latency.percentile_ns(1.0), latency.most_ns()), (1_000_000, 1_000_000));
+        let mut twice = latency.clone();
+        twice.merge(&latency);
+        assert_eq!((twice.count(), twice.most_ns()), (20_000, 1_000_000));
+        assert_eq!(twice.percentile_ns(0.5), latency.percentile_ns(0.5));
     }
 }

@@ -109,6 +109,19 @@ impl Load {
     pub fn answers_per_s(&self) -> f64 {
         self.answers as f64 / self.seconds.max(1e-9)
     }
+
+    /// Adds what came of a load on another thread at the same time.
+    pub fn merge(&mut self, other: &Load) {
+        self.answers += other.answers;
+        self.wrong += other.wrong;
+        self.unexpected += other.unexpected;
+        self.lost += other.lost;
+        self.refused += other.refused;
+        self.seconds = self.seconds.max(other.seconds);
+        self.latency.merge(&other.latency);
+        self.ran_ns += other.ran_ns;
+        self.asked += other.asked;
+    }
 }
 
 /// Loads a server from the calling thread.

@@ -61,7 +61,7 @@ fn every_answer_is_counted() {
     let (socket, address) = bound();
     let options = LoadOptions { sockets: 3, ..short(address) };
     let (served, load) = beside(
-        |stop| echo(&socket, 8, 120, stop).unwrap(),
+        |stop| echo(&socket, 8, |_| 120, stop).unwrap(),
         || load(&options, numbered(1000), repeats).unwrap(),
     );
     assert_eq!(
@@ -83,7 +83,7 @@ fn a_relay_is_transparent() {
     let ((echoed, relayed), load) = beside(
         |stop| {
             std::thread::scope(|scope| {
-                let echo = scope.spawn(|| echo(&upstream, 8, 100, stop).unwrap());
+                let echo = scope.spawn(|| echo(&upstream, 8, |_| 100, stop).unwrap());
                 let relayed = relay(&socket, upstream_at, 8, stop).unwrap();
                 (echo.join().unwrap(), relayed)
             })
@@ -145,7 +145,7 @@ fn an_open_load_keeps_its_rate() {
     let options = LoadOptions { rate_per_s: Some(1000), ..short(address) };
     let start = Instant::now();
     let (_, load) = beside(
-        |stop| echo(&socket, 8, 0, stop).unwrap(),
+        |stop| echo(&socket, 8, |length| length, stop).unwrap(),
         || load(&options, numbered(100), repeats).unwrap(),
     );
     assert!(start.elapsed() >= Duration::from_millis(99), "{:?}", start.elapsed());
