@@ -11,6 +11,7 @@
 //! engine    larder as a contestant      limit   what memory alone would take
 //! locked    the textbook LRU            paper   the experiments of the paper that larder began with
 //! net       a load generator, and what a network alone would take (feature `net`)
+//! dns       DNS servers beside one another and those limits (feature `net`)
 //! ```
 //!
 //! `larder bench engine` uses it as it is; the workspace `bench/` adds other people's caches, which so
@@ -28,6 +29,8 @@
 
 pub mod clock;
 pub mod data;
+#[cfg(feature = "net")]
+pub mod dns;
 pub mod duel;
 pub mod engine;
 pub mod field;

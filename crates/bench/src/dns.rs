@@ -1,0 +1,23 @@
+//! DNS servers beside one another, and beside the bare limits of a network.
+//!
+//! ```text
+//! question  names, questions and the check of answers, all from a number
+//! stub      the upstream of all contestants: answers at once, and counts
+//! server    how larder, unbound, dnsdist and BIND are set up for one upstream
+//! process   a contestant that runs: its processor time, its memory, its end
+//! field     works and rounds: everybody is asked once a round, in rotated order
+//! report    tables and lines of JSON
+//! ```
+//!
+//! Servers are processes of their own in the run's network namespace, on cores of their own; the generator
+//! and the upstream share the cores that are left. The limits are threads of ours in the same place: an echo
+//! (what a hit costs at least) and a relay (a miss). Where the generator is as dear as the server, as it is on
+//! loopback, answers by the clock say what the pair does; answers a second of the server's processor time say
+//! what the server does. Both are given, and how busy the server was.
+
+pub mod field;
+pub mod process;
+pub mod question;
+pub mod report;
+pub mod server;
+pub mod stub;

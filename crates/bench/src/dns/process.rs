@@ -1,0 +1,314 @@
+//! A contestant that runs: a process of somebody's server, or threads of ours.
+//!
+//! life of a contestant   what is known                 leaves by
+//! started                its process or its threads    `wait_until_answers`, drop
+//! answering              its time and its memory       drop
+//!
+//! Invariants
+//! 1. A process that was started is ended and reaped when its value is dropped, on every path out. Where this
+//!    program is killed itself, `setpriv --pdeathsig`, where there is one, ends the servers.
+//! 2. Every wait has an end.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, Read};
+use std::net::{SocketAddr, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::question;
+use crate::net::MESSAGE_BYTES_MAX;
+use crate::net::load::Question;
+
+/// Longest that a server may take until it answers.
+const START_MAX: Duration = Duration::from_secs(20);
+/// Longest that a program may take to say its version.
+const VERSION_MAX: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_millis(20);
+
+/// Something that answers at an address.
+#[derive(Debug)]
+pub struct Running {
+    /// Where it is asked.
+    pub address: SocketAddr,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Process(Process),
+    Threads(Threads),
+}
+
+/// Ended and reaped when dropped.
+#[derive(Debug)]
+struct Process {
+    child: Child,
+    /// What it says; the reason when it does not start.
+    log: PathBuf,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Stopped and joined when dropped.
+#[derive(Debug)]
+struct Threads {
+    stop: Arc<AtomicBool>,
+    /// The folder of each in proc(5), while it runs.
+    tasks: Vec<PathBuf>,
+    joins: Vec<JoinHandle<io::Result<()>>>,
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for join in self.joins.drain(..) {
+            let _ = join.join();
+        }
+    }
+}
+
+impl Running {
+    /// Starts a program; it inherits the calling thread's network and cores. What it says goes to `log`. The
+    /// calling thread must outlive it.
+    pub fn process(
+        program: &Path,
+        arguments: &[String],
+        folder: &Path,
+        log: &Path,
+        address: SocketAddr,
+    ) -> io::Result<Running> {
+        let output = fs::File::create(log)?;
+        let mut command = match find("setpriv") {
+            Some(setpriv) => {
+                let mut command = Command::new(setpriv);
+                command.args(["--pdeathsig", "KILL", "--"]).arg(program);
+                command
+            }
+            None => Command::new(program),
+        };
+        let child = command
+            .args(arguments)
+            .current_dir(folder)
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .spawn()?;
+        let kind = Kind::Process(Process { child, log: log.to_owned() });
+        Ok(Running { address, kind })
+    }
+
+    /// Runs each of `bodies` on a thread of its own; each ends when the flag that it is given is set.
+    pub fn threads<F>(address: SocketAddr, bodies: Vec<F>) -> io::Result<Running>
+    where
+        F: FnOnce(&AtomicBool) -> io::Result<()> + Send + 'static,
+    {
+        let stop = Arc::new(AtomicBool::new(false));
+        // From here on, an error stops those that run.
+        let mut threads = Threads { stop, tasks: Vec::new(), joins: Vec::new() };
+        let (tell, told) = mpsc::channel();
+        for body in bodies {
+            let (stop, tell) = (Arc::clone(&threads.stop), tell.clone());
+            threads.joins.push(thread::Builder::new().spawn(move || {
+                // Relative to proc(5): PID/task/TID.
+                let _ = tell.send(fs::read_link("/proc/thread-self"));
+                body(&stop)
+            })?);
+        }
+        for _ in &threads.joins {
+            let task = told.recv_timeout(START_MAX).map_err(io::Error::other)??;
+            threads.tasks.push(Path::new("/proc").join(task));
+        }
+        Ok(Running { address, kind: Kind::Threads(threads) })
+    }
+
+    /// Waits until a question is answered rightly; the error says what came instead.
+    pub fn wait_until_answers(
+        &mut self,
+        number: u64,
+        check: fn(u64, &[u8]) -> bool,
+        stop: &AtomicBool,
+    ) -> Result<(), String> {
+        let words = |error: io::Error| error.to_string();
+        let socket = UdpSocket::bind("127.0.0.1:0").map_err(words)?;
+        socket.connect(self.address).map_err(words)?;
+        socket.set_read_timeout(Some(POLL)).map_err(words)?;
+        let mut room = [0; MESSAGE_BYTES_MAX];
+        let Question { length, tag } = question::write(1, number, &mut room);
+        let question = room[..length].to_vec();
+        let begun = Instant::now();
+        let mut came = "no answer".to_owned();
+        while begun.elapsed() < START_MAX && !stop.load(Ordering::Relaxed) {
+            if let Kind::Process(Process { child, log }) = &mut self.kind
+                && let Some(status) = child.try_wait().map_err(words)?
+            {
+                return Err(format!("it ended ({status}): {}", last_line(log)));
+            }
+            // Refused until the server listens.
+            let got = socket.send(&question).and_then(|_| socket.recv(&mut room));
+            match got {
+                Ok(length) if check(tag, &room[..length]) => return Ok(()),
+                Ok(length) => {
+                    let code = if length > 3 { room[3] & 15 } else { 0 };
+                    came = format!("a wrong answer of {length} octets with RCODE {code}");
+                    thread::sleep(POLL);
+                }
+                Err(_) => thread::sleep(POLL),
+            }
+        }
+        let log = match &self.kind {
+            Kind::Process(Process { log, .. }) => last_line(log),
+            Kind::Threads(_) => String::new(),
+        };
+        Err(format!("{came} in {} s; {log}", begun.elapsed().as_secs()))
+    }
+
+    /// Nanoseconds that its threads have run, all together, to a tick of the kernel's clock (some
+    /// milliseconds) for those that run just now.
+    pub fn ran_ns(&self) -> Option<u64> {
+        match &self.kind {
+            Kind::Threads(threads) => threads.tasks.iter().map(|task| task_ran_ns(task)).sum(),
+            Kind::Process(process) => {
+                let tasks = fs::read_dir(format!("/proc/{}/task", process.child.id())).ok()?;
+                // One that ends in between is left out.
+                Some(tasks.flatten().filter_map(|task| task_ran_ns(&task.path())).sum())
+            }
+        }
+    }
+
+    /// Octets in memory now; `None` for what is no process.
+    pub fn resident_bytes(&self) -> Option<u64> {
+        let Kind::Process(process) = &self.kind else { return None };
+        let status = fs::read_to_string(format!("/proc/{}/status", process.child.id())).ok()?;
+        crate::clock::resident_in(&status)
+    }
+}
+
+/// The first figure of schedstat: nanoseconds on a processor.
+fn task_ran_ns(task: &Path) -> Option<u64> {
+    let text = fs::read_to_string(task.join("schedstat")).ok()?;
+    text.split_whitespace().next()?.parse().ok()
+}
+
+/// The last line that says something, or that there is none.
+fn last_line(log: &Path) -> String {
+    let text = fs::read(log).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text[text.len().saturating_sub(4096)..]).into_owned();
+    let line = text.lines().rev().find(|line| !line.trim().is_empty());
+    line.map_or("it said nothing".to_owned(), |line| format!("it said: {}", line.trim()))
+}
+
+/// A program by its name: in `PATH`, or where servers are.
+pub fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let usual = ["/usr/sbin", "/usr/local/sbin", "/usr/bin"].map(PathBuf::from);
+    std::env::split_paths(&path)
+        .chain(usual)
+        .map(|folder| folder.join(program))
+        .find(|path| path.is_file())
+}
+
+/// The first line that a program says of its version.
+pub fn version(program: &Path, flag: &str) -> Option<String> {
+    let mut child = Command::new(program)
+        .arg(OsStr::new(flag))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .ok()?;
+    let begun = Instant::now();
+    while begun.elapsed() < VERSION_MAX {
+        if child.try_wait().ok()?.is_some() {
+            break;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    // A pipe holds more than a program says of its version, so it ends without a reader.
+    let _ = child.kill();
+    let _ = child.wait();
+    let mut text = String::new();
+    child.stdout.take()?.take(4096).read_to_string(&mut text).ok()?;
+    text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn anywhere() -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], 9))
+    }
+
+    /// A process is there until its value is dropped, has run and holds memory; one that ends at once is an
+    /// error with its last words.
+    #[test]
+    fn processes_end() {
+        let folder = std::env::temp_dir();
+        let log = folder.join(format!("larder-process-{}", std::process::id()));
+        let run = |script: &str| {
+            let arguments = ["-c".to_owned(), script.to_owned()];
+            Running::process(Path::new("/bin/sh"), &arguments, &folder, &log, anywhere()).unwrap()
+        };
+        let asleep = run("exec sleep 600");
+        let Kind::Process(process) = &asleep.kind else { panic!("a process") };
+        let place = PathBuf::from(format!("/proc/{}", process.child.id()));
+        if cfg!(target_os = "linux") {
+            assert!(place.exists() && asleep.ran_ns().is_some());
+            assert!(asleep.resident_bytes().is_some_and(|bytes| bytes > 10_000));
+        }
+        drop(asleep);
+        assert!(!place.exists());
+
+        let stop = AtomicBool::new(false);
+        let failed = run("echo first; echo; echo the reason >&2; exit 3")
+            .wait_until_answers(1, question::is_answer, &stop)
+            .unwrap_err();
+        fs::remove_file(&log).unwrap();
+        assert!(failed.contains("it said: the reason"), "{failed}");
+    }
+
+    /// Threads run until their value is dropped, and their time is counted.
+    #[test]
+    fn threads_end() {
+        let ended = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&ended);
+        let body = move |stop: &AtomicBool| {
+            while !stop.load(Ordering::Relaxed) {
+                thread::yield_now();
+            }
+            told.store(true, Ordering::Relaxed);
+            Ok(())
+        };
+        let running = Running::threads(anywhere(), vec![body]).unwrap();
+        if cfg!(target_os = "linux") {
+            let begun = Instant::now();
+            while running.ran_ns() == Some(0) {
+                assert!(begun.elapsed() < Duration::from_secs(60), "it does not run");
+                thread::yield_now();
+            }
+        }
+        assert_eq!(running.resident_bytes(), None);
+        drop(running);
+        assert!(ended.load(Ordering::Relaxed));
+    }
+
+    /// Programs are found by name, and say their version; what is not there is not found.
+    #[test]
+    fn programs_are_found() {
+        assert!(find("sh").is_some() && find("no-such-program-of-anybody").is_none());
+        let said = version(&find("echo").unwrap(), "version 7");
+        assert_eq!(said.as_deref(), Some("version 7"));
+    }
+}

@@ -1,0 +1,292 @@
+//! What was measured, as tables for people and lines of JSON for programs.
+//!
+//! ```json
+//! {"work":"hits","hot":10000,"hit_percent":100,"cores":1,"server":"unbound","is_limit":false,
+//!  "answers_per_cpu_s":150000,"answers_per_cpu_s_interval":[..],"answers_per_s":..,"busy":..,"of_limit":..,
+//!  "larder_over_this":..,"upstream":..,"latency_rate_per_s":..,"p50_us":..,"p99_us":..,"p99_9_us":..,
+//!  "bytes_a_name":..,"filled_bytes":..,"wrong":0,"lost":0,"runs":10}
+//! ```
+//!
+//! Every median has its 95 % interval beside it, in a field that ends in `_interval`. What was not measured is
+//! null in JSON and a dash in tables.
+
+use std::fmt::Write as _;
+
+use super::field::{Entry, Figures, Measured};
+use super::server::LARDER;
+use crate::row::{interval, number, quote};
+use crate::sample::Median;
+
+/// Columns of a table, with what each says.
+const COLUMNS: [(&str, &str); 12] = [
+    ("server", "who; echo and relay are the limits"),
+    (
+        "k/CPU s",
+        "thousand answers a second of the server's processor time, median and 95 % interval",
+    ),
+    (
+        "of limit",
+        "that over the limit's, round by round: echo for hits, relay for misses, both for a mix",
+    ),
+    ("larder/this", "larder's over this one's, round by round"),
+    ("k/s", "thousand answers a second by the clock, server and generator together"),
+    ("busy", "share of its cores' time that the server ran"),
+    ("p50 us", "how long half of the answers took at most, at half the rate of the slowest"),
+    ("p99 us", "and 99 %"),
+    ("p99.9 us", "and 99.9 %"),
+    ("upstream", "questions to the upstream for a miss; where there are no misses, for a question"),
+    ("B/name", "octets that the process grew by for a hot name"),
+    ("wrong/lost", "answers that were wrong, questions without an answer; of all rounds"),
+];
+
+/// How a table is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    /// Aligned columns.
+    Text,
+    /// A Markdown table.
+    Markdown,
+}
+
+/// larder's figures, where it took part.
+fn larder(measured: &Measured) -> Option<&Figures> {
+    let found = measured.entries.iter().find(|entry| entry.name == LARDER);
+    found.map(|entry| &entry.figures)
+}
+
+/// larder's answers a second of processor time over another's.
+fn larder_over(measured: &Measured, entry: &Entry) -> Median {
+    let own = larder(measured).map_or(&[][..], |larder| &larder.per_cpu_s);
+    Median::of_ratios(own, &entry.figures.per_cpu_s)
+}
+
+/// Octets that a process grew by for each hot name.
+fn bytes_a_name(measured: &Measured, figures: &Figures) -> f64 {
+    match (figures.empty_bytes, figures.filled_bytes) {
+        (Some(empty), Some(filled)) => {
+            (filled as f64 - empty as f64) / f64::from(measured.work.hot.max(1))
+        }
+        _ => f64::NAN,
+    }
+}
+
+impl Measured {
+    /// A title and a table.
+    pub fn table(&self, style: Style) -> String {
+        let rows: Vec<Vec<String>> = self.entries.iter().map(|entry| self.cells(entry)).collect();
+        let work = &self.work;
+        let mut text = match style {
+            Style::Text => String::new(),
+            Style::Markdown => "### ".to_owned(),
+        };
+        let _ =
+            write!(text, "{}: {} % hits over {} names, ", work.name, work.hit_percent, work.hot);
+        let _ = write!(text, "server on {} core(s), {} rounds", self.cores, self.rounds);
+        if self.rate_per_s > 0 {
+            let _ = write!(text, ", waiting at {}/s", self.rate_per_s);
+        }
+        text.push_str("\n\n");
+        let titles: Vec<String> = COLUMNS.iter().map(|(title, _)| (*title).to_owned()).collect();
+        text + &draw(&titles, &rows, style)
+    }
+
+    fn cells(&self, entry: &Entry) -> Vec<String> {
+        let figures = &entry.figures;
+        let thousands = |figures: &[f64]| {
+            let Median { value, low, high, runs } = Median::of(figures);
+            Median { value: value / 1e3, low: low / 1e3, high: high / 1e3, runs }
+        };
+        let median = |figures: &[f64]| short(Median::of(figures).value);
+        let [p50, p99, p999] = figures.latency_us.each_ref().map(|figures| median(figures));
+        let ratio = match entry.name == LARDER {
+            true => "-".to_owned(),
+            false => ranged(larder_over(self, entry)),
+        };
+        let name = if entry.is_limit { format!("({})", entry.name) } else { entry.name.to_owned() };
+        vec![
+            name,
+            ranged(thousands(&figures.per_cpu_s)),
+            ranged(Median::of(&figures.of_limit)),
+            ratio,
+            short(thousands(&figures.per_s).value),
+            median(&figures.busy),
+            p50,
+            p99,
+            p999,
+            median(&figures.upstream),
+            short(bytes_a_name(self, figures)),
+            format!("{}/{}", figures.wrong, figures.lost),
+        ]
+    }
+
+    /// A line a contestant.
+    pub fn json(&self) -> String {
+        self.entries.iter().map(|entry| self.line(entry) + "\n").collect()
+    }
+
+    fn line(&self, entry: &Entry) -> String {
+        let (work, figures) = (&self.work, &entry.figures);
+        let mut text = format!(
+            "{{\"work\":{},\"hot\":{},\"hit_percent\":{},\"cores\":{},\"server\":{},\"is_limit\":{}",
+            quote(&work.name),
+            work.hot,
+            work.hit_percent,
+            self.cores,
+            quote(entry.name),
+            entry.is_limit
+        );
+        let [p50, p99, p999] = figures.latency_us.each_ref().map(|figures| Median::of(figures));
+        for (name, median) in [
+            ("answers_per_cpu_s", Median::of(&figures.per_cpu_s)),
+            ("of_limit", Median::of(&figures.of_limit)),
+            ("larder_over_this", larder_over(self, entry)),
+            ("answers_per_s", Median::of(&figures.per_s)),
+            ("busy", Median::of(&figures.busy)),
+            ("upstream", Median::of(&figures.upstream)),
+            ("p50_us", p50),
+            ("p99_us", p99),
+            ("p99_9_us", p999),
+        ] {
+            let (value, ends) = (number(median.value), interval(median));
+            let _ = write!(text, ",\"{name}\":{value},\"{name}_interval\":{ends}");
+        }
+        let octets = |bytes: Option<u64>| bytes.map_or("null".to_owned(), |n| n.to_string());
+        let _ = write!(
+            text,
+            ",\"latency_rate_per_s\":{},\"bytes_a_name\":{},\"empty_bytes\":{},\"filled_bytes\":{}",
+            self.rate_per_s,
+            number(bytes_a_name(self, figures)),
+            octets(figures.empty_bytes),
+            octets(figures.filled_bytes)
+        );
+        let (wrong, lost, runs) = (figures.wrong, figures.lost, self.rounds);
+        let _ = write!(text, ",\"wrong\":{wrong},\"lost\":{lost},\"runs\":{runs}}}");
+        text
+    }
+}
+
+/// What the columns say.
+pub fn legend(style: Style) -> String {
+    let mut text = String::new();
+    for (title, what) in COLUMNS {
+        let _ = match style {
+            Style::Text => writeln!(text, "{title:<12} {what}"),
+            Style::Markdown => writeln!(text, "* {title}: {what}"),
+        };
+    }
+    text
+}
+
+fn draw(titles: &[String], rows: &[Vec<String>], style: Style) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].len());
+        cells.chain([titles[column].len()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..titles.len()).map(width).collect();
+    let line = |cells: &[String]| {
+        let cells = cells.iter().zip(&widths).enumerate().map(|(at, (cell, &width))| match at {
+            0 => format!("{cell:<width$}"),
+            _ => format!("{cell:>width$}"),
+        });
+        let cells: Vec<String> = cells.collect();
+        match style {
+            Style::Text => cells.join("  ").trim_end().to_owned() + "\n",
+            Style::Markdown => format!("| {} |\n", cells.join(" | ")),
+        }
+    };
+    let mut text = line(titles);
+    if style == Style::Markdown {
+        let rules = widths.iter().enumerate().map(|(at, &width)| match at {
+            0 => format!(":{}", "-".repeat(width + 1)),
+            _ => format!("{}:", "-".repeat(width + 1)),
+        });
+        let rules: Vec<String> = rules.collect();
+        let _ = writeln!(text, "|{}|", rules.join("|"));
+    }
+    rows.iter().for_each(|row| text.push_str(&line(row)));
+    text
+}
+
+/// A median with its interval.
+fn ranged(median: Median) -> String {
+    match median.value.is_finite() {
+        true => format!("{} [{}, {}]", short(median.value), short(median.low), short(median.high)),
+        false => "-".to_owned(),
+    }
+}
+
+/// Three digits that mean something.
+fn short(value: f64) -> String {
+    match value {
+        value if !value.is_finite() => "-".to_owned(),
+        value if value.abs() >= 100.0 => format!("{value:.0}"),
+        value if value.abs() >= 10.0 => format!("{value:.1}"),
+        value => format!("{value:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::field::Work;
+    use super::*;
+    use serde_json::Value;
+
+    fn measured() -> Measured {
+        let figures = |scale: f64| Figures {
+            per_cpu_s: vec![100e3 * scale, 102e3 * scale, 101e3 * scale],
+            per_s: vec![90e3; 3],
+            of_limit: vec![0.9 * scale; 3],
+            filled_bytes: Some(3_000_000),
+            empty_bytes: Some(1_000_000),
+            ..Figures::default()
+        };
+        let entry = |name, is_limit, scale| Entry { name, is_limit, figures: figures(scale) };
+        Measured {
+            work: Work { name: "hits".to_owned(), hot: 10_000, hit_percent: 100 },
+            cores: 1,
+            rounds: 3,
+            rate_per_s: 0,
+            entries: vec![
+                entry(LARDER, false, 1.0),
+                entry("bind", false, 0.5),
+                entry("echo", true, 1.1),
+            ],
+        }
+    }
+
+    /// A table has a line for each contestant with larder's ratio to it; Markdown has as many cells in every line.
+    #[test]
+    fn tables_are_tables() {
+        let text = measured().table(Style::Text);
+        assert!(text.starts_with("hits: 100 % hits over 10000 names"), "{text}");
+        let line =
+            |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+        assert!(
+            line("bind").contains("50.5 [50.0, 51.0]") && line("bind").contains("2.00"),
+            "{text}"
+        );
+        assert!(
+            line("larder").contains("101 [100, 102]") && line("(echo)").contains(" 200 "),
+            "{text}"
+        );
+        let markdown = measured().table(Style::Markdown);
+        let bars: Vec<usize> =
+            markdown.lines().skip(2).map(|line| line.matches('|').count()).collect();
+        assert_eq!(bars, vec![COLUMNS.len() + 1; 5], "{markdown}");
+        assert_eq!(legend(Style::Text).lines().count(), COLUMNS.len());
+    }
+
+    /// Lines of JSON are objects; what was not measured is null.
+    #[test]
+    fn lines_are_json() {
+        let json = measured().json();
+        let lines: Vec<Value> =
+            json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines.len(), 3);
+        assert_eq!(lines[1]["server"], "bind");
+        assert_eq!(lines[1]["larder_over_this"], 2.0);
+        assert_eq!(lines[1]["bytes_a_name"], 200.0);
+        assert_eq!(lines[2]["is_limit"], true);
+        assert!(lines[0]["p99_us"].is_null() && lines[0]["p99_us_interval"][1].is_null());
+    }
+}

@@ -1,0 +1,265 @@
+//! How each server is set up to forward to one upstream, as its manual advises for speed.
+//!
+//! The same for all: as many threads as cores, answers over UDP from a cache that is large enough, no logging, no
+//! validation, no rewriting, minimal answers. A configuration is written for each run, and shown with its figures.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use super::process::{Running, find, version};
+
+/// What a server is to do.
+#[derive(Debug, Clone)]
+pub struct Setup<'a> {
+    /// Where it is asked.
+    pub listen: SocketAddr,
+    /// Whom it asks.
+    pub upstream: SocketAddr,
+    /// Its threads.
+    pub cores: usize,
+    /// Names that its cache is to hold at most.
+    pub entries: u64,
+    /// Where its configuration goes, and its log.
+    pub folder: &'a Path,
+}
+
+/// A server that is here.
+#[derive(Debug, Clone)]
+pub struct Server {
+    /// As reports call it.
+    pub name: &'static str,
+    /// Its program.
+    pub program: PathBuf,
+    /// What the program says of its version.
+    pub version: String,
+    launch: fn(&Setup<'_>) -> Launch,
+}
+
+/// How a server is started.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Launch {
+    /// Arguments; `@` stands for the file of the configuration.
+    pub arguments: Vec<String>,
+    /// Its configuration.
+    pub configuration: String,
+}
+
+/// A kind of server: its name, its program, how it says its version, how it is set up.
+struct Known {
+    name: &'static str,
+    program: &'static str,
+    version_flag: &'static str,
+    launch: fn(&Setup<'_>) -> Launch,
+}
+
+const KNOWN: [Known; 4] = [
+    Known { name: LARDER, program: LARDER, version_flag: "--version", launch: larder },
+    Known { name: "unbound", program: "unbound", version_flag: "-V", launch: unbound },
+    Known { name: "dnsdist", program: "dnsdist", version_flag: "--version", launch: dnsdist },
+    Known { name: "bind", program: "named", version_flag: "-v", launch: bind },
+];
+
+/// The server that the others are compared with.
+pub const LARDER: &str = "larder";
+
+/// Names of the servers that can be measured.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    KNOWN.iter().map(|known| known.name)
+}
+
+impl Server {
+    /// The server of this name, one of [`names`]; the error says why it is not here. `own` is the program of
+    /// larder.
+    pub fn find(name: &str, own: &Path) -> Result<Server, String> {
+        let known = KNOWN.iter().find(|known| known.name == name);
+        let known = known.ok_or_else(|| format!("there is no server '{name}'"))?;
+        let program = match known.name {
+            LARDER => Some(own.to_owned()),
+            _ => find(known.program),
+        };
+        let program = program.ok_or("not installed")?;
+        let version = version(&program, known.version_flag).unwrap_or_default();
+        Ok(Server { name: known.name, program, version, launch: known.launch })
+    }
+
+    /// How it would be started.
+    pub fn launch(&self, setup: &Setup<'_>) -> Launch {
+        (self.launch)(setup)
+    }
+
+    /// Starts it, on the calling thread's cores and in its network.
+    pub fn start(&self, setup: &Setup<'_>) -> Result<Running, String> {
+        let failed = |error: std::io::Error| format!("{}: {error}", self.program.display());
+        let launch = self.launch(setup);
+        let file = setup.folder.join(format!("{}.conf", self.name));
+        let log = setup.folder.join(format!("{}.log", self.name));
+        fs::write(&file, &launch.configuration).map_err(failed)?;
+        let arguments: Vec<String> = (launch.arguments.iter())
+            .map(|argument| match argument.as_str() {
+                "@" => file.display().to_string(),
+                other => other.to_owned(),
+            })
+            .collect();
+        Running::process(&self.program, &arguments, setup.folder, &log, setup.listen)
+            .map_err(failed)
+    }
+}
+
+fn words<const N: usize>(words: [&str; N]) -> Vec<String> {
+    words.map(str::to_owned).to_vec()
+}
+
+/// All by flags.
+fn larder(setup: &Setup<'_>) -> Launch {
+    let (listen, upstream) = (setup.listen.to_string(), setup.upstream.to_string());
+    let cores = setup.cores.to_string();
+    let arguments = words(["dns", "--listen", &listen, "--upstream", &upstream, "--cores", &cores]);
+    Launch { arguments, configuration: String::new() }
+}
+
+/// After "Performance Tuning" of its documentation and unbound.conf(5): slabs a power of two near the threads,
+/// twice as much memory for records as for messages, buffers of sockets, many questions a thread.
+fn unbound(setup: &Setup<'_>) -> Launch {
+    let Setup { listen, upstream, cores, .. } = setup;
+    let slabs = cores.next_power_of_two() * 2;
+    let configuration = format!(
+        "server:
+  interface: {}@{}
+  do-daemonize: no
+  username: \"\"
+  chroot: \"\"
+  pidfile: \"\"
+  use-syslog: no
+  verbosity: 0
+  statistics-interval: 0
+  num-threads: {cores}
+  so-reuseport: yes
+  so-rcvbuf: 4m
+  so-sndbuf: 4m
+  outgoing-range: 8192
+  num-queries-per-thread: 4096
+  msg-cache-size: 2g
+  rrset-cache-size: 4g
+  msg-cache-slabs: {slabs}
+  rrset-cache-slabs: {slabs}
+  infra-cache-slabs: {slabs}
+  key-cache-slabs: {slabs}
+  module-config: \"iterator\"
+  minimal-responses: yes
+  qname-minimisation: no
+  prefetch: no
+  do-ip6: no
+  do-not-query-localhost: no
+  access-control: 127.0.0.0/8 allow
+remote-control:
+  control-enable: no
+forward-zone:
+  name: \".\"
+  forward-addr: {}@{}
+",
+        listen.ip(),
+        listen.port(),
+        upstream.ip(),
+        upstream.port()
+    );
+    Launch { arguments: words(["-d", "-c", "@"]), configuration }
+}
+
+/// After "Performance Tuning" of its documentation: a listener a thread, a packet cache in many shards, messages
+/// received many at a time, as many questions outstanding as there are IDs. The upstream is not probed.
+fn dnsdist(setup: &Setup<'_>) -> Launch {
+    let Setup { listen, upstream, cores, entries, .. } = setup;
+    let locals: String =
+        (0..*cores).map(|_| format!("addLocal(\"{listen}\", {{reusePort=true}})\n")).collect();
+    let shards = if *cores == 1 { 1 } else { 20 * cores };
+    let configuration = format!(
+        "{locals}setACL({{\"127.0.0.0/8\"}})
+setSecurityPollSuffix(\"\")
+setMaxUDPOutstanding(65535)
+setUDPMultipleMessagesVectorSize(64)
+setUDPSocketBufferSizes(4194304, 4194304)
+newServer({{address=\"{upstream}\", sockets={cores}}}):setUp()
+cache = newPacketCache({entries}, {{maxTTL=86400, minTTL=0, numberOfShards={shards}}})
+getPool(\"\"):setCache(cache)
+"
+    );
+    Launch { arguments: words(["--supervised", "--disable-syslog", "-C", "@"]), configuration }
+}
+
+/// After the BIND 9 Administrator Reference Manual: forwards only, as many clients as may come, no quotas, none of
+/// what it does for authority.
+fn bind(setup: &Setup<'_>) -> Launch {
+    let Setup { listen, upstream, cores, folder, .. } = setup;
+    let configuration = format!(
+        "options {{
+  directory \"{}\";
+  pid-file none;
+  session-keyfile none;
+  listen-on port {} {{ {}; }};
+  listen-on-v6 {{ none; }};
+  recursion yes;
+  allow-query {{ 127.0.0.0/8; }};
+  allow-recursion {{ 127.0.0.0/8; }};
+  allow-query-cache {{ 127.0.0.0/8; }};
+  forward only;
+  forwarders port {} {{ {}; }};
+  dnssec-validation no;
+  minimal-responses yes;
+  empty-zones-enable no;
+  qname-minimization off;
+  recursive-clients 20000;
+  clients-per-query 0;
+  max-clients-per-query 0;
+  max-cache-size 8g;
+  prefetch 0;
+  querylog no;
+  notify no;
+}};
+controls {{ }};
+logging {{ category default {{ null; }}; category unmatched {{ null; }}; }};
+",
+        folder.display(),
+        listen.port(),
+        listen.ip(),
+        upstream.port(),
+        upstream.ip()
+    );
+    let arguments = words(["-f", "-4", "-n", &cores.to_string(), "-c", "@"]);
+    Launch { arguments, configuration }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every server is told where to listen, whom to ask, and how many threads to have.
+    #[test]
+    fn configurations_say_what_they_must() {
+        let setup = Setup {
+            listen: "127.0.0.1:5301".parse().unwrap(),
+            upstream: "127.0.0.1:5300".parse().unwrap(),
+            cores: 3,
+            entries: 7_654_321,
+            folder: Path::new("/somewhere"),
+        };
+        for known in &KNOWN {
+            let Launch { arguments, configuration } = (known.launch)(&setup);
+            let all = format!("{} {configuration}", arguments.join(" "));
+            for needed in ["5301", "5300", "127.0.0.1"] {
+                assert!(all.contains(needed), "{}: {all}", known.name);
+            }
+            let threads = all.contains('3') || all.matches("addLocal").count() == 3;
+            assert!(threads && !all.contains("{{"), "{}: {all}", known.name);
+        }
+    }
+
+    /// A server that nobody knows, and a program that is not there, are errors with the reason.
+    #[test]
+    fn what_is_not_here_is_said() {
+        let own = Path::new("/nonexistent/larder");
+        assert!(Server::find("knot", own).unwrap_err().contains("'knot'"));
+        assert_eq!(Server::find(LARDER, own).unwrap().version, "");
+        assert_eq!(names().count(), KNOWN.len());
+    }
+}

@@ -1,0 +1,234 @@
+//! An upstream that knows every address at once: one thread, batches in and out.
+//!
+//! Any question for an address is answered with the one that follows from the name (see
+//! [`super::question`]); anything else, which servers ask for reasons of their own, with an empty answer. So
+//! what is measured is the server that asks. Answers may come late by a fixed time, or not at all at random.
+//!
+//! Bounds: [`DELAYED_MAX`] answers that wait; more are dropped. Cost: about that of an echo.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use larder_io::event::{Events, Interest, Poller};
+use larder_io::udp::{RecvBatch, Route, SendBatch, UdpSocket};
+
+use super::question::{HEADER_BYTES, TYPE_A_CLASS_IN, address, name_end, name_hash};
+use crate::data::mix;
+use crate::net::MESSAGE_BYTES_MAX;
+
+/// Most answers that wait for their time.
+pub const DELAYED_MAX: usize = 1 << 16;
+/// Longest sleep before it looks whether it should stop.
+const STOP_CHECK_MS: u64 = 10;
+const BATCH: usize = 64;
+/// An empty OPT record: no options, 1,232 octets (RFC 6891, section 6.1.2).
+const OPT: [u8; 11] = [0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 0];
+
+/// How the upstream behaves.
+#[derive(Debug, Clone, Copy)]
+pub struct StubOptions {
+    /// TTL of answers, in seconds.
+    pub ttl_s: u32,
+    /// How late answers come. Below a millisecond the thread turns instead of sleeping.
+    pub delay: Duration,
+    /// Share of the questions that get no answer, 0 to 1.
+    pub loss: f64,
+}
+
+impl Default for StubOptions {
+    fn default() -> StubOptions {
+        StubOptions { ttl_s: 3600, delay: Duration::ZERO, loss: 0.0 }
+    }
+}
+
+/// What the upstream was asked. Read while it runs.
+#[derive(Debug, Default)]
+pub struct StubCounts {
+    /// Questions for addresses, also those that got no answer.
+    pub questions: AtomicU64,
+    /// Anything else.
+    pub others: AtomicU64,
+}
+
+/// Answers what comes to `socket` until told to stop.
+pub fn stub(
+    socket: &UdpSocket,
+    options: &StubOptions,
+    counts: &StubCounts,
+    stop: &AtomicBool,
+) -> io::Result<()> {
+    let mut incoming = RecvBatch::new(BATCH, MESSAGE_BYTES_MAX);
+    let mut outgoing = SendBatch::new(BATCH, MESSAGE_BYTES_MAX);
+    let (poller, mut events) = (Poller::new()?, Events::new(1));
+    poller.add(socket, 0, Interest::READ)?;
+    let mut delayed: VecDeque<(Instant, Vec<u8>, Route)> = VecDeque::new();
+    let lost_below = (options.loss.clamp(0.0, 1.0) * 4_294_967_296.0) as u64;
+    let mut draws = 0u64;
+    while !stop.load(Ordering::Relaxed) {
+        let received = incoming.recv(socket)?;
+        let (mut questions, mut others) = (0, 0);
+        for message in incoming.messages() {
+            let Some(slot) = outgoing.slot() else { break };
+            let Some((length, is_address)) = answer(message.octets, options.ttl_s, slot) else {
+                others += 1;
+                continue;
+            };
+            questions += u64::from(is_address);
+            others += u64::from(!is_address);
+            draws += 1;
+            if mix(draws) >> 32 < lost_below {
+                continue;
+            }
+            if options.delay.is_zero() {
+                outgoing.commit(length, Some(&message.route));
+            } else if delayed.len() < DELAYED_MAX {
+                let due = Instant::now() + options.delay;
+                delayed.push_back((due, slot[..length].to_vec(), message.route));
+            }
+        }
+        if received > 0 {
+            counts.questions.fetch_add(questions, Ordering::Relaxed);
+            counts.others.fetch_add(others, Ordering::Relaxed);
+        }
+        let now = delayed.front().map(|_| Instant::now());
+        while let Some((due, octets, route)) = delayed.front()
+            && now.is_some_and(|now| *due <= now)
+            && outgoing.push(octets, Some(route))
+        {
+            delayed.pop_front();
+        }
+        let is_idle = received == 0 && outgoing.is_empty();
+        outgoing.send(socket);
+        outgoing.clear();
+        if is_idle {
+            let wait = delayed.front().zip(now).map(|((due, ..), now)| due.duration_since(now));
+            let wait_ms = wait.map_or(STOP_CHECK_MS, |wait| wait.as_millis() as u64);
+            poller.wait(&mut events, Some(wait_ms.min(STOP_CHECK_MS)))?;
+        }
+    }
+    Ok(())
+}
+
+/// Writes the answer to a message: its octets, and whether an address was asked for. `None`: not a question.
+fn answer(message: &[u8], ttl_s: u32, room: &mut [u8]) -> Option<(usize, bool)> {
+    let header = message.first_chunk::<HEADER_BYTES>()?;
+    // A query of the usual kind, with one question.
+    if header[2] & 0xf8 != 0 || header[4..6] != [0, 1] {
+        return None;
+    }
+    let name_end = name_end(message, HEADER_BYTES)?;
+    let kind = message.get(name_end..name_end + 4)?;
+    let is_address = kind == TYPE_A_CLASS_IN;
+    let mut end = name_end + 4;
+    room[..end].copy_from_slice(&message[..end]);
+    // QR, and RD as asked; RA.
+    room[2] = 0x80 | (header[2] & 1);
+    room[3] = 0x80;
+    // The additional section of a query holds an OPT record or nothing.
+    let has_opt = header[10..12] != [0, 0];
+    room[6..HEADER_BYTES].copy_from_slice(&[0, u8::from(is_address), 0, 0, 0, u8::from(has_opt)]);
+    if is_address {
+        let mut folded = [0; 256];
+        let name = folded.get_mut(..name_end - HEADER_BYTES)?;
+        name.copy_from_slice(&message[HEADER_BYTES..name_end]);
+        // Lengths are below 64, where no letter is.
+        name.make_ascii_lowercase();
+        let address = address(name_hash(name));
+        for part in [&[0xc0, 12, 0, 1, 0, 1][..], &ttl_s.to_be_bytes(), &[0, 4], &address] {
+            room[end..end + part.len()].copy_from_slice(part);
+            end += part.len();
+        }
+    }
+    if has_opt {
+        room[end..end + OPT.len()].copy_from_slice(&OPT);
+        end += OPT.len();
+    }
+    Some((end, is_address))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dns::question;
+    use crate::net::load::{Load, LoadOptions, load};
+    use larder_io::udp::UdpOptions;
+
+    /// Asks a stub `count` questions; what came of it, and how many the stub counted.
+    fn asked(options: &StubOptions, count: u64, lost_after: Duration) -> (Load, u64) {
+        let socket =
+            UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &UdpOptions::default()).unwrap();
+        let address = socket.local_address().unwrap();
+        let (stop, counts) = (AtomicBool::new(false), StubCounts::default());
+        let load = std::thread::scope(|scope| {
+            let stub = scope.spawn(|| stub(&socket, options, &counts, &stop).unwrap());
+            let options = LoadOptions {
+                warm_up: Duration::ZERO,
+                measured: Duration::from_secs(20),
+                in_flight_max: 32,
+                lost_after,
+                ..LoadOptions::new(address)
+            };
+            let mut number = 0;
+            let ask = |id, room: &mut [u8]| {
+                number += 1;
+                (number <= count).then(|| question::write(id, number, room))
+            };
+            let load = load(&options, ask, question::is_answer).unwrap();
+            stop.store(true, Ordering::Relaxed);
+            stub.join().unwrap();
+            load
+        });
+        (load, counts.questions.load(Ordering::Relaxed))
+    }
+
+    /// Every answer is right, and each question is counted.
+    #[test]
+    fn it_knows_every_address() {
+        let (load, counted) = asked(&StubOptions::default(), 500, Duration::from_secs(20));
+        assert_eq!((load.answers, load.wrong, load.lost, counted), (500, 0, 0, 500));
+    }
+
+    /// Answers come late by the delay, and a share of them does not come.
+    #[test]
+    fn it_delays_and_loses() {
+        let delay = Duration::from_millis(5);
+        let options = StubOptions { delay, loss: 0.5, ..StubOptions::default() };
+        let (load, counted) = asked(&options, 100, Duration::from_millis(500));
+        assert_eq!((load.wrong, counted, load.answers + load.lost), (0, 100, 100));
+        assert!((20..=80).contains(&load.lost), "{}", load.lost);
+        assert!(load.latency.percentile_ns(0.0) >= 5_000_000);
+    }
+
+    /// What is no question gets no answer; other types get an empty one; case is kept, and means nothing; an OPT
+    /// record is answered with one. Messages cut anywhere do no harm.
+    #[test]
+    fn it_is_a_server() {
+        let mut room = [0; MESSAGE_BYTES_MAX];
+        let mut asked = [0; 200];
+        let length = question::write(7, 1, &mut asked).length;
+        let tag = question::write(7, 1, &mut asked).tag;
+        let (end, is_address) = answer(&asked[..length], 60, &mut room).unwrap();
+        assert!(is_address && question::is_answer(tag, &room[..end]));
+        assert_eq!(end, length + question::ANSWER_ADDS_BYTES);
+        let right = room[end - 4..end].to_vec();
+        for cut in 0..length {
+            assert_eq!(answer(&asked[..cut], 60, &mut room), None);
+        }
+
+        asked[HEADER_BYTES..length - 4].make_ascii_uppercase();
+        asked[11] = 1;
+        asked[length..length + OPT.len()].copy_from_slice(&OPT);
+        let (end, _) = answer(&asked[..length + OPT.len()], 60, &mut room).unwrap();
+        assert_eq!(end, length + question::ANSWER_ADDS_BYTES + OPT.len());
+        assert_eq!(room[length + 12..length + 16], right);
+        assert_eq!(room[HEADER_BYTES..length], asked[HEADER_BYTES..length]);
+
+        asked[length - 3] = 28;
+        let (end, is_address) = answer(&asked[..length], 60, &mut room).unwrap();
+        assert!(!is_address && end == length + OPT.len() && room[6..8] == [0, 0]);
+        asked[2] |= 0x80;
+        assert_eq!(answer(&asked[..length], 60, &mut room), None);
+    }
+}
