@@ -9,8 +9,9 @@
 //! Each contestant runs once a round; the table ([`table`]) gives the median and the spread over
 //! the rounds, so that a busy moment of the machine shows instead of hiding in a mean.
 //!
-//! The cache by itself is measured in [`mod@engine`].
+//! The cache by itself is measured in [`mod@engine`], DNS servers in [`mod@dns`].
 
+mod dns;
 mod engine;
 mod memory;
 mod table;
@@ -27,6 +28,7 @@ use larder_annotate::{Options, Progress};
 use larder_io::input::{Content, Input};
 use larder_io::mapped::Mapped;
 
+pub use dns::bench_dns;
 pub use engine::bench_engine;
 use walk::{Plan, Seen};
 

@@ -555,6 +555,150 @@ and name the program with --peers bench/target/release/larder-peers, or put it b
     ],
 };
 
+/// `larder bench dns`.
+pub const BENCH_DNS: Command = Command {
+    path: &["bench", "dns"],
+    about: "Measure DNS servers beside one another and the limits of UDP",
+    long: "Starts larder dns and, where installed, unbound, dnsdist and BIND as forwarders to an upstream of \
+its own that answers at once, in a network of its own, and asks them: names that they hold (hits), a million \
+of those, names that nobody asked before (misses), and mixes of both. Beside them the least that a server of \
+UDP can do: an echo, and a relay to the same upstream. Every answer is checked. Servers run on the first cores, \
+questions and upstream on others. All are asked once a round, in rotated order; figures are medians with their \
+95 % interval. Then all are asked at half the rate of the slowest, to see how long clients wait.
+
+Configurations of all servers are printed with the figures. A network of its own is root's to have, or \
+anybody's by: unshare --user --map-root-user larder bench dns
+
+Examples:
+  larder bench dns
+  larder bench dns --work hits,90 --rounds 3 --measured-ms 500 --servers larder,unbound
+  larder bench dns --work 0,50,85,90,95,100 --format json > mixes.json",
+    settings: &[
+        Setting {
+            name: "format",
+            value_name: "FORMAT",
+            kind: Kind::Choice(&["table", "markdown", "json"]),
+            default: "table",
+            group: "Output",
+            help: "Tables for a terminal or a page, or a line of JSON for each server and work",
+            why: "Configurations are in all three.",
+            ..ROW
+        },
+        Setting {
+            name: "servers",
+            value_name: "LIST",
+            default: "larder,unbound,dnsdist,bind",
+            help: "Servers that take part: larder unbound dnsdist bind",
+            why: "One that is not installed is left out, with a line that says so.",
+            ..ROW
+        },
+        Setting {
+            name: "larder",
+            value_name: "PROGRAM",
+            kind: Kind::Path,
+            group: "Input",
+            help: "The program of larder, if not this one",
+            why: "To measure another build.",
+            ..ROW
+        },
+        Setting {
+            name: "work",
+            value_name: "LIST",
+            default: "hits,million,misses,90",
+            help: "What is asked: hits, million, misses, or a percentage of hits",
+            why: "A cache's speed, the same beyond the processor's caches, a forwarder's, and what resolvers see.",
+            ..ROW
+        },
+        Setting {
+            name: "hot",
+            value_name: "N",
+            kind: Kind::Count { min: 1, max: 100_000_000 },
+            default: "10000",
+            help: "Names asked again and again, in all works but million",
+            why: "What a small site asks in an hour.",
+            ..ROW
+        },
+        Setting {
+            name: "names",
+            value_name: "N",
+            kind: Kind::Count { min: 1, max: 100_000_000 },
+            default: "1000000",
+            help: "Names of the work million",
+            why: "Octets a name mean something for many names only.",
+            ..ROW
+        },
+        Setting {
+            name: "rounds",
+            value_name: "N",
+            kind: Kind::Count { min: 1, max: 1_000 },
+            default: "10",
+            help: "Rounds; every server is asked once a round",
+            why: "With fewer than six there is no interval of 95 %, and all rounds are shown.",
+            ..ROW
+        },
+        Setting {
+            name: "measured-ms",
+            value_name: "N",
+            kind: Kind::Count { min: 10, max: 600_000 },
+            default: "2000",
+            help: "Milliseconds for which a server is asked in a round, after a quarter of that to warm up",
+            why: "The kernel counts time that a server ran to some milliseconds.",
+            ..ROW
+        },
+        Setting {
+            name: "cores",
+            value_name: "N",
+            kind: Kind::Count { min: 1, max: 256 },
+            default: "1",
+            help: "Cores and threads of a server",
+            why: "Questions come from as many others; where none is left, from one of the server's.",
+            ..ROW
+        },
+        Setting {
+            name: "in-flight",
+            value_name: "N",
+            kind: Kind::Count { min: 1, max: 16_384 },
+            default: "256",
+            help: "Questions in flight where they leave as fast as answers come",
+            why: "Enough to fill batches; more wait in queues only.",
+            ..ROW
+        },
+        Setting {
+            name: "ttl",
+            value_name: "TIME",
+            kind: Kind::Seconds { min: 0, max: 604_800 },
+            default: "3600",
+            help: "TTL of the upstream's answers",
+            why: "Nothing is to expire while it is measured.",
+            ..ROW
+        },
+        Setting {
+            name: "delay-us",
+            value_name: "N",
+            kind: Kind::Count { min: 0, max: 900_000 },
+            default: "0",
+            help: "Microseconds after which the upstream answers",
+            why: "At once, so that the server is measured and not the wait.",
+            ..ROW
+        },
+        Setting {
+            name: "loss",
+            value_name: "PERCENT",
+            kind: Kind::Count { min: 0, max: 99 },
+            default: "0",
+            help: "Of a hundred questions, how many the upstream does not answer",
+            why: "Loss is for seeing what servers do about it.",
+            ..ROW
+        },
+        Setting {
+            name: "no-waiting",
+            help: "Leave out how long clients wait",
+            why: "Takes half of the time.",
+            ..SWITCH
+        },
+    ],
+};
+
 /// `larder gen capture`.
 pub const GEN_CAPTURE: Command = Command {
     path: &["gen", "capture"],
@@ -1291,6 +1435,7 @@ pub const COMMANDS: [&Command; 14] = [
     &DEMO,
     &BENCH_ANNOTATE,
     &BENCH_ENGINE,
+    &BENCH_DNS,
     &GEN_CAPTURE,
     &SIM_HIT_RATIO,
     &SIM_SYNC,

@@ -39,7 +39,7 @@ pub struct Server {
 /// How a server is started.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Launch {
-    /// Arguments; `@` stands for the file of the configuration.
+    /// Arguments. The file of the configuration is NAME.conf in the folder in which it runs.
     pub arguments: Vec<String>,
     /// Its configuration.
     pub configuration: String,
@@ -95,13 +95,7 @@ impl Server {
         let file = setup.folder.join(format!("{}.conf", self.name));
         let log = setup.folder.join(format!("{}.log", self.name));
         fs::write(&file, &launch.configuration).map_err(failed)?;
-        let arguments: Vec<String> = (launch.arguments.iter())
-            .map(|argument| match argument.as_str() {
-                "@" => file.display().to_string(),
-                other => other.to_owned(),
-            })
-            .collect();
-        Running::process(&self.program, &arguments, setup.folder, &log, setup.listen)
+        Running::process(&self.program, &launch.arguments, setup.folder, &log, setup.listen)
             .map_err(failed)
     }
 }
@@ -121,7 +115,7 @@ fn larder(setup: &Setup<'_>) -> Launch {
 /// After "Performance Tuning" of its documentation and unbound.conf(5): slabs a power of two near the threads,
 /// twice as much memory for records as for messages, buffers of sockets, many questions a thread.
 fn unbound(setup: &Setup<'_>) -> Launch {
-    let Setup { listen, upstream, cores, .. } = setup;
+    let Setup { listen, upstream, cores, folder, .. } = setup;
     let slabs = cores.next_power_of_two() * 2;
     let configuration = format!(
         "server:
@@ -129,6 +123,7 @@ fn unbound(setup: &Setup<'_>) -> Launch {
   do-daemonize: no
   username: \"\"
   chroot: \"\"
+  directory: \"{}\"
   pidfile: \"\"
   use-syslog: no
   verbosity: 0
@@ -160,10 +155,11 @@ forward-zone:
 ",
         listen.ip(),
         listen.port(),
+        folder.display(),
         upstream.ip(),
         upstream.port()
     );
-    Launch { arguments: words(["-d", "-c", "@"]), configuration }
+    Launch { arguments: words(["-d", "-c", "unbound.conf"]), configuration }
 }
 
 /// After "Performance Tuning" of its documentation: a listener a thread, a packet cache in many shards, messages
@@ -184,7 +180,10 @@ cache = newPacketCache({entries}, {{maxTTL=86400, minTTL=0, numberOfShards={shar
 getPool(\"\"):setCache(cache)
 "
     );
-    Launch { arguments: words(["--supervised", "--disable-syslog", "-C", "@"]), configuration }
+    Launch {
+        arguments: words(["--supervised", "--disable-syslog", "-C", "dnsdist.conf"]),
+        configuration,
+    }
 }
 
 /// After the BIND 9 Administrator Reference Manual: forwards only, as many clients as may come, no quotas, none of
@@ -225,7 +224,7 @@ logging {{ category default {{ null; }}; category unmatched {{ null; }}; }};
         upstream.port(),
         upstream.ip()
     );
-    let arguments = words(["-f", "-4", "-n", &cores.to_string(), "-c", "@"]);
+    let arguments = words(["-f", "-4", "-n", &cores.to_string(), "-c", "bind.conf"]);
     Launch { arguments, configuration }
 }
 

@@ -1,0 +1,245 @@
+//! `larder bench dns`: servers of DNS beside one another and beside the limits of UDP.
+//!
+//! All measuring is done by `larder_bench::dns`; here are the words of the command line, and what is printed.
+//! Tables come as soon as a work is done, configurations at the end. SKIP lines, progress and what limits the
+//! figures go to standard error, the last also into what is printed.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use larder_bench::dns::field::{Error, Event, Plan, Work, run};
+use larder_bench::dns::report::{Style, legend};
+use larder_bench::dns::server::{self, Launch, Server};
+use larder_bench::dns::stub::StubOptions;
+
+use super::eprint_quietly;
+use crate::exit::{DONE, Failure, INTERRUPTED, Outcome};
+use crate::layers::Resolved;
+use crate::nearest;
+use crate::show::print;
+use crate::signals::ask_on_signals;
+
+/// How figures are printed.
+#[derive(Clone, Copy, PartialEq)]
+enum Format {
+    Tables(Style),
+    Json,
+}
+
+/// Runs the command.
+pub fn bench_dns(settings: &Resolved) -> Outcome {
+    let number = |name: &str| settings.number_or_default(name);
+    let works = works(settings.word("work"), number("hot") as u32, number("names") as u32)?;
+    let own = match settings.path("larder") {
+        Some(path) => path,
+        None => std::env::current_exe()
+            .map_err(|error| Failure::file("this program", &error, "name it: --larder PROGRAM"))?,
+    };
+    let servers = servers(settings.word("servers"), &own)?;
+    let plan = Plan {
+        rounds: number("rounds") as usize,
+        measured: Duration::from_millis(number("measured-ms")),
+        cores: number("cores") as usize,
+        in_flight: number("in-flight") as usize,
+        upstream: StubOptions {
+            ttl_s: number("ttl") as u32,
+            delay: Duration::from_micros(number("delay-us")),
+            loss: number("loss") as f64 / 100.0,
+        },
+        latency: !settings.switch("no-waiting"),
+    };
+    let format = match settings.choice("format") {
+        "json" => Format::Json,
+        "markdown" => Format::Tables(Style::Markdown),
+        _ => Format::Tables(Style::Text),
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    let asked = Arc::clone(&stop);
+    ask_on_signals(false, "stopping; servers are being ended", move || {
+        asked.store(true, Ordering::Relaxed);
+    })
+    .map_err(|error| Failure::file("signals", &error, "try again"))?;
+    let mut printer = Printer::new(format, &servers);
+    let mut printed = Ok(DONE);
+    let result = run(&servers, &works, &plan, &stop, |event| {
+        let text = printer.text(event);
+        if !text.is_empty() && printed.is_ok() {
+            printed = print(&text);
+            if printed.is_err() {
+                // Nobody reads on.
+                stop.store(true, Ordering::Relaxed);
+            }
+        }
+    });
+    printed?;
+    match result {
+        Ok(()) if stop.load(Ordering::Relaxed) => Ok(INTERRUPTED),
+        Ok(()) => print(&printer.end()),
+        Err(Error::NotPermitted(error)) => Err(Failure::file(
+            "a network of its own",
+            &error,
+            "be root, or: unshare --user --map-root-user larder bench dns",
+        )),
+        Err(Error::Failed(reason)) => Err(Failure::usage(reason)),
+    }
+}
+
+/// The works of a list.
+fn works(list: Option<&str>, hot: u32, names: u32) -> Result<Vec<Work>, Failure> {
+    let work = |word: &str| {
+        let (hot, hit_percent) = match word {
+            "hits" => (hot, Some(100)),
+            "million" => (names, Some(100)),
+            "misses" => (hot, Some(0)),
+            percent => (hot, percent.parse().ok().filter(|percent| *percent <= 100)),
+        };
+        let hit_percent = hit_percent.ok_or_else(|| {
+            let hint = nearest::hint(word, ["hits", "million", "misses"]);
+            Failure::usage(format!(
+                "--work: '{word}' is none; hits, million, misses, or a percentage from 0 to 100{hint}"
+            ))
+        })?;
+        Ok(Work { name: word.to_owned(), hot, hit_percent })
+    };
+    list.unwrap_or_default().split(',').map(|word| work(word.trim())).collect()
+}
+
+/// The servers of a list that are here; a line for each that is not.
+fn servers(list: Option<&str>, own: &Path) -> Result<Vec<Server>, Failure> {
+    let mut found: Vec<Server> = Vec::new();
+    for name in list.unwrap_or_default().split(',').map(str::trim) {
+        if !server::names().any(|known| known == name) {
+            let hint = nearest::hint(name, server::names());
+            let known = server::names().collect::<Vec<_>>().join(", ");
+            return Err(Failure::usage(format!("--servers: '{name}' is none of {known}{hint}")));
+        }
+        match Server::find(name, own) {
+            Ok(server) if found.iter().all(|other| other.name != name) => found.push(server),
+            Ok(_) => {}
+            Err(reason) => eprint_quietly(&format!("SKIP {name}: {reason}")),
+        }
+    }
+    Ok(found)
+}
+
+/// Makes texts of events, and keeps what comes at the end.
+struct Printer {
+    format: Format,
+    /// Name to program and version.
+    versions: BTreeMap<&'static str, (PathBuf, String)>,
+    /// How each server was started last.
+    launches: BTreeMap<&'static str, Launch>,
+    skipped: BTreeMap<&'static str, String>,
+}
+
+impl Printer {
+    fn new(format: Format, servers: &[Server]) -> Printer {
+        let versions = servers
+            .iter()
+            .map(|server| (server.name, (server.program.clone(), server.version.clone())));
+        Printer {
+            format,
+            versions: versions.collect(),
+            launches: BTreeMap::new(),
+            skipped: BTreeMap::new(),
+        }
+    }
+
+    /// What to print now; often nothing.
+    fn text(&mut self, event: Event) -> String {
+        match event {
+            Event::Progress(line) => eprint_quietly(&line),
+            Event::Machine(line) => {
+                eprint_quietly(&line);
+                if let Format::Tables(_) = self.format {
+                    return format!("{line}\n\n");
+                }
+            }
+            Event::Skipped(name, reason) => {
+                if self.skipped.get(name) != Some(&reason) {
+                    eprint_quietly(&format!("SKIP {name}: {reason}"));
+                }
+                self.skipped.insert(name, reason);
+            }
+            Event::SetUp(name, launch) => {
+                self.launches.insert(name, launch);
+            }
+            Event::Measured(measured) => {
+                return match self.format {
+                    Format::Json => measured.json(),
+                    Format::Tables(style) => measured.table(style) + "\n",
+                };
+            }
+        }
+        String::new()
+    }
+
+    /// What the columns say, and how each server was set up.
+    fn end(&self) -> String {
+        let Format::Tables(style) = self.format else { return self.end_json() };
+        let mut text = legend(style);
+        for (name, launch) in &self.launches {
+            let (program, version) = self.versions.get(name).cloned().unwrap_or_default();
+            let line = format!("{} {}", program.display(), launch.arguments.join(" "));
+            let configuration = launch.configuration.trim_end();
+            let _ = match style {
+                Style::Text => write!(text, "\n{name}: {version}\n$ {line}\n{configuration}\n"),
+                Style::Markdown => write!(
+                    text,
+                    "\n### {name}: {version}\n\n```text\n$ {line}\n{configuration}\n```\n"
+                ),
+            };
+        }
+        text
+    }
+
+    /// A line a server, with its configuration.
+    fn end_json(&self) -> String {
+        let quote = larder_bench::row::quote;
+        let mut text = String::new();
+        for (name, launch) in &self.launches {
+            let (program, version) = self.versions.get(name).cloned().unwrap_or_default();
+            let _ = writeln!(
+                text,
+                "{{\"server\":{},\"version\":{},\"program\":{},\"arguments\":{},\"configuration\":{}}}",
+                quote(name),
+                quote(&version),
+                quote(&program.display().to_string()),
+                quote(&launch.arguments.join(" ")),
+                quote(&launch.configuration)
+            );
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Words become works, with the names that belong to them; anything else is an error that says what there is.
+    #[test]
+    fn works_are_words_or_percentages() {
+        let list = works(Some("hits, million,misses,90"), 10, 20).unwrap();
+        let shapes: Vec<(u32, u32)> =
+            list.iter().map(|work| (work.hot, work.hit_percent)).collect();
+        assert_eq!(shapes, [(10, 100), (20, 100), (10, 0), (10, 90)]);
+        for wrong in ["101", "-1", "hit", ""] {
+            let failure = works(Some(wrong), 10, 20).unwrap_err();
+            assert!(failure.message.contains("misses"), "{wrong}: {}", failure.message);
+        }
+    }
+
+    /// A server that nobody knows is an error with the nearest name.
+    #[test]
+    fn servers_are_known() {
+        let failure = servers(Some("larder,unbond"), Path::new("/bin/true")).unwrap_err();
+        assert!(failure.message.contains("unbound"), "{}", failure.message);
+        let found = servers(Some("larder,larder"), Path::new("/bin/true")).unwrap();
+        assert_eq!(found.len(), 1);
+    }
+}
