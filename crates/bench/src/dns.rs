@@ -3,6 +3,7 @@
 //! ```text
 //! question  names, questions and the check of answers, all from a number
 //! stub      the upstream of all contestants: answers at once, and counts
+//! hierarchy the same as root, top level and domains, for resolvers that find their way
 //! server    how larder, unbound, dnsdist and BIND are set up for one upstream
 //! process   a contestant that runs: its processor time, its memory, its end
 //! field     works and rounds: everybody is asked once a round, in rotated order
@@ -16,6 +17,7 @@
 //! what the server does. Both are given, and how busy the server was.
 
 pub mod field;
+pub mod hierarchy;
 pub mod process;
 pub mod question;
 pub mod report;

@@ -572,7 +572,8 @@ anybody's by: unshare --user --map-root-user larder bench dns
 Examples:
   larder bench dns
   larder bench dns --work hits,90 --rounds 3 --measured-ms 500 --servers larder,unbound
-  larder bench dns --work 0,50,85,90,95,100 --format json > mixes.json",
+  larder bench dns --work 0,50,85,90,95,100 --format json > mixes.json
+  larder bench dns --hierarchy --work 0,50,85,90,95,100 --servers larder,unbound,bind",
     settings: &[
         Setting {
             name: "format",
@@ -688,6 +689,21 @@ Examples:
             default: "0",
             help: "Of a hundred questions, how many the upstream does not answer",
             why: "Loss is for seeing what servers do about it.",
+            ..ROW
+        },
+        Setting {
+            name: "hierarchy",
+            help: "Servers find their way from a root, by top level and domains, instead of asking one upstream",
+            why: "To measure recursion; dnsdist, which only forwards, takes no part.",
+            ..SWITCH
+        },
+        Setting {
+            name: "lame",
+            value_name: "PERCENT",
+            kind: Kind::Count { min: 0, max: 100 },
+            default: "0",
+            help: "With --hierarchy: of a hundred domains, how many have a first server that does not know them",
+            why: "Every domain has two servers, so all can be found.",
             ..ROW
         },
         Setting {

@@ -25,7 +25,7 @@ fn limits_are_printed() {
     }
     assert_eq!(run.code, Some(0), "{run:?}");
     assert!(run.err.contains("SKIP larder: it ended"), "{run:?}");
-    assert_eq!(run.out.lines().count(), 3, "{run:?}");
+    assert_eq!(run.out.lines().count(), 4, "{run:?}");
     assert!(run.out.lines().all(|line| line.contains("\"is_limit\":true")), "{run:?}");
 
     let run = Scratch::new().run(&format!("{TINY} {work} --format markdown"));

@@ -9,7 +9,7 @@
 //! its sockets with it.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,6 +23,7 @@ use larder_io::random::Random;
 use larder_io::udp::{UdpOptions, UdpSocket};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
+use super::hierarchy::ANY;
 use super::process::Running;
 use super::question::{self, FRESH_FROM, Mix};
 use super::server::{Launch, Server, Setup};
@@ -45,6 +46,8 @@ const FILL_PER_S_MIN: u64 = 1000;
 const FRESH_ENTRIES: u64 = 8_000_000;
 /// Ports of the run's own network; the upstream has the first.
 const PORTS_FROM: u16 = 5300;
+/// Where resolvers ask servers that they were referred to.
+const DNS_PORT: u16 = 53;
 /// Sockets of the generator for each core of the server: the kernel spreads clients by their ports.
 const SOCKETS_A_CORE: usize = 8;
 
@@ -78,6 +81,8 @@ pub struct Plan {
     pub in_flight: usize,
     /// How the upstream behaves.
     pub upstream: StubOptions,
+    /// Whether servers find their way from a root instead of asking one upstream.
+    pub hierarchy: bool,
     /// Whether to measure how long clients wait.
     pub latency: bool,
 }
@@ -230,6 +235,7 @@ struct Contestant {
 
 /// The thread of the stub, stopped and joined when dropped.
 struct Upstream {
+    /// Where any question is answered.
     address: SocketAddr,
     counts: Arc<StubCounts>,
     stop: Arc<AtomicBool>,
@@ -237,9 +243,12 @@ struct Upstream {
 }
 
 impl Upstream {
-    fn start(options: StubOptions, core: usize) -> io::Result<Upstream> {
-        let address = at_port(PORTS_FROM);
-        let socket = bound(address, false)?;
+    fn start(options: StubOptions, hierarchy: bool, core: usize) -> io::Result<Upstream> {
+        let (bound_to, address) = match hierarchy {
+            true => ((Ipv4Addr::UNSPECIFIED, DNS_PORT).into(), (ANY, DNS_PORT).into()),
+            false => (at_port(PORTS_FROM), at_port(PORTS_FROM)),
+        };
+        let socket = bound(bound_to, false)?;
         let (counts, stop) = (Arc::new(StubCounts::default()), Arc::new(AtomicBool::new(false)));
         let (own_counts, own_stop) = (Arc::clone(&counts), Arc::clone(&stop));
         let thread = thread::Builder::new().name("upstream".to_owned()).spawn(move || {
@@ -291,7 +300,7 @@ impl<'a> Field<'a> {
         }
         tell(Event::Machine(machine));
         let upstream_core = load_cores.last().copied().unwrap_or(0);
-        let upstream = Upstream::start(plan.upstream, upstream_core)?;
+        let upstream = Upstream::start(plan.upstream, plan.hierarchy, upstream_core)?;
         let fresh = Arc::new(AtomicU64::new(FRESH_FROM));
         Ok(Field { servers, plan, stop, folder, server_cores, load_cores, upstream, fresh })
     }
@@ -329,7 +338,7 @@ impl<'a> Field<'a> {
                 return Ok(None);
             }
         }
-        limit_ratios(work, &mut taking);
+        let both = limit_ratios(work, &mut taking);
         let rate_per_s = if self.plan.latency { self.rate(&taking) } else { 0 };
         for round in 0..=self.plan.rounds {
             if rate_per_s == 0 || self.is_stopped() {
@@ -344,7 +353,7 @@ impl<'a> Field<'a> {
                 self.wait(work, &mut taking[contestant], rate_per_s, round > 0)?;
             }
         }
-        let entries = taking.into_iter().map(|contestant| contestant.entry).collect();
+        let entries = taking.into_iter().map(|contestant| contestant.entry).chain(both).collect();
         let (cores, rounds) = (self.server_cores.len(), self.plan.rounds);
         let work = work.clone();
         Ok((!self.is_stopped()).then_some(Measured { work, cores, rounds, rate_per_s, entries }))
@@ -360,7 +369,7 @@ impl<'a> Field<'a> {
             port += 1;
             let setup = Setup {
                 listen: at_port(port),
-                upstream: self.upstream.address,
+                upstream: (!self.plan.hierarchy).then_some(self.upstream.address),
                 cores: self.server_cores.len(),
                 entries,
                 folder: self.folder,
@@ -375,7 +384,9 @@ impl<'a> Field<'a> {
             });
             match started {
                 Ok(running) => {
-                    tell(Event::SetUp(server.name, server.launch(&setup)));
+                    if let Some(launch) = server.launch(&setup) {
+                        tell(Event::SetUp(server.name, launch));
+                    }
                     taking.push(Contestant::new(server.name, running, question::is_answer));
                 }
                 Err(reason) => tell(Event::Skipped(server.name, reason)),
@@ -485,6 +496,8 @@ impl<'a> Field<'a> {
     /// Half of what the slowest does by the clock.
     fn rate(&self, taking: &[Contestant]) -> u32 {
         let rates = taking.iter().map(|one| Median::of(&one.entry.figures.per_s).value);
+        // One that never answered is nobody's measure.
+        let rates = rates.filter(|rate| *rate > 0.0);
         (rates.fold(f64::INFINITY, f64::min) / 2.0).clamp(1.0, 1e7) as u32
     }
 
@@ -567,8 +580,9 @@ impl Contestant {
 }
 
 /// What everybody did of what the limits allow, round by round. A server that answers a share r of the questions
-/// at the cost of an echo, and the others at that of a relay, takes r / echo + (1 - r) / relay seconds a question.
-fn limit_ratios(work: &Work, taking: &mut [Contestant]) {
+/// at the cost of an echo, and the others at that of a relay, takes r / echo + (1 - r) / relay seconds a question;
+/// for a mix that is an entry of its own.
+fn limit_ratios(work: &Work, taking: &mut [Contestant]) -> Option<Entry> {
     let of = |name| {
         let limit = taking.iter().find(|one| one.entry.is_limit && one.entry.name == name);
         limit.map(|limit| limit.entry.figures.per_cpu_s.clone())
@@ -578,12 +592,19 @@ fn limit_ratios(work: &Work, taking: &mut [Contestant]) {
         rates.as_ref().and_then(|rates| rates.get(round)).map_or(0.0, |rate| share / rate)
     };
     let share = work.hit_share();
-    for Contestant { entry: Entry { figures, .. }, .. } in taking {
-        let ratio = |(round, own): (usize, &f64)| {
-            own * (seconds(share, &echo, round) + seconds(1.0 - share, &relay, round))
-        };
-        figures.of_limit = figures.per_cpu_s.iter().enumerate().map(ratio).collect();
+    let rounds = taking.first().map_or(0, |one| one.entry.figures.per_cpu_s.len());
+    let limit: Vec<f64> = (0..rounds)
+        .map(|round| 1.0 / (seconds(share, &echo, round) + seconds(1.0 - share, &relay, round)))
+        .collect();
+    for Contestant { entry: Entry { figures, is_limit, .. }, .. } in taking {
+        if !*is_limit {
+            let pairs = figures.per_cpu_s.iter().zip(&limit);
+            figures.of_limit = pairs.map(|(own, limit)| own / limit).collect();
+        }
     }
+    let figures = Figures { per_cpu_s: limit, ..Figures::default() };
+    let both = Entry { name: "echo + relay", is_limit: true, figures };
+    (echo.is_some() && relay.is_some()).then_some(both)
 }
 
 /// Keeps the calling thread, and what it starts, on these cores.
@@ -632,6 +653,7 @@ mod tests {
             cores: 1,
             in_flight: 32,
             upstream: StubOptions::default(),
+            hierarchy: false,
             latency,
         };
         let mut all = Vec::new();
@@ -650,8 +672,7 @@ mod tests {
         }
     }
 
-    /// The limits are measured where they are limits, answer rightly, and are all of themselves; of a mix, each
-    /// does about what its part allows.
+    /// The limits are measured where they are limits, and answer rightly; that of a mix lies between its parts.
     #[test]
     fn limits_are_measured() {
         let works = [work("hits", 100, 100), work("misses", 1, 0), work("half", 100, 50)];
@@ -660,9 +681,12 @@ mod tests {
             measured.entries.iter().map(|entry| entry.name).collect::<Vec<_>>()
         };
         let all_names: Vec<_> = all.iter().map(names).collect();
-        assert_eq!(all_names, [vec!["echo"], vec!["relay"], vec!["echo", "relay"]]);
+        let both = vec!["echo", "relay", "echo + relay"];
+        assert_eq!(all_names, [vec!["echo"], vec!["relay"], both]);
         for measured in &all {
-            for Entry { name, figures, .. } in &measured.entries {
+            let measured_ones =
+                measured.entries.iter().filter(|entry| entry.name != "echo + relay");
+            for Entry { name, figures, .. } in measured_ones {
                 let work = &measured.work.name;
                 assert!(figures.per_cpu_s[0] > 0.0 && figures.per_s[0] > 0.0, "{work}: {name}");
                 assert_eq!(figures.wrong, 0, "{work}: {name}");
@@ -670,9 +694,10 @@ mod tests {
             }
             assert!(measured.table(Style::Text).contains(&measured.work.name));
         }
-        let [hits, misses, _] = &all[..] else { panic!("three works") };
-        assert!((hits.entries[0].figures.of_limit[0] - 1.0).abs() < 1e-9);
-        assert!((misses.entries[0].figures.of_limit[0] - 1.0).abs() < 1e-9);
+        let [hits, misses, half] = &all[..] else { panic!("three works") };
+        let rates: Vec<f64> = half.entries.iter().map(|one| one.figures.per_cpu_s[0]).collect();
+        let both = 2.0 / (1.0 / rates[0] + 1.0 / rates[1]);
+        assert!((rates[2] / both - 1.0).abs() < 1e-9, "{rates:?}");
         assert_eq!(hits.entries[0].figures.upstream, [0.0]);
         assert!((0.5..1.5).contains(&misses.entries[0].figures.upstream[0]));
     }
@@ -693,6 +718,7 @@ mod tests {
         assert!(figures.iter().all(|one| one.wrong == 0 && one.per_s[0] > 0.0), "{figures:?}");
         assert_eq!(figures[0].upstream, [0.0]);
         assert!(figures[1].upstream[0] > 0.5, "{figures:?}");
+        assert!(figures.iter().all(|one| one.of_limit.len() == 1 && one.of_limit[0] > 0.0));
         assert!(figures[0].filled_bytes.is_some_and(|bytes| bytes > 100_000));
     }
 
@@ -707,6 +733,7 @@ mod tests {
             cores: 1,
             in_flight: 8,
             upstream: StubOptions::default(),
+            hierarchy: false,
             latency: false,
         };
         let (mut skipped, mut measured) = (Vec::new(), 0);
@@ -737,6 +764,7 @@ mod tests {
             cores: 1,
             in_flight: 8,
             upstream: StubOptions::default(),
+            hierarchy: false,
             latency: true,
         };
         let stop = Arc::new(AtomicBool::new(false));

@@ -19,7 +19,7 @@ use crate::sample::Median;
 
 /// Columns of a table, with what each says.
 const COLUMNS: [(&str, &str); 12] = [
-    ("server", "who; echo and relay are the limits"),
+    ("server", "who; in brackets what UDP allows: an echo, a relay, a mix of both"),
     (
         "k/CPU s",
         "thousand answers a second of the server's processor time, median and 95 % interval",
@@ -35,7 +35,7 @@ const COLUMNS: [(&str, &str); 12] = [
     ("p99 us", "and 99 %"),
     ("p99.9 us", "and 99.9 %"),
     ("upstream", "questions to the upstream for a miss; where there are no misses, for a question"),
-    ("B/name", "octets that the process grew by for a hot name"),
+    ("B/name", "octets that the process grew by for a hot name; of few names that says nothing"),
     ("wrong/lost", "answers that were wrong, questions without an answer; of all rounds"),
 ];
 

@@ -7,6 +7,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use super::hierarchy::ROOT_HINTS;
 use super::process::{Running, find, version};
 
 /// What a server is to do.
@@ -14,8 +15,8 @@ use super::process::{Running, find, version};
 pub struct Setup<'a> {
     /// Where it is asked.
     pub listen: SocketAddr,
-    /// Whom it asks.
-    pub upstream: SocketAddr,
+    /// Whom it asks; `None`: it finds its way from the root of [`super::hierarchy`].
+    pub upstream: Option<SocketAddr>,
     /// Its threads.
     pub cores: usize,
     /// Names that its cache is to hold at most.
@@ -33,7 +34,7 @@ pub struct Server {
     pub program: PathBuf,
     /// What the program says of its version.
     pub version: String,
-    launch: fn(&Setup<'_>) -> Launch,
+    launch: fn(&Setup<'_>) -> Option<Launch>,
 }
 
 /// How a server is started.
@@ -45,12 +46,15 @@ pub struct Launch {
     pub configuration: String,
 }
 
+/// The file of the root's address, for those that find their way.
+const HINTS_FILE: &str = "root.hints";
+
 /// A kind of server: its name, its program, how it says its version, how it is set up.
 struct Known {
     name: &'static str,
     program: &'static str,
     version_flag: &'static str,
-    launch: fn(&Setup<'_>) -> Launch,
+    launch: fn(&Setup<'_>) -> Option<Launch>,
 }
 
 const KNOWN: [Known; 4] = [
@@ -83,15 +87,16 @@ impl Server {
         Ok(Server { name: known.name, program, version, launch: known.launch })
     }
 
-    /// How it would be started.
-    pub fn launch(&self, setup: &Setup<'_>) -> Launch {
+    /// How it is started; `None` where it can't do this.
+    pub fn launch(&self, setup: &Setup<'_>) -> Option<Launch> {
         (self.launch)(setup)
     }
 
     /// Starts it, on the calling thread's cores and in its network.
     pub fn start(&self, setup: &Setup<'_>) -> Result<Running, String> {
         let failed = |error: std::io::Error| format!("{}: {error}", self.program.display());
-        let launch = self.launch(setup);
+        let launch = self.launch(setup).ok_or("it only forwards")?;
+        fs::write(setup.folder.join(HINTS_FILE), ROOT_HINTS).map_err(failed)?;
         let file = setup.folder.join(format!("{}.conf", self.name));
         let log = setup.folder.join(format!("{}.log", self.name));
         fs::write(&file, &launch.configuration).map_err(failed)?;
@@ -100,22 +105,34 @@ impl Server {
     }
 }
 
-fn words<const N: usize>(words: [&str; N]) -> Vec<String> {
-    words.map(str::to_owned).to_vec()
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
 }
 
 /// All by flags.
-fn larder(setup: &Setup<'_>) -> Launch {
-    let (listen, upstream) = (setup.listen.to_string(), setup.upstream.to_string());
-    let cores = setup.cores.to_string();
-    let arguments = words(["dns", "--listen", &listen, "--upstream", &upstream, "--cores", &cores]);
-    Launch { arguments, configuration: String::new() }
+fn larder(setup: &Setup<'_>) -> Option<Launch> {
+    let (listen, cores) = (setup.listen.to_string(), setup.cores.to_string());
+    let mut arguments = words(&["dns", "--listen", &listen, "--cores", &cores]);
+    arguments.extend(match setup.upstream {
+        Some(upstream) => words(&["--upstream", &upstream.to_string()]),
+        None => words(&["--recurse", "--root-hints", HINTS_FILE]),
+    });
+    Some(Launch { arguments, configuration: String::new() })
 }
 
 /// After "Performance Tuning" of its documentation and unbound.conf(5): slabs a power of two near the threads,
 /// twice as much memory for records as for messages, buffers of sockets, many questions a thread.
-fn unbound(setup: &Setup<'_>) -> Launch {
+fn unbound(setup: &Setup<'_>) -> Option<Launch> {
     let Setup { listen, upstream, cores, folder, .. } = setup;
+    let ways = match upstream {
+        Some(upstream) => format!(
+            "forward-zone:\n  name: \".\"\n  forward-addr: {}@{}\n",
+            upstream.ip(),
+            upstream.port()
+        ),
+        None => String::new(),
+    };
+    let hints = if upstream.is_none() { HINTS_FILE } else { "" };
     let slabs = cores.next_power_of_two() * 2;
     let configuration = format!(
         "server:
@@ -124,6 +141,7 @@ fn unbound(setup: &Setup<'_>) -> Launch {
   username: \"\"
   chroot: \"\"
   directory: \"{}\"
+  root-hints: \"{hints}\"
   pidfile: \"\"
   use-syslog: no
   verbosity: 0
@@ -149,23 +167,19 @@ fn unbound(setup: &Setup<'_>) -> Launch {
   access-control: 127.0.0.0/8 allow
 remote-control:
   control-enable: no
-forward-zone:
-  name: \".\"
-  forward-addr: {}@{}
-",
+{ways}",
         listen.ip(),
         listen.port(),
-        folder.display(),
-        upstream.ip(),
-        upstream.port()
+        folder.display()
     );
-    Launch { arguments: words(["-d", "-c", "unbound.conf"]), configuration }
+    Some(Launch { arguments: words(&["-d", "-c", "unbound.conf"]), configuration })
 }
 
 /// After "Performance Tuning" of its documentation: a listener a thread, a packet cache in many shards, messages
 /// received many at a time, as many questions outstanding as there are IDs. The upstream is not probed.
-fn dnsdist(setup: &Setup<'_>) -> Launch {
+fn dnsdist(setup: &Setup<'_>) -> Option<Launch> {
     let Setup { listen, upstream, cores, entries, .. } = setup;
+    let upstream = (*upstream)?;
     let locals: String =
         (0..*cores).map(|_| format!("addLocal(\"{listen}\", {{reusePort=true}})\n")).collect();
     let shards = if *cores == 1 { 1 } else { 20 * cores };
@@ -180,16 +194,28 @@ cache = newPacketCache({entries}, {{maxTTL=86400, minTTL=0, numberOfShards={shar
 getPool(\"\"):setCache(cache)
 "
     );
-    Launch {
-        arguments: words(["--supervised", "--disable-syslog", "-C", "dnsdist.conf"]),
-        configuration,
-    }
+    let arguments = words(&["--supervised", "--disable-syslog", "-C", "dnsdist.conf"]);
+    Some(Launch { arguments, configuration })
 }
 
 /// After the BIND 9 Administrator Reference Manual: forwards only, as many clients as may come, no quotas, none of
 /// what it does for authority.
-fn bind(setup: &Setup<'_>) -> Launch {
+fn bind(setup: &Setup<'_>) -> Option<Launch> {
     let Setup { listen, upstream, cores, folder, .. } = setup;
+    let (forwarders, hints) = match upstream {
+        Some(upstream) => (
+            format!(
+                "  forward only;\n  forwarders port {} {{ {}; }};\n",
+                upstream.port(),
+                upstream.ip()
+            ),
+            String::new(),
+        ),
+        None => {
+            let hints = format!("zone \".\" {{ type hint; file \"{HINTS_FILE}\"; }};\n");
+            (String::new(), hints)
+        }
+    };
     let configuration = format!(
         "options {{
   directory \"{}\";
@@ -201,9 +227,7 @@ fn bind(setup: &Setup<'_>) -> Launch {
   allow-query {{ 127.0.0.0/8; }};
   allow-recursion {{ 127.0.0.0/8; }};
   allow-query-cache {{ 127.0.0.0/8; }};
-  forward only;
-  forwarders port {} {{ {}; }};
-  dnssec-validation no;
+{forwarders}  dnssec-validation no;
   minimal-responses yes;
   empty-zones-enable no;
   qname-minimization off;
@@ -217,39 +241,43 @@ fn bind(setup: &Setup<'_>) -> Launch {
 }};
 controls {{ }};
 logging {{ category default {{ null; }}; category unmatched {{ null; }}; }};
-",
+{hints}",
         folder.display(),
         listen.port(),
-        listen.ip(),
-        upstream.port(),
-        upstream.ip()
+        listen.ip()
     );
-    let arguments = words(["-f", "-4", "-n", &cores.to_string(), "-c", "bind.conf"]);
-    Launch { arguments, configuration }
+    let arguments = words(&["-f", "-4", "-n", &cores.to_string(), "-c", "bind.conf"]);
+    Some(Launch { arguments, configuration })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Every server is told where to listen, whom to ask, and how many threads to have.
+    /// Every server is told where to listen, whom to ask or where the root is, and how many threads to have.
     #[test]
     fn configurations_say_what_they_must() {
         let setup = Setup {
             listen: "127.0.0.1:5301".parse().unwrap(),
-            upstream: "127.0.0.1:5300".parse().unwrap(),
+            upstream: Some("127.0.0.1:5300".parse().unwrap()),
             cores: 3,
             entries: 7_654_321,
             folder: Path::new("/somewhere"),
         };
         for known in &KNOWN {
-            let Launch { arguments, configuration } = (known.launch)(&setup);
-            let all = format!("{} {configuration}", arguments.join(" "));
+            let text = |setup: &Setup<'_>| {
+                let launch = (known.launch)(setup)?;
+                Some(format!("{} {}", launch.arguments.join(" "), launch.configuration))
+            };
+            let all = text(&setup).unwrap();
             for needed in ["5301", "5300", "127.0.0.1"] {
                 assert!(all.contains(needed), "{}: {all}", known.name);
             }
             let threads = all.contains('3') || all.matches("addLocal").count() == 3;
             assert!(threads && !all.contains("{{"), "{}: {all}", known.name);
+            let recursing = text(&Setup { upstream: None, ..setup.clone() });
+            assert_eq!(recursing.is_none(), known.name == "dnsdist");
+            assert!(recursing.is_none_or(|text| text.contains(HINTS_FILE)), "{}", known.name);
         }
     }
 

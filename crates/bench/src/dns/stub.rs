@@ -3,17 +3,21 @@
 //! Any question for an address is answered with the one that follows from the name (see
 //! [`super::question`]); anything else, which servers ask for reasons of their own, with an empty answer. So
 //! what is measured is the server that asks. Answers may come late by a fixed time, or not at all at random.
+//! Bound to all addresses, it is also root, top level and domains' servers at the addresses of
+//! [`super::hierarchy`].
 //!
 //! Bounds: [`DELAYED_MAX`] answers that wait; more are dropped. Cost: about that of an echo.
 
 use std::collections::VecDeque;
 use std::io;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use larder_io::event::{Events, Interest, Poller};
 use larder_io::udp::{RecvBatch, Route, SendBatch, UdpSocket};
 
+use super::hierarchy::{self, Role};
 use super::question::{HEADER_BYTES, TYPE_A_CLASS_IN, address, name_end, name_hash};
 use crate::data::mix;
 use crate::net::MESSAGE_BYTES_MAX;
@@ -35,11 +39,13 @@ pub struct StubOptions {
     pub delay: Duration,
     /// Share of the questions that get no answer, 0 to 1.
     pub loss: f64,
+    /// Share of the domains whose first server refuses, 0 to 1.
+    pub lame: f64,
 }
 
 impl Default for StubOptions {
     fn default() -> StubOptions {
-        StubOptions { ttl_s: 3600, delay: Duration::ZERO, loss: 0.0 }
+        StubOptions { ttl_s: 3600, delay: Duration::ZERO, loss: 0.0, lame: 0.0 }
     }
 }
 
@@ -71,7 +77,8 @@ pub fn stub(
         let (mut questions, mut others) = (0, 0);
         for message in incoming.messages() {
             let Some(slot) = outgoing.slot() else { break };
-            let Some((length, is_address)) = answer(message.octets, options.ttl_s, slot) else {
+            let local = message.route.local.map(|local| local.address);
+            let Some((length, is_address)) = answer(message.octets, local, options, slot) else {
                 others += 1;
                 continue;
             };
@@ -111,41 +118,100 @@ pub fn stub(
     Ok(())
 }
 
-/// Writes the answer to a message: its octets, and whether an address was asked for. `None`: not a question.
-fn answer(message: &[u8], ttl_s: u32, room: &mut [u8]) -> Option<(usize, bool)> {
+/// Writes the answer to a message that came to `local`: its octets, and whether an address was asked for. `None`:
+/// not a question.
+pub(super) fn answer(
+    message: &[u8],
+    local: Option<IpAddr>,
+    options: &StubOptions,
+    room: &mut [u8],
+) -> Option<(usize, bool)> {
     let header = message.first_chunk::<HEADER_BYTES>()?;
     // A query of the usual kind, with one question.
     if header[2] & 0xf8 != 0 || header[4..6] != [0, 1] {
         return None;
     }
-    let name_end = name_end(message, HEADER_BYTES)?;
-    let kind = message.get(name_end..name_end + 4)?;
-    let is_address = kind == TYPE_A_CLASS_IN;
-    let mut end = name_end + 4;
-    room[..end].copy_from_slice(&message[..end]);
-    // QR, and RD as asked; RA.
+    let end = name_end(message, HEADER_BYTES)?;
+    let kind = message.get(end..end + 4)?;
+    let mut folded = [0; 256];
+    let name = folded.get_mut(..end - HEADER_BYTES)?;
+    name.copy_from_slice(&message[HEADER_BYTES..end]);
+    // Lengths are below 64, where no letter is.
+    name.make_ascii_lowercase();
+    room[..end + 4].copy_from_slice(&message[..end + 4]);
+    // QR, and RD as asked.
     room[2] = 0x80 | (header[2] & 1);
-    room[3] = 0x80;
-    // The additional section of a query holds an OPT record or nothing.
-    let has_opt = header[10..12] != [0, 0];
-    room[6..HEADER_BYTES].copy_from_slice(&[0, u8::from(is_address), 0, 0, 0, u8::from(has_opt)]);
-    if is_address {
-        let mut folded = [0; 256];
-        let name = folded.get_mut(..name_end - HEADER_BYTES)?;
-        name.copy_from_slice(&message[HEADER_BYTES..name_end]);
-        // Lengths are below 64, where no letter is.
-        name.make_ascii_lowercase();
-        let address = address(name_hash(name));
-        for part in [&[0xc0, 12, 0, 1, 0, 1][..], &ttl_s.to_be_bytes(), &[0, 4], &address] {
-            room[end..end + part.len()].copy_from_slice(part);
-            end += part.len();
+    room[3] = 0;
+    room[6..HEADER_BYTES].fill(0);
+    let mut reply = Reply { room, length: end + 4 };
+    let is_address = kind == TYPE_A_CLASS_IN;
+    match local.and_then(Role::of) {
+        Some(role) => hierarchy::answer(&mut reply, role, name, kind, options),
+        None => {
+            reply.room[3] = 0x80; // RA
+            if is_address {
+                reply.address(
+                    Section::Answer,
+                    &[0xc0, 12],
+                    options.ttl_s,
+                    address(name_hash(name)),
+                );
+            }
         }
     }
-    if has_opt {
-        room[end..end + OPT.len()].copy_from_slice(&OPT);
-        end += OPT.len();
+    // The additional section of a query holds an OPT record or nothing.
+    if header[10..12] != [0, 0] {
+        reply.put(&OPT);
+        reply.count(Section::Additional);
     }
-    Some((end, is_address))
+    Some((reply.length, is_address))
+}
+
+/// A section of a message, by the place of its count.
+#[derive(Clone, Copy)]
+pub(super) enum Section {
+    Answer = 6,
+    Authority = 8,
+    Additional = 10,
+}
+
+/// An answer that is being written. A question is at most 271 octets, and what is added to it below 200.
+pub(super) struct Reply<'a> {
+    pub(super) room: &'a mut [u8],
+    length: usize,
+}
+
+impl Reply<'_> {
+    fn put(&mut self, octets: &[u8]) {
+        self.room[self.length..][..octets.len()].copy_from_slice(octets);
+        self.length += octets.len();
+    }
+
+    fn count(&mut self, section: Section) {
+        self.room[section as usize + 1] += 1;
+    }
+
+    /// Adds a record of class IN.
+    pub(super) fn record(
+        &mut self,
+        section: Section,
+        owner: &[u8],
+        kind: u8,
+        ttl_s: u32,
+        data: &[u8],
+    ) {
+        self.put(owner);
+        self.put(&[0, kind, 0, 1]);
+        self.put(&ttl_s.to_be_bytes());
+        self.put(&(data.len() as u16).to_be_bytes());
+        self.put(data);
+        self.count(section);
+    }
+
+    /// Adds an address.
+    pub(super) fn address(&mut self, section: Section, owner: &[u8], ttl_s: u32, address: [u8; 4]) {
+        self.record(section, owner, 1, ttl_s, &address);
+    }
 }
 
 #[cfg(test)]
@@ -205,30 +271,30 @@ mod tests {
     /// record is answered with one. Messages cut anywhere do no harm.
     #[test]
     fn it_is_a_server() {
-        let mut room = [0; MESSAGE_BYTES_MAX];
+        let (options, mut room) = (StubOptions::default(), [0; MESSAGE_BYTES_MAX]);
         let mut asked = [0; 200];
         let length = question::write(7, 1, &mut asked).length;
         let tag = question::write(7, 1, &mut asked).tag;
-        let (end, is_address) = answer(&asked[..length], 60, &mut room).unwrap();
+        let (end, is_address) = answer(&asked[..length], None, &options, &mut room).unwrap();
         assert!(is_address && question::is_answer(tag, &room[..end]));
         assert_eq!(end, length + question::ANSWER_ADDS_BYTES);
         let right = room[end - 4..end].to_vec();
         for cut in 0..length {
-            assert_eq!(answer(&asked[..cut], 60, &mut room), None);
+            assert_eq!(answer(&asked[..cut], None, &options, &mut room), None);
         }
 
         asked[HEADER_BYTES..length - 4].make_ascii_uppercase();
         asked[11] = 1;
         asked[length..length + OPT.len()].copy_from_slice(&OPT);
-        let (end, _) = answer(&asked[..length + OPT.len()], 60, &mut room).unwrap();
+        let (end, _) = answer(&asked[..length + OPT.len()], None, &options, &mut room).unwrap();
         assert_eq!(end, length + question::ANSWER_ADDS_BYTES + OPT.len());
         assert_eq!(room[length + 12..length + 16], right);
         assert_eq!(room[HEADER_BYTES..length], asked[HEADER_BYTES..length]);
 
         asked[length - 3] = 28;
-        let (end, is_address) = answer(&asked[..length], 60, &mut room).unwrap();
+        let (end, is_address) = answer(&asked[..length], None, &options, &mut room).unwrap();
         assert!(!is_address && end == length + OPT.len() && room[6..8] == [0, 0]);
         asked[2] |= 0x80;
-        assert_eq!(answer(&asked[..length], 60, &mut room), None);
+        assert_eq!(answer(&asked[..length], None, &options, &mut room), None);
     }
 }

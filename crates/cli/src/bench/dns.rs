@@ -1,8 +1,8 @@
 //! `larder bench dns`: servers of DNS beside one another and beside the limits of UDP.
 //!
 //! All measuring is done by `larder_bench::dns`; here are the words of the command line, and what is printed.
-//! Tables come as soon as a work is done, configurations at the end. SKIP lines, progress and what limits the
-//! figures go to standard error, the last also into what is printed.
+//! Tables come as soon as a work is done, configurations at the end. SKIP lines and progress go to standard
+//! error.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -49,7 +49,9 @@ pub fn bench_dns(settings: &Resolved) -> Outcome {
             ttl_s: number("ttl") as u32,
             delay: Duration::from_micros(number("delay-us")),
             loss: number("loss") as f64 / 100.0,
+            lame: number("lame") as f64 / 100.0,
         },
+        hierarchy: settings.switch("hierarchy"),
         latency: !settings.switch("no-waiting"),
     };
     let format = match settings.choice("format") {
@@ -154,10 +156,10 @@ impl Printer {
         match event {
             Event::Progress(line) => eprint_quietly(&line),
             Event::Machine(line) => {
-                eprint_quietly(&line);
                 if let Format::Tables(_) = self.format {
                     return format!("{line}\n\n");
                 }
+                eprint_quietly(&line);
             }
             Event::Skipped(name, reason) => {
                 if self.skipped.get(name) != Some(&reason) {
