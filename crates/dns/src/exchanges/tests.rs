@@ -193,23 +193,26 @@ impl Upstream {
 /// answer though they come in reverse; the connection is used again.
 #[test]
 fn pipelined_and_reused() {
-    let (mut asker, mut upstream) = (Asker::new(Limits::default()), Upstream::new());
+    // So many that some draw an ID that is taken, with all but certainty.
+    const COUNT: usize = 3_000;
+    let limits = Limits { in_flight_max: COUNT, unsent_bytes_max: 1 << 20, ..Limits::default() };
+    let (mut asker, mut upstream) = (Asker::new(limits), Upstream::new());
     for round in 0..2 {
-        for tag in 0..100 {
+        for tag in 0..COUNT as u64 {
             asker.ask(upstream.at(), tag).unwrap();
         }
-        assert_eq!(asker.exchanges.in_flight(), 100);
-        asker.until(|_| upstream.count(0) == 100);
+        assert_eq!(asker.exchanges.in_flight(), COUNT);
+        asker.until(|_| upstream.count(0) == COUNT);
         let mut asked = upstream.take(0);
         let names: HashSet<[u8; 2]> = asked.iter().map(|it| [it[0], it[1]]).collect();
-        assert_eq!(names.len(), 100);
+        assert_eq!(names.len(), COUNT);
         asked.reverse();
         upstream.send(0, &asked);
-        asker.until(|it| it.ended.len() == 100);
-        assert_eq!(asker.ended[0].0, 99, "as they came");
-        assert_eq!(asker.answered(), (0..100).collect::<Vec<u64>>());
+        asker.until(|it| it.ended.len() == COUNT);
+        assert_eq!(asker.ended[0].0, COUNT as u64 - 1, "as they came");
+        assert_eq!(asker.answered(), (0..COUNT as u64).collect::<Vec<u64>>());
         let counters = asker.exchanges.counters();
-        assert_eq!((counters.opened, counters.reused), (1, 99 + 100 * round));
+        assert_eq!((counters.opened, counters.reused), (1, (COUNT * round + COUNT - 1) as u64));
     }
     assert_eq!((asker.exchanges.in_flight(), asker.exchanges.len()), (0, 1));
 }
@@ -281,9 +284,15 @@ fn lost_connections() {
     asker.until(|_| upstream.count(1) == 4);
     let asked = upstream.take(1);
     assert_eq!(asked.iter().map(|it| tag_of(it)).collect::<HashSet<_>>(), (1..5).collect());
-    upstream.send(1, &asked);
+    // Nor are they asked a third time.
+    upstream.send(1, &asked[..3]);
+    upstream.peers[1].socket.shutdown(Shutdown::Both).unwrap();
     asker.until(|it| it.ended.len() == 5);
-    assert_eq!(asker.answered(), [0, 1, 2, 3, 4]);
+    let lost = tag_of(&asked[3]);
+    let at = asker.ended.iter().position(|end| end.0 == lost).unwrap();
+    assert_eq!(asker.ended.remove(at), (lost, Err(Failure::Lost)));
+    assert_eq!(asker.answered().len(), 4);
+    assert!(asker.exchanges.is_empty());
     for partly in [&[][..], &[0], &[0, 20, 7, 7]] {
         let mut upstream = Upstream::new();
         (0..5).for_each(|tag| asker.ask(upstream.at(), tag).unwrap());

@@ -350,6 +350,38 @@ fn slow_reader() {
     server.until(|_| quick.messages().len() == 10);
 }
 
+/// A client that takes a little now and then does not prolong its time: what was unsent when it
+/// stalled must be taken. It is reset, so that the kernel does not keep what it still has for it.
+#[test]
+fn trickling_reader() {
+    let mut server = Server::new(Limits { stall_ms: 3_000, ..Limits::default() });
+    // Little room in the kernel, or it would take more at once than a stream may hold.
+    rustix::net::sockopt::set_socket_send_buffer_size(&server.listener, 8 << 10).unwrap();
+    server.manner = Manner::Long(60_000);
+    let mut client = server.client("127.0.0.1");
+    rustix::net::sockopt::set_socket_recv_buffer_size(&client.socket, 8 << 10).unwrap();
+    // One read, so that nothing unread is left, which would make for a reset as well.
+    client.send(&framed(&questions(400)));
+    server.until(|it| it.is_listed(STALLED));
+    server.rest();
+    let before = server.streams.counters.octets_out;
+    let mut room = vec![0; 2_000];
+    for _ in 0..3 {
+        assert_eq!(server.streams.len(), 1);
+        let octets_out = server.streams.counters.octets_out;
+        server.until(|it| {
+            let _ = client.socket.read(&mut room);
+            it.streams.counters.octets_out > octets_out
+        });
+        server.now_ms += 1_000;
+    }
+    assert!(server.streams.counters.octets_out < before + (128 << 10), "less than was unsent");
+    server.turn();
+    assert_eq!((server.closed(Cause::SlowReader), server.streams.len()), (1, 0));
+    server.until(|_| client.has_ended());
+    assert_eq!(client.end, Some(Some(ErrorKind::ConnectionReset)));
+}
+
 /// A slow client that takes what it asked for in time gets all of it: questions that were held back
 /// are handed out when there is room again.
 #[test]
