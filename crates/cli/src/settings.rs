@@ -1445,7 +1445,7 @@ pub const MAN: Command = Command {
 };
 
 /// Every command, in the order of help.
-pub const COMMANDS: [&Command; 14] = [
+pub const COMMANDS: [&Command; 16] = [
     &ANNOTATE,
     &DNS,
     &DEMO,
