@@ -32,6 +32,7 @@
 mod answer;
 mod denied;
 mod guard;
+mod local;
 mod miss;
 mod settings;
 
@@ -57,6 +58,7 @@ use crate::cookie::Cookies;
 use crate::key;
 use crate::limit::Limiter;
 use crate::pending::{AsIs, Pending, Question};
+use crate::policy::{Admission, Policy};
 use crate::zones::Zones;
 
 /// Questions that are looked up together.
@@ -158,6 +160,9 @@ pub struct Counts {
     pub malformed: u64,
     pub ignored: u64,
     pub refused: u64,
+    pub prohibited: u64,
+    pub local_answers: u64,
+    pub local_dropped: u64,
     pub cached_failures: u64,
     pub denied_below: u64,
     pub cookies_good: u64,
@@ -196,6 +201,7 @@ pub struct Core {
     scratch: Vec<u8>,
     /// The key of whoever is told: of no use, but reading a question makes one.
     scratch_key: KeyBuf,
+    policy: Option<Arc<Policy>>,
     cookies: Option<Cookies>,
     limiter: Option<Limiter>,
     /// What is told past its end.
@@ -208,6 +214,8 @@ struct Asked<'a> {
     client: Client,
     message: &'a [u8],
     query: Query<'a>,
+    /// The client's view.
+    view: u16,
 }
 
 impl Core {
@@ -238,12 +246,18 @@ impl Core {
             hashes: Vec::with_capacity(BATCH),
             scratch: Vec::new(),
             scratch_key: KeyBuf::new(),
+            policy: None,
             cookies: settings.cookie_secret.as_ref().map(Cookies::new),
             limiter,
             stale: Vec::new(),
             counts: Counts::default(),
             settings,
         })
+    }
+
+    /// Takes a policy, in the place of another. Without one everybody is answered, and nothing is answered from here.
+    pub fn set_policy(&mut self, policy: Arc<Policy>) {
+        self.policy = Some(policy);
     }
 
     /// What it did.
@@ -288,8 +302,8 @@ impl Core {
                     is_over = true;
                     break;
                 };
-                if let Some(query) = self.read(now, &client, message, count, net) {
-                    asked[count] = Some(Asked { client, message, query });
+                if let Some((query, view)) = self.read(now, &client, message, count, net) {
+                    asked[count] = Some(Asked { client, message, query, view });
                     count += 1;
                 }
             }
@@ -317,8 +331,22 @@ impl Core {
         message: &'m [u8],
         at: usize,
         net: &mut impl Net,
-    ) -> Option<Query<'m>> {
+    ) -> Option<(Query<'m>, u16)> {
         self.counts.questions += 1;
+        let admission = self.policy.as_ref().map(|policy| policy.admit(client.address()));
+        let view = match admission {
+            None => 0,
+            Some(Admission::Allowed { view }) => view,
+            Some(Admission::Refused) => {
+                self.prohibit(now, client, message, net);
+                return None;
+            }
+            Some(Admission::Dropped) => {
+                self.counts.ignored += 1;
+                net.ignore(client);
+                return None;
+            }
+        };
         let query = match Query::read(message, &mut self.keys[at]) {
             Ok(query) => query,
             Err(refused) => {
@@ -329,13 +357,14 @@ impl Core {
         if !self.admits(now, client, &query, net) {
             return None;
         }
-        if !is_ordinary(&query) && self.answer_odd(now, client, &query, net) {
+        if !is_ordinary(&query) && self.answer_odd(now, client, &query, view, net) {
             return None;
         }
-        let extra = key::extra(query.dnssec_ok(), query.checking_disabled, 0, 0);
+        let generation = self.policy.as_ref().map_or(0, |policy| policy.generation());
+        let extra = key::extra(query.dnssec_ok(), query.checking_disabled, view, generation);
         let key = self.keys[at].finish(&extra);
         self.hashes.push(self.proxy.hash(key));
-        Some(query)
+        Some((query, view))
     }
 
     /// Answers what is held. Tells, a bit each, what is not, and what is soon to end.

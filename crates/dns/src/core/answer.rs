@@ -14,6 +14,7 @@ pub mod extended {
     pub const STALE_ANSWER: u16 = 3;
     pub const CACHED_ERROR: u16 = 13;
     pub const STALE_NXDOMAIN: u16 = 19;
+    pub const PROHIBITED: u16 = 18;
     pub const NOT_AUTHORITATIVE: u16 = 20;
     pub const NOT_SUPPORTED: u16 = 21;
     pub const NO_REACHABLE_AUTHORITY: u16 = 22;
@@ -96,8 +97,12 @@ impl Core {
         now: Now,
         client: &Client,
         query: &Query<'_>,
+        view: u16,
         net: &mut impl Net,
     ) -> bool {
+        if !is_meta(query.qtype) && self.answer_locally(now, client, query, view, net) {
+            return true;
+        }
         let (rcode, error) = match query.qtype {
             _ if query.qclass != class::IN => (rcode::REFUSED, extended::NOT_SUPPORTED),
             TYPE_ANY => {

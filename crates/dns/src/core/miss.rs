@@ -115,7 +115,10 @@ enum Next {
 impl Core {
     /// What is not held: told by somebody else's question, or asked.
     pub(super) fn miss(&mut self, now: Now, at: usize, asked: &Asked<'_>, net: &mut impl Net) {
-        let Asked { client, message, query } = asked;
+        let Asked { client, message, query, view } = asked;
+        if self.answer_locally(now, client, query, *view, net) {
+            return;
+        }
         self.counts.misses += 1;
         if self.settings.cache_only {
             self.counts.refused += 1;

@@ -1,7 +1,8 @@
 //! Records by name, and hosts files that fill them: names for A and AAAA, addresses for PTR.
 //!
-//! A line is an address and names, the first of which is what the address is called in answers to PTR. All other types
-//! of a name that stands there have no data, so a name is never answered half from here and half from elsewhere.
+//! A line is an address and names. An address is called by the first name that stands with it anywhere, as the system's
+//! own resolver does. All other types of a name that stands there have no data, so a name is never answered half from
+//! here and half from elsewhere.
 
 use std::io::Read;
 use std::net::IpAddr;
@@ -64,21 +65,18 @@ pub fn load<R: Read>(
             loaded.skip(line.number, "a line of a hosts file begins with an address");
             continue;
         };
-        let mut is_called = false;
+        if words.clone().next().is_none() {
+            loaded.skip(line.number, "no name stands after the address");
+        }
         for word in words {
-            let taken = WireName::parse(word, &WireName::ROOT)
-                .map_err(|error| error.to_string())
-                .and_then(|name| {
-                    let done = name_host(data, key, address, &name, !is_called);
-                    done.map_err(|rejection| rejection.to_string())
-                });
+            let taken = match WireName::parse(word, &WireName::ROOT) {
+                Ok(name) => name_host(data, key, address, &name).map_err(|error| error.to_string()),
+                Err(error) => Err(error.to_string()),
+            };
             match taken {
-                Ok(()) => (loaded.taken, is_called) = (loaded.taken + 1, true),
+                Ok(()) => loaded.taken += 1,
                 Err(problem) => loaded.skip(line.number, problem),
             }
-        }
-        if !is_called {
-            loaded.skip(line.number, "no name stands after the address");
         }
     }
     Ok(loaded)
@@ -89,13 +87,12 @@ pub fn ip(word: &[u8]) -> Option<IpAddr> {
     std::str::from_utf8(word).ok()?.parse().ok()
 }
 
-/// A name for an address, and where it is the first one, the address's name.
+/// A name for an address, and where it has none yet, the address's name.
 fn name_host(
     data: &mut Data,
     key: &SipHasher13,
     address: IpAddr,
     name: &WireName,
-    is_first: bool,
 ) -> Result<(), Rejection> {
     fn record(rtype: u16, data: &[u8]) -> RecordRef<'_> {
         RecordRef { rtype, ttl_s: HOSTS_TTL_S, data }
@@ -104,10 +101,12 @@ fn name_host(
         IpAddr::V4(v4) => data.add(key, name, record(rtype::A, &v4.octets()))?,
         IpAddr::V6(v6) => data.add(key, name, record(rtype::AAAA, &v6.octets()))?,
     }
-    if is_first && !address.is_unspecified() {
-        data.add(key, &reverse(address), record(rtype::PTR, name.as_bytes()))?;
+    let reverse = reverse(address);
+    let found = Suffixes::new(reverse.as_bytes(), key).expect("a WireName is a name");
+    if address.is_unspecified() || data.names.get(&found, found.labels()).is_some() {
+        return Ok(());
     }
-    Ok(())
+    data.add(key, &reverse, record(rtype::PTR, name.as_bytes()))
 }
 
 /// The name below which PTR of an address is asked for.

@@ -86,11 +86,17 @@ impl Rpz {
             if fed.is_ok() && entry.is_open() {
                 continue;
             }
-            let taken = fed.and_then(|()| match context.read(&entry) {
-                Ok(None) => Ok(false),
-                Ok(Some(rule)) => self.add(key, &zone, &rule),
-                Err(problem) => Err(problem.to_string()),
-            });
+            let taken = match fed {
+                Ok(()) => match context.read(&entry) {
+                    Ok(None) => Ok(false),
+                    Ok(Some(rule)) => self.add(key, &zone, &rule),
+                    Err(problem) => Err(problem.to_string()),
+                },
+                Err(problem) => {
+                    context.forget_owner();
+                    Err(problem)
+                }
+            };
             match taken {
                 Ok(taken) => loaded.taken += u64::from(taken),
                 Err(problem) => loaded.skip(begun, problem),

@@ -70,9 +70,9 @@ fn ask_class(policy: &Policy, view: u16, name: &str, qtype: u16, qclass: u16) ->
 fn hosts_files() {
     let mut builder = builder();
     let file = "192.0.2.1 Box.lan box # the box\n2001:db8::1 box.lan\n\n192.0.2.2 box.lan\n\
-                fe80::1%lo0 x\n0.0.0.0 nothing\n192.0.2.9\n127.0.0.1 localhost b\u{fc}x\n";
+                fe80::1%lo0 x\n0.0.0.0 nothing\n192.0.2.9\n192.0.2.1 late\n127.0.0.1 localhost b\u{fc}x\n";
     let loaded = builder.hosts(Views::ALL, "hosts", file.as_bytes()).unwrap();
-    assert_eq!((loaded.taken, loaded.skipped), (6, 3));
+    assert_eq!((loaded.taken, loaded.skipped), (7, 3));
     let policy = builder.build().unwrap();
     assert_eq!(
         ask(&policy, 0, "box.lan", A),

@@ -243,9 +243,10 @@ pub struct Read<'a> {
     pub data: &'a [u8],
 }
 
-/// What entries take from those before them.
+/// What entries take from those before them. Where that could not be read, those that need it cannot be read either: to
+/// take it from further above would be a guess.
 pub struct Context {
-    origin: WireName,
+    origin: Option<WireName>,
     ttl_s: u32,
     owner: Option<WireName>,
     data: Vec<u8>,
@@ -254,7 +255,12 @@ pub struct Context {
 impl Context {
     /// At the beginning of a file.
     pub fn new(origin: WireName, ttl_s: u32) -> Context {
-        Context { origin, ttl_s, owner: None, data: Vec::new() }
+        Context { origin: Some(origin), ttl_s, owner: None, data: Vec::new() }
+    }
+
+    /// The entry before was damaged: nobody knows whose it was.
+    pub fn forget_owner(&mut self) {
+        self.owner = None;
     }
 
     /// Reads an entry that is whole: a record, or nothing where it was empty or a directive.
@@ -270,9 +276,11 @@ impl Context {
                 self.direct(first, tokens)?;
                 return Ok(None);
             }
-            self.owner = Some(WireName::parse(first, &self.origin)?);
+            self.owner = None;
+            self.owner = Some(WireName::parse(first, &self.origin()?)?);
         }
-        let owner = self.owner.ok_or(Problem::Text("the first entry has no owner"))?;
+        let owner = self.owner.ok_or(Problem::Text("no entry before says whose this is"))?;
+        let origin = self.origin()?;
         let mut ttl_s = None;
         let rtype = loop {
             let token = tokens.need()?;
@@ -295,18 +303,28 @@ impl Context {
         if matches!(rtype, 0 | rtype::OPT | 128..=255) {
             return problem("records of this type exist in messages only");
         }
+        if rtype == rtype::DNAME {
+            return problem("aliases of all names below one (DNAME) are not done here");
+        }
         let ttl_s = ttl_s.unwrap_or(self.ttl_s);
         self.data.clear();
-        data(rtype, &mut tokens, &self.origin, &mut self.data)?;
+        data(rtype, &mut tokens, &origin, &mut self.data)?;
         if tokens.next().is_some() {
             return problem("something stands after the record");
         }
         Ok(Some(Read { owner, ttl_s, rtype, data: &self.data }))
     }
 
+    fn origin(&self) -> Result<WireName, Problem> {
+        self.origin.ok_or(Problem::Text("the last $ORIGIN could not be read"))
+    }
+
     fn direct(&mut self, directive: &[u8], mut tokens: Tokens<'_>) -> Result<(), Problem> {
         if directive.eq_ignore_ascii_case(b"$ORIGIN") {
-            self.origin = WireName::parse(tokens.need()?, &self.origin)?;
+            let token = tokens.need()?;
+            let before = if token.ends_with(b".") { Ok(WireName::ROOT) } else { self.origin() };
+            self.origin = None;
+            self.origin = Some(WireName::parse(token, &before?)?);
         } else if directive.eq_ignore_ascii_case(b"$TTL") {
             self.ttl_s = tokens.ttl()?;
         } else {
@@ -345,7 +363,7 @@ fn data(
             let address = address.ok_or(Problem::Text("this is no IPv6 address"))?;
             out.extend_from_slice(&address.octets());
         }
-        rtype::NS | rtype::CNAME | rtype::PTR | rtype::DNAME => name(tokens, out)?,
+        rtype::NS | rtype::CNAME | rtype::PTR => name(tokens, out)?,
         rtype::MX => {
             out.extend_from_slice(&tokens.number::<u16>()?.to_be_bytes());
             name(tokens, out)?;
@@ -383,9 +401,8 @@ fn data(
 /// Data as a length and hexadecimal octets (RFC 3597, section 5). Of types that we know, only what makes a well-formed
 /// record is taken: others read them.
 fn generic(rtype: u16, tokens: &mut Tokens<'_>, out: &mut Vec<u8>) -> Result<(), Problem> {
-    if matches!(rtype, rtype::A | rtype::AAAA | TXT | CAA)
-        || matches!(rtype, rtype::NS | rtype::CNAME | rtype::PTR | rtype::DNAME)
-        || matches!(rtype, rtype::MX | rtype::SRV | rtype::SOA)
+    if matches!(rtype, rtype::A | rtype::AAAA | rtype::NS | rtype::CNAME | rtype::PTR)
+        || matches!(rtype, rtype::MX | rtype::SRV | rtype::SOA | TXT | CAA)
     {
         return problem("write data of this type in its own form");
     }
@@ -527,6 +544,8 @@ mod tests {
             r"a TYPE731 \# 2 ab",
             r"a TYPE731 \# 1 abc",
             r"a TYPE731 \# 1 zz",
+            "a DNAME b.",
+            r"a TYPE39 \# 3 016200",
             r"a OPT \# 0",
             r"a TYPE41 \# 0",
             r"a TYPE255 \# 0",
@@ -540,6 +559,27 @@ mod tests {
         }
         assert!(data_of(&format!("a TXT {}", "b".repeat(255))).is_ok());
         assert!(data_of(&format!("a TXT {}", "b".repeat(256))).is_err());
+    }
+
+    /// What follows something that could not be read does not take its owner or origin from further above.
+    #[test]
+    fn nothing_is_taken_from_further_above() {
+        let mut context = Context::new(WireName::ROOT, 1);
+        let mut is_read = |line: &[u8]| {
+            let mut entry = Entry::default();
+            entry.feed(line).unwrap();
+            matches!(context.read(&entry), Ok(Some(_)))
+        };
+        assert!(is_read(b"a A 192.0.2.1") && is_read(b" A 192.0.2.2"));
+        assert!(!is_read(b"a..b A 192.0.2.1") && !is_read(b" A 192.0.2.2"));
+        assert!(!is_read(b"b LOC here") && is_read(b" A 192.0.2.2"), "the owner was read");
+        assert!(!is_read(b"$ORIGIN x..y.") && !is_read(b"a A 192.0.2.1"));
+        assert!(!is_read(b"$ORIGIN z") && !is_read(b"a A 192.0.2.1"));
+        assert!(!is_read(b"$ORIGIN z.") && is_read(b"a A 192.0.2.1"), "a directive is no record");
+        context.forget_owner();
+        let mut entry = Entry::default();
+        entry.feed(b" A 192.0.2.3").unwrap();
+        assert!(context.read(&entry).is_err());
     }
 
     proptest! {
