@@ -6,6 +6,8 @@
 //! hierarchy the same as root, top level and domains, for resolvers that find their way
 //! server    how larder, unbound, dnsdist and BIND are set up for one upstream
 //! process   a contestant that runs: its processor time, its memory, its end
+//! plan      what is asked and how much, and what comes of it
+//! ground    the network, cores and upstream of a run, and the asking
 //! field     works and rounds: everybody is asked once a round, in rotated order
 //! report    tables and lines of JSON
 //! ```
@@ -17,7 +19,9 @@
 //! what the server does. Both are given, and how busy the server was.
 
 pub mod field;
+mod ground;
 pub mod hierarchy;
+pub mod plan;
 pub mod process;
 pub mod question;
 pub mod report;

@@ -665,6 +665,12 @@ Examples:
             ..ROW
         },
         Setting {
+            name: "edns",
+            help: "Questions have an OPT record",
+            why: "Tools that measure have none unless told so; most resolvers' clients have one.",
+            ..SWITCH
+        },
+        Setting {
             name: "ttl",
             value_name: "TIME",
             kind: Kind::Seconds { min: 0, max: 604_800 },

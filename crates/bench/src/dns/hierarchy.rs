@@ -178,7 +178,8 @@ fn last_label(name: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dns::field::{Error, Event, Plan, Work, run};
+    use crate::dns::field::run;
+    use crate::dns::plan::{Error, Event, Plan, Work};
     use crate::dns::question;
     use crate::dns::server::Server;
     use crate::dns::stub;
@@ -187,7 +188,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    /// A resolver that knows the root only finds every address, with one and a half questions a miss, also where
+    /// A resolver that knows the root only finds every address, with a few questions a miss, also where
     /// every tenth domain's first server is lame.
     #[test]
     fn a_resolver_finds_its_way() {
@@ -202,6 +203,7 @@ mod tests {
                 measured: Duration::from_millis(400),
                 cores: 1,
                 in_flight: 32,
+                edns: true,
                 upstream: StubOptions { lame, ..StubOptions::default() },
                 hierarchy: true,
                 latency: false,
@@ -225,7 +227,7 @@ mod tests {
             }
             let figures = &all[0].entries[0].figures;
             assert!(figures.per_s[0] > 0.0 && figures.wrong == 0, "{figures:?}");
-            assert!((0.9..3.0).contains(&figures.upstream[0]), "{figures:?}");
+            assert!((0.5..10.0).contains(&figures.upstream[0]), "{figures:?}");
         }
     }
 
@@ -244,7 +246,7 @@ mod tests {
         let last = |message: &[u8]| *message.last_chunk::<4>().unwrap();
         for number in 0..1000 {
             let mut question = [0; 100];
-            let Question { length, tag } = question::write(9, number, &mut question);
+            let Question { length, tag } = question::write(9, number, false, &mut question);
             let question = &question[..length];
             let referral = ask(question, ROOT.octets());
             assert_eq!(last(&referral), [127, 53, 1, 2]);

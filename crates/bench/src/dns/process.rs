@@ -145,7 +145,7 @@ impl Running {
         socket.connect(self.address).map_err(words)?;
         socket.set_read_timeout(Some(POLL)).map_err(words)?;
         let mut room = [0; MESSAGE_BYTES_MAX];
-        let Question { length, tag } = question::write(1, number, &mut room);
+        let Question { length, tag } = question::write(1, number, false, &mut room);
         let question = room[..length].to_vec();
         let begun = Instant::now();
         let mut came = "no answer".to_owned();

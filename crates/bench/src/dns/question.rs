@@ -30,6 +30,9 @@ pub const HEADER_BYTES: usize = 12;
 /// Type A, class IN.
 pub const TYPE_A_CLASS_IN: [u8; 4] = [0, 1, 0, 1];
 
+/// An empty OPT record: no options, 1,232 octets (RFC 6891, section 6.1.2).
+pub const OPT: [u8; 11] = [0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 0];
+
 const CODE_LETTERS: u32 = 8;
 const LETTER_BITS: u32 = 5;
 const LETTERS: [u8; 32] = *b"abcdefghijklmnopqrstuvwxyz234567";
@@ -154,13 +157,20 @@ pub fn address(hash: u64) -> [u8; 4] {
     [10, (hash >> 40) as u8, (hash >> 48) as u8, (hash >> 56) as u8]
 }
 
-/// Writes the question for a number's address: what `load` wants to know of it. RD is set, as stubs do.
-pub fn write(id: u16, number: u64, room: &mut [u8]) -> Question {
+/// Writes the question for a number's address, with an OPT record or without: what `load` wants to know of it. RD
+/// is set, as stubs do.
+pub fn write(id: u16, number: u64, edns: bool, room: &mut [u8]) -> Question {
     room[..2].copy_from_slice(&id.to_be_bytes());
     room[2..HEADER_BYTES].copy_from_slice(&[1, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
     let end = HEADER_BYTES + write_name(number, &mut room[HEADER_BYTES..]);
     room[end..end + 4].copy_from_slice(&TYPE_A_CLASS_IN);
-    Question { length: end + 4, tag: name_hash(&room[HEADER_BYTES..end]) }
+    let mut length = end + 4;
+    if edns {
+        room[HEADER_BYTES - 1] = 1;
+        room[length..length + OPT.len()].copy_from_slice(&OPT);
+        length += OPT.len();
+    }
+    Question { length, tag: name_hash(&room[HEADER_BYTES..end]) }
 }
 
 /// Whether octets hold the question with this tag, as asked: name in its case, type and class. Where they do,
@@ -196,7 +206,10 @@ pub fn is_answer(tag: u64, octets: &[u8]) -> bool {
 
 /// Whether a message is the echo of the question with this tag, as long as an answer would be.
 pub fn is_echo(tag: u64, octets: &[u8]) -> bool {
-    question_end(tag, octets).is_some_and(|end| octets.len() == end + ANSWER_ADDS_BYTES)
+    question_end(tag, octets).is_some_and(|end| {
+        let longer = octets.len().checked_sub(end + ANSWER_ADDS_BYTES);
+        longer == Some(usize::from(octets[HEADER_BYTES - 1]) * OPT.len())
+    })
 }
 
 /// Numbers to ask: a hot set at random, evenly, and in between names that nobody asked before.
@@ -239,7 +252,7 @@ mod tests {
 
     fn asked(number: u64) -> (Vec<u8>, u64) {
         let mut room = [0xff; 100];
-        let Question { length, tag } = write(0x1234, number, &mut room);
+        let Question { length, tag } = write(0x1234, number, false, &mut room);
         (room[..length].to_vec(), tag)
     }
 
@@ -322,6 +335,11 @@ mod tests {
         octets.extend([0; ANSWER_ADDS_BYTES]);
         assert!(is_echo(tag, &octets) && !is_answer(tag, &octets));
         assert!(!is_echo(tag ^ 1, &octets) && !is_echo(tag, &octets[..octets.len() - 1]));
+        let mut room = [0; 200];
+        let Question { length, tag } = write(1, 5, true, &mut room);
+        assert_eq!(length + ANSWER_ADDS_BYTES, octets.len() + OPT.len());
+        assert!(is_echo(tag, &room[..length + ANSWER_ADDS_BYTES]));
+        assert!(!is_echo(tag, &room[..octets.len()]));
     }
 
     /// A mix has its share of hot names, all of them, and its fresh names never come again.

@@ -12,7 +12,7 @@
 
 use std::fmt::Write as _;
 
-use super::field::{Entry, Figures, Measured};
+use super::plan::{Entry, Figures, Measured};
 use super::server::LARDER;
 use crate::row::{interval, number, quote};
 use crate::sample::Median;
@@ -227,7 +227,7 @@ fn short(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::field::Work;
+    use super::super::plan::Work;
     use super::*;
     use serde_json::Value;
 

@@ -18,7 +18,7 @@ use larder_io::event::{Events, Interest, Poller};
 use larder_io::udp::{RecvBatch, Route, SendBatch, UdpSocket};
 
 use super::hierarchy::{self, Role};
-use super::question::{HEADER_BYTES, TYPE_A_CLASS_IN, address, name_end, name_hash};
+use super::question::{HEADER_BYTES, OPT, TYPE_A_CLASS_IN, address, name_end, name_hash};
 use crate::data::mix;
 use crate::net::MESSAGE_BYTES_MAX;
 
@@ -27,8 +27,6 @@ pub const DELAYED_MAX: usize = 1 << 16;
 /// Longest sleep before it looks whether it should stop.
 const STOP_CHECK_MS: u64 = 10;
 const BATCH: usize = 64;
-/// An empty OPT record: no options, 1,232 octets (RFC 6891, section 6.1.2).
-const OPT: [u8; 11] = [0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 0];
 
 /// How the upstream behaves.
 #[derive(Debug, Clone, Copy)]
@@ -239,7 +237,7 @@ mod tests {
             let mut number = 0;
             let ask = |id, room: &mut [u8]| {
                 number += 1;
-                (number <= count).then(|| question::write(id, number, room))
+                (number <= count).then(|| question::write(id, number, false, room))
             };
             let load = load(&options, ask, question::is_answer).unwrap();
             stop.store(true, Ordering::Relaxed);
@@ -273,8 +271,8 @@ mod tests {
     fn it_is_a_server() {
         let (options, mut room) = (StubOptions::default(), [0; MESSAGE_BYTES_MAX]);
         let mut asked = [0; 200];
-        let length = question::write(7, 1, &mut asked).length;
-        let tag = question::write(7, 1, &mut asked).tag;
+        let length = question::write(7, 1, false, &mut asked).length;
+        let tag = question::write(7, 1, false, &mut asked).tag;
         let (end, is_address) = answer(&asked[..length], None, &options, &mut room).unwrap();
         assert!(is_address && question::is_answer(tag, &room[..end]));
         assert_eq!(end, length + question::ANSWER_ADDS_BYTES);

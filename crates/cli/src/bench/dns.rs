@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use larder_bench::dns::field::{Error, Event, Plan, Work, run};
+use larder_bench::dns::field::run;
+use larder_bench::dns::plan::{Error, Event, Plan, Work};
 use larder_bench::dns::report::{Style, legend};
 use larder_bench::dns::server::{self, Launch, Server};
 use larder_bench::dns::stub::StubOptions;
@@ -45,6 +46,7 @@ pub fn bench_dns(settings: &Resolved) -> Outcome {
         measured: Duration::from_millis(number("measured-ms")),
         cores: number("cores") as usize,
         in_flight: number("in-flight") as usize,
+        edns: settings.switch("edns"),
         upstream: StubOptions {
             ttl_s: number("ttl") as u32,
             delay: Duration::from_micros(number("delay-us")),

@@ -1,0 +1,262 @@
+//! The ground of a run: its network, folder, cores and upstream, and the asking itself.
+//!
+//! Everything in here is made on the run's thread, whose network and cores the upstream, the servers and the
+//! generators inherit, and is taken down when dropped.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use larder_io::cores::{available_cores, pin_to_core};
+use larder_io::random::Random;
+use larder_io::udp::{UdpOptions, UdpSocket};
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use super::hierarchy::ANY;
+use super::plan::{Error, Plan, Work};
+use super::question::{self, FRESH_FROM, Mix};
+use super::stub::{StubCounts, StubOptions, stub};
+use crate::net::SOCKET_BUFFER_BYTES;
+use crate::net::load::{Load, LoadOptions, load};
+
+/// Messages a system call: of the generator, the limits and the upstream.
+pub const BATCH: usize = 64;
+/// Most questions in flight where they leave by the clock.
+const IN_FLIGHT_BY_CLOCK: usize = 8192;
+/// A question without an answer is given up after this.
+const LOST_AFTER: Duration = Duration::from_secs(1);
+/// Ports of the run's own network; the upstream has the first.
+pub const PORTS_FROM: u16 = 5300;
+/// Where resolvers ask servers that they were referred to.
+const DNS_PORT: u16 = 53;
+/// Sockets of the generator for each core of the server: the kernel spreads clients by their ports.
+const SOCKETS_A_CORE: usize = 8;
+
+/// What all works of a run have in common.
+pub struct Ground<'a> {
+    plan: &'a Plan,
+    stop: &'a AtomicBool,
+    /// For configurations and logs.
+    pub folder: Folder,
+    /// Where servers run.
+    pub server_cores: Vec<usize>,
+    /// Where questions and upstream come from.
+    pub load_cores: Vec<usize>,
+    /// Whom servers ask.
+    pub upstream: Upstream,
+    fresh: Arc<AtomicU64>,
+}
+
+/// Whom to ask how.
+pub struct Target {
+    /// Where.
+    pub address: SocketAddr,
+    /// Tells whether octets answer the question with a tag.
+    pub check: fn(u64, &[u8]) -> bool,
+    /// Questions a second by the clock; `None`: as fast as answers come.
+    pub rate_per_s: Option<u32>,
+}
+
+impl<'a> Ground<'a> {
+    /// Takes cores and folder and starts the upstream, in the network of the calling thread.
+    pub fn new(plan: &'a Plan, stop: &'a AtomicBool) -> Result<Ground<'a>, Error> {
+        let all = available_cores()?;
+        let server_cores: Vec<usize> = all.iter().copied().take(plan.cores.max(1)).collect();
+        // What is left, as many as the server has; one of the server's where nothing is.
+        let left: Vec<usize> = all.iter().copied().skip(server_cores.len()).collect();
+        let load_cores = match left.is_empty() {
+            true => server_cores.last().copied().into_iter().collect(),
+            false => left[..left.len().min(server_cores.len())].to_vec(),
+        };
+        let upstream_core = load_cores.last().copied().unwrap_or(0);
+        let upstream = Upstream::start(plan.upstream, plan.hierarchy, upstream_core)?;
+        let (folder, fresh) = (Folder::new()?, Arc::new(AtomicU64::new(FRESH_FROM)));
+        Ok(Ground { plan, stop, folder, server_cores, load_cores, upstream, fresh })
+    }
+
+    /// What of the machine limits the figures.
+    pub fn machine(&self) -> String {
+        let (server, load) = (self.server_cores.len(), self.load_cores.len());
+        let text = format!("servers on {server} core(s), questions and upstream on {load}");
+        match self.load_cores.iter().any(|core| self.server_cores.contains(core)) {
+            true => {
+                text + ", which the server has too: answers by the clock say little of it, compare \
+                        answers a second of processor time"
+            }
+            false => text,
+        }
+    }
+
+    /// The number of a name that nobody asked.
+    pub fn fresh(&self) -> u64 {
+        self.fresh.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Asks every hot name once.
+    pub fn each(&self, work: &Work, target: &Target, longest: Duration) -> Result<Load, Error> {
+        let next = AtomicU64::new(0);
+        let ask = || {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            (number < u64::from(work.hot)).then_some(number)
+        };
+        self.load(target, longest, |_| ask)
+    }
+
+    /// Asks a work's mix for a while: what came of it, and how many questions were for names that nobody had
+    /// asked before.
+    pub fn mixed(
+        &self,
+        work: &Work,
+        target: &Target,
+        measured: Duration,
+    ) -> Result<(Load, u64), Error> {
+        let misses_before = self.fresh.load(Ordering::Relaxed);
+        let load = self.load(target, measured, |seed| {
+            let mut mix = Mix::new(work.hot, work.hit_share(), &self.fresh, seed);
+            move || Some(mix.draw())
+        })?;
+        Ok((load, self.fresh.load(Ordering::Relaxed) - misses_before))
+    }
+
+    /// Asks numbers of names from every core of the load; `numbers` makes a source for each, from a seed. A
+    /// source that has no more ends its load, and so does `stop`.
+    fn load<S: FnMut() -> Option<u64> + Send>(
+        &self,
+        target: &Target,
+        measured: Duration,
+        numbers: impl Fn(u64) -> S,
+    ) -> Result<Load, Error> {
+        let Target { address, check, rate_per_s } = *target;
+        let threads = self.load_cores.len();
+        let sockets = match self.server_cores.len() {
+            1 => 1,
+            cores => (cores * SOCKETS_A_CORE).div_ceil(threads),
+        };
+        let in_flight = rate_per_s.map_or(self.plan.in_flight, |_| IN_FLIGHT_BY_CLOCK);
+        let options = LoadOptions {
+            sockets,
+            in_flight_max: (in_flight / threads / sockets).max(1),
+            batch: BATCH,
+            warm_up: Duration::ZERO,
+            measured,
+            lost_after: LOST_AFTER,
+            rate_per_s: rate_per_s.map(|rate| (rate / threads as u32).max(1)),
+            ..LoadOptions::new(address)
+        };
+        let (stop, edns) = (self.stop, self.plan.edns);
+        let loads = thread::scope(|scope| {
+            let threads: Vec<_> = (self.load_cores.iter())
+                .map(|&core| {
+                    let seed = self.fresh.load(Ordering::Relaxed) ^ (core as u64) << 48;
+                    let (mut numbers, options) = (numbers(seed), &options);
+                    scope.spawn(move || {
+                        pin_to_core(core)?;
+                        let ask = |id, room: &mut [u8]| {
+                            let number = numbers().filter(|_| !stop.load(Ordering::Relaxed))?;
+                            Some(question::write(id, number, edns, room))
+                        };
+                        load(options, ask, check)
+                    })
+                })
+                .collect();
+            let join = |thread: thread::ScopedJoinHandle<'_, io::Result<Load>>| {
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            threads.into_iter().map(join).collect::<io::Result<Vec<Load>>>()
+        })?;
+        let mut loads = loads.into_iter();
+        let mut all = loads.next().ok_or_else(|| Error::Failed("no core is left".to_owned()))?;
+        loads.for_each(|load| all.merge(&load));
+        Ok(all)
+    }
+}
+
+/// A folder for configurations and logs, removed at the end.
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    fn new() -> io::Result<Folder> {
+        let name = format!("larder-bench-dns-{:016x}", Random::new().u64()?);
+        let folder = std::env::temp_dir().join(name);
+        // Nobody else's, and new: the name cannot be guessed.
+        DirBuilder::new().mode(0o700).create(&folder)?;
+        Ok(Folder(folder))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The thread of the stub, stopped and joined when dropped.
+pub struct Upstream {
+    /// Where any question is answered.
+    pub address: SocketAddr,
+    counts: Arc<StubCounts>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl Upstream {
+    fn start(options: StubOptions, hierarchy: bool, core: usize) -> io::Result<Upstream> {
+        let (bound_to, address) = match hierarchy {
+            true => ((Ipv4Addr::UNSPECIFIED, DNS_PORT).into(), (ANY, DNS_PORT).into()),
+            false => (at_port(PORTS_FROM), at_port(PORTS_FROM)),
+        };
+        let socket = bound(bound_to, false)?;
+        let (counts, stop) = (Arc::new(StubCounts::default()), Arc::new(AtomicBool::new(false)));
+        let (own_counts, own_stop) = (Arc::clone(&counts), Arc::clone(&stop));
+        let thread = thread::Builder::new().name("upstream".to_owned()).spawn(move || {
+            pin_to_core(core)?;
+            stub(&socket, &options, &own_counts, &own_stop)
+        })?;
+        Ok(Upstream { address, counts, stop, thread: Some(thread) })
+    }
+
+    /// Questions for addresses that it got.
+    pub fn questions(&self) -> u64 {
+        self.counts.questions.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Keeps the calling thread, and what it starts, on these cores.
+pub fn run_on(cores: &[usize]) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    for &core in cores.iter().filter(|core| **core < CpuSet::MAX_CPU) {
+        set.set(core);
+    }
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+/// An address of the run's own network.
+pub fn at_port(port: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], port))
+}
+
+/// A socket with room for every question in flight.
+pub fn bound(address: SocketAddr, reuse_port: bool) -> io::Result<UdpSocket> {
+    let options = UdpOptions {
+        reuse_port,
+        receive_buffer_bytes: Some(SOCKET_BUFFER_BYTES),
+        send_buffer_bytes: Some(SOCKET_BUFFER_BYTES),
+        ..UdpOptions::default()
+    };
+    UdpSocket::bind(address, &options)
+}
