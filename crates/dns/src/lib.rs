@@ -18,6 +18,8 @@
 //! | [`policy`] | who may ask, and what is answered without asking anybody: local data, blocklists, views |
 //! | [`mod@ctl`] | what operators ask of a running server, over a Unix socket |
 //! | [`key`] | what distinguishes one stored answer from another |
+//! | [`metrics`] | counters, one table of them, and the endpoint for Prometheus |
+//! | [`notify`] | what a service manager is told |
 //! | [`presentation`] | names, types and codes as operators write them |
 //!
 //! A core owns a UDP socket, a proxy and a writer of the cache, sockets to the upstreams and its timers, and
@@ -37,6 +39,9 @@ pub mod limit;
 pub mod pending;
 pub mod policy;
 pub mod pool;
+pub mod metrics;
+mod nonblocking;
+pub mod notify;
 pub mod presentation;
 pub mod server;
 pub mod streams;

@@ -24,6 +24,7 @@ use larder_io::event::{Event, Interest, Poller, Waker};
 use super::jobs::{Next, Running};
 use super::socket::{SocketFile, listen};
 use super::{Actions, Answer, Request, act, closing_line};
+use crate::nonblocking::retry;
 
 /// Octets read at once.
 const READ_BYTES: usize = 16 << 10;
@@ -463,17 +464,5 @@ impl Client {
             self.sent = 0;
         }
         Ok(moved)
-    }
-}
-
-/// A read or write: `None` where it would block.
-fn retry(mut act: impl FnMut() -> io::Result<usize>) -> io::Result<Option<usize>> {
-    loop {
-        match act() {
-            Ok(count) => return Ok(Some(count)),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
     }
 }

@@ -1,0 +1,470 @@
+//! Counters: owned by the core that counts, published once a turn of its loop, summed for whoever asks.
+//!
+//! ```text
+//! a core: counts.hits += 1  ->  once a turn: shared.publish(core, &counts)  ->  shared.sum()
+//! one table below           ->  the fields, `stats` of larder ctl, Prometheus, the guide
+//! ```
+//!
+//! A new counter is one line of the table. Counters only grow while the server runs, and are lost with it, as Prometheus
+//! expects.
+//!
+//! Invariant: each core's words are written by that core alone, so a plain store is enough. A reader sees each
+//! counter as it was at the end of some turn, not all of one turn: the sum of two may be off by a turn.
+//!
+//! Cost: to count, an addition in memory of one's own; to publish, a relaxed store a counter (lines that no other core
+//! writes); to read, a load a counter and core. Nothing is allocated after [`Shared::new`].
+
+pub mod endpoint;
+
+use std::fmt::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use larder::Stats;
+use serde_json::Value;
+
+use crate::ctl::Fields;
+
+/// Buckets of the histogram: bucket i has what took less than 2^i microseconds and was in none before it; the
+/// last has the rest, from 8.4 s on.
+pub const BUCKETS: usize = 25;
+
+/// What every name of a metric begins with.
+const PREFIX: &str = "larder_dns";
+
+/// One counter of the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Row {
+    /// The field of [`Counts`], and the name in `stats`.
+    pub field: &'static str,
+    /// Counters of one family differ by their label.
+    pub family: &'static str,
+    /// What the family counts.
+    pub help: &'static str,
+    /// The label that tells this one from its family, and its value there.
+    pub label: Option<(&'static str, &'static str)>,
+}
+
+macro_rules! counters {
+    ($($family:literal $help:literal { $($field:ident $([$label:literal $value:literal])?),+ $(,)? })+) => {
+        /// What a core has counted.
+        #[derive(Debug, Clone, PartialEq, Eq, Default)]
+        pub struct Counts {
+            $($(
+                #[doc = concat!($help, $(", ", $label, " ", $value,)? ".")]
+                pub $field: u64,
+            )+)+
+            /// How long misses took.
+            pub miss: Histogram,
+        }
+
+        /// The table.
+        pub const ROWS: &[Row] = &[$($(
+            Row {
+                field: stringify!($field),
+                family: $family,
+                help: $help,
+                label: first(&[$(($label, $value))?]),
+            },
+        )+)+];
+
+        impl Counts {
+            /// Each counter, in the order of [`ROWS`].
+            fn words(&mut self) -> [&mut u64; ROWS.len()] {
+                [$($(&mut self.$field,)+)+]
+            }
+
+            fn values(&self) -> [u64; ROWS.len()] {
+                [$($(self.$field,)+)+]
+            }
+        }
+    };
+}
+
+const fn first(
+    label: &'static [(&'static str, &'static str)],
+) -> Option<(&'static str, &'static str)> {
+    label.first().copied()
+}
+
+counters! {
+    "queries" "Questions received" {
+        queries_udp ["transport" "udp"],
+        queries_tcp ["transport" "tcp"],
+    }
+    "answers" "Answers sent" {
+        answers_noerror ["rcode" "NOERROR"],
+        answers_formerr ["rcode" "FORMERR"],
+        answers_servfail ["rcode" "SERVFAIL"],
+        answers_nxdomain ["rcode" "NXDOMAIN"],
+        answers_notimp ["rcode" "NOTIMP"],
+        answers_refused ["rcode" "REFUSED"],
+        answers_other ["rcode" "other"],
+    }
+    "cache_hits" "Questions answered from the cache while the answer lived" { hits }
+    "cache_misses" "Questions that an upstream was needed for" { misses }
+    "stale_answers" "Answers past their end, given because no upstream could answer" { stale_answers }
+    "prefetches" "Answers asked for again before their end" { prefetches }
+    "merged_questions" "Questions that waited for the answer to the same question of another client" { merged_questions }
+    "upstream_queries" "Questions sent to upstreams" {
+        upstream_queries_udp ["transport" "udp"],
+        upstream_queries_tcp ["transport" "tcp"],
+    }
+    "upstream_answers" "Answers of upstreams that were used" { upstream_answers }
+    "upstream_timeouts" "Questions that an upstream did not answer in time" { upstream_timeouts }
+    "upstream_mismatches" "Packets from upstreams that answer no question of ours, and were passed over" { upstream_mismatches }
+    "upstream_tcp_fallbacks" "Questions asked again over TCP, because an answer was cut short or looked forged" { upstream_tcp_fallbacks }
+    "upstream_failures" "Questions that no upstream answered" { upstream_failures }
+    "acl_refused" "Questions of clients that may not ask" { acl_refused }
+    "rate_limited" "Questions beyond a client's rate" {
+        rate_limited_dropped ["action" "dropped"],
+        rate_limited_slipped ["action" "slipped"],
+    }
+    "local_answers" "Answers that need no upstream" {
+        local_answers_hosts ["source" "hosts"],
+        local_answers_zone ["source" "zone"],
+        local_answers_blocked ["source" "blocklist"],
+        local_answers_special ["source" "special-use"],
+    }
+    "malformed_queries" "Messages that are no question" { malformed_queries }
+    "dropped_queries" "Messages that were not answered, by design or for want of room" { dropped_queries }
+    "truncated_answers" "Answers cut short to what a client takes over UDP" { truncated_answers }
+    "cookies" "Server cookies that clients sent" {
+        cookies_good ["result" "good"],
+        cookies_bad ["result" "bad"],
+    }
+    "limits_reached" "How often a limit said no" {
+        limit_questions ["limit" "questions-in-flight"],
+        limit_waiters ["limit" "waiters"],
+        limit_tcp_clients ["limit" "tcp-clients"],
+        limit_tcp_upstream ["limit" "tcp-upstream"],
+        limit_cache_writes ["limit" "cache-writes"],
+    }
+    "tcp_streams_opened" "TCP connections of clients taken" { tcp_streams_opened }
+    "tcp_streams_refused" "TCP connections of clients not taken" { tcp_streams_refused }
+    "tcp_streams_closed" "TCP connections of clients that ended" { tcp_streams_closed }
+    "trace_records_dropped" "Records for dnstap and query log that found no room" { trace_records_dropped }
+}
+
+/// Times in buckets of powers of two.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Histogram {
+    buckets: [u64; BUCKETS],
+    sum_us: u64,
+}
+
+impl Histogram {
+    /// Notes a time, microseconds.
+    #[inline]
+    pub fn note(&mut self, us: u64) {
+        let bucket = (u64::BITS - us.leading_zeros()) as usize;
+        self.buckets[bucket.min(BUCKETS - 1)] += 1;
+        self.sum_us = self.sum_us.wrapping_add(us);
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+
+    /// The time, microseconds, that a share of them (0 to 1) stayed below: the end of its bucket. `None` without any,
+    /// and where it lies in the last bucket, which has no end.
+    pub fn quantile_us(&self, share: f64) -> Option<u64> {
+        let wanted = (self.count() as f64 * share).ceil().max(1.0) as u64;
+        let mut seen = 0;
+        let bucket = self.buckets.iter().position(|count| {
+            seen += count;
+            seen >= wanted
+        })?;
+        (bucket < BUCKETS - 1).then_some(1 << bucket)
+    }
+}
+
+impl Counts {
+    /// Counts an answer by its response code.
+    #[inline]
+    pub fn answered(&mut self, rcode: u16) {
+        let counter = match rcode {
+            0 => &mut self.answers_noerror,
+            1 => &mut self.answers_formerr,
+            2 => &mut self.answers_servfail,
+            3 => &mut self.answers_nxdomain,
+            4 => &mut self.answers_notimp,
+            5 => &mut self.answers_refused,
+            _ => &mut self.answers_other,
+        };
+        *counter += 1;
+    }
+
+    /// As the answer to `stats`: every counter by its field, and how long misses took.
+    pub fn fields(&self) -> Fields {
+        let values = self.values();
+        let rows = ROWS.iter().zip(values);
+        let mut fields: Fields =
+            rows.map(|(row, value)| (row.field.to_owned(), value.into())).collect();
+        for (name, share) in [("miss_us_p50", 0.5), ("miss_us_p99", 0.99)] {
+            let time = self.miss.quantile_us(share).map_or(Value::Null, Value::from);
+            fields.insert(name.to_owned(), time);
+        }
+        fields
+    }
+
+    /// In Prometheus' text format.
+    pub fn write_text(&self, out: &mut String) {
+        let mut family = "";
+        for (row, value) in ROWS.iter().zip(self.values()) {
+            let name = format!("{PREFIX}_{}_total", row.family);
+            if row.family != family {
+                family = row.family;
+                write_head(out, &name, row.help, "counter");
+            }
+            // Writing to a string does not fail.
+            let _ = match row.label {
+                Some((label, of)) => writeln!(out, "{name}{{{label}=\"{of}\"}} {value}"),
+                None => writeln!(out, "{name} {value}"),
+            };
+        }
+        let name = format!("{PREFIX}_miss_seconds");
+        write_head(out, &name, "How long clients waited for an upstream's answer", "histogram");
+        let mut seen = 0;
+        for (bucket, count) in self.miss.buckets.iter().enumerate() {
+            seen += count;
+            let _ = match bucket {
+                bucket if bucket == BUCKETS - 1 => {
+                    writeln!(out, "{name}_bucket{{le=\"+Inf\"}} {seen}")
+                }
+                _ => writeln!(out, "{name}_bucket{{le=\"{}\"}} {seen}", seconds(1 << bucket)),
+            };
+        }
+        let _ = writeln!(out, "{name}_sum {}\n{name}_count {seen}", seconds(self.miss.sum_us));
+    }
+}
+
+fn seconds(us: u64) -> f64 {
+    us as f64 / 1e6
+}
+
+fn write_head(out: &mut String, name: &str, help: &str, kind: &str) {
+    let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+}
+
+/// Words of a core: a line of memory that no other core writes.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Published([AtomicU64; ROWS.len() + BUCKETS + 1]);
+
+/// What all cores have published.
+#[derive(Debug)]
+pub struct Shared {
+    cores: Box<[Published]>,
+}
+
+impl Shared {
+    /// For so many cores.
+    pub fn new(cores: usize) -> Shared {
+        let published = |_| Published(std::array::from_fn(|_| AtomicU64::new(0)));
+        Shared { cores: (0..cores).map(published).collect() }
+    }
+
+    /// Publishes what `core` has counted since it began; for that core alone. A core that is not one of ours is
+    /// passed over.
+    pub fn publish(&self, core: usize, counts: &Counts) {
+        let Some(Published(words)) = self.cores.get(core) else { return };
+        let values = counts.values().into_iter().chain(counts.miss.buckets);
+        for (word, value) in words.iter().zip(values.chain([counts.miss.sum_us])) {
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// The sum over all cores.
+    pub fn sum(&self) -> Counts {
+        let mut sum = Counts::default();
+        for Published(words) in &self.cores {
+            let (counters, histogram) = words.split_at(ROWS.len());
+            for (total, word) in sum.words().into_iter().zip(counters) {
+                *total += word.load(Ordering::Relaxed);
+            }
+            let Histogram { buckets, sum_us } = &mut sum.miss;
+            for (total, word) in buckets.iter_mut().chain([sum_us]).zip(histogram) {
+                *total = total.wrapping_add(word.load(Ordering::Relaxed));
+            }
+        }
+        sum
+    }
+}
+
+/// A figure that goes up and down.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Gauge {
+    /// Its name, `[a-z_]+`, without prefix. Gauges of one name follow one another, and differ in their label.
+    pub name: &'static str,
+    /// What it says, a line.
+    pub help: &'static str,
+    /// A label and its value; the value may be any text.
+    pub label: Option<(&'static str, String)>,
+    /// The figure.
+    pub value: f64,
+}
+
+/// Gauges of a cache.
+pub fn cache_gauges(stats: &Stats) -> Vec<Gauge> {
+    let behind = stats.proxies.iter().filter_map(|proxy| proxy.behind).max().unwrap_or(0);
+    let figures = [
+        ("cache_entries", "Answers kept, ended ones included", stats.entries as f64),
+        ("cache_entries_max", "Answers that may be kept", stats.entries_max as f64),
+        ("cache_bytes_max", "Octets the cache may take", stats.budget_bytes as f64),
+        ("cache_entry_bytes", "Octets that answers take", stats.charge_bytes as f64),
+        ("cache_entry_bytes_max", "Octets that answers may take", stats.charge_bytes_max as f64),
+        ("cache_index_load", "Share of the index in use", stats.index_load),
+        ("cache_inserted", "Answers stored since the start", stats.inserted as f64),
+        ("cache_updated", "Answers replaced since the start", stats.updated as f64),
+        ("cache_removed", "Answers flushed since the start", stats.removed as f64),
+        ("cache_evicted", "Answers that left to make room since the start", stats.evicted as f64),
+        ("cache_behind_records", "Changes that the slowest core has not seen", behind as f64),
+    ];
+    let gauge = |(name, help, value)| Gauge { name, help, label: None, value };
+    figures.map(gauge).into()
+}
+
+/// Gauges as fields of `stats`: by name, or below their name by label.
+pub fn gauge_fields(gauges: &[Gauge]) -> Fields {
+    let mut fields = Fields::new();
+    for gauge in gauges {
+        let value = Value::from(gauge.value);
+        match &gauge.label {
+            None => {
+                fields.insert(gauge.name.to_owned(), value);
+            }
+            Some((_, label)) => {
+                let family = fields.entry(gauge.name).or_insert_with(|| Fields::new().into());
+                if let Value::Object(family) = family {
+                    family.insert(label.clone(), value);
+                }
+            }
+        }
+    }
+    fields
+}
+
+/// Gauges in Prometheus' text format.
+pub fn write_gauges(out: &mut String, gauges: &[Gauge]) {
+    let mut last = "";
+    for gauge in gauges {
+        let name = format!("{PREFIX}_{}", gauge.name);
+        if gauge.name != last {
+            last = gauge.name;
+            write_head(out, &name, gauge.help, "gauge");
+        }
+        let _ = match &gauge.label {
+            Some((label, of)) => {
+                let of = of.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+                writeln!(out, "{name}{{{label}=\"{of}\"}} {}", gauge.value)
+            }
+            None => writeln!(out, "{name} {}", gauge.value),
+        };
+    }
+}
+
+/// The table for the guide, as Markdown.
+pub fn guide() -> String {
+    let mut out = "| metric | in `stats` | counts |\n|---|---|---|\n".to_owned();
+    for row in ROWS {
+        let label =
+            row.label.map(|(label, of)| format!("{{{label}=\"{of}\"}}")).unwrap_or_default();
+        let _ = writeln!(
+            out,
+            "| `{PREFIX}_{}_total{label}` | `{}` | {} |",
+            row.family, row.field, row.help
+        );
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// What cores publish is summed, the last publication of each.
+    #[test]
+    fn cores_are_summed() {
+        let shared = Shared::new(2);
+        let mut counts = Counts { hits: 3, trace_records_dropped: 1, ..Counts::default() };
+        counts.miss.note(1000);
+        counts.answered(3);
+        counts.answered(77);
+        for core in [0, 1, 1, 2] {
+            shared.publish(core, &counts);
+        }
+        let sum = shared.sum();
+        assert_eq!((sum.hits, sum.trace_records_dropped), (6, 2));
+        assert_eq!((sum.answers_nxdomain, sum.answers_other), (2, 2));
+        assert_eq!((sum.miss.count(), sum.miss.sum_us), (2, 2000));
+        assert_eq!(sum.fields()["hits"], 6);
+        assert_eq!(sum.fields()["miss_us_p99"], 1024);
+    }
+
+    /// Times come into the bucket whose end is the next power of two; quantiles are ends of buckets.
+    #[test]
+    fn times_are_counted() {
+        let mut histogram = Histogram::default();
+        assert_eq!(histogram.quantile_us(0.5), None);
+        for us in [0, 1, 2, 3, 4, u64::MAX] {
+            histogram.note(us);
+        }
+        assert_eq!(histogram.buckets[..4], [1, 1, 2, 1]);
+        assert_eq!(histogram.buckets[BUCKETS - 1], 1);
+        assert_eq!(histogram.quantile_us(0.0), Some(1));
+        assert_eq!(histogram.quantile_us(0.5), Some(4));
+        assert_eq!(histogram.quantile_us(1.0), None);
+    }
+
+    /// The text has each family's head once, each metric once, and cumulative buckets; labels are escaped.
+    #[test]
+    fn the_text_is_prometheus() {
+        let mut counts = Counts { queries_tcp: 7, ..Counts::default() };
+        counts.miss.note(3);
+        let mut text = String::new();
+        counts.write_text(&mut text);
+        let up = |label: &str| {
+            let label = Some(("upstream", label.to_owned()));
+            Gauge { name: "upstream_up", help: "Whether it answers", label, value: 1.0 }
+        };
+        write_gauges(&mut text, &[up("[::1]:53"), up("a\"b\\\n")]);
+        for line in [
+            "larder_dns_queries_total{transport=\"tcp\"} 7",
+            "larder_dns_miss_seconds_bucket{le=\"0.000002\"} 0",
+            "larder_dns_miss_seconds_bucket{le=\"0.000004\"} 1",
+            "larder_dns_miss_seconds_bucket{le=\"+Inf\"} 1",
+            "larder_dns_miss_seconds_sum 0.000003",
+            "larder_dns_upstream_up{upstream=\"[::1]:53\"} 1",
+            "larder_dns_upstream_up{upstream=\"a\\\"b\\\\\\n\"} 1",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+        }
+        let (mut heads, mut metrics) = (BTreeSet::new(), BTreeSet::new());
+        for line in text.lines() {
+            match line.strip_prefix("# TYPE ") {
+                Some(head) => assert!(heads.insert(head.to_owned()), "{line}"),
+                None if line.starts_with("# HELP ") => {}
+                None => {
+                    let (metric, value) = line.rsplit_once(' ').unwrap();
+                    assert!(metrics.insert(metric.to_owned()), "{line}");
+                    value.parse::<f64>().unwrap();
+                }
+            }
+        }
+        assert_eq!(guide().lines().count(), ROWS.len() + 2);
+    }
+
+    /// A cache's figures are gauges, and fields by their names.
+    #[test]
+    fn a_cache_has_gauges() {
+        let cache = larder::Cache::builder().budget(1 << 20).proxies_max(1).build().unwrap();
+        let gauges = cache_gauges(&cache.stats().unwrap());
+        let fields = gauge_fields(&gauges);
+        assert_eq!(fields["cache_bytes_max"], f64::from(1 << 20));
+        let label = Some(("upstream", "a".to_owned()));
+        let labelled = Gauge { name: "up", help: "", label, value: 1.0 };
+        assert_eq!(gauge_fields(&[labelled])["up"]["a"], 1.0);
+    }
+}
