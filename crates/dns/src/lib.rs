@@ -21,6 +21,7 @@
 //! | [`metrics`] | counters, one table of them, and the endpoint for Prometheus |
 //! | [`notify`] | what a service manager is told |
 //! | [`presentation`] | names, types and codes as operators write them |
+//! | [`snapshot`] | the cache in a file, saved while it is used, loaded at the start |
 //!
 //! A core owns a UDP socket, a proxy and a writer of the cache, sockets to the upstreams and its timers, and
 //! shares nothing with the others but the cache. What it does with a message is decided in a part that has no
@@ -47,3 +48,4 @@ pub mod server;
 pub mod streams;
 mod table;
 pub mod zones;
+pub mod snapshot;
