@@ -17,6 +17,8 @@
 //! | `frames`, `table` | messages on a stream of octets; connections by number, in lists ordered by time |
 //! | [`policy`] | who may ask, and what is answered without asking anybody: local data, blocklists, views |
 //! | [`mod@ctl`] | what operators ask of a running server, over a Unix socket |
+//! | [`dnstap`] | questions and answers to a file or a collector |
+//! | [`handover`] | records from the cores to a thread that writes them |
 //! | [`key`] | what distinguishes one stored answer from another |
 //! | [`metrics`] | counters, one table of them, and the endpoint for Prometheus |
 //! | [`notify`] | what a service manager is told |
@@ -35,6 +37,8 @@ pub mod ctl;
 pub mod driver;
 pub mod exchanges;
 mod frames;
+pub mod dnstap;
+pub mod handover;
 pub mod key;
 pub mod limit;
 pub mod pending;

@@ -1,0 +1,625 @@
+//! dnstap: questions and answers as they came and went, to a file or to a collector's socket.
+//!
+//! ```text
+//! a core: tap.record(&event), tap.flush() -> handover -> a thread: Frame Streams to a file or socket
+//!
+//! file     START, frames, STOP
+//! socket   READY ->, <- ACCEPT, START ->, frames ->, STOP ->, <- FINISH
+//! ```
+//!
+//! A frame is one protobuf message (dnstap.proto of dnstap.info) of type MESSAGE; its few fields are written by hand
+//! here. It does not say what the message contains beyond the octets: who asked whom, over what, when.
+//!
+//! A file is begun anew at the start and by [`Writer::reopen`], which is for after a rotation. A socket that is lost is
+//! connected again, and a file that could not be written is tried again, after a second, then two, up to half a minute;
+//! meanwhile records are dropped and counted. [`Writer::news`] tells of each loss and return once.
+//!
+//! Bounds: those of [`crate::handover`]; a write to a socket waits for [`SOCKET_TIMEOUT`] at most, on the writer's own
+//! thread. Cost: some 60 octets beside the message, and a copy.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::handover::{Batch, Feed, channel};
+
+/// How long a collector may take for an answer, or to read.
+pub const SOCKET_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How often the thread looks whether it shall reopen or end.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The first and the longest time between two tries to connect.
+const BACKOFF_MIN: Duration = Duration::from_secs(1);
+const BACKOFF_MAX: Duration = Duration::from_secs(30);
+
+/// Texts that wait to be read by [`Writer::news`].
+const NEWS_MAX: usize = 16;
+
+const CONTENT_TYPE: &[u8] = b"protobuf:dnstap.Dnstap";
+
+/// Longest control frame that is believed, as the Frame Streams library has it.
+const CONTROL_BYTES_MAX: u32 = 512;
+
+/// Types of control frames.
+mod control {
+    pub const ACCEPT: u32 = 1;
+    pub const START: u32 = 2;
+    pub const STOP: u32 = 3;
+    pub const READY: u32 = 4;
+    pub const FINISH: u32 = 5;
+}
+
+/// What happened; the numbers are those of dnstap.proto.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A client's question came.
+    ClientQuery = 5,
+    /// Its answer went.
+    ClientResponse = 6,
+    /// Our question went to an upstream.
+    ForwarderQuery = 7,
+    /// Its answer came.
+    ForwarderResponse = 8,
+}
+
+/// What carried it; the numbers are those of dnstap.proto.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    /// UDP.
+    Udp = 1,
+    /// TCP.
+    Tcp = 2,
+    /// DNS over TLS.
+    Tls = 3,
+    /// DNS over HTTPS.
+    Https = 4,
+}
+
+/// A message that came or went.
+#[derive(Debug, Clone, Copy)]
+pub struct Event<'a> {
+    /// What happened.
+    pub kind: Kind,
+    /// What carried it.
+    pub protocol: Protocol,
+    /// Who asked.
+    pub asker: SocketAddr,
+    /// Who was asked; `None` where the own address is not known.
+    pub asked: Option<SocketAddr>,
+    /// When the question came or went, ns since 1970 UTC.
+    pub query_ns: u64,
+    /// Likewise the answer; `None` for a question.
+    pub response_ns: Option<u64>,
+    /// The message in wire form: the answer where there is `response_ns`, else the question.
+    pub message: &'a [u8],
+}
+
+/// One core's way to record.
+#[derive(Debug)]
+pub struct Tap {
+    feed: Feed,
+    identity: Arc<str>,
+    /// Reused from record to record.
+    inner: Vec<u8>,
+}
+
+impl Tap {
+    /// One for another core.
+    pub fn another(&self) -> Tap {
+        let identity = Arc::clone(&self.identity);
+        Tap { feed: self.feed.another(), identity, inner: Vec::new() }
+    }
+
+    /// Records a message.
+    pub fn record(&mut self, event: &Event<'_>) {
+        self.inner.clear();
+        put_message(&mut self.inner, event);
+        let (inner, identity) = (&self.inner, &self.identity);
+        self.feed.record(|out| put_frame(out, identity, inner));
+    }
+
+    /// Hands over what was recorded. To be called once a turn.
+    pub fn flush(&mut self) {
+        self.feed.flush();
+    }
+
+    /// Records that were dropped because the writer did not follow.
+    pub fn dropped(&self) -> u64 {
+        self.feed.dropped()
+    }
+}
+
+/// A frame with its length before it.
+fn put_frame(out: &mut Vec<u8>, identity: &str, inner: &[u8]) {
+    let start = out.len();
+    out.extend_from_slice(&[0; 4]);
+    put_octets(out, 1, identity.as_bytes());
+    put_octets(out, 2, concat!("larder ", env!("CARGO_PKG_VERSION")).as_bytes());
+    put_octets(out, 14, inner);
+    // Type MESSAGE.
+    put_number(out, 15, 1);
+    let length = (out.len() - start - 4) as u32;
+    out[start..start + 4].copy_from_slice(&length.to_be_bytes());
+}
+
+/// dnstap.proto's `Message`.
+fn put_message(out: &mut Vec<u8>, event: &Event<'_>) {
+    put_number(out, 1, event.kind as u64);
+    put_number(out, 2, if event.asker.is_ipv4() { 1 } else { 2 });
+    put_number(out, 3, event.protocol as u64);
+    put_address(out, 4, event.asker.ip());
+    if let Some(asked) = event.asked {
+        put_address(out, 5, asked.ip());
+    }
+    put_number(out, 6, event.asker.port().into());
+    if let Some(asked) = event.asked {
+        put_number(out, 7, asked.port().into());
+    }
+    put_time(out, 8, event.query_ns);
+    match event.response_ns {
+        None => put_octets(out, 10, event.message),
+        Some(response_ns) => {
+            put_time(out, 12, response_ns);
+            put_octets(out, 14, event.message);
+        }
+    }
+}
+
+fn put_address(out: &mut Vec<u8>, field: u8, address: IpAddr) {
+    match address {
+        IpAddr::V4(v4) => put_octets(out, field, &v4.octets()),
+        IpAddr::V6(v6) => put_octets(out, field, &v6.octets()),
+    }
+}
+
+/// Seconds in `field`, nanoseconds, of fixed width, in the one after it.
+fn put_time(out: &mut Vec<u8>, field: u8, ns: u64) {
+    put_number(out, field, ns / 1_000_000_000);
+    out.push((field + 1) << 3 | 5);
+    out.extend_from_slice(&((ns % 1_000_000_000) as u32).to_le_bytes());
+}
+
+/// A field of octets. Fields have numbers below 16, so a tag is one octet.
+fn put_octets(out: &mut Vec<u8>, field: u8, octets: &[u8]) {
+    out.push(field << 3 | 2);
+    put_varint(out, octets.len() as u64);
+    out.extend_from_slice(octets);
+}
+
+fn put_number(out: &mut Vec<u8>, field: u8, number: u64) {
+    out.push(field << 3);
+    put_varint(out, number);
+}
+
+/// Groups of seven bits, the lowest first.
+fn put_varint(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+/// Where records go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    /// A file, begun anew.
+    File(PathBuf),
+    /// A collector that listens at a Unix socket.
+    Socket(PathBuf),
+}
+
+/// The thread that writes. Dropped without [`Writer::finish`] it ends when the last [`Tap`] is gone.
+#[derive(Debug)]
+pub struct Writer {
+    shared: Arc<Shared>,
+    news: Receiver<String>,
+    thread: JoinHandle<()>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    reopens: AtomicBool,
+    ends: AtomicBool,
+    written: AtomicU64,
+    lost: AtomicU64,
+}
+
+impl Writer {
+    /// Starts the thread. `identity` names this server in every record (its host's name, usually).
+    pub fn start(target: Target, identity: &str) -> io::Result<(Writer, Tap)> {
+        let (feed, batches) = channel();
+        let (say, news) = sync_channel(NEWS_MAX);
+        let shared = Arc::new(Shared::default());
+        let work = Work {
+            target,
+            shared: Arc::clone(&shared),
+            say,
+            stream: None,
+            backoff: BACKOFF_MIN,
+            next_try: None,
+        };
+        let thread = thread::Builder::new()
+            .name("larder-dnstap".to_owned())
+            .spawn(move || work.run(&batches))?;
+        let tap = Tap { feed, identity: identity.into(), inner: Vec::new() };
+        Ok((Writer { shared, news, thread }, tap))
+    }
+
+    /// Has the file begun anew, or the socket connected again: after a rotation.
+    pub fn reopen(&self) {
+        self.shared.reopens.store(true, Ordering::Relaxed);
+    }
+
+    /// What is to be told to the operator, if there is anything: that records are lost, and why; that they are written again.
+    pub fn news(&self) -> Option<String> {
+        self.news.try_recv().ok()
+    }
+
+    /// Records written, and records lost because the file or socket failed.
+    pub fn counts(&self) -> (u64, u64) {
+        (self.shared.written.load(Ordering::Relaxed), self.shared.lost.load(Ordering::Relaxed))
+    }
+
+    /// Writes what was handed over, ends the stream, and waits for that: [`SOCKET_TIMEOUT`] at most a write.
+    pub fn finish(self) {
+        self.shared.ends.store(true, Ordering::Relaxed);
+        // A panic there has been printed, and there is nothing left to do.
+        let _ = self.thread.join();
+    }
+}
+
+/// The thread's own.
+struct Work {
+    target: Target,
+    shared: Arc<Shared>,
+    say: SyncSender<String>,
+    stream: Option<Stream>,
+    backoff: Duration,
+    /// When it may be opened again; `None`: at once, and nothing is wrong.
+    next_try: Option<Instant>,
+}
+
+enum Stream {
+    /// With the octets of it that are whole frames.
+    File(File, u64),
+    Socket(UnixStream),
+}
+
+impl Work {
+    fn run(mut self, batches: &Receiver<Batch>) {
+        self.open();
+        loop {
+            // Before the look for batches, so that what was handed over before the wish to end is written.
+            let ends = self.shared.ends.load(Ordering::Relaxed);
+            if self.shared.reopens.swap(false, Ordering::Relaxed) {
+                self.close();
+                self.next_try = None;
+            }
+            match batches.recv_timeout(if ends { Duration::ZERO } else { LOOK }) {
+                Ok(batch) => self.write(&batch),
+                Err(RecvTimeoutError::Timeout) if !ends => {}
+                Err(_) => break,
+            }
+            self.open();
+        }
+        self.close();
+    }
+
+    fn write(&mut self, batch: &Batch) {
+        self.open();
+        let result = match &mut self.stream {
+            Some(stream) if self.next_try.is_none_or(|next| Instant::now() >= next) => {
+                stream.write(&batch.octets)
+            }
+            _ => {
+                self.shared.lost.fetch_add(batch.records, Ordering::Relaxed);
+                return;
+            }
+        };
+        match result {
+            Ok(()) => {
+                self.shared.written.fetch_add(batch.records, Ordering::Relaxed);
+                self.recover();
+            }
+            Err(error) => {
+                self.shared.lost.fetch_add(batch.records, Ordering::Relaxed);
+                // A file keeps what it has, and is gone on with.
+                if matches!(self.stream, Some(Stream::Socket(_))) {
+                    self.stream = None;
+                }
+                self.fail(&error);
+            }
+        }
+    }
+
+    /// Opens the stream if it is not, and it is time.
+    fn open(&mut self) {
+        if self.stream.is_some() || self.next_try.is_some_and(|next| Instant::now() < next) {
+            return;
+        }
+        let opened = match &self.target {
+            Target::File(path) => File::create(path).and_then(|mut file| {
+                let start = control_frame(control::START, true);
+                file.write_all(&start)?;
+                Ok(Stream::File(file, start.len() as u64))
+            }),
+            Target::Socket(path) => {
+                UnixStream::connect(path).and_then(|socket| Ok(Stream::Socket(greet(socket)?)))
+            }
+        };
+        match opened {
+            Ok(stream) => {
+                self.stream = Some(stream);
+                self.recover();
+            }
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    /// Notes that all is well, and tells of it if it was not.
+    fn recover(&mut self) {
+        if self.next_try.take().is_some() {
+            let lost = self.shared.lost.load(Ordering::Relaxed);
+            self.tell(format!("dnstap is written again; {lost} records were lost so far"));
+        }
+        self.backoff = BACKOFF_MIN;
+    }
+
+    /// Notes a failure, and tells of it if all was well before.
+    fn fail(&mut self, error: &io::Error) {
+        if self.next_try.is_none() {
+            let (path, next) = match &self.target {
+                Target::File(path) => (path, "make room there, or name another file"),
+                Target::Socket(path) => (path, "is the collector running?"),
+            };
+            let path = path.display();
+            self.tell(format!(
+                "{path}: {error}; dnstap records are dropped until it works: {next}"
+            ));
+        }
+        self.next_try = Some(Instant::now() + self.backoff);
+        self.backoff = (self.backoff * 2).min(BACKOFF_MAX);
+    }
+
+    fn tell(&self, text: String) {
+        // Nobody reads: the counters tell it as well.
+        let _ = self.say.try_send(text);
+    }
+
+    /// Ends the stream as its readers expect. What fails here costs no record.
+    fn close(&mut self) {
+        let stop = control_frame(control::STOP, false);
+        match self.stream.take() {
+            None => {}
+            Some(Stream::File(mut file, _)) => {
+                let _ = file.write_all(&stop);
+            }
+            Some(Stream::Socket(mut socket)) => {
+                let _ = socket.write_all(&stop).and_then(|()| hear(&mut socket, control::FINISH));
+            }
+        }
+    }
+}
+
+impl Stream {
+    /// Writes whole frames. Of what cannot be written whole, nothing stays in a file: what comes later is in step.
+    fn write(&mut self, frames: &[u8]) -> io::Result<()> {
+        match self {
+            Stream::Socket(socket) => socket.write_all(frames),
+            Stream::File(file, whole) => {
+                let written = file.write_all(frames);
+                if written.is_ok() {
+                    *whole += frames.len() as u64;
+                } else {
+                    // Only what is no plain file can't be cut, and that has no frames to be in step with.
+                    let _ = file.set_len(*whole).and_then(|()| file.seek(SeekFrom::Start(*whole)));
+                }
+                written
+            }
+        }
+    }
+}
+
+/// Agrees with a collector on what is sent.
+fn greet(mut socket: UnixStream) -> io::Result<UnixStream> {
+    socket.set_read_timeout(Some(SOCKET_TIMEOUT))?;
+    socket.set_write_timeout(Some(SOCKET_TIMEOUT))?;
+    socket.write_all(&control_frame(control::READY, true))?;
+    hear(&mut socket, control::ACCEPT)?;
+    socket.write_all(&control_frame(control::START, true))?;
+    Ok(socket)
+}
+
+/// A control frame, with the zero that announces it.
+fn control_frame(kind: u32, has_content_type: bool) -> Vec<u8> {
+    let mut frame = kind.to_be_bytes().to_vec();
+    if has_content_type {
+        frame.extend_from_slice(&1u32.to_be_bytes());
+        frame.extend_from_slice(&(CONTENT_TYPE.len() as u32).to_be_bytes());
+        frame.extend_from_slice(CONTENT_TYPE);
+    }
+    [&0u32.to_be_bytes()[..], &(frame.len() as u32).to_be_bytes(), &frame].concat()
+}
+
+/// Reads a control frame, which must be of one type; an ACCEPT must take dnstap.
+fn hear(socket: &mut UnixStream, expected: u32) -> io::Result<()> {
+    let foreign =
+        || io::Error::new(io::ErrorKind::InvalidData, "no dnstap collector listens there");
+    let mut number = || {
+        let mut octets = [0; 4];
+        socket.read_exact(&mut octets).map(|()| u32::from_be_bytes(octets))
+    };
+    let (zero, length, kind) = (number()?, number()?, number()?);
+    if zero != 0 || !(4..=CONTROL_BYTES_MAX).contains(&length) || kind != expected {
+        return Err(foreign());
+    }
+    let mut fields = vec![0; length as usize - 4];
+    socket.read_exact(&mut fields)?;
+    let takes = fields.windows(CONTENT_TYPE.len()).any(|field| field == CONTENT_TYPE);
+    if expected == control::ACCEPT && !takes { Err(foreign()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use larder_annotate::feeds::dnstap::{Frames, Message};
+    use larder_wire::Addr;
+    use std::fs;
+    use std::os::unix::net::UnixListener;
+
+    fn event(kind: Kind, message: &[u8]) -> Event<'_> {
+        let response_ns = [Kind::ClientResponse, Kind::ForwarderResponse]
+            .contains(&kind)
+            .then_some(1_700_000_001_000_000_002);
+        Event {
+            kind,
+            protocol: Protocol::Udp,
+            asker: "192.0.2.7:4242".parse().unwrap(),
+            asked: Some("[2001:db8::1]:53".parse().unwrap()),
+            query_ns: 1_700_000_000_999_999_999,
+            response_ns,
+            message,
+        }
+    }
+
+    /// Reads a stream to its end: kinds and messages.
+    fn read<S: Read>(mut frames: Frames<S>) -> (Vec<(u32, Vec<u8>)>, Frames<S>) {
+        let mut all = Vec::new();
+        while let Some(frame) = frames.next_frame().unwrap() {
+            let message = Message::parse(frame).unwrap();
+            let octets = message.query.or(message.response).unwrap().to_vec();
+            all.push((message.kind, octets));
+        }
+        (all, frames)
+    }
+
+    fn wait(mut is_done: impl FnMut() -> bool) {
+        let start = Instant::now();
+        while !is_done() {
+            assert!(start.elapsed() < Duration::from_secs(60));
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Every field arrives at a reader of dnstap that was written apart from this.
+    #[test]
+    fn fields_arrive() {
+        let long = [7; 300];
+        for kind in
+            [Kind::ClientQuery, Kind::ClientResponse, Kind::ForwarderQuery, Kind::ForwarderResponse]
+        {
+            let (mut inner, mut frame) = (Vec::new(), Vec::new());
+            let event = event(kind, &long);
+            put_message(&mut inner, &event);
+            put_frame(&mut frame, "host", &inner);
+            let is_response = event.response_ns.is_some();
+            let expected = Message {
+                kind: kind as u32,
+                client: Some(Addr::v4([192, 0, 2, 7])),
+                server: Some(Addr::v6([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1])),
+                client_port: Some(4242),
+                server_port: Some(53),
+                query_time_ns: Some(1_700_000_000_999_999_999),
+                response_time_ns: is_response.then_some(1_700_000_001_000_000_002),
+                query: (!is_response).then_some(&long[..]),
+                response: is_response.then_some(&long[..]),
+            };
+            assert_eq!(Message::parse(&frame[4..]), Some(expected));
+            assert_eq!(frame[..4], ((frame.len() - 4) as u32).to_be_bytes());
+        }
+    }
+
+    /// Records of several cores are in the file when the writer has finished; a rotated file is whole, and another is begun.
+    #[test]
+    fn files_are_written_and_rotated() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, rotated) = (folder.path().join("tap"), folder.path().join("tap.1"));
+        let (writer, mut tap) = Writer::start(Target::File(path.clone()), "host").unwrap();
+        let mut other = tap.another();
+        tap.record(&event(Kind::ClientQuery, b"one"));
+        tap.flush();
+        wait(|| writer.counts().0 == 1);
+        fs::rename(&path, &rotated).unwrap();
+        writer.reopen();
+        wait(|| path.exists());
+        other.record(&event(Kind::ClientResponse, b"two"));
+        other.flush();
+        tap.record(&event(Kind::ForwarderQuery, b"three"));
+        tap.flush();
+        assert_eq!((tap.dropped(), writer.news()), (0, None));
+        writer.finish();
+        let content = |path| read(Frames::open(File::open(path).unwrap()).unwrap()).0;
+        assert_eq!(content(&rotated), [(5, b"one".to_vec())]);
+        assert_eq!(content(&path), [(6, b"two".to_vec()), (7, b"three".to_vec())]);
+        assert!(fs::read(&rotated).unwrap().ends_with(&control_frame(control::STOP, false)));
+    }
+
+    /// A collector gets the stream by the handshake. One that is not there yet is told of once, and found when it
+    /// comes; what was recorded until then is counted as lost.
+    #[test]
+    fn collectors_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("collector");
+        let (writer, mut tap) = Writer::start(Target::Socket(path.clone()), "host").unwrap();
+        tap.record(&event(Kind::ClientQuery, b"lost"));
+        tap.flush();
+        wait(|| writer.counts() == (0, 1));
+        assert!(writer.news().unwrap().contains("is the collector running?"));
+        assert_eq!(writer.news(), None);
+        let listener = UnixListener::bind(&path).unwrap();
+        // Asked to, it does not wait for its next try.
+        writer.reopen();
+        let (socket, _) = listener.accept().unwrap();
+        let frames = Frames::accept(socket).unwrap();
+        tap.record(&event(Kind::ClientQuery, b"kept"));
+        tap.flush();
+        let collector = thread::spawn(move || {
+            let (all, mut frames) = read(frames);
+            frames.finish().unwrap();
+            all
+        });
+        wait(|| writer.counts() == (1, 1));
+        writer.finish();
+        assert_eq!(collector.join().unwrap(), [(5, b"kept".to_vec())]);
+    }
+
+    /// A full disk is told of once and costs records, each of which is counted; the writer goes on.
+    #[test]
+    fn a_full_disk_is_told_once() {
+        let path = PathBuf::from("/dev/full");
+        let (writer, mut tap) = Writer::start(Target::File(path), "host").unwrap();
+        for number in 1..=3 {
+            tap.record(&event(Kind::ClientQuery, b"lost"));
+            tap.flush();
+            wait(|| writer.counts() == (0, number));
+        }
+        assert!(writer.news().unwrap().contains("make room there"));
+        assert_eq!(writer.news(), None);
+        writer.finish();
+    }
+
+    /// What answers but is no collector is not given anything.
+    #[test]
+    fn others_are_no_collectors() {
+        for answer in [
+            control_frame(control::ACCEPT, false),
+            control_frame(control::FINISH, true),
+            b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(),
+            [&[0; 4][..], &[0xff; 8]].concat(),
+        ] {
+            let (ours, mut theirs) = UnixStream::pair().unwrap();
+            theirs.write_all(&answer).unwrap();
+            let error = greet(ours).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        }
+    }
+}
