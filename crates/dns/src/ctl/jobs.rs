@@ -29,10 +29,10 @@ use crate::key::{Parts, is_within, question_of};
 pub const CHUNK_BYTES: usize = 32 << 10;
 
 /// Chunks that wait for the loop.
-const CHUNKS: usize = 2;
+pub const CHUNKS: usize = 2;
 
 /// Lines heard that wait for the job.
-const LINES: usize = 64;
+pub const LINES: usize = 64;
 
 /// How often a write is tried again that a proxy is in the way of; a millisecond lies between.
 const TRIES: u32 = 10_000;
