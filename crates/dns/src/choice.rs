@@ -90,7 +90,10 @@ impl Health {
     fn wait_ms(&self) -> u32 {
         let (least, most) = WAIT_MS;
         let wait_us = u64::from(self.srtt_us) + 4 * u64::from(self.deviation_us);
-        ((wait_us.div_ceil(1_000)) << self.backoff.min(8)).clamp(least.into(), most.into()) as u32
+        // Of the least wait too there must be something to double: who answers in no time what it holds may take long
+        // for what it does not.
+        let calm_ms = wait_us.div_ceil(1_000).max(least.into());
+        (calm_ms << self.backoff.min(8)).min(most.into()) as u32
     }
 }
 
