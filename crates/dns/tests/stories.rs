@@ -39,6 +39,7 @@ stories! {
     ad_not_believed
     alias_loop
     any_is_small
+    cache_only
     class_chaos
     dnssec_only_if_asked
     edns_badvers_from_upstream
@@ -67,15 +68,20 @@ stories! {
     negative_nodata
     negative_without_soa
     opt_hop_by_hop
+    prefetch
+    prefetch_failure
+    prefetch_off
     rd_zero
     records_in_order
     records_minimal
     records_unrelated
+    reload_keeps_cache
     responses_are_dropped
     retry_after_failure
     retry_another
     retry_attempts
     retry_duplicate_failure
+    retry_fast_upstream
     retry_first_packet_counts
     retry_same
     retry_useless
@@ -86,6 +92,15 @@ stories! {
     spoof_flood
     spoof_leads_to_stream
     spoof_socket
+    stale_nxdomain
+    stale_off
+    stale_on_failure
+    stale_on_timer
+    stale_only_on_failure
+    stale_outdated
+    stale_ttls
+    stale_while_prefetched
+    stale_window
     truncated_by_stream
     truncated_damaged
     truncated_to_first_packet

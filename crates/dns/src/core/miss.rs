@@ -138,6 +138,7 @@ impl Core {
         let question = match self.pending.find(hash.get(), self.keys[at].as_bytes()) {
             Some(question) => {
                 self.counts.merged += 1;
+                self.note_stale(now, question, has_stale);
                 Ok(question)
             }
             None => self.begin_question(now, at, query, has_stale),
@@ -169,7 +170,8 @@ impl Core {
     /// Asks again for what is held and soon to end; nobody waits for it.
     pub(super) fn prefetch(&mut self, now: Now, at: usize, asked: &Asked<'_>, net: &mut impl Net) {
         let hash = self.hashes[at];
-        if self.pending.find(hash.get(), self.keys[at].as_bytes()).is_none()
+        if !self.settings.cache_only
+            && self.pending.find(hash.get(), self.keys[at].as_bytes()).is_none()
             && self.known_failure(at, now).is_none()
             && let Ok(question) = self.begin_question(now, at, &asked.query, false)
         {
@@ -183,6 +185,17 @@ impl Core {
         let key = self.keys[at].as_bytes();
         self.settings.stale_s > 0
             && self.proxy.get_stale_hashed(self.hashes[at], key, now.seconds()).is_some()
+    }
+
+    /// What is held may come to its end while a question is in flight: fetched before that, it had nothing past its end.
+    fn note_stale(&mut self, now: Now, question: Question, has_stale: bool) {
+        if has_stale
+            && let Some(InFlight { state: ask, .. }) = self.pending.get_mut(question)
+            && !ask.has_stale
+        {
+            ask.has_stale = true;
+            self.set_timer(now, question);
+        }
     }
 
     /// The extended error of a failure that is remembered for a key.
@@ -516,6 +529,10 @@ impl Core {
             }
             if facts.kind == Kind::NoName && facts.aliases == 0 {
                 self.remember_denied(now, question, ttl);
+        } else if ask.has_stale && facts.kind != Kind::Inconclusive {
+            // What is past its end has been replaced by what may not be kept: it must not come back.
+            if self.writer.remove(key).is_err() {
+                self.counts.not_stored += 1;
             }
         }
         self.tell_all(question, net, |core, client, query, net| {
