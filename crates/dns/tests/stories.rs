@@ -42,6 +42,8 @@ stories! {
     cache_only
     class_chaos
     dnssec_only_if_asked
+    down_and_probed
+    duplicates
     edns_badvers_from_upstream
     edns_unknown_to_one
     edns_unknown_to_upstream
@@ -49,10 +51,16 @@ stories! {
     edns_version
     failure_is_kept
     failure_without_question
+    fastest_is_preferred
     key_case
     key_flags
     key_long
     key_type
+    late
+    limit_questions
+    limit_time
+    limit_waiters
+    limit_waiters_each
     malformed
     match_case
     match_case_by_stream
@@ -68,9 +76,12 @@ stories! {
     negative_nodata
     negative_without_soa
     opt_hop_by_hop
+    out_of_reach
+    over_tcp
     prefetch
     prefetch_failure
     prefetch_off
+    probe_answers_first
     rd_zero
     records_in_order
     records_minimal
@@ -101,6 +112,9 @@ stories! {
     stale_ttls
     stale_while_prefetched
     stale_window
+    stream_fails
+    stream_plain
+    stream_says_nonsense
     truncated_by_stream
     truncated_damaged
     truncated_to_first_packet
@@ -109,6 +123,9 @@ stories! {
     ttl_ageing
     ttl_limits
     ttl_zero
+    unreachable
+    unreachable_stream
+    zones
 }
 
 /// No story of the folder is left untold.

@@ -163,6 +163,10 @@ impl Core {
         } else if !self.pending.join(question, *client, message) {
             self.counts.limited += 1;
             self.answer_failure(now, at, asked, has_stale, &limited, net);
+            if self.pending.waiters(question) == 0 && self.is_new(question) {
+                // Nobody is asked what nobody waits for.
+                return self.end_question(question);
+            }
         }
         self.send_if_new(now, question, net);
     }
@@ -246,8 +250,13 @@ impl Core {
         self.pending.begin(ask.hash.get(), key, sent, ask).ok_or(NotBegun::Full)
     }
 
+    /// True where nobody was asked yet.
+    fn is_new(&self, question: Question) -> bool {
+        self.pending.get(question).is_some_and(|flight| flight.state.attempts == 0)
+    }
+
     fn send_if_new(&mut self, now: Now, question: Question, net: &mut impl Net) {
-        if self.pending.get(question).is_some_and(|flight| flight.state.attempts == 0) {
+        if self.is_new(question) {
             self.ask_another(now, question, extended::NO_REACHABLE_AUTHORITY, net);
         }
     }
@@ -721,7 +730,10 @@ impl Core {
             // Its questions have other upstreams, or wait for their end: nothing new was learned.
             return;
         }
-        let asked = self.in_flight_where(|sent| sent.upstream == upstream && sent.is_waited_for);
+        let asked = self.in_flight_where(|sent| {
+            // Who has answered may be asked by a stream, of which the kernel says nothing here.
+            sent.upstream == upstream && sent.is_waited_for && !sent.is_answered
+        });
         for question in asked {
             self.ask_another(now, question, extended::NETWORK_ERROR, net);
         }

@@ -235,26 +235,41 @@ impl<'s> Stage<'s> {
         is_as_told(&message, expected).map_err(instead)
     }
 
+    /// Of the packets to an upstream, in whatever order they went, one must be this.
     fn upstream_gets(&mut self, upstream: usize, expected: &Asked) -> Result<(), String> {
-        let Some(at) = self.world.asked.iter().position(|packet| packet.upstream == upstream)
-        else {
-            let instead = self.world.unclaimed().map(|what| format!("; but {what}"));
-            return Err(format!("it gets nothing{}", instead.unwrap_or_default()));
-        };
-        let packet = self.world.asked.remove(at).ok_or("it was there")?;
-        let instead = |why: String| format!("{why}; it got {}", describe(&packet.octets));
-        let read = asked(&packet, &self.settings).map_err(instead)?;
+        let mut instead = Vec::new();
+        for at in 0..self.world.asked.len() {
+            let packet = &self.world.asked[at];
+            if packet.upstream != upstream {
+                continue;
+            }
+            match self.is_as_asked(packet, expected) {
+                Ok(()) => {
+                    self.got.extend(self.world.asked.remove(at));
+                    return Ok(());
+                }
+                Err(why) => instead.push(format!("{why}: it got {}", describe(&packet.octets))),
+            }
+        }
+        if instead.is_empty() {
+            instead.push("it gets nothing".to_owned());
+            instead.extend(self.world.unclaimed().map(|what| format!("but {what}")));
+        }
+        Err(instead.join("; "))
+    }
+
+    fn is_as_asked(&self, packet: &Packet, expected: &Asked) -> Result<(), String> {
+        let read = asked(packet, &self.settings)?;
         let is_same_name = if self.settings.case_random {
             read.name.eq_ignore_ascii_case(&expected.name)
         } else {
             read.name == expected.name
         };
-        let is_same = is_same_name && Asked { name: expected.name.clone(), ..read } == *expected;
-        if !is_same {
-            return Err(instead("this is not what it got".into()));
+        if is_same_name && (Asked { name: expected.name.clone(), ..read }) == *expected {
+            Ok(())
+        } else {
+            Err("this is not what it got".into())
         }
-        self.got.push(packet);
-        Ok(())
     }
 
     fn last_stream(&self, upstream: usize) -> Result<u64, String> {
