@@ -1,0 +1,394 @@
+//! Whatever clients, upstreams and forgers send, in whatever order: a core never panics, tells each client in time, holds
+//! nothing in the end, and tells nobody what no upstream said of his question.
+//!
+//! What an upstream says of a question has a serial made of it, so that an answer to another question shows. Packets are
+//! whole or with an octet changed, to the right socket and with the right ID or not. What was said is read by hickory; where
+//! that cannot read a packet which might be taken all the same, what is told of its question is not looked at.
+
+use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use hickory_proto::op::Message;
+use hickory_proto::rr::Record;
+use larder::{Cache, Seconds};
+use larder_dns::core::{Client, Core, Net, Now, Settings};
+use larder_dns::pending::Limits;
+use larder_dns::zones::{Forward, Zones};
+use larder_io::udp::Route;
+use proptest::prelude::*;
+
+const TYPES: [u16; 3] = [1, 16, 65_280];
+
+/// What happens.
+#[derive(Debug, Clone)]
+enum Event {
+    Ask { client: u16, name: u8, rtype: usize, flags: u8, case: u8, change: Option<(usize, u8)> },
+    Answer { packet: usize, kind: u8, change: Option<(usize, u8)>, fault: u8 },
+    BreakStream { packet: usize },
+    Unreachable { upstream: usize },
+    Reach { upstream: usize },
+    Suspect { packet: usize },
+    Wait { ms: u64 },
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let change = || proptest::option::weighted(0.2, (2usize..60, any::<u8>()));
+    prop_oneof![
+        6 => (0..9u16, 0..5u8, 0..3usize, any::<u8>(), any::<u8>(), change()).prop_map(
+            |(client, name, rtype, flags, case, change)| Event::Ask {
+                client, name, rtype, flags, case, change,
+            }
+        ),
+        8 => (0..6usize, 0..9u8, change(), 0..9u8).prop_map(|(packet, kind, change, fault)| {
+            Event::Answer { packet, kind, change, fault }
+        }),
+        1 => (0..4usize).prop_map(|packet| Event::BreakStream { packet }),
+        1 => (0..3usize).prop_map(|upstream| Event::Unreachable { upstream }),
+        1 => (0..3usize).prop_map(|upstream| Event::Reach { upstream }),
+        1 => (0..4usize).prop_map(|packet| Event::Suspect { packet }),
+        3 => (0..400u64).prop_map(|ms| Event::Wait { ms }),
+        1 => (0..40_000u64).prop_map(|ms| Event::Wait { ms }),
+    ]
+}
+
+/// A packet to an upstream.
+#[derive(Debug, Clone)]
+struct Packet {
+    way: Way,
+    octets: Vec<u8>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    Socket(u32),
+    Stream(u64),
+}
+
+#[derive(Debug, Default)]
+struct World {
+    told: Vec<(u16, Vec<u8>)>,
+    ignored: u32,
+    asked: Vec<Packet>,
+    out_of_reach: HashSet<usize>,
+}
+
+fn number(client: &Client) -> u16 {
+    match client {
+        Client::Udp { route, .. } => route.peer.port(),
+        Client::Stream { peer, .. } => peer.port(),
+    }
+}
+
+impl Net for World {
+    fn answer(
+        &mut self,
+        client: &Client,
+        bytes_max: usize,
+        write: impl FnOnce(&mut [u8]) -> Option<usize>,
+    ) -> bool {
+        let mut octets = vec![0; bytes_max];
+        let Some(len) = write(&mut octets) else { return false };
+        octets.truncate(len);
+        self.told.push((number(client), octets));
+        true
+    }
+
+    fn ignore(&mut self, _: &Client) {
+        self.ignored += 1;
+    }
+
+    fn ask(&mut self, upstream: usize, message: &[u8]) -> Option<u32> {
+        if self.out_of_reach.contains(&upstream) {
+            return None;
+        }
+        let socket = upstream as u32;
+        self.asked.push(Packet { way: Way::Socket(socket), octets: message.to_vec() });
+        Some(socket)
+    }
+
+    fn ask_by_stream(&mut self, upstream: usize, tag: u64, message: &[u8]) -> bool {
+        let is_taken = !self.out_of_reach.contains(&upstream);
+        if is_taken {
+            self.asked.push(Packet { way: Way::Stream(tag), octets: message.to_vec() });
+        }
+        is_taken
+    }
+}
+
+/// Name, type and class in lower case, of a message whose question is whole.
+fn question(message: &[u8]) -> Option<Vec<u8>> {
+    let name = message.get(12..)?;
+    let end = name.iter().position(|&octet| octet == 0)? + 5;
+    Some(name.get(..end)?.to_ascii_lowercase())
+}
+
+/// What the upstreams say of a question, beside others: four octets made of it.
+fn serial(question: &[u8], count: u8) -> [u8; 4] {
+    let mixed = question
+        .iter()
+        .chain([&count])
+        .fold(0x811c_9dc5_u32, |hash, &octet| (hash ^ u32::from(octet)).wrapping_mul(0x0100_0193));
+    mixed.to_be_bytes()
+}
+
+fn query(client: u16, id: u16, event: &Event) -> (Client, Vec<u8>) {
+    let Event::Ask { name, rtype, flags, case, change, .. } = event else { unreachable!() };
+    let [id0, id1] = id.to_be_bytes();
+    // Mostly RD; CD; EDNS; DO; over a stream.
+    let rd = u8::from(flags & 0xc0 != 0);
+    let (cd, edns, dnssec_ok) = (flags & 1, flags >> 1 & 1, flags >> 2 & 1);
+    let mut octets = vec![id0, id1, rd, cd << 4, 0, 1, 0, 0, 0, 0, 0, edns];
+    octets.extend([2, b'n', b'0' + name, 7]);
+    octets.extend(b"example".iter().enumerate().map(|(at, octet)| octet ^ (case >> at & 1) << 5));
+    octets.push(0);
+    octets.extend(TYPES[*rtype].to_be_bytes());
+    octets.extend([0, 1]);
+    if edns == 1 {
+        octets.extend([0, 0, 41, 5, 0, 0, 0, dnssec_ok << 7, 0, 0, 0]);
+    }
+    if let Some((at, by)) = change {
+        let at = at % octets.len();
+        // The ID stays: by it the answer is known.
+        octets[at.max(2)] ^= by;
+    }
+    let peer = SocketAddr::from(([198, 51, 100, 1], client));
+    let client = if flags & 8 != 0 {
+        Client::Stream { stream: client.into(), peer }
+    } else {
+        Client::Udp { socket: 0, route: Route { peer, local: None } }
+    };
+    (client, octets)
+}
+
+/// An answer of some kind to a packet.
+fn answer(packet: &Packet, kind: u8, count: u8) -> Vec<u8> {
+    let asked = &packet.octets;
+    let own = question(asked).expect("the core asks whole questions");
+    let question_end = 12 + own.len();
+    let rcode = match kind {
+        3 => 3,
+        4 => 2,
+        5 => 1,
+        _ => 0,
+    };
+    let truncated = u8::from(kind == 6) << 1;
+    let mut octets =
+        vec![asked[0], asked[1], 0x81 | truncated, 0x80 | rcode, 0, 1, 0, 0, 0, 0, 0, 0];
+    octets.extend_from_slice(&asked[12..question_end]);
+    let data = serial(&own, count);
+    let rtype = [own[own.len() - 4], own[own.len() - 3]];
+    let content = if rtype == [0, 16] { [&[4], &data[..]].concat() } else { data.to_vec() };
+    let ttl_s = [60, 0, 20][usize::from(kind) % 3];
+    let mut record = |owner: &[u8], rtype: [u8; 2], content: &[u8]| {
+        octets.extend_from_slice(owner);
+        octets.extend_from_slice(&rtype);
+        octets.extend_from_slice(&[0, 1, 0, 0, 0, ttl_s, 0, content.len() as u8]);
+        octets.extend_from_slice(content);
+    };
+    let counts = match kind {
+        0..=2 => {
+            record(&[0xc0, 12], rtype, &content);
+            [1, 0]
+        }
+        3 | 7 => {
+            let soa = [&[0, 0][..], &data, &[0; 12], &[0, 0, 0, 30]].concat();
+            record(&[0xc0, 15], [0, 6], &soa);
+            [0, 1]
+        }
+        8 => {
+            let alias = [&[4][..], &data.map(|octet| b'a' + octet % 26), &[0xc0, 15]].concat();
+            record(&[0xc0, 12], [0, 5], &alias);
+            // Where the alias leads stands behind the question and what is fixed of the first record.
+            record(&[0xc0, question_end as u8 + 12], rtype, &content);
+            [2, 0]
+        }
+        _ => [0, 0],
+    };
+    octets[7] = counts[0];
+    octets[9] = counts[1];
+    octets
+}
+
+/// What a message says, but TTLs and case.
+fn said(message: &Message) -> Vec<String> {
+    let line = |record: &Record| format!("{} {}", record.record_type(), record.data).to_lowercase();
+    message.answers.iter().chain(&message.authorities).map(line).collect()
+}
+
+/// What the upstreams said of each question.
+#[derive(Debug, Default)]
+struct Said {
+    lines: HashMap<Vec<u8>, HashSet<String>>,
+    unreadable: HashSet<Vec<u8>>,
+}
+
+impl Said {
+    fn note(&mut self, octets: &[u8]) {
+        let Some(question) = question(octets) else { return };
+        match Message::from_vec(octets) {
+            Ok(message) => self.lines.entry(question).or_default().extend(said(&message)),
+            Err(_) => {
+                self.unreadable.insert(question);
+            }
+        }
+    }
+
+    fn holds(&self, octets: &[u8]) -> bool {
+        let Some(question) = question(octets) else { return true };
+        // ANY is answered without an upstream.
+        if self.unreadable.contains(&question) || question.ends_with(&[0, 255, 0, 1]) {
+            return true;
+        }
+        let message = Message::from_vec(octets).expect("an answer can be read");
+        let known = self.lines.get(&question);
+        said(&message).iter().all(|line| known.is_some_and(|known| known.contains(line)))
+    }
+}
+
+struct Stage {
+    core: Core,
+    world: World,
+    now: Now,
+    said: Said,
+    /// When each question was asked, by its ID.
+    waiting: HashMap<u16, (u16, u64)>,
+    question_us_max: u64,
+}
+
+impl Stage {
+    fn new(case_random: bool) -> Stage {
+        let settings = Settings {
+            limits: Limits { questions_max: 4, waiters_max: 6, waiters_each_max: 3 },
+            case_random,
+            stale_s: 120,
+            ..Settings::default()
+        };
+        let question_us_max = u64::from(settings.question_ms_max) * 1_000;
+        let cache = Cache::builder().budget(2 << 20).proxies_max(1).stale(Seconds(120));
+        let upstream = |last| SocketAddr::from(([192, 0, 2, last], 53));
+        let forwards = [
+            Forward { zone: vec![0], upstreams: vec![upstream(1), upstream(2)] },
+            Forward { zone: b"\x02n0\x07example\0".to_vec(), upstreams: vec![upstream(3)] },
+        ];
+        let now = Now { us: 1_000_000, wall_s: 1_000_000 };
+        let zones = Zones::new(&forwards).unwrap();
+        let core = Core::new(Arc::new(settings), &cache.build().unwrap(), zones, now).unwrap();
+        let (world, said, waiting) = (World::default(), Said::default(), HashMap::new());
+        Stage { core, world, now, said, waiting, question_us_max }
+    }
+
+    /// The `packet`-th of the last packets.
+    fn packet(&self, packet: usize) -> Option<Packet> {
+        self.world.asked.iter().rev().nth(packet).cloned()
+    }
+
+    fn play(&mut self, event: &Event, at: u16) {
+        self.core.begin();
+        let Stage { core, world, now, .. } = self;
+        match *event {
+            Event::Ask { client, .. } => {
+                let (who, octets) = query(client, at, event);
+                let ignored = world.ignored;
+                self.waiting.insert(at, (client, now.us));
+                core.questions(*now, std::iter::once((who, &octets[..])), world);
+                if world.ignored > ignored {
+                    self.waiting.remove(&at);
+                }
+            }
+            Event::Answer { packet, kind, change, fault } => {
+                let Some(packet) = self.packet(packet) else { return };
+                let Stage { core, world, now, said, .. } = self;
+                let mut octets = answer(&packet, kind, at as u8);
+                if let Some((at, by)) = change {
+                    let at = at % octets.len();
+                    octets[at.max(2)] ^= by;
+                }
+                match packet.way {
+                    Way::Socket(socket) if fault < 2 => {
+                        // Neither of these may be taken, so nothing of it may ever be told.
+                        let wrong = 7 * u32::from(fault);
+                        octets[1] ^= u8::from(fault == 0);
+                        core.answered(*now, socket + wrong, &octets, world);
+                    }
+                    Way::Socket(socket) => {
+                        said.note(&octets);
+                        core.answered(*now, socket, &octets, world);
+                    }
+                    Way::Stream(tag) => {
+                        said.note(&octets);
+                        core.answered_by_stream(*now, tag, Some(&octets), world);
+                    }
+                }
+            }
+            Event::BreakStream { packet } => {
+                if let Some(Packet { way: Way::Stream(tag), .. }) = self.packet(packet) {
+                    self.core.answered_by_stream(self.now, tag, None, &mut self.world);
+                }
+            }
+            Event::Unreachable { upstream } => core.unreachable(*now, upstream, world),
+            Event::Reach { upstream } => {
+                if !world.out_of_reach.remove(&upstream) {
+                    world.out_of_reach.insert(upstream);
+                }
+            }
+            Event::Suspect { packet } => {
+                if let Some(Packet { way: Way::Socket(socket), .. }) = self.packet(packet) {
+                    self.core.suspect(self.now, socket, &mut self.world);
+                }
+            }
+            Event::Wait { ms } => self.wait(ms),
+        }
+        self.core.finish();
+        self.hear();
+    }
+
+    fn wait(&mut self, ms: u64) {
+        let end_us = self.now.us + ms * 1_000;
+        loop {
+            self.core.begin();
+            self.core.tick(self.now, &mut self.world);
+            self.core.finish();
+            self.hear();
+            let wait_us = self.core.wait_ms(self.now).unwrap_or(u64::MAX).saturating_mul(1_000);
+            let left_us = end_us - self.now.us;
+            if left_us == 0 {
+                return;
+            }
+            assert!(wait_us > 0, "what was due has been done");
+            self.now.us += wait_us.min(left_us);
+            self.now.wall_s = (self.now.us / 1_000_000) as u32 + 999_999;
+        }
+    }
+
+    /// What clients were told: once each, in time, and only what was said of their questions.
+    fn hear(&mut self) {
+        for (client, octets) in std::mem::take(&mut self.world.told) {
+            let id = u16::from_be_bytes([octets[0], octets[1]]);
+            let (asked_by, asked_us) = self.waiting.remove(&id).expect("who asked waits");
+            assert_eq!(client, asked_by);
+            assert!(self.now.us <= asked_us + self.question_us_max);
+            assert!(self.said.holds(&octets), "{octets:02x?} was never said: {:?}", self.said);
+        }
+        let now_us = self.now.us;
+        let mut waiting = self.waiting.values();
+        assert!(waiting.all(|&(_, asked_us)| now_us <= asked_us + self.question_us_max));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+    /// The header of this file says what.
+    #[test]
+    fn any_packets(case_random: bool, events in proptest::collection::vec(event(), 1..80)) {
+        let mut stage = Stage::new(case_random);
+        for (at, event) in events.iter().enumerate() {
+            stage.play(event, 1 + at as u16);
+        }
+        stage.wait(5_000);
+        prop_assert!(stage.waiting.is_empty());
+        prop_assert_eq!(stage.core.in_flight(), 0);
+        prop_assert_eq!(stage.core.wait_ms(stage.now), None);
+    }
+}
