@@ -538,6 +538,7 @@ impl Core {
             }
             if facts.kind == Kind::NoName && facts.aliases == 0 {
                 self.remember_denied(now, question, ttl);
+            }
         } else if ask.has_stale && facts.kind != Kind::Inconclusive {
             // What is past its end has been replaced by what may not be kept: it must not come back.
             if self.writer.remove(key).is_err() {
