@@ -491,9 +491,11 @@ impl Proxy {
                 *hash = self.hash(key.as_ref());
                 self.prefetch(*hash);
             }
-            self.get_staged(&hashes[..keys.len()], keys, now, |i, entry| {
-                each(batch * BATCH + i, entry)
-            });
+            let hashes = &hashes[..keys.len()];
+            self.stage_all(hashes);
+            for (i, (&hash, key)) in hashes.iter().zip(keys).enumerate() {
+                each(batch * BATCH + i, self.get_hashed(hash, key.as_ref(), now));
+            }
         }
     }
 
@@ -508,20 +510,36 @@ impl Proxy {
         assert_eq!(hashes.len(), keys.len(), "a hash for each key");
         for (batch, (hashes, keys)) in hashes.chunks(BATCH).zip(keys.chunks(BATCH)).enumerate() {
             hashes.iter().for_each(|&hash| self.prefetch(hash));
-            self.get_staged(hashes, keys, now, |i, entry| each(batch * BATCH + i, entry));
+            self.stage_all(hashes);
+            for (i, (&hash, key)) in hashes.iter().zip(keys).enumerate() {
+                each(batch * BATCH + i, self.get_hashed(hash, key.as_ref(), now));
+            }
         }
     }
 
-    /// The stages after the hash: with the home lines on their way, fetch the slots they name, or the second
-    /// buckets and then the slots that those name, and look up as usual.
-    #[inline]
-    fn get_staged<'a, K: AsRef<[u8]>>(
+    /// As [`Proxy::get_many_hashed`], also what [`Proxy::get_stale`] gives: for those who would otherwise ask a second time
+    /// for what they missed.
+    pub fn get_many_stale_hashed<'a, K: AsRef<[u8]>>(
         &'a self,
         hashes: &[KeyHash],
         keys: &[K],
         now: Seconds,
         mut each: impl FnMut(usize, Option<Entry<'a>>),
     ) {
+        assert_eq!(hashes.len(), keys.len(), "a hash for each key");
+        for (batch, (hashes, keys)) in hashes.chunks(BATCH).zip(keys.chunks(BATCH)).enumerate() {
+            hashes.iter().for_each(|&hash| self.prefetch(hash));
+            self.stage_all(hashes);
+            for (i, (&hash, key)) in hashes.iter().zip(keys).enumerate() {
+                each(batch * BATCH + i, self.get_stale_hashed(hash, key.as_ref(), now));
+            }
+        }
+    }
+
+    /// The stages between the hash and the look-up: with the home lines on their way, fetches the slots they name, or the
+    /// second buckets and then the slots that those name.
+    #[inline]
+    fn stage_all(&self, hashes: &[KeyHash]) {
         let mut second = [KeyHash(0); BATCH];
         let mut count = 0;
         for &hash in hashes {
@@ -530,9 +548,6 @@ impl Proxy {
             count += usize::from(self.stage(hash));
         }
         second[..count].iter().for_each(|&hash| self.stage_second(hash));
-        for (i, (&hash, key)) in hashes.iter().zip(keys).enumerate() {
-            each(i, self.get_hashed(hash, key.as_ref(), now));
-        }
     }
 
     /// Where in the log this proxy is: it shows exactly what was applied before.

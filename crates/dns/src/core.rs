@@ -202,6 +202,10 @@ pub struct Core {
     /// The key of whoever is told: of no use, but reading a question makes one.
     scratch_key: KeyBuf,
     policy: Option<Arc<Policy>>,
+    /// No failure is remembered beyond this second, as far as this core knows.
+    failures_until_s: u32,
+    /// A question to an upstream, being written.
+    asking: Box<[u8; miss::QUESTION_BYTES_MAX]>,
     cookies: Option<Cookies>,
     limiter: Option<Limiter>,
     /// What is told past its end.
@@ -216,6 +220,17 @@ struct Asked<'a> {
     query: Query<'a>,
     /// The client's view.
     view: u16,
+}
+
+/// What a look into the cache left to be done, a bit for each question.
+#[derive(Default)]
+struct Looked {
+    /// Not held.
+    missed: u32,
+    /// Of those: held past its end.
+    stale: u32,
+    /// Answered, and soon to end.
+    ending: u32,
 }
 
 impl Core {
@@ -247,6 +262,8 @@ impl Core {
             scratch: Vec::new(),
             scratch_key: KeyBuf::new(),
             policy: None,
+            failures_until_s: 0,
+            asking: Box::new([0; _]),
             cookies: settings.cookie_secret.as_ref().map(Cookies::new),
             limiter,
             stale: Vec::new(),
@@ -307,11 +324,11 @@ impl Core {
                     count += 1;
                 }
             }
-            let (missed, ending) = self.look_up(now, &asked[..count], net);
+            let Looked { missed, stale, ending } = self.look_up(now, &asked[..count], net);
             for (at, asked) in asked[..count].iter().enumerate() {
                 let Some(asked) = asked else { continue };
                 if missed >> at & 1 == 1 {
-                    self.miss(now, at, asked, net);
+                    self.miss(now, at, asked, stale >> at & 1 == 1, net);
                 } else if ending >> at & 1 == 1 {
                     self.prefetch(now, at, asked, net);
                 }
@@ -367,17 +384,22 @@ impl Core {
         Some((query, view))
     }
 
-    /// Answers what is held. Tells, a bit each, what is not, and what is soon to end.
+    /// Answers what is held, and tells the rest.
     #[inline]
-    fn look_up(&mut self, now: Now, asked: &[Option<Asked<'_>>], net: &mut impl Net) -> (u32, u32) {
+    fn look_up(&mut self, now: Now, asked: &[Option<Asked<'_>>], net: &mut impl Net) -> Looked {
         let Core { settings, proxy, keys, hashes, counts, cookies, .. } = self;
-        let (mut missed, mut ending) = (0u32, 0u32);
-        proxy.get_many_hashed(hashes, &keys[..hashes.len()], now.seconds(), |at, entry| {
+        let Looked { mut missed, mut stale, mut ending } = Looked::default();
+        proxy.get_many_stale_hashed(hashes, &keys[..hashes.len()], now.seconds(), |at, entry| {
             let Some(Asked { client, query, .. }) = &asked[at] else { return };
             let Some(entry) = entry else {
                 missed |= 1 << at;
                 return;
             };
+            if entry.is_stale(now.seconds()) {
+                missed |= 1 << at;
+                stale |= 1 << at;
+                return;
+            }
             let mut options = Options::new();
             add_cookie(cookies.as_ref(), now, client, query, &mut options);
             let bytes_max = client.bytes_max(query, settings.udp_bytes_max);
@@ -390,7 +412,7 @@ impl Core {
             counts.hits += 1;
             ending |= u32::from(is_ending(settings, now, &entry)) << at;
         });
-        (missed, ending)
+        Looked { missed, stale, ending }
     }
 }
 

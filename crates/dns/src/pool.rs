@@ -39,7 +39,7 @@ const LINGER_MS: u64 = 10_000;
 const STRAYS_MAX: u32 = 64;
 
 /// Messages that go out together, and room for each.
-const BATCH: usize = 32;
+const BATCH: usize = 64;
 const MESSAGE_BYTES: usize = 320;
 
 /// How sockets are made: what all of a core's have in common.

@@ -1,5 +1,7 @@
 //! Questions that are not held: in flight until an upstream answers, or none does.
 
+use std::num::NonZeroU64;
+
 use larder::{KeyHash, Proxy, Ttl};
 use larder_io::timer::TimerId;
 use larder_wire::dns::HEADER_BYTES;
@@ -23,7 +25,7 @@ const MISFITS_MAX: u8 = 3;
 const ID_DRAWS: usize = 8;
 
 /// The longest question to an upstream: header, name, type and class, OPT.
-const QUESTION_BYTES_MAX: usize = HEADER_BYTES + 255 + 4 + OPT_BYTES;
+pub(super) const QUESTION_BYTES_MAX: usize = HEADER_BYTES + 255 + 4 + OPT_BYTES;
 
 /// What a key of a digest begins with where it stands for a failure (the digest's own mark is 255).
 const DIGEST_OF_FAILURE: u8 = 0xfe;
@@ -40,7 +42,7 @@ pub(super) struct Attempt {
 #[derive(Debug, Clone, Copy, Default)]
 struct Sent {
     /// Socket and ID, mixed; `None` where it could not be sent.
-    place: Option<u64>,
+    place: Option<NonZeroU64>,
     upstream: usize,
     at_us: u64,
     is_waited_for: bool,
@@ -114,7 +116,14 @@ enum Next {
 
 impl Core {
     /// What is not held: told by somebody else's question, or asked.
-    pub(super) fn miss(&mut self, now: Now, at: usize, asked: &Asked<'_>, net: &mut impl Net) {
+    pub(super) fn miss(
+        &mut self,
+        now: Now,
+        at: usize,
+        asked: &Asked<'_>,
+        has_stale: bool,
+        net: &mut impl Net,
+    ) {
         let Asked { client, message, query, view } = asked;
         if self.answer_locally(now, client, query, *view, net) {
             return;
@@ -125,7 +134,7 @@ impl Core {
             let options = Options::error(extended::NOT_AUTHORITATIVE);
             return self.answer_empty(now, client, query, rcode::REFUSED, &options, net);
         }
-        let (hash, has_stale) = (self.hashes[at], self.has_stale(at, now));
+        let hash = self.hashes[at];
         if let Some(error) = self.known_failure(at, now) {
             self.counts.cached_failures += 1;
             let mut options = Options::error(error);
@@ -184,13 +193,6 @@ impl Core {
         }
     }
 
-    /// True where something past its end is held for a key.
-    fn has_stale(&self, at: usize, now: Now) -> bool {
-        let key = self.keys[at].as_bytes();
-        self.settings.stale_s > 0
-            && self.proxy.get_stale_hashed(self.hashes[at], key, now.seconds()).is_some()
-    }
-
     /// What is held may come to its end while a question is in flight: fetched before that, it had nothing past its end.
     fn note_stale(&mut self, now: Now, question: Question, has_stale: bool) {
         if has_stale
@@ -202,8 +204,12 @@ impl Core {
         }
     }
 
-    /// The extended error of a failure that is remembered for a key.
+    /// The extended error of a failure that is remembered for a key. Others' failures are found as long as this core has any
+    /// of its own: where nothing fails, nothing is looked for.
     fn known_failure(&self, at: usize, now: Now) -> Option<u16> {
+        if now.wall_s >= self.failures_until_s {
+            return None;
+        }
         let mut room = [0; KEY_BYTES_MAX];
         let entry =
             self.proxy.get(failure_key(self.keys[at].as_bytes(), &mut room), now.seconds())?;
@@ -312,7 +318,7 @@ impl Core {
         let Some(slot) = ask.sent.get_mut(number) else { return false };
         ask.attempts += 1;
         slot.upstream = upstream;
-        let mut message = [0; QUESTION_BYTES_MAX];
+        let message = &mut *self.asking;
         let Ok(mut id) = self.random.u16() else { return false };
         for _ in 0..ID_DRAWS {
             let flags = Flags {
@@ -321,12 +327,12 @@ impl Core {
                 believes_ad: self.settings.rules.believes_ad,
                 udp_bytes: ask.has_edns.then_some(self.settings.udp_bytes_max),
             };
-            let length = write_question(&mut message, id, sent, flags);
+            let length = write_question(message, id, sent, flags);
             // The socket is known only once it was chosen; one that has the ID in use already is rare, and then
             // the question is sent a second time, with another.
             let Some(socket) = net.ask(upstream, &message[..length]) else { return false };
             let place = place(socket, id);
-            if let std::collections::hash_map::Entry::Vacant(free) = self.by_id.entry(place) {
+            if let std::collections::hash_map::Entry::Vacant(free) = self.by_id.entry(place.get()) {
                 free.insert(Attempt { question, number: number as u8 });
                 *slot = Sent {
                     place: Some(place),
@@ -377,7 +383,7 @@ impl Core {
         let Some(last) = ask.attempts.checked_sub(1) else { return };
         for sent in &mut ask.sent[..=last] {
             if let Some(place) = sent.place.take() {
-                by_id.remove(&place);
+                by_id.remove(&place.get());
             }
         }
         let upstream = ask.sent[last].upstream;
@@ -388,7 +394,7 @@ impl Core {
     /// it is late, or somebody guesses.
     pub fn answered(&mut self, now: Now, socket: u32, octets: &[u8], net: &mut impl Net) -> bool {
         let id = octets.first_chunk().map(|id| u16::from_be_bytes(*id));
-        let attempt = id.and_then(|id| self.by_id.get(&place(socket, id)).copied());
+        let attempt = id.and_then(|id| self.by_id.get(&place(socket, id).get()).copied());
         let Some(Attempt { question, number }) = attempt else {
             self.counts.upstream_strays += 1;
             return false;
@@ -562,6 +568,8 @@ impl Core {
         } else {
             self.settings.rules.failure_ttl_s
         });
+        let until_s = ttl.as_seconds().map_or(u32::MAX, |ttl_s| now.wall_s.saturating_add(ttl_s));
+        self.failures_until_s = self.failures_until_s.max(until_s);
         if self.writer.insert(failure, &code, ttl, now.seconds()).is_err() {
             self.counts.not_stored += 1;
         }
@@ -650,15 +658,17 @@ impl Core {
     }
 
     fn end_question(&mut self, question: Question) {
-        let Some(ask) = self.pending.end(question) else { return };
+        let Core { pending, by_id, timers, .. } = self;
+        let Some(InFlight { state: ask, .. }) = pending.get(question) else { return };
         for sent in &ask.sent[..ask.attempts] {
             if let Some(place) = sent.place {
-                self.by_id.remove(&place);
+                by_id.remove(&place.get());
             }
         }
         if let Some(timer) = ask.timer {
-            self.timers.cancel(timer);
+            timers.cancel(timer);
         }
+        pending.end(question);
     }
 
     /// Sets a question's timer to what comes first.
@@ -761,7 +771,7 @@ impl Core {
     /// somebody seems to guess at its answers.
     pub fn suspect(&mut self, now: Now, socket: u32, net: &mut impl Net) {
         let asked = self.in_flight_where(|sent| {
-            sent.place.is_some_and(|place| unmix(place) >> 16 == u64::from(socket))
+            sent.place.is_some_and(|place| unmix(place.get()) >> 16 == u64::from(socket))
         });
         for question in asked {
             self.ask_safely(now, question, net);
@@ -774,8 +784,10 @@ const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 const UNMIX: u64 = 0xf1de_83e1_9937_733d;
 
 /// Socket and ID in a word whose upper bits vary too, as hash tables want it.
-fn place(socket: u32, id: u16) -> u64 {
-    (u64::from(socket) << 16 | u64::from(id)).wrapping_mul(MIX)
+fn place(socket: u32, id: u16) -> NonZeroU64 {
+    let mixed = (u64::from(socket) << 16 | u64::from(id)).wrapping_mul(MIX);
+    // Only socket 0 and ID 0 give 0, and sockets are numbered from 1.
+    NonZeroU64::new(mixed).unwrap_or(NonZeroU64::MAX)
 }
 
 fn unmix(place: u64) -> u64 {
