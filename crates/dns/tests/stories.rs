@@ -37,11 +37,16 @@ macro_rules! stories {
 stories! {
     ad_believed
     ad_not_believed
+    alias_asked_for
     alias_loop
+    alias_of_a_zone
+    alias_too_long
     any_is_small
+    asleep
     cache_only
     class_chaos
     dnssec_only_if_asked
+    dnssec_proofs
     down_and_probed
     duplicates
     edns_badvers_from_upstream
@@ -64,6 +69,7 @@ stories! {
     malformed
     match_case
     match_case_by_stream
+    match_case_is_lost
     match_id
     match_question
     match_socket
@@ -94,8 +100,11 @@ stories! {
     retry_duplicate_failure
     retry_fast_upstream
     retry_first_packet_counts
+    retry_reasons_are_told
+    retry_reasons_come_late
     retry_same
     retry_useless
+    retry_useless_late
     retry_waits_for_the_other
     size_by_client
     size_by_server

@@ -27,6 +27,9 @@ const ID_DRAWS: usize = 8;
 /// The longest question to an upstream: header, name, type and class, OPT.
 pub(super) const QUESTION_BYTES_MAX: usize = HEADER_BYTES + 255 + 4 + OPT_BYTES;
 
+/// A response code that says what is so, and no failure.
+const YXDOMAIN: u16 = 6;
+
 /// What a key of a digest begins with where it stands for a failure (the digest's own mark is 255).
 const DIGEST_OF_FAILURE: u8 = 0xfe;
 
@@ -112,6 +115,17 @@ enum Next {
     Failed(u16),
     /// What came was none.
     Wait,
+}
+
+impl Next {
+    /// Why there was no answer, if that was said.
+    fn error(&self) -> Option<u16> {
+        match self {
+            Next::Another(error) => *error,
+            Next::Failed(error) => Some(*error),
+            _ => None,
+        }
+    }
 }
 
 impl Core {
@@ -427,12 +441,19 @@ impl Core {
         let (zone, local) = self.zones.place(sent.upstream);
         self.zones.choice(zone).answered(local, after_us);
         match next {
-            Next::Over(facts) => self.over(now, question, &facts, net),
+            Next::Over(facts) if !(is_another_awaited && facts.kind == Kind::Inconclusive) => {
+                self.over(now, question, &facts, net);
+            }
             Next::Stream if sent.upstream == last_upstream => {
                 self.ask_by_stream(now, question, sent.upstream, net);
             }
             // Another is waited for, and may do better.
-            _ if is_another_awaited => self.counts.upstream_useless += 1,
+            next if is_another_awaited => {
+                self.counts.upstream_useless += 1;
+                if let Some(InFlight { state: ask, .. }) = self.pending.get_mut(question) {
+                    ask.error = next.error().or(ask.error);
+                }
+            }
             next => self.go_on(now, question, sent.upstream, next, net),
         }
         true
@@ -482,6 +503,8 @@ impl Core {
         };
         match facts.kind {
             Kind::Data | Kind::NoData | Kind::NoName => Next::Over(facts),
+            // The name that a DNAME makes is too long: that is the answer (RFC 6672, section 2.2).
+            Kind::Failure if facts.rcode == YXDOMAIN => Next::Over(facts),
             Kind::Inconclusive if has_others => Next::Another(None),
             Kind::Inconclusive => Next::Over(facts),
             Kind::Failure
@@ -709,7 +732,10 @@ impl Core {
                 self.tell_stale(now, question, net);
             }
             let Some(InFlight { state: ask, .. }) = self.pending.get(question) else { continue };
-            if now.ms() >= ask.due_ms {
+            if now.ms() >= ask.due_ms && ask.misfits > 0 && ask.by_stream.is_none() {
+                // It does not give back what it is asked, or somebody guesses: a stream helps in both cases.
+                self.ask_safely(now, question, net);
+            } else if now.ms() >= ask.due_ms {
                 self.counts.upstream_timeouts += 1;
                 self.forget_silent(now, question);
                 self.ask_another(now, question, extended::NO_REACHABLE_AUTHORITY, net);

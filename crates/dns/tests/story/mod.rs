@@ -25,6 +25,9 @@ use self::world::{Packet, Way, World, describe};
 /// Turns of the loop without time going on, after which the core is taken to be in one.
 const TURNS_MAX: usize = 1_000;
 
+/// When a story begins.
+const BEGIN: Now = Now { us: 5_000_000_000, wall_s: 1_800_000_000 };
+
 /// Tells a story.
 pub fn tell(story: &str) -> Result<(), Fault> {
     let script = script::read(story)?;
@@ -74,7 +77,7 @@ struct Stage<'s> {
 impl<'s> Stage<'s> {
     fn new(script: &'s Script) -> Result<Stage<'s>, String> {
         let settings = script.settings.clone();
-        let now = Now { us: 5_000_000_000, wall_s: 1_800_000_000 };
+        let now = BEGIN;
         let cache = Cache::builder()
             .budget(4 << 20)
             .proxies_max(2)
@@ -138,7 +141,7 @@ impl<'s> Stage<'s> {
                 self.core = core(&self.settings, &self.cache, self.zones, self.now)?;
                 Ok(())
             }
-            Step::After { ms } => self.pass(*ms),
+            Step::After { ms, is_asleep } => self.pass(*ms, *is_asleep),
             Step::NothingInFlight => match self.core.in_flight() {
                 0 => Ok(()),
                 count => Err(format!("{count} questions are in flight")),
@@ -164,13 +167,16 @@ impl<'s> Stage<'s> {
         did
     }
 
-    /// Time goes by, and the core is woken as often as it wants to be.
-    fn pass(&mut self, ms: u64) -> Result<(), String> {
+    /// Time goes by, and the core is woken as often as it wants to be, or once.
+    fn pass(&mut self, ms: u64, is_asleep: bool) -> Result<(), String> {
         if let Some(what) = self.world.unclaimed() {
             return Err(format!("before this, unsaid by the story: {what}"));
         }
         let end_us = self.now.us + ms * 1_000;
         let mut turns = 0;
+        if is_asleep {
+            self.set_time(end_us);
+        }
         loop {
             self.turn(|core, now, world| core.tick(now, world));
             let wait_ms = self.core.wait_ms(self.now).unwrap_or(u64::MAX);
@@ -183,9 +189,13 @@ impl<'s> Stage<'s> {
                 return Err("the core's timer is due and stays so".into());
             }
             let step_us = wait_ms.saturating_mul(1_000).min(left_us);
-            self.now.us += step_us;
-            self.now.wall_s = 1_800_000_000 + ((self.now.us - 5_000_000_000) / 1_000_000) as u32;
+            self.set_time(self.now.us + step_us);
         }
+    }
+
+    fn set_time(&mut self, us: u64) {
+        let since_s = (us - BEGIN.us) / 1_000_000;
+        self.now = Now { us, wall_s: BEGIN.wall_s + since_s as u32 };
     }
 
     fn ask(&mut self, batch: &'s [Question]) -> Result<(), String> {

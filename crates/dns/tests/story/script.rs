@@ -24,7 +24,7 @@
 //! the socket of upstream N is suspect          by which it was asked last
 //! reload KEY VALUE                             another server on the same cache, with one setting changed
 //!
-//! after N s | N ms
+//! after N s | N ms [asleep]                    asleep: the core is woken once, at the end
 //! nothing is in flight
 //!
 //! MODIFIER
@@ -75,7 +75,7 @@ pub enum Step {
     NoStreams { upstream: usize },
     Suspect { upstream: usize },
     Reload(Box<Settings>),
-    After { ms: u64 },
+    After { ms: u64, is_asleep: bool },
     NothingInFlight,
 }
 
@@ -372,7 +372,8 @@ fn step(line: &Line<'_>, is_also: bool) -> Result<Step, Fault> {
             "after" => {
                 let number: u64 = words.number()?;
                 let unit_ms = if words.take("ms") { 1 } else { words.must("s").map(|()| 1_000)? };
-                (Step::After { ms: number * unit_ms }, false)
+                let is_asleep = words.take("asleep");
+                (Step::After { ms: number * unit_ms, is_asleep }, false)
             }
             "nothing" => {
                 words.must("is in flight")?;
