@@ -148,6 +148,41 @@ fn all_are_told() {
     assert_eq!(names, STORIES.iter().map(|name| (*name).to_owned()).collect());
 }
 
+/// The guide's tables have each story once and no others, and with each the RFCs that its first lines name.
+#[test]
+fn the_guide_has_all() {
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/dns-rules.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
+    let mut listed = Vec::new();
+    for row in guide.lines().filter(|line| line.contains(".story)")) {
+        let [_, rule, rfcs, link, _] = row.split('|').collect::<Vec<_>>()[..] else {
+            panic!("a row has a rule, RFCs and a story: {row}")
+        };
+        assert!(!rule.trim().is_empty(), "{row}");
+        let name = link.split('`').nth(1).expect("a name");
+        let target = format!("[`{name}`](../../crates/dns/tests/stories/{name}.story)");
+        assert_eq!(link.trim(), target);
+        let story = std::fs::read_to_string(folder().join(format!("{name}.story"))).unwrap();
+        let head: Vec<&str> = story.lines().take_while(|line| line.starts_with('#')).collect();
+        let head = head.join(" ");
+        let mut numbers: Vec<&str> = Vec::new();
+        for number in head.split("RFC ").skip(1) {
+            let number = number.split(|digit: char| !digit.is_ascii_digit()).next().unwrap();
+            if !numbers.contains(&number) {
+                numbers.push(number);
+            }
+        }
+        let told: Vec<&str> = rfcs.split(',').map(str::trim).collect();
+        let told: Vec<&str> = told.into_iter().filter(|each| each.parse::<u32>().is_ok()).collect();
+        assert_eq!(told, numbers, "{name}");
+        listed.push(name);
+    }
+    listed.sort_unstable();
+    let mut stories = STORIES.to_vec();
+    stories.sort_unstable();
+    assert_eq!(listed, stories);
+}
+
 /// What a story gets wrong is found on its line: words that are none, packets that did not come, packets that
 /// nobody spoke of, answers other than told, clients that wait at the end.
 #[test]

@@ -1,4 +1,4 @@
-# A server that fails may leave the question out; one that has an answer may not (RFC 8906, section 3).
+# A server that fails may leave the question out; one that has an answer may not (RFC 5452, section 9.1).
 
 client 1 asks www.example A edns 1232
 upstream 1 gets www.example A

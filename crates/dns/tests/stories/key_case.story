@@ -1,4 +1,4 @@
-# Names are equal in any case, and each client gets back the case in which it asked (RFC 4343, RFC 5452, section 9.2).
+# Names are equal in any case, and each client gets back the case in which it asked (RFC 4343, section 4).
 
 client 1 asks WwW.Example A
 upstream 1 gets www.example A

@@ -1,5 +1,5 @@
-# Answers for those who asked with DO, and for those with CD, are kept by themselves (RFC 4035, section 4.7; RFC 6840,
-# section 5.9).
+# Answers for those who asked with DO, and for those with CD, are kept by themselves (RFC 4035, sections 3.2.1
+# and 3.2.2).
 
 client 1 asks www.example A
 upstream 1 gets www.example A

@@ -1,4 +1,4 @@
-# With random case, an answer in another case is no answer (draft-vixie-dnsext-dns0x20, section 2.2).
+# With random case, an answer in another case is no answer (draft-vixie-dnsext-dns0x20).
 server case-random yes
 
 client 1 asks www.a-long-name-with-many-letters.example A

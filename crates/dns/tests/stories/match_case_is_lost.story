@@ -1,5 +1,5 @@
 # An upstream that never gives back the case is asked over TCP instead of being waited for in vain
-# (draft-vixie-dnsext-dns0x20, section 4).
+# (draft-vixie-dnsext-dns0x20).
 server case-random yes
 
 client 1 asks www.a-long-name-with-many-letters.example A

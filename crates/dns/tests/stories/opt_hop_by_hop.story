@@ -1,5 +1,5 @@
 # OPT is between neighbours: no option of a client is passed on or kept, and none of an upstream (RFC 6891, section 6.1.1;
-# cookies: RFC 7873, section 5.2; client subnet: RFC 7871, section 7.1.1).
+# cookies: RFC 7873; client subnet: RFC 7871).
 
 client 1 asks www.example A edns 4096
   option 10 0102030405060708

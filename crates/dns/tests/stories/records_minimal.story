@@ -1,4 +1,4 @@
-# Beside an answer nothing is sent that was not asked for, unless the operator wants it (as RFC 9471 allows: no referral).
+# Beside an answer nothing is sent that was not asked for, unless the operator wants it.
 
 client 1 asks www.example A
 upstream 1 gets www.example A

@@ -1,4 +1,4 @@
-# A response is never answered, or two servers could talk for ever; nor is what has no whole header (RFC 8906, section 3).
+# A response is never answered, or two servers could talk for ever; nor is what has no whole header (RFC 1035, section 4.1.1).
 
 client 1 sends 0001 8100 0001 0000 0000 0000 0161 00 0001 0001
 client 1 is ignored

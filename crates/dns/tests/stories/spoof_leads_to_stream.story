@@ -1,5 +1,5 @@
 # When packets come that have all but the question right, somebody guesses: the question goes over TCP, and what comes over
-# UDP after that is nothing any more (RFC 5452, section 9.2).
+# UDP after that is nothing any more (RFC 5452, section 9.3).
 
 client 1 asks www.example A
 upstream 1 gets www.example A

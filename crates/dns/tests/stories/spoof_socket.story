@@ -1,4 +1,4 @@
-# A socket at which somebody guesses is closed, and what was asked by it is asked over TCP (RFC 5452, section 9.2).
+# A socket at which somebody guesses is closed, and what was asked by it is asked over TCP (RFC 5452, section 9.3).
 
 client 1 asks www.example A
 upstream 1 gets www.example A

@@ -1,4 +1,4 @@
-# Where a stream fails, or is refused, or says nothing in time, another upstream is asked (RFC 7766, section 6.2).
+# Where a stream fails, or is refused, or says nothing in time, another upstream is asked (RFC 7766).
 zone . upstream 1 2
 
 client 1 asks a.example A
