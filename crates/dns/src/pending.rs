@@ -51,7 +51,14 @@ pub struct Question {
     generation: u32,
 }
 
+/// Generations before they begin again.
+const GENERATIONS: u32 = 1 << 28;
+
 impl Question {
+    /// Bits of [`Question::to_bits`] that are 0 always, and of [`Question::from_bits`] that do not matter: they are the
+    /// caller's.
+    pub const SPARE_BITS: u32 = 4;
+
     /// Both parts in a word, for those who can keep only that.
     pub fn to_bits(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.slot)
@@ -59,7 +66,7 @@ impl Question {
 
     /// What [`Question::to_bits`] made; any other word names no question.
     pub fn from_bits(bits: u64) -> Question {
-        Question { slot: bits as u32, generation: (bits >> 32) as u32 }
+        Question { slot: bits as u32, generation: (bits >> 32) as u32 % GENERATIONS }
     }
 }
 
@@ -296,7 +303,7 @@ impl<Q, W> Pending<Q, W> {
     pub fn end(&mut self, question: Question) -> bool {
         let Some(flight) = self.flight_mut(question) else { return false };
         flight.state = None;
-        flight.generation = flight.generation.wrapping_add(1);
+        flight.generation = (flight.generation + 1) % GENERATIONS;
         flight.key.clear();
         flight.sent.clear();
         let (hash, next) = (flight.hash, flight.next);

@@ -108,6 +108,7 @@ stories! {
     retry_waits_for_the_other
     size_by_client
     size_by_server
+    size_huge
     size_whole_sets
     spoof_flood
     spoof_leads_to_stream
@@ -122,6 +123,7 @@ stories! {
     stale_while_prefetched
     stale_window
     stream_fails
+    stream_of_another
     stream_plain
     stream_says_nonsense
     truncated_by_stream
@@ -135,6 +137,36 @@ stories! {
     unreachable
     unreachable_stream
     zones
+}
+
+/// However many questions come together, each is asked and answered as if it had come alone, hit or miss: batches end
+/// where those of the core do, and before and after that.
+#[test]
+fn batches_of_any_length() {
+    for count in [1, 31, 32, 33, 64, 65, 100] {
+        let mut text = String::new();
+        let lines = |text: &mut String, line: &dyn Fn(u32) -> String| {
+            (1..=count).for_each(|at| text.push_str(&line(at)));
+        };
+        let asks = |at: u32| {
+            let also = if at == 1 { "" } else { "also " };
+            format!("{also}client {at} asks n{at}.example A\n")
+        };
+        let told = |at: u32| {
+            format!("client {at} gets NOERROR\n  answer n{at}.example 60 A 192.0.2.{at}\n")
+        };
+        lines(&mut text, &asks);
+        lines(&mut text, &|at| format!("upstream 1 gets n{at}.example A\n"));
+        lines(&mut text, &|at| {
+            let answer = format!("  answer n{at}.example 60 A 192.0.2.{at}\n");
+            format!("upstream 1 answers NOERROR to n{at}.example A\n{answer}")
+        });
+        lines(&mut text, &told);
+        text.push_str("client 999 asks other.example A class CH\nclient 999 gets REFUSED\n");
+        lines(&mut text, &asks);
+        lines(&mut text, &told);
+        assert_eq!(story::tell(&text), Ok(()), "{count} questions");
+    }
 }
 
 /// No story of the folder is left untold.

@@ -27,6 +27,9 @@ const ID_DRAWS: usize = 8;
 /// The longest question to an upstream: header, name, type and class, OPT.
 pub(super) const QUESTION_BYTES_MAX: usize = HEADER_BYTES + 255 + 4 + OPT_BYTES;
 
+/// Streams of a question that are told apart.
+const STREAMS: u64 = 1 << Question::SPARE_BITS;
+
 /// A response code that says what is so, and no failure.
 const YXDOMAIN: u16 = 6;
 
@@ -74,8 +77,10 @@ pub(super) struct Ask {
     due_ms: u64,
     /// Another is asked beside the first at this time, milliseconds.
     hedge_ms: Option<u64>,
-    /// The last asked upstream is asked by a stream.
-    by_stream: Option<usize>,
+    /// The upstream that is asked by a stream, and the stream's number.
+    by_stream: Option<(usize, u64)>,
+    /// Streams by which it was asked.
+    streams: u64,
     misfits: u8,
     /// Something is held past its end; and those who waited were told so.
     has_stale: bool,
@@ -260,6 +265,7 @@ impl Core {
             due_ms: 0,
             hedge_ms: None,
             by_stream: None,
+            streams: 0,
             misfits: 0,
             has_stale,
             was_told_stale: false,
@@ -368,10 +374,12 @@ impl Core {
         let Some(InFlight { sent, state: ask, .. }) = self.pending.get_mut(question) else {
             return;
         };
-        if ask.by_stream == Some(upstream) {
+        if ask.by_stream.is_some_and(|(asked, _)| asked == upstream) {
             return;
         }
-        ask.by_stream = Some(upstream);
+        ask.streams += 1;
+        let stream = ask.streams % STREAMS;
+        ask.by_stream = Some((upstream, stream));
         ask.due_ms = now.ms() + u64::from(self.settings.stream_wait_ms);
         let mut message = [0; QUESTION_BYTES_MAX];
         let flags = Flags {
@@ -382,7 +390,7 @@ impl Core {
         };
         let length = write_question(&mut message, 0, sent, flags);
         self.counts.upstream_streams += 1;
-        if net.ask_by_stream(upstream, question.to_bits(), &message[..length]) {
+        if net.ask_by_stream(upstream, tag(question, stream), &message[..length]) {
             self.set_timer(now, question);
         } else {
             self.ask_another(now, question, extended::NETWORK_ERROR, net);
@@ -469,7 +477,11 @@ impl Core {
     ) {
         let question = Question::from_bits(tag);
         let asked = self.pending.get(question).and_then(|flight| flight.state.by_stream);
-        let Some(upstream) = asked else { return };
+        // Another stream may have been given up for this one.
+        let Some((upstream, _)) = asked.filter(|&(_, stream)| tag == self::tag(question, stream))
+        else {
+            return;
+        };
         let next = match octets {
             Some(octets) => self.judge(now, question, octets, true),
             None => Next::Another(Some(extended::NETWORK_ERROR)),
@@ -814,6 +826,11 @@ fn place(socket: u32, id: u16) -> NonZeroU64 {
     let mixed = (u64::from(socket) << 16 | u64::from(id)).wrapping_mul(MIX);
     // Only socket 0 and ID 0 give 0, and sockets are numbered from 1.
     NonZeroU64::new(mixed).unwrap_or(NonZeroU64::MAX)
+}
+
+/// Question and stream in a word.
+fn tag(question: Question, stream: u64) -> u64 {
+    question.to_bits() | stream << (u64::BITS - Question::SPARE_BITS)
 }
 
 fn unmix(place: u64) -> u64 {

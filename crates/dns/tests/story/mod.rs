@@ -79,7 +79,7 @@ impl<'s> Stage<'s> {
         let settings = script.settings.clone();
         let now = BEGIN;
         let cache = Cache::builder()
-            .budget(4 << 20)
+            .budget(32 << 20)
             .proxies_max(2)
             .stale(Seconds(settings.stale_s))
             .build()
@@ -315,7 +315,7 @@ impl<'s> Stage<'s> {
         for _ in 0..answer.times.max(1) {
             match packet.way {
                 Way::Socket(socket) => {
-                    let socket = if answer.wrong_socket { socket + 1_000 } else { socket };
+                    let socket = if answer.wrong_socket { socket + 1_000_000 } else { socket };
                     self.turn(|core, now, world| core.answered(now, socket, &octets, world));
                 }
                 Way::Stream(tag) => self.turn(|core, now, world| {

@@ -44,6 +44,8 @@ pub struct World {
     pub asked: VecDeque<Packet>,
     pub out_of_reach: HashSet<usize>,
     pub without_streams: HashSet<usize>,
+    /// Sockets and IDs of all packets.
+    pub in_use: HashSet<(u32, [u8; 2])>,
 }
 
 /// A client by its number in a story.
@@ -92,9 +94,15 @@ impl Net for World {
         if self.out_of_reach.contains(&upstream) {
             return None;
         }
-        let way = Way::Socket(socket(upstream));
+        // Where an ID is in use at a socket, the core asks a second time: stories are spared that.
+        let id = [message[0], message[1]];
+        let mut socket = socket(upstream);
+        while !self.in_use.insert((socket, id)) {
+            socket += 100;
+        }
+        let way = Way::Socket(socket);
         self.asked.push_back(Packet { upstream, way, octets: message.to_vec() });
-        Some(socket(upstream))
+        Some(socket)
     }
 
     fn ask_by_stream(&mut self, upstream: usize, tag: u64, message: &[u8]) -> bool {
