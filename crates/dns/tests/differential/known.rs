@@ -1,0 +1,233 @@
+//! Differences that are meant: where larder and unbound read an RFC differently, or one of them does more.
+//!
+//! A row excuses its fields and no others, and only where it applies; what is left over fails the test, and so does a row
+//! that a long run has no use for.
+
+use super::answer::rtype;
+use super::questions::{Question, RA, TC};
+use super::shape::{Flag, Shape};
+use super::view::Field::{self, *};
+use super::view::{Entry, View};
+
+/// A question and what was answered.
+pub struct Case<'a> {
+    pub question: &'a Question,
+    pub ours: &'a View,
+    pub theirs: &'a View,
+    /// The same was asked at the same time by another client.
+    pub is_asked_at_once: bool,
+}
+
+impl Case<'_> {
+    fn shape(&self) -> Shape {
+        self.question.shape()
+    }
+
+    fn has(&self, flag: Flag) -> bool {
+        self.shape().has(flag)
+    }
+
+    fn version(&self) -> u8 {
+        self.question.edns.as_ref().map_or(0, |edns| edns.version)
+    }
+}
+
+/// A difference that is meant, in these fields, where it applies.
+pub struct Known {
+    pub name: &'static str,
+    pub fields: &'static [Field],
+    pub applies: fn(&Case<'_>) -> bool,
+    pub why: &'static str,
+}
+
+/// Those that a run may not meet: they depend on what of several things comes first.
+pub const RARE: [&str; 2] = ["cut for another client", "TTL of the CNAME that a DNAME makes"];
+
+/// Everything that an answer says.
+const ALL: &[Field] = &[
+    Opcode,
+    Rcode,
+    Authoritative,
+    Truncated,
+    RecursionDesired,
+    RecursionAvailable,
+    Authentic,
+    CheckingDisabled,
+    Question,
+    Answer,
+    Authority,
+    Additional,
+    Ttl,
+    Opt,
+    UdpSize,
+    Version,
+    DnssecOk,
+    Reserved,
+    Errors,
+    Options,
+];
+
+const FORMERR: u16 = 1;
+const SERVFAIL: u16 = 2;
+const NOTIMP: u16 = 4;
+const REFUSED: u16 = 5;
+const BADVERS: u16 = 16;
+
+/// All of them.
+pub const KNOWN: &[Known] = &[
+    Known {
+        name: "other operations",
+        fields: ALL,
+        applies: |case| {
+            let ours = case.ours;
+            let is_empty = ours.question.is_none() && ours.opt.is_none();
+            case.question.opcode != 0 && ours.rcode == NOTIMP && is_empty
+        },
+        why: "NOTIMP and no sections (RFC 8906, section 8.1.4); unbound repeats the question",
+    },
+    Known {
+        name: "TC in a question",
+        fields: ALL,
+        applies: |case| case.question.has(0, TC) && case.theirs.rcode == FORMERR,
+        why: "a bit without a meaning in questions is passed over; unbound says FORMERR",
+    },
+    Known {
+        name: "other classes",
+        fields: ALL,
+        applies: |case| case.question.qclass != 1 && matches!(case.ours.rcode, REFUSED | BADVERS),
+        why: "larder serves IN alone and refuses (EDE 21); unbound asks its upstream, or tells of itself",
+    },
+    Known {
+        name: "types for queries",
+        fields: &[Rcode, Answer, Authority, Additional, Truncated, Ttl, Errors],
+        applies: |case| {
+            let qtype = case.question.qtype;
+            matches!(qtype, 0 | 41 | 128..=254)
+                && matches!(case.ours.rcode, FORMERR | NOTIMP | REFUSED | BADVERS)
+        },
+        why: "NOTIMP, for nothing can be looked up (RFC 6895, section 3.1); unbound says FORMERR or asks",
+    },
+    Known {
+        name: "ANY",
+        fields: &[Rcode, Answer, Authority, Additional, Ttl, Truncated, Errors],
+        applies: |case| {
+            let is_hinfo = case.ours.answers().iter().all(|entry| entry.rtype == rtype::HINFO);
+            case.question.qtype == rtype::ANY && case.ours.answers().len() == 1 && is_hinfo
+        },
+        why: "one HINFO record (RFC 8482, section 4.2); unbound asks its upstream unless told to deny-any",
+    },
+    Known {
+        name: "refusals begun from the question",
+        fields: &[
+            RecursionAvailable,
+            Authentic,
+            Authoritative,
+            UdpSize,
+            Version,
+            DnssecOk,
+            Reserved,
+            Options,
+        ],
+        applies: |case| {
+            let is_refusal = matches!(case.theirs.rcode, FORMERR | NOTIMP | REFUSED);
+            let has_its_ra = case.theirs.flags[3] == case.question.has(1, RA);
+            is_refusal && has_its_ra
+        },
+        why: "RA is what the server does, AD what it earned (RFC 6840, section 5.8), OPT is its own \
+              (RFC 6891, section 6.1.1); unbound sends back the question's own header and OPT",
+    },
+    Known {
+        name: "reasons of failures",
+        fields: &[Errors],
+        applies: |case| {
+            case.ours.rcode != 0 && case.theirs.opt.as_ref().is_none_or(|opt| opt.errors.is_empty())
+        },
+        why: "larder says why (RFC 8914): 13 for a failure that it remembers, 20 and 21 where it refuses, what \
+              the upstream gave, or 0",
+    },
+    Known {
+        name: "DO of an unknown version",
+        fields: &[DnssecOk],
+        applies: |case| case.version() != 0 && case.ours.rcode == BADVERS,
+        why: "of a version that is not known larder reads nothing but the version (RFC 6891, section 6.1.3)",
+    },
+    Known {
+        name: "MINIMUM beyond 2^31",
+        fields: &[Ttl],
+        applies: |case| case.shape().minimum_s >> 31 == 1 && !case.ours.authorities().is_empty(),
+        why: "is 0, as a TTL would be (RFC 2181, section 8); unbound takes the SOA's TTL instead",
+    },
+    Known {
+        name: "records twice",
+        fields: &[Answer, Truncated, Authority, Additional],
+        applies: |case| case.has(Flag::Twice),
+        why: "larder sends what the upstream did; unbound drops the second (RFC 2181, section 5)",
+    },
+    Known {
+        name: "DNAME twice",
+        fields: &[Rcode, Answer, Authority, Additional, Truncated, Ttl],
+        applies: |case| {
+            let has_two = case.has(Flag::Twice) && case.has(Flag::Dname);
+            has_two && case.theirs.rcode == SERVFAIL && case.ours.rcode != SERVFAIL
+        },
+        why: "larder follows it; unbound, which meets the CNAME twice after it, fails",
+    },
+    Known {
+        name: "DNAME asked for below one",
+        fields: &[Authority, Additional],
+        applies: |case| {
+            let is_below = case.has(Flag::Dname) && case.question.qtype == rtype::DNAME;
+            is_below && !case.ours.authorities().is_empty()
+        },
+        why: "what is asked for is that of the name at the end, which has none: the SOA says so (RFC 2308, section 2.2); \
+              unbound takes the DNAME on the way for the answer",
+    },
+    Known {
+        name: "cut where names are not compressed",
+        fields: &[Truncated, Answer, Authority, Additional, Ttl],
+        applies: |case| {
+            let is_long = case.has(Flag::Uncompressed) || case.has(Flag::MixedCase);
+            let has_less = case.ours.sections[2].len() < case.theirs.sections[2].len();
+            is_long && (case.ours.is_truncated() || has_less)
+        },
+        why: "larder sends the upstream's octets, unbound writes them anew, and more fits",
+    },
+    Known {
+        name: "proof of a wildcard",
+        fields: &[Authority, Truncated],
+        applies: |case| case.has(Flag::Wildcard) && case.question.dnssec_ok(),
+        why: "where authority has a proof larder keeps all of it; unbound keeps the proof",
+    },
+    Known {
+        name: "what is left after a cut",
+        fields: &[Answer, Authority, Ttl],
+        applies: |case| {
+            let is_signed = case.has(Flag::Signed) && case.question.dnssec_ok();
+            let is_cut = case.ours.is_truncated() && case.theirs.is_truncated();
+            is_cut && (is_signed || case.has(Flag::Reversed))
+        },
+        why: "larder keeps what fits, in the upstream's order, and TC says that signatures may be missing (RFC 4035, \
+              section 3.1.1); unbound cuts a set with its signature, and authority as a whole",
+    },
+    Known {
+        name: "TTL of the CNAME that a DNAME makes",
+        fields: &[Ttl],
+        applies: |case| case.has(Flag::Dname) && case.theirs.answers().iter().any(is_made),
+        why: "is the DNAME's (RFC 6672, section 3.1); unbound makes it anew with 0",
+    },
+    Known {
+        name: "cut for another client",
+        fields: &[Truncated, Answer, Authority, Additional, Ttl],
+        applies: |case| {
+            let is_cut = case.theirs.is_truncated() && !case.ours.is_truncated();
+            case.is_asked_at_once && is_cut
+        },
+        why: "each client has what fits (RFC 6891, section 6.2.3); unbound sends all who wait for an answer what \
+              it cut for the first of them",
+    },
+];
+
+/// True for an alias that is not to be kept.
+fn is_made(entry: &Entry) -> bool {
+    entry.rtype == rtype::CNAME && entry.ttl_s == 0
+}
