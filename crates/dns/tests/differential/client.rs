@@ -1,0 +1,68 @@
+//! A client: many questions at once, by packets or by a stream.
+
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
+
+/// How long an answer is waited for before the question is sent again, and how often it is sent.
+const WAIT: Duration = Duration::from_secs(3);
+const SENDS: usize = 4;
+
+/// Asks by packets, all at once, and waits for all answers; those of questions that were never answered are empty.
+/// The IDs of the messages differ.
+pub fn ask(server: SocketAddr, messages: &[&[u8]]) -> io::Result<Vec<Vec<u8>>> {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    socket.connect(server)?;
+    let id_of = |message: &[u8]| u16::from_be_bytes([message[0], message[1]]);
+    let places: HashMap<u16, usize> =
+        messages.iter().enumerate().map(|(at, message)| (id_of(message), at)).collect();
+    let mut answers = vec![Vec::new(); messages.len()];
+    let mut missing = messages.len();
+    let mut octets = vec![0; 65_536];
+    for _ in 0..SENDS {
+        for (message, _) in messages.iter().zip(&answers).filter(|(_, answer)| answer.is_empty()) {
+            socket.send(message)?;
+        }
+        let begun = Instant::now();
+        while missing > 0 {
+            let Some(rest) = WAIT.checked_sub(begun.elapsed()).filter(|rest| !rest.is_zero())
+            else {
+                break;
+            };
+            socket.set_read_timeout(Some(rest))?;
+            let Ok(length) = socket.recv(&mut octets) else { continue };
+            let at = octets.get(..length).filter(|answer| answer.len() >= 12).map(id_of);
+            let Some(&at) = at.and_then(|id| places.get(&id)) else { continue };
+            if answers[at].is_empty() {
+                answers[at] = octets[..length].to_vec();
+                missing -= 1;
+            }
+        }
+        if missing == 0 {
+            break;
+        }
+    }
+    Ok(answers)
+}
+
+/// Asks by one stream, all at once (RFC 7766, section 6.2.1.1), and waits for all answers, in whatever order.
+pub fn ask_by_stream(server: SocketAddr, messages: &[&[u8]]) -> io::Result<Vec<Vec<u8>>> {
+    let mut stream = TcpStream::connect(server)?;
+    stream.set_read_timeout(Some(WAIT))?;
+    stream.set_nodelay(true)?;
+    for message in messages {
+        stream.write_all(&[&(message.len() as u16).to_be_bytes()[..], message].concat())?;
+    }
+    let mut answers = vec![Vec::new(); messages.len()];
+    for _ in messages {
+        let mut length = [0; 2];
+        stream.read_exact(&mut length)?;
+        let mut answer = vec![0; usize::from(u16::from_be_bytes(length))];
+        stream.read_exact(&mut answer)?;
+        let at = messages.iter().position(|message| answer.starts_with(&message[..2]));
+        let at = at.ok_or_else(|| io::Error::other("an answer to no question"))?;
+        answers[at] = answer;
+    }
+    Ok(answers)
+}

@@ -1,0 +1,206 @@
+//! larder and unbound, asked the same over the same upstream: the answers are the same, but for differences that are
+//! known and explained.
+//!
+//! | module | does |
+//! |---|---|
+//! | [`shape`] | names, and what they say of their answers |
+//! | [`answer`] | the upstream's answer, a function of the question |
+//! | [`upstream`] | the upstream: threads, UDP and TCP |
+//! | [`servers`] | larder on a thread, unbound as a child |
+//! | [`client`] | many questions at once |
+//! | [`questions`] | questions, drawn from a seed |
+//! | [`view`] | answers as hickory reads them, compared field by field |
+//! | [`known`] | differences that are meant, each with its reason |
+//!
+//! `LARDER_SEED` is another seed, `LARDER_QUESTIONS` another number of questions. With `--nocapture` the counts are
+//! printed that `docs/results/dns-differences.md` has.
+
+mod answer;
+mod client;
+mod known;
+mod questions;
+mod servers;
+mod shape;
+mod upstream;
+mod view;
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::io::Write;
+use std::time::Instant;
+
+use known::{Case, KNOWN, RARE};
+use questions::{Question, Questions};
+use servers::{Larder, Unbound};
+use upstream::Upstream;
+use view::{Field, View};
+
+/// Questions asked, unless told otherwise.
+const QUESTIONS: u64 = 20_000;
+
+/// Questions asked at once.
+const BATCH: usize = 64;
+
+/// Unexplained differences that are printed, of each set of fields.
+const PRINTED_MAX: u64 = 2;
+
+fn number(variable: &str, usual: u64) -> u64 {
+    let wanted = std::env::var(variable).map(|number| number.parse().expect("a number"));
+    wanted.unwrap_or(usual)
+}
+
+/// Whole sets of records, or none of a set: what a client may keep of an answer that was cut (RFC 2181, section 9).
+fn has_whole_sets(cut: &View, whole: &View) -> bool {
+    cut.answers().iter().all(|kept| {
+        let count = |view: &View| view.answers().iter().filter(|e| e.set() == kept.set()).count();
+        count(cut) == count(whole)
+    })
+}
+
+/// Asks both servers everything.
+#[test]
+fn answers_are_those_of_unbound() {
+    let upstream = Upstream::start();
+    let Some(unbound) = Unbound::start(upstream.address) else {
+        let skip = b"SKIP differential: unbound is not installed\n";
+        std::io::stderr().write_all(skip).expect("standard error");
+        return;
+    };
+    let larder = Larder::start(upstream.address);
+    let (seed, count) = (number("LARDER_SEED", 1), number("LARDER_QUESTIONS", QUESTIONS));
+    let mut questions = Questions::new(seed);
+    let mut tally = Tally::default();
+    let begun = Instant::now();
+    let mut left = count as usize;
+    while left > 0 {
+        let batch: Vec<Question> = (0..BATCH.min(left)).map(|_| questions.draw()).collect();
+        left -= batch.len();
+        let ours = ask(larder.addresses, larder.addresses, &batch);
+        let theirs = ask(unbound.addresses, larder.addresses, &batch);
+        // What one of them was asked at first, and the other now, is older by so much.
+        let ttl_s = begun.elapsed().as_secs() as u32 + 2;
+        for ((question, ours), theirs) in batch.iter().zip(&ours).zip(&theirs) {
+            let is_same = |other: &&Question| other.is_same(question);
+            let is_asked_at_once = batch.iter().filter(is_same).count() > 1;
+            tally.compare(question, [ours, theirs], ttl_s, is_asked_at_once);
+        }
+    }
+    let elapsed = begun.elapsed();
+    let did = larder.end();
+    println!("{count} questions, seed {seed}, {elapsed:.1?}, {}", unbound.version);
+    println!("larder: {did:?}\nupstream: {:?}", upstream.counts);
+    tally.print();
+    assert_eq!(tally.unknown, 0, "unexplained differences; LARDER_SEED={seed}");
+    let is_usual = std::env::var_os("LARDER_SEED").is_none() && count == QUESTIONS;
+    assert!(!is_usual || tally.is_varied(&did), "{tally:?}");
+}
+
+/// Asks a server; by a stream where that is wanted and larder listens for them.
+fn ask(server: servers::Addresses, larder: servers::Addresses, batch: &[Question]) -> Vec<Vec<u8>> {
+    let messages: Vec<Vec<u8>> =
+        batch.iter().enumerate().map(|(at, each)| each.message(at as u16 + 1)).collect();
+    let streams = larder.streams.and(server.streams);
+    let is_streamed = |at: &usize| batch[*at].by_stream && streams.is_some();
+    let (by_stream, by_packet): (Vec<usize>, Vec<usize>) = (0..batch.len()).partition(is_streamed);
+    let pick = |these: &[usize]| these.iter().map(|&at| &messages[at][..]).collect::<Vec<_>>();
+    let mut answers = vec![Vec::new(); batch.len()];
+    let packets = client::ask(server.packets, &pick(&by_packet)).expect("UDP");
+    by_packet.iter().zip(packets).for_each(|(&at, answer)| answers[at] = answer);
+    if let (Some(address), false) = (streams, by_stream.is_empty()) {
+        let streamed = client::ask_by_stream(address, &pick(&by_stream)).expect("TCP");
+        by_stream.iter().zip(streamed).for_each(|(&at, answer)| answers[at] = answer);
+    }
+    answers
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+struct Tally {
+    equal: u64,
+    known: BTreeMap<&'static str, u64>,
+    unknown: u64,
+    unknown_fields: BTreeMap<String, u64>,
+    rcodes: BTreeMap<u16, u64>,
+    types: BTreeMap<u16, u64>,
+    truncated: u64,
+}
+
+impl Tally {
+    fn compare(
+        &mut self,
+        question: &Question,
+        [ours, theirs]: [&[u8]; 2],
+        ttl_s: u32,
+        is_asked_at_once: bool,
+    ) {
+        let (ours, theirs) = match (View::read(ours), View::read(theirs)) {
+            (Ok(ours), Ok(theirs)) => (ours, theirs),
+            other => {
+                let (ours, theirs) = other;
+                return self.report(question, &[], [&ours, &theirs]);
+            }
+        };
+        *self.rcodes.entry(ours.rcode).or_default() += 1;
+        *self.types.entry(question.qtype).or_default() += 1;
+        if ours.is_truncated() {
+            self.truncated += 1;
+            let whole = question.passed_on(question.dnssec_ok()).map(|asked| asked.answer());
+            let whole = View::read(&whole.expect("a question")).expect("an answer");
+            assert!(has_whole_sets(&ours, &whole), "half a set: {question:?}\n{ours:#?}");
+        }
+        let mut fields = ours.differences(&theirs, ttl_s);
+        if fields.is_empty() {
+            self.equal += 1;
+            return;
+        }
+        let case = Case { question, ours: &ours, theirs: &theirs, is_asked_at_once };
+        for known in KNOWN.iter().filter(|known| (known.applies)(&case)) {
+            let before = fields.len();
+            fields.retain(|field| !known.fields.contains(field));
+            if fields.len() < before {
+                *self.known.entry(known.name).or_default() += 1;
+            }
+        }
+        if !fields.is_empty() {
+            self.report(question, &fields, [&ours, &theirs]);
+        }
+    }
+
+    fn report(&mut self, question: &Question, fields: &[Field], answers: [&dyn Debug; 2]) {
+        self.unknown += 1;
+        let seen = self.unknown_fields.entry(format!("{fields:?}")).or_default();
+        *seen += 1;
+        if *seen <= PRINTED_MAX {
+            let name = question.name.wire().escape_ascii().to_string();
+            println!("{fields:?}\n{name} TYPE{} CLASS{}", question.qtype, question.qclass);
+            println!("{:?} {:?}", question.shape(), question);
+            println!("larder:  {:?}\nunbound: {:?}\n", answers[0], answers[1]);
+        }
+    }
+
+    fn print(&self) {
+        println!("equal in every field: {}", self.equal);
+        for known in KNOWN {
+            println!(
+                "{:6} {}: {}",
+                self.known.get(known.name).unwrap_or(&0),
+                known.name,
+                known.why
+            );
+        }
+        println!("response codes {:?}\ntypes {:?}", self.rcodes, self.types);
+        println!("cut: {}\nunexplained: {:#?}", self.truncated, self.unknown_fields);
+    }
+
+    /// The run met what it is there for.
+    fn is_varied(&self, did: &larder_dns::core::Counts) -> bool {
+        let answers: u64 = self.rcodes.values().sum();
+        did.hits > answers / 10
+            && did.misses > answers / 10
+            && self.truncated > 50
+            && self.types.len() > 20
+            && KNOWN
+                .iter()
+                .all(|known| self.known.contains_key(known.name) || RARE.contains(&known.name))
+    }
+}
