@@ -210,6 +210,8 @@ pub struct Core {
     limiter: Option<Limiter>,
     /// What is told past its end.
     stale: Vec<u8>,
+    /// Name, type and class of a question that is begun.
+    sent: Vec<u8>,
     counts: Counts,
 }
 
@@ -267,6 +269,7 @@ impl Core {
             cookies: settings.cookie_secret.as_ref().map(Cookies::new),
             limiter,
             stale: Vec::new(),
+            sent: Vec::new(),
             counts: Counts::default(),
             settings,
         })

@@ -30,11 +30,9 @@ use crate::streams::{self, StreamId, Streams};
 /// Messages received or sent by one system call.
 const BATCH: usize = 64;
 
-/// Octets of the longest question over UDP: what is longer is cut, and so malformed.
-const QUESTION_BYTES_MAX: usize = 2_048;
-
-/// Octets of the longest answer of an upstream over UDP.
-const ANSWER_BYTES_MAX: usize = 4_096;
+/// Octets of the longest question over UDP: what is longer is cut, and so malformed. Buffers of batches are walked from end
+/// to end all the time, so they are no longer than they need be.
+const QUESTION_BYTES_MAX: usize = 1_232;
 
 /// Batches taken of one socket in a turn.
 const BATCHES_MAX: usize = 4;
@@ -268,7 +266,7 @@ impl Driver {
             streams: Streams::new(parts.stream_limits, STREAMS),
             exchanges: Exchanges::new(parts.exchange_limits, EXCHANGES),
             incoming: RecvBatch::new(BATCH, QUESTION_BYTES_MAX),
-            answers: RecvBatch::new(BATCH, ANSWER_BYTES_MAX),
+            answers: RecvBatch::new(BATCH, usize::from(parts.udp_bytes_max)),
             events: Events::new(EVENTS_MAX),
             clock: parts.clock,
             stop: parts.stop,
@@ -447,8 +445,11 @@ impl Driver {
             // An error is what ICMP says of a question that was sent before.
             let Ok(received) = received else { return core.unreachable(now, upstream, lines) };
             for message in answers.messages() {
-                let fits =
-                    !message.is_truncated() && core.answered(now, number, message.octets, lines);
+                let fits = if message.is_truncated() {
+                    core.answered_in_part(now, number, message.octets, lines)
+                } else {
+                    core.answered(now, number, message.octets, lines)
+                };
                 if !fits && lines.sockets.pools[upstream].stray(number) {
                     core.suspect(now, number, lines);
                 }

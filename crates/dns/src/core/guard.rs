@@ -16,7 +16,7 @@ use crate::cookie::{self, Cookies, Standing};
 use crate::limit::Verdict;
 
 /// TC, in the third octet of the header.
-const TRUNCATED: u8 = 2;
+pub(super) const TRUNCATED: u8 = 2;
 
 impl Core {
     /// True where a question is to be answered; else that was done, or nothing is to be.

@@ -10,6 +10,7 @@ use larder_wire::dns::query::{KEY_BYTES_MAX, Query};
 use larder_wire::dns::rendered::{Asked as AskedOf, Facts, Kind, Unfit};
 
 use super::answer::{Options, extended};
+use super::guard::TRUNCATED;
 use super::{Asked, Client, Core, Net, Now, STREAM_BYTES_MAX};
 use crate::choice::Tried;
 use crate::key;
@@ -243,10 +244,24 @@ impl Core {
         query: &Query<'_>,
         has_stale: bool,
     ) -> Result<Question, NotBegun> {
-        let mut sent = [0; 255 + 4];
-        let sent = &mut sent[..query.question().len()];
-        sent.copy_from_slice(query.question());
-        let name_bytes = sent.len() - 4;
+        let mut sent = std::mem::take(&mut self.sent);
+        sent.clear();
+        sent.extend_from_slice(query.question());
+        let begun = self.begin_sent(now, at, query, has_stale, &mut sent);
+        self.sent = sent;
+        begun
+    }
+
+    /// As `begin_question`, which names the question `sent`.
+    fn begin_sent(
+        &mut self,
+        now: Now,
+        at: usize,
+        query: &Query<'_>,
+        has_stale: bool,
+        sent: &mut [u8],
+    ) -> Result<Question, NotBegun> {
+        let name_bytes = query.name().len();
         sent[..name_bytes].make_ascii_lowercase();
         let zone = self.zones.find(&sent[..name_bytes]).ok_or(NotBegun::Nobodys)?;
         if self.settings.case_random {
@@ -465,6 +480,26 @@ impl Core {
             next => self.go_on(now, question, sent.upstream, next, net),
         }
         true
+    }
+
+    /// As [`Core::answered`], where the packet was longer than we said we take, and only its beginning is here: as if its sender
+    /// had said so by TC.
+    pub fn answered_in_part(
+        &mut self,
+        now: Now,
+        socket: u32,
+        octets: &[u8],
+        net: &mut impl Net,
+    ) -> bool {
+        let mut beginning = std::mem::take(&mut self.scratch);
+        beginning.clear();
+        beginning.extend_from_slice(octets);
+        if let Some(flags) = beginning.get_mut(2) {
+            *flags |= TRUNCATED;
+        }
+        let fits = self.answered(now, socket, &beginning, net);
+        self.scratch = beginning;
+        fits
     }
 
     /// An answer came by a stream, or the stream failed.
