@@ -5,7 +5,8 @@
 //! Policy    immutable; shared by Arc, replaced as a whole on reload, with a new generation
 //! ```
 //!
-//! The generation goes into the keys of cached answers, so a reload acts on them at once.
+//! [`load`] makes one of settings and files. What upstreams answered does not depend on the policy and outlives it in the
+//! cache: a core asks [`Policy::answers`] before it serves what it held before the policy came.
 //!
 //! A question is answered by the first of these that says anything:
 //!
@@ -37,6 +38,7 @@ mod error;
 mod hosts;
 mod lines;
 mod lists;
+mod load;
 mod name;
 mod names;
 mod records;
@@ -58,6 +60,7 @@ pub use build::{Builder, List};
 pub use error::{Loaded, PolicyError};
 pub use hosts::HOSTS_TTL_S;
 pub use lines::{FILE_BYTES_MAX, LINE_BYTES_MAX};
+pub use load::{PolicyOptions, Report, TOLD_MAX, load};
 pub use special::SPECIAL_TTL_S;
 pub use zones::LOCAL_TTL_S;
 
@@ -219,6 +222,7 @@ pub struct Policy {
     key: SipHasher13,
     admissions: Admissions,
     views: Vec<String>,
+    views_mark: u32,
     hosts: Vec<(Views, Data)>,
     zones: Vec<(Views, Zones)>,
     allowed: Vec<(Views, Names)>,
@@ -246,6 +250,12 @@ impl Policy {
         &self.views
     }
 
+    /// A mark of the names of views in their order, the same in every run of the program; 0 without views. With it the
+    /// number of a view means the same in keys of the cache whatever becomes of the settings.
+    pub fn views_mark(&self) -> u32 {
+        self.views_mark
+    }
+
     /// Names on blocklists, and the octets that they take.
     pub fn blocked(&self) -> (usize, usize) {
         let sum = |sum: (usize, usize), block: &Block| {
@@ -258,6 +268,16 @@ impl Policy {
     #[inline]
     pub fn admit(&self, client: IpAddr) -> Admission {
         self.admissions.of(client)
+    }
+
+    /// True where [`Policy::local`] has an answer to a question of class IN, or drops it. Cost: that of the look-ups.
+    pub fn answers(&self, view: u16, question: &[u8]) -> bool {
+        let Some((name, &[t0, t1, c0, c1])) = question.split_last_chunk::<4>() else {
+            return false;
+        };
+        let qtype = u16::from_be_bytes([t0, t1]);
+        let name = Suffixes::new(name, &self.key).filter(|_| [c0, c1] == class::IN.to_be_bytes());
+        name.is_some_and(|name| self.decide(view, &Query { name, qtype }).is_some())
     }
 
     /// Answers a question from what is known here: writes a whole response into `answer`, in the place of what is there.

@@ -108,14 +108,18 @@ impl Builder {
 
     /// The number of the view with that name.
     pub fn view(&mut self, name: &str) -> Result<u16, PolicyError> {
-        let number = match self.views.iter().position(|view| view == name) {
-            Some(number) => number,
+        match self.find_view(name) {
+            Some(number) => Ok(number),
             None => {
                 push(&mut self.views, VIEWS_MAX, name.into(), name)?;
-                self.views.len() - 1
+                Ok(self.views.len() as u16 - 1)
             }
-        };
-        Ok(number as u16)
+        }
+    }
+
+    /// The number of the view with that name, where it was met.
+    pub fn find_view(&self, name: &str) -> Option<u16> {
+        self.views.iter().position(|view| view == name).map(|number| number as u16)
     }
 
     /// A hosts file.
@@ -239,6 +243,7 @@ impl Builder {
             generation: self.generation,
             key: self.key,
             admissions: Admissions::new(&self.access, &self.networks),
+            views_mark: views_mark(&self.views),
             views: self.views,
             hosts: self.hosts,
             zones: self.zones,
@@ -250,6 +255,15 @@ impl Builder {
             zero: zero().map_err(own)?,
         })
     }
+}
+
+/// A hash of the views' names in order; 0 where there is only that of all.
+fn views_mark(views: &[String]) -> u32 {
+    // FNV-1a: what it says must be the same in every run of the program.
+    let named = views.iter().skip(1).flat_map(|name| name.bytes().chain([0]));
+    let hash = named
+        .fold(0x811c_9dc5_u32, |hash, octet| (hash ^ u32::from(octet)).wrapping_mul(0x0100_0193));
+    if views.len() > 1 { hash } else { 0 }
 }
 
 /// The unspecified addresses.

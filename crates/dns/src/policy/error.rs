@@ -29,6 +29,15 @@ pub enum PolicyError {
         /// The file or setting that did not fit any more.
         file: String,
     },
+    /// A line of a file that the operator writes makes no sense. It says how to write it.
+    Line {
+        /// As it was named.
+        file: String,
+        /// From 1.
+        number: u32,
+        /// What is wrong, and what would be right.
+        problem: String,
+    },
     /// A setting makes no sense. It says how to write it.
     Setting {
         /// As it was written.
@@ -55,6 +64,9 @@ impl fmt::Display for PolicyError {
             }
             PolicyError::Full { file } => {
                 write!(f, "{file}: more than 4 GiB of names; use fewer or smaller files")
+            }
+            PolicyError::Line { file, number, problem } => {
+                write!(f, "{file}:{number}: {problem}")
             }
             PolicyError::Setting { setting, problem } => {
                 write!(f, "in the setting {setting:?}: {problem}")
