@@ -70,6 +70,9 @@ const HEAD_BYTES: usize = 8;
 /// Octets from a record's TTL to its data.
 const TTL_TO_DATA_BYTES: usize = 6;
 
+/// The longest TTL (RFC 2181, section 8), seconds.
+const TTL_MAX_S: u32 = i32::MAX as u32;
+
 /// AD, in the fourth octet of the header.
 const AUTHENTIC_DATA: u8 = 0x20;
 
@@ -282,9 +285,7 @@ impl Renderer {
 
     fn try_deny_below(&mut self, stored: &[u8], asked: &Asked<'_>) -> Option<()> {
         let question = Question::of(asked)?;
-        let count = usize::from(u16_at(stored, 4)?);
-        let message_end = stored.len().checked_sub(2 * count)?;
-        let message = Message::parse(stored.get(HEAD_BYTES..message_end)?).ok()?;
+        let message = message_of(stored)?;
         let denied_end = skip_name(message.bytes(), HEADER_BYTES).ok()?;
         let denied = message.bytes().get(HEADER_BYTES..denied_end)?;
         let name = &question.octets[..question.octets.len() - TYPE_AND_CLASS_BYTES];
@@ -309,6 +310,67 @@ impl Renderer {
         write_counts(copy, [1, 0, self.kept.len() as u16, 0]);
         self.stored.extend(self.places.iter().flat_map(|at| at.to_be_bytes()));
         Some(())
+    }
+
+    /// Puts aliases of our own before a stored answer, which [`Renderer::stored`] then has. `local` is a message whose
+    /// answer section is aliases, in order, from the name asked to the one that `stored` answers for, with the same type and
+    /// class. The stored answer ages as it does by itself; the aliases have at `now_s` the TTLs that they have in `local`.
+    /// Nothing of it was validated as a whole: AD is not set.
+    ///
+    /// An error, and nothing stored, where both together are a circle or too long, or one of them is not what it is said to
+    /// be.
+    pub fn put_behind(
+        &mut self,
+        local: &[u8],
+        stored: &[u8],
+        asked: &Asked<'_>,
+        now_s: u32,
+    ) -> Result<(), Unfit> {
+        self.stored.clear();
+        self.try_put_behind(local, stored, asked, now_s).inspect_err(|_| self.stored.clear())
+    }
+
+    fn try_put_behind(
+        &mut self,
+        local: &[u8],
+        stored: &[u8],
+        asked: &Asked<'_>,
+        now_s: u32,
+    ) -> Result<(), Unfit> {
+        let question = Question::of(asked).ok_or(Unfit::OtherQuestion)?;
+        let theirs = message_of(stored).ok_or(Unfit::OtherQuestion)?;
+        let ours = Message::parse(local)?;
+        let age_s = now_s.saturating_sub(u32_at(stored, 0).unwrap_or(now_s));
+        self.places.clear();
+        self.stored.extend_from_slice(&stored[..HEAD_BYTES]);
+        self.stored.extend_from_slice(&[0; HEADER_BYTES]);
+        self.stored.extend_from_slice(question.octets);
+        self.encoder.begin(&self.stored, HEAD_BYTES)?;
+        let mut counts = [1, 0, 0, 0];
+        for record in ours.answers() {
+            let record = record?;
+            let ttl_at = HEAD_BYTES + self.append(&ours, &record)?;
+            let ttl_s = record.ttl_s().saturating_add(age_s).min(TTL_MAX_S);
+            self.stored[ttl_at..ttl_at + 4].copy_from_slice(&ttl_s.to_be_bytes());
+            counts[1] += 1;
+        }
+        let aliases = counts[1];
+        for record in theirs.records() {
+            let record = record?;
+            self.append(&theirs, &record)?;
+            counts[1 + record.section as usize] += 1;
+        }
+        self.stored[4..6].copy_from_slice(&(self.places.len() as u16).to_be_bytes());
+        let message = &mut self.stored[HEAD_BYTES..];
+        message[2] = 0x80;
+        write_counts(message, counts);
+        let whole = Message::parse(&self.stored[HEAD_BYTES..])?;
+        self.chain.follow(&whole, question.qtype, question.qclass)?;
+        if u16::from(self.chain.aliases()) < aliases {
+            return Err(Unfit::OtherQuestion);
+        }
+        self.stored.extend(self.places.iter().flat_map(|at| at.to_be_bytes()));
+        Ok(())
     }
 
     /// Reads every record, and notes those to be kept.
@@ -469,14 +531,21 @@ impl Renderer {
         self.stored.extend_from_slice(&[0; HEADER_BYTES]);
         self.stored.extend_from_slice(question.octets);
         self.encoder.begin(&self.stored, HEAD_BYTES)?;
-        for Kept { record, .. } in &self.kept {
-            let at = self.encoder.record(message, record, &mut self.stored, HEAD_BYTES)?;
-            if self.stored.len() > HEAD_BYTES + MESSAGE_BYTES_MAX {
-                return Err(Unfit::TooLong);
-            }
-            self.places.push(at as u16);
+        for at in 0..self.kept.len() {
+            let record = self.kept[at].record;
+            self.append(message, &record)?;
         }
         Ok(())
+    }
+
+    /// Writes one more record; where its TTL stands in the message.
+    fn append(&mut self, message: &Message<'_>, record: &Record) -> Result<usize, Unfit> {
+        let at = self.encoder.record(message, record, &mut self.stored, HEAD_BYTES)?;
+        if self.stored.len() > HEAD_BYTES + MESSAGE_BYTES_MAX {
+            return Err(Unfit::TooLong);
+        }
+        self.places.push(at as u16);
+        Ok(at)
     }
 }
 
@@ -548,6 +617,13 @@ impl<'a> Question<'a> {
         );
         is_dnssec && !self.dnssec_ok && record_type != self.qtype && self.qtype != rtype::ANY
     }
+}
+
+/// The message of what was stored.
+fn message_of(stored: &[u8]) -> Option<Message<'_>> {
+    let count = usize::from(u16_at(stored, 4)?);
+    let message_end = stored.len().checked_sub(2 * count)?;
+    Message::parse(stored.get(HEAD_BYTES..message_end)?).ok()
 }
 
 /// True where `name` has labels before those of `parent`, both in wire form and not compressed; case does not count.

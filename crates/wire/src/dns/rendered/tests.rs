@@ -875,3 +875,79 @@ fn a_denied_name_denies_those_below() {
     assert!(!renderer.deny_below(&stored, &asked(&question("a.nx.example", 1), false)));
     assert!(!renderer.deny_below(&[], &asked(&question("a.nx.example", 1), false)));
 }
+
+/// Aliases of our own stand before what an upstream answered, with TTLs of their own that do not age with it; response
+/// code and SOA are the upstream's, and the letters of the question the client's.
+#[test]
+fn aliases_before_an_answer() {
+    let target = question("c.test", rtype::A);
+    let ours = question("a.lan", rtype::A);
+    let aliases = vec![cname("a.lan", 60, "b.lan"), cname("b.lan", 900, "c.test")];
+    let local = response(&ours, 0, [aliases, vec![], vec![]]);
+    let data = vec![cname("c.test", 300, "d.test"), a("d.test", 200, 1)];
+    let denied = vec![soa("test", 500, 500)];
+    let asks = question("A.lan", rtype::A);
+    let mut renderer = Renderer::new();
+    for (rcode, sections, expected) in [
+        (
+            0,
+            [data, vec![], vec![]],
+            &[
+                "an a.lan 5 60 b.lan ",
+                "an b.lan 5 900 c.test ",
+                "an c.test 5 200 d.test ",
+                "an d.test 1 100 c0000201",
+            ][..],
+        ),
+        (
+            3,
+            [vec![], denied, vec![]],
+            &["an a.lan 5 60 b.lan ", "an b.lan 5 900 c.test ", "au test 6 400 "],
+        ),
+    ] {
+        let message = response(&target, rcode, sections);
+        let (_, stored) = rendered(&message, &asked(&target, false), &RULES).unwrap();
+        assert_eq!(renderer.put_behind(&local, &stored, &asked(&asks, false), 1100), Ok(()));
+        let reply = Reply { now_s: 1100, ..REPLY };
+        let told = written(renderer.stored(), &query(&asks, None), &reply).unwrap();
+        let lines = shown(&told);
+        assert_eq!(lines.len(), expected.len());
+        for (line, expected) in lines.iter().zip(expected) {
+            assert!(line.starts_with(expected), "{lines:?}");
+        }
+        assert_eq!(Message::parse(&told).unwrap().rcode(), rcode);
+        assert_eq!(told[12..12 + asks.len()], asks);
+    }
+}
+
+/// Aliases that the upstream leads back to are a circle; aliases that do not lead to what was stored, and what is no message,
+/// are refused, and nothing is stored then.
+#[test]
+fn aliases_that_do_not_lead_on() {
+    let target = question("c.test", rtype::A);
+    let asks = question("a.lan", rtype::A);
+    let render = |sections| {
+        rendered(&response(&target, 0, sections), &asked(&target, false), &RULES).unwrap().1
+    };
+    let back = render([vec![cname("c.test", 9, "a.lan"), a("a.lan", 9, 1)], vec![], vec![]]);
+    let good = render([vec![a("c.test", 9, 1)], vec![], vec![]]);
+    let local = |owner: &str| {
+        let alias = vec![cname(owner, 60, "c.test")];
+        response(&asks, 0, [alias, vec![], vec![]])
+    };
+    let mut renderer = Renderer::new();
+    for (local, stored, expected) in [
+        (local("a.lan"), &good[..], Ok(())),
+        (local("a.lan"), &back, Err(Unfit::AliasChain)),
+        (local("other.lan"), &good, Err(Unfit::OtherQuestion)),
+        (local("a.lan"), &[], Err(Unfit::OtherQuestion)),
+        (local("a.lan")[..40].to_vec(), &good, Err(Unfit::Damaged(DnsError::SectionTruncated))),
+    ] {
+        let outcome = renderer.put_behind(&local, stored, &asked(&asks, false), 1000);
+        assert_eq!(outcome, expected);
+        assert_eq!(renderer.stored().is_empty(), expected.is_err());
+    }
+    for end in 0..good.len() {
+        let _ = renderer.put_behind(&local("a.lan"), &good[..end], &asked(&asks, false), 1000);
+    }
+}
