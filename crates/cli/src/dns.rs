@@ -5,6 +5,7 @@ use std::path::Path;
 
 use larder_dns::core::{Counts, NxdomainCut, Settings};
 use larder_dns::pending::Limits;
+use larder_dns::policy::{BlockAnswer, PolicyError, PolicyOptions, Reason, Report};
 use larder_dns::pool::Origin;
 use larder_dns::server::{Options, serve};
 use larder_dns::zones::Forward;
@@ -24,7 +25,7 @@ const RESOLV_CONF: &str = "/etc/resolv.conf";
 /// Runs the command.
 pub fn dns(settings: &Resolved) -> Outcome {
     let options = options(settings)?;
-    let started = |addresses: &[SocketAddr]| {
+    let started = |addresses: &[SocketAddr], report: &Report| {
         let at: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
         let plural = if options.cores == 1 { "" } else { "s" };
         eprint_quietly(&format!(
@@ -32,8 +33,16 @@ pub fn dns(settings: &Resolved) -> Outcome {
             at.join(", "),
             options.cores
         ));
+        eprint_quietly(&format!("larder dns: policy: {report}"));
     };
-    let counts = serve(&options, started).map_err(|error| Failure::usage(error.to_string()))?;
+    let reloaded = |outcome: &Result<Report, PolicyError>| {
+        eprint_quietly(&match outcome {
+            Ok(report) => format!("larder dns: policy loaded anew: {report}"),
+            Err(error) => format!("larder dns: the policy stays as it was: {error}"),
+        });
+    };
+    let counts =
+        serve(&options, started, reloaded).map_err(|error| Failure::usage(error.to_string()))?;
     eprint_quietly(&format!("larder dns: {}", summary(&counts)));
     Ok(exit::DONE)
 }
@@ -96,6 +105,7 @@ fn options(settings: &Resolved) -> Result<Options, Failure> {
         cores: cores(number("cores")),
         cache_bytes: number("cache"),
         settings: core,
+        policy: policy(settings),
         origin,
         stream_limits: streams::Limits {
             streams_max: number("streams-max") as usize,
@@ -104,6 +114,36 @@ fn options(settings: &Resolved) -> Result<Options, Failure> {
         },
         exchange_limits: exchanges::Limits::default(),
     })
+}
+
+/// Who may ask, and what is answered from here.
+fn policy(settings: &Resolved) -> PolicyOptions {
+    let list = |name| settings.list(name).into_iter().map(str::to_owned).collect();
+    let text = |name| settings.word(name).filter(|text| *text != "none").map(str::to_owned);
+    // A zone that is forwarded has its names from there, be they of special use.
+    let zones = settings.list("forward").into_iter().filter_map(|entry| entry.split_once('='));
+    let zones = zones.map(|(zone, _)| zone).filter(|zone| !matches!(*zone, "" | "."));
+    PolicyOptions {
+        access: list("access"),
+        views: list("view"),
+        hosts: list("hosts"),
+        local: list("local-data"),
+        blocklists: list("blocklist"),
+        block_answer: match settings.choice("block-answer") {
+            "zero" => BlockAnswer::Zero,
+            "refused" => BlockAnswer::Refused,
+            _ => BlockAnswer::NxDomain,
+        },
+        block_reason: match settings.choice("block-reason") {
+            "filtered" => Reason::Client,
+            _ => Reason::Operator,
+        },
+        allowlists: list("allowlist"),
+        rpz: list("rpz"),
+        exempt: zones.map(str::to_owned).collect(),
+        version: text("version-text"),
+        id: text("id-text"),
+    }
 }
 
 /// The secret of cookies, if clients are given any.

@@ -29,6 +29,7 @@
 //!
 //! Cost of a hit: one pass over the question, one look-up in a batch of up to [`BATCH`], a copy. Nothing is allocated.
 
+mod alias;
 mod answer;
 mod denied;
 mod guard;
@@ -51,14 +52,14 @@ use larder_wire::dns::{class, rtype};
 
 use self::answer::Options;
 use self::guard::add_cookie;
+use self::local::InForce;
 pub use self::miss::ATTEMPTS_MAX;
 use self::miss::{Ask, Attempt};
 pub use self::settings::{NxdomainCut, Settings};
 use crate::cookie::Cookies;
-use crate::key;
 use crate::limit::Limiter;
 use crate::pending::{AsIs, Pending, Question};
-use crate::policy::{Admission, Policy};
+use crate::policy::Admission;
 use crate::zones::Zones;
 
 /// Questions that are looked up together.
@@ -201,7 +202,10 @@ pub struct Core {
     scratch: Vec<u8>,
     /// The key of whoever is told: of no use, but reading a question makes one.
     scratch_key: KeyBuf,
-    policy: Option<Arc<Policy>>,
+    in_force: Option<InForce>,
+    /// An answer of our own, and what is rendered of it and what stands behind its aliases.
+    own: Vec<u8>,
+    composer: Renderer,
     /// No failure is remembered beyond this second, as far as this core knows.
     failures_until_s: u32,
     /// A question to an upstream, being written.
@@ -263,7 +267,9 @@ impl Core {
             hashes: Vec::with_capacity(BATCH),
             scratch: Vec::new(),
             scratch_key: KeyBuf::new(),
-            policy: None,
+            in_force: None,
+            own: Vec::new(),
+            composer: Renderer::new(),
             failures_until_s: 0,
             asking: Box::new([0; _]),
             cookies: settings.cookie_secret.as_ref().map(Cookies::new),
@@ -273,11 +279,6 @@ impl Core {
             counts: Counts::default(),
             settings,
         })
-    }
-
-    /// Takes a policy, in the place of another. Without one everybody is answered, and nothing is answered from here.
-    pub fn set_policy(&mut self, policy: Arc<Policy>) {
-        self.policy = Some(policy);
     }
 
     /// What it did.
@@ -333,7 +334,7 @@ impl Core {
                 if missed >> at & 1 == 1 {
                     self.miss(now, at, asked, stale >> at & 1 == 1, net);
                 } else if ending >> at & 1 == 1 {
-                    self.prefetch(now, at, asked, net);
+                    self.prefetch(now, at, asked, asked.query.question(), net);
                 }
             }
             if is_over {
@@ -353,7 +354,7 @@ impl Core {
         net: &mut impl Net,
     ) -> Option<(Query<'m>, u16)> {
         self.counts.questions += 1;
-        let admission = self.policy.as_ref().map(|policy| policy.admit(client.address()));
+        let admission = self.in_force.as_ref().map(|force| force.policy.admit(client.address()));
         let view = match admission {
             None => 0,
             Some(Admission::Allowed { view }) => view,
@@ -380,8 +381,7 @@ impl Core {
         if !is_ordinary(&query) && self.answer_odd(now, client, &query, view, net) {
             return None;
         }
-        let generation = self.policy.as_ref().map_or(0, |policy| policy.generation());
-        let extra = key::extra(query.dnssec_ok(), query.checking_disabled, view, generation);
+        let extra = self.key_extra(&query, view);
         let key = self.keys[at].finish(&extra);
         self.hashes.push(self.proxy.hash(key));
         Some((query, view))
@@ -390,11 +390,14 @@ impl Core {
     /// Answers what is held, and tells the rest.
     #[inline]
     fn look_up(&mut self, now: Now, asked: &[Option<Asked<'_>>], net: &mut impl Net) -> Looked {
-        let Core { settings, proxy, keys, hashes, counts, cookies, .. } = self;
+        let Core { settings, proxy, keys, hashes, counts, cookies, in_force, .. } = self;
         let Looked { mut missed, mut stale, mut ending } = Looked::default();
         proxy.get_many_stale_hashed(hashes, &keys[..hashes.len()], now.seconds(), |at, entry| {
-            let Some(Asked { client, query, .. }) = &asked[at] else { return };
-            let Some(entry) = entry else {
+            let Some(Asked { client, query, view, .. }) = &asked[at] else { return };
+            let is_overruled = |entry: &Entry<'_>| {
+                in_force.as_ref().is_some_and(|force| force.overrules(entry, *view, query))
+            };
+            let Some(entry) = entry.filter(|entry| !is_overruled(entry)) else {
                 missed |= 1 << at;
                 return;
             };

@@ -25,6 +25,7 @@ use larder_io::udp::{RecvBatch, Route, SendBatch, UdpSocket};
 use crate::core::{Client, Core, Net, Now};
 use crate::exchanges::{self, Exchanges, Outcome};
 use crate::pool::{Origin, Pool};
+use crate::reload::Follower;
 use crate::streams::{self, StreamId, Streams};
 
 /// Messages received or sent by one system call.
@@ -206,6 +207,8 @@ pub struct Parts {
     pub origin: Origin,
     /// The longest answer over UDP, octets.
     pub udp_bytes_max: u16,
+    /// The policy, and those that come after it.
+    pub policy: Follower,
     /// The clock, the same for all cores.
     pub clock: Clock,
     /// Ends the loop once it is set and the waker called.
@@ -224,6 +227,7 @@ pub struct Driver {
     incoming: RecvBatch,
     answers: RecvBatch,
     events: Events,
+    policy: Follower,
     clock: Clock,
     stop: Arc<AtomicBool>,
     waker: Arc<Waker>,
@@ -268,6 +272,7 @@ impl Driver {
             incoming: RecvBatch::new(BATCH, QUESTION_BYTES_MAX),
             answers: RecvBatch::new(BATCH, usize::from(parts.udp_bytes_max)),
             events: Events::new(EVENTS_MAX),
+            policy: parts.policy,
             clock: parts.clock,
             stop: parts.stop,
             waker: parts.waker,
@@ -311,6 +316,9 @@ impl Driver {
         let now = self.clock.now();
         self.sockets.now_ms = now.us / 1_000;
         self.core.begin();
+        if let Some(policy) = self.policy.take_next() {
+            self.core.set_policy(now, policy);
+        }
         if ready > 0 {
             let events = std::mem::replace(&mut self.events, Events::new(1));
             for event in events.iter() {

@@ -13,8 +13,9 @@
 //! * DO: answers to those who asked for DNSSEC have records that others must not see. CD: who checks by himself may
 //!   get what did not pass a check.
 //! * View: clients of one view never see answers made for another.
-//! * Generation: counts the policies that this server has had. An answer that was kept under an older blocklist
-//!   is not found any more, and leaves the cache as what nobody asks for does.
+//! * Generation: of views. It is a mark of their names in order ([`Policy::views_mark`](crate::policy::Policy::views_mark)),
+//!   so that a number never stands for another view than when it was stored. A reload that leaves the views as they are leaves
+//!   all keys as they are; how it acts on what is held says [`reload`](crate::reload).
 //!
 //! Cost: [`extra`] is a few stores; [`Parts::of`] walks over the labels. Nothing is allocated.
 
@@ -23,7 +24,6 @@ use larder_wire::dns::{HEADER_BYTES, Message, NAME_WIRE_BYTES_MAX, skip_name};
 /// Octets that are appended to name, type and class.
 pub const EXTRA_BYTES: usize = 7;
 
-/// The longest key from which parts can be read: longer ones are digests.
 /// Octets after the name.
 const TAIL_BYTES: usize = 4 + EXTRA_BYTES;
 
@@ -68,7 +68,7 @@ pub struct Parts<'a> {
     pub checking_disabled: bool,
     /// For clients of this view.
     pub view: u16,
-    /// Made under this policy.
+    /// The mark of the views in which that number is one.
     pub generation: u32,
 }
 

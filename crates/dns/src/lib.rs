@@ -16,6 +16,7 @@
 //! | [`exchanges`] | TCP with upstreams: many questions on few connections, kept and used again |
 //! | `frames`, `table` | messages on a stream of octets; connections by number, in lists ordered by time |
 //! | [`policy`] | who may ask, and what is answered without asking anybody: local data, blocklists, views |
+//! | [`reload`] | a policy that is replaced while the server runs, and the cache kept |
 //! | [`mod@ctl`] | what operators ask of a running server, over a Unix socket |
 //! | [`dnstap`] | questions and answers to a file or a collector |
 //! | [`handover`] | records from the cores to a thread that writes them |
@@ -48,6 +49,7 @@ pub mod pending;
 pub mod policy;
 pub mod pool;
 pub mod presentation;
+pub mod reload;
 pub mod server;
 pub mod snapshot;
 pub mod streams;

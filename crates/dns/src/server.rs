@@ -1,8 +1,8 @@
 //! The server: a thread a core, and one that watches over them.
 //!
 //! ```text
-//! start     sockets are bound, the cache is made, threads begin; from here on it answers
-//! serving   SIGHUP, SIGINT, SIGTERM are heard by the calling thread
+//! start     the policy is loaded, sockets are bound, the cache is made, threads begin; from here on it answers
+//! serving   SIGHUP, SIGINT, SIGTERM are heard by the calling thread; SIGHUP loads the policy anew (`reload`)
 //! stopping  cores end their turn and their loops; the calling thread gives the counts
 //! ```
 
@@ -15,12 +15,15 @@ use std::thread;
 
 use larder::{Cache, Seconds};
 use larder_io::event::{Events, Interest, Poller, Signal, Signals, Waker};
+use larder_io::random;
 use larder_io::tcp::{self, ListenOptions};
 use larder_io::udp::{UdpOptions, UdpSocket};
 
 use crate::core::{Core, Counts, Settings};
 use crate::driver::{Clock, Driver, Parts};
+use crate::policy::{PolicyError, PolicyOptions, Report};
 use crate::pool::Origin;
+use crate::reload::Reload;
 use crate::zones::{Forward, Zones};
 use crate::{exchanges, streams};
 
@@ -40,6 +43,8 @@ pub struct Options {
     pub cache_bytes: u64,
     /// What a core does.
     pub settings: Settings,
+    /// Who may ask, and what is answered from here.
+    pub policy: PolicyOptions,
     /// How upstreams are asked.
     pub origin: Origin,
     /// What streams of clients may do, for each core.
@@ -53,6 +58,8 @@ pub struct Options {
 pub enum ServeError {
     /// A socket could not be bound.
     Bind(SocketAddr, io::Error),
+    /// The policy could not be loaded.
+    Policy(PolicyError),
     /// The cache could not be made.
     Cache(larder::Error),
     /// Zones are not as they should be.
@@ -77,6 +84,7 @@ impl fmt::Display for ServeError {
                 };
                 write!(f, "cannot listen at {address}: {error}; {next}")
             }
+            ServeError::Policy(error) => write!(f, "{error}"),
             ServeError::Cache(error) => write!(f, "the cache cannot be made: {error}"),
             ServeError::Forward(text) => f.write_str(text),
             ServeError::System(what, error) => write!(f, "{what}: {error}"),
@@ -86,15 +94,20 @@ impl fmt::Display for ServeError {
 
 impl std::error::Error for ServeError {}
 
-/// Serves until a signal ends it; `started` is called once questions are answered. What all cores did.
+/// Serves until a signal ends it; `started` is called once questions are answered, and `reloaded` from another thread each
+/// time that a reload has ended. What all cores did.
 pub fn serve(
     options: &Options,
-    started: impl FnOnce(&[SocketAddr]),
+    started: impl FnOnce(&[SocketAddr], &Report),
+    reloaded: impl Fn(&Result<Report, PolicyError>) + Clone + Send + 'static,
 ) -> Result<Vec<Counts>, ServeError> {
     let system = |what| move |error| ServeError::System(what, error);
     // Before any thread starts, so that all of them leave signals to this one.
     let signals = Signals::block().map_err(system("signals"))?;
     let cores = options.cores.max(1);
+    let mut key = [0; 16];
+    random::fill(&mut key).map_err(system("random numbers"))?;
+    let (reload, report) = Reload::new(options.policy.clone(), &key).map_err(ServeError::Policy)?;
     let cache = Cache::builder()
         .budget(options.cache_bytes)
         .proxies_max(cores)
@@ -128,6 +141,7 @@ pub fn serve(
             upstreams,
             origin: options.origin.clone(),
             udp_bytes_max: options.settings.udp_bytes_max,
+            policy: reload.follower(),
             clock,
             stop: stop.clone(),
             waker,
@@ -141,8 +155,8 @@ pub fn serve(
                 thread::Builder::new().name(format!("dns-{number}")).spawn_scoped(scope, run)
             })
             .collect();
-        started(&addresses);
-        let heard = wait_for_end(&signals);
+        started(&addresses, &report);
+        let heard = wait_for_end(&signals, &reload, reloaded);
         stop.store(true, Ordering::Relaxed);
         for waker in &wakers {
             // Who cannot be woken looks around within a second.
@@ -192,15 +206,22 @@ fn bind(options: &Options, cores: usize) -> Result<Vec<Bound>, ServeError> {
     Ok(bound)
 }
 
-fn wait_for_end(signals: &Signals) -> io::Result<()> {
+fn wait_for_end(
+    signals: &Signals,
+    reload: &Reload,
+    reloaded: impl Fn(&Result<Report, PolicyError>) + Clone + Send + 'static,
+) -> io::Result<()> {
     let poller = Poller::new()?;
     let mut events = Events::new(4);
     poller.add(signals, 0, Interest::READ)?;
     loop {
         poller.wait(&mut events, None)?;
         while let Some(signal) = signals.read()? {
-            if let Signal::Interrupt | Signal::Terminate = signal {
-                return Ok(());
+            match signal {
+                Signal::Interrupt | Signal::Terminate => return Ok(()),
+                // Where there is no thread for it now, whoever sent the signal hears nothing, and sends it again.
+                Signal::HangUp => drop(reload.start(Box::new(reloaded.clone()))),
+                _ => {}
             }
         }
     }

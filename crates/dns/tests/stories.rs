@@ -35,16 +35,34 @@ macro_rules! stories {
 }
 
 stories! {
+    acl_default
+    acl_dropped
+    acl_refused
     ad_believed
     ad_not_believed
     alias_asked_for
     alias_loop
     alias_of_a_zone
+    alias_out
+    alias_out_changed
+    alias_out_failure
+    alias_out_loop
+    alias_out_negative
     alias_too_long
     any_is_small
     asleep
+    block_allowed
+    block_nxdomain
+    block_refused
+    block_rpz
+    block_zero
     cache_only
+    chaos_texts
     class_chaos
+    cookies
+    cookies_malformed
+    cookies_not_stored
+    cookies_off
     dnssec_only_if_asked
     dnssec_proofs
     down_and_probed
@@ -57,6 +75,7 @@ stories! {
     failure_is_kept
     failure_without_question
     fastest_is_preferred
+    hedge
     key_case
     key_flags
     key_long
@@ -66,6 +85,9 @@ stories! {
     limit_time
     limit_waiters
     limit_waiters_each
+    local_hosts
+    local_rd_zero
+    local_zones
     malformed
     match_case
     match_case_by_stream
@@ -81,13 +103,20 @@ stories! {
     negative_minimum
     negative_nodata
     negative_without_soa
+    nxdomain_cut
+    nxdomain_cut_validated
     opt_hop_by_hop
     out_of_reach
     over_tcp
+    policy_reload_blocks
+    policy_reload_in_flight
+    policy_reload_views
     prefetch
     prefetch_failure
     prefetch_off
     probe_answers_first
+    rate_limit
+    rate_limit_silent
     rd_zero
     records_in_order
     records_minimal
@@ -110,6 +139,7 @@ stories! {
     size_by_server
     size_huge
     size_whole_sets
+    special_names
     spoof_flood
     spoof_leads_to_stream
     spoof_socket
@@ -167,6 +197,7 @@ fn batches_of_any_length() {
         lines(&mut text, &told);
         assert_eq!(story::tell(&text), Ok(()), "{count} questions");
     }
+    views
 }
 
 /// No story of the folder is left untold.

@@ -6,6 +6,7 @@ use larder_wire::dns::rendered::{self, Asked as AskedOf, Reply, Rules};
 use larder_wire::dns::{class, rtype};
 
 use super::guard::add_cookie;
+use super::local::Locally;
 use super::{Client, Core, Net, Now, is_meta, reply};
 
 /// INFO-CODEs of extended errors (RFC 8914, section 4).
@@ -100,7 +101,10 @@ impl Core {
         view: u16,
         net: &mut impl Net,
     ) -> bool {
-        if !is_meta(query.qtype) && self.answer_locally(now, client, query, view, net) {
+        // Nobody is asked for these, wherever an alias leads.
+        if !is_meta(query.qtype)
+            && !matches!(self.answer_locally(now, client, query, view, net), Locally::Nothing)
+        {
             return true;
         }
         let (rcode, error) = match query.qtype {

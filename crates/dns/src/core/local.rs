@@ -1,16 +1,73 @@
 //! What the policy says: clients that are not served, questions that are answered here.
 //!
-//! What was answered here is not kept in the cache: to make it again costs what keeping it would. What was kept before a
-//! policy came is not found under the new one, as its generation is part of the key.
+//! What was answered here is not kept in the cache: to make it again costs what keeping it would. So all that is held came
+//! from upstreams, and outlives a policy. Only an answer to a question that the policy of today would not have sent
+//! upstream must not be served any more: what was born before a core took its policy, or so soon after that it may have been
+//! asked under the one before, is served only if the policy has no answer of its own ([`InForce::overrules`]). Whatever
+//! was born later was asked under this policy.
 
+use std::ops::Range;
+use std::sync::Arc;
+
+use larder::Entry;
 use larder_wire::dns::edns::rcode;
 use larder_wire::dns::query::Query;
 
 use super::answer::{Options, extended};
 use super::{Client, Core, Net, Now};
+use crate::key;
+use crate::policy::Policy;
 
 /// The longest name in wire form, with type and class.
-const QUESTION_BYTES_MAX: usize = 255 + 4;
+pub(super) const QUESTION_BYTES_MAX: usize = 255 + 4;
+
+/// Seconds beyond the longest question within which all cores have taken a policy, and stored what they had in hand.
+const SETTLED_S: u32 = 3;
+
+/// The policy that a core follows.
+#[derive(Debug)]
+pub(super) struct InForce {
+    pub policy: Arc<Policy>,
+    /// What was born at this second or later was asked under it.
+    since_s: u32,
+}
+
+impl InForce {
+    /// True where something that is held must not be served: it is older than the policy, which has an answer of its
+    /// own.
+    #[inline]
+    pub fn overrules(&self, entry: &Entry<'_>, view: u16, query: &Query<'_>) -> bool {
+        let born_s = entry.value().first_chunk().map_or(0, |born| u32::from_be_bytes(*born));
+        born_s < self.since_s && self.answers(view, query)
+    }
+
+    #[inline(never)]
+    fn answers(&self, view: u16, query: &Query<'_>) -> bool {
+        let mut room = [0; QUESTION_BYTES_MAX];
+        folded(query, &mut room).is_some_and(|question| self.policy.answers(view, question))
+    }
+}
+
+/// What became of a question here.
+pub(super) enum Locally {
+    /// Nothing is known of it.
+    Nothing,
+    /// It was answered, or dropped.
+    Answered,
+    /// Aliases of ours lead to a name that is not, which stands at these octets of [`Core::own`].
+    Alias(Range<usize>),
+}
+
+/// Name, type and class of a question, in lower case.
+pub(super) fn folded<'r>(
+    query: &Query<'_>,
+    room: &'r mut [u8; QUESTION_BYTES_MAX],
+) -> Option<&'r [u8]> {
+    let question = room.get_mut(..query.question().len())?;
+    question.copy_from_slice(query.question());
+    question[..query.name().len()].make_ascii_lowercase();
+    Some(question)
+}
 
 impl Core {
     /// Refuses a client that is not served.
@@ -35,7 +92,23 @@ impl Core {
         self.scratch_key = key;
     }
 
-    /// Answers from what the policy knows; false where it says nothing.
+    /// Takes a policy, in the place of another. Without one everybody is answered, and nothing is answered from here.
+    pub fn set_policy(&mut self, now: Now, policy: Arc<Policy>) {
+        // A question that is in flight now is over by then.
+        let in_flight_s = self.settings.question_ms_max.div_ceil(1_000);
+        let since_s = now.wall_s.saturating_add(in_flight_s).saturating_add(SETTLED_S);
+        self.in_force = Some(InForce { policy, since_s });
+    }
+
+    /// What is added to the key of a question of a client in this view.
+    #[inline]
+    pub(super) fn key_extra(&self, query: &Query<'_>, view: u16) -> [u8; key::EXTRA_BYTES] {
+        let mark = self.in_force.as_ref().map_or(0, |in_force| in_force.policy.views_mark());
+        key::extra(query.dnssec_ok(), query.checking_disabled, view, mark)
+    }
+
+    /// Answers from what the policy knows, or tells whom to ask for. Who desires no recursion is told of an alias, and no
+    /// more.
     pub(super) fn answer_locally(
         &mut self,
         now: Now,
@@ -43,28 +116,28 @@ impl Core {
         query: &Query<'_>,
         view: u16,
         net: &mut impl Net,
-    ) -> bool {
-        let Some(policy) = &self.policy else { return false };
+    ) -> Locally {
+        let Some(InForce { policy, .. }) = &self.in_force else { return Locally::Nothing };
         let mut room = [0; QUESTION_BYTES_MAX];
-        let Some(question) = room.get_mut(..query.question().len()) else { return false };
-        question.copy_from_slice(query.question());
-        let name_bytes = query.name().len();
-        question[..name_bytes].make_ascii_lowercase();
-        let mut message = std::mem::take(&mut self.scratch);
-        message.clear();
-        let local = policy.local(view, question, &mut message);
-        let is_answered = local.is_some();
-        if let Some(local) = local {
-            if local.is_dropped {
-                self.counts.local_dropped += 1;
-                net.ignore(client);
-            } else {
-                self.counts.local_answers += 1;
-                let options = local.extended_error.map_or(Options::new(), Options::error);
-                self.answer_own(now, client, query, &message, &options, net);
-            }
+        let Some(question) = folded(query, &mut room) else { return Locally::Nothing };
+        let mut message = std::mem::take(&mut self.own);
+        let Some(local) = policy.local(view, question, &mut message) else {
+            self.own = message;
+            return Locally::Nothing;
+        };
+        if let Some(target) = local.alias.filter(|_| query.recursion_desired) {
+            self.own = message;
+            return Locally::Alias(target);
         }
-        self.scratch = message;
-        is_answered
+        if local.is_dropped {
+            self.counts.local_dropped += 1;
+            net.ignore(client);
+        } else {
+            self.counts.local_answers += 1;
+            let options = local.extended_error.map_or(Options::new(), Options::error);
+            self.answer_own(now, client, query, &message, &options, net);
+        }
+        self.own = message;
+        Locally::Answered
     }
 }

@@ -9,8 +9,10 @@ use larder_wire::dns::edns::{OPT_BYTES, option, rcode};
 use larder_wire::dns::query::{KEY_BYTES_MAX, Query};
 use larder_wire::dns::rendered::{Asked as AskedOf, Facts, Kind, Unfit};
 
+use super::alias::Target;
 use super::answer::{Options, extended};
 use super::guard::TRUNCATED;
+use super::local::Locally;
 use super::{Asked, Client, Core, Net, Now, STREAM_BYTES_MAX};
 use crate::choice::Tried;
 use crate::key;
@@ -144,10 +146,25 @@ impl Core {
         has_stale: bool,
         net: &mut impl Net,
     ) {
-        let Asked { client, message, query, view } = asked;
-        if self.answer_locally(now, client, query, *view, net) {
-            return;
+        let Asked { client, query, view, .. } = asked;
+        match self.answer_locally(now, client, query, *view, net) {
+            Locally::Answered => {}
+            Locally::Nothing => self.seek(now, at, asked, None, has_stale, net),
+            Locally::Alias(target) => self.miss_alias(now, at, asked, target, net),
         }
+    }
+
+    /// What is held neither here nor there; `target` is what is asked for in the place of a client's question.
+    pub(super) fn seek(
+        &mut self,
+        now: Now,
+        at: usize,
+        asked: &Asked<'_>,
+        target: Option<&Target>,
+        has_stale: bool,
+        net: &mut impl Net,
+    ) {
+        let Asked { client, message, query, .. } = asked;
         self.counts.misses += 1;
         if self.settings.cache_only {
             self.counts.refused += 1;
@@ -161,7 +178,7 @@ impl Core {
             options.push(option::EXTENDED_ERROR, &extended::CACHED_ERROR.to_be_bytes());
             return self.answer_failure(now, at, asked, has_stale, &options, net);
         }
-        if self.deny_below(now, at, asked, net) {
+        if target.is_none() && self.deny_below(now, at, asked, net) {
             return;
         }
         let question = match self.pending.find(hash.get(), self.keys[at].as_bytes()) {
@@ -170,7 +187,10 @@ impl Core {
                 self.note_stale(now, question, has_stale);
                 Ok(question)
             }
-            None => self.begin_question(now, at, query, has_stale),
+            None => {
+                let sent = target.map_or(query.question(), Target::question);
+                self.begin_question(now, at, query, sent, has_stale)
+            }
         };
         let limited = Options::error(extended::OTHER);
         let question = match question {
@@ -201,12 +221,19 @@ impl Core {
     }
 
     /// Asks again for what is held and soon to end; nobody waits for it.
-    pub(super) fn prefetch(&mut self, now: Now, at: usize, asked: &Asked<'_>, net: &mut impl Net) {
+    pub(super) fn prefetch(
+        &mut self,
+        now: Now,
+        at: usize,
+        asked: &Asked<'_>,
+        sent: &[u8],
+        net: &mut impl Net,
+    ) {
         let hash = self.hashes[at];
         if !self.settings.cache_only
             && self.pending.find(hash.get(), self.keys[at].as_bytes()).is_none()
             && self.known_failure(at, now).is_none()
-            && let Ok(question) = self.begin_question(now, at, &asked.query, false)
+            && let Ok(question) = self.begin_question(now, at, &asked.query, sent, false)
         {
             self.counts.prefetches += 1;
             self.send_if_new(now, question, net);
@@ -236,17 +263,18 @@ impl Core {
         entry.value().first_chunk().map(|code| u16::from_be_bytes(*code))
     }
 
-    /// A question in flight that nobody was asked yet.
+    /// A question in flight that nobody was asked yet: that of a client, or the one in its place.
     fn begin_question(
         &mut self,
         now: Now,
         at: usize,
         query: &Query<'_>,
+        question: &[u8],
         has_stale: bool,
     ) -> Result<Question, NotBegun> {
         let mut sent = std::mem::take(&mut self.sent);
         sent.clear();
-        sent.extend_from_slice(query.question());
+        sent.extend_from_slice(question);
         let begun = self.begin_sent(now, at, query, has_stale, &mut sent);
         self.sent = sent;
         begun
@@ -261,7 +289,7 @@ impl Core {
         has_stale: bool,
         sent: &mut [u8],
     ) -> Result<Question, NotBegun> {
-        let name_bytes = query.name().len();
+        let name_bytes = sent.len() - 4;
         sent[..name_bytes].make_ascii_lowercase();
         let zone = self.zones.find(&sent[..name_bytes]).ok_or(NotBegun::Nobodys)?;
         if self.settings.case_random {
@@ -622,7 +650,7 @@ impl Core {
             }
         }
         self.tell_all(question, net, |core, client, query, net| {
-            core.answer_rendered(now, client, query, &Options::new(), net);
+            core.tell_rendered(now, client, query, net);
         });
         self.end_question(question);
     }
@@ -682,7 +710,7 @@ impl Core {
         let is_denied = stored.get(6..8) == Some(&rcode::NXDOMAIN.to_be_bytes());
         let code = if is_denied { extended::STALE_NXDOMAIN } else { extended::STALE_ANSWER };
         let ttl_s = self.settings.stale_ttl_s;
-        self.answer_stored(now, client, query, stored, ttl_s, &Options::error(code), net);
+        self.answer_about(now, client, query, stored, ttl_s, &Options::error(code), net);
     }
 
     /// A client that cannot wait: what is held past its end, or SERVFAIL.

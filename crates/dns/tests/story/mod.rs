@@ -6,10 +6,12 @@
 //!
 //! Messages are made and read by hickory, so that the core is never held against itself.
 
+pub mod policy;
 pub mod script;
 pub mod text;
 pub mod world;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query};
@@ -46,11 +48,22 @@ pub fn extended_errors(message: &Message) -> Result<Vec<u16>, String> {
     options
         .map(|(_, option)| match option {
             EdnsOption::Unknown(15, content) if content.len() >= 2 => {
-                Ok(u16::from_be_bytes([content[0], content[1]]))
+                Ok(Some(u16::from_be_bytes([content[0], content[1]])))
             }
+            EdnsOption::Unknown(10, _) => Ok(None),
             other => Err(format!("there is an option that nobody asked for: {other:?}")),
         })
+        .filter_map(Result::transpose)
         .collect()
+}
+
+/// The cookie of a message.
+fn cookie(message: &Message) -> Option<Vec<u8>> {
+    let mut options = message.edns.iter().flat_map(|edns| &edns.options().options);
+    options.find_map(|(_, option)| match option {
+        EdnsOption::Unknown(10, content) => Some(content.clone()),
+        _ => None,
+    })
 }
 
 /// A question of a client that has no answer yet.
@@ -72,6 +85,9 @@ struct Stage<'s> {
     /// Packets that upstreams got, in the story's order.
     got: Vec<Packet>,
     questions: u16,
+    /// The cookie that each client got last.
+    cookies: HashMap<u16, Vec<u8>>,
+    policies: u32,
 }
 
 impl<'s> Stage<'s> {
@@ -89,7 +105,20 @@ impl<'s> Stage<'s> {
         let core = core(&settings, &cache, zones, now)?;
         let world = World { upstreams, ..World::default() };
         let (waiting, got) = (Vec::new(), Vec::new());
-        Ok(Stage { core, cache, zones, world, settings, now, waiting, got, questions: 0 })
+        let cookies = HashMap::new();
+        Ok(Stage {
+            core,
+            cache,
+            zones,
+            world,
+            settings,
+            now,
+            waiting,
+            got,
+            questions: 0,
+            cookies,
+            policies: 0,
+        })
     }
 
     /// One step. A turn of the core's loop is around each.
@@ -134,6 +163,12 @@ impl<'s> Stage<'s> {
                     return Err("it was asked nothing by a socket".into());
                 };
                 self.turn(|core, now, world| core.suspect(now, socket, world));
+                Ok(())
+            }
+            Step::Policy(rules) => {
+                self.policies += 1;
+                let policy = policy::make(rules, self.policies)?;
+                self.core.set_policy(self.now, Arc::new(policy));
                 Ok(())
             }
             Step::Reload(settings) => {
@@ -204,7 +239,10 @@ impl<'s> Stage<'s> {
             self.questions += 1;
             let octets = match &question.message {
                 Sent::Octets(octets) => octets.clone(),
-                Sent::Asked(asks) => query_octets(asks, 0x4000 + self.questions)?,
+                Sent::Asked(asks) => {
+                    let cookie = self.cookies.get(&question.client);
+                    query_octets(asks, 0x4000 + self.questions, cookie)?
+                }
             };
             let id = octets.first_chunk().map_or(0, |id| u16::from_be_bytes(*id));
             self.waiting.push(Waiting { client: question.client, id, question });
@@ -242,6 +280,7 @@ impl<'s> Stage<'s> {
         let message =
             Message::from_vec(&told.octets).map_err(|error| instead(error.to_string()))?;
         is_answer_to(&told, &message, waiting.question, &self.settings).map_err(instead)?;
+        self.cookies.extend(cookie(&message).map(|cookie| (client, cookie)));
         is_as_told(&message, expected).map_err(instead)
     }
 
@@ -348,7 +387,11 @@ fn forward((name, upstreams): &(Name, Vec<usize>)) -> Forward {
 }
 
 /// A client's question, by hickory.
-fn query_octets(asks: &script::ClientAsks, id: u16) -> Result<Vec<u8>, String> {
+fn query_octets(
+    asks: &script::ClientAsks,
+    id: u16,
+    cookie: Option<&Vec<u8>>,
+) -> Result<Vec<u8>, String> {
     let mut message = Message::new(id, MessageType::Query, OpCode::Query);
     message.metadata.recursion_desired = asks.recursion_desired;
     message.metadata.authentic_data = asks.authentic_data;
@@ -364,12 +407,18 @@ fn query_octets(asks: &script::ClientAsks, id: u16) -> Result<Vec<u8>, String> {
         for (number, content) in &edns.options {
             theirs.options_mut().insert(EdnsOption::Unknown(*number, content.clone()));
         }
+        if edns.cookie_back {
+            let cookie = cookie.ok_or("this client got no cookie")?;
+            theirs.options_mut().insert(EdnsOption::Unknown(10, cookie.clone()));
+        }
         message.set_edns(theirs);
     }
     let mut octets = message.to_vec().map_err(|error| error.to_string())?;
     // hickory writes 512 where less is to be said: the size stands behind the type of OPT, which comes last.
     if let Some(edns) = &asks.edns {
         let options: usize = edns.options.iter().map(|(_, content)| 4 + content.len()).sum();
+        let back = cookie.filter(|_| edns.cookie_back).map_or(0, |cookie| 4 + cookie.len());
+        let options = options + back;
         let at = octets.len() - options - 8;
         octets[at..at + 2].copy_from_slice(&edns.udp_bytes.to_be_bytes());
     }
@@ -511,7 +560,15 @@ fn is_as_told(message: &Message, expected: &Told) -> Result<(), String> {
     if header.authentic_data != expected.authentic_data {
         return Err("AD is not as told".into());
     }
-    let Content { records, errors } = &expected.content;
+    let Content { records, errors, cookie: expected_cookie } = &expected.content;
+    let cookie = cookie(message);
+    let is_meant = match (&cookie, expected_cookie) {
+        (Some(cookie), Some(client)) => cookie.len() == 24 && cookie.starts_with(client),
+        (cookie, expected) => cookie.is_none() && expected.is_none(),
+    };
+    if !is_meant {
+        return Err("the cookie is not as told".into());
+    }
     let came = [&message.answers, &message.authorities, &message.additionals];
     for (section, (expected, came)) in
         ["answer", "authority", "additional"].iter().zip(records.iter().zip(came))

@@ -4,14 +4,21 @@
 //! # comment, to the end of the line; what is indented belongs to the line above
 //! server KEY VALUE                             before everything else; keys and units: `setting`
 //! zone NAME upstream N…                        who is asked for what; without such lines: zone . upstream 1
+//! policy                                       from here on, be it at the start or later; without, nothing is local
+//!   access | view | local | exempt | version | id TEXT        as settings have it (`policy::Builder`)
+//!   hosts | block | allow [VIEWS:]LINE         a line of such a file, for all views or some: kids+guests:
+//!   rpz [VIEWS:]LINE                           of a zone file, for the zone rpz.
+//!   answer nxdomain | zero | refused           to what is blocked; reason blocked | filtered
 //!
 //! client N asks NAME TYPE [class C] [over tcp] [no-rd] [ad] [cd] [do] [edns OCTETS] [version V]
 //!   option NUMBER HEX                          of EDNS, which `do`, `version` and options imply, with 1232 octets
+//!   cookie back                                the cookie that this client got last
 //! client N sends HEX                           a packet of these octets; `over tcp` may stand before them
 //! also client …                                in the same batch as the question above
 //! client N gets RCODE [tc] [ad]                the next answer to client N, which must be to one of his questions, and
 //!   answer | authority | additional RECORD     give back its ID, name, case, RD, CD, and OPT with DO where it had one;
 //!   ede CODE                                   these records and extended errors and no others
+//!   cookie HEX                                 one that begins with the client's part
 //! client N is ignored                          a question of client N will have no answer
 //!
 //! upstream N gets NAME TYPE [over tcp] [ad] [cd] [do] [no-edns]    the next packet to N: to recurse, with EDNS and our size
@@ -39,7 +46,7 @@
 use std::net::SocketAddr;
 
 use hickory_proto::rr::{DNSClass, Name, Record, RecordType};
-use larder_dns::core::Settings;
+use larder_dns::core::{NxdomainCut, Settings};
 
 use super::text;
 
@@ -74,10 +81,15 @@ pub enum Step {
     Reach { upstream: usize, can_be_sent_to: bool },
     NoStreams { upstream: usize },
     Suspect { upstream: usize },
+    Policy(Box<Rules>),
     Reload(Box<Settings>),
     After { ms: u64, is_asleep: bool },
     NothingInFlight,
 }
+
+/// Lines of a policy: what each is, and its text.
+#[derive(Debug, Default)]
+pub struct Rules(pub Vec<(String, String)>);
 
 /// What a client sends.
 #[derive(Debug)]
@@ -110,6 +122,7 @@ pub struct Edns {
     pub version: u8,
     pub dnssec_ok: bool,
     pub options: Vec<(u16, Vec<u8>)>,
+    pub cookie_back: bool,
 }
 
 /// What a client must be told.
@@ -139,6 +152,7 @@ pub struct Content {
     /// Answer, authority, additional.
     pub records: [Vec<Record>; 3],
     pub errors: Vec<u16>,
+    pub cookie: Option<Vec<u8>>,
 }
 
 /// What an upstream answers.
@@ -303,6 +317,22 @@ fn setting(words: &mut Words<'_, '_>, settings: &mut Settings) -> Result<(), Str
         "waiters" => limits.waiters_max = words.number()?,
         "waiters-each" => limits.waiters_each_max = words.number()?,
         "case-random" => settings.case_random = yes(words)?,
+        "hedges" => settings.hedges = yes(words)?,
+        "nxdomain-cut" => {
+            settings.nxdomain_cut = match words.next()? {
+                "never" => NxdomainCut::Never,
+                "validated" => NxdomainCut::Validated,
+                "always" => NxdomainCut::Always,
+                word => return Err(format!("never, validated or always, not {word}")),
+            }
+        }
+        "cookie-secret" => {
+            let secret = text::hex(std::iter::once(words.next()?))?;
+            settings.cookie_secret = Some(secret.try_into().map_err(|_| "16 octets")?);
+        }
+        "rate" => settings.rate.per_s = words.number()?,
+        "rate-burst" => settings.rate.burst = words.number()?,
+        "rate-slip" => settings.rate.slip = words.number()?,
         _ => return Err(format!("{key} is no setting")),
     }
     Ok(())
@@ -375,6 +405,7 @@ fn step(line: &Line<'_>, is_also: bool) -> Result<Step, Fault> {
                 let is_asleep = words.take("asleep");
                 (Step::After { ms: number * unit_ms, is_asleep }, false)
             }
+            "policy" => (Step::Policy(Box::default()), true),
             "nothing" => {
                 words.must("is in flight")?;
                 (Step::NothingInFlight, false)
@@ -460,6 +491,7 @@ fn edns(asks: &mut ClientAsks) -> &mut Edns {
         version: 0,
         dnssec_ok: false,
         options: Vec::new(),
+        cookie_back: false,
     })
 }
 
@@ -549,10 +581,19 @@ fn below(step: &mut Step, words: &mut Words<'_, '_>) -> Result<(), String> {
             let Some(Question { message: Sent::Asked(asks), .. }) = questions.last_mut() else {
                 return Err("octets have all that they have".into());
             };
+            if words.take("cookie back") {
+                edns(asks).cookie_back = true;
+                return words.end();
+            }
             words.must("option")?;
             let number = words.number()?;
             let content = text::hex(std::mem::take(&mut words.0).iter().copied())?;
             edns(asks).options.push((number, content));
+            return Ok(());
+        }
+        Step::Policy(rules) => {
+            let what = words.next()?.to_owned();
+            rules.0.push((what, words.0.join(" ")));
             return Ok(());
         }
         Step::ClientGets { expected, .. } => &mut expected.content,
@@ -566,6 +607,10 @@ fn below(step: &mut Step, words: &mut Words<'_, '_>) -> Result<(), String> {
         "ede" => {
             content.errors.push(words.number()?);
             return words.end();
+        }
+        "cookie" => {
+            content.cookie = Some(text::hex(std::mem::take(&mut words.0).iter().copied())?);
+            return Ok(());
         }
         word => return Err(format!("what is {word}?")),
     };

@@ -78,11 +78,16 @@ pub fn hex<'a>(words: impl Iterator<Item = &'a str>) -> Result<Vec<u8>, String> 
     octets.ok_or_else(|| format!("{digits} is not hexadecimal"))
 }
 
-/// A record.
+/// A record; `CH` before its type is its class.
 pub fn record(words: &[&str]) -> Result<Record, String> {
     let [owner, ttl_s, type_name, data @ ..] = words else {
         return Err("a record is NAME TTL TYPE DATA".into());
     };
+    if *type_name == "CH" {
+        let mut record = record(&[&[*owner, *ttl_s], data].concat())?;
+        record.dns_class = DNSClass::CH;
+        return Ok(record);
+    }
     let ttl_s = ttl_s.parse().map_err(|_| format!("{ttl_s} is no TTL"))?;
     let rtype = record_type(type_name)?;
     Ok(Record::from_rdata(name(owner)?, ttl_s, rdata(rtype, data)?))

@@ -48,9 +48,9 @@ pub struct World {
     pub in_use: HashSet<(u32, [u8; 2])>,
 }
 
-/// A client by its number in a story.
+/// A client by its number in a story: at 198.51.100.N.
 pub fn client(number: u16, over_tcp: bool) -> Client {
-    let peer = SocketAddr::from(([198, 51, 100, 1], number));
+    let peer = SocketAddr::from(([198, 51, 100, number as u8], number));
     if over_tcp {
         Client::Stream { stream: number.into(), peer }
     } else {
