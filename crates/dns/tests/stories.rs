@@ -166,6 +166,7 @@ stories! {
     ttl_zero
     unreachable
     unreachable_stream
+    views
     zones
 }
 
@@ -197,7 +198,6 @@ fn batches_of_any_length() {
         lines(&mut text, &told);
         assert_eq!(story::tell(&text), Ok(()), "{count} questions");
     }
-    views
 }
 
 /// No story of the folder is left untold.

@@ -1,5 +1,5 @@
-# Blocked names have the addresses of nobody, and nothing else. To a client that reads such, that is a forged answer (RFC
-# 8914, 4), and where it is empty, the reason.
+# Blocked names have the addresses of nobody, and nothing else. To a client that reads such, that is a forged answer
+# (RFC 8914, 4), and where it is empty, the reason.
 policy
   access 198.51.100.0/24 allow
   answer zero

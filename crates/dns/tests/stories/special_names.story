@@ -1,4 +1,4 @@
-# Names that the world's servers know nothing of are not asked for (RFC 6303, 6761, 7686), but where a zone of theirs is
+# Names that the world's servers know nothing of are not asked for (RFC 6303, RFC 6761, RFC 7686), but where a zone of theirs is
 # forwarded.
 zone . upstream 1
 zone corp.test upstream 2
