@@ -264,9 +264,11 @@ fn wire_name(text: &str) -> Option<Vec<u8>> {
 fn summary(counts: &[Counts]) -> String {
     let sum = |of: fn(&Counts) -> u64| counts.iter().map(of).sum::<u64>();
     format!(
-        "{} questions, {} answered from the cache, {} missed, {} asked upstream, {} failed",
+        "{} questions, {} answered from the cache, {} by policy, {} missed, {} asked upstream, \
+         {} failed",
         sum(|counts| counts.questions),
         sum(|counts| counts.hits),
+        sum(|counts| counts.local_answers + counts.local_dropped + counts.prohibited),
         sum(|counts| counts.misses),
         sum(|counts| counts.upstream_questions),
         sum(|counts| counts.failures)

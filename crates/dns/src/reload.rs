@@ -16,7 +16,7 @@
 //! is an answer to a question that the new policy would not have sent upstream. A core therefore asks the policy before it
 //! serves what was born before the policy came, and serves what was born later without a question. No entry is
 //! touched, no key changes, and it holds for what a snapshot brings back just as well. The cost: a look into the policy
-//! (a tenth of a microsecond to some) for each hit of an old entry, until it has been fetched anew.
+//! (what that takes says `policy`) for each hit of an old entry, until it has been fetched anew.
 //!
 //! Bounds: two policies in memory while one is loaded, one thread. Cost in a core: a relaxed load a turn, and a lock that is
 //! held for the copy of a pointer where there is something new. Nobody waits for a file.

@@ -276,6 +276,11 @@ fn faults_are_found() {
         (&[asks, gets, answers, "client 1 gets NOERROR ad"].concat(), 5, "AD is not as told"),
         (&[&whole[..], "client 1 gets NOERROR"].concat(), 7, "it gets nothing"),
         ("client 1 is ignored", 1, "it is not"),
+        ("policy\n  access all allow", 1, "write a network as"),
+        ("policy\n  block kids:a.example", 1, "no views"),
+        ("policy\n  block <html>", 1, "no domain name"),
+        ("policy\n  pray a.example", 1, "no part of a policy"),
+        ("client 1 asks a.example A\n  cookie back", 1, "got no cookie"),
     ] {
         let fault = story::tell(text).expect_err(text);
         assert_eq!(fault.line, line, "{text}: {}", fault.why);

@@ -8,7 +8,7 @@
 //!
 //! Only what the upstream said is held, and under its own name: a question for the target shares it, a flush of the target
 //! flushes it, and when the aliases change there is nothing to be undone. The price is that the answer is written anew
-//! each time (a microsecond or two), as all answers of our own are.
+//! each time, as all answers of our own are.
 //!
 //! Who waits by way of an alias is known by his question, which is not the one in flight. His aliases are looked up again
 //! when he is told; where they lead elsewhere meanwhile, he is told that it failed, and asks again.

@@ -11,8 +11,8 @@
 //! not what was meant. Lists, zones and hosts files come from strangers: lines of theirs that make no sense are passed
 //! over and counted in the [`Report`], and the first few are told.
 //!
-//! Bounds: those of [`Builder`]; [`TOLD_MAX`] lines are told. Cost: about a microsecond a line; files are read as they come,
-//! and only what is kept of them is in memory.
+//! Bounds: those of [`Builder`]; [`TOLD_MAX`] lines are told. Cost: one pass over the files, of which only
+//! what is kept is in memory.
 
 use std::fmt;
 use std::fs::File;
@@ -297,7 +297,7 @@ mod tests {
         assert_eq!((report.blocked, report.rules, report.local), (2, 1, 4));
         assert_eq!((report.skipped, report.told.len()), (1, 1));
         let shown = report.to_string();
-        assert!(shown.starts_with("2 names blocked, 1 rules, 4 local, 1 lines skipped, as "));
+        assert!(shown.starts_with("names blocked 2, policy zone rules 1, local entries 4, lines"));
         assert!(shown.contains("kids:4: "), "{shown}");
     }
 
