@@ -1,13 +1,16 @@
 //! `larder dns`: settings to a server of `larder_dns`, and how it ends.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use larder_dns::core::{Counts, NxdomainCut, Settings};
+use larder_dns::core::{NxdomainCut, Settings};
+use larder_dns::dnstap::Target;
+use larder_dns::metrics::Counts;
 use larder_dns::pending::Limits;
-use larder_dns::policy::{BlockAnswer, PolicyError, PolicyOptions, Reason, Report};
+use larder_dns::policy::{BlockAnswer, PolicyOptions, Reason};
 use larder_dns::pool::Origin;
-use larder_dns::server::{Options, serve};
+use larder_dns::server::{News, Options, serve};
+use larder_dns::supervisor::Operation;
 use larder_dns::zones::Forward;
 use larder_dns::{cookie, exchanges, limit, streams};
 use larder_io::random;
@@ -25,26 +28,23 @@ const RESOLV_CONF: &str = "/etc/resolv.conf";
 /// Runs the command.
 pub fn dns(settings: &Resolved) -> Outcome {
     let options = options(settings)?;
-    let started = |addresses: &[SocketAddr], report: &Report| {
-        let at: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
-        let plural = if options.cores == 1 { "" } else { "s" };
-        eprint_quietly(&format!(
-            "larder dns: answering at {} with {} core{plural}",
-            at.join(", "),
-            options.cores
-        ));
-        eprint_quietly(&format!("larder dns: policy: {report}"));
+    let mut tell = |news: News<'_>| match news {
+        News::Started { addresses, metrics, policy } => {
+            let at: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
+            let plural = if options.cores == 1 { "" } else { "s" };
+            let at = at.join(", ");
+            let cores = options.cores;
+            eprint_quietly(&format!("larder dns: answering at {at} with {cores} core{plural}"));
+            eprint_quietly(&format!("larder dns: policy: {policy}"));
+            if let Some(metrics) = metrics {
+                eprint_quietly(&format!("larder dns: metrics at http://{metrics}/metrics"));
+            }
+        }
+        News::Line(line) => eprint_quietly(&format!("larder dns: {line}")),
     };
-    let reloaded = |outcome: &Result<Report, PolicyError>| {
-        eprint_quietly(&match outcome {
-            Ok(report) => format!("larder dns: policy loaded anew: {report}"),
-            Err(error) => format!("larder dns: the policy stays as it was: {error}"),
-        });
-    };
-    let counts =
-        serve(&options, started, reloaded).map_err(|error| Failure::usage(error.to_string()))?;
-    eprint_quietly(&format!("larder dns: {}", summary(&counts)));
-    Ok(exit::DONE)
+    let served = serve(&options, &mut tell).map_err(|error| Failure::usage(error.to_string()))?;
+    eprint_quietly(&format!("larder dns: {}", summary(&served.counts)));
+    Ok(if served.was_hurried { exit::INTERRUPTED } else { exit::DONE })
 }
 
 fn options(settings: &Resolved) -> Result<Options, Failure> {
@@ -113,6 +113,34 @@ fn options(settings: &Resolved) -> Result<Options, Failure> {
             ..streams::Limits::default()
         },
         exchange_limits: exchanges::Limits::default(),
+        operation: operation(settings)?,
+    })
+}
+
+/// How it is operated.
+fn operation(settings: &Resolved) -> Result<Operation, Failure> {
+    let word = |name| settings.word(name).filter(|word| *word != "none");
+    let path = |name| word(name).map(PathBuf::from);
+    let mode = settings.word("ctl-mode").unwrap_or_default();
+    let is_octal = (1..=4).contains(&mode.len());
+    let mode = u32::from_str_radix(mode, 8).ok().filter(|_| is_octal).ok_or_else(|| {
+        Failure::usage(format!("--ctl-mode {mode:?}: expected octal digits, as 0600 or 660"))
+    })?;
+    let metrics = match word("metrics") {
+        None => None,
+        Some(word) => Some(word.parse().map_err(|_| {
+            Failure::usage(format!("--metrics {word:?}: expected ADDR:PORT, as 127.0.0.1:9953"))
+        })?),
+    };
+    Ok(Operation {
+        control: path("ctl").map(|path| (path, mode)),
+        metrics,
+        snapshot: path("snapshot"),
+        snapshot_every_s: settings.number_or_default("snapshot-every"),
+        dnstap: word("dnstap").map(|word| match word.strip_prefix("unix:") {
+            Some(socket) => Target::Socket(socket.into()),
+            None => Target::File(word.into()),
+        }),
     })
 }
 
@@ -261,16 +289,15 @@ fn wire_name(text: &str) -> Option<Vec<u8>> {
     (wire.len() <= 255).then_some(wire)
 }
 
-fn summary(counts: &[Counts]) -> String {
-    let sum = |of: fn(&Counts) -> u64| counts.iter().map(of).sum::<u64>();
+fn summary(counts: &Counts) -> String {
     format!(
         "{} questions, {} answered from the cache, {} by policy, {} missed, {} asked upstream, \
          {} failed",
-        sum(|counts| counts.questions),
-        sum(|counts| counts.hits),
-        sum(|counts| counts.local_answers + counts.local_dropped + counts.prohibited),
-        sum(|counts| counts.misses),
-        sum(|counts| counts.upstream_questions),
-        sum(|counts| counts.failures)
+        counts.queries_udp + counts.queries_tcp,
+        counts.hits,
+        counts.by_policy(),
+        counts.misses,
+        counts.upstream_queries_udp + counts.upstream_queries_tcp,
+        counts.upstream_failures
     )
 }

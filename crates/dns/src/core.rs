@@ -58,6 +58,7 @@ use self::miss::{Ask, Attempt};
 pub use self::settings::{NxdomainCut, Settings};
 use crate::cookie::Cookies;
 use crate::limit::Limiter;
+use crate::metrics::Counts;
 use crate::pending::{AsIs, Pending, Question};
 use crate::policy::Admission;
 use crate::zones::Zones;
@@ -146,41 +147,6 @@ pub trait Net {
     /// Sends a question to an upstream over a stream; [`Core::answered_by_stream`] is told its tag. The ID is the
     /// stream's to choose. False where it could not be.
     fn ask_by_stream(&mut self, upstream: usize, tag: u64, message: &[u8]) -> bool;
-}
-
-/// Counts of what a core did.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub struct Counts {
-    pub questions: u64,
-    pub hits: u64,
-    pub misses: u64,
-    pub stale_answers: u64,
-    pub prefetches: u64,
-    pub merged: u64,
-    pub malformed: u64,
-    pub ignored: u64,
-    pub refused: u64,
-    pub prohibited: u64,
-    pub local_answers: u64,
-    pub local_dropped: u64,
-    pub cached_failures: u64,
-    pub denied_below: u64,
-    pub cookies_good: u64,
-    pub cookies_new: u64,
-    pub cookies_bad: u64,
-    pub rate_dropped: u64,
-    pub rate_slipped: u64,
-    pub upstream_questions: u64,
-    pub upstream_answers: u64,
-    pub upstream_timeouts: u64,
-    pub hedged: u64,
-    pub upstream_strays: u64,
-    pub upstream_useless: u64,
-    pub upstream_streams: u64,
-    pub failures: u64,
-    pub limited: u64,
-    pub not_stored: u64,
 }
 
 /// One core.
@@ -302,7 +268,7 @@ impl Core {
     /// told to clients is not kept.
     pub fn finish(&mut self) {
         if self.writer.pending() > 0 && self.writer.flush().is_err() {
-            self.counts.not_stored += 1;
+            self.counts.limit_cache_writes += 1;
         }
     }
 
@@ -353,7 +319,12 @@ impl Core {
         at: usize,
         net: &mut impl Net,
     ) -> Option<(Query<'m>, u16)> {
-        self.counts.questions += 1;
+        let transport = if client.is_stream() {
+            &mut self.counts.queries_tcp
+        } else {
+            &mut self.counts.queries_udp
+        };
+        *transport += 1;
         let admission = self.in_force.as_ref().map(|force| force.policy.admit(client.address()));
         let view = match admission {
             None => 0,
@@ -363,7 +334,7 @@ impl Core {
                 return None;
             }
             Some(Admission::Dropped) => {
-                self.counts.ignored += 1;
+                self.counts.dropped_queries += 1;
                 net.ignore(client);
                 return None;
             }

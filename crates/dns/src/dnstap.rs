@@ -90,12 +90,12 @@ pub struct Event<'a> {
     pub kind: Kind,
     /// What carried it.
     pub protocol: Protocol,
-    /// Who asked.
-    pub asker: SocketAddr,
+    /// Who asked; `None` where the own address is not known.
+    pub asker: Option<SocketAddr>,
     /// Who was asked; `None` where the own address is not known.
     pub asked: Option<SocketAddr>,
-    /// When the question came or went, ns since 1970 UTC.
-    pub query_ns: u64,
+    /// When the question came or went, ns since 1970 UTC; of an answer only where it is known.
+    pub query_ns: Option<u64>,
     /// Likewise the answer; `None` for a question.
     pub response_ns: Option<u64>,
     /// The message in wire form: the answer where there is `response_ns`, else the question.
@@ -153,17 +153,23 @@ fn put_frame(out: &mut Vec<u8>, identity: &str, inner: &[u8]) {
 /// dnstap.proto's `Message`.
 fn put_message(out: &mut Vec<u8>, event: &Event<'_>) {
     put_number(out, 1, event.kind as u64);
-    put_number(out, 2, if event.asker.is_ipv4() { 1 } else { 2 });
+    if let Some(either) = event.asker.or(event.asked) {
+        put_number(out, 2, if either.is_ipv4() { 1 } else { 2 });
+    }
     put_number(out, 3, event.protocol as u64);
-    put_address(out, 4, event.asker.ip());
-    if let Some(asked) = event.asked {
-        put_address(out, 5, asked.ip());
+    for (field, address) in [(4, event.asker), (5, event.asked)] {
+        if let Some(address) = address {
+            put_address(out, field, address.ip());
+        }
     }
-    put_number(out, 6, event.asker.port().into());
-    if let Some(asked) = event.asked {
-        put_number(out, 7, asked.port().into());
+    for (field, address) in [(6, event.asker), (7, event.asked)] {
+        if let Some(address) = address {
+            put_number(out, field, address.port().into());
+        }
     }
-    put_time(out, 8, event.query_ns);
+    if let Some(query_ns) = event.query_ns {
+        put_time(out, 8, query_ns);
+    }
     match event.response_ns {
         None => put_octets(out, 10, event.message),
         Some(response_ns) => {
@@ -483,9 +489,9 @@ mod tests {
         Event {
             kind,
             protocol: Protocol::Udp,
-            asker: "192.0.2.7:4242".parse().unwrap(),
+            asker: Some("192.0.2.7:4242".parse().unwrap()),
             asked: Some("[2001:db8::1]:53".parse().unwrap()),
-            query_ns: 1_700_000_000_999_999_999,
+            query_ns: Some(1_700_000_000_999_999_999),
             response_ns,
             message,
         }

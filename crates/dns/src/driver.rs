@@ -15,7 +15,6 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use larder_io::event::{Event, Events, Interest, Poller, Waker};
@@ -23,10 +22,14 @@ use larder_io::random::Random;
 use larder_io::udp::{RecvBatch, Route, SendBatch, UdpSocket};
 
 use crate::core::{Client, Core, Net, Now};
+use crate::dnstap::Protocol;
 use crate::exchanges::{self, Exchanges, Outcome};
+use crate::metrics::{Counts, PUBLISH_MS, Shared};
 use crate::pool::{Origin, Pool};
 use crate::reload::Follower;
+use crate::stage::{Stage, Stages};
 use crate::streams::{self, StreamId, Streams};
+use crate::trace::{Exchange, Trace};
 
 /// Messages received or sent by one system call.
 const BATCH: usize = 64;
@@ -83,6 +86,11 @@ impl Clock {
         let wall_s = (self.begun_unix_us + us) / 1_000_000;
         Now { us, wall_s: u32::try_from(wall_s).unwrap_or(u32::MAX) }
     }
+
+    /// A moment as nanoseconds since 1970 UTC.
+    pub fn unix_ns(&self, now: Now) -> u64 {
+        (self.begun_unix_us + now.us).saturating_mul(1_000)
+    }
 }
 
 /// A listening UDP socket and what is to be sent by it.
@@ -103,11 +111,10 @@ struct Sockets {
     numbers: u32,
     random: Random,
     now_ms: u64,
-    /// Answers that the kernel did not take, and questions to upstreams that could not be sent.
-    unsent: u64,
-    unasked: u64,
-    /// Times that a stream could not be accepted.
-    unaccepted: u64,
+    /// What the core does not see.
+    counts: Counts,
+    /// Who is told of messages.
+    trace: Option<Trace>,
 }
 
 impl Listener {
@@ -138,7 +145,15 @@ impl Net for Lines<'_> {
         match client {
             Client::Udp { socket, route } => self.sockets.answer(*socket, route, bytes_max, write),
             Client::Stream { stream, .. } => {
-                self.streams.answer(StreamId::from_bits(*stream), bytes_max, write)
+                let Sockets { counts, trace, .. } = &mut *self.sockets;
+                self.streams.answer(StreamId::from_bits(*stream), bytes_max, |room| {
+                    let length = write(room)?;
+                    counts.answered(&room[..length]);
+                    if let Some(trace) = trace {
+                        trace.answered(client, &room[..length]);
+                    }
+                    Some(length)
+                })
             }
         }
     }
@@ -150,25 +165,59 @@ impl Net for Lines<'_> {
     }
 
     fn ask(&mut self, upstream: usize, message: &[u8]) -> Option<u32> {
-        let Sockets { pools, origin, numbers, random, poller, now_ms, .. } = &mut *self.sockets;
-        let asked = pools.get_mut(upstream)?.ask(message, *now_ms, origin, numbers, random, poller);
+        let Sockets { pools, origin, numbers, random, poller, now_ms, trace, .. } =
+            &mut *self.sockets;
+        let pool = pools.get_mut(upstream)?;
+        let asked = pool.ask(message, *now_ms, origin, numbers, random, poller);
+        if let (Some(trace), Ok(number)) = (trace, &asked) {
+            trace.forwarded(&pool.exchange(*number, message));
+        }
         if asked.is_err() {
-            self.sockets.unasked += 1;
+            self.sockets.counts.unsent_queries += 1;
         }
         asked.ok()
     }
 
     fn ask_by_stream(&mut self, upstream: usize, tag: u64, message: &[u8]) -> bool {
-        let Sockets { pools, origin, poller, now_ms, .. } = &mut *self.sockets;
+        let Sockets { pools, origin, poller, now_ms, trace, .. } = &mut *self.sockets;
         let Some(address) = pools.get(upstream).map(Pool::address) else { return false };
         let local = origin.address_for(address);
         // What it may still wait for on another stream is not waited for any longer.
         self.exchanges.cancel(tag);
-        self.exchanges.ask(address, local, tag, message, poller, *now_ms).is_ok()
+        let is_asked = self.exchanges.ask(address, local, tag, message, poller, *now_ms).is_ok();
+        if let (Some(trace), true) = (trace, is_asked) {
+            trace.forwarded(&by_stream(address, message));
+        }
+        is_asked
+    }
+}
+
+impl Lines<'_> {
+    /// Gives the core what became of a question by a stream.
+    fn take(&mut self, core: &mut Core, now: Now, tag: u64, outcome: Outcome<'_>) {
+        let octets = match outcome {
+            Outcome::Answer(octets) => Some(octets),
+            Outcome::Failed(_) => None,
+        };
+        let Sockets { pools, trace, .. } = &mut *self.sockets;
+        if let (Some(trace), Some(octets)) = (trace, octets)
+            && let Some(pool) = core.asked_by_stream(tag).and_then(|upstream| pools.get(upstream))
+        {
+            trace.heard(&by_stream(pool.address(), octets));
+        }
+        core.answered_by_stream(now, tag, octets, self);
     }
 }
 
 impl Sockets {
+    /// Tells of a question, if anybody wants to know.
+    #[inline]
+    fn note_question(&mut self, client: &Client, message: &[u8]) {
+        if let Some(trace) = &mut self.trace {
+            trace.asked(client, message);
+        }
+    }
+
     #[inline]
     fn answer(
         &mut self,
@@ -179,11 +228,15 @@ impl Sockets {
     ) -> bool {
         let Some(listener) = self.listeners.get_mut(usize::from(socket)) else { return false };
         if listener.outgoing.len() == listener.outgoing.capacity() {
-            self.unsent += listener.flush();
+            self.counts.unsent_answers += listener.flush();
         }
         let Some(room) = listener.outgoing.slot() else { return false };
         let bytes_max = bytes_max.min(room.len());
         let Some(length) = write(&mut room[..bytes_max]) else { return false };
+        self.counts.answered(&room[..length]);
+        if let Some(trace) = &mut self.trace {
+            trace.answered(&Client::Udp { socket, route: *route }, &room[..length]);
+        }
         listener.outgoing.commit(length, Some(route));
         true
     }
@@ -211,8 +264,14 @@ pub struct Parts {
     pub policy: Follower,
     /// The clock, the same for all cores.
     pub clock: Clock,
-    /// Ends the loop once it is set and the waker called.
-    pub stop: Arc<AtomicBool>,
+    /// Which of the cores this is, and where they publish what they counted.
+    pub number: usize,
+    /// See `number`.
+    pub published: Arc<Shared>,
+    /// Who is told of messages.
+    pub trace: Option<Trace>,
+    /// Ends the loop; the waker is called when it has changed.
+    pub stages: Arc<Stages>,
     /// Interrupts a wait.
     pub waker: Arc<Waker>,
 }
@@ -229,7 +288,12 @@ pub struct Driver {
     events: Events,
     policy: Follower,
     clock: Clock,
-    stop: Arc<AtomicBool>,
+    number: usize,
+    published: Arc<Shared>,
+    /// When to publish what has been counted since the last time; `None`: nothing has.
+    publish_ms: Option<u64>,
+    stages: Arc<Stages>,
+    is_draining: bool,
     waker: Arc<Waker>,
     busy_turns: u32,
 }
@@ -259,9 +323,8 @@ impl Driver {
             numbers: 0,
             random: Random::new(),
             now_ms: 0,
-            unsent: 0,
-            unasked: 0,
-            unaccepted: 0,
+            counts: Counts::default(),
+            trace: parts.trace,
         };
         Ok(Driver {
             core: parts.core,
@@ -274,7 +337,11 @@ impl Driver {
             events: Events::new(EVENTS_MAX),
             policy: parts.policy,
             clock: parts.clock,
-            stop: parts.stop,
+            number: parts.number,
+            published: parts.published,
+            publish_ms: None,
+            stages: parts.stages,
+            is_draining: false,
             waker: parts.waker,
             busy_turns: 0,
         })
@@ -282,15 +349,64 @@ impl Driver {
 
     /// Serves until told to stop. An error is the poller's, and there is no going on.
     pub fn run(&mut self) -> io::Result<()> {
-        while !self.stop.load(Ordering::Relaxed) {
-            self.turn()?;
+        let mut result = Ok(());
+        while result.is_ok() && self.goes_on() {
+            result = self.turn();
         }
-        Ok(())
+        self.publish();
+        result
     }
 
-    /// What the core did.
-    pub fn core(&self) -> &Core {
-        &self.core
+    fn goes_on(&mut self) -> bool {
+        match self.stages.get() {
+            Stage::Serves => true,
+            Stage::Drains => {
+                if !self.is_draining {
+                    self.drain();
+                }
+                self.core.in_flight() > 0 || !self.streams.is_empty()
+            }
+            Stage::Ends => false,
+        }
+    }
+
+    /// Takes what waits at the sockets, and then nothing new: what was taken is answered.
+    fn drain(&mut self) {
+        self.is_draining = true;
+        let now = self.clock.now();
+        self.begin(now);
+        for at in 0..self.sockets.listeners.len() {
+            self.serve(now, at);
+            let listener = &mut self.sockets.listeners[at];
+            listener.is_busy = false;
+            // What is not watched is not told of; it fails for nothing else.
+            let _ = self.sockets.poller.remove(&listener.socket);
+        }
+        for listener in self.stream_listeners.drain(..) {
+            let _ = self.sockets.poller.remove(&listener);
+        }
+        self.streams.drain();
+        self.finish(now);
+    }
+
+    /// Lets others see what was counted here.
+    fn publish(&mut self) {
+        self.publish_ms = None;
+        let Driver { sockets, streams, exchanges, .. } = self;
+        let counts = &mut sockets.counts;
+        let (clients, upstreams) = (streams.counters(), exchanges.counters());
+        let is_limit = clients.refused_full + clients.refused_client;
+        counts.tcp_streams_opened = clients.opened;
+        counts.tcp_streams_refused = is_limit + clients.refused_unwatched;
+        counts.tcp_streams_closed = clients.closed.iter().sum();
+        counts.limit_tcp_clients = is_limit;
+        counts.limit_tcp_upstream = upstreams.refused_full;
+        counts.upstream_queries_tcp = upstreams.asked + upstreams.retried;
+        counts.trace_records_dropped = sockets.trace.as_ref().map_or(0, Trace::dropped);
+        let mut sum = sockets.counts.clone();
+        sum.unsent_queries += sockets.pools.iter().map(Pool::refused).sum::<u64>();
+        sum.add(self.core.counts());
+        self.published.publish(self.number, &sum);
     }
 
     /// How long nothing is to be done if nothing comes, milliseconds.
@@ -298,7 +414,8 @@ impl Driver {
         let now_ms = now.us / 1_000;
         let waits =
             [self.core.wait_ms(now), self.streams.wait_ms(now_ms), self.exchanges.wait_ms(now_ms)];
-        waits.into_iter().flatten().fold(WAIT_MS_MAX, u64::min)
+        let publish = self.publish_ms.map(|due_ms| due_ms.saturating_sub(now_ms));
+        waits.into_iter().chain([publish]).flatten().fold(WAIT_MS_MAX, u64::min)
     }
 
     fn turn(&mut self) -> io::Result<()> {
@@ -314,11 +431,10 @@ impl Driver {
             self.busy_turns += 1;
         }
         let now = self.clock.now();
-        self.sockets.now_ms = now.us / 1_000;
-        self.core.begin();
         if let Some(policy) = self.policy.take_next() {
             self.core.set_policy(now, policy);
         }
+        self.begin(now);
         if ready > 0 {
             let events = std::mem::replace(&mut self.events, Events::new(1));
             for event in events.iter() {
@@ -332,7 +448,22 @@ impl Driver {
             }
         }
         self.finish(now);
+        let now_ms = self.sockets.now_ms;
+        match self.publish_ms {
+            Some(due_ms) if now_ms >= due_ms => self.publish(),
+            None if ready > 0 || is_busy => self.publish_ms = Some(now_ms + PUBLISH_MS),
+            _ => {}
+        }
         Ok(())
+    }
+
+    /// The beginning of a turn.
+    fn begin(&mut self, now: Now) {
+        self.sockets.now_ms = now.us / 1_000;
+        self.core.begin();
+        if let Some(trace) = &mut self.sockets.trace {
+            trace.begin(now);
+        }
     }
 
     /// The end of a turn: timers, and what was queued leaves.
@@ -342,9 +473,8 @@ impl Driver {
         core.tick(now, &mut Lines { sockets, streams, exchanges });
         if !exchanges.is_empty() {
             let mut hear = |exchanges: &mut Exchanges, tag: u64, outcome: Outcome<'_>| {
-                let octets = octets_of(outcome);
                 let lines = &mut Lines { sockets, streams, exchanges };
-                core.answered_by_stream(now, tag, octets, lines);
+                lines.take(core, now, tag, outcome);
             };
             exchanges.expire(&poller, now_ms, &mut hear);
             exchanges.flush(&poller, now_ms, &mut hear);
@@ -353,22 +483,25 @@ impl Driver {
             streams.expire(now_ms);
             streams.flush(&poller, now_ms, |streams, id, peer, question| {
                 let client = Client::Stream { stream: id.to_bits(), peer };
+                sockets.note_question(&client, question);
                 let batch = std::iter::once((client, question));
                 core.questions(now, batch, &mut Lines { sockets, streams, exchanges });
             });
             // What was read only now may have to be asked by a stream.
             exchanges.flush(&poller, now_ms, |exchanges, tag, outcome| {
-                let octets = octets_of(outcome);
                 let lines = &mut Lines { sockets, streams, exchanges };
-                core.answered_by_stream(now, tag, octets, lines);
+                lines.take(core, now, tag, outcome);
             });
         }
         for listener in &mut sockets.listeners {
-            sockets.unsent += listener.flush();
+            sockets.counts.unsent_answers += listener.flush();
         }
         for pool in &mut sockets.pools {
             pool.flush();
             pool.tick(now_ms);
+        }
+        if let Some(trace) = &mut sockets.trace {
+            trace.flush();
         }
         core.finish();
     }
@@ -382,7 +515,7 @@ impl Driver {
                 }
             }
             UPSTREAMS => self.hear(now, (which >> 32) as usize, which as u32),
-            // An eventfd that cannot be read would wake again: it is asked for an end each turn anyway.
+            // An eventfd that cannot be read would wake again: the stage is looked at each turn anyway.
             WAKER => drop(self.waker.clear()),
             STREAM_LISTENERS => self.accept(which as usize),
             STREAMS => self.serve_stream(now, event),
@@ -396,7 +529,7 @@ impl Driver {
         let Some(listener) = self.stream_listeners.get(at) else { return };
         let now_ms = self.sockets.now_ms;
         if self.streams.accept(listener, &self.sockets.poller, now_ms).is_err() {
-            self.sockets.unaccepted += 1;
+            self.sockets.counts.tcp_streams_unaccepted += 1;
         }
     }
 
@@ -405,6 +538,7 @@ impl Driver {
         let Driver { core, sockets, streams, exchanges, .. } = self;
         streams.ready(event, |streams, id, peer, question| {
             let client = Client::Stream { stream: id.to_bits(), peer };
+            sockets.note_question(&client, question);
             let batch = std::iter::once((client, question));
             core.questions(now, batch, &mut Lines { sockets, streams, exchanges });
         });
@@ -415,9 +549,8 @@ impl Driver {
         let Driver { core, sockets, streams, exchanges, .. } = self;
         let (poller, now_ms) = (sockets.poller.clone(), sockets.now_ms);
         exchanges.ready(event, &poller, now_ms, |exchanges, tag, outcome| {
-            let octets = octets_of(outcome);
             let lines = &mut Lines { sockets, streams, exchanges };
-            core.answered_by_stream(now, tag, octets, lines);
+            lines.take(core, now, tag, outcome);
         });
     }
 
@@ -430,15 +563,19 @@ impl Driver {
                 return;
             }
             let Driver { core, sockets, streams, exchanges, incoming, .. } = self;
-            let batch = incoming.messages().map(|message| {
-                let client = Client::Udp { socket: at as u16, route: message.route };
-                (client, message.octets)
-            });
+            let client_of = |route| Client::Udp { socket: at as u16, route };
+            if sockets.trace.is_some() {
+                for message in incoming.messages() {
+                    sockets.note_question(&client_of(message.route), message.octets);
+                }
+            }
+            let batch =
+                incoming.messages().map(|message| (client_of(message.route), message.octets));
             core.questions(now, batch, &mut Lines { sockets, streams, exchanges });
             if received < BATCH {
                 return;
             }
-            self.sockets.unsent += self.sockets.listeners[at].flush();
+            self.sockets.counts.unsent_answers += self.sockets.listeners[at].flush();
         }
     }
 
@@ -453,6 +590,10 @@ impl Driver {
             // An error is what ICMP says of a question that was sent before.
             let Ok(received) = received else { return core.unreachable(now, upstream, lines) };
             for message in answers.messages() {
+                let Sockets { pools, trace, .. } = &mut *lines.sockets;
+                if let Some(trace) = trace {
+                    trace.heard(&pools[upstream].exchange(number, message.octets));
+                }
                 let fits = if message.is_truncated() {
                     core.answered_in_part(now, number, message.octets, lines)
                 } else {
@@ -469,10 +610,7 @@ impl Driver {
     }
 }
 
-/// What an outcome brought.
-fn octets_of(outcome: Outcome<'_>) -> Option<&[u8]> {
-    match outcome {
-        Outcome::Answer(octets) => Some(octets),
-        Outcome::Failed(_) => None,
-    }
+/// A message to or from an upstream by a stream, whose own end is not known here.
+fn by_stream(upstream: SocketAddr, message: &[u8]) -> Exchange<'_> {
+    Exchange { protocol: Protocol::Tcp, local: None, upstream, message }
 }

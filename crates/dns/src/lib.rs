@@ -2,7 +2,9 @@
 //!
 //! | module | duty |
 //! |---|---|
-//! | [`server`] | threads, signals, start and end |
+//! | [`server`] | start: sockets, cache, threads |
+//! | [`supervisor`] | what the calling thread does meanwhile |
+//! | [`stage`] | how far the server's life has come |
 //! | [`driver`] | one core's loop |
 //! | [`pool`] | sockets to an upstream |
 //! | [`core`] | what a core does with messages: answers, asks, waits, gives up |
@@ -19,8 +21,8 @@
 //! | [`reload`] | a policy that is replaced while the server runs, and the cache kept |
 //! | [`mod@ctl`] | what operators ask of a running server, over a Unix socket |
 //! | [`dnstap`] | questions and answers to a file or a collector |
+//! | [`trace`] | what a core tells of its messages |
 //! | [`handover`] | records from the cores to a thread that writes them |
-//! | [`key`] | what distinguishes one stored answer from another |
 //! | [`metrics`] | counters, one table of them, and the endpoint for Prometheus |
 //! | [`notify`] | what a service manager is told |
 //! | [`presentation`] | names, types and codes as operators write them |
@@ -52,6 +54,9 @@ pub mod presentation;
 pub mod reload;
 pub mod server;
 pub mod snapshot;
+pub mod stage;
 pub mod streams;
+pub mod supervisor;
 mod table;
+pub mod trace;
 pub mod zones;

@@ -1,7 +1,7 @@
-//! Counters: owned by the core that counts, published once a turn of its loop, summed for whoever asks.
+//! Counters: owned by the core that counts, published every [`PUBLISH_MS`] while it changes, summed for whoever asks.
 //!
 //! ```text
-//! a core: counts.hits += 1  ->  once a turn: shared.publish(core, &counts)  ->  shared.sum()
+//! a core: counts.hits += 1  ->  now and then: shared.publish(core, &counts)  ->  shared.sum()
 //! one table below           ->  the fields, `stats` of larder ctl, Prometheus, the guide
 //! ```
 //!
@@ -27,6 +27,9 @@ use crate::ctl::Fields;
 /// Buckets of the histogram: bucket i has what took less than 2^i microseconds and was in none before it; the
 /// last has the rest, from 8.4 s on.
 pub const BUCKETS: usize = 25;
+
+/// How long a core may keep what it counted to itself, milliseconds.
+pub const PUBLISH_MS: u64 = 100;
 
 /// What every name of a metric begins with.
 const PREFIX: &str = "larder_dns";
@@ -76,6 +79,14 @@ macro_rules! counters {
             fn values(&self) -> [u64; ROWS.len()] {
                 [$($(self.$field,)+)+]
             }
+
+            /// Adds what another part of the same core, or another core, has counted.
+            pub fn add(&mut self, other: &Counts) {
+                for (mine, theirs) in self.words().into_iter().zip(other.values()) {
+                    *mine += theirs;
+                }
+                self.miss.add(&other.miss);
+            }
         }
     };
 }
@@ -101,16 +112,20 @@ counters! {
         answers_other ["rcode" "other"],
     }
     "cache_hits" "Questions answered from the cache while the answer lived" { hits }
-    "cache_misses" "Questions that an upstream was needed for" { misses }
+    "cache_misses" "Questions that the cache had no living answer to" { misses }
     "stale_answers" "Answers past their end, given because no upstream could answer" { stale_answers }
+    "denied_below" "Questions answered because a name above theirs does not exist" { denied_below }
+    "cached_failures" "Questions answered with a failure that was remembered" { cached_failures }
     "prefetches" "Answers asked for again before their end" { prefetches }
     "merged_questions" "Questions that waited for the answer to the same question of another client" { merged_questions }
     "upstream_queries" "Questions sent to upstreams" {
         upstream_queries_udp ["transport" "udp"],
         upstream_queries_tcp ["transport" "tcp"],
     }
-    "upstream_answers" "Answers of upstreams that were used" { upstream_answers }
+    "upstream_answers" "Answers of upstreams to questions of ours" { upstream_answers }
+    "upstream_useless" "Answers of upstreams, or streams that failed, after which another was asked" { upstream_useless }
     "upstream_timeouts" "Questions that an upstream did not answer in time" { upstream_timeouts }
+    "upstream_hedges" "Questions sent to a second upstream because the first took long" { upstream_hedges }
     "upstream_mismatches" "Packets from upstreams that answer no question of ours, and were passed over" { upstream_mismatches }
     "upstream_tcp_fallbacks" "Questions asked again over TCP, because an answer was cut short or looked forged" { upstream_tcp_fallbacks }
     "upstream_failures" "Questions that no upstream answered" { upstream_failures }
@@ -123,13 +138,20 @@ counters! {
         local_answers_hosts ["source" "hosts"],
         local_answers_zone ["source" "zone"],
         local_answers_blocked ["source" "blocklist"],
+        local_answers_rpz ["source" "rpz"],
         local_answers_special ["source" "special-use"],
+        local_answers_chaos ["source" "chaos"],
     }
     "malformed_queries" "Messages that are no question" { malformed_queries }
-    "dropped_queries" "Messages that were not answered, by design or for want of room" { dropped_queries }
-    "truncated_answers" "Answers cut short to what a client takes over UDP" { truncated_answers }
-    "cookies" "Server cookies that clients sent" {
+    "dropped_queries" "Messages that were not answered, by design" { dropped_queries }
+    "unsent" "Messages that the system had no room or no socket for" {
+        unsent_answers ["to" "client"],
+        unsent_queries ["to" "upstream"],
+    }
+    "truncated_answers" "Answers that say they are cut short, those above a rate included" { truncated_answers }
+    "cookies" "Cookies that clients sent" {
         cookies_good ["result" "good"],
+        cookies_new ["result" "new"],
         cookies_bad ["result" "bad"],
     }
     "limits_reached" "How often a limit said no" {
@@ -141,8 +163,9 @@ counters! {
     }
     "tcp_streams_opened" "TCP connections of clients taken" { tcp_streams_opened }
     "tcp_streams_refused" "TCP connections of clients not taken" { tcp_streams_refused }
+    "tcp_streams_unaccepted" "Times that the system had no descriptor or memory for a TCP connection" { tcp_streams_unaccepted }
     "tcp_streams_closed" "TCP connections of clients that ended" { tcp_streams_closed }
-    "trace_records_dropped" "Records for dnstap and query log that found no room" { trace_records_dropped }
+    "trace_records_dropped" "Records for dnstap that found no room" { trace_records_dropped }
 }
 
 /// Times in buckets of powers of two.
@@ -159,6 +182,13 @@ impl Histogram {
         let bucket = (u64::BITS - us.leading_zeros()) as usize;
         self.buckets[bucket.min(BUCKETS - 1)] += 1;
         self.sum_us = self.sum_us.wrapping_add(us);
+    }
+
+    fn add(&mut self, other: &Histogram) {
+        for (mine, theirs) in self.buckets.iter_mut().zip(other.buckets) {
+            *mine += theirs;
+        }
+        self.sum_us = self.sum_us.wrapping_add(other.sum_us);
     }
 
     /// How many there are.
@@ -180,10 +210,25 @@ impl Histogram {
 }
 
 impl Counts {
-    /// Counts an answer by its response code.
+    /// Answers that came from the policy alone.
+    pub fn by_policy(&self) -> u64 {
+        self.local_answers_hosts
+            + self.local_answers_zone
+            + self.local_answers_blocked
+            + self.local_answers_rpz
+            + self.local_answers_special
+            + self.local_answers_chaos
+    }
+
+    /// Counts an answer by the header that it goes out with: its response code, and whether it was cut short. Codes
+    /// beyond 15, whose upper bits are in the OPT record, count by their lower four.
     #[inline]
-    pub fn answered(&mut self, rcode: u16) {
-        let counter = match rcode {
+    pub fn answered(&mut self, octets: &[u8]) {
+        let Some(&[high, low]) = octets.get(2..).and_then(|rest| rest.first_chunk()) else {
+            return;
+        };
+        self.truncated_answers += u64::from(high >> 1 & 1);
+        let counter = match low & 15 {
             0 => &mut self.answers_noerror,
             1 => &mut self.answers_formerr,
             2 => &mut self.answers_servfail,
@@ -224,7 +269,12 @@ impl Counts {
             };
         }
         let name = format!("{PREFIX}_miss_seconds");
-        write_head(out, &name, "How long clients waited for an upstream's answer", "histogram");
+        write_head(
+            out,
+            &name,
+            "How long questions took that upstreams were asked for",
+            "histogram",
+        );
         let mut seen = 0;
         for (bucket, count) in self.miss.buckets.iter().enumerate() {
             seen += count;
@@ -384,23 +434,26 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// What cores publish is summed, the last publication of each.
+    /// What cores publish is summed, the last publication of each; so are counts of two parts.
     #[test]
     fn cores_are_summed() {
         let shared = Shared::new(2);
         let mut counts = Counts { hits: 3, trace_records_dropped: 1, ..Counts::default() };
         counts.miss.note(1000);
-        counts.answered(3);
-        counts.answered(77);
+        counts.answered(&[0, 0, 0x81, 0x83, 0]);
+        counts.answered(&[0, 0, 0x83, 0x8f]);
+        counts.answered(&[0, 0, 0x83]);
         for core in [0, 1, 1, 2] {
             shared.publish(core, &counts);
         }
         let sum = shared.sum();
         assert_eq!((sum.hits, sum.trace_records_dropped), (6, 2));
-        assert_eq!((sum.answers_nxdomain, sum.answers_other), (2, 2));
+        assert_eq!((sum.answers_nxdomain, sum.answers_other, sum.truncated_answers), (2, 2, 2));
         assert_eq!((sum.miss.count(), sum.miss.sum_us), (2, 2000));
         assert_eq!(sum.fields()["hits"], 6);
         assert_eq!(sum.fields()["miss_us_p99"], 1024);
+        counts.add(&sum);
+        assert_eq!((counts.hits, counts.miss.count(), counts.miss.sum_us), (9, 3, 3000));
     }
 
     /// Times come into the bucket whose end is the next power of two; quantiles are ends of buckets.

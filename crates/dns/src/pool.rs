@@ -23,6 +23,9 @@ use larder_io::event::{Interest, Poller};
 use larder_io::random::Random;
 use larder_io::udp::{Ports, SendBatch, UdpOptions, UdpSocket};
 
+use crate::dnstap::Protocol;
+use crate::trace::Exchange;
+
 /// Active sockets of an upstream, at most.
 pub const ACTIVE_MAX: usize = 16;
 
@@ -195,6 +198,12 @@ impl Pool {
         let active = self.active.iter().flatten();
         let mut all = active.chain(self.aside.iter().map(|(_, socket)| socket));
         all.find(|socket| socket.number == number).map(|socket| &socket.socket)
+    }
+
+    /// A message that went or came by the socket of this number, for whoever is told of it.
+    pub fn exchange<'a>(&self, number: u32, message: &'a [u8]) -> Exchange<'a> {
+        let local = self.socket(number).and_then(|socket| socket.local_address().ok());
+        Exchange { protocol: Protocol::Udp, local, upstream: self.address, message }
     }
 
     /// A packet came by a socket and fits nothing. True where these were too many: the socket is closed, and what was

@@ -1,31 +1,41 @@
-//! The server: a thread a core, and one that watches over them.
+//! The server's start: sockets, cache, a thread a core; then the calling thread watches over them.
 //!
 //! ```text
-//! start     the policy is loaded, sockets are bound, the cache is made, threads begin; from here on it answers
-//! serving   SIGHUP, SIGINT, SIGTERM are heard by the calling thread; SIGHUP loads the policy anew (`reload`)
-//! stopping  cores end their turn and their loops; the calling thread gives the counts
+//! the policy is loaded -> sockets are bound, or taken from the service manager -> the cache is made -> threads begin, and answer
+//! -> supervisor.rs until the end -> what was counted
 //! ```
+//!
+//! Sockets of a service manager (socket activation) are used instead of the addresses to listen at. Where it hands over as
+//! many sockets of one address as there are cores (`ReusePort=yes`), each core has one; otherwise the first core
+//! has them all, since an UDP socket of two cores would wake both for each question.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 
 use larder::{Cache, Seconds};
-use larder_io::event::{Events, Interest, Poller, Signal, Signals, Waker};
+use larder_io::activation::{Inherited, take_inherited};
+use larder_io::event::{Signals, Waker};
 use larder_io::random;
 use larder_io::tcp::{self, ListenOptions};
 use larder_io::udp::{UdpOptions, UdpSocket};
 
-use crate::core::{Core, Counts, Settings};
+use rustix::net::SocketType;
+use rustix::net::sockopt::socket_type;
+
+use crate::core::{Core, Settings};
 use crate::driver::{Clock, Driver, Parts};
+use crate::metrics::{Counts, Shared};
 use crate::policy::{PolicyError, PolicyOptions, Report};
 use crate::pool::Origin;
 use crate::reload::Reload;
+use crate::stage::Stages;
+use crate::supervisor::{Common, Crew, Operation, Supervisor};
+use crate::trace::Trace;
 use crate::zones::{Forward, Zones};
-use crate::{exchanges, streams};
+use crate::{dnstap, exchanges, streams};
 
 /// Octets that may wait at a listening socket, in either direction; the system may allow less.
 const SOCKET_BUFFER_BYTES: usize = 4 << 20;
@@ -33,7 +43,7 @@ const SOCKET_BUFFER_BYTES: usize = 4 << 20;
 /// What is served.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Addresses to be asked at.
+    /// Addresses to be asked at, where no service manager hands over sockets.
     pub listen: Vec<SocketAddr>,
     /// Whom to ask, by zone.
     pub forwards: Vec<Forward>,
@@ -51,6 +61,33 @@ pub struct Options {
     pub stream_limits: streams::Limits,
     /// What streams to upstreams may do, for each core.
     pub exchange_limits: exchanges::Limits,
+    /// How it is operated.
+    pub operation: Operation,
+}
+
+/// What is to be told to the operator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum News<'a> {
+    /// Questions are answered at these addresses from now on, and metrics are told at the other.
+    Started {
+        /// Where questions are answered, UDP and TCP.
+        addresses: &'a [SocketAddr],
+        /// Where metrics are told.
+        metrics: Option<SocketAddr>,
+        /// What was loaded of the policy.
+        policy: &'a Report,
+    },
+    /// A line that says what happened, and what to do about it.
+    Line(&'a str),
+}
+
+/// How it ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Served {
+    /// What all cores counted.
+    pub counts: Counts,
+    /// It was told a second time to end, and may have left answers unsent, and the cache unsaved.
+    pub was_hurried: bool,
 }
 
 /// Why it does not serve.
@@ -64,6 +101,8 @@ pub enum ServeError {
     Cache(larder::Error),
     /// Zones are not as they should be.
     Forward(String),
+    /// What it is operated by cannot be had; the text says what to do.
+    Operation(String),
     /// The system refused something else.
     System(&'static str, io::Error),
 }
@@ -86,7 +125,7 @@ impl fmt::Display for ServeError {
             }
             ServeError::Policy(error) => write!(f, "{error}"),
             ServeError::Cache(error) => write!(f, "the cache cannot be made: {error}"),
-            ServeError::Forward(text) => f.write_str(text),
+            ServeError::Forward(text) | ServeError::Operation(text) => f.write_str(text),
             ServeError::System(what, error) => write!(f, "{what}: {error}"),
         }
     }
@@ -94,14 +133,11 @@ impl fmt::Display for ServeError {
 
 impl std::error::Error for ServeError {}
 
-/// Serves until a signal ends it; `started` is called once questions are answered, and `reloaded` from another thread each
-/// time that a reload has ended. What all cores did.
-pub fn serve(
-    options: &Options,
-    started: impl FnOnce(&[SocketAddr], &Report),
-    reloaded: impl Fn(&Result<Report, PolicyError>) + Clone + Send + 'static,
-) -> Result<Vec<Counts>, ServeError> {
+/// Serves until it is told to end. `tell` is given what an operator wants to know.
+pub fn serve(options: &Options, tell: &mut dyn FnMut(News<'_>)) -> Result<Served, ServeError> {
     let system = |what| move |error| ServeError::System(what, error);
+    // Before anything is opened: the manager's descriptors are where it says.
+    let inherited = take_inherited().map_err(system("sockets of the service manager"))?;
     // Before any thread starts, so that all of them leave signals to this one.
     let signals = Signals::block().map_err(system("signals"))?;
     let cores = options.cores.max(1);
@@ -115,15 +151,42 @@ pub fn serve(
         .build()
         .map_err(ServeError::Cache)?;
     let clock = Clock::start();
-    let stop = Arc::new(AtomicBool::new(false));
-    let settings = Arc::new(options.settings.clone());
-    let bound = bind(options, cores)?;
-    let addresses: Vec<SocketAddr> =
-        bound[0].listeners.iter().filter_map(|socket| socket.local_address().ok()).collect();
+    let bound = if inherited.is_empty() {
+        bind(options, cores)?
+    } else {
+        take(inherited, cores).map_err(system("sockets of the service manager"))?
+    };
+    let addresses = addresses(&bound);
+    if bound.iter().any(Bound::is_empty) {
+        tell(News::Line(
+            "fewer sockets were handed over than there are cores, so one core serves them all; \
+             set ReusePort=yes and a socket a core, or --cores 1",
+        ));
+    }
+    let supervisor_waker = Arc::new(Waker::new().map_err(system("eventfd"))?);
+    let (trace, tap) = match &options.operation.dnstap {
+        None => (None, None),
+        Some(target) => {
+            let (writer, tap) = dnstap::Writer::start(target.clone(), &host_name())
+                .map_err(system("a thread for dnstap"))?;
+            (Some(writer), Some(tap))
+        }
+    };
+    let published = Arc::new(Shared::new(cores));
+    let common = Common {
+        cache: cache.clone(),
+        clock,
+        published: published.clone(),
+        trace,
+        reload: reload.clone(),
+        waker: supervisor_waker.clone(),
+    };
+    let supervisor = Supervisor::open(&options.operation, common, signals)
+        .map_err(|error| ServeError::Operation(error.to_string()))?;
 
-    let mut drivers = Vec::new();
-    let mut wakers = Vec::new();
-    for Bound { listeners, stream_listeners } in bound {
+    let (settings, stages) = (Arc::new(options.settings.clone()), Arc::new(Stages::new()));
+    let (mut drivers, mut wakers) = (Vec::new(), Vec::new());
+    for (number, Bound { listeners, stream_listeners }) in bound.into_iter().enumerate() {
         let zones = Zones::new(&options.forwards).map_err(|error| {
             ServeError::Forward(format!("these upstreams cannot be used: {error:?}"))
         })?;
@@ -132,6 +195,10 @@ pub fn serve(
             Core::new(settings.clone(), &cache, zones, clock.now()).map_err(ServeError::Cache)?;
         let waker = Arc::new(Waker::new().map_err(system("eventfd"))?);
         wakers.push(waker.clone());
+        let trace = tap.as_ref().map(|tap| {
+            let at = listeners.iter().filter_map(|socket| socket.local_address().ok()).collect();
+            Trace::new(tap.another(), clock, at)
+        });
         let parts = Parts {
             core,
             listeners,
@@ -143,36 +210,23 @@ pub fn serve(
             udp_bytes_max: options.settings.udp_bytes_max,
             policy: reload.follower(),
             clock,
-            stop: stop.clone(),
+            number,
+            published: published.clone(),
+            trace,
+            stages: stages.clone(),
             waker,
         };
         drivers.push(Driver::new(parts).map_err(system("epoll"))?);
     }
-    let counts = thread::scope(|scope| {
-        let threads: Vec<_> = (drivers.into_iter().enumerate())
-            .map(|(number, mut driver)| {
-                let run = move || driver.run().map(|()| driver.core().counts().clone());
-                thread::Builder::new().name(format!("dns-{number}")).spawn_scoped(scope, run)
-            })
-            .collect();
-        started(&addresses, &report);
-        let heard = wait_for_end(&signals, &reload, reloaded);
-        stop.store(true, Ordering::Relaxed);
-        for waker in &wakers {
-            // Who cannot be woken looks around within a second.
-            drop(waker.wake());
-        }
-        heard?;
-        let mut counts = Vec::new();
-        for thread in threads {
-            let joined = thread?.join();
-            counts.push(joined.map_err(|_| io::Error::other("a core's thread panicked"))??);
-        }
-        Ok(counts)
-    })
-    .map_err(system("serving"))?;
-    signals.unblock().map_err(system("signals"))?;
-    Ok(counts)
+    let mut crew = Crew::new(wakers, stages, supervisor_waker);
+    for driver in drivers {
+        crew.start(driver).map_err(system("a thread for a core"))?;
+    }
+    let metrics = supervisor.metrics_address();
+    tell(News::Started { addresses: &addresses, metrics, policy: &report });
+    let was_hurried =
+        supervisor.run(crew, &mut |line| tell(News::Line(line))).map_err(system("serving"))?;
+    Ok(Served { counts: published.sum(), was_hurried })
 }
 
 /// What one core listens by.
@@ -182,14 +236,37 @@ struct Bound {
     stream_listeners: Vec<TcpListener>,
 }
 
-/// Sockets a core and address; a port of 0 is the same for all cores, and for UDP and TCP.
-fn bind(options: &Options, cores: usize) -> Result<Vec<Bound>, ServeError> {
-    let udp = UdpOptions {
+impl Bound {
+    fn is_empty(&self) -> bool {
+        self.listeners.is_empty() && self.stream_listeners.is_empty()
+    }
+}
+
+/// Addresses of all sockets, each once.
+fn addresses(bound: &[Bound]) -> Vec<SocketAddr> {
+    let udp = bound.iter().flat_map(|bound| &bound.listeners);
+    let tcp = bound.iter().flat_map(|bound| &bound.stream_listeners);
+    let mut all: Vec<SocketAddr> = (udp.filter_map(|socket| socket.local_address().ok()))
+        .chain(tcp.filter_map(|socket| socket.local_addr().ok()))
+        .collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// How UDP sockets are set up.
+fn udp_options(cores: usize) -> UdpOptions {
+    UdpOptions {
         reuse_port: cores > 1,
         receive_buffer_bytes: Some(SOCKET_BUFFER_BYTES),
         send_buffer_bytes: Some(SOCKET_BUFFER_BYTES),
         ..UdpOptions::default()
-    };
+    }
+}
+
+/// Sockets a core and address; a port of 0 is the same for all cores, and for UDP and TCP.
+fn bind(options: &Options, cores: usize) -> Result<Vec<Bound>, ServeError> {
+    let udp = udp_options(cores);
     let tcp = ListenOptions { reuse_port: cores > 1, ..ListenOptions::default() };
     let mut bound: Vec<Bound> = (0..cores).map(|_| Bound::default()).collect();
     for &address in &options.listen {
@@ -206,23 +283,60 @@ fn bind(options: &Options, cores: usize) -> Result<Vec<Bound>, ServeError> {
     Ok(bound)
 }
 
-fn wait_for_end(
-    signals: &Signals,
-    reload: &Reload,
-    reloaded: impl Fn(&Result<Report, PolicyError>) + Clone + Send + 'static,
-) -> io::Result<()> {
-    let poller = Poller::new()?;
-    let mut events = Events::new(4);
-    poller.add(signals, 0, Interest::READ)?;
-    loop {
-        poller.wait(&mut events, None)?;
-        while let Some(signal) = signals.read()? {
-            match signal {
-                Signal::Interrupt | Signal::Terminate => return Ok(()),
-                // Where there is no thread for it now, whoever sent the signal hears nothing, and sends it again.
-                Signal::HangUp => drop(reload.start(Box::new(reloaded.clone()))),
-                _ => {}
-            }
+/// Sockets that were handed over, dealt to the cores.
+fn take(inherited: Vec<Inherited>, cores: usize) -> io::Result<Vec<Bound>> {
+    let (mut udp, mut tcp) = (Vec::new(), Vec::new());
+    for Inherited { name, fd } in inherited {
+        let foreign = |error: io::Error| {
+            let text = format!("{name}: {error}; larder dns takes UDP and TCP sockets");
+            io::Error::new(error.kind(), text)
+        };
+        if socket_type(&fd)? == SocketType::DGRAM {
+            let socket = UdpSocket::from_fd(fd, &udp_options(cores)).map_err(foreign)?;
+            udp.push((socket.local_address()?, socket));
+        } else {
+            let listener = tcp::listener_from_fd(fd).map_err(foreign)?;
+            tcp.push((listener.local_addr()?, listener));
         }
+    }
+    let bound = deal(udp, cores).into_iter().zip(deal(tcp, cores));
+    Ok(bound.map(|(listeners, stream_listeners)| Bound { listeners, stream_listeners }).collect())
+}
+
+/// Deals sockets to cores: of one address as many as cores, one each; else all of that address to the first.
+fn deal<T>(sockets: Vec<(SocketAddr, T)>, cores: usize) -> Vec<Vec<T>> {
+    let mut counts: HashMap<SocketAddr, usize> = HashMap::new();
+    for (address, _) in &sockets {
+        *counts.entry(*address).or_insert(0) += 1;
+    }
+    counts.retain(|_, count| *count == cores);
+    let mut dealt: Vec<Vec<T>> = (0..cores).map(|_| Vec::new()).collect();
+    for (address, socket) in sockets {
+        let core = counts.get_mut(&address).map_or(0, |left| {
+            *left -= 1;
+            *left
+        });
+        dealt[core].push(socket);
+    }
+    dealt
+}
+
+/// What this machine calls itself, for whoever gathers the records of several.
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As many sockets of an address as cores are dealt one each, whatever their order; others go to the first core.
+    #[test]
+    fn sockets_are_dealt() {
+        let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        let sockets = vec![(at(1), 'a'), (at(2), 'x'), (at(1), 'b'), (at(3), 'y')];
+        assert_eq!(deal(sockets.clone(), 2), [vec!['x', 'b', 'y'], vec!['a']]);
+        assert_eq!(deal(sockets, 1), [vec!['a', 'x', 'b', 'y']]);
+        assert_eq!(deal(vec![(at(1), 'a')], 3), [vec!['a'], vec![], vec![]]);
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //! start   clear_leftovers, load (a thread; cores answer meanwhile)
 //! runs    is_due -> start -> finished says how it went; `larder ctl snapshot` likewise
-//! end     finish: waits for a save that runs, and saves once more
+//! end     start once more, when a save that runs has finished
 //! ```
 //!
 //! What makes it safe is the engine's: a file is written beside its place and renamed over it, so that whoever is
@@ -12,8 +12,8 @@
 //! next start.
 //!
 //! Invariants
-//! 1. One save at a time. Who asks for a second one meanwhile is told so, but at the end, which waits.
-//! 2. The supervisor and the cores wait for nothing here; [`Snapshots::finish`] is for after they ended.
+//! 1. One save at a time. Who asks for a second one meanwhile is told so.
+//! 2. The supervisor and the cores wait for nothing here.
 //! 3. A save that fails changes no file, and the next one is tried at its time. The same error again is not
 //!    news: [`Snapshots::finished`] gives it once, until a save succeeds.
 //!
@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use larder::{Cache, Error, Loaded, SaveError, Seconds};
@@ -63,16 +63,10 @@ pub struct Snapshots {
     due_ms: Option<u64>,
     /// True while somebody saves.
     saving: Arc<AtomicBool>,
-    running: Option<Running>,
+    /// Where the save on its thread will say how it went.
+    running: Option<Receiver<Result<Saved, SaveError>>>,
     /// The text of the last failure that was told, since the last success.
     told: Option<String>,
-}
-
-/// A save on its thread.
-#[derive(Debug)]
-struct Running {
-    thread: JoinHandle<()>,
-    said: Receiver<Result<Saved, SaveError>>,
 }
 
 /// The right to save; given back when dropped, also by a panic.
@@ -130,15 +124,14 @@ impl Snapshots {
             let _ = say.send(saved);
             wake();
         });
-        self.running = thread.ok().map(|thread| Running { thread, said });
+        self.running = thread.ok().map(|_| said);
         self.running.is_some()
     }
 
     /// How a save that [`Snapshots::start`] began has ended, once; `None` while it runs, where none was begun, and
     /// for a failure that was told before. The text of a failure says what to do.
     pub fn finished(&mut self) -> Option<Result<Saved, String>> {
-        let running = self.running.as_ref()?;
-        let result = match running.said.try_recv() {
+        let result = match self.running.as_ref()?.try_recv() {
             Err(TryRecvError::Empty) => return None,
             Ok(result) => result,
             Err(TryRecvError::Disconnected) => {
@@ -175,14 +168,10 @@ impl Snapshots {
         }))
     }
 
-    /// The last save, for the end of the server: waits for one that runs, then saves on this thread.
-    pub fn finish(mut self, now: Seconds) -> Result<Saved, String> {
-        if let Some(Running { thread, .. }) = self.running.take() {
-            // What it has to say is replaced by what we do.
-            let _ = thread.join();
-        }
-        // A client's request may be at it. The engine bears two saves at a time; the later one counts.
-        save(&self.cache, &self.path, now).map_err(|error| self.explain(&error))
+    /// Whether somebody saves: a thread of [`Snapshots::start`] of which [`Snapshots::finished`] has not told, or a
+    /// client.
+    pub fn is_saving(&self) -> bool {
+        self.running.is_some() || self.saving.load(Ordering::Acquire)
     }
 
     fn explain(&self, error: &SaveError) -> String {
@@ -391,7 +380,7 @@ mod tests {
         assert!(!snapshots.start(NOW, || {}), "one at a time");
         let saved = wait(|| snapshots.finished()).unwrap();
         assert_eq!((saved.entries, saved.bytes), (20_000, path.metadata().unwrap().len()));
-        assert_eq!(snapshots.finish(NOW).unwrap().entries, 20_000);
+        assert!(!snapshots.is_saving());
 
         let empty = cache();
         let (mut proxy, ends) = (empty.proxy().unwrap(), AtomicBool::new(false));
@@ -436,11 +425,10 @@ mod tests {
         let mut snapshots = Snapshots::new(filled(10, 1), path.clone(), None, 0);
         let mut save = || {
             assert!(snapshots.start(NOW, || {}));
-            // Its thread ends when all is said; then there is nothing more to wait for.
             wait(|| {
-                snapshots.running.as_ref().is_none_or(|run| run.thread.is_finished()).then_some(())
-            });
-            snapshots.finished()
+                let said = snapshots.finished();
+                snapshots.running.is_none().then_some(said)
+            })
         };
         let error = save().unwrap().unwrap_err();
         assert!(error.contains("answers go on: name a file in a directory"), "{error}");
@@ -449,7 +437,6 @@ mod tests {
         assert_eq!(save().unwrap().unwrap().entries, 10);
         fs::remove_dir_all(folder.path().join("missing")).unwrap();
         assert!(save().unwrap().is_err());
-        assert!(snapshots.finish(NOW).is_err());
         let full = explain(&path, &io::Error::from(io::ErrorKind::StorageFull).into());
         assert!(full.contains("make room on that disk"), "{full}");
     }

@@ -9,6 +9,7 @@ const LIFE: Setting = Setting { group: "Life of an answer", ..LASTING };
 const LIMIT: Setting = Setting { group: "Limits", ..LASTING };
 const POLICY: Setting = Setting { group: "Policy", ..LASTING };
 const POLICY_LIST: Setting = Setting { kind: Kind::List, many: true, default: "none", ..POLICY };
+const OPERATION: Setting = Setting { group: "Operation", default: "none", ..LASTING };
 const ON_OFF: Setting = Setting { reach: Reach::Lasting, ..SWITCH };
 
 /// `larder dns`.
@@ -23,14 +24,18 @@ Clients of local networks are served unless --access says otherwise. Files of --
 --allowlist and --rpz are for all clients, or for those of some views: 'kids+guests:FILE'. SIGHUP reads them anew and keeps \
 the cache.
 
-It runs in the foreground until Ctrl-C or SIGTERM, and then prints what it did. Exit status: 0 ended as asked; \
-2 usage, configuration, an address that cannot be had.
+It runs in the foreground until Ctrl-C, SIGTERM or larder ctl stop; then it answers what it has begun, for two \
+seconds at most, saves the cache (--snapshot), and prints what it did. A second signal ends it at once. It tells \
+systemd when it answers and ends, and takes its sockets (socket activation) instead of --listen: with as many sockets \
+of an address as cores, each core has one; else the first core has them all. Exit status: 0 ended as asked; 2 usage, \
+configuration, an address that cannot be had; 130 ended at once.
 
 Examples:
   larder dns --listen 127.0.0.1:5353
   larder dns --listen 192.0.2.1,[2001:db8::1] --upstream 9.9.9.9,149.112.112.112
   larder dns --upstream 9.9.9.9 --forward corp.example=10.0.0.1,corp.example=10.0.0.2
-  larder dns --hosts /etc/hosts --blocklist ads.txt --view 10.7.0.0/16=kids --blocklist kids:games.txt",
+  larder dns --hosts /etc/hosts --blocklist ads.txt --view 10.7.0.0/16=kids --blocklist kids:games.txt
+  larder dns --ctl /run/larder/ctl --metrics 127.0.0.1:9953 --snapshot /var/cache/larder/dns",
     settings: &[
         Setting {
             name: "listen",
@@ -372,6 +377,51 @@ Examples:
             help: "Clients that wait for answers, for each core",
             why: "Each takes about 600 octets.",
             ..LIMIT
+        },
+        Setting {
+            name: "ctl",
+            value_name: "PATH",
+            help: "The Unix socket for larder ctl",
+            why: "larder ctl asks at /run/larder/ctl unless told otherwise; its directory must be there.",
+            ..OPERATION
+        },
+        Setting {
+            name: "ctl-mode",
+            value_name: "OCTAL",
+            default: "0600",
+            help: "File mode of that socket",
+            why: "The file system says who may ask: 0660 lets the group ask too.",
+            ..OPERATION
+        },
+        Setting {
+            name: "metrics",
+            value_name: "ADDR:PORT",
+            help: "Where Prometheus gets metrics, at /metrics over HTTP",
+            why: "There is no password: listen where only those reach who may know.",
+            ..OPERATION
+        },
+        Setting {
+            name: "snapshot",
+            value_name: "FILE",
+            help: "Save the cache to this file at the end, and load it at the start",
+            why: "A restart then costs no answers; whoever kills it leaves the older file whole.",
+            ..OPERATION
+        },
+        Setting {
+            name: "snapshot-every",
+            value_name: "TIME",
+            kind: Kind::Seconds { min: 0, max: 86_400 },
+            default: "900s",
+            help: "Also save it so often; 0: at the end only",
+            why: "What a crash may cost; a save takes a second a million answers or so, beside the service.",
+            ..OPERATION
+        },
+        Setting {
+            name: "dnstap",
+            value_name: "FILE|unix:PATH",
+            help: "Write all messages of clients and upstreams as dnstap, to a file or a collector's socket",
+            why: "Costs a copy of each message. SIGHUP begins the file anew, after a rotation.",
+            ..OPERATION
         },
     ],
 };

@@ -81,10 +81,10 @@ impl Core {
         net: &mut impl Net,
     ) {
         if refused.rcode().is_none() {
-            self.counts.ignored += 1;
+            self.counts.dropped_queries += 1;
             return net.ignore(client);
         }
-        self.counts.malformed += 1;
+        self.counts.malformed_queries += 1;
         let udp_bytes = self.settings.udp_bytes_max;
         // A repeated question and OPT are shorter than this.
         net.answer(client, 512, |out| refused.write(message, udp_bytes, out));
@@ -120,7 +120,6 @@ impl Core {
             _ if !self.settings.cache_only => (rcode::REFUSED, extended::NOT_AUTHORITATIVE),
             _ => return false,
         };
-        self.counts.refused += 1;
         self.answer_empty(now, client, query, rcode, &Options::error(error), net);
         true
     }

@@ -38,7 +38,7 @@ impl Core {
         let mut room = [0; KEY_BYTES_MAX];
         let Some(key) = denied_key(flight.key, 0, &mut room).filter(|_| is_meant) else { return };
         if self.writer.insert(key, stored, ttl, now.seconds()).is_err() {
-            self.counts.not_stored += 1;
+            self.counts.limit_cache_writes += 1;
         }
     }
 

@@ -38,7 +38,7 @@ impl Core {
     fn check(&mut self, now: Now, client: &Client, query: &Query<'_>, net: &mut impl Net) -> bool {
         if let (Some(cookies), Some(option)) = (&self.cookies, cookie_of(query)) {
             let Ok(cookie) = cookie::read(option) else {
-                self.counts.malformed += 1;
+                self.counts.malformed_queries += 1;
                 self.answer_empty(now, client, query, rcode::FORMERR, &Options::new(), net);
                 return false;
             };
@@ -58,11 +58,11 @@ impl Core {
         match limiter.take(client.address(), now.ms()) {
             Verdict::Pass => return true,
             Verdict::Drop => {
-                self.counts.rate_dropped += 1;
+                self.counts.rate_limited_dropped += 1;
                 net.ignore(client);
             }
             Verdict::Slip => {
-                self.counts.rate_slipped += 1;
+                self.counts.rate_limited_slipped += 1;
                 let udp_bytes = self.settings.udp_bytes_max;
                 let mut options = Options::new();
                 add_cookie(self.cookies.as_ref(), now, client, query, &mut options);

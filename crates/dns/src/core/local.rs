@@ -16,7 +16,7 @@ use larder_wire::dns::query::Query;
 use super::answer::{Options, extended};
 use super::{Client, Core, Net, Now};
 use crate::key;
-use crate::policy::Policy;
+use crate::policy::{Policy, Source};
 
 /// The longest name in wire form, with type and class.
 pub(super) const QUESTION_BYTES_MAX: usize = 255 + 4;
@@ -79,7 +79,7 @@ impl Core {
         message: &[u8],
         net: &mut impl Net,
     ) {
-        self.counts.prohibited += 1;
+        self.counts.acl_refused += 1;
         let mut key = std::mem::take(&mut self.scratch_key);
         match Query::read(message, &mut key) {
             Ok(query) => {
@@ -130,10 +130,18 @@ impl Core {
             return Locally::Alias(target);
         }
         if local.is_dropped {
-            self.counts.local_dropped += 1;
+            self.counts.dropped_queries += 1;
             net.ignore(client);
         } else {
-            self.counts.local_answers += 1;
+            let counter = match local.source {
+                Source::Hosts => &mut self.counts.local_answers_hosts,
+                Source::Zones => &mut self.counts.local_answers_zone,
+                Source::Block { .. } => &mut self.counts.local_answers_blocked,
+                Source::Rpz { .. } => &mut self.counts.local_answers_rpz,
+                Source::Special => &mut self.counts.local_answers_special,
+                Source::Chaos => &mut self.counts.local_answers_chaos,
+            };
+            *counter += 1;
             let options = local.extended_error.map_or(Options::new(), Options::error);
             self.answer_own(now, client, query, &message, &options, net);
         }

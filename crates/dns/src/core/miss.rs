@@ -72,6 +72,7 @@ pub(super) struct Ask {
     dnssec_ok: bool,
     checking_disabled: bool,
     has_edns: bool,
+    begun_us: u64,
     begun_ms: u64,
     tried: Tried,
     sent: [Sent; ATTEMPTS_MAX],
@@ -167,7 +168,6 @@ impl Core {
         let Asked { client, message, query, .. } = asked;
         self.counts.misses += 1;
         if self.settings.cache_only {
-            self.counts.refused += 1;
             let options = Options::error(extended::NOT_AUTHORITATIVE);
             return self.answer_empty(now, client, query, rcode::REFUSED, &options, net);
         }
@@ -183,7 +183,7 @@ impl Core {
         }
         let question = match self.pending.find(hash.get(), self.keys[at].as_bytes()) {
             Some(question) => {
-                self.counts.merged += 1;
+                self.counts.merged_questions += 1;
                 self.note_stale(now, question, has_stale);
                 Ok(question)
             }
@@ -196,11 +196,10 @@ impl Core {
         let question = match question {
             Ok(question) => question,
             Err(NotBegun::Full) => {
-                self.counts.limited += 1;
+                self.counts.limit_questions += 1;
                 return self.answer_failure(now, at, asked, has_stale, &limited, net);
             }
             Err(NotBegun::Nobodys) => {
-                self.counts.refused += 1;
                 let options = Options::error(extended::NOT_AUTHORITATIVE);
                 return self.answer_empty(now, client, query, rcode::REFUSED, &options, net);
             }
@@ -210,7 +209,7 @@ impl Core {
         if was_told_stale {
             self.answer_failure(now, at, asked, true, &limited, net);
         } else if !self.pending.join(question, *client, message) {
-            self.counts.limited += 1;
+            self.counts.limit_waiters += 1;
             self.answer_failure(now, at, asked, has_stale, &limited, net);
             if self.pending.waiters(question) == 0 && self.is_new(question) {
                 // Nobody is asked what nobody waits for.
@@ -301,6 +300,7 @@ impl Core {
             dnssec_ok: query.dnssec_ok(),
             checking_disabled: query.checking_disabled,
             has_edns: true,
+            begun_us: now.us,
             begun_ms: now.ms(),
             tried: Tried::default(),
             sent: [Sent::default(); ATTEMPTS_MAX],
@@ -404,7 +404,7 @@ impl Core {
                     is_waited_for,
                     is_answered: false,
                 };
-                self.counts.upstream_questions += 1;
+                self.counts.upstream_queries_udp += 1;
                 return true;
             }
             id = id.wrapping_add(1);
@@ -432,7 +432,7 @@ impl Core {
             udp_bytes: ask.has_edns.then_some(self.settings.udp_bytes_max),
         };
         let length = write_question(&mut message, 0, sent, flags);
-        self.counts.upstream_streams += 1;
+        self.counts.upstream_tcp_fallbacks += 1;
         if net.ask_by_stream(upstream, tag(question, stream), &message[..length]) {
             self.set_timer(now, question);
         } else {
@@ -461,13 +461,13 @@ impl Core {
         let id = octets.first_chunk().map(|id| u16::from_be_bytes(*id));
         let attempt = id.and_then(|id| self.by_id.get(&place(socket, id).get()).copied());
         let Some(Attempt { question, number }) = attempt else {
-            self.counts.upstream_strays += 1;
+            self.counts.upstream_mismatches += 1;
             return false;
         };
         let number = usize::from(number);
         let is_new = |ask: &Ask| !ask.sent[number].is_answered;
         if !self.pending.get(question).is_some_and(|flight| is_new(flight.state)) {
-            self.counts.upstream_strays += 1;
+            self.counts.upstream_mismatches += 1;
             return false;
         }
         let next = self.judge(now, question, octets, false);
@@ -476,7 +476,7 @@ impl Core {
         };
         if matches!(next, Next::Wait) {
             ask.misfits = ask.misfits.saturating_add(1);
-            self.counts.upstream_strays += 1;
+            self.counts.upstream_mismatches += 1;
             if ask.misfits >= MISFITS_MAX {
                 self.ask_safely(now, question, net);
             }
@@ -530,6 +530,15 @@ impl Core {
         fits
     }
 
+    /// The upstream that a question is asked from by this stream, if it is.
+    pub fn asked_by_stream(&self, tag: u64) -> Option<usize> {
+        let question = Question::from_bits(tag);
+        let asked = self.pending.get(question).and_then(|flight| flight.state.by_stream);
+        // Another stream may have been given up for this one.
+        let is_meant = |&(_, stream): &(usize, u64)| tag == self::tag(question, stream);
+        asked.filter(is_meant).map(|(upstream, _)| upstream)
+    }
+
     /// An answer came by a stream, or the stream failed.
     pub fn answered_by_stream(
         &mut self,
@@ -539,14 +548,12 @@ impl Core {
         net: &mut impl Net,
     ) {
         let question = Question::from_bits(tag);
-        let asked = self.pending.get(question).and_then(|flight| flight.state.by_stream);
-        // Another stream may have been given up for this one.
-        let Some((upstream, _)) = asked.filter(|&(_, stream)| tag == self::tag(question, stream))
-        else {
-            return;
-        };
+        let Some(upstream) = self.asked_by_stream(tag) else { return };
         let next = match octets {
-            Some(octets) => self.judge(now, question, octets, true),
+            Some(octets) => {
+                self.counts.upstream_answers += 1;
+                self.judge(now, question, octets, true)
+            }
             None => Next::Another(Some(extended::NETWORK_ERROR)),
         };
         // Nobody else can write into the stream: what does not fit is the upstream's own fault.
@@ -638,7 +645,7 @@ impl Core {
             let (stored, ttl) = (self.renderer.stored(), Ttl::seconds(facts.ttl_s));
             let kept = self.writer.insert_hashed(ask.hash, key, stored, ttl, now.seconds());
             if kept.is_err() {
-                self.counts.not_stored += 1;
+                self.counts.limit_cache_writes += 1;
             }
             if facts.kind == Kind::NoName && facts.aliases == 0 {
                 self.remember_denied(now, question, ttl);
@@ -646,12 +653,13 @@ impl Core {
         } else if ask.has_stale && facts.kind != Kind::Inconclusive {
             // What is past its end has been replaced by what may not be kept: it must not come back.
             if self.writer.remove(key).is_err() {
-                self.counts.not_stored += 1;
+                self.counts.limit_cache_writes += 1;
             }
         }
         self.tell_all(question, net, |core, client, query, net| {
             core.tell_rendered(now, client, query, net);
         });
+        self.note_time(now, question);
         self.end_question(question);
     }
 
@@ -669,15 +677,16 @@ impl Core {
         let until_s = ttl.as_seconds().map_or(u32::MAX, |ttl_s| now.wall_s.saturating_add(ttl_s));
         self.failures_until_s = self.failures_until_s.max(until_s);
         if self.writer.insert(failure, &code, ttl, now.seconds()).is_err() {
-            self.counts.not_stored += 1;
+            self.counts.limit_cache_writes += 1;
         }
-        self.counts.failures += 1;
+        self.counts.upstream_failures += 1;
         if !has_stale || !self.tell_stale(now, question, net) {
             let options = Options::error(error);
             self.tell_all(question, net, |core, client, query, net| {
                 core.answer_empty(now, client, query, rcode::SERVFAIL, &options, net);
             });
         }
+        self.note_time(now, question);
         self.end_question(question);
     }
 
@@ -755,6 +764,14 @@ impl Core {
         self.scratch = message;
     }
 
+    /// Notes how long a question took that upstreams were asked for.
+    fn note_time(&mut self, now: Now, question: Question) {
+        let Some(InFlight { state: ask, .. }) = self.pending.get(question) else { return };
+        if ask.attempts > 0 {
+            self.counts.miss.note(now.us.saturating_sub(ask.begun_us));
+        }
+    }
+
     fn end_question(&mut self, question: Question) {
         let Core { pending, by_id, timers, .. } = self;
         let Some(InFlight { state: ask, .. }) = pending.get(question) else { return };
@@ -815,7 +832,7 @@ impl Core {
                 self.forget_silent(now, question);
                 self.ask_another(now, question, extended::NO_REACHABLE_AUTHORITY, net);
             } else if ask.hedge_ms.is_some_and(|hedge_ms| now.ms() >= hedge_ms) {
-                self.counts.hedged += 1;
+                self.counts.upstream_hedges += 1;
                 self.ask_another(now, question, extended::NO_REACHABLE_AUTHORITY, net);
             } else {
                 self.set_timer(now, question);

@@ -72,12 +72,10 @@ impl fmt::Display for Report {
     /// One line for a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Report { blocked, rules, local, skipped, told } = self;
-        write!(
-            f,
-            "{blocked} names blocked, {rules} rules, {local} local, {skipped} lines skipped"
-        )?;
+        write!(f, "names blocked {blocked}, policy zone rules {rules}, ")?;
+        write!(f, "local entries {local}, lines skipped {skipped}")?;
         match told.first() {
-            Some(first) => write!(f, ", as {first}"),
+            Some(first) => write!(f, ", the first {first}"),
             None => Ok(()),
         }
     }

@@ -193,7 +193,7 @@ impl Tally {
     }
 
     /// The run met what it is there for.
-    fn is_varied(&self, did: &larder_dns::core::Counts) -> bool {
+    fn is_varied(&self, did: &larder_dns::metrics::Counts) -> bool {
         let answers: u64 = self.rcodes.values().sum();
         did.hits > answers / 10
             && did.misses > answers / 10

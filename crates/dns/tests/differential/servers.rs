@@ -6,14 +6,17 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket as PlainSocket};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use larder::{Cache, Seconds};
-use larder_dns::core::{Core, Counts, Settings};
+use larder_dns::core::{Core, Settings};
 use larder_dns::driver::{Clock, Driver, Parts};
+use larder_dns::metrics::{Counts, Shared};
+use larder_dns::policy::PolicyOptions;
 use larder_dns::pool::Origin;
+use larder_dns::reload::Reload;
+use larder_dns::stage::{Stage, Stages};
 use larder_dns::zones::{Forward, Zones};
 use larder_dns::{exchanges, streams};
 use larder_io::event::Waker;
@@ -43,9 +46,10 @@ pub struct Addresses {
 /// unbound is told not to as well.
 pub struct Larder {
     pub addresses: Addresses,
-    stop: Arc<AtomicBool>,
+    stages: Arc<Stages>,
+    published: Arc<Shared>,
     waker: Arc<Waker>,
-    thread: Option<JoinHandle<Counts>>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Larder {
@@ -61,7 +65,11 @@ impl Larder {
         let (socket, stream_listener, packets) = bind(&options);
         let forward = Forward { zone: vec![0], upstreams: vec![upstream] };
         let zones = Zones::new(&[forward]).expect("one zone");
-        let (stop, waker) = (Arc::new(AtomicBool::new(false)), Arc::new(Waker::new().unwrap()));
+        let (stages, waker) = (Arc::new(Stages::new()), Arc::new(Waker::new().unwrap()));
+        let published = Arc::new(Shared::new(1));
+        // Names of special use are the upstream's here as they are for unbound.
+        let policy = PolicyOptions { exempt: vec![".".into()], ..PolicyOptions::default() };
+        let (reload, _) = Reload::new(policy, &[7; 16]).expect("a policy");
         let clock = Clock::start();
         let udp_bytes_max = settings.udp_bytes_max;
         let core = Core::new(Arc::new(settings), &cache, zones, clock.now()).expect("a core");
@@ -74,17 +82,18 @@ impl Larder {
             upstreams: vec![upstream],
             origin: Origin::default(),
             udp_bytes_max,
+            policy: reload.follower(),
             clock,
-            stop: stop.clone(),
+            number: 0,
+            published: published.clone(),
+            trace: None,
+            stages: stages.clone(),
             waker: waker.clone(),
         };
         let mut driver = Driver::new(parts).expect("a driver");
-        let thread = std::thread::spawn(move || {
-            driver.run().expect("a loop that goes on");
-            driver.core().counts().clone()
-        });
+        let thread = std::thread::spawn(move || driver.run().expect("a loop that goes on"));
         let addresses = Addresses { packets, streams: Some(packets) };
-        Larder { addresses, stop, waker, thread: Some(thread) }
+        Larder { addresses, stages, published, waker, thread: Some(thread) }
     }
 
     /// Ends it; what it did.
@@ -93,10 +102,11 @@ impl Larder {
     }
 
     fn finish(&mut self) -> Option<Counts> {
-        self.stop.store(true, Ordering::Relaxed);
+        self.stages.go_on(Stage::Ends);
         // Who cannot be woken looks around within a second.
         drop(self.waker.wake());
-        self.thread.take()?.join().ok()
+        self.thread.take()?.join().ok()?;
+        Some(self.published.sum())
     }
 }
 
