@@ -13,7 +13,8 @@
 //! 2. Nothing is saved before what was saved last has been loaded: a start that is cut short loses no cache.
 //! 3. A core that fails ends the server, with its error, after the others have drained.
 //!
-//! Cost: none while nobody asks and nothing is due, but a wake-up a second where there is a trace.
+//! Cost: none while nobody asks and nothing is due, but a wake-up a second where there is a trace, and a
+//! hundred for each core while a client of the control socket is connected.
 
 use std::io;
 use std::net::SocketAddr;
@@ -41,6 +42,10 @@ pub const DRAIN_MS: u64 = 2_000;
 
 /// How often the trace is asked for news, milliseconds.
 const NEWS_MS: u64 = 1_000;
+
+/// How often cores are woken while a client of the control socket may be loading, milliseconds: what it stores must be
+/// seen by all of them before it can store more.
+const NUDGE_MS: u64 = 10;
 
 /// Events of one wait.
 const EVENTS_MAX: usize = 64;
@@ -115,6 +120,11 @@ impl Crew {
 
     fn go_on(&self, stage: Stage) {
         self.stages.go_on(stage);
+        self.wake();
+    }
+
+    /// Makes each turn its loop once.
+    fn wake(&self) {
         self.wakers.iter().for_each(|waker| wake(waker));
     }
 
@@ -170,6 +180,8 @@ pub(crate) struct Supervisor {
     duties: Duties,
     notifier: Option<Notifier>,
     alive_ms: Option<u64>,
+    /// When cores were last woken for a client.
+    nudged_ms: u64,
     phase: Phase,
     /// It was told twice to end.
     is_hurried: bool,
@@ -219,6 +231,7 @@ impl Supervisor {
             },
             notifier: None,
             alive_ms: None,
+            nudged_ms: 0,
             phase: Phase::Serves,
             is_hurried: false,
             reloaded: mpsc::channel(),
@@ -253,7 +266,7 @@ impl Supervisor {
                     }
                 }
             }
-            self.tick(now_ms, tell);
+            self.tick(now_ms, &crew, tell);
             result = result.and(self.go_on(now_ms, &mut crew, tell));
         }
         if let Some(trace) = self.duties.common.trace.take().filter(|_| !self.is_hurried) {
@@ -304,6 +317,7 @@ impl Supervisor {
         };
         [
             self.control.as_ref().and_then(|control| control.wait_ms(now_ms)),
+            self.control.as_ref().filter(|control| control.clients() > 0).map(|_| NUDGE_MS),
             self.endpoint.as_ref().and_then(|endpoint| endpoint.wait_ms(now_ms)),
             self.duties.snapshots.as_ref().and_then(|snapshots| snapshots.wait_ms(now_ms)),
             self.duties.common.trace.as_ref().map(|_| NEWS_MS),
@@ -352,9 +366,13 @@ impl Supervisor {
     }
 
     /// What time and other threads bring.
-    fn tick(&mut self, now_ms: u64, tell: &mut dyn FnMut(&str)) {
+    fn tick(&mut self, now_ms: u64, crew: &Crew, tell: &mut dyn FnMut(&str)) {
         if let Some(control) = &mut self.control {
             control.expire(&self.poller, now_ms);
+            if control.clients() > 0 && now_ms >= self.nudged_ms + NUDGE_MS {
+                self.nudged_ms = now_ms;
+                crew.wake();
+            }
         }
         if let Some(endpoint) = &mut self.endpoint {
             endpoint.expire(&self.poller, now_ms);

@@ -1,0 +1,516 @@
+//! `larder dns` as it is run: the built program on the loopback, its operator, a killer, a full disk.
+//!
+//! Tests wait for what the program says or answers, and fail after a minute without.
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as SocketName, UnixDatagram};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use common::Scratch;
+use larder_annotate::feeds::dnstap::{Frames, Message};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// An upstream that gives every name one address, which has its generation as its last octet.
+struct Upstream {
+    address: SocketAddr,
+    asked: Arc<AtomicU64>,
+    generation: Arc<AtomicU64>,
+}
+
+impl Upstream {
+    fn start() -> Upstream {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let address = socket.local_addr().expect("it is bound");
+        let (asked, generation) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(1)));
+        let upstream = Upstream { address, asked: asked.clone(), generation: generation.clone() };
+        // It ends with the process.
+        std::thread::spawn(move || {
+            let mut question = [0; 512];
+            while let Ok((length, from)) = socket.recv_from(&mut question) {
+                asked.fetch_add(1, Ordering::Relaxed);
+                let octet = generation.load(Ordering::Relaxed) as u8;
+                let _ = socket.send_to(&answer_to(&question[..length], octet), from);
+            }
+        });
+        upstream
+    }
+
+    fn asked(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
+    }
+}
+
+/// The answer to a question for an A record.
+fn answer_to(question: &[u8], octet: u8) -> Vec<u8> {
+    let end = 12 + name_bytes(&question[12..]) + 4;
+    let mut answer = question[..end].to_vec();
+    answer[2..12].copy_from_slice(&[0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0]);
+    answer.extend(b"\xc0\x0c\0\x01\0\x01\0\0\x0e\x10\0\x04\xc6\x33\x64");
+    answer.push(octet);
+    answer
+}
+
+fn name_bytes(name: &[u8]) -> usize {
+    let mut at = 0;
+    while name[at] != 0 {
+        at += 1 + usize::from(name[at]);
+    }
+    at + 1
+}
+
+/// A question for the A record of `<label>.example`.
+fn question(label: &str) -> Vec<u8> {
+    let mut question = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0".to_vec();
+    question.push(label.len() as u8);
+    question.extend(label.bytes());
+    question.extend(b"\x07example\0\0\x01\0\x01");
+    question
+}
+
+/// The server at work.
+struct Server {
+    child: Child,
+    address: SocketAddr,
+    metrics: Option<String>,
+    lines: Receiver<String>,
+    heard: Vec<String>,
+}
+
+impl Server {
+    fn start(scratch: &Scratch, upstream: SocketAddr, line: &str) -> Server {
+        let mut command = scratch.larder();
+        command.args(["dns", "--listen", "127.0.0.1:0", "--cores", "2"]);
+        command.args(["--upstream", &upstream.to_string()]).args(line.split_whitespace());
+        Server::spawn(&mut command)
+    }
+
+    /// Starts a command that becomes the server.
+    fn spawn(command: &mut Command) -> Server {
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("the program starts");
+        let (say, lines) = channel();
+        let pipe = BufReader::new(child.stderr.take().expect("piped"));
+        std::thread::spawn(move || {
+            for line in pipe.lines().map_while(Result::ok) {
+                let _ = say.send(line);
+            }
+        });
+        let address = SocketAddr::from(([0; 4], 0));
+        let mut server = Server { child, address, metrics: None, lines, heard: Vec::new() };
+        let line = server.hear("answering at ");
+        let word = line.split_whitespace().nth(4).expect("an address").trim_end_matches(',');
+        server.address = word.parse().expect("an address");
+        server
+    }
+
+    /// Waits for a line with `text` on standard error.
+    fn hear(&mut self, text: &str) -> String {
+        loop {
+            match self.lines.recv_timeout(PATIENCE) {
+                Ok(line) => {
+                    self.heard.push(line.clone());
+                    if line.contains(text) {
+                        return line;
+                    }
+                }
+                Err(_) => panic!("{text:?} was not said, but {:?}", self.heard),
+            }
+        }
+    }
+
+    /// Asks over UDP, again after a while, as clients do.
+    fn ask(&self, label: &str) -> Vec<u8> {
+        let client = client(self.address);
+        let mut room = [0; 512];
+        for _ in 0..60 {
+            client.send(&question(label)).expect("sent");
+            if let Ok(length) = client.recv(&mut room) {
+                return room[..length].to_vec();
+            }
+        }
+        panic!("no answer for {label}; {:?}", self.heard);
+    }
+
+    /// The last octet of a name's address.
+    fn octet(&self, label: &str) -> u8 {
+        let answer = self.ask(label);
+        assert_eq!((answer[3] & 15, answer[7]), (0, 1), "{answer:?}");
+        *answer.last().expect("an answer is longer")
+    }
+
+    fn signal(&self, signal: &str) {
+        let killed = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
+        assert!(killed.expect("kill runs").success());
+    }
+
+    /// Waits for the end: its code and all it said.
+    fn end(mut self) -> (Option<i32>, String) {
+        let code = self.child.wait().expect("ends").code();
+        self.heard.extend(self.lines.iter());
+        (code, std::mem::take(&mut self.heard).join("\n"))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn client(server: SocketAddr) -> UdpSocket {
+    let client = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    client.connect(server).expect("an address");
+    client.set_read_timeout(Some(Duration::from_secs(1))).expect("a time");
+    client
+}
+
+/// Looks until there is something to see.
+fn wait<R>(mut look: impl FnMut() -> Option<R>) -> R {
+    let start = Instant::now();
+    loop {
+        if let Some(result) = look() {
+            return result;
+        }
+        assert!(start.elapsed() < PATIENCE, "it does not come");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// What is kept is saved at the end and found again after a restart, without asking anybody; the file is also saved when
+/// asked for.
+#[test]
+fn a_restart_keeps_the_cache() {
+    let (scratch, upstream) = (Scratch::new(), Upstream::start());
+    let line = "--snapshot cache --ctl ctl";
+    let server = Server::start(&scratch, upstream.address, line);
+    for number in 0..100 {
+        assert_eq!(server.octet(&format!("n{number}")), 1);
+    }
+    let run = scratch.run("ctl snapshot --socket ctl --json");
+    assert!(run.code == Some(0) && run.out.contains("\"entries\":100"), "{run:?}");
+    server.octet("late");
+    server.signal("-TERM");
+    let (code, said) = server.end();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("101 answers were saved"), "{said}");
+
+    let asked = upstream.asked();
+    let mut server = Server::start(&scratch, upstream.address, line);
+    server.hear("101 answers came back");
+    for number in 0..100 {
+        assert_eq!(server.octet(&format!("n{number}")), 1);
+    }
+    server.octet("late");
+    assert_eq!(upstream.asked(), asked, "nobody was asked again");
+    server.signal("-INT");
+    assert_eq!(server.end().0, Some(0));
+}
+
+/// Killed while it saves, again and again: what is loaded then is one snapshot or the other, whole.
+#[test]
+fn killed_while_it_saves() {
+    const NAMES: u64 = 2_000;
+    let (scratch, upstream) = (Scratch::new(), Upstream::start());
+    // What the file is known to hold.
+    let mut held = None;
+    for round in 1..=8 {
+        upstream.generation.store(round, Ordering::Relaxed);
+        let mut server = Server::start(&scratch, upstream.address, "--snapshot cache --ctl ctl");
+        if let Some(held) = &mut held {
+            server.hear(&format!("{NAMES} answers came back"));
+            let octets = (0..NAMES).map(|number| server.octet(&format!("n{number}")));
+            let octets: BTreeSet<u64> = octets.map(u64::from).collect();
+            let found = octets.first().copied().expect("there are names");
+            assert_eq!(octets.len(), 1, "of one snapshot: {octets:?}");
+            assert!([*held, round - 1].contains(&found), "{held} or {}: {found}", round - 1);
+            *held = found;
+            let flushed = scratch.run("ctl flush-zone example --socket ctl");
+            assert_eq!(flushed.code, Some(0), "{flushed:?}");
+        }
+        for number in 0..NAMES {
+            assert_eq!(u64::from(server.octet(&format!("n{number}"))), round);
+        }
+        if held.is_none() {
+            held = Some(round);
+            let run = scratch.run("ctl snapshot --socket ctl");
+            assert_eq!(run.code, Some(0), "{run:?}");
+        }
+        let mut saving = scratch.larder();
+        saving.args(["ctl", "snapshot", "--socket", "ctl"]).stdout(Stdio::null());
+        let mut saving = saving.stderr(Stdio::null()).spawn().expect("the program starts");
+        // From before the file is begun to after it is renamed.
+        let half = || {
+            let files = std::fs::read_dir(scratch.path(".")).expect("the directory").flatten();
+            let mut names = files.map(|file| file.file_name().to_string_lossy().into_owned());
+            names.any(|name| name.starts_with("cache.") && name.ends_with(".new"))
+        };
+        wait(|| (half() || saving.try_wait().expect("it can be asked").is_some()).then_some(()));
+        std::thread::sleep(Duration::from_micros(300 * (round - 1)));
+        drop(server);
+        saving.wait().expect("ends");
+    }
+    let server = Server::start(&scratch, upstream.address, "--snapshot cache");
+    let files = std::fs::read_dir(scratch.path(".")).expect("the directory").flatten();
+    let halves = files.filter(|file| file.file_name().to_string_lossy().ends_with(".new"));
+    assert_eq!(halves.count(), 0, "halves are cleared away at the start");
+    drop(server);
+}
+
+/// A disk without room costs one line and no answer.
+#[test]
+fn a_full_disk() {
+    let (scratch, upstream) = (Scratch::new(), Upstream::start());
+    std::fs::create_dir(scratch.path("disk")).expect("made");
+    let mount = "mount -t tmpfs -o size=16k none disk";
+    let is_allowed = Command::new("unshare")
+        .args(["-rm", "sh", "-c", mount])
+        .current_dir(scratch.path("."))
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success());
+    if !is_allowed {
+        eprintln!("SKIP a_full_disk: no file system may be mounted here");
+        return;
+    }
+    let mut command = Command::new("unshare");
+    let script = format!("{mount} && exec \"$0\" \"$@\"");
+    command.args(["-rm", "sh", "-c", &script, env!("CARGO_BIN_EXE_larder")]);
+    command.args(["dns", "--listen", "127.0.0.1:0", "--cores", "1", "--ctl", "ctl"]);
+    command.args(["--upstream", &upstream.address.to_string()]);
+    command.args(["--snapshot", "disk/cache", "--snapshot-every", "1"]);
+    let mut server = Server::spawn(command.current_dir(scratch.path(".")).stdin(Stdio::null()));
+    for number in 0..500 {
+        server.octet(&format!("n{number}"));
+    }
+    server.hear("make room on that disk");
+    let run = scratch.run("ctl snapshot --socket ctl");
+    assert!(run.code == Some(2) && run.err.contains("make room on that disk"), "{run:?}");
+    assert_eq!(server.octet("n7"), 1, "it answers");
+    server.signal("-TERM");
+    let (code, said) = server.end();
+    assert_eq!((code, said.matches("make room on that disk").count()), (Some(0), 1), "{said}");
+}
+
+/// An operator sees what is counted and kept, takes answers out and puts them in, and ends the server.
+#[test]
+fn an_operator() {
+    let (scratch, upstream) = (Scratch::new(), Upstream::start());
+    let line = "--ctl ctl --ctl-mode 660 --metrics 127.0.0.1:0";
+    let mut server = Server::start(&scratch, upstream.address, line);
+    let told = server.hear("metrics at http://");
+    server.metrics = told.split("http://").nth(1).map(str::to_owned);
+    for label in ["a", "a", "b"] {
+        server.octet(label);
+    }
+    let ctl = |words: &str| scratch.run(&format!("ctl {words} --socket ctl"));
+    let stat = |name: &str| {
+        let run = ctl("stats --json");
+        let fields: serde_json::Value = serde_json::from_str(&run.out).expect("JSON");
+        fields[name].as_f64()
+    };
+    // Counts come within a tenth of a second.
+    wait(|| (stat("queries_udp") >= Some(3.0)).then_some(()));
+    assert_eq!(stat("answers_noerror"), stat("queries_udp"));
+    assert_eq!((stat("upstream_queries_udp"), stat("misses")), (Some(2.0), Some(2.0)));
+    assert_eq!(stat("cache_entries"), Some(2.0));
+
+    let metrics = server.metrics.take().expect("told");
+    let (host, _) = metrics.split_once('/').expect("a path");
+    let mut http = TcpStream::connect(host).expect("it listens");
+    http.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("sent");
+    let mut text = String::new();
+    http.read_to_string(&mut text).expect("UTF-8");
+    assert!(text.contains("\nlarder_dns_upstream_queries_total{transport=\"udp\"} 2\n"), "{text}");
+    assert!(text.contains("\nlarder_dns_miss_seconds_count 2\n"), "{text}");
+    assert!(text.contains("\nlarder_dns_cache_entries 2\n"), "{text}");
+
+    let dump = ctl("dump --json").out;
+    assert_eq!(dump.lines().count(), 2, "{dump}");
+    assert_eq!(ctl("flush a.example").code, Some(0));
+    assert_eq!(ctl("dump --json").out.lines().count(), 1);
+    let entries = scratch.write("entries", dump);
+    let mut load = scratch.larder();
+    load.args(["ctl", "load", "--socket", "ctl"]).stdin(File::open(entries).expect("written"));
+    assert_eq!(common::Run::of(&mut load).code, Some(0));
+    let asked = upstream.asked();
+    server.octet("a");
+    assert_eq!(upstream.asked(), asked, "it was loaded");
+
+    let run = ctl("snapshot");
+    assert!(run.code == Some(2) && run.err.contains("--snapshot FILE"), "{run:?}");
+    server.signal("-HUP");
+    server.octet("a");
+    assert_eq!(ctl("stop").code, Some(0));
+    let (code, said) = server.end();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("2 missed, 2 asked upstream"), "{said}");
+    assert!(!scratch.path("ctl").exists(), "the socket is gone");
+}
+
+/// What was asked before the end is answered before the end, over UDP and TCP; new connections are not taken.
+#[test]
+fn a_graceful_end() {
+    let scratch = Scratch::new();
+    let upstream = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    upstream.set_read_timeout(Some(PATIENCE)).expect("a time");
+    let server = Server::start(&scratch, upstream.local_addr().expect("bound"), "");
+    let udp = client(server.address);
+    udp.set_read_timeout(Some(PATIENCE)).expect("a time");
+    udp.send(&question("a")).expect("sent");
+    let mut tcp = TcpStream::connect(server.address).expect("it listens");
+    let framed = |message: &[u8]| [&(message.len() as u16).to_be_bytes(), message].concat();
+    tcp.write_all(&framed(&question("b"))).expect("sent");
+    let mut waiting = Vec::new();
+    let mut names = BTreeSet::new();
+    while names.len() < 2 {
+        let mut room = [0; 512];
+        let (length, from) = upstream.recv_from(&mut room).expect("asked");
+        names.insert(room[13]);
+        waiting.push((room[..length].to_vec(), from));
+    }
+    server.signal("-TERM");
+    // The listener is closed once the end has begun.
+    wait(|| TcpStream::connect(server.address).is_err().then_some(()));
+    for (question, from) in waiting {
+        upstream.send_to(&answer_to(&question, 9), from).expect("sent");
+    }
+    let mut room = [0; 512];
+    let length = udp.recv(&mut room).expect("answered");
+    assert_eq!(room[length - 1], 9);
+    let mut answer = Vec::new();
+    tcp.read_to_end(&mut answer).expect("answered, then closed");
+    assert_eq!(answer.last(), Some(&9));
+    let (code, said) = server.end();
+    assert_eq!(code, Some(0), "{said}");
+}
+
+/// A second signal does not wait for what is in flight.
+#[test]
+fn a_hurried_end() {
+    let scratch = Scratch::new();
+    let silent = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    silent.set_read_timeout(Some(PATIENCE)).expect("a time");
+    let mut server = Server::start(&scratch, silent.local_addr().expect("bound"), "");
+    client(server.address).send(&question("a")).expect("sent");
+    silent.recv_from(&mut [0; 512]).expect("asked");
+    let code = wait(|| {
+        // Two signals of a kind that come before the first is read are one.
+        server.signal("-TERM");
+        server.child.try_wait().expect("it can be asked")
+    });
+    assert_eq!(code.code(), Some(130));
+}
+
+/// Sockets that a service manager hands over are used, and those that it was told to listen at are not.
+#[test]
+fn sockets_are_handed_over() {
+    let (scratch, upstream) = (Scratch::new(), Upstream::start());
+    let udp = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let address = udp.local_addr().expect("bound");
+    let tcp = TcpListener::bind(address).expect("the port is free for TCP too");
+    let taken = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let mut command = Command::new("sh");
+    let script = "LISTEN_PID=$$ LISTEN_FDS=2 exec \"$0\" \"$@\" 3<&0 4<&1 </dev/null >/dev/null";
+    command.args(["-c", script, env!("CARGO_BIN_EXE_larder"), "dns", "--cores", "2"]);
+    command.args(["--listen", &taken.local_addr().expect("bound").to_string()]);
+    command.args(["--upstream", &upstream.address.to_string()]);
+    command.current_dir(scratch.path(".")).env_clear().env("PATH", "/usr/bin:/bin");
+    command.stdin(Stdio::from(OwnedFd::from(udp))).stdout(Stdio::from(OwnedFd::from(tcp)));
+    let server = Server::spawn(&mut command);
+    drop(command);
+    assert_eq!(server.address, address);
+    assert!(server.heard.iter().any(|line| line.contains("one core serves them all")));
+    assert_eq!(server.octet("a"), 1);
+    let mut tcp = TcpStream::connect(address).expect("it listens");
+    tcp.write_all(&[&[0, 27][..], &question("a")].concat()).expect("sent");
+    let mut length = [0; 2];
+    tcp.read_exact(&mut length).expect("answered");
+    let mut answer = vec![0; usize::from(u16::from_be_bytes(length))];
+    tcp.read_exact(&mut answer).expect("answered");
+    assert_eq!(answer.last(), Some(&1));
+    drop(tcp);
+    server.signal("-TERM");
+    assert_eq!(server.end().0, Some(0));
+}
+
+/// A service manager hears that it answers, lives, reads its configuration, and ends.
+#[test]
+fn a_service_manager_is_told() {
+    let (scratch, upstream) = (Scratch::new(), Upstream::start());
+    // A name without a file: paths of sockets are short, and that of the directory may not be.
+    let name = format!("larder-test-{}", std::process::id());
+    let address = SocketName::from_abstract_name(&name).expect("a short name");
+    let manager = UnixDatagram::bind_addr(&address).expect("a name of our own");
+    manager.set_read_timeout(Some(PATIENCE)).expect("a time");
+    let mut command = scratch.larder();
+    command.args(["dns", "--listen", "127.0.0.1:0", "--upstream", &upstream.address.to_string()]);
+    command.env("NOTIFY_SOCKET", format!("@{name}")).env("WATCHDOG_USEC", "50000");
+    let server = Server::spawn(&mut command);
+    let hear = |text: &str| loop {
+        let mut room = [0; 200];
+        let length = manager.recv(&mut room).expect("told");
+        if room[..length].starts_with(text.as_bytes()) {
+            return;
+        }
+    };
+    hear("READY=1\nSTATUS=answers with");
+    hear("WATCHDOG=1");
+    hear("WATCHDOG=1");
+    server.signal("-HUP");
+    hear("RELOADING=1\nMONOTONIC_USEC=");
+    hear("READY=1");
+    server.signal("-TERM");
+    hear("STOPPING=1");
+    assert_eq!(server.end().0, Some(0));
+}
+
+/// All four kinds of messages are in a dnstap file, with the addresses of those who spoke.
+#[test]
+fn dnstap_is_written() {
+    let (scratch, upstream) = (Scratch::new(), Upstream::start());
+    let server = Server::start(&scratch, upstream.address, "--dnstap tap");
+    assert_eq!(server.octet("a"), 1);
+    server.signal("-TERM");
+    let address = server.address;
+    assert_eq!(server.end().0, Some(0));
+    let mut frames =
+        Frames::open(File::open(scratch.path("tap")).expect("written")).expect("dnstap");
+    let mut kinds = Vec::new();
+    while let Some(frame) = frames.next_frame().expect("whole") {
+        let message = Message::parse(frame).expect("a message");
+        kinds.push(message.kind);
+        let expected = if message.kind < 7 { address } else { upstream.address };
+        assert_eq!(message.server_port, Some(expected.port()));
+        assert!(message.client_port.is_some());
+        assert!(message.query_time_ns.or(message.response_time_ns).is_some());
+    }
+    assert_eq!(kinds, [5, 7, 8, 6]);
+}
+
+/// What cannot be had is refused at the start, with what to do.
+#[test]
+fn wrong_words_are_refused() {
+    for (words, says) in [
+        ("--ctl none/of/these", "a directory that this user may write to"),
+        ("--ctl-mode 0999", "octal digits"),
+        ("--metrics 9953", "ADDR:PORT"),
+        ("--metrics 192.0.2.1:9953", "name another address"),
+    ] {
+        let run = Scratch::new()
+            .run(&format!("dns --listen 127.0.0.1:0 --cores 1 --upstream 127.0.0.1:9 {words}"));
+        run.refused(&[says]);
+    }
+}
