@@ -11,7 +11,7 @@
 //! Round trips are smoothed as TCP's are (RFC 6298): mean and mean deviation, in microseconds, and what has not
 //! answered after mean and four deviations is not waited for any longer, within [`WAIT_MS`]. A question that went
 //! unanswered doubles the wait for the next one (section 5.5 there), since a late answer is measured only if its question
-//! is still waited for. One question in [`EXPLORE_EVERY`] goes to the one that was measured longest ago, or a fast one that
+//! is still waited for. One question in 64 goes to the one that was measured longest ago, or a fast one that
 //! became slow for an hour would be slow for ever.
 //!
 //! When all are down, all are tried in turn: to ask in vain costs less than not to ask.

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! While questions come without a pause and none is in flight, the kernel is not asked what is ready: that would be a
-//! third system call beside receiving and sending. Every [`BUSY_TURNS_MAX`] turns it is asked all the same.
+//! third system call beside receiving and sending. Every eighth turn it is asked all the same.
 //!
 //! Nothing in a turn waits. A message that the kernel has no room for is dropped and counted, as UDP would.
 
@@ -479,6 +479,8 @@ impl Driver {
             exchanges.expire(&poller, now_ms, &mut hear);
             exchanges.flush(&poller, now_ms, &mut hear);
         }
+        // Before anybody is told: who hears an answer, and asks again at once, may come to another core.
+        core.finish();
         if !streams.is_empty() {
             streams.expire(now_ms);
             streams.flush(&poller, now_ms, |streams, id, peer, question| {
@@ -493,6 +495,7 @@ impl Driver {
                 lines.take(core, now, tag, outcome);
             });
         }
+        core.finish();
         for listener in &mut sockets.listeners {
             sockets.counts.unsent_answers += listener.flush();
         }
@@ -503,7 +506,6 @@ impl Driver {
         if let Some(trace) = &mut sockets.trace {
             trace.flush();
         }
-        core.finish();
     }
 
     fn handle(&mut self, now: Now, event: Event) {

@@ -107,7 +107,7 @@ impl Reload {
     }
 
     /// Begins to load what the settings and files say by now, and returns. `told` is called in the end, from the thread
-    /// that loads; with an error nothing has changed. An error here is the system's, which has no thread for us, or says that [`WAITING_MAX`] wait already.
+    /// that loads; with an error nothing has changed. An error here is the system's, which has no thread for us, or says that 64 wait already.
     pub fn start(&self, told: Told) -> io::Result<()> {
         let mut work = lock(&self.work);
         if work.waiting.len() >= WAITING_MAX {
