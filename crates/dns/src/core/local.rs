@@ -94,9 +94,12 @@ impl Core {
 
     /// Takes a policy, in the place of another. Without one everybody is answered, and nothing is answered from here.
     pub fn set_policy(&mut self, now: Now, policy: Arc<Policy>) {
-        // A question that is in flight now is over by then.
+        // Before the first one nothing was asked here: what is older came from a snapshot. Before another one a question
+        // that is in flight now is over by then.
         let in_flight_s = self.settings.question_ms_max.div_ceil(1_000);
-        let since_s = now.wall_s.saturating_add(in_flight_s).saturating_add(SETTLED_S);
+        let margin_s =
+            if self.in_force.is_some() { in_flight_s.saturating_add(SETTLED_S) } else { 0 };
+        let since_s = now.wall_s.saturating_add(margin_s);
         self.in_force = Some(InForce { policy, since_s });
     }
 

@@ -73,6 +73,9 @@ const TTL_TO_DATA_BYTES: usize = 6;
 /// The longest TTL (RFC 2181, section 8), seconds.
 const TTL_MAX_S: u32 = i32::MAX as u32;
 
+/// Octets from a record's type to its data.
+const FIXED_BYTES: usize = 10;
+
 /// AD, in the fourth octet of the header.
 const AUTHENTIC_DATA: u8 = 0x20;
 
@@ -472,6 +475,7 @@ impl Renderer {
         let is_in_order = self.kept.is_sorted_by_key(|kept| (kept.record.section, kept.rank));
         let question_end = HEADER_BYTES + question.octets.len();
         let copied = if has_question && is_in_order { self.beginning(question_end) } else { None };
+        let copied = copied.filter(|_| self.names_are_apart(message, question_end));
 
         self.stored.extend_from_slice(&now_s.to_be_bytes());
         self.stored.extend_from_slice(&(self.kept.len() as u16).to_be_bytes());
@@ -511,6 +515,55 @@ impl Renderer {
             end = record.rdata_end();
         }
         Some(end)
+    }
+
+    /// True where no name leads through the octets between a name and its data: a TTL there is written over again and again,
+    /// and whoever had made a name of it would make us send another name each time.
+    fn names_are_apart(&self, message: &Message<'_>, question_end: usize) -> bool {
+        let is_apart = |at| self.is_apart(message.bytes(), at, question_end);
+        self.kept.iter().all(|Kept { record, .. }| {
+            is_apart(record.owner_offset)
+                && match rdata::layout(message, record) {
+                    Ok(None) => true,
+                    Ok(Some(layout)) => {
+                        let mut at = Some(record.rdata_offset + layout.before);
+                        (0..layout.names).all(|_| {
+                            let name = at.filter(|&name| is_apart(name));
+                            at = name.and_then(|name| skip_name(message.bytes(), name).ok());
+                            at.is_some()
+                        })
+                    }
+                    Err(_) => false,
+                }
+        })
+    }
+
+    /// As `names_are_apart`, for the name at `at`, which can be read.
+    fn is_apart(&self, bytes: &[u8], mut at: usize, question_end: usize) -> bool {
+        let mut was_led = false;
+        loop {
+            let Some(&length) = bytes.get(at) else { return false };
+            let end = if length < 0xc0 { at + 1 + usize::from(length) } else { at + 2 };
+            if was_led {
+                // The first record whose data lies behind this label: its label must not touch what stands before that.
+                let next = self.kept.partition_point(|kept| kept.record.rdata_offset <= at);
+                let fixed = self.kept.get(next).map(|kept| kept.record.rdata_offset - FIXED_BYTES);
+                if fixed.is_some_and(|fixed| end > fixed) {
+                    return false;
+                }
+            }
+            at = match length {
+                0 => return true,
+                0xc0.. => usize::from(length & 0x3f) << 8 | usize::from(bytes[at + 1]),
+                _ => end,
+            };
+            if length >= 0xc0 {
+                if at < question_end {
+                    return true;
+                }
+                was_led = true;
+            }
+        }
     }
 
     /// Writes the message anew: header, question, what is kept.

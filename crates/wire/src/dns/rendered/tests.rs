@@ -951,3 +951,25 @@ fn aliases_that_do_not_lead_on() {
         let _ = renderer.put_behind(&local("a.lan"), &good[..end], &asked(&asks, false), 1000);
     }
 }
+
+/// A name that leads through a TTL reads otherwise once the TTL has been written over: such a message is not copied but
+/// written anew, with the name as it was.
+#[test]
+fn names_made_of_ttls() {
+    let asked_for = question("a.example", 15);
+    // Type, class, TTL, length: a pointer to the second octet of the TTL makes a name of `01 02 00`, the label 02.
+    let ttl = 0x0f01_0200;
+    let fixed = 12 + asked_for.len() + 2 + 4 + 1;
+    let exchange = [&[0, 10][..], &(0xc000 | fixed as u16).to_be_bytes()].concat();
+    let record = raw_record(&[0xc0, 12], 15, 1, ttl, &exchange);
+    let message = response(&asked_for, 0, [vec![record], vec![], vec![]]);
+    let rules = Rules { ttl_max_s: 300, ..RULES };
+    let (facts, stored) = rendered(&message, &asked(&asked_for, false), &rules).unwrap();
+    assert_eq!((facts.kind, facts.ttl_s), (Kind::Data, 300));
+    for age_s in [0, 1, 299] {
+        let reply = Reply { now_s: 1000 + age_s, ..REPLY };
+        let told = written(&stored, &query(&asked_for, None), &reply).unwrap();
+        let expected = format!("an a.example 15 {} 000a\\x02 ", 300 - age_s);
+        assert_eq!(shown(&told), [expected]);
+    }
+}
