@@ -49,6 +49,9 @@ pub struct Launch {
 /// The file of the root's address, for those that find their way.
 const HINTS_FILE: &str = "root.hints";
 
+/// Larder's cache: room for a million names. The others are given gigabytes.
+const LARDER_CACHE: &str = "256MiB";
+
 /// A kind of server: its name, its program, how it says its version, how it is set up.
 struct Known {
     name: &'static str,
@@ -109,14 +112,13 @@ fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// All by flags.
+/// All by flags. It forwards only.
 fn larder(setup: &Setup<'_>) -> Option<Launch> {
+    let upstream = setup.upstream?.to_string();
     let (listen, cores) = (setup.listen.to_string(), setup.cores.to_string());
-    let mut arguments = words(&["dns", "--listen", &listen, "--cores", &cores]);
-    arguments.extend(match setup.upstream {
-        Some(upstream) => words(&["--upstream", &upstream.to_string()]),
-        None => words(&["--recurse", "--root-hints", HINTS_FILE]),
-    });
+    let fixed = ["dns", "--cache", LARDER_CACHE, "--listen", &listen, "--cores", &cores];
+    let mut arguments = words(&fixed);
+    arguments.extend(words(&["--upstream", &upstream]));
     Some(Launch { arguments, configuration: String::new() })
 }
 
@@ -276,7 +278,7 @@ mod tests {
             let threads = all.contains('3') || all.matches("addLocal").count() == 3;
             assert!(threads && !all.contains("{{"), "{}: {all}", known.name);
             let recursing = text(&Setup { upstream: None, ..setup.clone() });
-            assert_eq!(recursing.is_none(), known.name == "dnsdist");
+            assert_eq!(recursing.is_none(), ["dnsdist", "larder"].contains(&known.name));
             assert!(recursing.is_none_or(|text| text.contains(HINTS_FILE)), "{}", known.name);
         }
     }
