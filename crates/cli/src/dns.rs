@@ -9,6 +9,7 @@ use larder_dns::metrics::Counts;
 use larder_dns::pending::Limits;
 use larder_dns::policy::{BlockAnswer, PolicyOptions, Reason};
 use larder_dns::pool::Origin;
+use larder_dns::presentation::name_to_wire;
 use larder_dns::server::{News, Options, serve};
 use larder_dns::supervisor::Operation;
 use larder_dns::zones::Forward;
@@ -262,7 +263,7 @@ fn add_forward(entry: &str, forwards: &mut Vec<Forward>) -> Result<(), Failure> 
         return Err(Failure::usage(format!("--forward {entry:?}: expected ZONE=ADDR[:PORT]")));
     };
     let upstream = parse_address(address).ok_or_else(|| not_an_address("forward", address))?;
-    let zone = wire_name(zone).ok_or_else(|| {
+    let zone = name_to_wire(zone).filter(|_| zone.is_ascii()).ok_or_else(|| {
         Failure::usage(format!("--forward {entry:?}: {zone:?} is not a domain name in ASCII"))
     })?;
     match forwards.iter_mut().find(|forward| forward.zone == zone) {
@@ -270,23 +271,6 @@ fn add_forward(entry: &str, forwards: &mut Vec<Forward>) -> Result<(), Failure> 
         None => forwards.push(Forward { zone, upstreams: vec![upstream] }),
     }
     Ok(())
-}
-
-/// A name in wire form and lower case; `.` is the root.
-fn wire_name(text: &str) -> Option<Vec<u8>> {
-    let mut wire = Vec::new();
-    let text = text.strip_suffix('.').unwrap_or(text);
-    for label in text.split('.').filter(|_| !text.is_empty()) {
-        let is_sound =
-            (1..=63).contains(&label.len()) && label.bytes().all(|octet| octet.is_ascii_graphic());
-        if !is_sound {
-            return None;
-        }
-        wire.push(label.len() as u8);
-        wire.extend(label.bytes().map(|octet| octet.to_ascii_lowercase()));
-    }
-    wire.push(0);
-    (wire.len() <= 255).then_some(wire)
 }
 
 fn summary(counts: &Counts) -> String {

@@ -513,4 +513,6 @@ fn wrong_words_are_refused() {
             .run(&format!("dns --listen 127.0.0.1:0 --cores 1 --upstream 127.0.0.1:9 {words}"));
         run.refused(&[says]);
     }
+    let nowhere = Scratch::new().run("dns --listen none --upstream 127.0.0.1:9");
+    nowhere.refused(&["nothing to listen at", "--listen"]);
 }

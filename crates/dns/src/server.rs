@@ -138,6 +138,10 @@ pub fn serve(options: &Options, tell: &mut dyn FnMut(News<'_>)) -> Result<Served
     let system = |what| move |error| ServeError::System(what, error);
     // Before anything is opened: the manager's descriptors are where it says.
     let inherited = take_inherited().map_err(system("sockets of the service manager"))?;
+    if inherited.is_empty() && options.listen.is_empty() {
+        let text = "there is nothing to listen at: name an address with --listen";
+        return Err(ServeError::Operation(text.to_owned()));
+    }
     // Before any thread starts, so that all of them leave signals to this one.
     let signals = Signals::block().map_err(system("signals"))?;
     let cores = options.cores.max(1);
