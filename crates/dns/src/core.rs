@@ -10,7 +10,7 @@
 //! A turn of the loop that drives a core: [`Core::begin`], then whatever came in, [`Core::tick`], and
 //! [`Core::finish`], which makes what was stored visible to other cores.
 //!
-//! Life of a question in flight (`core/miss.rs`)
+//! Life of a question in flight (`core/miss.rs`, `core/flight.rs`, `core/upstream.rs`, `core/heard.rs`, `core/told.rs`)
 //! ```text
 //! asked over UDP --answer--> over, stored, told to all
 //!   | no answer in time, or one that is of no use: another upstream, while there are attempts
@@ -32,10 +32,14 @@
 mod alias;
 mod answer;
 mod denied;
+mod flight;
 mod guard;
+mod heard;
 mod local;
 mod miss;
 mod settings;
+mod told;
+mod upstream;
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -51,12 +55,14 @@ use larder_wire::dns::rendered::{self, Renderer, Reply};
 use larder_wire::dns::{class, rtype};
 
 use self::answer::Options;
+pub use self::flight::ATTEMPTS_MAX;
+use self::flight::{Ask, Attempt};
 use self::guard::add_cookie;
 use self::local::InForce;
-pub use self::miss::ATTEMPTS_MAX;
-use self::miss::{Ask, Attempt};
 pub use self::settings::{NxdomainCut, Settings};
+pub use self::upstream::ASK_BYTES_MAX;
 use crate::cookie::Cookies;
+use crate::key;
 use crate::limit::Limiter;
 use crate::metrics::Counts;
 use crate::pending::{AsIs, Pending, Question};
@@ -140,9 +146,10 @@ pub trait Net {
     /// A client gets no answer.
     fn ignore(&mut self, client: &Client);
 
-    /// Sends a question to an upstream over UDP, by some socket whose number is returned: only an answer that comes by
-    /// it is one. `None` where it could not be sent at all.
-    fn ask(&mut self, upstream: usize, message: &[u8]) -> Option<u32>;
+    /// Gives `write` the number of a socket to an upstream and room for [`ASK_BYTES_MAX`] octets, and sends by it over UDP as
+    /// many as it says it wrote: only what comes by this socket answers them. False where nothing was sent.
+    fn ask(&mut self, upstream: usize, write: impl FnOnce(u32, &mut [u8]) -> Option<usize>)
+    -> bool;
 
     /// Sends a question to an upstream over a stream; [`Core::answered_by_stream`] is told its tag. The ID is the
     /// stream's to choose. False where it could not be.
@@ -158,7 +165,7 @@ pub struct Core {
     zones: Zones,
     pending: Pending<Ask, Client>,
     /// Questions by socket and ID.
-    by_id: HashMap<u64, Attempt, BuildHasherDefault<AsIs>>,
+    by_id: ById,
     timers: Timers<Question>,
     random: Random,
     renderer: Renderer,
@@ -174,8 +181,6 @@ pub struct Core {
     composer: Renderer,
     /// No failure is remembered beyond this second, as far as this core knows.
     failures_until_s: u32,
-    /// A question to an upstream, being written.
-    asking: Box<[u8; miss::QUESTION_BYTES_MAX]>,
     cookies: Option<Cookies>,
     limiter: Option<Limiter>,
     /// What is told past its end.
@@ -184,6 +189,9 @@ pub struct Core {
     sent: Vec<u8>,
     counts: Counts,
 }
+
+/// Questions to upstreams by socket and ID.
+type ById = HashMap<u64, Attempt, BuildHasherDefault<AsIs>>;
 
 /// A question of a batch.
 struct Asked<'a> {
@@ -237,7 +245,6 @@ impl Core {
             own: Vec::new(),
             composer: Renderer::new(),
             failures_until_s: 0,
-            asking: Box::new([0; _]),
             cookies: settings.cookie_secret.as_ref().map(Cookies::new),
             limiter,
             stale: Vec::new(),
@@ -407,8 +414,8 @@ fn is_meta(qtype: u16) -> bool {
 #[inline]
 fn is_ending(settings: &Settings, now: Now, entry: &Entry<'_>) -> bool {
     let Some(left_s) = entry.seconds_left(now.seconds()) else { return false };
-    let born_s = entry.value().first_chunk().map_or(0, |born| u32::from_be_bytes(*born));
-    let life_s = u64::from(left_s) + u64::from(now.wall_s.saturating_sub(born_s));
+    let age_s = now.wall_s.saturating_sub(key::born_of(entry.value()));
+    let life_s = u64::from(left_s) + u64::from(age_s);
     u64::from(left_s) * 100 < life_s * u64::from(settings.prefetch_percent)
 }
 

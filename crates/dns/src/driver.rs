@@ -148,10 +148,7 @@ impl Net for Lines<'_> {
                 let Sockets { counts, trace, .. } = &mut *self.sockets;
                 self.streams.answer(StreamId::from_bits(*stream), bytes_max, |room| {
                     let length = write(room)?;
-                    counts.answered(&room[..length]);
-                    if let Some(trace) = trace {
-                        trace.answered(client, &room[..length]);
-                    }
+                    note_answer(counts, trace, client, &room[..length]);
                     Some(length)
                 })
             }
@@ -164,25 +161,34 @@ impl Net for Lines<'_> {
         }
     }
 
-    fn ask(&mut self, upstream: usize, message: &[u8]) -> Option<u32> {
-        let Sockets { pools, origin, numbers, random, poller, now_ms, trace, .. } =
+    fn ask(
+        &mut self,
+        upstream: usize,
+        write: impl FnOnce(u32, &mut [u8]) -> Option<usize>,
+    ) -> bool {
+        let Sockets { pools, origin, numbers, random, poller, now_ms, trace, counts, .. } =
             &mut *self.sockets;
-        let pool = pools.get_mut(upstream)?;
-        let asked = pool.ask(message, *now_ms, origin, numbers, random, poller);
-        if let (Some(trace), Ok(number)) = (trace, &asked) {
-            trace.forwarded(&pool.exchange(*number, message));
+        let Some(pool) = pools.get_mut(upstream) else { return false };
+        let mut told = Vec::new();
+        let asked = pool.ask(*now_ms, origin, numbers, random, poller, |socket, room| {
+            let length = write(socket, room)?;
+            if trace.is_some() {
+                told.extend_from_slice(&room[..length]);
+            }
+            Some(length)
+        });
+        if let (Some(trace), Ok(socket)) = (trace, &asked) {
+            trace.forwarded(&pool.exchange(*socket, &told));
         }
-        if asked.is_err() {
-            self.sockets.counts.unsent_queries += 1;
-        }
-        asked.ok()
+        counts.unsent_queries += u64::from(asked.is_err());
+        asked.is_ok()
     }
 
     fn ask_by_stream(&mut self, upstream: usize, tag: u64, message: &[u8]) -> bool {
         let Sockets { pools, origin, poller, now_ms, trace, .. } = &mut *self.sockets;
         let Some(address) = pools.get(upstream).map(Pool::address) else { return false };
         let local = origin.address_for(address);
-        // What it may still wait for on another stream is not waited for any longer.
+        // A tag that comes again stands for a question asked so often that its first stream is long given up.
         self.exchanges.cancel(tag);
         let is_asked = self.exchanges.ask(address, local, tag, message, poller, *now_ms).is_ok();
         if let (Some(trace), true) = (trace, is_asked) {
@@ -193,6 +199,20 @@ impl Net for Lines<'_> {
 }
 
 impl Lines<'_> {
+    /// Gives the core what a client asked by a stream.
+    fn question(
+        &mut self,
+        core: &mut Core,
+        now: Now,
+        stream: StreamId,
+        peer: SocketAddr,
+        message: &[u8],
+    ) {
+        let client = Client::Stream { stream: stream.to_bits(), peer };
+        self.sockets.note_question(&client, message);
+        core.questions(now, std::iter::once((client, message)), self);
+    }
+
     /// Gives the core what became of a question by a stream.
     fn take(&mut self, core: &mut Core, now: Now, tag: u64, outcome: Outcome<'_>) {
         let octets = match outcome {
@@ -226,17 +246,15 @@ impl Sockets {
         bytes_max: usize,
         write: impl FnOnce(&mut [u8]) -> Option<usize>,
     ) -> bool {
-        let Some(listener) = self.listeners.get_mut(usize::from(socket)) else { return false };
+        let Sockets { listeners, counts, trace, .. } = self;
+        let Some(listener) = listeners.get_mut(usize::from(socket)) else { return false };
         if listener.outgoing.len() == listener.outgoing.capacity() {
-            self.counts.unsent_answers += listener.flush();
+            counts.unsent_answers += listener.flush();
         }
         let Some(room) = listener.outgoing.slot() else { return false };
         let bytes_max = bytes_max.min(room.len());
         let Some(length) = write(&mut room[..bytes_max]) else { return false };
-        self.counts.answered(&room[..length]);
-        if let Some(trace) = &mut self.trace {
-            trace.answered(&Client::Udp { socket, route: *route }, &room[..length]);
-        }
+        note_answer(counts, trace, &Client::Udp { socket, route: *route }, &room[..length]);
         listener.outgoing.commit(length, Some(route));
         true
     }
@@ -484,10 +502,7 @@ impl Driver {
         if !streams.is_empty() {
             streams.expire(now_ms);
             streams.flush(&poller, now_ms, |streams, id, peer, question| {
-                let client = Client::Stream { stream: id.to_bits(), peer };
-                sockets.note_question(&client, question);
-                let batch = std::iter::once((client, question));
-                core.questions(now, batch, &mut Lines { sockets, streams, exchanges });
+                Lines { sockets, streams, exchanges }.question(core, now, id, peer, question);
             });
             // What was read only now may have to be asked by a stream.
             exchanges.flush(&poller, now_ms, |exchanges, tag, outcome| {
@@ -539,10 +554,7 @@ impl Driver {
     fn serve_stream(&mut self, now: Now, event: Event) {
         let Driver { core, sockets, streams, exchanges, .. } = self;
         streams.ready(event, |streams, id, peer, question| {
-            let client = Client::Stream { stream: id.to_bits(), peer };
-            sockets.note_question(&client, question);
-            let batch = std::iter::once((client, question));
-            core.questions(now, batch, &mut Lines { sockets, streams, exchanges });
+            Lines { sockets, streams, exchanges }.question(core, now, id, peer, question);
         });
     }
 
@@ -609,6 +621,15 @@ impl Driver {
                 return;
             }
         }
+    }
+}
+
+/// Counts an answer, and tells of it, if anybody wants to know.
+#[inline]
+fn note_answer(counts: &mut Counts, trace: &mut Option<Trace>, client: &Client, message: &[u8]) {
+    counts.answered(message);
+    if let Some(trace) = trace {
+        trace.answered(client, message);
     }
 }
 

@@ -108,6 +108,12 @@ pub fn question_of(value: &[u8]) -> Option<(&[u8], u16, u16)> {
 /// TTLs 2, response code 2.
 pub const STORED_HEAD_BYTES: usize = 8;
 
+/// The second in which a stored answer was born; 0 for what is none.
+#[inline]
+pub fn born_of(value: &[u8]) -> u32 {
+    value.first_chunk().map_or(0, |born| u32::from_be_bytes(*born))
+}
+
 /// The response code of a stored answer, with the bits of EDNS.
 pub fn rcode_of(value: &[u8]) -> Option<u16> {
     value.get(6..STORED_HEAD_BYTES)?.first_chunk::<2>().map(|code| u16::from_be_bytes(*code))

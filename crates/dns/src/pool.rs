@@ -120,27 +120,29 @@ impl Pool {
         self.refused
     }
 
-    /// Queues a message for the socket of this turn, whose number is returned.
+    /// Queues the message that `write` makes, which is given its socket's number and room, by the socket of this turn; the
+    /// number is returned.
     pub fn ask(
         &mut self,
-        message: &[u8],
         now_ms: u64,
         origin: &Origin,
         numbers: &mut u32,
         random: &mut Random,
         poller: &Poller,
+        write: impl FnOnce(u32, &mut [u8]) -> Option<usize>,
     ) -> io::Result<u32> {
         let at = match self.current {
             Some(at) => at,
             None => self.choose(now_ms, origin, numbers, random, poller)?,
         };
-        self.current = Some(at);
-        if !self.outgoing.push(message, None) {
+        if self.outgoing.len() == self.outgoing.capacity() {
             self.flush();
-            self.current = Some(at);
-            self.outgoing.push(message, None);
         }
+        self.current = Some(at);
         let Some(socket) = &mut self.active[at] else { return Err(io::ErrorKind::NotFound.into()) };
+        let written = self.outgoing.slot().and_then(|room| write(socket.number, room));
+        let Some(length) = written else { return Err(io::ErrorKind::WouldBlock.into()) };
+        self.outgoing.commit(length, None);
         socket.asked += 1;
         Ok(socket.number)
     }

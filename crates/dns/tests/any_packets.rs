@@ -12,7 +12,7 @@ use std::sync::Arc;
 use hickory_proto::op::Message;
 use hickory_proto::rr::Record;
 use larder::{Cache, Seconds};
-use larder_dns::core::{Client, Core, Net, Now, Settings};
+use larder_dns::core::{ASK_BYTES_MAX, Client, Core, Net, Now, Settings};
 use larder_dns::pending::Limits;
 use larder_dns::zones::{Forward, Zones};
 use larder_io::udp::Route;
@@ -98,13 +98,20 @@ impl Net for World {
         self.ignored += 1;
     }
 
-    fn ask(&mut self, upstream: usize, message: &[u8]) -> Option<u32> {
+    fn ask(
+        &mut self,
+        upstream: usize,
+        write: impl FnOnce(u32, &mut [u8]) -> Option<usize>,
+    ) -> bool {
         if self.out_of_reach.contains(&upstream) {
-            return None;
+            return false;
         }
         let socket = upstream as u32;
-        self.asked.push(Packet { way: Way::Socket(socket), octets: message.to_vec() });
-        Some(socket)
+        let mut octets = vec![0; ASK_BYTES_MAX];
+        let Some(length) = write(socket, &mut octets) else { return false };
+        octets.truncate(length);
+        self.asked.push(Packet { way: Way::Socket(socket), octets });
+        true
     }
 
     fn ask_by_stream(&mut self, upstream: usize, tag: u64, message: &[u8]) -> bool {

@@ -21,9 +21,8 @@ use std::ops::Range;
 use larder_wire::dns::HEADER_BYTES;
 use larder_wire::dns::edns::rcode;
 use larder_wire::dns::query::{KeyBuf, Query};
-use larder_wire::dns::rendered::Asked as AskedOf;
 
-use super::answer::{Options, extended};
+use super::answer::{Options, asked_of, extended};
 use super::local::{InForce, QUESTION_BYTES_MAX, folded};
 use super::{Asked, Client, Core, Net, Now, is_ending};
 use crate::key;
@@ -175,12 +174,7 @@ impl Core {
         if !own.get(target)?.eq_ignore_ascii_case(name) {
             return None;
         }
-        let asked = AskedOf {
-            question: query.question(),
-            is_case_random: false,
-            dnssec_ok: query.dnssec_ok(),
-        };
-        composer.put_behind(own, stored, &asked, now.wall_s).ok()
+        composer.put_behind(own, stored, &asked_of(query), now.wall_s).ok()
     }
 }
 

@@ -26,7 +26,6 @@ pub mod extended {
 /// TTL of the answer to ANY (RFC 8482 leaves it open), seconds.
 const ANY_TTL_S: u32 = 3_789;
 
-const TYPE_ANY: u16 = 255;
 const TYPE_AXFR: u16 = 252;
 const TYPE_IXFR: u16 = 251;
 const TYPE_HINFO: u16 = 13;
@@ -109,7 +108,7 @@ impl Core {
         }
         let (rcode, error) = match query.qtype {
             _ if query.qclass != class::IN => (rcode::REFUSED, extended::NOT_SUPPORTED),
-            TYPE_ANY => {
+            rtype::ANY => {
                 self.answer_any(now, client, query, net);
                 return true;
             }
@@ -135,12 +134,26 @@ impl Core {
         net: &mut impl Net,
     ) {
         let udp_bytes = self.settings.udp_bytes_max;
-        let bytes_max = client.bytes_max(query, udp_bytes);
-        let mut options = *options;
-        add_cookie(self.cookies.as_ref(), now, client, query, &mut options);
-        net.answer(client, bytes_max, |out| {
+        self.answer_with(now, client, query, options, net, |options, _, out| {
             query.write_empty(rcode, udp_bytes, options.as_bytes(), out)
         });
+    }
+
+    /// Answers with what `write` makes of the options, a cookie among them where the client has one, and of how many octets
+    /// the client takes.
+    pub(super) fn answer_with(
+        &self,
+        now: Now,
+        client: &Client,
+        query: &Query<'_>,
+        options: &Options,
+        net: &mut impl Net,
+        write: impl FnOnce(&Options, usize, &mut [u8]) -> Option<usize>,
+    ) {
+        let bytes_max = client.bytes_max(query, self.settings.udp_bytes_max);
+        let mut options = *options;
+        add_cookie(self.cookies.as_ref(), now, client, query, &mut options);
+        net.answer(client, bytes_max, |out| write(&options, bytes_max, out));
     }
 
     /// ANY is answered with a HINFO record that says where that is told (RFC 8482, section 4.2): all there is would
@@ -169,11 +182,7 @@ impl Core {
         options: &Options,
         net: &mut impl Net,
     ) {
-        let asked = AskedOf {
-            question: query.question(),
-            is_case_random: false,
-            dnssec_ok: query.dnssec_ok(),
-        };
+        let asked = asked_of(query);
         let rules = Rules { is_minimal: false, ..self.settings.rules };
         match self.renderer.render(message, &asked, now.wall_s, &rules) {
             Ok(_) => self.answer_rendered(now, client, query, options, net),
@@ -205,10 +214,14 @@ impl Core {
         options: &Options,
         net: &mut impl Net,
     ) {
-        let bytes_max = client.bytes_max(query, self.settings.udp_bytes_max);
-        let mut options = *options;
-        add_cookie(self.cookies.as_ref(), now, client, query, &mut options);
-        let reply = Reply { stale_ttl_s, ..reply(&self.settings, now, bytes_max, &options) };
-        net.answer(client, bytes_max, |out| rendered::write(stored, query, &reply, out));
+        self.answer_with(now, client, query, options, net, |options, bytes_max, out| {
+            let reply = Reply { stale_ttl_s, ..reply(&self.settings, now, bytes_max, options) };
+            rendered::write(stored, query, &reply, out)
+        });
     }
+}
+
+/// A client's question, as what renders answers wants it.
+pub(super) fn asked_of<'a>(query: &'a Query<'_>) -> AskedOf<'a> {
+    AskedOf { question: query.question(), is_case_random: false, dnssec_ok: query.dnssec_ok() }
 }

@@ -10,18 +10,17 @@
 
 use larder::Ttl;
 use larder_wire::dns::query::KEY_BYTES_MAX;
-use larder_wire::dns::rendered::Asked as AskedOf;
 
-use super::answer::Options;
+use super::answer::{Options, asked_of};
 use super::{Asked, Core, Net, Now, NxdomainCut};
-use crate::key::{DENIED, EXTRA_BYTES};
+use crate::key::{DENIED, EXTRA_BYTES, STORED_HEAD_BYTES};
 use crate::pending::Question;
 
 /// Octets of type and class in a key, before what is added to it.
 const TYPE_AND_CLASS_BYTES: usize = 4;
 
-/// AD, in the message of a stored answer: eight octets of head, then the fourth of the header.
-const AUTHENTIC_DATA: (usize, u8) = (8 + 3, 0x20);
+/// AD, in the fourth octet of the message of a stored answer.
+const AUTHENTIC_DATA: (usize, u8) = (STORED_HEAD_BYTES + 3, 0x20);
 
 impl Core {
     /// Remembers that the name of a question does not exist; its answer was rendered last.
@@ -66,12 +65,7 @@ impl Core {
             label += 1 + usize::from(length);
             let Some(above) = denied_key(key, label, &mut room) else { return false };
             let Some(entry) = self.proxy.get(above, now.seconds()) else { continue };
-            let question = AskedOf {
-                question: asked.query.question(),
-                is_case_random: false,
-                dnssec_ok: false,
-            };
-            if self.renderer.deny_below(entry.value(), &question) {
+            if self.renderer.deny_below(entry.value(), &asked_of(&asked.query)) {
                 self.counts.denied_below += 1;
                 let (client, query) = (&asked.client, &asked.query);
                 self.answer_rendered(now, client, query, &Options::new(), net);

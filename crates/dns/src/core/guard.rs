@@ -64,10 +64,7 @@ impl Core {
             Verdict::Slip => {
                 self.counts.rate_limited_slipped += 1;
                 let udp_bytes = self.settings.udp_bytes_max;
-                let mut options = Options::new();
-                add_cookie(self.cookies.as_ref(), now, client, query, &mut options);
-                let bytes_max = client.bytes_max(query, udp_bytes);
-                net.answer(client, bytes_max, |out| {
+                self.answer_with(now, client, query, &Options::new(), net, |options, _, out| {
                     let length =
                         query.write_empty(rcode::NOERROR, udp_bytes, options.as_bytes(), out)?;
                     out[2] |= TRUNCATED;

@@ -37,8 +37,7 @@ impl InForce {
     /// own.
     #[inline]
     pub fn overrules(&self, entry: &Entry<'_>, view: u16, query: &Query<'_>) -> bool {
-        let born_s = entry.value().first_chunk().map_or(0, |born| u32::from_be_bytes(*born));
-        born_s < self.since_s && self.answers(view, query)
+        key::born_of(entry.value()) < self.since_s && self.answers(view, query)
     }
 
     #[inline(never)]

@@ -5,7 +5,7 @@ use std::collections::{HashSet, VecDeque};
 use std::net::SocketAddr;
 
 use hickory_proto::op::Message;
-use larder_dns::core::{Client, Net};
+use larder_dns::core::{ASK_BYTES_MAX, Client, Net};
 use larder_io::udp::Route;
 
 use super::text;
@@ -44,8 +44,6 @@ pub struct World {
     pub asked: VecDeque<Packet>,
     pub out_of_reach: HashSet<usize>,
     pub without_streams: HashSet<usize>,
-    /// Sockets and IDs of all packets.
-    pub in_use: HashSet<(u32, [u8; 2])>,
 }
 
 /// A client by its number in a story: at 198.51.100.N.
@@ -89,20 +87,21 @@ impl Net for World {
         self.ignored.push_back(number(client).0);
     }
 
-    fn ask(&mut self, upstream: usize, message: &[u8]) -> Option<u32> {
+    fn ask(
+        &mut self,
+        upstream: usize,
+        write: impl FnOnce(u32, &mut [u8]) -> Option<usize>,
+    ) -> bool {
         let upstream = self.upstreams[upstream];
         if self.out_of_reach.contains(&upstream) {
-            return None;
+            return false;
         }
-        // Where an ID is in use at a socket, the core asks a second time: stories are spared that.
-        let id = [message[0], message[1]];
-        let mut socket = socket(upstream);
-        while !self.in_use.insert((socket, id)) {
-            socket += 100;
-        }
-        let way = Way::Socket(socket);
-        self.asked.push_back(Packet { upstream, way, octets: message.to_vec() });
-        Some(socket)
+        let socket = socket(upstream);
+        let mut octets = vec![0; ASK_BYTES_MAX];
+        let Some(length) = write(socket, &mut octets) else { return false };
+        octets.truncate(length);
+        self.asked.push_back(Packet { upstream, way: Way::Socket(socket), octets });
+        true
     }
 
     fn ask_by_stream(&mut self, upstream: usize, tag: u64, message: &[u8]) -> bool {

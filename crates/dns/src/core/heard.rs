@@ -1,0 +1,239 @@
+//! What comes from upstreams: whether it is an answer at all, and where the question goes on after it.
+//!
+//! A packet that does not fit what was sent changes nothing: the answer may still come. Too many of them, and somebody
+//! guesses.
+
+use larder_wire::dns::edns::rcode;
+use larder_wire::dns::rendered::{Asked as AskedOf, Facts, Kind, Unfit};
+
+use super::answer::extended;
+use super::flight::{Ask, Attempt};
+use super::guard::TRUNCATED;
+use super::upstream::{place, tag};
+use super::{Core, Net, Now};
+use crate::pending::{InFlight, Question};
+
+/// Packets to the right ID that do not fit its question, after which somebody is taken to guess.
+const MISFITS_MAX: u8 = 3;
+
+/// A response code that says what is so, and no failure.
+const YXDOMAIN: u16 = 6;
+
+/// Where a question goes on after an answer.
+enum Next {
+    /// Over, with what was rendered.
+    Over(Facts),
+    /// Another upstream, or a failure.
+    Another(Option<u16>),
+    /// The same upstream, by a stream.
+    Stream,
+    /// The same upstream, without EDNS.
+    Plain,
+    /// There will be no answer.
+    Failed(u16),
+    /// What came was none.
+    Wait,
+}
+
+impl Next {
+    /// Why there was no answer, if that was said.
+    fn error(&self) -> Option<u16> {
+        match self {
+            Next::Another(error) => *error,
+            Next::Failed(error) => Some(*error),
+            _ => None,
+        }
+    }
+}
+
+impl Core {
+    /// A packet came from an upstream, by the socket of this number. False where it answers nothing that was sent by it:
+    /// it is late, or somebody guesses.
+    pub fn answered(&mut self, now: Now, socket: u32, octets: &[u8], net: &mut impl Net) -> bool {
+        let id = octets.first_chunk().map(|id| u16::from_be_bytes(*id));
+        let attempt = id.and_then(|id| self.by_id.get(&place(socket, id).get()).copied());
+        let Some(Attempt { question, number }) = attempt else {
+            self.counts.upstream_mismatches += 1;
+            return false;
+        };
+        let number = usize::from(number);
+        let is_new = |ask: &Ask| !ask.sent[number].is_answered;
+        if !self.pending.get(question).is_some_and(|flight| is_new(flight.state)) {
+            self.counts.upstream_mismatches += 1;
+            return false;
+        }
+        let next = self.judge(now, question, octets, false);
+        let Some(InFlight { state: ask, .. }) = self.pending.get_mut(question) else {
+            return false;
+        };
+        if matches!(next, Next::Wait) {
+            ask.misfits = ask.misfits.saturating_add(1);
+            self.counts.upstream_mismatches += 1;
+            if ask.misfits >= MISFITS_MAX {
+                self.ask_safely(now, question, net);
+            }
+            return false;
+        }
+        self.counts.upstream_answers += 1;
+        let is_another_awaited = number + 1 != ask.attempts && ask.is_last_awaited();
+        let last_upstream = ask.sent[ask.attempts - 1].upstream;
+        let sent = &mut ask.sent[number];
+        sent.is_answered = true;
+        let sent = *sent;
+        let after_us = now.us.saturating_sub(sent.at_us).min(u64::from(u32::MAX)) as u32;
+        let (zone, local) = self.zones.place(sent.upstream);
+        self.zones.choice(zone).answered(local, after_us);
+        match next {
+            Next::Over(facts) if !(is_another_awaited && facts.kind == Kind::Inconclusive) => {
+                self.over(now, question, &facts, net);
+            }
+            Next::Stream if sent.upstream == last_upstream => {
+                self.ask_by_stream(now, question, sent.upstream, net);
+            }
+            // Another is waited for, and may do better.
+            next if is_another_awaited => {
+                self.counts.upstream_useless += 1;
+                if let Some(InFlight { state: ask, .. }) = self.pending.get_mut(question) {
+                    ask.error = next.error().or(ask.error);
+                }
+            }
+            next => self.go_on(now, question, sent.upstream, next, net),
+        }
+        true
+    }
+
+    /// As [`Core::answered`], where the packet was longer than we said we take, and only its beginning is here: as if its sender
+    /// had said so by TC.
+    pub fn answered_in_part(
+        &mut self,
+        now: Now,
+        socket: u32,
+        octets: &[u8],
+        net: &mut impl Net,
+    ) -> bool {
+        let mut beginning = std::mem::take(&mut self.scratch);
+        beginning.clear();
+        beginning.extend_from_slice(octets);
+        if let Some(flags) = beginning.get_mut(2) {
+            *flags |= TRUNCATED;
+        }
+        let fits = self.answered(now, socket, &beginning, net);
+        self.scratch = beginning;
+        fits
+    }
+
+    /// The upstream that a question is asked from by this stream, if it is.
+    pub fn asked_by_stream(&self, tag: u64) -> Option<usize> {
+        let question = Question::from_bits(tag);
+        let asked = self.pending.get(question).and_then(|flight| flight.state.by_stream);
+        // Another stream may have been given up for this one.
+        let is_meant = |&(_, stream): &(usize, u64)| tag == self::tag(question, stream);
+        asked.filter(is_meant).map(|(upstream, _)| upstream)
+    }
+
+    /// An answer came by a stream, or the stream failed.
+    pub fn answered_by_stream(
+        &mut self,
+        now: Now,
+        tag: u64,
+        octets: Option<&[u8]>,
+        net: &mut impl Net,
+    ) {
+        let question = Question::from_bits(tag);
+        let Some(upstream) = self.asked_by_stream(tag) else { return };
+        let next = match octets {
+            Some(octets) => {
+                self.counts.upstream_answers += 1;
+                self.judge(now, question, octets, true)
+            }
+            None => Next::Another(Some(extended::NETWORK_ERROR)),
+        };
+        // Nobody else can write into the stream: what does not fit is the upstream's own fault.
+        let next = if let Next::Wait | Next::Stream = next { Next::Another(None) } else { next };
+        if let Some(InFlight { state: ask, .. }) = self.pending.get_mut(question) {
+            ask.by_stream = None;
+        }
+        self.go_on(now, question, upstream, next, net);
+    }
+
+    /// Looks at a packet; where it ends the question, what is to be stored has been rendered.
+    fn judge(&mut self, now: Now, question: Question, octets: &[u8], is_stream: bool) -> Next {
+        let Some(InFlight { sent, state: ask, .. }) = self.pending.get(question) else {
+            return Next::Wait;
+        };
+        let asked = AskedOf {
+            question: sent,
+            is_case_random: self.settings.case_random && !is_stream,
+            dnssec_ok: ask.dnssec_ok,
+        };
+        let count = self.zones.count(ask.zone).min(self.settings.attempts_max);
+        let has_others = ask.tried.count() < count;
+        let facts = match self.renderer.render(octets, &asked, now.wall_s, &self.settings.rules) {
+            Ok(facts) => facts,
+            Err(Unfit::OtherQuestion | Unfit::OtherCase) => return Next::Wait,
+            Err(Unfit::Truncated) => return Next::Stream,
+            Err(Unfit::AliasChain) => return Next::Failed(extended::OTHER),
+            Err(Unfit::Damaged(_) | Unfit::TooLong) => return Next::Another(None),
+        };
+        match facts.kind {
+            Kind::Data | Kind::NoData | Kind::NoName => Next::Over(facts),
+            // The name that a DNAME makes is too long: that is the answer (RFC 6672, section 2.2).
+            Kind::Failure if facts.rcode == YXDOMAIN => Next::Over(facts),
+            Kind::Inconclusive if has_others => Next::Another(None),
+            Kind::Inconclusive => Next::Over(facts),
+            Kind::Failure
+                if ask.has_edns
+                    && matches!(facts.rcode, rcode::FORMERR | rcode::NOTIMP)
+                    && !has_opt(octets) =>
+            {
+                Next::Plain
+            }
+            Kind::Failure if has_others => Next::Another(facts.extended_error),
+            Kind::Failure => Next::Failed(facts.extended_error.unwrap_or(extended::OTHER)),
+        }
+    }
+
+    /// Does what a look at an answer of an upstream said.
+    fn go_on(
+        &mut self,
+        now: Now,
+        question: Question,
+        upstream: usize,
+        next: Next,
+        net: &mut impl Net,
+    ) {
+        match next {
+            Next::Wait => {}
+            Next::Over(facts) => self.over(now, question, &facts, net),
+            Next::Stream => self.ask_by_stream(now, question, upstream, net),
+            Next::Failed(error) => self.fail(now, question, error, net),
+            Next::Another(error) => {
+                self.counts.upstream_useless += 1;
+                if let Some(InFlight { state: ask, .. }) = self.pending.get_mut(question) {
+                    ask.error = error.or(ask.error);
+                }
+                self.ask_another(now, question, extended::OTHER, net);
+            }
+            Next::Plain => {
+                let Some(InFlight { state: ask, .. }) = self.pending.get_mut(question) else {
+                    return;
+                };
+                ask.has_edns = false;
+                let (zone, local) = self.zones.place(upstream);
+                ask.due_ms = now.ms() + u64::from(self.zones.choice(zone).wait_ms(local));
+                if self.ask_upstream(now, question, upstream, true, net) {
+                    self.set_timer(now, question);
+                } else {
+                    self.ask_another(now, question, extended::OTHER, net);
+                }
+            }
+        }
+    }
+}
+
+/// True where a response has an OPT record, as far as its counts and its end tell.
+fn has_opt(message: &[u8]) -> bool {
+    use larder_wire::dns::{Message, rtype};
+    let Ok(message) = Message::parse(message) else { return false };
+    message.records().any(|record| record.is_ok_and(|record| record.rtype == rtype::OPT))
+}
