@@ -67,7 +67,7 @@ pub use zones::LOCAL_TTL_S;
 use admit::Admissions;
 use answer::{QUESTION_AT, Rcode, Writer};
 use hosts::Data;
-use names::{Names, Suffixes};
+use names::{Names, Suffixes, Tops};
 use records::{RecordRef, Records};
 use rpz::Rpz;
 use special::Special;
@@ -220,6 +220,8 @@ struct Block {
 pub struct Policy {
     generation: u32,
     key: SipHasher13,
+    /// The last labels of all names of which anything is known.
+    tops: Tops,
     admissions: Admissions,
     views: Vec<String>,
     views_mark: u32,
@@ -268,6 +270,13 @@ impl Policy {
     #[inline]
     pub fn admit(&self, client: IpAddr) -> Admission {
         self.admissions.of(client)
+    }
+
+    /// True where nothing is known of a name, in wire form and any case: nearly always, and cheaper to learn than that
+    /// [`Policy::local`] has no answer.
+    #[inline]
+    pub fn is_silent(&self, name: &[u8], qclass: u16) -> bool {
+        qclass == class::IN && !self.tops.may_have(name)
     }
 
     /// True where [`Policy::local`] has an answer to a question of class IN, or drops it. Cost: that of the look-ups.

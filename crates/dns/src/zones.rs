@@ -40,6 +40,8 @@ struct Zone {
 #[derive(Debug)]
 pub struct Zones {
     by_name: HashMap<Box<[u8]>, usize>,
+    /// The root is forwarded, and nothing else is.
+    is_root_only: bool,
     zones: Vec<Zone>,
     /// Address and zone of each upstream.
     upstreams: Vec<(SocketAddr, usize)>,
@@ -48,7 +50,12 @@ pub struct Zones {
 impl Zones {
     /// These zones; names outside of them all are nobody's.
     pub fn new(forwards: &[Forward]) -> Result<Zones, ForwardError> {
-        let mut made = Zones { by_name: HashMap::new(), zones: Vec::new(), upstreams: Vec::new() };
+        let mut made = Zones {
+            by_name: HashMap::new(),
+            is_root_only: matches!(forwards, [Forward { zone, .. }] if zone == &[0]),
+            zones: Vec::new(),
+            upstreams: Vec::new(),
+        };
         for (at, forward) in forwards.iter().enumerate() {
             let count = forward.upstreams.len();
             if !(1..=UPSTREAMS_MAX).contains(&count) {
@@ -68,7 +75,7 @@ impl Zones {
     /// The zone that a name, in wire form and lower case, is forwarded with.
     pub fn find(&self, name: &[u8]) -> Option<usize> {
         let mut rest = name;
-        if self.zones.len() == 1 && self.by_name.contains_key(&[0][..]) {
+        if self.is_root_only {
             return Some(0);
         }
         loop {

@@ -25,7 +25,7 @@ pub(super) struct Attempt {
 }
 
 /// What was sent, for as long as an answer to it is taken.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Sent {
     /// Socket and ID, mixed; `None` where it could not be sent.
     pub place: Option<NonZeroU64>,
@@ -41,6 +41,46 @@ impl Sent {
     }
 }
 
+/// The attempts of a question, in order. The first lies with the question: most have no other, and a question is moved
+/// and dropped with as many octets as all of them would take.
+#[derive(Debug, Default)]
+pub(super) struct Attempts {
+    first: Option<Sent>,
+    others: Vec<Sent>,
+}
+
+impl Attempts {
+    pub fn len(&self) -> usize {
+        usize::from(self.first.is_some()) + self.others.len()
+    }
+
+    pub fn push(&mut self, sent: Sent) {
+        match self.first {
+            None => self.first = Some(sent),
+            Some(_) => self.others.push(sent),
+        }
+    }
+
+    pub fn get_mut(&mut self, number: usize) -> Option<&mut Sent> {
+        match number.checked_sub(1) {
+            None => self.first.as_mut(),
+            Some(other) => self.others.get_mut(other),
+        }
+    }
+
+    pub fn last(&self) -> Option<&Sent> {
+        self.others.last().or(self.first.as_ref())
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Sent> {
+        self.first.iter().chain(&self.others)
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Sent> {
+        self.first.iter_mut().chain(&mut self.others)
+    }
+}
+
 /// What is kept of a question in flight.
 #[derive(Debug)]
 pub(super) struct Ask {
@@ -51,8 +91,7 @@ pub(super) struct Ask {
     pub has_edns: bool,
     pub begun_us: u64,
     pub tried: Tried,
-    pub sent: [Sent; ATTEMPTS_MAX],
-    pub attempts: usize,
+    pub sent: Attempts,
     /// The last that was asked is given up at this time, milliseconds.
     pub due_ms: u64,
     /// Another is asked beside the first at this time, milliseconds.
@@ -77,15 +116,14 @@ impl Ask {
 
     /// True while an answer may come from the upstream that was asked last.
     pub fn is_last_awaited(&self) -> bool {
-        let last = self.attempts.checked_sub(1).map(|last| &self.sent[last]);
-        self.by_stream.is_some() || last.is_some_and(|last| !last.is_over())
+        self.by_stream.is_some() || self.sent.last().is_some_and(|last| !last.is_over())
     }
 }
 
 impl Core {
     /// True where nobody was asked yet.
     pub(super) fn is_new(&self, question: Question) -> bool {
-        self.pending.get(question).is_some_and(|flight| flight.state.attempts == 0)
+        self.pending.get(question).is_some_and(|flight| flight.state.sent.len() == 0)
     }
 
     /// Sets a question's timer to what comes first.
@@ -145,7 +183,7 @@ impl Core {
     /// The upstream asked last did not answer in time.
     pub(super) fn forget_silent(&mut self, now: Now, question: Question) {
         let Some(InFlight { state: ask, .. }) = self.pending.get(question) else { return };
-        let Some(sent) = ask.attempts.checked_sub(1).map(|last| ask.sent[last]) else { return };
+        let Some(sent) = ask.sent.last() else { return };
         if sent.is_waited_for && ask.by_stream.is_none() {
             let (zone, local) = self.zones.place(sent.upstream);
             self.zones.choice(zone).silent(local, now.ms());
@@ -161,9 +199,8 @@ impl Core {
     pub(super) fn in_flight_where(&self, is_meant: impl Fn(&Sent) -> bool) -> Vec<Question> {
         let is_last = |attempt: &Attempt| {
             self.pending.get(attempt.question).is_some_and(|flight| {
-                let last = flight.state.attempts.checked_sub(1);
-                last == Some(usize::from(attempt.number))
-                    && last.is_some_and(|last| is_meant(&flight.state.sent[last]))
+                let sent = &flight.state.sent;
+                usize::from(attempt.number) + 1 == sent.len() && sent.last().is_some_and(&is_meant)
             })
         };
         self.by_id.values().filter(|each| is_last(each)).map(|each| each.question).collect()
@@ -172,7 +209,7 @@ impl Core {
     /// Notes how long a question took that upstreams were asked for.
     pub(super) fn note_time(&mut self, now: Now, question: Question) {
         let Some(InFlight { state: ask, .. }) = self.pending.get(question) else { return };
-        if ask.attempts > 0 {
+        if ask.sent.len() > 0 {
             self.counts.miss.note(now.us.saturating_sub(ask.begun_us));
         }
     }
@@ -180,7 +217,7 @@ impl Core {
     pub(super) fn end_question(&mut self, question: Question) {
         let Core { pending, by_id, timers, .. } = self;
         let Some(InFlight { state: ask, .. }) = pending.get(question) else { return };
-        for sent in &ask.sent[..ask.attempts] {
+        for sent in ask.sent.iter() {
             if let Some(place) = sent.place {
                 by_id.remove(&place.get());
             }

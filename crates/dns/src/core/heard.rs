@@ -7,7 +7,7 @@ use larder_wire::dns::edns::rcode;
 use larder_wire::dns::rendered::{Asked as AskedOf, Facts, Kind, Unfit};
 
 use super::answer::extended;
-use super::flight::{Ask, Attempt};
+use super::flight::Attempt;
 use super::guard::TRUNCATED;
 use super::upstream::{place, tag};
 use super::{Core, Net, Now};
@@ -57,11 +57,12 @@ impl Core {
             return false;
         };
         let number = usize::from(number);
-        let is_new = |ask: &Ask| !ask.sent[number].is_answered;
-        if !self.pending.get(question).is_some_and(|flight| is_new(flight.state)) {
+        let flight = self.pending.get_mut(question);
+        let sent = flight.and_then(|flight| flight.state.sent.get_mut(number).copied());
+        let Some(sent) = sent.filter(|sent| !sent.is_answered) else {
             self.counts.upstream_mismatches += 1;
             return false;
-        }
+        };
         let next = self.judge(now, question, octets, false);
         let Some(InFlight { state: ask, .. }) = self.pending.get_mut(question) else {
             return false;
@@ -75,11 +76,11 @@ impl Core {
             return false;
         }
         self.counts.upstream_answers += 1;
-        let is_another_awaited = number + 1 != ask.attempts && ask.is_last_awaited();
-        let last_upstream = ask.sent[ask.attempts - 1].upstream;
-        let sent = &mut ask.sent[number];
-        sent.is_answered = true;
-        let sent = *sent;
+        let is_another_awaited = number + 1 != ask.sent.len() && ask.is_last_awaited();
+        let last_upstream = ask.sent.last().map(|last| last.upstream);
+        if let Some(sent) = ask.sent.get_mut(number) {
+            sent.is_answered = true;
+        }
         let after_us = now.us.saturating_sub(sent.at_us).min(u64::from(u32::MAX)) as u32;
         let (zone, local) = self.zones.place(sent.upstream);
         self.zones.choice(zone).answered(local, after_us);
@@ -87,7 +88,7 @@ impl Core {
             Next::Over(facts) if !(is_another_awaited && facts.kind == Kind::Inconclusive) => {
                 self.over(now, question, &facts, net);
             }
-            Next::Stream if sent.upstream == last_upstream => {
+            Next::Stream if Some(sent.upstream) == last_upstream => {
                 self.ask_by_stream(now, question, sent.upstream, net);
             }
             // Another is waited for, and may do better.

@@ -42,6 +42,9 @@ impl InForce {
 
     #[inline(never)]
     fn answers(&self, view: u16, query: &Query<'_>) -> bool {
+        if self.policy.is_silent(query.name(), query.qclass) {
+            return false;
+        }
         let mut room = [0; QUESTION_BYTES_MAX];
         folded(query, &mut room).is_some_and(|question| self.policy.answers(view, question))
     }
@@ -120,6 +123,9 @@ impl Core {
         net: &mut impl Net,
     ) -> Locally {
         let Some(InForce { policy, .. }) = &self.in_force else { return Locally::Nothing };
+        if policy.is_silent(query.name(), query.qclass) {
+            return Locally::Nothing;
+        }
         let mut room = [0; QUESTION_BYTES_MAX];
         let Some(question) = folded(query, &mut room) else { return Locally::Nothing };
         let mut message = std::mem::take(&mut self.own);

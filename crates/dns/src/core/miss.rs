@@ -6,7 +6,7 @@ use larder_wire::dns::query::Query;
 
 use super::alias::Target;
 use super::answer::{Options, extended};
-use super::flight::{ATTEMPTS_MAX, Ask, Sent};
+use super::flight::{Ask, Attempts};
 use super::local::Locally;
 use super::{Asked, Core, Net, Now};
 use crate::choice::Tried;
@@ -173,8 +173,7 @@ impl Core {
             has_edns: true,
             begun_us: now.us,
             tried: Tried::default(),
-            sent: [Sent::default(); ATTEMPTS_MAX],
-            attempts: 0,
+            sent: Attempts::default(),
             due_ms: 0,
             hedge_ms: None,
             by_stream: None,

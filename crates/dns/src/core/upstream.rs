@@ -38,9 +38,9 @@ impl Core {
         loop {
             let Some(InFlight { state: ask, .. }) = self.pending.get_mut(question) else { return };
             let attempts_max = self.settings.attempts_max.clamp(1, ATTEMPTS_MAX);
-            if ask.attempts >= attempts_max {
+            if ask.sent.len() >= attempts_max {
                 let error = ask.error.unwrap_or(error);
-                let is_hopeless = ask.sent[..ask.attempts].iter().all(Sent::is_over);
+                let is_hopeless = ask.sent.iter().all(Sent::is_over);
                 if is_hopeless {
                     return self.fail(now, question, error, net);
                 }
@@ -52,7 +52,7 @@ impl Core {
             ask.by_stream = None;
             ask.due_ms = now.ms() + u64::from(choice.wait_ms);
             let hedges =
-                self.settings.hedges && ask.attempts == 0 && self.zones.count(ask.zone) > 1;
+                self.settings.hedges && ask.sent.len() == 0 && self.zones.count(ask.zone) > 1;
             ask.hedge_ms = hedges.then(|| now.ms() + u64::from(choice.hedge_ms));
             let zone = ask.zone;
             if let Some(probe) = choice.probe {
@@ -79,10 +79,11 @@ impl Core {
         let Some(InFlight { sent, state: ask, .. }) = self.pending.get_mut(question) else {
             return false;
         };
-        let number = ask.attempts;
+        let number = ask.sent.len();
+        if number == ATTEMPTS_MAX {
+            return false;
+        }
         let flags = Flags::of(ask, &self.settings);
-        let Some(slot) = ask.sent.get_mut(number) else { return false };
-        ask.attempts += 1;
         let attempt = Attempt { question, number: number as u8 };
         let mut taken = None;
         let is_sent = net.ask(upstream, |socket, out| {
@@ -90,7 +91,8 @@ impl Core {
             taken = Some(place);
             Some(write_question(out.first_chunk_mut()?, id, sent, flags))
         });
-        *slot = Sent { place: taken, upstream, at_us: now.us, is_waited_for, is_answered: false };
+        let (place, at_us) = (taken, now.us);
+        ask.sent.push(Sent { place, upstream, at_us, is_waited_for, is_answered: false });
         self.counts.upstream_queries_udp += u64::from(is_sent);
         is_sent
     }
@@ -128,13 +130,12 @@ impl Core {
     pub(super) fn ask_safely(&mut self, now: Now, question: Question, net: &mut impl Net) {
         let Core { pending, by_id, .. } = self;
         let Some(InFlight { state: ask, .. }) = pending.get_mut(question) else { return };
-        let Some(last) = ask.attempts.checked_sub(1) else { return };
-        for sent in &mut ask.sent[..=last] {
+        let Some(upstream) = ask.sent.last().map(|last| last.upstream) else { return };
+        for sent in ask.sent.iter_mut() {
             if let Some(place) = sent.place.take() {
                 by_id.remove(&place.get());
             }
         }
-        let upstream = ask.sent[last].upstream;
         self.ask_by_stream(now, question, upstream, net);
     }
 

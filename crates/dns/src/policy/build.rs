@@ -12,7 +12,7 @@ use super::hosts::{self, Data};
 use super::lines::{FILE_BYTES_MAX, Lines};
 use super::lists;
 use super::name::WireName;
-use super::names::{Full, Names};
+use super::names::{Full, Names, Tops};
 use super::records::{EMPTY, RecordRef, Records, Rejection};
 use super::rpz::Rpz;
 use super::special::Special;
@@ -239,7 +239,14 @@ impl Builder {
             block.names.seal();
         }
         let own = |rejection: Rejection| PolicyError::setting("exempt", rejection);
+        let special = Special::new(self.key, &self.exempt).map_err(own)?;
+        let hosts = self.hosts.iter().map(|(_, data)| data.names.tops());
+        let zones = self.zones.iter().map(|(_, zones)| zones.tops());
+        let blocked = self.blocked.iter().map(|block| block.names.tops());
+        let rpz = self.rpz.iter().map(|(_, rpz)| rpz.tops());
+        let tops = hosts.chain(zones).chain(blocked).chain(rpz).fold(special.tops(), Tops::or);
         Ok(Policy {
+            tops,
             generation: self.generation,
             key: self.key,
             admissions: Admissions::new(&self.access, &self.networks),
@@ -250,7 +257,7 @@ impl Builder {
             allowed: self.allowed,
             blocked: self.blocked,
             rpz: self.rpz,
-            special: Special::new(self.key, &self.exempt).map_err(own)?,
+            special,
             chaos: self.chaos,
             zero: zero().map_err(own)?,
         })

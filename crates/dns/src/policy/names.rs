@@ -76,6 +76,48 @@ impl<'a> Suffixes<'a> {
     }
 }
 
+/// Which last labels occur among names, or may: most questions are for names in which nobody has put anything, and are known
+/// by that at the cost of a walk over their labels.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Tops([u64; 4]);
+
+impl Tops {
+    /// Of both.
+    pub fn or(self, other: Tops) -> Tops {
+        Tops(std::array::from_fn(|at| self.0[at] | other.0[at]))
+    }
+
+    /// False where none of the names is a name in wire form, in any case, or above it; true also for what is no name.
+    pub fn may_have(&self, name: &[u8]) -> bool {
+        let bit = Tops::bit(name);
+        bit.is_none_or(|bit| self.0[usize::from(bit >> 6)] >> (bit & 63) & 1 == 1)
+    }
+
+    fn add(&mut self, name: &[u8]) {
+        match Tops::bit(name) {
+            Some(bit) => self.0[usize::from(bit >> 6)] |= 1 << (bit & 63),
+            // Everything is below the root.
+            None => self.0 = [u64::MAX; 4],
+        }
+    }
+
+    /// Made of the last label of a name; nothing for the root.
+    fn bit(name: &[u8]) -> Option<u8> {
+        let mut rest = name;
+        loop {
+            let (&length, after) = rest.split_first()?;
+            let (label, after) = after.split_at_checked(length.into())?;
+            if after == [0] {
+                let mixed = label.iter().fold(length, |mixed, &octet| {
+                    mixed.wrapping_mul(31).wrapping_add(octet.to_ascii_lowercase())
+                });
+                return Some(mixed);
+            }
+            rest = after;
+        }
+    }
+}
+
 /// The names take more than 2^32 octets.
 #[derive(Debug)]
 pub struct Full;
@@ -88,13 +130,21 @@ pub struct Names {
     count: usize,
     /// Bit n: a name of n labels is in.
     depths: u128,
+    tops: Tops,
     key: SipHasher13,
 }
 
 impl Names {
     /// None yet. All that is looked up must be hashed with the same `key`.
     pub fn new(key: SipHasher13) -> Names {
-        Names { slots: Vec::new(), arena: Vec::new(), count: 0, depths: 0, key }
+        Names {
+            slots: Vec::new(),
+            arena: Vec::new(),
+            count: 0,
+            depths: 0,
+            tops: Tops::default(),
+            key,
+        }
     }
 
     /// The number of the name's last `labels` labels.
@@ -138,6 +188,7 @@ impl Names {
                 self.slots[slot] = filled(name.hashes[labels], at);
                 self.count += 1;
                 self.depths |= 1 << labels;
+                self.tops.add(name.name(labels));
             }
         }
         Ok(())
@@ -147,6 +198,11 @@ impl Names {
     pub fn seal(&mut self) {
         self.rehash(self.count * 4 / 3 + 1);
         self.arena.shrink_to_fit();
+    }
+
+    /// The last labels of those that are in.
+    pub fn tops(&self) -> Tops {
+        self.tops
     }
 
     /// Names that are in.
@@ -305,6 +361,18 @@ mod tests {
         assert_eq!(names.longest(&any, 1), Some((0, 9)));
     }
 
+    /// A name below another last label is known not to be in; below the root everything may be.
+    #[test]
+    fn last_labels() {
+        let mut names = Names::new(key());
+        assert!(!names.tops().may_have(b"\x01a\0") && !names.tops().may_have(b"\x03com\0"));
+        put(&mut names, b"\x01a\x03com\0", 1);
+        assert!(names.tops().may_have(b"\x03com\0") && names.tops().may_have(b"\x01b\x03CoM\0"));
+        assert!(!names.tops().may_have(b"\x03net\0") && !names.tops().may_have(b"\x03com\x01a\0"));
+        put(&mut names, b"\0", 2);
+        assert!(names.tops().may_have(b"\x03net\0"));
+    }
+
     proptest! {
         /// The longest suffix is the one that a walk over a plain map finds, before sealing and after; and the table
         /// is full to three quarters and no more.
@@ -330,6 +398,7 @@ mod tests {
                     let suffixes = Suffixes::new(&wire, &key()).unwrap();
                     let walked = (0..=labels.len())
                         .find_map(|skip| Some((labels.len() - skip, *model.get(&labels[skip..])?)));
+                    prop_assert!(walked.is_none() || names.tops().may_have(&wire.to_ascii_uppercase()));
                     prop_assert_eq!(names.longest(&suffixes, suffixes.labels()), walked);
                     prop_assert_eq!(names.get(&suffixes, suffixes.labels()), model.get(labels).copied());
                 }

@@ -22,7 +22,7 @@ use siphasher::sip::SipHasher13;
 use super::error::{Loaded, PolicyError};
 use super::lines::{LINE_TOO_LONG, Lines};
 use super::name::WireName;
-use super::names::{Names, Suffixes};
+use super::names::{Names, Suffixes, Tops};
 use super::records::{EMPTY, RecordRef, Records, Rejection};
 use super::text::{Context, Entry, Read as Rule};
 use super::{Outcome, Query};
@@ -151,6 +151,11 @@ impl Rpz {
             })
             .map(|()| true)
             .map_err(|rejection| rejection.to_string())
+    }
+
+    /// The last labels of names with rules.
+    pub fn tops(&self) -> Tops {
+        self.exact.tops().or(self.below.tops())
     }
 
     /// What is said of a name; nothing where there is no rule for it.

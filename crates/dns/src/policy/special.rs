@@ -18,7 +18,7 @@ use siphasher::sip::SipHasher13;
 use super::Outcome;
 use super::Query;
 use super::name::WireName;
-use super::names::{Full, Names, Suffixes};
+use super::names::{Full, Names, Suffixes, Tops};
 use super::records::{EMPTY, RecordRef, Records, Rejection};
 
 /// How long clients may keep these answers, seconds: RFC 6303, section 3.
@@ -105,6 +105,11 @@ impl Special {
         add(localhost, rtype::AAAA, &std::net::Ipv6Addr::LOCALHOST.octets())?;
         let loopback = add(EMPTY, rtype::PTR, b"\x09localhost\0")?;
         Ok(Special { names, records, localhost, loopback })
+    }
+
+    /// The last labels of special names.
+    pub fn tops(&self) -> Tops {
+        self.names.tops()
     }
 
     /// What is said of a name. Of special names of no more than `passed` labels nothing is.

@@ -59,7 +59,10 @@ fn ask(policy: &Policy, view: u16, name: &str, qtype: u16) -> String {
 fn ask_class(policy: &Policy, view: u16, name: &str, qtype: u16, qclass: u16) -> String {
     let question = question(name, qtype, qclass);
     let mut answer = b"what was there before".to_vec();
-    match policy.local(view, &question, &mut answer) {
+    let local = policy.local(view, &question, &mut answer);
+    let wire = &question[..question.len() - 4];
+    assert!(local.is_none() || !policy.is_silent(wire, qclass), "{name} is known");
+    match local {
         Some(local) => read(&question, &local, &answer),
         None => "upstream".into(),
     }

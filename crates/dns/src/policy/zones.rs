@@ -22,7 +22,7 @@ use siphasher::sip::SipHasher13;
 use super::error::PolicyError;
 use super::hosts::Data;
 use super::name::WireName;
-use super::names::{Full, Names, Suffixes};
+use super::names::{Full, Names, Suffixes, Tops};
 use super::records::{EMPTY, RecordRef};
 use super::text::{Context, Entry};
 use super::{Outcome, Query};
@@ -117,6 +117,11 @@ impl Zones {
         self.actions.seal();
         self.data.names.seal();
         Ok(())
+    }
+
+    /// The last labels of zones, and of names with records.
+    pub fn tops(&self) -> Tops {
+        self.actions.tops().or(self.data.names.tops())
     }
 
     fn zone(&self, name: &Suffixes<'_>) -> Option<(Action, usize)> {
