@@ -173,8 +173,6 @@ pub struct Core {
     hashes: Vec<KeyHash>,
     /// Octets of whoever is told.
     scratch: Vec<u8>,
-    /// The key of whoever is told: of no use, but reading a question makes one.
-    scratch_key: KeyBuf,
     in_force: Option<InForce>,
     /// An answer of our own, and what is rendered of it and what stands behind its aliases.
     own: Vec<u8>,
@@ -240,7 +238,6 @@ impl Core {
             keys: Box::new([const { KeyBuf::new() }; BATCH]),
             hashes: Vec::with_capacity(BATCH),
             scratch: Vec::new(),
-            scratch_key: KeyBuf::new(),
             in_force: None,
             own: Vec::new(),
             composer: Renderer::new(),

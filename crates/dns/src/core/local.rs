@@ -82,8 +82,7 @@ impl Core {
         net: &mut impl Net,
     ) {
         self.counts.acl_refused += 1;
-        let mut key = std::mem::take(&mut self.scratch_key);
-        match Query::read(message, &mut key) {
+        match Query::parse(message) {
             Ok(query) => {
                 let options = Options::error(extended::PROHIBITED);
                 self.answer_empty(now, client, &query, rcode::REFUSED, &options, net);
@@ -91,7 +90,6 @@ impl Core {
             // Who is not served is not told what is wrong with the question.
             Err(_) => net.ignore(client),
         }
-        self.scratch_key = key;
     }
 
     /// Takes a policy, in the place of another. Without one everybody is answered, and nothing is answered from here.

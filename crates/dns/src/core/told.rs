@@ -88,12 +88,10 @@ impl Core {
         let mut message = std::mem::take(&mut self.scratch);
         message.clear();
         while let Some(client) = self.pending.next_waiter(question, &mut message) {
-            let mut key = std::mem::take(&mut self.scratch_key);
             // It was read before it was kept.
-            if let Ok(query) = Query::read(&message, &mut key) {
+            if let Ok(query) = Query::parse(&message) {
                 tell(self, &client, &query, net);
             }
-            self.scratch_key = key;
             message.clear();
         }
         self.scratch = message;

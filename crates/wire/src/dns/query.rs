@@ -168,6 +168,14 @@ impl<'a> Query<'a> {
     /// Reads a message from a client. Name, type and class go into `key`, which is of no use after an error.
     #[inline]
     pub fn read(message: &'a [u8], key: &mut KeyBuf) -> Result<Query<'a>, Refused> {
+        let query = Query::parse(message)?;
+        key.fold(query.question);
+        Ok(query)
+    }
+
+    /// As [`Query::read`], for those who need no key.
+    #[inline]
+    pub fn parse(message: &'a [u8]) -> Result<Query<'a>, Refused> {
         let refused = |refusal, repeated_bytes| {
             Err(Refused { refusal, repeated_bytes, has_edns: refusal == Refusal::Version })
         };
@@ -203,7 +211,6 @@ impl<'a> Query<'a> {
                 }
             },
         };
-        key.fold(question);
         let fixed = question.last_chunk::<TYPE_AND_CLASS_BYTES>().unwrap_or(&[0; 4]);
         Ok(Query {
             id: u16::from_be_bytes([header[0], header[1]]),

@@ -431,7 +431,7 @@ impl Renderer {
         if record.section == Section::Authority {
             if record.rtype == rtype::SOA && found.soa.is_none() {
                 message.read_name(record.owner_offset, &mut self.owner)?;
-                if self.chain.ends_within(self.owner.as_bytes()) {
+                if self.chain.ends_within(message, self.owner.as_bytes())? {
                     let minimum_s = ttl_at(message.bytes(), record.rdata_end() - 4);
                     found.soa = Some((self.kept.len(), minimum_s));
                 }

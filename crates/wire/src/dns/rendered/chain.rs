@@ -11,7 +11,8 @@
 //! * signatures at these names, if they are wanted.
 //!
 //! Bounds: [`ALIASES_MAX`] aliases are followed, and [`ALIAS_RECORDS_MAX`] records looked at for them, each at most once
-//! an alias. Cost: two names read an alias and one a set of records, where servers write in order and compress.
+//! an alias. Cost: two names read an alias, where servers write in order and compress; no name is read where there is no
+//! alias.
 
 use super::super::answers::{CHAIN_MAX as ALIASES_MAX, labels_below, substitute};
 use super::super::name::pointer_at;
@@ -25,12 +26,13 @@ const ALIAS_RECORDS_MAX: usize = 64;
 /// The name asked and what it is an alias of.
 #[derive(Debug, Default)]
 pub(super) struct Chain {
-    /// The first `len` are the chain.
+    /// The first `len` are the chain; the very first, the name asked, only once it was needed.
     names: Vec<NameBuf>,
+    has_first: bool,
     len: usize,
     /// Of each name but the last, where the alias stands that leads on.
     links: Vec<usize>,
-    /// Where the pointer leads that was the owner of what was asked for: mostly all of it is written so.
+    /// Where a pointer leads that is the last name: mostly what was asked for is owned by one.
     data_pointer: Option<usize>,
     name: NameBuf,
     qtype: u16,
@@ -50,10 +52,8 @@ impl Chain {
     /// Follows the aliases of `message`, which has the question of this type and class, as the name first in it.
     pub fn follow(&mut self, message: &Message<'_>, qtype: u16, qclass: u16) -> Result<(), Unfit> {
         (self.qtype, self.qclass) = (qtype, qclass);
-        (self.len, self.data_pointer) = (0, None);
+        (self.len, self.has_first, self.data_pointer) = (1, false, Some(HEADER_BYTES));
         self.links.clear();
-        message.read_name(HEADER_BYTES, self.spare())?;
-        self.len = 1;
         if matches!(qtype, rtype::CNAME | rtype::ANY) {
             return Ok(());
         }
@@ -77,15 +77,28 @@ impl Chain {
         }
     }
 
+    /// Reads the name asked, if that was not done before.
+    fn read_first(&mut self, message: &Message<'_>) -> Result<(), DnsError> {
+        if !self.has_first {
+            if self.names.is_empty() {
+                self.names.push(NameBuf::new());
+            }
+            message.read_name(HEADER_BYTES, &mut self.names[0])?;
+            self.has_first = true;
+        }
+        Ok(())
+    }
+
     /// How many aliases were followed.
     pub fn aliases(&self) -> u8 {
         (self.len - 1) as u8
     }
 
-    /// True where `name` is the last name of the chain or above it.
-    pub fn ends_within(&self, name: &[u8]) -> bool {
+    /// True where `name` is the last name of the chain, of the same message, or above it.
+    pub fn ends_within(&mut self, message: &Message<'_>, name: &[u8]) -> Result<bool, DnsError> {
+        self.read_first(message)?;
         let last = self.names[self.len - 1].as_bytes();
-        last == name || labels_below(last, name).is_some()
+        Ok(last == name || labels_below(last, name).is_some())
     }
 
     /// The buffer after the last name.
@@ -102,6 +115,7 @@ impl Chain {
 
     /// Goes on to the next name, if this alias leads there.
     fn extend(&mut self, message: &Message<'_>, record: &Record) -> Result<(), Unfit> {
+        self.read_first(message)?;
         message.read_name(record.owner_offset, &mut self.name)?;
         let (last, owner) = (self.names[self.len - 1].as_bytes(), self.name.as_bytes());
         // Who asks for the DNAME itself has it at its owner; below it he is led on.
@@ -116,6 +130,7 @@ impl Chain {
         let len = self.len;
         if record.rtype == rtype::CNAME {
             message.read_name(target, self.spare())?;
+            self.data_pointer = Some(target);
         } else {
             let mut target_name = NameBuf::new();
             message.read_name(target, &mut target_name)?;
@@ -126,6 +141,7 @@ impl Chain {
                 // The answer says YXDOMAIN then.
                 return Ok(());
             }
+            self.data_pointer = None;
         }
         let is_circle = (0..len).any(|at| self.names[at].as_bytes() == self.names[len].as_bytes());
         if is_circle || len > ALIASES_MAX {
@@ -160,11 +176,12 @@ impl Chain {
         if let (rtype::CNAME, Some(rank)) = (record.rtype, link) {
             return Ok(Some(Place { rank: rank as u8, is_data: false }));
         }
+        self.read_first(message)?;
         message.read_name(record.owner_offset, &mut self.name)?;
         let (names, owner) = (&self.names[..self.len], self.name.as_bytes());
         let at = names.iter().position(|name| name.as_bytes() == owner);
         if is_asked && at == Some(last) {
-            self.data_pointer = pointer;
+            self.data_pointer = pointer.or(self.data_pointer);
             return Ok(data);
         }
         let below = || names.iter().position(|name| labels_below(name.as_bytes(), owner).is_some());
