@@ -25,6 +25,7 @@
 //! | [`handover`] | records from the cores to a thread that writes them |
 //! | [`metrics`] | counters, one table of them, and the endpoint for Prometheus |
 //! | [`notify`] | what a service manager is told |
+//! | `name` | names from text |
 //! | [`presentation`] | names, types and codes as operators write them |
 //! | [`snapshot`] | the cache in a file, saved while it is used, loaded at the start |
 //!
@@ -45,6 +46,7 @@ pub mod handover;
 pub mod key;
 pub mod limit;
 pub mod metrics;
+mod name;
 mod nonblocking;
 pub mod notify;
 pub mod pending;

@@ -39,7 +39,6 @@ mod hosts;
 mod lines;
 mod lists;
 mod load;
-mod name;
 mod names;
 mod records;
 mod rpz;

@@ -12,10 +12,10 @@
 
 use std::fmt::Write;
 
-use larder_wire::dns::NAME_WIRE_BYTES_MAX;
+use crate::name::WireName;
 
 /// Types with their mnemonics: those that are met in caches.
-const TYPES: [(u16, &str); 36] = [
+const TYPES: [(u16, &str); 37] = [
     (1, "A"),
     (2, "NS"),
     (5, "CNAME"),
@@ -51,6 +51,7 @@ const TYPES: [(u16, &str); 36] = [
     (251, "IXFR"),
     (252, "AXFR"),
     (255, "ANY"),
+    (256, "URI"),
     (257, "CAA"),
 ];
 
@@ -116,59 +117,7 @@ fn push_number(out: &mut String, octet: u8) {
 /// The name that a text stands for: wire form in lower case. The dot at its end may be left out; `.` is the root.
 /// `None` for what is no name: empty labels, labels past 63 octets, names past 255, an escape without its end.
 pub fn name_to_wire(text: &str) -> Option<Vec<u8>> {
-    if text == "." {
-        return Some(vec![0]);
-    }
-    let mut wire = Vec::with_capacity(text.len().min(NAME_WIRE_BYTES_MAX) + 2);
-    // Where the length of the label being read will stand.
-    let mut head = 0;
-    wire.push(0);
-    let mut octets = text.as_bytes();
-    while let Some((&octet, rest)) = octets.split_first() {
-        octets = rest;
-        if octet == b'.' {
-            close_label(&mut wire, head)?;
-            head = wire.len();
-            wire.push(0);
-        } else if octet == b'\\' {
-            let (literal, rest) = unescape(octets)?;
-            octets = rest;
-            wire.push(literal.to_ascii_lowercase());
-        } else {
-            wire.push(octet.to_ascii_lowercase());
-        }
-        if wire.len() > NAME_WIRE_BYTES_MAX {
-            return None;
-        }
-    }
-    // After a dot at the end the root stands there already; else the last label is to be closed.
-    if head + 1 < wire.len() || head == 0 {
-        close_label(&mut wire, head)?;
-        wire.push(0);
-    }
-    (wire.len() <= NAME_WIRE_BYTES_MAX).then_some(wire)
-}
-
-fn close_label(wire: &mut [u8], head: usize) -> Option<()> {
-    let length = wire.len() - head - 1;
-    if !(1..=63).contains(&length) {
-        return None;
-    }
-    wire[head] = length as u8;
-    Some(())
-}
-
-/// What stands after a backslash: three digits, or one octet for itself.
-fn unescape(octets: &[u8]) -> Option<(u8, &[u8])> {
-    match octets {
-        [first, rest @ ..] if !first.is_ascii_digit() => Some((*first, rest)),
-        [digits @ .., _] if digits.len() < 2 => None,
-        [a, b, c, rest @ ..] if b.is_ascii_digit() && c.is_ascii_digit() => {
-            let number = [a, b, c].iter().fold(0u16, |sum, &&d| sum * 10 + u16::from(d - b'0'));
-            Some((u8::try_from(number).ok()?, rest))
-        }
-        _ => None,
-    }
+    WireName::read(text.as_bytes()).ok().map(|name| name.as_bytes().to_vec())
 }
 
 /// Appends a type's mnemonic, or `TYPE` and its number.
@@ -218,6 +167,7 @@ fn word_number(text: &str, table: &[(u16, &str)], prefix: &str) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use larder_wire::dns::NAME_WIRE_BYTES_MAX;
     use proptest::prelude::*;
 
     fn text(wire: &[u8]) -> String {

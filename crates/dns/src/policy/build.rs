@@ -11,13 +11,13 @@ use super::error::{Loaded, PolicyError};
 use super::hosts::{self, Data};
 use super::lines::{FILE_BYTES_MAX, Lines};
 use super::lists;
-use super::name::WireName;
 use super::names::{Full, Names, Tops};
 use super::records::{EMPTY, RecordRef, Records, Rejection};
 use super::rpz::Rpz;
 use super::special::Special;
 use super::zones::Zones;
 use super::{BLOCK_TTL_S, Block, BlockAnswer, Policy, Reason, VIEWS_MAX, Views};
+use crate::name::WireName;
 
 /// Files of a kind, and names that are exempt, at most.
 const FILES_MAX: usize = 1 << 12;

@@ -12,9 +12,9 @@ use siphasher::sip::SipHasher13;
 
 use super::error::{Loaded, PolicyError};
 use super::lines::{LINE_TOO_LONG, Lines};
-use super::name::WireName;
 use super::names::{Names, Suffixes};
 use super::records::{EMPTY, RecordRef, Records, Rejection};
+use crate::name::WireName;
 
 /// How long clients may keep what a hosts file says, seconds: a file is edited by hand, and seen at the next reload.
 pub const HOSTS_TTL_S: u32 = 60;

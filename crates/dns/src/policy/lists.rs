@@ -18,8 +18,8 @@ use siphasher::sip::SipHasher13;
 use super::error::{Loaded, PolicyError};
 use super::hosts::ip;
 use super::lines::{LINE_TOO_LONG, Lines};
-use super::name::{WireName, is_plain};
 use super::names::{Full, Names, Suffixes};
+use crate::name::{WireName, is_plain};
 
 /// Names of the machine itself in lists of the syntax of hosts files.
 const OF_THE_MACHINE: [&str; 13] = [

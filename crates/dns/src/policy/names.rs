@@ -20,7 +20,7 @@ use std::hash::Hasher;
 use larder_wire::dns::LABELS_MAX;
 use siphasher::sip::SipHasher13;
 
-use super::name::WireName;
+use crate::name::WireName;
 
 /// Octets of the number before a name.
 const VALUE_BYTES: usize = 4;

@@ -21,11 +21,11 @@ use siphasher::sip::SipHasher13;
 
 use super::error::{Loaded, PolicyError};
 use super::lines::{LINE_TOO_LONG, Lines};
-use super::name::WireName;
 use super::names::{Names, Suffixes, Tops};
 use super::records::{EMPTY, RecordRef, Records, Rejection};
 use super::text::{Context, Entry, Read as Rule};
 use super::{Outcome, Query};
+use crate::name::WireName;
 
 /// TTL of rules in files that say none, seconds.
 const RULE_TTL_S: u32 = 60;

@@ -17,9 +17,9 @@ use siphasher::sip::SipHasher13;
 
 use super::Outcome;
 use super::Query;
-use super::name::WireName;
 use super::names::{Full, Names, Suffixes, Tops};
 use super::records::{EMPTY, RecordRef, Records, Rejection};
+use crate::name::WireName;
 
 /// How long clients may keep these answers, seconds: RFC 6303, section 3.
 pub const SPECIAL_TTL_S: u32 = 10_800;

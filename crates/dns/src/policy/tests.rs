@@ -1,10 +1,10 @@
 //! What a policy says, told as questions and answers that hickory has read.
 
 use super::*;
+use crate::name::WireName;
 use hickory_proto::op::{Message, MessageType};
 use hickory_proto::rr::Record;
 use larder_wire::dns::class;
-use name::WireName;
 use proptest::prelude::*;
 
 const A: u16 = rtype::A;

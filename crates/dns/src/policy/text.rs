@@ -18,7 +18,8 @@ use std::str::FromStr;
 
 use larder_wire::dns::rtype;
 
-use super::name::{NameError, WireName, unescape};
+use crate::name::{NameError, WireName, unescape};
+use crate::presentation::type_number;
 
 /// Octets of an entry, at most: hexadecimal data of the largest record that is taken, with room.
 const ENTRY_BYTES_MAX: usize = 64 << 10;
@@ -195,39 +196,6 @@ fn ttl(token: &[u8]) -> Option<u32> {
     (sum <= TTL_S_MAX).then_some(sum)
 }
 
-/// The number of a type.
-fn type_number(token: &[u8]) -> Option<u16> {
-    /// Spelled types; of the last ones only the generic form of data is read.
-    const TYPES: [(&str, u16); 19] = [
-        ("A", rtype::A),
-        ("NS", rtype::NS),
-        ("CNAME", rtype::CNAME),
-        ("SOA", rtype::SOA),
-        ("PTR", rtype::PTR),
-        ("HINFO", 13),
-        ("MX", rtype::MX),
-        ("TXT", TXT),
-        ("AAAA", rtype::AAAA),
-        ("SRV", rtype::SRV),
-        ("CAA", CAA),
-        ("NAPTR", 35),
-        ("DNAME", rtype::DNAME),
-        ("DS", rtype::DS),
-        ("SSHFP", 44),
-        ("TLSA", 52),
-        ("SVCB", rtype::SVCB),
-        ("HTTPS", rtype::HTTPS),
-        ("URI", 256),
-    ];
-    let token = std::str::from_utf8(token).ok()?;
-    let spelled = TYPES.iter().find(|(name, _)| name.eq_ignore_ascii_case(token));
-    if let Some(&(_, number)) = spelled {
-        return Some(number);
-    }
-    let (head, number) = token.split_at_checked(4)?;
-    head.eq_ignore_ascii_case("TYPE").then(|| number.parse().ok())?
-}
-
 const TXT: u16 = 16;
 const CAA: u16 = 257;
 
@@ -287,7 +255,7 @@ impl Context {
             if token.eq_ignore_ascii_case(b"IN") {
                 continue;
             }
-            if let Some(number) = type_number(token) {
+            if let Some(number) = str::from_utf8(token).ok().and_then(type_number) {
                 break number;
             }
             match ttl(token) {

@@ -21,11 +21,11 @@ use siphasher::sip::SipHasher13;
 
 use super::error::PolicyError;
 use super::hosts::Data;
-use super::name::WireName;
 use super::names::{Full, Names, Suffixes, Tops};
 use super::records::{EMPTY, RecordRef};
 use super::text::{Context, Entry};
 use super::{Outcome, Query};
+use crate::name::WireName;
 
 /// How long clients may keep a record whose line has no TTL, seconds.
 pub const LOCAL_TTL_S: u32 = 3_600;

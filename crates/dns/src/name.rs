@@ -64,10 +64,23 @@ impl WireName {
 
     /// Reads a name. One that does not end in a dot goes on with `origin`; `@` is `origin` itself.
     pub fn parse(text: &[u8], origin: &WireName) -> Result<WireName, NameError> {
+        if text == b"@" {
+            return Ok(*origin);
+        }
+        WireName::read_below(text, origin, 127)
+    }
+
+    /// Reads a name that stands for itself: `@` is a label like others, and so are octets beyond ASCII, as they are on the
+    /// wire. The dot at its end may be left out.
+    pub fn read(text: &[u8]) -> Result<WireName, NameError> {
+        WireName::read_below(text, &WireName::ROOT, u8::MAX)
+    }
+
+    /// As [`WireName::parse`]; octets up to `octet_max` may stand for themselves.
+    fn read_below(text: &[u8], origin: &WireName, octet_max: u8) -> Result<WireName, NameError> {
         match text {
             b"" => return Err(NameError::Empty),
             b"." => return Ok(WireName::ROOT),
-            b"@" => return Ok(*origin),
             _ => {}
         }
         let mut name = WireName { len: 0, octets: [0; NAME_WIRE_BYTES_MAX] };
@@ -87,7 +100,7 @@ impl WireName {
                     rest = after;
                     octet
                 }
-                128.. => return Err(NameError::NotAscii),
+                octet if *octet > octet_max => return Err(NameError::NotAscii),
                 octet => *octet,
             };
             *label.get_mut(label_bytes).ok_or(NameError::LabelTooLong)? = octet;
