@@ -256,11 +256,15 @@ impl Supervisor {
                 match event.token {
                     SIGNALS => self.hear_signals(tell)?,
                     WAKER => drop(self.duties.common.waker.clear()?),
-                    token => {
-                        let Supervisor { control, endpoint, poller, duties, .. } = &mut self;
-                        if let Some(control) = control.as_mut().filter(|it| it.owns(token)) {
+                    CONTROL..METRICS => {
+                        let Supervisor { control, poller, duties, .. } = &mut self;
+                        if let Some(control) = control {
                             control.handle(event, poller, duties, now_ms);
-                        } else if let Some(endpoint) = endpoint {
+                        }
+                    }
+                    METRICS.. => {
+                        let Supervisor { endpoint, poller, duties, .. } = &mut self;
+                        if let Some(endpoint) = endpoint {
                             endpoint.handle(event, poller, now_ms, || duties.text());
                         }
                     }

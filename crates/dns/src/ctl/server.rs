@@ -130,11 +130,6 @@ impl Control {
         Ok(Control { listener, _file: file, limits, first_token, waker, clients, paused_until_ms })
     }
 
-    /// Whether an event is for [`Control::handle`].
-    pub fn owns(&self, token: u64) -> bool {
-        (self.first_token..self.first_token + TOKENS).contains(&token)
-    }
-
     /// Does what an event asks for. An event of a client that has left, and whose place another has, does no harm: the
     /// other is looked after early.
     pub fn handle(
