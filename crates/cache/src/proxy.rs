@@ -507,14 +507,7 @@ impl Proxy {
         now: Seconds,
         mut each: impl FnMut(usize, Option<Entry<'a>>),
     ) {
-        assert_eq!(hashes.len(), keys.len(), "a hash for each key");
-        for (batch, (hashes, keys)) in hashes.chunks(BATCH).zip(keys.chunks(BATCH)).enumerate() {
-            hashes.iter().for_each(|&hash| self.prefetch(hash));
-            self.stage_all(hashes);
-            for (i, (&hash, key)) in hashes.iter().zip(keys).enumerate() {
-                each(batch * BATCH + i, self.get_hashed(hash, key.as_ref(), now));
-            }
-        }
+        self.each_staged(hashes, keys, |i, hash, key| each(i, self.get_hashed(hash, key, now)));
     }
 
     /// As [`Proxy::get_many_hashed`], also what [`Proxy::get_stale`] gives: for those who would otherwise ask a second time
@@ -526,12 +519,26 @@ impl Proxy {
         now: Seconds,
         mut each: impl FnMut(usize, Option<Entry<'a>>),
     ) {
+        self.each_staged(hashes, keys, |i, hash, key| {
+            each(i, self.get_stale_hashed(hash, key, now))
+        });
+    }
+
+    /// Calls `each` with the index, hash and key of every key, in order, when the memory that its look-up reads is on its way
+    /// with that of others.
+    #[inline]
+    fn each_staged<K: AsRef<[u8]>>(
+        &self,
+        hashes: &[KeyHash],
+        keys: &[K],
+        mut each: impl FnMut(usize, KeyHash, &[u8]),
+    ) {
         assert_eq!(hashes.len(), keys.len(), "a hash for each key");
         for (batch, (hashes, keys)) in hashes.chunks(BATCH).zip(keys.chunks(BATCH)).enumerate() {
             hashes.iter().for_each(|&hash| self.prefetch(hash));
             self.stage_all(hashes);
             for (i, (&hash, key)) in hashes.iter().zip(keys).enumerate() {
-                each(batch * BATCH + i, self.get_stale_hashed(hash, key.as_ref(), now));
+                each(batch * BATCH + i, hash, key.as_ref());
             }
         }
     }
