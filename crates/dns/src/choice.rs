@@ -14,7 +14,13 @@
 //! is still waited for. One question in 64 goes to the one that was measured longest ago, or a fast one that
 //! became slow for an hour would be slow for ever.
 //!
-//! When all are down, all are tried in turn: to ask in vain costs less than not to ask.
+//! When all are down, all are tried in turn: to ask in vain costs less than not to ask. But where nothing has been heard
+//! of any for [`DEAD_MS`], clients are not made to wait for each name anew: [`PROBES_MAX`] questions a second are asked, with
+//! [`PROBE_MS`] of patience, and the others have failed at once. (unbound asks one question at a time of such a server,
+//! dnsdist none but its own checks.) With one answer it is over.
+//!
+//! One that does not know EDNS (RFC 6891, section 6.2.2) is asked without it for [`PLAIN_MS`], as long as unbound remembers
+//! it; then it has another chance.
 //!
 //! Invariant: an upstream is never chosen twice for a question while there is another that was not.
 //!
@@ -34,6 +40,19 @@ const SILENT_MAX: u32 = 4;
 
 /// How long one that is down is left alone, milliseconds: at first, and after doubling.
 const REST_MS: (u64, u64) = (1_000, 30_000);
+
+/// So long after all were first silent questions fail at once, milliseconds: a burst of questions to slow upstreams, or a
+/// restart of one, are over by then.
+const DEAD_MS: u64 = 3_000;
+
+/// Questions a second that are asked all the same: a client asks for a few names and types at once.
+const PROBES_MAX: u32 = 8;
+
+/// How long such a question may take, milliseconds.
+pub const PROBE_MS: u32 = 1_000;
+
+/// How long one is asked without EDNS, milliseconds.
+const PLAIN_MS: u64 = 900_000;
 
 /// One question in so many goes where round trips are known least well.
 const EXPLORE_EVERY: u32 = 64;
@@ -67,8 +86,11 @@ struct Health {
     deviation_us: u32,
     /// Doublings of the wait since the last answer.
     backoff: u32,
-    /// Questions without an answer since the last one.
+    /// Questions without an answer since the last one, and when the first of them was given up, milliseconds.
     silent: u32,
+    silent_since_ms: u64,
+    /// It is asked without EDNS until then, milliseconds.
+    plain_until_ms: u64,
     /// While down: when it is asked again, and how long it rests after that, milliseconds.
     down: Option<(u64, u64)>,
     /// Count of choices when it was last measured.
@@ -82,8 +104,25 @@ impl Health {
             deviation_us: FIRST_US / 2,
             backoff: 0,
             silent: 0,
+            silent_since_ms: 0,
+            plain_until_ms: 0,
             down: None,
             measured: 0,
+        }
+    }
+
+    fn is_dead(&self, now_ms: u64) -> bool {
+        self.down.is_some() && now_ms >= self.silent_since_ms + DEAD_MS
+    }
+
+    /// Notes silence, `by` questions more of it.
+    fn note_silence(&mut self, now_ms: u64, by: u32) {
+        if self.silent == 0 {
+            self.silent_since_ms = now_ms;
+        }
+        self.silent = self.silent.saturating_add(by);
+        if self.silent >= SILENT_MAX {
+            self.down.get_or_insert((now_ms + REST_MS.0, REST_MS.0));
         }
     }
 
@@ -110,17 +149,50 @@ pub struct Choice {
     pub probe: Option<usize>,
 }
 
+/// What may be expected of a zone's upstreams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outlook {
+    /// Answers.
+    Good,
+    /// Silence: one question that may find out whether it is over, with [`PROBE_MS`] of patience.
+    Probe,
+    /// Silence, and enough questions are about to find out.
+    Silence,
+}
+
 /// The upstreams of a zone.
 #[derive(Debug, Clone)]
 pub struct Upstreams {
     all: Vec<Health>,
     choices: u64,
+    /// Second in which questions were last asked of dead upstreams, and how many.
+    probes: (u64, u32),
 }
 
 impl Upstreams {
     /// So many, 1 to [`UPSTREAMS_MAX`]: others are brought within.
     pub fn new(count: usize) -> Upstreams {
-        Upstreams { all: vec![Health::new(); count.clamp(1, UPSTREAMS_MAX)], choices: 0 }
+        Upstreams {
+            all: vec![Health::new(); count.clamp(1, UPSTREAMS_MAX)],
+            choices: 0,
+            probes: (0, 0),
+        }
+    }
+
+    /// Whether a question that comes at `now_ms` is to be asked.
+    pub fn outlook(&mut self, now_ms: u64) -> Outlook {
+        if !self.all.iter().all(|health| health.is_dead(now_ms)) {
+            return Outlook::Good;
+        }
+        let second = now_ms / 1_000;
+        if self.probes.0 != second {
+            self.probes = (second, 0);
+        }
+        if self.probes.1 >= PROBES_MAX {
+            return Outlook::Silence;
+        }
+        self.probes.1 += 1;
+        Outlook::Probe
     }
 
     /// Who is asked at `now_ms`, after those `tried`.
@@ -179,18 +251,26 @@ impl Upstreams {
     /// An upstream was waited for in vain, until `now_ms`.
     pub fn silent(&mut self, upstream: usize, now_ms: u64) {
         let Some(health) = self.all.get_mut(upstream) else { return };
-        health.silent += 1;
-        health.backoff += 1;
-        if health.silent >= SILENT_MAX && health.down.is_none() {
-            health.down = Some((now_ms + REST_MS.0, REST_MS.0));
-        }
+        health.backoff = health.backoff.saturating_add(1);
+        health.note_silence(now_ms, 1);
     }
 
     /// An upstream cannot be reached, says the kernel: it is down at once.
     pub fn unreachable(&mut self, upstream: usize, now_ms: u64) {
         let Some(health) = self.all.get_mut(upstream) else { return };
-        health.silent = health.silent.max(SILENT_MAX);
-        health.down.get_or_insert((now_ms + REST_MS.0, REST_MS.0));
+        health.note_silence(now_ms, SILENT_MAX);
+    }
+
+    /// An upstream answered only what came without EDNS.
+    pub fn knows_no_edns(&mut self, upstream: usize, now_ms: u64) {
+        if let Some(health) = self.all.get_mut(upstream) {
+            health.plain_until_ms = now_ms + PLAIN_MS;
+        }
+    }
+
+    /// True where an upstream is to be asked with EDNS.
+    pub fn has_edns(&self, upstream: usize, now_ms: u64) -> bool {
+        self.all.get(upstream).is_none_or(|health| now_ms >= health.plain_until_ms)
     }
 
     /// How long an answer of this upstream is waited for, milliseconds.
@@ -281,6 +361,40 @@ mod tests {
         tried.add(first(&mut upstreams, 1));
         let second = upstreams.choose(1, tried).upstream;
         assert!(!tried.has(second));
+    }
+
+    /// Where nobody has answered for a while, some questions a second are asked and the others are not; the first answer
+    /// ends that. A burst of silence is no such while.
+    #[test]
+    fn the_dead_are_left_alone() {
+        let mut upstreams = Upstreams::new(2);
+        for _ in 0..10 {
+            upstreams.silent(0, 1_000);
+        }
+        upstreams.silent(1, 1_500);
+        assert_eq!(upstreams.outlook(9_000), Outlook::Good, "the other is up");
+        upstreams.unreachable(1, 8_000);
+        assert!(!upstreams.is_up(0) && !upstreams.is_up(1));
+        assert_eq!(upstreams.outlook(1_500 + DEAD_MS - 1), Outlook::Good);
+        for second in [9, 10, 60] {
+            for number in 0..20 {
+                let expected = if number < PROBES_MAX { Outlook::Probe } else { Outlook::Silence };
+                assert_eq!(upstreams.outlook(second * 1_000 + u64::from(number)), expected);
+            }
+        }
+        upstreams.answered(1, 10);
+        assert_eq!(upstreams.outlook(60_100), Outlook::Good);
+        upstreams.unreachable(1, 60_200);
+        assert_eq!(upstreams.outlook(60_200), Outlook::Good, "it was there a moment ago");
+    }
+
+    /// One that does not know EDNS is asked without it, and after a while with it again.
+    #[test]
+    fn edns_is_tried_again() {
+        let mut upstreams = Upstreams::new(2);
+        upstreams.knows_no_edns(1, 500);
+        assert!(upstreams.has_edns(0, 500) && !upstreams.has_edns(1, 500));
+        assert!(!upstreams.has_edns(1, 499 + PLAIN_MS) && upstreams.has_edns(1, 500 + PLAIN_MS));
     }
 
     /// An answer is waited for as long as answers take and vary, twice as long after each silence, and

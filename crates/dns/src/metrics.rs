@@ -157,6 +157,7 @@ counters! {
     "limits_reached" "How often a limit said no" {
         limit_questions ["limit" "questions-in-flight"],
         limit_waiters ["limit" "waiters"],
+        limit_silent_upstreams ["limit" "silent-upstreams"],
         limit_tcp_clients ["limit" "tcp-clients"],
         limit_tcp_upstream ["limit" "tcp-upstream"],
         limit_cache_writes ["limit" "cache-writes"],

@@ -114,6 +114,12 @@ impl Zones {
         self.upstreams.iter().map(|&(address, _)| address)
     }
 
+    /// True where an upstream is to be asked with EDNS at `now_ms`.
+    pub fn has_edns(&self, number: usize, now_ms: u64) -> bool {
+        let (zone, place) = self.place(number);
+        self.zones[zone].choice.has_edns(place, now_ms)
+    }
+
     /// Smoothed round trip of an upstream, microseconds, and whether it is up.
     pub fn health(&self, number: usize) -> (Option<u32>, bool) {
         let (zone, place) = self.place(number);

@@ -65,9 +65,12 @@ stories! {
     cookies_off
     dnssec_only_if_asked
     dnssec_proofs
+    down_all
     down_and_probed
     duplicates
     edns_badvers_from_upstream
+    edns_unknown_is_remembered
+    edns_unknown_to_a_question
     edns_unknown_to_one
     edns_unknown_to_upstream
     edns_unknown_waits_anew

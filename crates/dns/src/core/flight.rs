@@ -31,6 +31,7 @@ pub(super) struct Sent {
     pub place: Option<NonZeroU64>,
     pub upstream: usize,
     pub at_us: u64,
+    pub has_edns: bool,
     pub is_waited_for: bool,
     pub is_answered: bool,
 }
@@ -88,8 +89,11 @@ pub(super) struct Ask {
     pub zone: usize,
     pub dnssec_ok: bool,
     pub checking_disabled: bool,
-    pub has_edns: bool,
+    /// One that answered only that it does not know EDNS.
+    pub plain: Option<usize>,
     pub begun_us: u64,
+    /// It is given up after so long, milliseconds.
+    pub patience_ms: u32,
     pub tried: Tried,
     pub sent: Attempts,
     /// The last that was asked is given up at this time, milliseconds.
@@ -98,6 +102,7 @@ pub(super) struct Ask {
     pub hedge_ms: Option<u64>,
     /// The upstream that is asked by a stream, and the stream's number.
     pub by_stream: Option<(usize, u64)>,
+    pub stream_has_edns: bool,
     /// Streams by which it was asked.
     pub streams: u64,
     pub misfits: u8,
@@ -130,7 +135,7 @@ impl Core {
     pub(super) fn set_timer(&mut self, now: Now, question: Question) {
         let Core { pending, timers, settings, .. } = self;
         let Some(InFlight { state: ask, .. }) = pending.get_mut(question) else { return };
-        let mut at_ms = ask.due_ms.min(ask.begun_ms() + u64::from(settings.question_ms_max));
+        let mut at_ms = ask.due_ms.min(ask.begun_ms() + u64::from(ask.patience_ms));
         at_ms = ask.hedge_ms.map_or(at_ms, |hedge_ms| at_ms.min(hedge_ms));
         if ask.has_stale && !ask.was_told_stale {
             at_ms = at_ms.min(ask.begun_ms() + u64::from(settings.stale_wait_ms));
@@ -150,7 +155,7 @@ impl Core {
             };
             ask.timer = None;
             let waited_ms = now.ms() - ask.begun_ms();
-            if waited_ms >= u64::from(self.settings.question_ms_max) {
+            if waited_ms >= u64::from(ask.patience_ms) {
                 let error = ask.error.unwrap_or(extended::NO_REACHABLE_AUTHORITY);
                 self.forget_silent(now, question);
                 self.fail(now, question, error, net);

@@ -19,6 +19,14 @@ const MISFITS_MAX: u8 = 3;
 /// A response code that says what is so, and no failure.
 const YXDOMAIN: u16 = 6;
 
+/// Whose answer is looked at, and how it was asked.
+#[derive(Debug, Clone, Copy)]
+struct By {
+    upstream: usize,
+    has_edns: bool,
+    is_stream: bool,
+}
+
 /// Where a question goes on after an answer.
 enum Next {
     /// Over, with what was rendered.
@@ -63,7 +71,8 @@ impl Core {
             self.counts.upstream_mismatches += 1;
             return false;
         };
-        let next = self.judge(now, question, octets, false);
+        let by = By { upstream: sent.upstream, has_edns: sent.has_edns, is_stream: false };
+        let next = self.judge(now, question, octets, by);
         let Some(InFlight { state: ask, .. }) = self.pending.get_mut(question) else {
             return false;
         };
@@ -145,7 +154,8 @@ impl Core {
         let next = match octets {
             Some(octets) => {
                 self.counts.upstream_answers += 1;
-                self.judge(now, question, octets, true)
+                let has_edns = self.pending.get(question).is_none_or(|it| it.state.stream_has_edns);
+                self.judge(now, question, octets, By { upstream, has_edns, is_stream: true })
             }
             None => Next::Another(Some(extended::NETWORK_ERROR)),
         };
@@ -158,13 +168,13 @@ impl Core {
     }
 
     /// Looks at a packet; where it ends the question, what is to be stored has been rendered.
-    fn judge(&mut self, now: Now, question: Question, octets: &[u8], is_stream: bool) -> Next {
+    fn judge(&mut self, now: Now, question: Question, octets: &[u8], by: By) -> Next {
         let Some(InFlight { sent, state: ask, .. }) = self.pending.get(question) else {
             return Next::Wait;
         };
         let asked = AskedOf {
             question: sent,
-            is_case_random: self.settings.case_random && !is_stream,
+            is_case_random: self.settings.case_random && !by.is_stream,
             dnssec_ok: ask.dnssec_ok,
         };
         let count = self.zones.count(ask.zone).min(self.settings.attempts_max);
@@ -177,13 +187,20 @@ impl Core {
             Err(Unfit::Damaged(_) | Unfit::TooLong) => return Next::Another(None),
         };
         match facts.kind {
-            Kind::Data | Kind::NoData | Kind::NoName => Next::Over(facts),
+            Kind::Data | Kind::NoData | Kind::NoName => {
+                if ask.plain == Some(by.upstream) {
+                    // Without EDNS it answers: it was not the question that it did not understand.
+                    let (zone, local) = self.zones.place(by.upstream);
+                    self.zones.choice(zone).knows_no_edns(local, now.ms());
+                }
+                Next::Over(facts)
+            }
             // The name that a DNAME makes is too long: that is the answer (RFC 6672, section 2.2).
             Kind::Failure if facts.rcode == YXDOMAIN => Next::Over(facts),
             Kind::Inconclusive if has_others => Next::Another(None),
             Kind::Inconclusive => Next::Over(facts),
             Kind::Failure
-                if ask.has_edns
+                if by.has_edns
                     && matches!(facts.rcode, rcode::FORMERR | rcode::NOTIMP)
                     && !has_opt(octets) =>
             {
@@ -219,7 +236,7 @@ impl Core {
                 let Some(InFlight { state: ask, .. }) = self.pending.get_mut(question) else {
                     return;
                 };
-                ask.has_edns = false;
+                ask.plain = Some(upstream);
                 let (zone, local) = self.zones.place(upstream);
                 ask.due_ms = now.ms() + u64::from(self.zones.choice(zone).wait_ms(local));
                 if self.ask_upstream(now, question, upstream, true, net) {

@@ -9,7 +9,7 @@ use super::answer::{Options, extended};
 use super::flight::{Ask, Attempts};
 use super::local::Locally;
 use super::{Asked, Core, Net, Now};
-use crate::choice::Tried;
+use crate::choice::{Outlook, PROBE_MS, Tried};
 use crate::pending::{InFlight, Question};
 
 /// Why no upstream is asked.
@@ -18,6 +18,8 @@ enum NotBegun {
     Full,
     /// No zone that is forwarded has the name.
     Nobodys,
+    /// None of those to ask has answered for some time.
+    Silence,
 }
 
 impl Core {
@@ -81,6 +83,11 @@ impl Core {
             Err(NotBegun::Full) => {
                 self.counts.limit_questions += 1;
                 return self.answer_failure(now, at, asked, has_stale, &limited, net);
+            }
+            Err(NotBegun::Silence) => {
+                self.counts.limit_silent_upstreams += 1;
+                let options = Options::error(extended::NO_REACHABLE_AUTHORITY);
+                return self.answer_failure(now, at, asked, has_stale, &options, net);
             }
             Err(NotBegun::Nobodys) => {
                 let options = Options::error(extended::NOT_AUTHORITATIVE);
@@ -162,6 +169,11 @@ impl Core {
         let name_bytes = sent.len() - 4;
         sent[..name_bytes].make_ascii_lowercase();
         let zone = self.zones.find(&sent[..name_bytes]).ok_or(NotBegun::Nobodys)?;
+        let patience_ms = match self.zones.choice(zone).outlook(now.ms()) {
+            Outlook::Good => self.settings.question_ms_max,
+            Outlook::Probe => self.settings.question_ms_max.min(PROBE_MS),
+            Outlook::Silence => return Err(NotBegun::Silence),
+        };
         if self.settings.case_random {
             random_case(&mut sent[..name_bytes], &mut self.random);
         }
@@ -170,13 +182,15 @@ impl Core {
             zone,
             dnssec_ok: query.dnssec_ok(),
             checking_disabled: query.checking_disabled,
-            has_edns: true,
+            plain: None,
             begun_us: now.us,
+            patience_ms,
             tried: Tried::default(),
             sent: Attempts::default(),
             due_ms: 0,
             hedge_ms: None,
             by_stream: None,
+            stream_has_edns: true,
             streams: 0,
             misfits: 0,
             has_stale,

@@ -15,6 +15,7 @@ use super::flight::{ATTEMPTS_MAX, Ask, Attempt, Sent};
 use super::local;
 use super::{ById, Core, Net, Now, STREAM_BYTES_MAX, Settings};
 use crate::pending::{InFlight, Question};
+use crate::zones::Zones;
 
 /// Draws of an ID before a socket counts as full of questions.
 const ID_DRAWS: usize = 8;
@@ -83,7 +84,8 @@ impl Core {
         if number == ATTEMPTS_MAX {
             return false;
         }
-        let flags = Flags::of(ask, &self.settings);
+        let has_edns = asks_with_edns(&self.zones, ask, upstream, now);
+        let flags = Flags::of(ask, has_edns, &self.settings);
         let attempt = Attempt { question, number: number as u8 };
         let mut taken = None;
         let is_sent = net.ask(upstream, |socket, out| {
@@ -92,7 +94,7 @@ impl Core {
             Some(write_question(out.first_chunk_mut()?, id, sent, flags))
         });
         let (place, at_us) = (taken, now.us);
-        ask.sent.push(Sent { place, upstream, at_us, is_waited_for, is_answered: false });
+        ask.sent.push(Sent { place, upstream, at_us, has_edns, is_waited_for, is_answered: false });
         self.counts.upstream_queries_udp += u64::from(is_sent);
         is_sent
     }
@@ -115,8 +117,10 @@ impl Core {
         let stream = ask.streams % STREAMS;
         ask.by_stream = Some((upstream, stream));
         ask.due_ms = now.ms() + u64::from(self.settings.stream_wait_ms);
+        ask.stream_has_edns = asks_with_edns(&self.zones, ask, upstream, now);
+        let flags = Flags::of(ask, ask.stream_has_edns, &self.settings);
         let mut message = [0; ASK_BYTES_MAX];
-        let length = write_question(&mut message, 0, sent, Flags::of(ask, &self.settings));
+        let length = write_question(&mut message, 0, sent, flags);
         self.counts.upstream_tcp_fallbacks += 1;
         if net.ask_by_stream(upstream, tag(question, stream), &message[..length]) {
             self.set_timer(now, question);
@@ -169,6 +173,11 @@ impl Core {
     }
 }
 
+/// True where an upstream is asked with EDNS: nothing is known of it that speaks against it, and it has not just said so.
+fn asks_with_edns(zones: &Zones, ask: &Ask, upstream: usize, now: Now) -> bool {
+    ask.plain != Some(upstream) && zones.has_edns(upstream, now.ms())
+}
+
 /// An odd number without structure, and the one that undoes multiplying by it.
 const MIX: u64 = 0x9e37_79b9_7f4a_7c15;
 const UNMIX: u64 = 0xf1de_83e1_9937_733d;
@@ -216,12 +225,12 @@ struct Flags {
 }
 
 impl Flags {
-    fn of(ask: &Ask, settings: &Settings) -> Flags {
+    fn of(ask: &Ask, has_edns: bool, settings: &Settings) -> Flags {
         Flags {
             dnssec_ok: ask.dnssec_ok,
             checking_disabled: ask.checking_disabled,
             believes_ad: settings.rules.believes_ad,
-            udp_bytes: ask.has_edns.then_some(settings.udp_bytes_max),
+            udp_bytes: has_edns.then_some(settings.udp_bytes_max),
         }
     }
 }

@@ -10,6 +10,7 @@ client 1 gets NOERROR
   answer www.example 300 A 192.0.2.1
 nothing is in flight
 
+after 900 s                                          # by then that is forgotten
 client 1 asks other.example A
 upstream 1 gets other.example A
 upstream 1 answers NOTIMP no-edns without question
@@ -19,6 +20,7 @@ upstream 1 answers NOERROR
 client 1 gets NOERROR
   answer other.example 300 A 192.0.2.1
 
+after 900 s
 client 1 asks third.example A edns 1232
 upstream 1 gets third.example A
 upstream 1 answers FORMERR                           # with OPT: it knows EDNS, and means the question
