@@ -20,6 +20,7 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use larder::Stats;
+use larder_wire::dns::Message;
 use serde_json::Value;
 
 use crate::ctl::Fields;
@@ -221,15 +222,17 @@ impl Counts {
             + self.local_answers_chaos
     }
 
-    /// Counts an answer by the header that it goes out with: its response code, and whether it was cut short. Codes
-    /// beyond 15, whose upper bits are in the OPT record, count by their lower four.
+    /// Counts an answer as it goes out: its response code, and whether it was cut short. Codes beyond 15 have upper bits in
+    /// the OPT record; BADVERS, 16, has no others, so that record is looked at where nothing else is there.
     #[inline]
     pub fn answered(&mut self, octets: &[u8]) {
         let Some(&[high, low]) = octets.get(2..).and_then(|rest| rest.first_chunk()) else {
             return;
         };
         self.truncated_answers += u64::from(high >> 1 & 1);
+        let is_bare = octets.get(6..12) == Some(&[0, 0, 0, 0, 0, 1]);
         let counter = match low & 15 {
+            0 if is_bare && extended_rcode(octets) != 0 => &mut self.answers_other,
             0 => &mut self.answers_noerror,
             1 => &mut self.answers_formerr,
             2 => &mut self.answers_servfail,
@@ -288,6 +291,11 @@ impl Counts {
         }
         let _ = writeln!(out, "{name}_sum {}\n{name}_count {seen}", seconds(self.miss.sum_us));
     }
+}
+
+#[cold]
+fn extended_rcode(octets: &[u8]) -> u16 {
+    Message::parse(octets).map_or(0, |message| message.extended_rcode())
 }
 
 fn seconds(us: u64) -> f64 {
@@ -455,6 +463,19 @@ mod tests {
         assert_eq!(sum.fields()["miss_us_p99"], 1024);
         counts.add(&sum);
         assert_eq!((counts.hits, counts.miss.count(), counts.miss.sum_us), (9, 3, 3000));
+    }
+
+    /// BADVERS is not counted as NOERROR, whose bits it has in the header; an answer that is merely empty is.
+    #[test]
+    fn codes_of_opt_count() {
+        let mut counts = Counts::default();
+        let mut octets =
+            b"\0\0\x81\x80\0\x01\0\0\0\0\0\x01\0\0\x01\0\x01\0\0\x29\x04\xd0\0\0\0\0\0\0".to_vec();
+        counts.answered(&octets);
+        octets[22] = 1;
+        counts.answered(&octets);
+        counts.answered(&octets[..20]);
+        assert_eq!((counts.answers_noerror, counts.answers_other), (2, 1));
     }
 
     /// Times come into the bucket whose end is the next power of two; quantiles are ends of buckets.

@@ -3,6 +3,7 @@
 //! A packet that does not fit what was sent changes nothing: the answer may still come. Too many of them, and somebody
 //! guesses.
 
+use larder_wire::dns::Message;
 use larder_wire::dns::edns::rcode;
 use larder_wire::dns::rendered::{Asked as AskedOf, Facts, Kind, Unfit};
 
@@ -202,7 +203,7 @@ impl Core {
             Kind::Failure
                 if by.has_edns
                     && matches!(facts.rcode, rcode::FORMERR | rcode::NOTIMP)
-                    && !has_opt(octets) =>
+                    && Message::parse(octets).is_ok_and(|message| message.opt().is_none()) =>
             {
                 Next::Plain
             }
@@ -247,11 +248,4 @@ impl Core {
             }
         }
     }
-}
-
-/// True where a response has an OPT record, as far as its counts and its end tell.
-fn has_opt(message: &[u8]) -> bool {
-    use larder_wire::dns::{Message, rtype};
-    let Ok(message) = Message::parse(message) else { return false };
-    message.records().any(|record| record.is_ok_and(|record| record.rtype == rtype::OPT))
 }

@@ -26,10 +26,6 @@ impl Case<'_> {
     fn has(&self, flag: Flag) -> bool {
         self.shape().has(flag)
     }
-
-    fn version(&self) -> u8 {
-        self.question.edns.as_ref().map_or(0, |edns| edns.version)
-    }
 }
 
 /// A difference that is meant, in these fields, where it applies.
@@ -144,12 +140,6 @@ pub const KNOWN: &[Known] = &[
         },
         why: "larder says why (RFC 8914): 13 for a failure that it remembers, 20 and 21 where it refuses, what \
               the upstream gave, or 0",
-    },
-    Known {
-        name: "DO of an unknown version",
-        fields: &[DnssecOk],
-        applies: |case| case.version() != 0 && case.ours.rcode == BADVERS,
-        why: "of a version that is not known larder reads nothing but the version (RFC 6891, section 6.1.3)",
     },
     Known {
         name: "MINIMUM beyond 2^31",

@@ -540,9 +540,7 @@ fn is_answer_to(
         (Some(edns), Some(theirs)) => {
             ensure(edns.version() == 0, "its version of EDNS is not 0")?;
             ensure(edns.max_payload() == settings.udp_bytes_max, "OPT does not say our size")?;
-            // Of a version that we do not know, we do not know the flags either.
-            let dnssec_ok = theirs.dnssec_ok && theirs.version == 0;
-            ensure(edns.flags().dnssec_ok == dnssec_ok, "DO is not the client's")
+            ensure(edns.flags().dnssec_ok == theirs.dnssec_ok, "DO is not the client's")
         }
     }
 }

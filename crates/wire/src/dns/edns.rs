@@ -76,9 +76,12 @@ impl<'a> Iterator for Options<'a> {
 pub(super) enum EdnsError {
     /// A record or an option is not whole, or there is more than one OPT. True: an OPT was met.
     Malformed(bool),
-    /// A version other than 0.
-    Version,
+    /// A version other than 0. True: with the bit that is DO in version 0.
+    Version(bool),
 }
+
+/// DO, in the TTL field of OPT.
+const DNSSEC_OK: u32 = 0x8000;
 
 /// Finds the OPT record among the `count` additional records of a query, which begin at `at`.
 pub(super) fn find(
@@ -104,14 +107,14 @@ pub(super) fn find(
             return Err(EdnsError::Malformed(true));
         }
         if flags >> 16 & 0xff != 0 {
-            return Err(EdnsError::Version);
+            return Err(EdnsError::Version(flags & DNSSEC_OK != 0));
         }
         let mut rest = Options(options);
         while rest.next().is_some() {}
         if !rest.0.is_empty() {
             return Err(EdnsError::Malformed(true));
         }
-        found = Some(Edns { udp_bytes, dnssec_ok: flags & 0x8000 != 0, options });
+        found = Some(Edns { udp_bytes, dnssec_ok: flags & DNSSEC_OK != 0, options });
     }
     Ok(found)
 }

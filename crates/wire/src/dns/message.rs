@@ -132,6 +132,19 @@ impl<'a> Message<'a> {
         self.header[3] & 15
     }
 
+    /// The OPT record (RFC 6891), if there is one and what stands before it can be read. Cost: a walk over the records.
+    pub fn opt(&self) -> Option<Record> {
+        let is_opt =
+            |record: &Record| record.section == Section::Additional && record.rtype == rtype::OPT;
+        self.records().map_while(Result::ok).find(is_opt)
+    }
+
+    /// RCODE with the upper eight bits that OPT has: 16 is BADVERS. Cost: as [`Message::opt`].
+    pub fn extended_rcode(&self) -> u16 {
+        let high = self.opt().map_or(0, |opt| (opt.ttl_raw >> 24) as u16);
+        high << 4 | u16::from(self.rcode())
+    }
+
     /// Questions, by the header.
     #[inline]
     pub fn question_count(&self) -> u16 {

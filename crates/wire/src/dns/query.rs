@@ -162,6 +162,8 @@ pub struct Refused {
     pub repeated_bytes: usize,
     /// An OPT record was met: an answer has one too.
     pub has_edns: bool,
+    /// It has the bit that is DO in version 0, which is copied (RFC 3225, section 3) in the hope that it is so in others.
+    pub dnssec_ok: bool,
 }
 
 impl<'a> Query<'a> {
@@ -177,7 +179,7 @@ impl<'a> Query<'a> {
     #[inline]
     pub fn parse(message: &'a [u8]) -> Result<Query<'a>, Refused> {
         let refused = |refusal, repeated_bytes| {
-            Err(Refused { refusal, repeated_bytes, has_edns: refusal == Refusal::Version })
+            Err(Refused { refusal, repeated_bytes, has_edns: false, dnssec_ok: false })
         };
         let Some(header) = message.first_chunk::<HEADER_BYTES>() else {
             return refused(Refusal::Silence, 0);
@@ -204,10 +206,18 @@ impl<'a> Query<'a> {
             0 => None,
             _ => match edns::find(message, end, additionals) {
                 Ok(edns) => edns,
-                Err(EdnsError::Version) => return refused(Refusal::Version, end),
+                Err(EdnsError::Version(dnssec_ok)) => {
+                    let refusal = Refusal::Version;
+                    return Err(Refused {
+                        refusal,
+                        repeated_bytes: end,
+                        has_edns: true,
+                        dnssec_ok,
+                    });
+                }
                 Err(EdnsError::Malformed(has_edns)) => {
-                    let refusal = Refusal::Malformed;
-                    return Err(Refused { refusal, repeated_bytes: end, has_edns });
+                    let (refusal, dnssec_ok) = (Refusal::Malformed, false);
+                    return Err(Refused { refusal, repeated_bytes: end, has_edns, dnssec_ok });
                 }
             },
         };
@@ -293,7 +303,7 @@ impl Refused {
         let question = message.get(HEADER_BYTES..self.repeated_bytes)?;
         // Operation and RD; CD and RA.
         let flags = [header[2] & 0x79, header[3] & 0x10 | 0x80];
-        let opt = Opt { udp_bytes, dnssec_ok: false, rcode, options: &[] };
+        let opt = Opt { udp_bytes, dnssec_ok: self.dnssec_ok, rcode, options: &[] };
         let id = u16::from_be_bytes([header[0], header[1]]);
         write_empty(id, flags, question, rcode, self.has_edns.then_some(opt), out)
     }

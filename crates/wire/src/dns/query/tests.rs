@@ -1,4 +1,5 @@
 use super::*;
+use crate::dns::Message;
 use crate::dns::edns::option;
 
 /// `www.EXAMPLE`, type A, class IN.
@@ -181,7 +182,7 @@ fn room_over_udp() {
     }
 }
 
-/// A refusal repeats ID, operation, RD, CD and the question as it came; says BADVERS in OPT; and needs its room.
+/// A refusal repeats ID, operation, RD, CD and the question as it came; says BADVERS in OPT, with DO as it came; and needs its room.
 #[test]
 fn refusals_are_written() {
     let written = |bytes: &[u8]| {
@@ -206,9 +207,13 @@ fn refusals_are_written() {
     assert_eq!(written(&records).expect("FORMERR"), expected);
 
     let version = with_additional(&[&opt(4096, 7 << 16 | 0x8000, b"")]);
-    let opt = b"\0\0\x29\x04\xd0\x01\0\0\0\0\0";
+    let opt = b"\0\0\x29\x04\xd0\x01\0\x80\0\0\0";
     let expected = [b"\x12\x34\x81\x80\0\x01\0\0\0\0\0\x01", QUESTION, opt].concat();
     assert_eq!(written(&version).expect("BADVERS"), expected);
+    let answer = Message::parse(&expected).expect("a message");
+    assert_eq!((answer.rcode(), answer.extended_rcode()), (0, rcode::BADVERS));
+    let cut = Message::parse(&expected[..expected.len() - 1]).expect("a header");
+    assert_eq!((cut.opt(), cut.extended_rcode()), (None, 0));
 }
 
 /// The caller's own refusal has the client's ID, flags and case; OPT with DO and options only where the client has
