@@ -9,6 +9,7 @@
 //! | [`pool`] | sockets to an upstream |
 //! | [`core`] | what a core does with messages: answers, asks, waits, gives up |
 //! | [`key`] | what tells one answer from another |
+//! | [`answerer`] | upstreams that are no address, but threads of this process |
 //! | [`zones`] | which upstreams a name is asked from |
 //! | [`choice`] | which upstream is asked: the fastest that answers |
 //! | [`pending`] | questions in flight, and who waits for them |
@@ -34,6 +35,7 @@
 //! sockets and no clock, so that every rule is tested as a story of client, upstream and time.
 #![forbid(unsafe_code)]
 
+pub mod answerer;
 pub mod choice;
 pub mod cookie;
 pub mod core;

@@ -1,0 +1,393 @@
+//! Answerers: upstreams that are no address, but somebody in other threads of this process.
+//!
+//! A core's loop waits for sockets and nothing else. Who works in another way, as a recursor or what speaks TLS does, is
+//! handed questions, and hands answers back when it has them:
+//!
+//! ```text
+//! core:      ask(answerer, tag, message) -> Errand ------- Answerer::ask, which keeps it and returns at once
+//! anywhere:  Errand::answer(octets), or the errand is dropped ----> the core's queue, and the core is woken
+//! core:      take() -> (tag, octets or None)
+//! ```
+//!
+//! Life of an errand
+//! ```text
+//! wanted    the core waits for it                             answer, drop -> the core is told
+//! unwanted  the question is over, or was asked elsewhere      answer, drop -> the core frees its place
+//! ```
+//!
+//! Invariants
+//! 1. An errand comes back exactly once, answered or not, whoever holds it and however that ends: dropping it is what
+//!    brings it back.
+//! 2. No more errands of a core are out than it has places, and its queue has room for each: nobody who answers
+//!    waits, and nothing that came back is lost.
+//! 3. The core is woken after something was queued, unless it has been told and has not looked yet.
+//! 4. A place is given again only after its errand came back, so a late answer is never another question's.
+//!
+//! Bounds: `errands_max` questions of a core, each an allocation of its message, and an answer of at most
+//! [`ANSWER_BYTES_MAX`] octets. Cost: an allocation and a hash a question; a write to an eventfd for each run of answers,
+//! however many they are. A core that nothing was told pays one relaxed load a turn.
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use larder_io::event::Waker;
+
+/// Errands of a core that are out at a time, unless told otherwise.
+pub const ERRANDS_MAX: usize = 4_096;
+
+/// Octets of the longest answer, as of the longest message on a stream; what is longer is none.
+pub const ANSWER_BYTES_MAX: usize = 65_535;
+
+/// What stands in the place of an errand that nobody waits for: no tag, since streams of a question are fewer than its
+/// spare bits tell apart.
+const UNWANTED: u64 = u64::MAX;
+
+/// Somebody who answers questions, in threads of its own.
+///
+/// ```text
+/// start    once, before any question; threads started here leave the process' signals alone
+/// ask      from any core, at any time
+/// stop     once, after the cores have ended; errands that are still out are dropped
+/// ```
+pub trait Answerer: Debug + Send + Sync {
+    /// Starts what it runs on. An error ends the server before it serves, and says what to do.
+    fn start(&self) -> io::Result<()>;
+
+    /// Takes a question, and returns at once: the core waits. Where it has no room, it drops the errand, and the core
+    /// hears of it as of a failure.
+    fn ask(&self, errand: Errand);
+
+    /// Ends what it runs on.
+    fn stop(&self);
+}
+
+/// What comes back to a core.
+#[derive(Debug)]
+struct Returned {
+    place: u32,
+    octets: Option<Vec<u8>>,
+}
+
+/// What a core shares with its errands.
+#[derive(Debug)]
+struct Home {
+    /// By place: the tag of the question that is waited for, or [`UNWANTED`].
+    wanted: Box<[AtomicU64]>,
+    returned: SyncSender<Returned>,
+    /// The core was woken, and has not looked yet.
+    is_told: AtomicBool,
+    waker: Arc<Waker>,
+}
+
+/// A question on its way to an answerer, and the way back.
+#[derive(Debug)]
+pub struct Errand {
+    home: Arc<Home>,
+    place: u32,
+    tag: u64,
+    core: usize,
+    wait_ms: u32,
+    message: Box<[u8]>,
+    octets: Option<Vec<u8>>,
+}
+
+impl Errand {
+    /// The question: a whole DNS message with one question, RD, and CD, AD and EDNS with DO as the core asks. Its ID is
+    /// 0.
+    pub fn message(&self) -> &[u8] {
+        &self.message
+    }
+
+    /// The number of the core that asks.
+    pub fn core(&self) -> usize {
+        self.core
+    }
+
+    /// How long the core waits, milliseconds since it asked: what takes longer is done for nobody.
+    pub fn wait_ms(&self) -> u32 {
+        self.wait_ms
+    }
+
+    /// False where the question is over, or was asked elsewhere instead: a good moment to drop it.
+    pub fn is_wanted(&self) -> bool {
+        let wanted = self.home.wanted.get(self.place as usize);
+        wanted.is_some_and(|tag| tag.load(Ordering::Relaxed) == self.tag)
+    }
+
+    /// Brings an answer back: a whole DNS message that repeats the question; its ID is of no matter.
+    pub fn answer(mut self, octets: Vec<u8>) {
+        self.octets = Some(octets).filter(|octets| octets.len() <= ANSWER_BYTES_MAX);
+    }
+}
+
+impl Drop for Errand {
+    fn drop(&mut self) {
+        let Errand { home, place, octets, .. } = self;
+        // By invariant 2 there is room; without a receiver the core has ended.
+        let _ = home.returned.try_send(Returned { place: *place, octets: octets.take() });
+        // Read by the exchange of `take`: whoever finds that the core was told before has queued before the core looks.
+        if !home.is_told.swap(true, Ordering::AcqRel) {
+            // An eventfd that cannot be written does not exist any more, and neither does the core.
+            let _ = home.waker.wake();
+        }
+    }
+}
+
+/// What a core counted of its errands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Handed out.
+    pub asked: u64,
+    /// Not handed out, since as many as may be were out.
+    pub refused_full: u64,
+}
+
+/// A core's side: whom it may ask, and what it waits for.
+#[derive(Debug)]
+pub struct Answerers {
+    answerers: Vec<Arc<dyn Answerer>>,
+    core: usize,
+    home: Arc<Home>,
+    returned: Receiver<Returned>,
+    /// Places of errands that are wanted, by tag.
+    places: HashMap<u64, u32>,
+    free: Vec<u32>,
+    counters: Counters,
+}
+
+impl Answerers {
+    /// For the core of a number, which `waker` wakes; `errands_max` is brought to 1 at least.
+    pub fn new(
+        answerers: &[Arc<dyn Answerer>],
+        core: usize,
+        errands_max: usize,
+        waker: Arc<Waker>,
+    ) -> Answerers {
+        // Without answerers nothing is ever handed out.
+        let places = if answerers.is_empty() { 1 } else { errands_max.clamp(1, 1 << 24) };
+        let (sender, returned) = sync_channel(places);
+        let home = Home {
+            wanted: (0..places).map(|_| AtomicU64::new(UNWANTED)).collect(),
+            returned: sender,
+            is_told: AtomicBool::new(false),
+            waker,
+        };
+        Answerers {
+            answerers: answerers.to_vec(),
+            core,
+            home: Arc::new(home),
+            returned,
+            places: HashMap::new(),
+            free: (0..places as u32).rev().collect(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Hands a question to an answerer, by its number. False where there is none, where too many are out, or where
+    /// one with this tag is wanted already: nothing will be heard of it.
+    pub fn ask(&mut self, answerer: usize, tag: u64, message: &[u8], wait_ms: u32) -> bool {
+        let Some(answerer) = self.answerers.get(answerer) else { return false };
+        if tag == UNWANTED || self.places.contains_key(&tag) {
+            return false;
+        }
+        let Some(place) = self.free.pop() else {
+            self.counters.refused_full += 1;
+            return false;
+        };
+        self.places.insert(tag, place);
+        self.home.wanted[place as usize].store(tag, Ordering::Relaxed);
+        self.counters.asked += 1;
+        answerer.ask(Errand {
+            home: self.home.clone(),
+            place,
+            tag,
+            core: self.core,
+            wait_ms,
+            message: message.into(),
+            octets: None,
+        });
+        true
+    }
+
+    /// Nothing more will be heard of the question with this tag; its errand learns that nobody waits for it.
+    pub fn cancel(&mut self, tag: u64) {
+        if let Some(place) = self.places.remove(&tag) {
+            self.home.wanted[place as usize].store(UNWANTED, Ordering::Relaxed);
+        }
+    }
+
+    /// True where something came back since the last [`Answerers::take`] began to look.
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        self.home.is_told.load(Ordering::Relaxed)
+    }
+
+    /// To be called before what came back is taken, once a turn: who brings something from now on wakes the core again.
+    pub fn look(&self) {
+        // Pairs with the exchange in `Errand::drop`.
+        self.home.is_told.swap(false, Ordering::AcqRel);
+    }
+
+    /// The next that came back and is waited for: its tag, and the answer, or `None` where there is none. No more are
+    /// queued than there are places, so this ends.
+    pub fn take(&mut self) -> Option<(u64, Option<Vec<u8>>)> {
+        loop {
+            let Returned { place, octets } = self.returned.try_recv().ok()?;
+            let tag = self.home.wanted[place as usize].swap(UNWANTED, Ordering::Relaxed);
+            self.free.push(place);
+            if tag != UNWANTED {
+                self.places.remove(&tag);
+                return Some((tag, octets));
+            }
+        }
+    }
+
+    /// Errands that have not come back, whether they are wanted or not.
+    pub fn out(&self) -> usize {
+        self.home.wanted.len() - self.free.len()
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+    use std::sync::mpsc::{Sender, channel};
+    use std::thread;
+
+    use larder_io::event::{Events, Interest, Poller};
+
+    /// Passes errands on to a thread.
+    #[derive(Debug)]
+    struct Thread(Mutex<Sender<Errand>>);
+
+    impl Answerer for Thread {
+        fn start(&self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn ask(&self, errand: Errand) {
+            self.0.lock().unwrap().send(errand).unwrap();
+        }
+
+        fn stop(&self) {}
+    }
+
+    fn answerers(errands_max: usize) -> (Answerers, Receiver<Errand>, Arc<Waker>) {
+        let (sender, errands) = channel();
+        let waker = Arc::new(Waker::new().unwrap());
+        let thread: Arc<dyn Answerer> = Arc::new(Thread(Mutex::new(sender)));
+        (Answerers::new(&[thread], 3, errands_max, waker.clone()), errands, waker)
+    }
+
+    /// A question comes back answered or, where its errand was dropped or its answer is too long, not answered; the core
+    /// was woken once for all that came before it looked.
+    #[test]
+    fn errands_come_back() {
+        let (mut answerers, errands, waker) = answerers(8);
+        for tag in 0..4 {
+            assert!(answerers.ask(0, tag, &[tag as u8], 250));
+        }
+        assert!(!answerers.has_news() && !waker.clear().unwrap());
+        for errand in errands.try_iter() {
+            assert_eq!((errand.core(), errand.wait_ms(), errand.is_wanted()), (3, 250, true));
+            match errand.message() {
+                [2] => drop(errand),
+                [3] => errand.answer(vec![0; ANSWER_BYTES_MAX + 1]),
+                message => {
+                    let octets = [message, b"!"].concat();
+                    errand.answer(octets);
+                }
+            }
+        }
+        assert!(answerers.has_news() && waker.clear().unwrap());
+        answerers.look();
+        let came: Vec<_> = std::iter::from_fn(|| answerers.take()).collect();
+        let of = |tag: u8| Some(vec![tag, b'!']);
+        assert_eq!(came, [(0, of(0)), (1, of(1)), (2, None), (3, None)]);
+        assert_eq!((answerers.out(), answerers.has_news()), (0, false));
+    }
+
+    /// What is cancelled is told to its errand, and not to the core when it comes back; its place is taken until then.
+    #[test]
+    fn cancelled_and_late() {
+        let (mut answerers, errands, _) = answerers(1);
+        assert!(answerers.ask(0, 7, b"one", 1));
+        let late = errands.recv().unwrap();
+        answerers.cancel(7);
+        assert!(!late.is_wanted());
+        assert!(!answerers.ask(0, 7, b"two", 1), "there is one place");
+        assert_eq!(answerers.counters(), Counters { asked: 1, refused_full: 1 });
+        late.answer(b"late".to_vec());
+        assert_eq!(answerers.take(), None);
+        assert!(answerers.ask(0, 7, b"three", 1));
+        assert!(!answerers.ask(0, 7, b"again", 1), "a tag in use");
+        assert!(!answerers.ask(1, 8, b"whom?", 1), "no such answerer");
+        errands.recv().unwrap().answer(b"well".to_vec());
+        assert_eq!(answerers.take(), Some((7, Some(b"well".to_vec()))));
+    }
+
+    /// A core that ended before its errands is no trouble to them.
+    #[test]
+    fn nobody_at_home() {
+        let (mut answerers, errands, waker) = answerers(2);
+        assert!(answerers.ask(0, 1, b"one", 1));
+        drop((answerers, waker));
+        errands.recv().unwrap().answer(b"too late".to_vec());
+    }
+
+    /// With threads that answer in any order while the core asks, waits and cancels, each question that was not cancelled
+    /// comes back once with its own answer, no wake-up is lost, and in the end every place is free.
+    #[test]
+    fn many_threads() {
+        const ASKED: u64 = 20_000;
+        let (mut answerers, errands, waker) = answerers(32);
+        let errands = Arc::new(Mutex::new(errands));
+        let threads: Vec<_> = (0..3)
+            .map(|_| {
+                let errands = errands.clone();
+                thread::spawn(move || {
+                    loop {
+                        let errand = errands.lock().unwrap().recv();
+                        let Ok(errand) = errand else { return };
+                        let octets = errand.message().to_vec();
+                        errand.answer(octets);
+                    }
+                })
+            })
+            .collect();
+        let (poller, mut events) = (Poller::new().unwrap(), Events::new(4));
+        poller.add(&*waker, 0, Interest::READ).unwrap();
+        let (mut next, mut came, mut cancelled) = (0, 0, 0);
+        while next < ASKED || answerers.out() > 0 {
+            while next < ASKED && answerers.ask(0, next, &next.to_be_bytes(), 1) {
+                if next % 7 == 0 {
+                    answerers.cancel(next);
+                    cancelled += 1;
+                }
+                next += 1;
+            }
+            // Without a wake-up this would wait for ever.
+            poller.wait(&mut events, None).unwrap();
+            waker.clear().unwrap();
+            answerers.look();
+            while let Some((tag, octets)) = answerers.take() {
+                assert_eq!(octets.as_deref(), Some(&tag.to_be_bytes()[..]));
+                assert_ne!(tag % 7, 0);
+                came += 1;
+            }
+        }
+        assert_eq!((came + cancelled, answerers.places.len()), (ASKED, 0));
+        drop(answerers);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    }
+}
