@@ -12,7 +12,7 @@ use larder_dns::pool::Origin;
 use larder_dns::presentation::name_to_wire;
 use larder_dns::server::{News, Options, serve};
 use larder_dns::supervisor::Operation;
-use larder_dns::zones::Forward;
+use larder_dns::zones::{Forward, Upstream};
 use larder_dns::{cookie, exchanges, limit, streams};
 use larder_io::random;
 
@@ -103,6 +103,7 @@ fn options(settings: &Resolved) -> Result<Options, Failure> {
     Ok(Options {
         listen,
         forwards,
+        answerers: Vec::new(),
         cores: cores(number("cores")),
         cache_bytes: number("cache"),
         settings: core,
@@ -240,6 +241,7 @@ fn upstreams(settings: &Resolved, listen: &[SocketAddr]) -> Result<Option<Forwar
             "--upstream {own} is this server's own address; it would ask itself for ever"
         )));
     }
+    let upstreams: Vec<Upstream> = upstreams.into_iter().map(Upstream::from).collect();
     Ok((!upstreams.is_empty()).then(|| Forward { zone: vec![0], upstreams }))
 }
 
@@ -267,8 +269,8 @@ fn add_forward(entry: &str, forwards: &mut Vec<Forward>) -> Result<(), Failure> 
         Failure::usage(format!("--forward {entry:?}: {zone:?} is not a domain name in ASCII"))
     })?;
     match forwards.iter_mut().find(|forward| forward.zone == zone) {
-        Some(forward) => forward.upstreams.push(upstream),
-        None => forwards.push(Forward { zone, upstreams: vec![upstream] }),
+        Some(forward) => forward.upstreams.push(upstream.into()),
+        None => forwards.push(Forward { zone, upstreams: vec![upstream.into()] }),
     }
     Ok(())
 }

@@ -59,6 +59,8 @@ impl Net for World {
     fn ask_by_stream(&mut self, _: usize, _: u64, _: &[u8]) -> bool {
         false
     }
+
+    fn forget(&mut self, _: u64) {}
 }
 
 /// Puts the question for a name that the number makes.
@@ -89,7 +91,7 @@ fn main() {
 
     let cache = Cache::builder().budget(64 << 20).build().expect("memory");
     let upstream: SocketAddr = "192.0.2.1:53".parse().expect("an address");
-    let forward = Forward { zone: vec![0], upstreams: vec![upstream] };
+    let forward = Forward { zone: vec![0], upstreams: vec![upstream.into()] };
     let zones = Zones::new(&[forward]).expect("a root");
     let mut now = Now { us: 1_000_000, wall_s: 1_000_000 };
     let mut core = Core::new(Arc::new(Settings::default()), &cache, zones, now).expect("a core");

@@ -151,9 +151,12 @@ pub trait Net {
     fn ask(&mut self, upstream: usize, write: impl FnOnce(u32, &mut [u8]) -> Option<usize>)
     -> bool;
 
-    /// Sends a question to an upstream over a stream; [`Core::answered_by_stream`] is told its tag. The ID is the
-    /// stream's to choose. False where it could not be.
+    /// Sends a question to an upstream over a stream, or hands it to an answerer; [`Core::answered_by_stream`] is told its
+    /// tag. The ID is the stream's to choose. False where it could not be.
     fn ask_by_stream(&mut self, upstream: usize, tag: u64, message: &[u8]) -> bool;
+
+    /// What was asked of an answerer by this tag is waited for no longer.
+    fn forget(&mut self, tag: u64);
 }
 
 /// One core.

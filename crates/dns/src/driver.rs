@@ -21,6 +21,7 @@ use larder_io::event::{Event, Events, Interest, Poller, Waker};
 use larder_io::random::Random;
 use larder_io::udp::{RecvBatch, Route, SendBatch, UdpSocket};
 
+use crate::answerer::Answerers;
 use crate::core::{Client, Core, Net, Now};
 use crate::dnstap::Protocol;
 use crate::exchanges::{self, Exchanges, Outcome};
@@ -30,6 +31,7 @@ use crate::reload::Follower;
 use crate::stage::{Stage, Stages};
 use crate::streams::{self, StreamId, Streams};
 use crate::trace::{Exchange, Trace};
+use crate::zones::Upstream;
 
 /// Messages received or sent by one system call.
 const BATCH: usize = 64;
@@ -105,7 +107,10 @@ struct Listener {
 struct Sockets {
     poller: Arc<Poller>,
     listeners: Vec<Listener>,
-    pools: Vec<Pool>,
+    /// By upstream; an answerer has none.
+    pools: Vec<Option<Pool>>,
+    upstreams: Vec<Upstream>,
+    answerers: Answerers,
     origin: Origin,
     /// Number of the last upstream socket that was opened.
     numbers: u32,
@@ -168,7 +173,7 @@ impl Net for Lines<'_> {
     ) -> bool {
         let Sockets { pools, origin, numbers, random, poller, now_ms, trace, counts, .. } =
             &mut *self.sockets;
-        let Some(pool) = pools.get_mut(upstream) else { return false };
+        let Some(Some(pool)) = pools.get_mut(upstream) else { return false };
         let mut told = Vec::new();
         let asked = pool.ask(*now_ms, origin, numbers, random, poller, |socket, room| {
             let length = write(socket, room)?;
@@ -185,8 +190,16 @@ impl Net for Lines<'_> {
     }
 
     fn ask_by_stream(&mut self, upstream: usize, tag: u64, message: &[u8]) -> bool {
-        let Sockets { pools, origin, poller, now_ms, trace, .. } = &mut *self.sockets;
-        let Some(address) = pools.get(upstream).map(Pool::address) else { return false };
+        let Sockets { upstreams, answerers, origin, poller, now_ms, trace, .. } =
+            &mut *self.sockets;
+        let address = match upstreams.get(upstream) {
+            Some(&Upstream::Server(address)) => address,
+            Some(Upstream::Answerer(to)) => {
+                answerers.cancel(tag);
+                return answerers.ask(to.number, tag, message, to.wait_ms);
+            }
+            None => return false,
+        };
         let local = origin.address_for(address);
         // A tag that comes again stands for a question asked so often that its first stream is long given up.
         self.exchanges.cancel(tag);
@@ -195,6 +208,10 @@ impl Net for Lines<'_> {
             trace.forwarded(&by_stream(address, message));
         }
         is_asked
+    }
+
+    fn forget(&mut self, tag: u64) {
+        self.sockets.answerers.cancel(tag);
     }
 }
 
@@ -221,7 +238,8 @@ impl Lines<'_> {
         };
         let Sockets { pools, trace, .. } = &mut *self.sockets;
         if let (Some(trace), Some(octets)) = (trace, octets)
-            && let Some(pool) = core.asked_by_stream(tag).and_then(|upstream| pools.get(upstream))
+            && let Some(upstream) = core.asked_by_stream(tag)
+            && let Some(Some(pool)) = pools.get(upstream)
         {
             trace.heard(&by_stream(pool.address(), octets));
         }
@@ -272,8 +290,10 @@ pub struct Parts {
     pub stream_limits: streams::Limits,
     /// What streams to upstreams may do.
     pub exchange_limits: exchanges::Limits,
-    /// Addresses of the upstreams, as the core numbers them.
-    pub upstreams: Vec<SocketAddr>,
+    /// The upstreams, as the core numbers them.
+    pub upstreams: Vec<Upstream>,
+    /// Those of them that are answerers.
+    pub answerers: Answerers,
     /// How upstreams are asked.
     pub origin: Origin,
     /// The longest answer over UDP, octets.
@@ -330,13 +350,19 @@ impl Driver {
         for (at, listener) in parts.stream_listeners.iter().enumerate() {
             poller.add(listener, token(STREAM_LISTENERS, at as u64), Interest::READ)?;
         }
-        let pools = (parts.upstreams.iter().enumerate())
-            .map(|(at, &address)| Pool::new(address, token(UPSTREAMS, (at as u64) << 32)))
-            .collect();
+        let pool = |(at, upstream): (usize, &Upstream)| match upstream {
+            Upstream::Server(address) => {
+                Some(Pool::new(*address, token(UPSTREAMS, (at as u64) << 32)))
+            }
+            Upstream::Answerer(_) => None,
+        };
+        let pools = parts.upstreams.iter().enumerate().map(pool).collect();
         let sockets = Sockets {
             poller,
             listeners,
             pools,
+            upstreams: parts.upstreams,
+            answerers: parts.answerers,
             origin: parts.origin,
             numbers: 0,
             random: Random::new(),
@@ -419,10 +445,13 @@ impl Driver {
         counts.tcp_streams_closed = clients.closed.iter().sum();
         counts.limit_tcp_clients = is_limit;
         counts.limit_tcp_upstream = upstreams.refused_full;
+        let errands = sockets.answerers.counters();
+        counts.limit_answerers = errands.refused_full;
+        counts.upstream_queries_answerer = errands.asked;
         counts.upstream_queries_tcp = upstreams.asked + upstreams.retried;
         counts.trace_records_dropped = sockets.trace.as_ref().map_or(0, Trace::dropped);
         let mut sum = sockets.counts.clone();
-        sum.unsent_queries += sockets.pools.iter().map(Pool::refused).sum::<u64>();
+        sum.unsent_queries += sockets.pools.iter().flatten().map(Pool::refused).sum::<u64>();
         sum.add(self.core.counts());
         self.published.publish(self.number, &sum);
     }
@@ -459,6 +488,9 @@ impl Driver {
                 self.handle(now, event);
             }
             self.events = events;
+        }
+        if self.sockets.answerers.has_news() {
+            self.hear_answerers(now);
         }
         for at in 0..self.sockets.listeners.len() {
             if self.sockets.listeners[at].is_busy {
@@ -514,7 +546,7 @@ impl Driver {
         for listener in &mut sockets.listeners {
             sockets.counts.unsent_answers += listener.flush();
         }
-        for pool in &mut sockets.pools {
+        for pool in sockets.pools.iter_mut().flatten() {
             pool.flush();
             pool.tick(now_ms);
         }
@@ -568,6 +600,16 @@ impl Driver {
         });
     }
 
+    /// Takes what answerers brought back.
+    fn hear_answerers(&mut self, now: Now) {
+        let Driver { core, sockets, streams, exchanges, .. } = self;
+        sockets.answerers.look();
+        while let Some((tag, octets)) = sockets.answerers.take() {
+            let lines = &mut Lines { sockets, streams, exchanges };
+            core.answered_by_stream(now, tag, octets.as_deref(), lines);
+        }
+    }
+
     /// Takes what clients asked by one socket.
     fn serve(&mut self, now: Now, at: usize) {
         for _ in 0..BATCHES_MAX {
@@ -597,7 +639,7 @@ impl Driver {
     fn hear(&mut self, now: Now, upstream: usize, number: u32) {
         let Driver { core, sockets, streams, exchanges, answers, .. } = self;
         for _ in 0..BATCHES_MAX {
-            let pool = sockets.pools.get(upstream);
+            let pool = sockets.pools.get(upstream).and_then(Option::as_ref);
             let Some(socket) = pool.and_then(|pool| pool.socket(number)) else { return };
             let received = answers.recv(socket);
             let lines = &mut Lines { sockets, streams, exchanges };
@@ -605,15 +647,16 @@ impl Driver {
             let Ok(received) = received else { return core.unreachable(now, upstream, lines) };
             for message in answers.messages() {
                 let Sockets { pools, trace, .. } = &mut *lines.sockets;
-                if let Some(trace) = trace {
-                    trace.heard(&pools[upstream].exchange(number, message.octets));
+                if let (Some(trace), Some(pool)) = (trace, &pools[upstream]) {
+                    trace.heard(&pool.exchange(number, message.octets));
                 }
                 let fits = if message.is_truncated() {
                     core.answered_in_part(now, number, message.octets, lines)
                 } else {
                     core.answered(now, number, message.octets, lines)
                 };
-                if !fits && lines.sockets.pools[upstream].stray(number) {
+                let pool = &mut lines.sockets.pools[upstream];
+                if !fits && pool.as_mut().is_some_and(|pool| pool.stray(number)) {
                     core.suspect(now, number, lines);
                 }
             }

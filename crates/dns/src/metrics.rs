@@ -122,6 +122,7 @@ counters! {
     "upstream_queries" "Questions sent to upstreams" {
         upstream_queries_udp ["transport" "udp"],
         upstream_queries_tcp ["transport" "tcp"],
+        upstream_queries_answerer ["transport" "answerer"],
     }
     "upstream_answers" "Answers of upstreams to questions of ours" { upstream_answers }
     "upstream_useless" "Answers of upstreams, or streams that failed, after which another was asked" { upstream_useless }
@@ -161,6 +162,7 @@ counters! {
         limit_silent_upstreams ["limit" "silent-upstreams"],
         limit_tcp_clients ["limit" "tcp-clients"],
         limit_tcp_upstream ["limit" "tcp-upstream"],
+        limit_answerers ["limit" "answerers"],
         limit_cache_writes ["limit" "cache-writes"],
     }
     "tcp_streams_opened" "TCP connections of clients taken" { tcp_streams_opened }

@@ -25,6 +25,7 @@ use larder_io::udp::{UdpOptions, UdpSocket};
 use rustix::net::SocketType;
 use rustix::net::sockopt::socket_type;
 
+use crate::answerer::{Answerer, Answerers};
 use crate::core::{Core, Settings};
 use crate::driver::{Clock, Driver, Parts};
 use crate::metrics::{Counts, Shared};
@@ -47,6 +48,8 @@ pub struct Options {
     pub listen: Vec<SocketAddr>,
     /// Whom to ask, by zone.
     pub forwards: Vec<Forward>,
+    /// Upstreams that are no servers, by number; started and stopped with the server.
+    pub answerers: Vec<Arc<dyn Answerer>>,
     /// Threads.
     pub cores: usize,
     /// Octets of the cache, everything counted.
@@ -194,11 +197,13 @@ pub fn serve(options: &Options, tell: &mut dyn FnMut(News<'_>)) -> Result<Served
         let zones = Zones::new(&options.forwards).map_err(|error| {
             ServeError::Forward(format!("these upstreams cannot be used: {error:?}"))
         })?;
-        let upstreams = zones.addresses().collect();
+        let upstreams = zones.upstreams().collect();
         let core =
             Core::new(settings.clone(), &cache, zones, clock.now()).map_err(ServeError::Cache)?;
         let waker = Arc::new(Waker::new().map_err(system("eventfd"))?);
         wakers.push(waker.clone());
+        let errands_max = options.settings.limits.questions_max as usize;
+        let answerers = Answerers::new(&options.answerers, number, errands_max, waker.clone());
         let trace = tap.as_ref().map(|tap| {
             let at = listeners.iter().filter_map(|socket| socket.local_address().ok()).collect();
             Trace::new(tap.another(), clock, at)
@@ -210,6 +215,7 @@ pub fn serve(options: &Options, tell: &mut dyn FnMut(News<'_>)) -> Result<Served
             stream_limits: options.stream_limits.clone(),
             exchange_limits: options.exchange_limits.clone(),
             upstreams,
+            answerers,
             origin: options.origin.clone(),
             udp_bytes_max: options.settings.udp_bytes_max,
             policy: reload.follower(),
@@ -222,6 +228,7 @@ pub fn serve(options: &Options, tell: &mut dyn FnMut(News<'_>)) -> Result<Served
         };
         drivers.push(Driver::new(parts).map_err(system("epoll"))?);
     }
+    let running = Running::start(&options.answerers)?;
     let mut crew = Crew::new(wakers, stages, supervisor_waker);
     for driver in drivers {
         crew.start(driver).map_err(system("a thread for a core"))?;
@@ -230,7 +237,30 @@ pub fn serve(options: &Options, tell: &mut dyn FnMut(News<'_>)) -> Result<Served
     tell(News::Started { addresses: &addresses, metrics, policy: &report });
     let was_hurried =
         supervisor.run(crew, &mut |line| tell(News::Line(line))).map_err(system("serving"))?;
+    drop(running);
     Ok(Served { counts: published.sum(), was_hurried })
+}
+
+/// Answerers that were started, and are stopped in the end.
+struct Running<'a>(&'a [Arc<dyn Answerer>]);
+
+impl Running<'_> {
+    fn start(answerers: &[Arc<dyn Answerer>]) -> Result<Running<'_>, ServeError> {
+        let mut running = Running(&[]);
+        for (at, answerer) in answerers.iter().enumerate() {
+            answerer.start().map_err(|error| ServeError::Operation(error.to_string()))?;
+            running.0 = &answerers[..=at];
+        }
+        Ok(running)
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        for answerer in self.0 {
+            answerer.stop();
+        }
+    }
 }
 
 /// What one core listens by.

@@ -1,7 +1,8 @@
 //! Which upstreams are asked for a name: those of the longest zone that it is in.
 //!
 //! Upstreams are numbered through: a zone has the numbers from its first on, so that what a socket needs to know
-//! of an upstream is one number, and what a choice needs is which of its zone it is.
+//! of an upstream is one number, and what a choice needs is which of its zone it is. An upstream is a server, or an answerer of
+//! this process, which is chosen, found slow or dead, and given up as a server is.
 //!
 //! Cost: a walk over the labels of a name with a look into a hash table each; one comparison where only the root is
 //! forwarded.
@@ -11,13 +12,40 @@ use std::net::SocketAddr;
 
 use crate::choice::{UPSTREAMS_MAX, Upstreams};
 
+/// Who is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Upstream {
+    /// A server at an address, by packets and by TCP.
+    Server(SocketAddr),
+    /// Threads of this process; see [`crate::answerer`].
+    Answerer(Answers),
+}
+
+/// How an answerer is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Answers {
+    /// Which of the answerers, in their order in [`crate::server::Options`].
+    pub number: usize,
+    /// How long it is waited for before another is asked, milliseconds: other than a server's, its wait does not follow
+    /// its round trips, since whom it asks in turn is not known here.
+    pub wait_ms: u32,
+    /// It validates, or says what one does that can be believed: its AD counts, whatever is said of servers.
+    pub is_believed: bool,
+}
+
+impl From<SocketAddr> for Upstream {
+    fn from(address: SocketAddr) -> Upstream {
+        Upstream::Server(address)
+    }
+}
+
 /// A zone and whom to ask for what is in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Forward {
     /// The zone's name in wire form; any case.
     pub zone: Vec<u8>,
     /// Its upstreams.
-    pub upstreams: Vec<SocketAddr>,
+    pub upstreams: Vec<Upstream>,
 }
 
 /// Why zones cannot be forwarded as was asked.
@@ -43,8 +71,8 @@ pub struct Zones {
     /// The root is forwarded, and nothing else is.
     is_root_only: bool,
     zones: Vec<Zone>,
-    /// Address and zone of each upstream.
-    upstreams: Vec<(SocketAddr, usize)>,
+    /// Each upstream and its zone.
+    upstreams: Vec<(Upstream, usize)>,
 }
 
 impl Zones {
@@ -109,9 +137,17 @@ impl Zones {
             - self.zones[zone].first
     }
 
-    /// Addresses of all upstreams, by number.
-    pub fn addresses(&self) -> impl ExactSizeIterator<Item = SocketAddr> + '_ {
-        self.upstreams.iter().map(|&(address, _)| address)
+    /// All upstreams, by number.
+    pub fn upstreams(&self) -> impl ExactSizeIterator<Item = Upstream> + '_ {
+        self.upstreams.iter().map(|&(upstream, _)| upstream)
+    }
+
+    /// How an upstream is asked that is an answerer.
+    pub fn answers(&self, number: usize) -> Option<Answers> {
+        match self.upstreams.get(number) {
+            Some((Upstream::Answerer(answers), _)) => Some(*answers),
+            _ => None,
+        }
     }
 
     /// True where an upstream is to be asked with EDNS at `now_ms`.
@@ -133,7 +169,8 @@ mod tests {
     use super::*;
 
     fn forward(zone: &[u8], ports: &[u16]) -> Forward {
-        let upstreams = ports.iter().map(|&port| ([192, 0, 2, 1], port).into()).collect();
+        let server = |&port| Upstream::Server(([192, 0, 2, 1], port).into());
+        let upstreams = ports.iter().map(server).collect();
         Forward { zone: zone.to_vec(), upstreams }
     }
 
@@ -158,7 +195,11 @@ mod tests {
         ] {
             assert_eq!(zones.find(name), zone, "{name:?}");
         }
-        assert_eq!(zones.addresses().map(|each| each.port()).collect::<Vec<_>>(), [1, 2, 3, 4]);
+        let ports = zones.upstreams().map(|each| match each {
+            Upstream::Server(address) => address.port(),
+            Upstream::Answerer(_) => 0,
+        });
+        assert_eq!(ports.collect::<Vec<_>>(), [1, 2, 3, 4]);
         for number in 0..4 {
             let (zone, place) = zones.place(number);
             assert_eq!(zones.number(zone, place), number);

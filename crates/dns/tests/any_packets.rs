@@ -14,7 +14,7 @@ use hickory_proto::rr::Record;
 use larder::{Cache, Seconds};
 use larder_dns::core::{ASK_BYTES_MAX, Client, Core, Net, Now, Settings};
 use larder_dns::pending::Limits;
-use larder_dns::zones::{Forward, Zones};
+use larder_dns::zones::{Answers, Forward, Upstream, Zones};
 use larder_io::udp::Route;
 use proptest::prelude::*;
 
@@ -121,6 +121,8 @@ impl Net for World {
         }
         is_taken
     }
+
+    fn forget(&mut self, _: u64) {}
 }
 
 /// Name, type and class in lower case, of a message whose question is whole.
@@ -273,10 +275,15 @@ impl Stage {
         };
         let question_us_max = u64::from(settings.question_ms_max) * 1_000;
         let cache = Cache::builder().budget(2 << 20).proxies_max(1).stale(Seconds(120));
-        let upstream = |last| SocketAddr::from(([192, 0, 2, last], 53));
+        let upstream = |last| SocketAddr::from(([192, 0, 2, last], 53)).into();
+        let answers = Answers { number: 0, wait_ms: 3_000, is_believed: true };
+        let answerer = Upstream::Answerer(answers);
         let forwards = [
             Forward { zone: vec![0], upstreams: vec![upstream(1), upstream(2)] },
-            Forward { zone: b"\x02n0\x07example\0".to_vec(), upstreams: vec![upstream(3)] },
+            Forward {
+                zone: b"\x02n0\x07example\0".to_vec(),
+                upstreams: vec![upstream(3), answerer],
+            },
         ];
         let now = Now { us: 1_000_000, wall_s: 1_000_000 };
         let zones = Zones::new(&forwards).unwrap();

@@ -49,6 +49,9 @@ stories! {
     alias_out_loop
     alias_out_negative
     alias_too_long
+    answerer
+    answerer_fails
+    answerer_hedged
     any_is_small
     asleep
     block_allowed

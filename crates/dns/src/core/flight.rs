@@ -9,6 +9,7 @@ use larder::KeyHash;
 use larder_io::timer::TimerId;
 
 use super::answer::extended;
+use super::upstream::tag;
 use super::{Core, Net, Now};
 use crate::choice::Tried;
 use crate::pending::{InFlight, Question};
@@ -27,8 +28,10 @@ pub(super) struct Attempt {
 /// What was sent, for as long as an answer to it is taken.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sent {
-    /// Socket and ID, mixed; `None` where it could not be sent.
+    /// Socket and ID, mixed; `None` where it could not be sent, and of what was not sent by a socket.
     pub place: Option<NonZeroU64>,
+    /// The stream by which an answerer was asked: the only way to ask one.
+    pub stream: Option<u64>,
     pub upstream: usize,
     pub at_us: u64,
     pub has_edns: bool,
@@ -38,7 +41,7 @@ pub(super) struct Sent {
 
 impl Sent {
     pub fn is_over(&self) -> bool {
-        self.is_answered || self.place.is_none()
+        self.is_answered || (self.place.is_none() && self.stream.is_none())
     }
 }
 
@@ -219,12 +222,15 @@ impl Core {
         }
     }
 
-    pub(super) fn end_question(&mut self, question: Question) {
+    pub(super) fn end_question(&mut self, question: Question, net: &mut impl Net) {
         let Core { pending, by_id, timers, .. } = self;
         let Some(InFlight { state: ask, .. }) = pending.get(question) else { return };
         for sent in ask.sent.iter() {
             if let Some(place) = sent.place {
                 by_id.remove(&place.get());
+            }
+            if let Some(stream) = sent.stream.filter(|_| !sent.is_answered) {
+                net.forget(tag(question, stream));
             }
         }
         if let Some(timer) = ask.timer {

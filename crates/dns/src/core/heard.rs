@@ -5,12 +5,12 @@
 
 use larder_wire::dns::Message;
 use larder_wire::dns::edns::rcode;
-use larder_wire::dns::rendered::{Asked as AskedOf, Facts, Kind, Unfit};
+use larder_wire::dns::rendered::{Asked as AskedOf, Facts, Kind, Rules, Unfit};
 
 use super::answer::extended;
-use super::flight::Attempt;
+use super::flight::{Attempt, Sent};
 use super::guard::TRUNCATED;
-use super::upstream::{place, tag};
+use super::upstream::{believes_ad, place, tag};
 use super::{Core, Net, Now};
 use crate::pending::{InFlight, Question};
 
@@ -86,20 +86,39 @@ impl Core {
             return false;
         }
         self.counts.upstream_answers += 1;
-        let is_another_awaited = number + 1 != ask.sent.len() && ask.is_last_awaited();
-        let last_upstream = ask.sent.last().map(|last| last.upstream);
-        if let Some(sent) = ask.sent.get_mut(number) {
-            sent.is_answered = true;
-        }
+        self.note_answer(now, &sent);
+        self.weigh(now, question, number, next, net);
+        true
+    }
+
+    /// An attempt was answered: how long that took.
+    fn note_answer(&mut self, now: Now, sent: &Sent) {
         let after_us = now.us.saturating_sub(sent.at_us).min(u64::from(u32::MAX)) as u32;
         let (zone, local) = self.zones.place(sent.upstream);
         self.zones.choice(zone).answered(local, after_us);
+    }
+
+    /// An attempt is over: its answer counts, unless another may do better.
+    fn weigh(
+        &mut self,
+        now: Now,
+        question: Question,
+        number: usize,
+        next: Next,
+        net: &mut impl Net,
+    ) {
+        let Some(InFlight { state: ask, .. }) = self.pending.get_mut(question) else { return };
+        let is_another_awaited = number + 1 != ask.sent.len() && ask.is_last_awaited();
+        let last_upstream = ask.sent.last().map(|last| last.upstream);
+        let Some(sent) = ask.sent.get_mut(number) else { return };
+        sent.is_answered = true;
+        let upstream = sent.upstream;
         match next {
             Next::Over(facts) if !(is_another_awaited && facts.kind == Kind::Inconclusive) => {
                 self.over(now, question, &facts, net);
             }
-            Next::Stream if Some(sent.upstream) == last_upstream => {
-                self.ask_by_stream(now, question, sent.upstream, net);
+            Next::Stream if Some(upstream) == last_upstream => {
+                self.ask_by_stream(now, question, upstream, net);
             }
             // Another is waited for, and may do better.
             next if is_another_awaited => {
@@ -108,9 +127,8 @@ impl Core {
                     ask.error = next.error().or(ask.error);
                 }
             }
-            next => self.go_on(now, question, sent.upstream, next, net),
+            next => self.go_on(now, question, upstream, next, net),
         }
-        true
     }
 
     /// As [`Core::answered`], where the packet was longer than we said we take, and only its beginning is here: as if its sender
@@ -142,7 +160,16 @@ impl Core {
         asked.filter(is_meant).map(|(upstream, _)| upstream)
     }
 
-    /// An answer came by a stream, or the stream failed.
+    /// The attempt of a question that an answerer was asked for by this stream, if it still may answer.
+    fn attempt_by_stream(&self, tag: u64) -> Option<(usize, Sent)> {
+        let question = Question::from_bits(tag);
+        let InFlight { state: ask, .. } = self.pending.get(question)?;
+        let is_meant = |stream| tag == self::tag(question, stream);
+        let mut attempts = ask.sent.iter().copied().enumerate();
+        attempts.find(|(_, sent)| !sent.is_answered && sent.stream.is_some_and(is_meant))
+    }
+
+    /// An answer came by a stream or from an answerer, or the stream failed, or the answerer did.
     pub fn answered_by_stream(
         &mut self,
         now: Now,
@@ -151,17 +178,32 @@ impl Core {
         net: &mut impl Net,
     ) {
         let question = Question::from_bits(tag);
-        let Some(upstream) = self.asked_by_stream(tag) else { return };
+        let attempt = self.attempt_by_stream(tag);
+        let asked = attempt.map(|(_, sent)| sent.upstream);
+        let Some(upstream) = asked.or_else(|| self.asked_by_stream(tag)) else { return };
         let next = match octets {
             Some(octets) => {
                 self.counts.upstream_answers += 1;
-                let has_edns = self.pending.get(question).is_none_or(|it| it.state.stream_has_edns);
+                let has_edns = match attempt {
+                    Some((_, sent)) => sent.has_edns,
+                    None => self.pending.get(question).is_none_or(|it| it.state.stream_has_edns),
+                };
                 self.judge(now, question, octets, By { upstream, has_edns, is_stream: true })
             }
             None => Next::Another(Some(extended::NETWORK_ERROR)),
         };
         // Nobody else can write into the stream: what does not fit is the upstream's own fault.
         let next = if let Next::Wait | Next::Stream = next { Next::Another(None) } else { next };
+        if let Some((number, sent)) = attempt {
+            match octets {
+                Some(_) => self.note_answer(now, &sent),
+                None => {
+                    let (zone, local) = self.zones.place(upstream);
+                    self.zones.choice(zone).silent(local, now.ms());
+                }
+            }
+            return self.weigh(now, question, number, next, net);
+        }
         if let Some(InFlight { state: ask, .. }) = self.pending.get_mut(question) {
             ask.by_stream = None;
         }
@@ -180,7 +222,10 @@ impl Core {
         };
         let count = self.zones.count(ask.zone).min(self.settings.attempts_max);
         let has_others = ask.tried.count() < count;
-        let facts = match self.renderer.render(octets, &asked, now.wall_s, &self.settings.rules) {
+        let answers = if by.is_stream { self.zones.answers(by.upstream) } else { None };
+        let believes_ad = believes_ad(&self.settings, answers);
+        let rules = Rules { believes_ad, ..self.settings.rules };
+        let facts = match self.renderer.render(octets, &asked, now.wall_s, &rules) {
             Ok(facts) => facts,
             Err(Unfit::OtherQuestion | Unfit::OtherCase) => return Next::Wait,
             Err(Unfit::Truncated) => return Next::Stream,

@@ -103,7 +103,7 @@ impl Core {
             self.answer_failure(now, at, asked, has_stale, &limited, net);
             if self.pending.waiters(question) == 0 && self.is_new(question) {
                 // Nobody is asked what nobody waits for.
-                return self.end_question(question);
+                return self.end_question(question, net);
             }
         }
         self.send_if_new(now, question, net);

@@ -36,7 +36,7 @@ impl Core {
             core.tell_rendered(now, client, query, net);
         });
         self.note_time(now, question);
-        self.end_question(question);
+        self.end_question(question, net);
     }
 
     /// A question has none: that is remembered, and those who wait get what is held past its end, or are told.
@@ -63,7 +63,7 @@ impl Core {
             });
         }
         self.note_time(now, question);
-        self.end_question(question);
+        self.end_question(question, net);
     }
 
     /// The extended error of a failure that is remembered for a key. Others' failures are found as long as this core has any

@@ -15,7 +15,7 @@ use super::flight::{ATTEMPTS_MAX, Ask, Attempt, Sent};
 use super::local;
 use super::{ById, Core, Net, Now, STREAM_BYTES_MAX, Settings};
 use crate::pending::{InFlight, Question};
-use crate::zones::Zones;
+use crate::zones::{Answers, Zones};
 
 /// Draws of an ID before a socket counts as full of questions.
 const ID_DRAWS: usize = 8;
@@ -68,7 +68,7 @@ impl Core {
         }
     }
 
-    /// Sends a question to an upstream over UDP. False where it could not be sent.
+    /// Sends a question to an upstream: over UDP, or to an answerer. False where it could not be sent.
     pub(super) fn ask_upstream(
         &mut self,
         now: Now,
@@ -85,17 +85,39 @@ impl Core {
             return false;
         }
         let has_edns = asks_with_edns(&self.zones, ask, upstream, now);
-        let flags = Flags::of(ask, has_edns, &self.settings);
-        let attempt = Attempt { question, number: number as u8 };
-        let mut taken = None;
-        let is_sent = net.ask(upstream, |socket, out| {
-            let (place, id) = free_place(&mut self.by_id, &mut self.random, socket, attempt)?;
-            taken = Some(place);
-            Some(write_question(out.first_chunk_mut()?, id, sent, flags))
+        let answers = self.zones.answers(upstream);
+        let flags = Flags::of(ask, has_edns, &self.settings, answers);
+        let (mut place, mut stream) = (None, None);
+        let is_sent = if let Some(answers) = answers {
+            ask.streams += 1;
+            let number = ask.streams % STREAMS;
+            if is_waited_for {
+                ask.due_ms = now.ms() + u64::from(answers.wait_ms);
+            }
+            let mut message = [0; ASK_BYTES_MAX];
+            let length = write_question(&mut message, 0, sent, flags);
+            let is_sent = net.ask_by_stream(upstream, tag(question, number), &message[..length]);
+            stream = is_sent.then_some(number);
+            is_sent
+        } else {
+            let attempt = Attempt { question, number: number as u8 };
+            let is_sent = net.ask(upstream, |socket, out| {
+                let (taken, id) = free_place(&mut self.by_id, &mut self.random, socket, attempt)?;
+                place = Some(taken);
+                Some(write_question(out.first_chunk_mut()?, id, sent, flags))
+            });
+            self.counts.upstream_queries_udp += u64::from(is_sent);
+            is_sent
+        };
+        ask.sent.push(Sent {
+            place,
+            stream,
+            upstream,
+            at_us: now.us,
+            has_edns,
+            is_waited_for,
+            is_answered: false,
         });
-        let (place, at_us) = (taken, now.us);
-        ask.sent.push(Sent { place, upstream, at_us, has_edns, is_waited_for, is_answered: false });
-        self.counts.upstream_queries_udp += u64::from(is_sent);
         is_sent
     }
 
@@ -118,7 +140,8 @@ impl Core {
         ask.by_stream = Some((upstream, stream));
         ask.due_ms = now.ms() + u64::from(self.settings.stream_wait_ms);
         ask.stream_has_edns = asks_with_edns(&self.zones, ask, upstream, now);
-        let flags = Flags::of(ask, ask.stream_has_edns, &self.settings);
+        let answers = self.zones.answers(upstream);
+        let flags = Flags::of(ask, ask.stream_has_edns, &self.settings, answers);
         let mut message = [0; ASK_BYTES_MAX];
         let length = write_question(&mut message, 0, sent, flags);
         self.counts.upstream_tcp_fallbacks += 1;
@@ -209,6 +232,11 @@ fn free_place(
     })
 }
 
+/// Whether what an upstream says by AD counts.
+pub(super) fn believes_ad(settings: &Settings, answers: Option<Answers>) -> bool {
+    settings.rules.believes_ad || answers.is_some_and(|answers| answers.is_believed)
+}
+
 /// Question and stream in a word.
 pub(super) fn tag(question: Question, stream: u64) -> u64 {
     question.to_bits() | stream << (u64::BITS - Question::SPARE_BITS)
@@ -225,11 +253,11 @@ struct Flags {
 }
 
 impl Flags {
-    fn of(ask: &Ask, has_edns: bool, settings: &Settings) -> Flags {
+    fn of(ask: &Ask, has_edns: bool, settings: &Settings, answers: Option<Answers>) -> Flags {
         Flags {
             dnssec_ok: ask.dnssec_ok,
             checking_disabled: ask.checking_disabled,
-            believes_ad: settings.rules.believes_ad,
+            believes_ad: believes_ad(settings, answers),
             udp_bytes: has_edns.then_some(settings.udp_bytes_max),
         }
     }

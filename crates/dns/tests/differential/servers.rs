@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use larder::{Cache, Seconds};
+use larder_dns::answerer::Answerers;
 use larder_dns::core::{Core, Settings};
 use larder_dns::driver::{Clock, Driver, Parts};
 use larder_dns::metrics::{Counts, Shared};
@@ -63,7 +64,7 @@ impl Larder {
             .expect("a cache");
         let options = UdpOptions { receive_buffer_bytes: Some(4 << 20), ..UdpOptions::default() };
         let (socket, stream_listener, packets) = bind(&options);
-        let forward = Forward { zone: vec![0], upstreams: vec![upstream] };
+        let forward = Forward { zone: vec![0], upstreams: vec![upstream.into()] };
         let zones = Zones::new(&[forward]).expect("one zone");
         let (stages, waker) = (Arc::new(Stages::new()), Arc::new(Waker::new().unwrap()));
         let published = Arc::new(Shared::new(1));
@@ -79,7 +80,8 @@ impl Larder {
             stream_listeners: vec![stream_listener],
             stream_limits: streams::Limits::default(),
             exchange_limits: exchanges::Limits::default(),
-            upstreams: vec![upstream],
+            upstreams: vec![upstream.into()],
+            answerers: Answerers::new(&[], 0, 0, waker.clone()),
             origin: Origin::default(),
             udp_bytes_max,
             policy: reload.follower(),

@@ -15,13 +15,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query};
-use hickory_proto::rr::Name;
 use hickory_proto::rr::rdata::opt::EdnsOption;
 use larder::{Cache, Seconds};
 use larder_dns::core::{Core, Now, Settings};
 use larder_dns::zones::{Forward, Zones};
 
-use self::script::{Answer, Asked, Content, Fault, Question, Script, Sent, Step, To, Told};
+use self::script::{Answer, Asked, Content, Fault, Question, Script, Sent, Step, To, Told, Zone};
 use self::world::{Packet, Way, World, describe};
 
 /// Turns of the loop without time going on, after which the core is taken to be in one.
@@ -77,7 +76,7 @@ struct Waiting<'s> {
 struct Stage<'s> {
     core: Core,
     cache: Cache,
-    zones: &'s [(Name, Vec<usize>)],
+    zones: &'s [Zone],
     world: World,
     settings: Settings,
     now: Now,
@@ -101,7 +100,7 @@ impl<'s> Stage<'s> {
             .build()
             .map_err(|error| error.to_string())?;
         let zones = &script.zones;
-        let upstreams = zones.iter().flat_map(|(_, upstreams)| upstreams.clone()).collect();
+        let upstreams = zones.iter().flat_map(|zone| zone.upstreams.clone()).collect();
         let core = core(&settings, &cache, zones, now)?;
         let world = World { upstreams, ..World::default() };
         let (waiting, got) = (Vec::new(), Vec::new());
@@ -152,6 +151,12 @@ impl<'s> Stage<'s> {
             }
             Step::NoStreams { upstream } => {
                 self.world.without_streams.insert(*upstream);
+                Ok(())
+            }
+            Step::Forgotten { upstream } => {
+                let tag = self.last_stream(*upstream)?;
+                let at = self.world.forgotten.iter().position(|each| *each == tag);
+                self.world.forgotten.swap_remove(at.ok_or("it is not")?);
                 Ok(())
             }
             Step::Suspect { upstream } => {
@@ -367,22 +372,20 @@ impl<'s> Stage<'s> {
 }
 
 /// A core that has just begun.
-fn core(
-    settings: &Settings,
-    cache: &Cache,
-    zones: &[(Name, Vec<usize>)],
-    now: Now,
-) -> Result<Core, String> {
+fn core(settings: &Settings, cache: &Cache, zones: &[Zone], now: Now) -> Result<Core, String> {
     let forwards: Vec<Forward> = zones.iter().map(forward).collect();
     let zones = Zones::new(&forwards).map_err(|error| format!("{error:?}"))?;
     Core::new(Arc::new(settings.clone()), cache, zones, now).map_err(|error| error.to_string())
 }
 
-fn forward((name, upstreams): &(Name, Vec<usize>)) -> Forward {
+fn forward(Zone { name, upstreams, are_answerers }: &Zone) -> Forward {
     let labels = name.iter().flat_map(|label| [&[label.len() as u8], label].concat());
     Forward {
         zone: labels.chain([0]).collect(),
-        upstreams: upstreams.iter().map(|&upstream| script::address(upstream)).collect(),
+        upstreams: upstreams
+            .iter()
+            .map(|&upstream| script::upstream(upstream, *are_answerers))
+            .collect(),
     }
 }
 

@@ -4,6 +4,7 @@
 //! # comment, to the end of the line; what is indented belongs to the line above
 //! server KEY VALUE                             before everything else; keys and units: `setting`
 //! zone NAME upstream N…                        who is asked for what; without such lines: zone . upstream 1
+//! zone NAME answerer N…                        asked by streams only; their AD is believed, and they are waited for 3 s
 //! policy                                       from here on, be it at the start or later; without, nothing is local
 //!   access | view | local | exempt | version | id TEXT        as settings have it (`policy::Builder`)
 //!   hosts | block | allow [VIEWS:]LINE         a line of such a file, for all views or some: kids+guests:
@@ -28,6 +29,7 @@
 //! upstream N is unreachable                    says the kernel after something was sent
 //! upstream N is out of reach | within reach    nothing can be sent to it; by default all are within reach
 //! upstream N takes no streams
+//! upstream N is told to stop                   an answerer: the last that it was asked is waited for no longer
 //! the socket of upstream N is suspect          by which it was asked last
 //! reload KEY VALUE                             another server on the same cache, with one setting changed
 //!
@@ -47,6 +49,7 @@ use std::net::SocketAddr;
 
 use hickory_proto::rr::{DNSClass, Name, Record, RecordType};
 use larder_dns::core::{NxdomainCut, Settings};
+use larder_dns::zones::{Answers, Upstream};
 
 use super::text;
 
@@ -63,9 +66,16 @@ pub struct Fault {
 #[derive(Debug)]
 pub struct Script {
     pub settings: Settings,
-    /// Zones, and the numbers of their upstreams in the story.
-    pub zones: Vec<(Name, Vec<usize>)>,
+    pub zones: Vec<Zone>,
     pub steps: Vec<(usize, Step)>,
+}
+
+/// A zone, and the numbers of its upstreams in the story.
+#[derive(Debug)]
+pub struct Zone {
+    pub name: Name,
+    pub upstreams: Vec<usize>,
+    pub are_answerers: bool,
 }
 
 /// What happens, or must have happened.
@@ -80,6 +90,7 @@ pub enum Step {
     Unreachable { upstream: usize },
     Reach { upstream: usize, can_be_sent_to: bool },
     NoStreams { upstream: usize },
+    Forgotten { upstream: usize },
     Suspect { upstream: usize },
     Policy(Box<Rules>),
     Reload(Box<Settings>),
@@ -267,7 +278,8 @@ pub fn read(story: &str) -> Result<Script, Fault> {
         words.end().map_err(fault)?;
     }
     if script.zones.is_empty() {
-        script.zones.push((Name::root(), vec![1]));
+        let root = Zone { name: Name::root(), upstreams: vec![1], are_answerers: false };
+        script.zones.push(root);
     }
     Ok(script)
 }
@@ -356,14 +368,17 @@ fn yes(words: &mut Words<'_, '_>) -> Result<bool, String> {
     }
 }
 
-fn zone(words: &mut Words<'_, '_>) -> Result<(Name, Vec<usize>), String> {
+fn zone(words: &mut Words<'_, '_>) -> Result<Zone, String> {
     let name = text::name(words.next()?)?;
-    words.must("upstream")?;
+    let are_answerers = words.take("answerer");
+    if !are_answerers {
+        words.must("upstream")?;
+    }
     let mut upstreams = vec![words.number()?];
     while !words.0.is_empty() {
         upstreams.push(words.number()?);
     }
-    Ok((name, upstreams))
+    Ok(Zone { name, upstreams, are_answerers })
 }
 
 fn step(line: &Line<'_>, is_also: bool) -> Result<Step, Fault> {
@@ -443,6 +458,7 @@ fn upstream_step(upstream: usize, words: &mut Words<'_, '_>) -> Result<(Step, bo
             words.must("no streams")?;
             (Step::NoStreams { upstream }, false)
         }
+        "is" if words.take("told to stop") => (Step::Forgotten { upstream }, false),
         "is" if words.take("unreachable") => (Step::Unreachable { upstream }, false),
         "is" => {
             let can_be_sent_to = words.take("within reach");
@@ -627,7 +643,11 @@ fn below(step: &mut Step, words: &mut Words<'_, '_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Where an upstream of a story is said to be.
-pub fn address(upstream: usize) -> SocketAddr {
-    SocketAddr::from(([192, 0, 2, upstream as u8], 53))
+/// An upstream of a story, as the core is told of it; an answerer has no address, and its number is of no matter here.
+pub fn upstream(upstream: usize, is_answerer: bool) -> Upstream {
+    if is_answerer {
+        let answers = Answers { number: 0, wait_ms: 3_000, is_believed: true };
+        return Upstream::Answerer(answers);
+    }
+    Upstream::Server(SocketAddr::from(([192, 0, 2, upstream as u8], 53)))
 }

@@ -44,6 +44,8 @@ pub struct World {
     pub asked: VecDeque<Packet>,
     pub out_of_reach: HashSet<usize>,
     pub without_streams: HashSet<usize>,
+    /// Tags that answerers were told to forget.
+    pub forgotten: Vec<u64>,
 }
 
 /// A client by its number in a story: at 198.51.100.N.
@@ -113,6 +115,10 @@ impl Net for World {
         }
         is_taken
     }
+
+    fn forget(&mut self, tag: u64) {
+        self.forgotten.push(tag);
+    }
 }
 
 impl World {
@@ -128,6 +134,9 @@ impl World {
                 asked.upstream,
                 describe(&asked.octets)
             ));
+        }
+        if let Some(tag) = self.forgotten.first() {
+            return Some(format!("an answerer was told to stop, at tag {tag:x}"));
         }
         self.ignored.front().map(|client| format!("client {client} was ignored"))
     }

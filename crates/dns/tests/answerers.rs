@@ -1,0 +1,171 @@
+//! A core's loop with an answerer in a plain thread: questions go out by UDP and TCP, through the bridge, and back.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use hickory_proto::op::{Message, MessageType, OpCode, Query, ResponseCode};
+use hickory_proto::rr::rdata::A;
+use hickory_proto::rr::{Name, RData, Record, RecordType};
+use larder::{Cache, Seconds};
+use larder_dns::answerer::{Answerer, Answerers, Errand};
+use larder_dns::core::{Core, Settings};
+use larder_dns::driver::{Clock, Driver, Parts};
+use larder_dns::metrics::{Counts, Shared};
+use larder_dns::policy::PolicyOptions;
+use larder_dns::pool::Origin;
+use larder_dns::reload::Reload;
+use larder_dns::stage::{Stage, Stages};
+use larder_dns::zones::{Answers, Forward, Upstream, Zones};
+use larder_dns::{exchanges, streams};
+use larder_io::event::Waker;
+use larder_io::tcp::{self, ListenOptions};
+use larder_io::udp::{UdpOptions, UdpSocket};
+
+/// Passes errands on to a thread.
+#[derive(Debug)]
+struct Scripted(Mutex<Sender<Errand>>);
+
+impl Answerer for Scripted {
+    fn start(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn ask(&self, errand: Errand) {
+        self.0.lock().unwrap().send(errand).unwrap();
+    }
+
+    fn stop(&self) {}
+}
+
+/// What the thread does: most names have an address, `fails` has none, and what is asked together is answered backwards.
+fn answer_all() -> Arc<dyn Answerer> {
+    let (sender, errands) = channel::<Errand>();
+    thread::spawn(move || {
+        while let Ok(first) = errands.recv() {
+            thread::sleep(Duration::from_millis(2));
+            let mut batch: Vec<Errand> = [first].into_iter().chain(errands.try_iter()).collect();
+            while let Some(errand) = batch.pop() {
+                let mut message = Message::from_vec(errand.message()).unwrap();
+                let name = message.queries[0].name.clone();
+                if name.to_ascii() == "fails." {
+                    continue;
+                }
+                message.metadata.message_type = MessageType::Response;
+                message.add_answer(Record::from_rdata(name, 60, RData::A(A::new(192, 0, 2, 7))));
+                errand.answer(message.to_vec().unwrap());
+            }
+        }
+    });
+    Arc::new(Scripted(Mutex::new(sender)))
+}
+
+/// A server of one core, whose only upstream is an answerer.
+struct Server {
+    at: SocketAddr,
+    stages: Arc<Stages>,
+    waker: Arc<Waker>,
+    published: Arc<Shared>,
+    thread: thread::JoinHandle<io::Result<()>>,
+}
+
+fn start(answerer: Arc<dyn Answerer>) -> Server {
+    let settings = Settings { prefetch_percent: 0, ..Settings::default() };
+    let cache = Cache::builder().budget(8 << 20).proxies_max(1).stale(Seconds(settings.stale_s));
+    let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
+    let socket = UdpSocket::bind(any_port, &UdpOptions::default()).unwrap();
+    let at = socket.local_address().unwrap();
+    let answers = Answers { number: 0, wait_ms: 4_000, is_believed: false };
+    let upstream = Upstream::Answerer(answers);
+    let forward = Forward { zone: vec![0], upstreams: vec![upstream] };
+    let zones = Zones::new(&[forward]).unwrap();
+    let (stages, waker) = (Arc::new(Stages::new()), Arc::new(Waker::new().unwrap()));
+    let published = Arc::new(Shared::new(1));
+    let (reload, _) = Reload::new(PolicyOptions::default(), &[7; 16]).unwrap();
+    let clock = Clock::start();
+    let udp_bytes_max = settings.udp_bytes_max;
+    let core = Core::new(Arc::new(settings), &cache.build().unwrap(), zones, clock.now()).unwrap();
+    let parts = Parts {
+        core,
+        listeners: vec![socket],
+        stream_listeners: vec![tcp::listen(at, &ListenOptions::default()).unwrap()],
+        stream_limits: streams::Limits::default(),
+        exchange_limits: exchanges::Limits::default(),
+        upstreams: vec![upstream],
+        answerers: Answerers::new(&[answerer], 0, 100, waker.clone()),
+        origin: Origin::default(),
+        udp_bytes_max,
+        policy: reload.follower(),
+        clock,
+        number: 0,
+        published: published.clone(),
+        trace: None,
+        stages: stages.clone(),
+        waker: waker.clone(),
+    };
+    let mut driver = Driver::new(parts).unwrap();
+    let thread = thread::spawn(move || driver.run());
+    Server { at, stages, waker, published, thread }
+}
+
+impl Server {
+    fn end(self) -> Counts {
+        self.stages.go_on(Stage::Drains);
+        self.waker.wake().unwrap();
+        self.thread.join().unwrap().unwrap();
+        self.published.sum()
+    }
+}
+
+fn question(id: u16, name: &str) -> Vec<u8> {
+    let mut message = Message::new(id, MessageType::Query, OpCode::Query);
+    message.metadata.recursion_desired = true;
+    message.add_query(Query::query(Name::from_ascii(name).unwrap(), RecordType::A));
+    message.to_vec().unwrap()
+}
+
+/// Questions by packets and by a stream are answered through the bridge, each with its own ID and name in whatever order they
+/// come back; one that fails is tried as often as there are attempts and told so; what came is held.
+#[test]
+fn through_the_bridge() {
+    let server = start(answer_all());
+    let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    client.connect(server.at).unwrap();
+    for round in 0..2 {
+        for id in 0..40 {
+            client.send(&question(id, &format!("n{id}."))).unwrap();
+        }
+        let mut seen = [false; 40];
+        for _ in 0..40 {
+            let mut room = [0; 512];
+            let length = client.recv(&mut room).unwrap();
+            let message = Message::from_vec(&room[..length]).unwrap();
+            let id = message.metadata.id;
+            assert_eq!(message.queries[0].name.to_ascii(), format!("n{id}."));
+            assert_eq!(message.answers[0].data, RData::A(A::new(192, 0, 2, 7)), "round {round}");
+            assert!(!std::mem::replace(&mut seen[usize::from(id)], true));
+        }
+    }
+    let mut stream = TcpStream::connect(server.at).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let message = question(9, "fails.");
+    stream.write_all(&(message.len() as u16).to_be_bytes()).unwrap();
+    stream.write_all(&message).unwrap();
+    let mut length = [0; 2];
+    stream.read_exact(&mut length).unwrap();
+    let mut octets = vec![0; usize::from(u16::from_be_bytes(length))];
+    stream.read_exact(&mut octets).unwrap();
+    let message = Message::from_vec(&octets).unwrap();
+    assert_eq!(message.metadata.response_code, ResponseCode::ServFail);
+    drop(stream);
+    let counts = server.end();
+    let attempts = Settings::default().attempts_max as u64;
+    assert_eq!((counts.hits, counts.misses), (40, 41));
+    assert_eq!(counts.upstream_queries_answerer, 40 + attempts);
+    assert_eq!((counts.upstream_answers, counts.upstream_failures), (40, 1));
+    assert_eq!(counts.upstream_queries_udp + counts.upstream_queries_tcp, 0);
+}
