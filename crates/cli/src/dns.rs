@@ -115,6 +115,7 @@ fn options(settings: &Resolved) -> Result<Options, Failure> {
             ..streams::Limits::default()
         },
         exchange_limits: exchanges::Limits::default(),
+        beside: None,
         operation: operation(settings)?,
     })
 }
@@ -279,7 +280,7 @@ fn summary(counts: &Counts) -> String {
     format!(
         "{} questions, {} answered from the cache, {} by policy, {} missed, {} asked upstream, \
          {} failed",
-        counts.queries_udp + counts.queries_tcp,
+        counts.all_queries(),
         counts.hits,
         counts.by_policy(),
         counts.misses,

@@ -62,6 +62,7 @@ use self::local::InForce;
 pub use self::settings::{NxdomainCut, Settings};
 pub use self::upstream::ASK_BYTES_MAX;
 use crate::cookie::Cookies;
+use crate::dnstap::Protocol;
 use crate::key;
 use crate::limit::Limiter;
 use crate::metrics::Counts;
@@ -111,6 +112,15 @@ pub enum Client {
         /// Its other end.
         peer: SocketAddr,
     },
+    /// Over something that is served beside the core, which keeps messages whole and whose client is where it says.
+    Beside {
+        /// Which of the questions that were handed in.
+        slot: u64,
+        /// Who asked.
+        peer: SocketAddr,
+        /// What carried it.
+        protocol: Protocol,
+    },
 }
 
 impl Client {
@@ -118,12 +128,21 @@ impl Client {
     pub fn address(&self) -> IpAddr {
         match self {
             Client::Udp { route, .. } => route.peer.ip(),
-            Client::Stream { peer, .. } => peer.ip(),
+            Client::Stream { peer, .. } | Client::Beside { peer, .. } => peer.ip(),
+        }
+    }
+
+    /// What carries its questions.
+    pub fn protocol(&self) -> Protocol {
+        match self {
+            Client::Udp { .. } => Protocol::Udp,
+            Client::Stream { .. } => Protocol::Tcp,
+            Client::Beside { protocol, .. } => *protocol,
         }
     }
 
     fn is_stream(&self) -> bool {
-        matches!(self, Client::Stream { .. })
+        !matches!(self, Client::Udp { .. })
     }
 
     /// The longest answer to a query of this client, octets.
@@ -326,12 +345,7 @@ impl Core {
         at: usize,
         net: &mut impl Net,
     ) -> Option<(Query<'m>, u16)> {
-        let transport = if client.is_stream() {
-            &mut self.counts.queries_tcp
-        } else {
-            &mut self.counts.queries_udp
-        };
-        *transport += 1;
+        *self.counts.queries(client.protocol()) += 1;
         let admission = self.in_force.as_ref().map(|force| force.policy.admit(client.address()));
         let view = match admission {
             None => 0,

@@ -81,6 +81,8 @@ pub enum Protocol {
     Tls = 3,
     /// DNS over HTTPS.
     Https = 4,
+    /// DNS over QUIC.
+    Quic = 7,
 }
 
 /// A message that came or went.

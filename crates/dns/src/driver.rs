@@ -22,6 +22,7 @@ use larder_io::random::Random;
 use larder_io::udp::{RecvBatch, Route, SendBatch, UdpSocket};
 
 use crate::answerer::Answerers;
+use crate::bridge::Inbox;
 use crate::core::{Client, Core, Net, Now};
 use crate::dnstap::Protocol;
 use crate::exchanges::{self, Exchanges, Outcome};
@@ -107,6 +108,8 @@ struct Listener {
 struct Sockets {
     poller: Arc<Poller>,
     listeners: Vec<Listener>,
+    /// What others decrypted, if there are any.
+    inbox: Option<Inbox>,
     /// By upstream; an answerer has none.
     pools: Vec<Option<Pool>>,
     upstreams: Vec<Upstream>,
@@ -157,12 +160,25 @@ impl Net for Lines<'_> {
                     Some(length)
                 })
             }
+            Client::Beside { slot, .. } => {
+                let Sockets { inbox, counts, trace, .. } = &mut *self.sockets;
+                let answered = inbox.as_mut().and_then(|it| it.answer(*slot, bytes_max, write));
+                answered.map(|octets| note_answer(counts, trace, client, octets)).is_some()
+            }
         }
     }
 
     fn ignore(&mut self, client: &Client) {
-        if let Client::Stream { stream, .. } = client {
-            self.streams.drop_question(StreamId::from_bits(*stream));
+        match client {
+            Client::Udp { .. } => {}
+            Client::Stream { stream, .. } => {
+                self.streams.drop_question(StreamId::from_bits(*stream));
+            }
+            Client::Beside { slot, .. } => {
+                if let Some(inbox) = &mut self.sockets.inbox {
+                    inbox.ignore(*slot);
+                }
+            }
         }
     }
 
@@ -288,6 +304,8 @@ pub struct Parts {
     pub stream_listeners: Vec<TcpListener>,
     /// What streams of clients may do.
     pub stream_limits: streams::Limits,
+    /// What is handed in from beside; its desk has the same waker.
+    pub inbox: Option<Inbox>,
     /// What streams to upstreams may do.
     pub exchange_limits: exchanges::Limits,
     /// The upstreams, as the core numbers them.
@@ -323,6 +341,8 @@ pub struct Driver {
     exchanges: Exchanges,
     incoming: RecvBatch,
     answers: RecvBatch,
+    /// What was handed in, while it is looked up.
+    handed_in: Vec<(Client, Vec<u8>)>,
     events: Events,
     policy: Follower,
     clock: Clock,
@@ -360,6 +380,7 @@ impl Driver {
         let sockets = Sockets {
             poller,
             listeners,
+            inbox: parts.inbox,
             pools,
             upstreams: parts.upstreams,
             answerers: parts.answerers,
@@ -378,6 +399,7 @@ impl Driver {
             exchanges: Exchanges::new(parts.exchange_limits, EXCHANGES),
             incoming: RecvBatch::new(BATCH, QUESTION_BYTES_MAX),
             answers: RecvBatch::new(BATCH, usize::from(parts.udp_bytes_max)),
+            handed_in: Vec::new(),
             events: Events::new(EVENTS_MAX),
             policy: parts.policy,
             clock: parts.clock,
@@ -430,6 +452,8 @@ impl Driver {
             let _ = self.sockets.poller.remove(&listener);
         }
         self.streams.drain();
+        // Who hands in was told before to take nothing new.
+        while self.serve_beside(now) {}
         self.finish(now);
     }
 
@@ -543,6 +567,9 @@ impl Driver {
             });
         }
         core.finish();
+        if let Some(inbox) = &mut sockets.inbox {
+            inbox.flush();
+        }
         for listener in &mut sockets.listeners {
             sockets.counts.unsent_answers += listener.flush();
         }
@@ -564,8 +591,11 @@ impl Driver {
                 }
             }
             UPSTREAMS => self.hear(now, (which >> 32) as usize, which as u32),
-            // An eventfd that cannot be read would wake again: the stage is looked at each turn anyway.
-            WAKER => drop(self.waker.clear()),
+            WAKER => {
+                // An eventfd that cannot be read would wake again: the stage is looked at each turn anyway.
+                let _ = self.waker.clear();
+                self.serve_beside(now);
+            }
             STREAM_LISTENERS => self.accept(which as usize),
             STREAMS => self.serve_stream(now, event),
             EXCHANGES => self.hear_exchange(now, event),
@@ -588,6 +618,19 @@ impl Driver {
         streams.ready(event, |streams, id, peer, question| {
             Lines { sockets, streams, exchanges }.question(core, now, id, peer, question);
         });
+    }
+
+    /// Takes what was handed in from beside; whether there may be more.
+    fn serve_beside(&mut self, now: Now) -> bool {
+        let Driver { core, sockets, streams, exchanges, handed_in, .. } = self;
+        let Some(inbox) = &mut sockets.inbox else { return false };
+        let is_more = inbox.take(handed_in);
+        for (client, message) in &*handed_in {
+            sockets.note_question(client, message);
+        }
+        let batch = handed_in.iter().map(|(client, message)| (*client, message.as_slice()));
+        core.questions(now, batch, &mut Lines { sockets, streams, exchanges });
+        is_more
     }
 
     /// Takes what an upstream answered by a stream.

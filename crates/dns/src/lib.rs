@@ -21,6 +21,7 @@
 //! | [`policy`] | who may ask, and what is answered without asking anybody: local data, blocklists, views |
 //! | [`reload`] | a policy that is replaced while the server runs, and the cache kept |
 //! | [`mod@ctl`] | what operators ask of a running server, over a Unix socket |
+//! | [`bridge`] | questions that others decrypt, on threads beside the cores |
 //! | [`dnstap`] | questions and answers to a file or a collector |
 //! | [`trace`] | what a core tells of its messages |
 //! | [`handover`] | records from the cores to a thread that writes them |
@@ -36,6 +37,7 @@
 #![forbid(unsafe_code)]
 
 pub mod answerer;
+pub mod bridge;
 pub mod choice;
 pub mod cookie;
 pub mod core;

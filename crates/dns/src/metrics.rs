@@ -24,6 +24,7 @@ use larder_wire::dns::Message;
 use serde_json::Value;
 
 use crate::ctl::Fields;
+use crate::dnstap::Protocol;
 
 /// Buckets of the histogram: bucket i has what took less than 2^i microseconds and was in none before it; the
 /// last has the rest, from 8.4 s on.
@@ -102,6 +103,9 @@ counters! {
     "queries" "Questions received" {
         queries_udp ["transport" "udp"],
         queries_tcp ["transport" "tcp"],
+        queries_tls ["transport" "tls"],
+        queries_https ["transport" "https"],
+        queries_quic ["transport" "quic"],
     }
     "answers" "Answers sent" {
         answers_noerror ["rcode" "NOERROR"],
@@ -214,6 +218,24 @@ impl Histogram {
 }
 
 impl Counts {
+    /// The counter of questions over a transport.
+    #[inline]
+    pub(crate) fn queries(&mut self, protocol: Protocol) -> &mut u64 {
+        match protocol {
+            Protocol::Udp => &mut self.queries_udp,
+            Protocol::Tcp => &mut self.queries_tcp,
+            Protocol::Tls => &mut self.queries_tls,
+            Protocol::Https => &mut self.queries_https,
+            Protocol::Quic => &mut self.queries_quic,
+        }
+    }
+
+    /// Questions over all transports.
+    pub fn all_queries(&self) -> u64 {
+        let plain = self.queries_udp + self.queries_tcp;
+        plain + self.queries_tls + self.queries_https + self.queries_quic
+    }
+
     /// Answers that came from the policy alone.
     pub fn by_policy(&self) -> u64 {
         self.local_answers_hosts

@@ -26,6 +26,7 @@ use rustix::net::SocketType;
 use rustix::net::sockopt::socket_type;
 
 use crate::answerer::{Answerer, Answerers};
+use crate::bridge::{self, Beside};
 use crate::core::{Core, Settings};
 use crate::driver::{Clock, Driver, Parts};
 use crate::metrics::{Counts, Shared};
@@ -64,6 +65,8 @@ pub struct Options {
     pub stream_limits: streams::Limits,
     /// What streams to upstreams may do, for each core.
     pub exchange_limits: exchanges::Limits,
+    /// What is served beside the cores: encrypted transports.
+    pub beside: Option<Arc<dyn Beside>>,
     /// How it is operated.
     pub operation: Operation,
 }
@@ -188,11 +191,11 @@ pub fn serve(options: &Options, tell: &mut dyn FnMut(News<'_>)) -> Result<Served
         reload: reload.clone(),
         waker: supervisor_waker.clone(),
     };
-    let supervisor = Supervisor::open(&options.operation, common, signals)
+    let mut supervisor = Supervisor::open(&options.operation, common, signals)
         .map_err(|error| ServeError::Operation(error.to_string()))?;
 
     let (settings, stages) = (Arc::new(options.settings.clone()), Arc::new(Stages::new()));
-    let (mut drivers, mut wakers) = (Vec::new(), Vec::new());
+    let (mut drivers, mut wakers, mut desks) = (Vec::new(), Vec::new(), Vec::new());
     for (number, Bound { listeners, stream_listeners }) in bound.into_iter().enumerate() {
         let zones = Zones::new(&options.forwards).map_err(|error| {
             ServeError::Forward(format!("these upstreams cannot be used: {error:?}"))
@@ -204,6 +207,11 @@ pub fn serve(options: &Options, tell: &mut dyn FnMut(News<'_>)) -> Result<Served
         wakers.push(waker.clone());
         let errands_max = options.settings.limits.questions_max as usize;
         let answerers = Answerers::new(&options.answerers, number, errands_max, waker.clone());
+        let inbox = options.beside.as_ref().map(|_| {
+            let (desk, inbox) = bridge::desk(waker.clone(), bridge::QUEUE_MAX);
+            desks.push(desk);
+            inbox
+        });
         let trace = tap.as_ref().map(|tap| {
             let at = listeners.iter().filter_map(|socket| socket.local_address().ok()).collect();
             Trace::new(tap.another(), clock, at)
@@ -213,6 +221,7 @@ pub fn serve(options: &Options, tell: &mut dyn FnMut(News<'_>)) -> Result<Served
             listeners,
             stream_listeners,
             stream_limits: options.stream_limits.clone(),
+            inbox,
             exchange_limits: options.exchange_limits.clone(),
             upstreams,
             answerers,
@@ -229,12 +238,18 @@ pub fn serve(options: &Options, tell: &mut dyn FnMut(News<'_>)) -> Result<Served
         drivers.push(Driver::new(parts).map_err(system("epoll"))?);
     }
     let running = Running::start(&options.answerers)?;
+    let beside = options.beside.as_ref().map(|beside| beside.start(desks)).transpose();
+    let beside = beside.map_err(ServeError::Operation)?;
     let mut crew = Crew::new(wakers, stages, supervisor_waker);
     for driver in drivers {
         crew.start(driver).map_err(system("a thread for a core"))?;
     }
     let metrics = supervisor.metrics_address();
     tell(News::Started { addresses: &addresses, metrics, policy: &report });
+    if let Some(beside) = beside {
+        beside.lines().iter().for_each(|line| tell(News::Line(line)));
+        supervisor.watch_over(beside);
+    }
     let was_hurried =
         supervisor.run(crew, &mut |line| tell(News::Line(line))).map_err(system("serving"))?;
     drop(running);

@@ -561,7 +561,7 @@ impl Streams {
 }
 
 /// Whom an address belongs to: IPv6 hosts choose the lower half of theirs as they like.
-fn client_of(address: IpAddr) -> IpAddr {
+pub fn client_of(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64)),

@@ -26,6 +26,7 @@ use std::thread::{self, JoinHandle};
 use larder::{Cache, Seconds};
 use larder_io::event::{Events, Interest, Poller, Signal, Signals, Waker};
 
+use crate::bridge::Running;
 use crate::ctl::{self, Actions, Answer, Control, Fields};
 use crate::dnstap::{self, Target};
 use crate::driver::{Clock, Driver};
@@ -192,6 +193,8 @@ pub(crate) struct Supervisor {
 /// What clients of the control socket may ask for.
 struct Duties {
     common: Common,
+    /// What is served beside the cores.
+    beside: Option<Box<dyn Running>>,
     snapshots: Option<Snapshots>,
     loading: Option<Loading>,
     snapshot_path: Option<PathBuf>,
@@ -223,6 +226,7 @@ impl Supervisor {
             signals,
             duties: Duties {
                 common,
+                beside: None,
                 snapshots,
                 loading: None,
                 snapshot_path: operation.snapshot.clone(),
@@ -236,6 +240,11 @@ impl Supervisor {
             is_hurried: false,
             reloaded: mpsc::channel(),
         })
+    }
+
+    /// What is served beside the cores lives and ends with them.
+    pub fn watch_over(&mut self, beside: Box<dyn Running>) {
+        self.duties.beside = Some(beside);
     }
 
     /// Where metrics are told.
@@ -338,6 +347,9 @@ impl Supervisor {
             match signal {
                 Signal::HangUp => {
                     self.reload(tell);
+                    if let Some(beside) = &mut self.duties.beside {
+                        tell(&beside.reload());
+                    }
                     if let Some(trace) = &self.duties.common.trace {
                         trace.reopen();
                     }
@@ -423,6 +435,9 @@ impl Supervisor {
             if let Some(notifier) = &self.notifier {
                 let _ = notifier.stopping();
             }
+            if let Some(beside) = &mut self.duties.beside {
+                beside.drain();
+            }
             crew.go_on(Stage::Drains);
             self.phase = Phase::Drains { until_ms: now_ms + DRAIN_MS };
         }
@@ -433,6 +448,9 @@ impl Supervisor {
             }
             if crew.ended() == crew.threads.len() {
                 result = crew.join();
+                if let Some(beside) = self.duties.beside.take().filter(|_| !self.is_hurried) {
+                    beside.finish();
+                }
                 self.phase = Phase::Saves;
             }
         }
@@ -517,6 +535,7 @@ impl Duties {
             add("trace_records_written", "Records of dnstap that were written", written as f64);
             add("trace_records_lost", "Records of dnstap that could not be written", lost as f64);
         }
+        gauges.extend(self.beside.iter().flat_map(|beside| beside.gauges()));
         gauges
     }
 

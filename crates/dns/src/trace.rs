@@ -95,7 +95,9 @@ impl Trace {
 
     fn ends(&self, client: &Client) -> (Protocol, SocketAddr, Option<SocketAddr>) {
         match client {
-            Client::Stream { peer, .. } => (Protocol::Tcp, *peer, None),
+            Client::Stream { peer, .. } | Client::Beside { peer, .. } => {
+                (client.protocol(), *peer, None)
+            }
             Client::Udp { socket, route } => {
                 let bound = self.listeners.get(usize::from(*socket));
                 let asked = bound.map(|bound| match route.local {

@@ -76,7 +76,7 @@ struct World {
 fn number(client: &Client) -> u16 {
     match client {
         Client::Udp { route, .. } => route.peer.port(),
-        Client::Stream { peer, .. } => peer.port(),
+        Client::Stream { peer, .. } | Client::Beside { peer, .. } => peer.port(),
     }
 }
 

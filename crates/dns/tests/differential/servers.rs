@@ -80,6 +80,7 @@ impl Larder {
             stream_listeners: vec![stream_listener],
             stream_limits: streams::Limits::default(),
             exchange_limits: exchanges::Limits::default(),
+            inbox: None,
             upstreams: vec![upstream.into()],
             answerers: Answerers::new(&[], 0, 0, waker.clone()),
             origin: Origin::default(),

@@ -61,7 +61,7 @@ pub fn client(number: u16, over_tcp: bool) -> Client {
 fn number(client: &Client) -> (u16, bool) {
     match client {
         Client::Udp { route, .. } => (route.peer.port(), false),
-        Client::Stream { peer, .. } => (peer.port(), true),
+        Client::Stream { peer, .. } | Client::Beside { peer, .. } => (peer.port(), true),
     }
 }
 
