@@ -18,6 +18,7 @@ use larder_io::random;
 
 use crate::annotate::cores;
 use crate::bench::eprint_quietly;
+use crate::encrypted;
 use crate::exit::{self, Failure, Outcome};
 use crate::layers::Resolved;
 
@@ -115,7 +116,7 @@ fn options(settings: &Resolved) -> Result<Options, Failure> {
             ..streams::Limits::default()
         },
         exchange_limits: exchanges::Limits::default(),
-        beside: None,
+        beside: encrypted::beside(settings)?,
         operation: operation(settings)?,
     })
 }
@@ -205,7 +206,16 @@ fn cookie_secret(settings: &Resolved) -> Result<Option<[u8; cookie::SECRET_BYTES
 
 /// Addresses of a list, with DNS's port where they have none.
 fn addresses(settings: &Resolved, name: &str) -> Result<Vec<SocketAddr>, Failure> {
-    let each = |word| parse_address(word).ok_or_else(|| not_an_address(name, word));
+    addresses_with(settings, name, PORT)
+}
+
+/// Addresses of a list, with this port where they have none.
+pub(crate) fn addresses_with(
+    settings: &Resolved,
+    name: &str,
+    port: u16,
+) -> Result<Vec<SocketAddr>, Failure> {
+    let each = |word| parse_address(word, port).ok_or_else(|| not_an_address(name, word));
     settings.list(name).into_iter().map(each).collect()
 }
 
@@ -215,10 +225,10 @@ fn not_an_address(name: &str, word: &str) -> Failure {
     ))
 }
 
-fn parse_address(word: &str) -> Option<SocketAddr> {
+fn parse_address(word: &str, port: u16) -> Option<SocketAddr> {
     let bare = word.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(word);
     match bare.parse::<IpAddr>() {
-        Ok(address) => Some(SocketAddr::new(address, PORT)),
+        Ok(address) => Some(SocketAddr::new(address, port)),
         Err(_) => word.parse().ok(),
     }
 }
@@ -254,7 +264,7 @@ fn system_upstreams(path: &Path, listen: &[SocketAddr]) -> Result<Vec<SocketAddr
     let address = |line: &str| {
         let mut words = line.split_ascii_whitespace();
         let is_server = words.next() == Some("nameserver");
-        words.next().filter(|_| is_server).and_then(parse_address)
+        words.next().filter(|_| is_server).and_then(|word| parse_address(word, PORT))
     };
     Ok(text.lines().filter_map(address).filter(|found| !listen.contains(found)).collect())
 }
@@ -265,7 +275,8 @@ fn add_forward(entry: &str, forwards: &mut Vec<Forward>) -> Result<(), Failure> 
     let Some((zone, address)) = split else {
         return Err(Failure::usage(format!("--forward {entry:?}: expected ZONE=ADDR[:PORT]")));
     };
-    let upstream = parse_address(address).ok_or_else(|| not_an_address("forward", address))?;
+    let upstream =
+        parse_address(address, PORT).ok_or_else(|| not_an_address("forward", address))?;
     let zone = name_to_wire(zone).filter(|_| zone.is_ascii()).ok_or_else(|| {
         Failure::usage(format!("--forward {entry:?}: {zone:?} is not a domain name in ASCII"))
     })?;

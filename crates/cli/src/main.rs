@@ -26,6 +26,7 @@ mod bench;
 mod ctl;
 mod demo;
 mod dns;
+mod encrypted;
 mod exit;
 mod gen_capture;
 mod layers;

@@ -9,6 +9,7 @@ const LIFE: Setting = Setting { group: "Life of an answer", ..LASTING };
 const LIMIT: Setting = Setting { group: "Limits", ..LASTING };
 const POLICY: Setting = Setting { group: "Policy", ..LASTING };
 const POLICY_LIST: Setting = Setting { kind: Kind::List, many: true, default: "none", ..POLICY };
+const ENCRYPTED: Setting = Setting { group: "Encrypted transports", default: "none", ..LASTING };
 const OPERATION: Setting = Setting { group: "Operation", default: "none", ..LASTING };
 const ON_OFF: Setting = Setting { reach: Reach::Lasting, ..SWITCH };
 
@@ -47,6 +48,76 @@ Examples:
             help: "Addresses to answer at; port 53 where none is given",
             why: "Only this machine is served unless told otherwise.",
             ..SERVER
+        },
+        Setting {
+            name: "listen-tls",
+            value_name: "ADDR[:PORT]",
+            kind: Kind::List,
+            many: true,
+            help: "Addresses to answer DNS over TLS at; port 853 where none is given",
+            why: "Needs --tls-cert and --tls-key, and a build with the feature 'encrypted', as have the next two.",
+            ..ENCRYPTED
+        },
+        Setting {
+            name: "listen-https",
+            value_name: "ADDR[:PORT]",
+            kind: Kind::List,
+            many: true,
+            help: "Addresses to answer DNS over HTTPS at, by HTTP/2; port 443 where none is given",
+            why: "Browsers ask so.",
+            ..ENCRYPTED
+        },
+        Setting {
+            name: "listen-quic",
+            value_name: "ADDR[:PORT]",
+            kind: Kind::List,
+            many: true,
+            help: "Addresses to answer DNS over QUIC at; UDP port 853 where none is given",
+            why: "A client that moves or loses packets waits less than over TLS.",
+            ..ENCRYPTED
+        },
+        Setting {
+            name: "https-path",
+            value_name: "PATH",
+            kind: Kind::Word,
+            default: "/dns-query",
+            help: "The path that DNS over HTTPS is asked at; others are not found",
+            why: "Clients that are told only a name try this one.",
+            ..ENCRYPTED
+        },
+        Setting {
+            name: "tls-cert",
+            value_name: "FILE",
+            kind: Kind::Word,
+            help: "The certificate of encrypted transports, and those that it was issued by, in PEM",
+            why: "SIGHUP reads it and the key anew; connections that stand are left alone.",
+            ..ENCRYPTED
+        },
+        Setting {
+            name: "tls-key",
+            value_name: "FILE",
+            kind: Kind::Word,
+            help: "The private key of that certificate, in PEM",
+            why: "Only the server's user should be able to read it.",
+            ..ENCRYPTED
+        },
+        Setting {
+            name: "encrypted-max",
+            value_name: "N",
+            kind: Kind::Count { min: 1, max: 1_000_000 },
+            default: "4096",
+            help: "Connections of clients over encrypted transports",
+            why: "Each takes some 30 kB, and a descriptor but over QUIC; beyond it new ones are closed.",
+            ..ENCRYPTED
+        },
+        Setting {
+            name: "encrypted-per-client",
+            value_name: "N",
+            kind: Kind::Count { min: 1, max: 1_000_000 },
+            default: "64",
+            help: "Of those, connections of one client (an IPv4 address, a /64)",
+            why: "So that one client cannot take them all.",
+            ..ENCRYPTED
         },
         Setting {
             name: "upstream",

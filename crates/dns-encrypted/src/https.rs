@@ -1,0 +1,318 @@
+//! DNS over HTTPS (RFC 8484) by HTTP/2: a request is a question.
+//!
+//! | request | response |
+//! |---|---|
+//! | POST of `application/dns-message`, GET with `?dns=` in base64url | 200, with the answer; its age limit is its smallest TTL |
+//! | another path | 404 |
+//! | another method | 405 |
+//! | another content type | 415 |
+//! | more than 65,535 octets | 413 |
+//! | a body that does not come in time | 408 |
+//! | what is not a question | 400 |
+//! | a question that gets no answer, as from those who are dropped | the stream is reset |
+//!
+//! HTTP/1.1 is not spoken: ALPN refuses who speaks nothing else.
+//!
+//! Bounds: streams of a connection, which HTTP/2 tells the client; streams that the client has reset count until the
+//! core has answered them, and beyond the limit new ones are reset. Heads of at most [`HEAD_BYTES_MAX`]. A connection
+//! without requests is closed after the idle time, whatever else it sends. Floods of resets, settings and empty frames end the
+//! connection in h2. Cost: a task a request, some 100 octets of heads.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use bytes::Bytes;
+use h2::server::{Builder, SendResponse};
+use h2::{Reason, RecvStream, SendStream};
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use larder_wire::dns::Message;
+use larder_wire::dns::{Section, rtype};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_rustls::server::TlsStream;
+
+use crate::hub::{Answer, Caller};
+use crate::limits::Event;
+
+/// Octets of a request's head, unpacked: a GET of the longest question that makes sense fits well.
+const HEAD_BYTES_MAX: u32 = 16 << 10;
+
+/// Octets of the longest message.
+const MESSAGE_BYTES_MAX: usize = 65_535;
+
+/// Octets of a message's header.
+const HEADER_BYTES: usize = 12;
+
+const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/dns-message");
+
+/// Serves a connection to its end.
+pub(crate) async fn serve(
+    caller: Caller,
+    stream: TlsStream<TcpStream>,
+    path: Arc<str>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let caller = Arc::new(caller);
+    let limits = &caller.hub.limits;
+    let streams_max = u32::try_from(limits.unanswered_max).unwrap_or(u32::MAX);
+    let mut builder = Builder::new();
+    builder.max_concurrent_streams(streams_max).max_header_list_size(HEAD_BYTES_MAX);
+    let Ok(Ok(mut connection)) =
+        timeout(limits.handshake, builder.handshake::<_, Bytes>(stream)).await
+    else {
+        return caller.note(Event::HandshakeFailed);
+    };
+    let mut requests = JoinSet::new();
+    let mut heard = Instant::now();
+    let mut is_ending = false;
+    loop {
+        tokio::select! {
+            next = connection.accept() => match next {
+                Some(Ok((request, mut respond))) => {
+                    if requests.len() >= limits.unanswered_max {
+                        caller.note(Event::Violated);
+                        respond.send_reset(Reason::ENHANCE_YOUR_CALM);
+                        continue;
+                    }
+                    heard = Instant::now();
+                    requests.spawn(answer(caller.clone(), request, respond, path.clone()));
+                }
+                Some(Err(error)) => {
+                    // Others are connections that were lost.
+                    if !error.is_io() {
+                        caller.note(Event::Violated);
+                    }
+                    return;
+                }
+                None => return,
+            },
+            Some(_) = requests.join_next(), if !requests.is_empty() => heard = Instant::now(),
+            () = sleep_until(heard + caller.hub.idle()), if requests.is_empty() => {
+                if is_ending {
+                    return;
+                }
+                // The client is told that it may ask elsewhere, and given time once more to hear it.
+                connection.graceful_shutdown();
+                (is_ending, heard) = (true, Instant::now());
+            }
+            _ = stop.changed(), if !is_ending => {
+                connection.graceful_shutdown();
+                (is_ending, heard) = (true, Instant::now());
+            }
+        }
+    }
+}
+
+/// Answers a request.
+async fn answer(
+    caller: Arc<Caller>,
+    request: Request<RecvStream>,
+    mut respond: SendResponse<Bytes>,
+    path: Arc<str>,
+) {
+    let question = match timeout(caller.hub.limits.stall, question(request, &path)).await {
+        Ok(question) => question,
+        Err(_) => Err(StatusCode::REQUEST_TIMEOUT),
+    };
+    let told = match question {
+        Err(status) => {
+            caller.note(match status {
+                StatusCode::REQUEST_TIMEOUT => Event::TimedOut,
+                _ => Event::Violated,
+            });
+            respond.send_response(refusal(status), true).map(drop)
+        }
+        Ok(question) => match caller.resolve(question).await {
+            // Nothing is said to who gets no answer.
+            None => {
+                respond.send_reset(Reason::REFUSED_STREAM);
+                Ok(())
+            }
+            Some(mut answer) => {
+                let octets = Bytes::from(std::mem::take(&mut answer.octets));
+                match respond.send_response(head(&octets), false) {
+                    Ok(stream) => send(&caller, stream, octets, answer).await,
+                    Err(error) => Err(error),
+                }
+            }
+        },
+    };
+    // The client has gone, or reset the stream: it needs no answer any more.
+    drop(told);
+}
+
+/// The question of a request, or what is wrong with it.
+async fn question(request: Request<RecvStream>, path: &str) -> Result<Vec<u8>, StatusCode> {
+    let (head, body) = request.into_parts();
+    if head.uri.path() != path {
+        return Err(StatusCode::NOT_FOUND);
+    }
+    let question = match head.method {
+        Method::GET => from_query(head.uri.query().unwrap_or_default())?,
+        Method::POST => {
+            let media_type = head.headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+            if !media_type.is_some_and(|it| it.eq_ignore_ascii_case(MEDIA_TYPE.as_bytes())) {
+                return Err(StatusCode::UNSUPPORTED_MEDIA_TYPE);
+            }
+            from_body(body).await?
+        }
+        _ => return Err(StatusCode::METHOD_NOT_ALLOWED),
+    };
+    // What has no whole header, or is an answer, is no question whatever else it says.
+    let is_question = question.len() >= HEADER_BYTES && question[2] & 0x80 == 0;
+    is_question.then_some(question).ok_or(StatusCode::BAD_REQUEST)
+}
+
+/// The variable `dns` of a query (RFC 8484, section 4.1), in base64url without padding.
+fn from_query(query: &str) -> Result<Vec<u8>, StatusCode> {
+    let value = query.split('&').find_map(|each| each.strip_prefix("dns="));
+    let value = value.ok_or(StatusCode::BAD_REQUEST)?;
+    URL_SAFE_NO_PAD.decode(value).map_err(|_| StatusCode::BAD_REQUEST)
+}
+
+async fn from_body(mut body: RecvStream) -> Result<Vec<u8>, StatusCode> {
+    let mut question = Vec::new();
+    while let Some(part) = body.data().await {
+        let part = part.map_err(|_| StatusCode::BAD_REQUEST)?;
+        if question.len() + part.len() > MESSAGE_BYTES_MAX {
+            return Err(StatusCode::PAYLOAD_TOO_LARGE);
+        }
+        question.extend_from_slice(&part);
+        // Fails for a stream that has ended, which needs no room.
+        let _ = body.flow_control().release_capacity(part.len());
+    }
+    Ok(question)
+}
+
+fn refusal(status: StatusCode) -> Response<()> {
+    let mut response = Response::new(());
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
+    if status == StatusCode::METHOD_NOT_ALLOWED {
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, POST"));
+    }
+    response
+}
+
+fn head(answer: &[u8]) -> Response<()> {
+    let mut response = Response::new(());
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, MEDIA_TYPE);
+    headers.insert(CONTENT_LENGTH, answer.len().into());
+    let age = format!("max-age={}", seconds_fresh(answer));
+    headers.extend(HeaderValue::try_from(age).ok().map(|age| (CACHE_CONTROL, age)));
+    response
+}
+
+/// How long an answer is fresh (RFC 8484, section 5.1): the smallest TTL of its answer section; without one, as long as
+/// its SOA record says that nothing is there (RFC 2308, section 5); else not at all.
+fn seconds_fresh(answer: &[u8]) -> u32 {
+    let Ok(message) = Message::parse(answer) else { return 0 };
+    let (mut ttl_s, mut negative_s) = (None, 0);
+    for record in message.records_through(Section::Authority) {
+        let Ok(record) = record else { return 0 };
+        if record.section == Section::Answer {
+            ttl_s = Some(record.ttl_s().min(ttl_s.unwrap_or(u32::MAX)));
+        } else if record.rtype == rtype::SOA {
+            let minimum =
+                message.rdata(&record).last_chunk().map_or(0, |it| u32::from_be_bytes(*it));
+            negative_s = record.ttl_s().min(minimum);
+        }
+    }
+    ttl_s.unwrap_or(negative_s)
+}
+
+/// Sends an answer as the client makes room for it.
+async fn send(
+    caller: &Caller,
+    mut stream: SendStream<Bytes>,
+    mut octets: Bytes,
+    _counted: Answer,
+) -> Result<(), h2::Error> {
+    while !octets.is_empty() {
+        stream.reserve_capacity(octets.len());
+        let room = poll_fn(|context| stream.poll_capacity(context));
+        let count = match timeout(stall(caller), room).await {
+            Ok(Some(count)) => count?,
+            // The stream is gone.
+            Ok(None) => return Ok(()),
+            Err(_) => {
+                caller.note(Event::TimedOut);
+                stream.send_reset(Reason::CANCEL);
+                return Ok(());
+            }
+        };
+        let part = octets.split_to(count.min(octets.len()));
+        stream.send_data(part, octets.is_empty())?;
+    }
+    Ok(())
+}
+
+fn stall(caller: &Caller) -> Duration {
+    caller.hub.limits.stall
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A record of the root with this type, TTL and data.
+    fn record(number: u16, ttl_s: u32, data: &[u8]) -> Vec<u8> {
+        let mut record = vec![0];
+        record.extend_from_slice(&number.to_be_bytes());
+        record.extend_from_slice(&[0, 1]);
+        record.extend_from_slice(&ttl_s.to_be_bytes());
+        record.extend_from_slice(&(data.len() as u16).to_be_bytes());
+        record.extend_from_slice(data);
+        record
+    }
+
+    fn message(answers: &[Vec<u8>], authorities: &[Vec<u8>]) -> Vec<u8> {
+        let counts = [answers.len() as u8, 0, authorities.len() as u8, 0, 0];
+        let mut message = vec![0, 0, 0x81, 0x80, 0, 1, 0];
+        message.extend_from_slice(&counts);
+        message.extend_from_slice(b"\0\0\x01\0\x01");
+        message.extend(answers.iter().chain(authorities).flatten());
+        message
+    }
+
+    /// What is there is fresh for its smallest TTL, what is not there for as long as the SOA record says, a failure not at
+    /// all, and neither is what cannot be read.
+    #[test]
+    fn freshness() {
+        let soa = |ttl_s, minimum: u32| {
+            let mut data = vec![0; 22];
+            data[18..].copy_from_slice(&minimum.to_be_bytes());
+            record(rtype::SOA, ttl_s, &data)
+        };
+        let a = |ttl_s| record(rtype::A, ttl_s, &[192, 0, 2, 1]);
+        let ns = record(rtype::NS, 5, &[0]);
+        assert_eq!(seconds_fresh(&message(&[a(300), a(60), a(90)], std::slice::from_ref(&ns))), 60);
+        assert_eq!(seconds_fresh(&message(&[a(300), a(0)], &[])), 0);
+        assert_eq!(seconds_fresh(&message(&[], &[soa(900, 300)])), 300);
+        assert_eq!(seconds_fresh(&message(&[], &[soa(200, 300)])), 200);
+        assert_eq!(seconds_fresh(&message(&[a(7)], &[soa(3, 3)])), 7);
+        assert_eq!(seconds_fresh(&message(&[], &[ns])), 0);
+        assert_eq!(seconds_fresh(&message(&[], &[])), 0);
+        let whole = message(&[a(300)], &[]);
+        assert_eq!(seconds_fresh(&whole[..whole.len() - 1]), 0);
+        assert_eq!(seconds_fresh(b""), 0);
+    }
+
+    /// Questions of a GET are base64url without padding, wherever the variable stands; anything else is a bad request.
+    #[test]
+    fn questions_in_a_query() {
+        assert_eq!(from_query("dns=AAEB_-8").unwrap(), [0, 1, 1, 0xff, 0xef]);
+        assert_eq!(from_query("x=1&dns=AAEB&y").unwrap(), [0, 1, 1]);
+        for wrong in ["", "dns", "xdns=AAEB", "dns=AAEB=", "dns=AA+B", "dns=A", "dns=%41AEB"] {
+            assert_eq!(from_query(wrong).unwrap_err(), StatusCode::BAD_REQUEST, "{wrong}");
+        }
+        assert_eq!(from_query("dns=").unwrap(), b"");
+    }
+}

@@ -1,0 +1,165 @@
+//! DNS over TLS (RFC 7858): questions and answers of one connection, each with its length before it.
+//!
+//! A client may ask as many questions as it cares to before the first answer, and answers go out in the order in which they
+//! come. Nothing is read while `unanswered_max` are open, so the client's own window makes it wait. A client that has
+//! finished sending still gets its answers. Who does not ask within the idle time, does not finish a question within
+//! it, or does not take its answers within the stall time, is closed.
+//!
+//! Bounds: a connection holds a read of 4 kB and a part of a question, and the answers that `hub.rs` counts, twice. Cost: a read,
+//! a look-up and a write a question; answers that are ready together share a write, and so mostly a TLS record.
+
+use std::io;
+
+use bytes::{Buf, BytesMut};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_rustls::server::TlsStream;
+
+use crate::hub::{Answer, Caller};
+use crate::limits::Event;
+
+/// Octets of the length before each message.
+const LENGTH_BYTES: usize = 2;
+
+/// Octets that are read at once.
+const READ_BYTES: usize = 4 << 10;
+
+/// Octets of answers after which they are written, however many others are ready.
+const WRITE_BYTES: usize = 16 << 10;
+
+/// Why a connection is closed.
+enum End {
+    /// All that was asked is answered.
+    Done,
+    /// The client is gone.
+    Lost,
+    /// For this the client is to blame.
+    Blame(Event),
+}
+
+/// Serves a connection to its end.
+pub(crate) async fn serve(
+    caller: &Caller,
+    mut stream: TlsStream<TcpStream>,
+    stop: watch::Receiver<bool>,
+) {
+    match converse(caller, &mut stream, stop).await {
+        End::Lost => return,
+        End::Done => {}
+        End::Blame(event) => caller.note(event),
+    }
+    // The client learns that nothing was cut off; one that does not listen is not waited for.
+    let _ = timeout(caller.hub.limits.stall, stream.shutdown()).await;
+}
+
+async fn converse(
+    caller: &Caller,
+    stream: &mut TlsStream<TcpStream>,
+    mut stop: watch::Receiver<bool>,
+) -> End {
+    let limits = &caller.hub.limits;
+    let (answered, mut answers) = mpsc::unbounded_channel();
+    let mut input = BytesMut::new();
+    let mut output = Output::default();
+    let mut unanswered = 0;
+    let mut is_finished = false;
+    let mut heard = Instant::now();
+    loop {
+        let mut taken = 0;
+        while unanswered < limits.unanswered_max {
+            let Some(message) = next_message(&input[taken..]) else { break };
+            if message.is_empty() {
+                return End::Blame(Event::Violated);
+            }
+            taken += LENGTH_BYTES + message.len();
+            unanswered += 1;
+            heard = Instant::now();
+            let answered = answered.clone();
+            // The connection may be gone by then.
+            caller.ask(message.to_vec(), move |answer| drop(answered.send(answer)));
+        }
+        input.advance(taken);
+        if is_finished && unanswered == 0 {
+            return End::Done;
+        }
+        let may_read = !is_finished && unanswered < limits.unanswered_max;
+        tokio::select! {
+            Some(answer) = answers.recv() => {
+                unanswered -= output.gather(answer, &mut answers);
+                heard = Instant::now();
+                match timeout(limits.stall, write(stream, &output.octets)).await {
+                    Ok(Ok(())) => output.clear(),
+                    Ok(Err(_)) => return End::Lost,
+                    Err(_) => return End::Blame(Event::TimedOut),
+                }
+            }
+            read = read(stream, &mut input), if may_read => match read {
+                // An end without TLS's own is one all the same: nothing depends on what did not come.
+                Ok(0) => is_finished = true,
+                Ok(_) => {}
+                Err(_) => return End::Lost,
+            },
+            // A core answers in its own time, which is bounded.
+            () = sleep_until(heard + caller.hub.idle()), if unanswered == 0 => {
+                return if input.is_empty() { End::Done } else { End::Blame(Event::TimedOut) };
+            }
+            // What was asked is answered; false where whoever could tell has gone.
+            _ = stop.changed(), if !is_finished => is_finished = true,
+        }
+    }
+}
+
+/// The message that `octets` begin with, if all of it is there.
+fn next_message(octets: &[u8]) -> Option<&[u8]> {
+    let (length, rest) = octets.split_first_chunk::<LENGTH_BYTES>()?;
+    rest.get(..usize::from(u16::from_be_bytes(*length)))
+}
+
+/// What is written at once.
+#[derive(Default)]
+struct Output {
+    octets: Vec<u8>,
+    /// What it is made of: counted until it is written.
+    held: Vec<Answer>,
+}
+
+impl Output {
+    /// Takes an answer and others that are ready: how many questions they settle.
+    fn gather(
+        &mut self,
+        first: Option<Answer>,
+        answers: &mut mpsc::UnboundedReceiver<Option<Answer>>,
+    ) -> usize {
+        let (mut next, mut count) = (first, 1);
+        loop {
+            if let Some(answer) = next {
+                self.octets.extend_from_slice(&(answer.octets.len() as u16).to_be_bytes());
+                self.octets.extend_from_slice(&answer.octets);
+                self.held.push(answer);
+            }
+            if self.octets.len() >= WRITE_BYTES {
+                return count;
+            }
+            let Ok(another) = answers.try_recv() else { return count };
+            (next, count) = (another, count + 1);
+        }
+    }
+
+    /// It is written; memory is given back, since most connections rest most of the time.
+    fn clear(&mut self) {
+        *self = Output::default();
+    }
+}
+
+/// Reads once. Dropped before its end it has read nothing.
+async fn read(stream: &mut TlsStream<TcpStream>, input: &mut BytesMut) -> io::Result<usize> {
+    input.reserve(READ_BYTES);
+    stream.read_buf(input).await
+}
+
+async fn write(stream: &mut TlsStream<TcpStream>, output: &[u8]) -> io::Result<()> {
+    stream.write_all(output).await?;
+    stream.flush().await
+}
