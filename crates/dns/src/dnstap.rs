@@ -11,37 +11,24 @@
 //! here. It does not say what the message contains beyond the octets: who asked whom, over what, when.
 //!
 //! A file is begun anew at the start and by [`Writer::reopen`], which is for after a rotation. A socket that is lost is
-//! connected again, and a file that could not be written is tried again, after a second, then two, up to half a minute;
-//! meanwhile records are dropped and counted. [`Writer::news`] tells of each loss and return once.
+//! connected again, and a file that could not be written is tried again, as [`crate::writer`] has it.
 //!
 //! Bounds: those of [`crate::handover`]; a write to a socket waits for [`SOCKET_TIMEOUT`] at most, on the writer's own
 //! thread. Cost: some 60 octets beside the message, and a copy.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use crate::handover::{Batch, Feed, channel};
+use crate::handover::Feed;
+use crate::writer::{Sink, Writer, write_whole};
 
 /// How long a collector may take for an answer, or to read.
 pub const SOCKET_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// How often the thread looks whether it shall reopen or end.
-const LOOK: Duration = Duration::from_millis(100);
-
-/// The first and the longest time between two tries to connect.
-const BACKOFF_MIN: Duration = Duration::from_secs(1);
-const BACKOFF_MAX: Duration = Duration::from_secs(30);
-
-/// Texts that wait to be read by [`Writer::news`].
-const NEWS_MAX: usize = 16;
 
 const CONTENT_TYPE: &[u8] = b"protobuf:dnstap.Dnstap";
 
@@ -225,75 +212,17 @@ pub enum Target {
     Socket(PathBuf),
 }
 
-/// The thread that writes. Dropped without [`Writer::finish`] it ends when the last [`Tap`] is gone.
-#[derive(Debug)]
-pub struct Writer {
-    shared: Arc<Shared>,
-    news: Receiver<String>,
-    thread: JoinHandle<()>,
+/// Starts to write to `target`. `identity` names this server in every record (its host's name, usually).
+pub fn start(target: Target, identity: &str) -> io::Result<(Writer, Tap)> {
+    let (writer, feed) = Writer::start(Output { target, stream: None })?;
+    let tap = Tap { feed, identity: identity.into(), inner: Vec::new() };
+    Ok((writer, tap))
 }
 
-#[derive(Debug, Default)]
-struct Shared {
-    reopens: AtomicBool,
-    ends: AtomicBool,
-    written: AtomicU64,
-    lost: AtomicU64,
-}
-
-impl Writer {
-    /// Starts the thread. `identity` names this server in every record (its host's name, usually).
-    pub fn start(target: Target, identity: &str) -> io::Result<(Writer, Tap)> {
-        let (feed, batches) = channel();
-        let (say, news) = sync_channel(NEWS_MAX);
-        let shared = Arc::new(Shared::default());
-        let work = Work {
-            target,
-            shared: Arc::clone(&shared),
-            say,
-            stream: None,
-            backoff: BACKOFF_MIN,
-            next_try: None,
-        };
-        let thread = thread::Builder::new()
-            .name("larder-dnstap".to_owned())
-            .spawn(move || work.run(&batches))?;
-        let tap = Tap { feed, identity: identity.into(), inner: Vec::new() };
-        Ok((Writer { shared, news, thread }, tap))
-    }
-
-    /// Has the file begun anew, or the socket connected again: after a rotation.
-    pub fn reopen(&self) {
-        self.shared.reopens.store(true, Ordering::Relaxed);
-    }
-
-    /// What is to be told to the operator, if there is anything: that records are lost, and why; that they are written again.
-    pub fn news(&self) -> Option<String> {
-        self.news.try_recv().ok()
-    }
-
-    /// Records written, and records lost because the file or socket failed.
-    pub fn counts(&self) -> (u64, u64) {
-        (self.shared.written.load(Ordering::Relaxed), self.shared.lost.load(Ordering::Relaxed))
-    }
-
-    /// Writes what was handed over, ends the stream, and waits for that: [`SOCKET_TIMEOUT`] at most a write.
-    pub fn finish(self) {
-        self.shared.ends.store(true, Ordering::Relaxed);
-        // A panic there has been printed, and there is nothing left to do.
-        let _ = self.thread.join();
-    }
-}
-
-/// The thread's own.
-struct Work {
+/// What is written to.
+struct Output {
     target: Target,
-    shared: Arc<Shared>,
-    say: SyncSender<String>,
     stream: Option<Stream>,
-    backoff: Duration,
-    /// When it may be opened again; `None`: at once, and nothing is wrong.
-    next_try: Option<Instant>,
 }
 
 enum Stream {
@@ -302,105 +231,33 @@ enum Stream {
     Socket(UnixStream),
 }
 
-impl Work {
-    fn run(mut self, batches: &Receiver<Batch>) {
-        self.open();
-        loop {
-            // Before the look for batches, so that what was handed over before the wish to end is written.
-            let ends = self.shared.ends.load(Ordering::Relaxed);
-            if self.shared.reopens.swap(false, Ordering::Relaxed) {
-                self.close();
-                self.next_try = None;
-            }
-            match batches.recv_timeout(if ends { Duration::ZERO } else { LOOK }) {
-                Ok(batch) => self.write(&batch),
-                Err(RecvTimeoutError::Timeout) if !ends => {}
-                Err(_) => break,
-            }
-            self.open();
-        }
-        self.close();
+impl Sink for Output {
+    const NAME: &'static str = "dnstap";
+
+    fn is_open(&self) -> bool {
+        self.stream.is_some()
     }
 
-    fn write(&mut self, batch: &Batch) {
-        self.open();
-        let result = match &mut self.stream {
-            Some(stream) if self.next_try.is_none_or(|next| Instant::now() >= next) => {
-                stream.write(&batch.octets)
-            }
-            _ => {
-                self.shared.lost.fetch_add(batch.records, Ordering::Relaxed);
-                return;
-            }
-        };
-        match result {
-            Ok(()) => {
-                self.shared.written.fetch_add(batch.records, Ordering::Relaxed);
-                self.recover();
-            }
-            Err(error) => {
-                self.shared.lost.fetch_add(batch.records, Ordering::Relaxed);
-                // A file keeps what it has, and is gone on with.
-                if matches!(self.stream, Some(Stream::Socket(_))) {
-                    self.stream = None;
-                }
-                self.fail(&error);
-            }
-        }
-    }
-
-    /// Opens the stream if it is not, and it is time.
-    fn open(&mut self) {
-        if self.stream.is_some() || self.next_try.is_some_and(|next| Instant::now() < next) {
-            return;
-        }
-        let opened = match &self.target {
-            Target::File(path) => File::create(path).and_then(|mut file| {
+    fn open(&mut self) -> io::Result<()> {
+        self.stream = Some(match &self.target {
+            Target::File(path) => {
+                let mut file = File::create(path)?;
                 let start = control_frame(control::START, true);
                 file.write_all(&start)?;
-                Ok(Stream::File(file, start.len() as u64))
-            }),
-            Target::Socket(path) => {
-                UnixStream::connect(path).and_then(|socket| Ok(Stream::Socket(greet(socket)?)))
+                Stream::File(file, start.len() as u64)
             }
-        };
-        match opened {
-            Ok(stream) => {
-                self.stream = Some(stream);
-                self.recover();
-            }
-            Err(error) => self.fail(&error),
-        }
+            Target::Socket(path) => Stream::Socket(greet(UnixStream::connect(path)?)?),
+        });
+        Ok(())
     }
 
-    /// Notes that all is well, and tells of it if it was not.
-    fn recover(&mut self) {
-        if self.next_try.take().is_some() {
-            let lost = self.shared.lost.load(Ordering::Relaxed);
-            self.tell(format!("dnstap is written again; {lost} records were lost so far"));
+    fn write(&mut self, frames: &[u8]) -> io::Result<()> {
+        let written = self.stream.as_mut().map_or(Ok(()), |stream| stream.write(frames));
+        // A file keeps what it has, and is gone on with.
+        if written.is_err() && matches!(self.stream, Some(Stream::Socket(_))) {
+            self.stream = None;
         }
-        self.backoff = BACKOFF_MIN;
-    }
-
-    /// Notes a failure, and tells of it if all was well before.
-    fn fail(&mut self, error: &io::Error) {
-        if self.next_try.is_none() {
-            let (path, next) = match &self.target {
-                Target::File(path) => (path, "make room there, or name another file"),
-                Target::Socket(path) => (path, "is the collector running?"),
-            };
-            let path = path.display();
-            self.tell(format!(
-                "{path}: {error}; dnstap records are dropped until it works: {next}"
-            ));
-        }
-        self.next_try = Some(Instant::now() + self.backoff);
-        self.backoff = (self.backoff * 2).min(BACKOFF_MAX);
-    }
-
-    fn tell(&self, text: String) {
-        // Nobody reads: the counters tell it as well.
-        let _ = self.say.try_send(text);
+        written
     }
 
     /// Ends the stream as its readers expect. What fails here costs no record.
@@ -416,23 +273,21 @@ impl Work {
             }
         }
     }
+
+    fn place(&self) -> (&Path, &'static str) {
+        match &self.target {
+            Target::File(path) => (path, "make room there, or name another file"),
+            Target::Socket(path) => (path, "is the collector running?"),
+        }
+    }
 }
 
 impl Stream {
-    /// Writes whole frames. Of what cannot be written whole, nothing stays in a file: what comes later is in step.
+    /// Writes whole frames.
     fn write(&mut self, frames: &[u8]) -> io::Result<()> {
         match self {
             Stream::Socket(socket) => socket.write_all(frames),
-            Stream::File(file, whole) => {
-                let written = file.write_all(frames);
-                if written.is_ok() {
-                    *whole += frames.len() as u64;
-                } else {
-                    // Only what is no plain file can't be cut, and that has no frames to be in step with.
-                    let _ = file.set_len(*whole).and_then(|()| file.seek(SeekFrom::Start(*whole)));
-                }
-                written
-            }
+            Stream::File(file, whole) => write_whole(file, whole, frames),
         }
     }
 }
@@ -483,6 +338,8 @@ mod tests {
     use larder_wire::Addr;
     use std::fs;
     use std::os::unix::net::UnixListener;
+    use std::thread;
+    use std::time::Instant;
 
     fn event(kind: Kind, message: &[u8]) -> Event<'_> {
         let response_ns = [Kind::ClientResponse, Kind::ForwarderResponse]
@@ -551,7 +408,7 @@ mod tests {
     fn files_are_written_and_rotated() {
         let folder = tempfile::tempdir().unwrap();
         let (path, rotated) = (folder.path().join("tap"), folder.path().join("tap.1"));
-        let (writer, mut tap) = Writer::start(Target::File(path.clone()), "host").unwrap();
+        let (writer, mut tap) = start(Target::File(path.clone()), "host").unwrap();
         let mut other = tap.another();
         tap.record(&event(Kind::ClientQuery, b"one"));
         tap.flush();
@@ -577,7 +434,7 @@ mod tests {
     fn collectors_are_found() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("collector");
-        let (writer, mut tap) = Writer::start(Target::Socket(path.clone()), "host").unwrap();
+        let (writer, mut tap) = start(Target::Socket(path.clone()), "host").unwrap();
         tap.record(&event(Kind::ClientQuery, b"lost"));
         tap.flush();
         wait(|| writer.counts() == (0, 1));
@@ -604,7 +461,7 @@ mod tests {
     #[test]
     fn a_full_disk_is_told_once() {
         let path = PathBuf::from("/dev/full");
-        let (writer, mut tap) = Writer::start(Target::File(path), "host").unwrap();
+        let (writer, mut tap) = start(Target::File(path), "host").unwrap();
         for number in 1..=3 {
             tap.record(&event(Kind::ClientQuery, b"lost"));
             tap.flush();

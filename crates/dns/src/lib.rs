@@ -24,7 +24,7 @@
 //! | [`bridge`] | questions that others decrypt, on threads beside the cores |
 //! | [`dnstap`] | questions and answers to a file or a collector |
 //! | [`trace`] | what a core tells of its messages |
-//! | [`handover`] | records from the cores to a thread that writes them |
+//! | [`handover`], [`writer`] | records from the cores to a thread that writes them |
 //! | [`metrics`] | counters, one table of them, and the endpoint for Prometheus |
 //! | [`notify`] | what a service manager is told |
 //! | `name` | names from text |
@@ -65,4 +65,5 @@ pub mod streams;
 pub mod supervisor;
 mod table;
 pub mod trace;
+pub mod writer;
 pub mod zones;

@@ -177,7 +177,7 @@ pub fn serve(options: &Options, tell: &mut dyn FnMut(News<'_>)) -> Result<Served
     let (trace, tap) = match &options.operation.dnstap {
         None => (None, None),
         Some(target) => {
-            let (writer, tap) = dnstap::Writer::start(target.clone(), &host_name())
+            let (writer, tap) = dnstap::start(target.clone(), &host_name())
                 .map_err(system("a thread for dnstap"))?;
             (Some(writer), Some(tap))
         }

@@ -28,7 +28,7 @@ use larder_io::event::{Events, Interest, Poller, Signal, Signals, Waker};
 
 use crate::bridge::Running;
 use crate::ctl::{self, Actions, Answer, Control, Fields};
-use crate::dnstap::{self, Target};
+use crate::dnstap::Target;
 use crate::driver::{Clock, Driver};
 use crate::metrics::endpoint::{self, Endpoint};
 use crate::metrics::{Gauge, Shared, cache_gauges, gauge_fields, write_gauges};
@@ -37,6 +37,7 @@ use crate::policy::{PolicyError, Report};
 use crate::reload::Reload;
 use crate::snapshot::{Loading, Snapshots, clear_leftovers};
 use crate::stage::{Stage, Stages};
+use crate::writer::Writer;
 
 /// How long what is in flight may take at the end, milliseconds.
 pub const DRAIN_MS: u64 = 2_000;
@@ -157,7 +158,7 @@ pub(crate) struct Common {
     pub cache: Cache,
     pub clock: Clock,
     pub published: Arc<Shared>,
-    pub trace: Option<dnstap::Writer>,
+    pub trace: Option<Writer>,
     pub reload: Reload,
     /// Wakes the supervisor.
     pub waker: Arc<Waker>,
@@ -405,7 +406,7 @@ impl Supervisor {
                 let _ = notifier.ready("answers");
             }
         }
-        while let Some(news) = self.duties.common.trace.as_ref().and_then(dnstap::Writer::news) {
+        while let Some(news) = self.duties.common.trace.as_ref().and_then(Writer::news) {
             tell(&news);
         }
         self.duties.look_at_loading(tell);
@@ -531,7 +532,7 @@ impl Duties {
         let mut add = |name, help, value| gauges.push(Gauge { name, help, label: None, value });
         let up_s = self.common.clock.now().us as f64 / 1e6;
         add("uptime_seconds", "Time since the start", up_s);
-        if let Some((written, lost)) = self.common.trace.as_ref().map(dnstap::Writer::counts) {
+        if let Some((written, lost)) = self.common.trace.as_ref().map(Writer::counts) {
             add("trace_records_written", "Records of dnstap that were written", written as f64);
             add("trace_records_lost", "Records of dnstap that could not be written", lost as f64);
         }

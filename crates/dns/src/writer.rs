@@ -1,0 +1,211 @@
+//! The thread that writes what the cores hand over, to something that may fail and come back.
+//!
+//! ```text
+//! closed --open()--> open --write()--> open
+//!    ^ a second later, then two, up to half a minute     | an error, or Writer::reopen
+//!    +---------------------------------------------------+
+//! ```
+//!
+//! What is handed over while nothing can be written is dropped and counted. [`Writer::news`] tells of each loss and return
+//! once, however often it is tried in between.
+//!
+//! Bounds: those of [`crate::handover`]; [`NEWS_MAX`] texts that nobody has read. Cost: a thread, which looks around ten times a
+//! second.
+
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::handover::{Batch, Feed, channel};
+
+/// How often the thread looks whether it shall reopen or end.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The first and the longest time between two tries to open.
+const BACKOFF_MIN: Duration = Duration::from_secs(1);
+const BACKOFF_MAX: Duration = Duration::from_secs(30);
+
+/// Texts that wait to be read by [`Writer::news`].
+pub const NEWS_MAX: usize = 16;
+
+/// What records are written to. Its methods are called on the writer's thread, and may wait.
+pub(crate) trait Sink: Send + 'static {
+    /// What the records are, in words of an operator; also the thread's name.
+    const NAME: &'static str;
+
+    /// True between [`Sink::open`] and [`Sink::close`], or an error after which it must be opened anew.
+    fn is_open(&self) -> bool;
+
+    /// Opens it.
+    fn open(&mut self) -> io::Result<()>;
+
+    /// Writes whole records.
+    fn write(&mut self, records: &[u8]) -> io::Result<()>;
+
+    /// Ends what was opened.
+    fn close(&mut self);
+
+    /// Where it is, and what to do where it fails.
+    fn place(&self) -> (&Path, &'static str);
+}
+
+/// The thread. Dropped without [`Writer::finish`] it ends when the last [`Feed`] is gone.
+#[derive(Debug)]
+pub struct Writer {
+    shared: Arc<Shared>,
+    news: Receiver<String>,
+    thread: JoinHandle<()>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    reopens: AtomicBool,
+    ends: AtomicBool,
+    written: AtomicU64,
+    lost: AtomicU64,
+}
+
+impl Writer {
+    /// Starts the thread.
+    pub(crate) fn start<S: Sink>(sink: S) -> io::Result<(Writer, Feed)> {
+        let (feed, batches) = channel();
+        let (say, news) = sync_channel(NEWS_MAX);
+        let shared = Arc::new(Shared::default());
+        let work =
+            Work { sink, shared: Arc::clone(&shared), say, backoff: BACKOFF_MIN, next_try: None };
+        let name = format!("larder-{}", S::NAME.replace(' ', "-"));
+        let thread = thread::Builder::new().name(name).spawn(move || work.run(&batches))?;
+        Ok((Writer { shared, news, thread }, feed))
+    }
+
+    /// Has the file begun anew, or the socket connected again: after a rotation.
+    pub fn reopen(&self) {
+        self.shared.reopens.store(true, Ordering::Relaxed);
+    }
+
+    /// What is to be told to the operator, if there is anything: that records are lost, and why; that they are written again.
+    pub fn news(&self) -> Option<String> {
+        self.news.try_recv().ok()
+    }
+
+    /// Records written, and records lost because the file or socket failed.
+    pub fn counts(&self) -> (u64, u64) {
+        (self.shared.written.load(Ordering::Relaxed), self.shared.lost.load(Ordering::Relaxed))
+    }
+
+    /// Writes what was handed over, ends the stream, and waits for that.
+    pub fn finish(self) {
+        self.shared.ends.store(true, Ordering::Relaxed);
+        // A panic there has been printed, and there is nothing left to do.
+        let _ = self.thread.join();
+    }
+}
+
+/// The thread's own.
+struct Work<S> {
+    sink: S,
+    shared: Arc<Shared>,
+    say: SyncSender<String>,
+    backoff: Duration,
+    /// When it may be tried again; `None`: at once, and nothing is wrong.
+    next_try: Option<Instant>,
+}
+
+impl<S: Sink> Work<S> {
+    fn run(mut self, batches: &Receiver<Batch>) {
+        self.open();
+        loop {
+            // Before the look for batches, so that what was handed over before the wish to end is written.
+            let ends = self.shared.ends.load(Ordering::Relaxed);
+            if self.shared.reopens.swap(false, Ordering::Relaxed) {
+                self.sink.close();
+                self.next_try = None;
+            }
+            match batches.recv_timeout(if ends { Duration::ZERO } else { LOOK }) {
+                Ok(batch) => self.write(&batch),
+                Err(RecvTimeoutError::Timeout) if !ends => {}
+                Err(_) => break,
+            }
+            self.open();
+        }
+        self.sink.close();
+    }
+
+    fn is_due(&self) -> bool {
+        self.next_try.is_none_or(|next| Instant::now() >= next)
+    }
+
+    fn write(&mut self, batch: &Batch) {
+        self.open();
+        if !self.sink.is_open() || !self.is_due() {
+            self.shared.lost.fetch_add(batch.records, Ordering::Relaxed);
+            return;
+        }
+        match self.sink.write(&batch.octets) {
+            Ok(()) => {
+                self.shared.written.fetch_add(batch.records, Ordering::Relaxed);
+                self.recover();
+            }
+            Err(error) => {
+                self.shared.lost.fetch_add(batch.records, Ordering::Relaxed);
+                self.fail(&error);
+            }
+        }
+    }
+
+    /// Opens the sink if it is not, and it is time.
+    fn open(&mut self) {
+        if self.sink.is_open() || !self.is_due() {
+            return;
+        }
+        match self.sink.open() {
+            Ok(()) => self.recover(),
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    /// Notes that all is well, and tells of it if it was not.
+    fn recover(&mut self) {
+        if self.next_try.take().is_some() {
+            let lost = self.shared.lost.load(Ordering::Relaxed);
+            self.tell(format!("{} is written again; {lost} records were lost so far", S::NAME));
+        }
+        self.backoff = BACKOFF_MIN;
+    }
+
+    /// Notes a failure, and tells of it if all was well before.
+    fn fail(&mut self, error: &io::Error) {
+        if self.next_try.is_none() {
+            let (path, next) = self.sink.place();
+            let (path, name) = (path.display(), S::NAME);
+            self.tell(format!(
+                "{path}: {error}; {name} records are dropped until it works: {next}"
+            ));
+        }
+        self.next_try = Some(Instant::now() + self.backoff);
+        self.backoff = (self.backoff * 2).min(BACKOFF_MAX);
+    }
+
+    fn tell(&self, text: String) {
+        // Nobody reads: the counters tell it as well.
+        let _ = self.say.try_send(text);
+    }
+}
+
+/// Writes records to a file of which `whole` octets are whole records. Of what cannot be written whole, nothing stays: what
+/// comes later is in step.
+pub(crate) fn write_whole(file: &mut File, whole: &mut u64, records: &[u8]) -> io::Result<()> {
+    let written = file.write_all(records);
+    if written.is_ok() {
+        *whole += records.len() as u64;
+    } else {
+        // Only what is no plain file can't be cut, and that has no records to be in step with.
+        let _ = file.set_len(*whole).and_then(|()| file.seek(SeekFrom::Start(*whole)));
+    }
+    written
+}
