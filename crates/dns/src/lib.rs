@@ -23,6 +23,7 @@
 //! | [`mod@ctl`] | what operators ask of a running server, over a Unix socket |
 //! | [`bridge`] | questions that others decrypt, on threads beside the cores |
 //! | [`dnstap`] | questions and answers to a file or a collector |
+//! | [`query_log`] | a line for an answer, or for one in so many |
 //! | [`trace`] | what a core tells of its messages |
 //! | [`handover`], [`writer`] | records from the cores to a thread that writes them |
 //! | [`metrics`] | counters, one table of them, and the endpoint for Prometheus |
@@ -57,6 +58,7 @@ pub mod pending;
 pub mod policy;
 pub mod pool;
 pub mod presentation;
+pub mod query_log;
 pub mod reload;
 pub mod server;
 pub mod snapshot;

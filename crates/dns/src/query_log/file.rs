@@ -1,0 +1,106 @@
+//! The query log's file, which is renamed when it is full.
+//!
+//! ```text
+//! F --bytes_max--> F.1 -> F.2 -> ... -> F.files_max -> gone
+//! ```
+//!
+//! The file is added to, so that a restart loses nothing. A file that cannot be renamed is written on, and tried again when it
+//! has grown by as much once more: a full log is better than none.
+//!
+//! Bounds: a file has at most `bytes_max` octets and a batch. Cost: a rename for each file that is kept, when one is full.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use super::Options;
+use crate::writer::{Sink, write_whole};
+
+/// Who asked what is not for everybody to read.
+const MODE: u32 = 0o640;
+
+/// The file, open or not.
+pub(super) struct LogFile {
+    options: Options,
+    /// With the octets of it that are whole lines.
+    file: Option<(File, u64)>,
+    /// It is renamed when it has so many.
+    full_bytes: u64,
+}
+
+impl LogFile {
+    pub fn new(options: Options) -> LogFile {
+        let full_bytes = limit(&options);
+        LogFile { options, file: None, full_bytes }
+    }
+
+    /// Renames the file and those before it.
+    fn rotate(&mut self) -> io::Result<()> {
+        let Options { path, files_max, .. } = &self.options;
+        for number in (1..*files_max).rev() {
+            match fs::rename(numbered(path, number), numbered(path, number + 1)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        if *files_max == 0 { fs::remove_file(path) } else { fs::rename(path, numbered(path, 1)) }
+    }
+}
+
+/// Octets after which a file is full.
+fn limit(options: &Options) -> u64 {
+    if options.bytes_max == 0 { u64::MAX } else { options.bytes_max }
+}
+
+/// `F.7`.
+fn numbered(path: &Path, number: u32) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".{number}"));
+    name.into()
+}
+
+impl Sink for LogFile {
+    const NAME: &'static str = "query log";
+
+    fn is_open(&self) -> bool {
+        self.file.is_some()
+    }
+
+    fn open(&mut self) -> io::Result<()> {
+        // Not opened to append: what could not be written whole is cut off, and written over.
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(MODE)
+            .open(&self.options.path)?;
+        // What is no plain file has no end to go to.
+        let whole = file.seek(SeekFrom::End(0)).unwrap_or(0);
+        self.file = Some((file, whole));
+        self.full_bytes = limit(&self.options);
+        Ok(())
+    }
+
+    fn write(&mut self, lines: &[u8]) -> io::Result<()> {
+        let Some((file, whole)) = &mut self.file else { return Ok(()) };
+        write_whole(file, whole, lines)?;
+        if *whole >= self.full_bytes {
+            let whole = *whole;
+            if self.rotate().is_ok() {
+                self.close();
+                return self.open();
+            }
+            self.full_bytes = whole.saturating_add(limit(&self.options));
+        }
+        Ok(())
+    }
+
+    fn close(&mut self) {
+        self.file = None;
+    }
+
+    fn place(&self) -> (&Path, &'static str) {
+        (&self.options.path, "make room there, or name another file")
+    }
+}

@@ -1,0 +1,381 @@
+//! A line of the query log, as text or as JSON.
+//!
+//! ```text
+//! 2026-11-22T20:56:43.123456Z 192.0.2.7:4242 udp www.example. A rd,ra NOERROR 57 hit 12
+//! time                        client  transport  name  type  flags  code  octets  source  microseconds
+//! ```
+//!
+//! There are always ten words, with a space between: what is not there is `-`. A class other than IN stands before the
+//! type, `CH/TXT`. Names are written as [`crate::presentation`] does, whatever octets they have: no space, quote or control
+//! character is in one, so a line stays a line and a word a word; JSON has their backslashes twice.
+//!
+//! Cost: a walk over the records for the upper bits of the code, and no allocation but what `out` grows.
+
+use std::fmt::{self, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use larder_wire::dns::{Message, class};
+
+use crate::presentation::{push_class, push_name, push_rcode, push_type};
+
+/// How lines look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Format {
+    /// Words with spaces between.
+    #[default]
+    Text,
+    /// A JSON object a line.
+    Json,
+}
+
+/// Where an answer comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Source {
+    /// The cache.
+    Hit,
+    /// An upstream; also that none answered.
+    Miss,
+    /// The cache, past its end.
+    Stale,
+    /// A failure that was remembered, or a limit.
+    Failed,
+    /// This server itself: local data, blocklists, refusals.
+    #[default]
+    Local,
+}
+
+impl Source {
+    fn word(self) -> &'static str {
+        match self {
+            Source::Hit => "hit",
+            Source::Miss => "miss",
+            Source::Stale => "stale",
+            Source::Failed => "failed",
+            Source::Local => "local",
+        }
+    }
+}
+
+/// How many bits of a client's address are logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Prefix {
+    /// Of IPv4, at most 32.
+    pub v4: u8,
+    /// Of IPv6, at most 128.
+    pub v6: u8,
+}
+
+impl Prefix {
+    /// The address with the other bits zero, and how many bits it has.
+    fn cut(self, address: IpAddr) -> (IpAddr, u8) {
+        match address.to_canonical() {
+            IpAddr::V4(v4) => {
+                let bits = self.v4.min(32);
+                let mask = u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0);
+                (Ipv4Addr::from_bits(v4.to_bits() & mask).into(), bits)
+            }
+            IpAddr::V6(v6) => {
+                let bits = self.v6.min(128);
+                let mask = u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0);
+                (Ipv6Addr::from_bits(v6.to_bits() & mask).into(), bits)
+            }
+        }
+    }
+}
+
+/// What is logged.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Line<'a> {
+    /// When, microseconds since 1970 UTC.
+    pub unix_us: u64,
+    pub client: SocketAddr,
+    pub prefix: Option<Prefix>,
+    pub is_stream: bool,
+    pub source: Source,
+    pub duration_us: u64,
+    /// As it was sent.
+    pub answer: &'a [u8],
+}
+
+/// What an answer says of itself.
+struct Said {
+    name: String,
+    qtype: Option<u16>,
+    qclass: u16,
+    flags: [Option<&'static str>; 7],
+    rcode: Option<u16>,
+}
+
+impl Said {
+    fn of(answer: &[u8]) -> Said {
+        let nothing = Said {
+            name: "-".to_owned(),
+            qtype: None,
+            qclass: class::IN,
+            flags: [None; 7],
+            rcode: None,
+        };
+        let Ok(message) = Message::parse(answer) else { return nothing };
+        let (high, low) = (answer[2], answer[3]);
+        let dnssec_ok = message.opt().is_some_and(|opt| opt.ttl_raw & 0x8000 != 0);
+        let flag = |is_set: bool, word| is_set.then_some(word);
+        let flags = [
+            flag(high & 4 != 0, "aa"),
+            flag(high & 2 != 0, "tc"),
+            flag(high & 1 != 0, "rd"),
+            flag(low & 0x80 != 0, "ra"),
+            flag(low & 0x20 != 0, "ad"),
+            flag(low & 0x10 != 0, "cd"),
+            flag(dnssec_ok, "do"),
+        ];
+        let rcode = Some(message.extended_rcode());
+        let Ok(Some(question)) = message.question() else {
+            return Said { flags, rcode, ..nothing };
+        };
+        // We sent it: its question has no pointers.
+        let mut name = String::new();
+        push_name(&mut name, &answer[question.name_offset..]);
+        Said { name, qtype: Some(question.qtype), qclass: question.qclass, flags, rcode }
+    }
+}
+
+/// Appends a line.
+pub(super) fn put(out: &mut Vec<u8>, format: Format, line: &Line<'_>) {
+    let mut text = String::with_capacity(160);
+    let said = Said::of(line.answer);
+    // Writing to a string does not fail.
+    let _ = match format {
+        Format::Text => put_text(&mut text, line, &said),
+        Format::Json => put_json(&mut text, line, &said),
+    };
+    out.extend_from_slice(text.as_bytes());
+    out.push(b'\n');
+}
+
+fn put_text(out: &mut String, line: &Line<'_>, said: &Said) -> fmt::Result {
+    put_time(out, line.unix_us)?;
+    match line.prefix {
+        None => write!(out, " {}", line.client)?,
+        Some(prefix) => {
+            let (address, bits) = prefix.cut(line.client.ip());
+            write!(out, " {address}/{bits}")?;
+        }
+    }
+    write!(out, " {} {} ", transport(line), said.name)?;
+    if said.qclass != class::IN {
+        push_class(out, said.qclass);
+        out.push('/');
+    }
+    match said.qtype {
+        Some(qtype) => push_type(out, qtype),
+        None => out.push('-'),
+    }
+    out.push(' ');
+    let mut comma = "";
+    for flag in said.flags.iter().flatten() {
+        write!(out, "{comma}{flag}")?;
+        comma = ",";
+    }
+    out.push_str(if comma.is_empty() { "- " } else { " " });
+    match said.rcode {
+        Some(rcode) => push_rcode(out, rcode),
+        None => out.push('-'),
+    }
+    write!(out, " {} {} {}", line.answer.len(), line.source.word(), line.duration_us)
+}
+
+fn put_json(out: &mut String, line: &Line<'_>, said: &Said) -> fmt::Result {
+    out.push_str("{\"time\":\"");
+    put_time(out, line.unix_us)?;
+    match line.prefix {
+        None => {
+            let (ip, port) = (line.client.ip(), line.client.port());
+            write!(out, "\",\"client\":\"{ip}\",\"port\":{port}")?;
+        }
+        Some(prefix) => {
+            let (address, bits) = prefix.cut(line.client.ip());
+            write!(out, "\",\"client\":\"{address}/{bits}\"")?;
+        }
+    }
+    write!(out, ",\"transport\":\"{}\"", transport(line))?;
+    if let Some(qtype) = said.qtype {
+        out.push_str(",\"name\":\"");
+        for letter in said.name.chars() {
+            // The only one of its characters that means something in JSON.
+            if letter == '\\' {
+                out.push('\\');
+            }
+            out.push(letter);
+        }
+        out.push_str("\",\"type\":\"");
+        push_type(out, qtype);
+        out.push_str("\",\"class\":\"");
+        push_class(out, said.qclass);
+        out.push('"');
+    }
+    out.push_str(",\"flags\":[");
+    let mut comma = "";
+    for flag in said.flags.iter().flatten() {
+        write!(out, "{comma}\"{flag}\"")?;
+        comma = ",";
+    }
+    out.push(']');
+    if let Some(rcode) = said.rcode {
+        out.push_str(",\"rcode\":\"");
+        push_rcode(out, rcode);
+        out.push('"');
+    }
+    let (bytes, source, us) = (line.answer.len(), line.source.word(), line.duration_us);
+    write!(out, ",\"bytes\":{bytes},\"source\":\"{source}\",\"duration_us\":{us}}}")
+}
+
+fn transport(line: &Line<'_>) -> &'static str {
+    if line.is_stream { "tcp" } else { "udp" }
+}
+
+/// Date and time in UTC (RFC 3339), with microseconds.
+fn put_time(out: &mut String, unix_us: u64) -> fmt::Result {
+    let (unix_s, us) = (unix_us / 1_000_000, unix_us % 1_000_000);
+    let (days, second) = (unix_s / 86_400, unix_s % 86_400);
+    let (year, month, day) = date(days);
+    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+    write!(out, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{us:06}Z")
+}
+
+/// The date so many days after the first of January 1970. Years are taken from March on, so that the day that some of
+/// them have more is the last.
+fn date(days: u64) -> (u64, u64, u64) {
+    const DAYS_TO_MARCH_0: u64 = 719_468;
+    const CYCLE_YEARS: u64 = 400;
+    const CYCLE_DAYS: u64 = 146_097;
+    let (cycle, day) =
+        ((days + DAYS_TO_MARCH_0) / CYCLE_DAYS, (days + DAYS_TO_MARCH_0) % CYCLE_DAYS);
+    // Leap days before it in the cycle: one in 4 years, but not in 100; the cycle's last is the 400th year's.
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    // Months from March on have 31 and 30 days in turn, five of them 153.
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    (cycle * CYCLE_YEARS + year + next, month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    const ANSWER: &[u8] = b"\0\0\x85\x93\0\x01\0\0\0\0\0\x01\x03wWw\x02\"\\\0\0\x1c\0\x01\
+        \0\0\x29\x04\xd0\0\0\x80\0\0\0";
+
+    fn line(answer: &[u8]) -> Line<'_> {
+        Line {
+            unix_us: 1_700_000_001_000_002,
+            client: "[2001:db8:1:2::7]:4242".parse().unwrap(),
+            prefix: None,
+            is_stream: true,
+            source: Source::Miss,
+            duration_us: 1_234,
+            answer,
+        }
+    }
+
+    fn text(format: Format, line: &Line<'_>) -> String {
+        let mut out = Vec::new();
+        put(&mut out, format, line);
+        String::from_utf8(out).unwrap()
+    }
+
+    /// All that a line says, in both forms; the name's odd octets are escaped in each.
+    #[test]
+    fn all_is_said() {
+        let head = "2023-11-14T22:13:21.000002Z";
+        let name = "wWw.\\034\\\\.";
+        let expected = format!(
+            "{head} [2001:db8:1:2::7]:4242 tcp {name} AAAA aa,rd,ra,cd,do NXDOMAIN 35 miss 1234\n"
+        );
+        assert_eq!(ANSWER.len(), 35);
+        assert_eq!(text(Format::Text, &line(ANSWER)), expected);
+        let json: Value = serde_json::from_str(&text(Format::Json, &line(ANSWER))).unwrap();
+        let expected = serde_json::json!({
+            "time": head, "client": "2001:db8:1:2::7", "port": 4242, "transport": "tcp",
+            "name": name, "type": "AAAA", "class": "IN", "flags": ["aa", "rd", "ra", "cd", "do"],
+            "rcode": "NXDOMAIN", "bytes": 35, "source": "miss", "duration_us": 1234,
+        });
+        assert_eq!(json, expected);
+    }
+
+    /// Of an address no more is logged than was asked for, and no port; an IPv4 address that came by IPv6 is one of IPv4.
+    #[test]
+    fn addresses_are_cut() {
+        for (client, v4, v6, expected) in [
+            ("192.0.2.7:53", 24, 56, "192.0.2.0/24"),
+            ("192.0.2.7:53", 0, 0, "0.0.0.0/0"),
+            ("192.0.2.7:53", 32, 128, "192.0.2.7/32"),
+            ("[::ffff:192.0.2.7]:53", 16, 56, "192.0.0.0/16"),
+            ("[2001:db8:1:2ff::7]:53", 24, 56, "2001:db8:1:200::/56"),
+            ("[2001:db8::7]:53", 24, 0, "::/0"),
+        ] {
+            let prefix = Some(Prefix { v4, v6 });
+            let line = Line { prefix, client: client.parse().unwrap(), ..line(ANSWER) };
+            let word = text(Format::Text, &line).split(' ').nth(1).unwrap().to_owned();
+            assert_eq!(word, expected);
+            let json: Value = serde_json::from_str(&text(Format::Json, &line)).unwrap();
+            assert_eq!((json["client"].as_str(), json.get("port")), (Some(expected), None));
+        }
+    }
+
+    /// An answer to what could not be read, another class, a code beyond 15.
+    #[test]
+    fn odd_answers() {
+        let words = |answer: &[u8]| {
+            let text = text(Format::Text, &line(answer));
+            text.trim_end().split(' ').skip(3).take(4).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(words(b"\0\0\x80\x01\0\0\0\0\0\0\0\0"), "- - - FORMERR");
+        let chaos = b"\0\0\x80\x05\0\x01\0\0\0\0\0\0\0\0\x10\0\x03";
+        assert_eq!(words(chaos), ". CH/TXT - REFUSED");
+        let version = b"\0\0\x80\0\0\x01\0\0\0\0\0\x01\0\0\x01\0\x01\0\0\x29\0\0\x01\0\0\0\0\0";
+        assert_eq!(words(version), ". A - BADVERS");
+        assert_eq!(words(b""), "- - - -");
+    }
+
+    /// Dates are those of the calendar, leap years included: day by day for 800 years.
+    #[test]
+    fn dates_go_on() {
+        let (mut expected, mut days) = ((1970, 1, 1), 0);
+        while expected.0 < 2770 {
+            assert_eq!(date(days), expected, "{days}");
+            let (year, month, day) = expected;
+            let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+            let length =
+                [31, if is_leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
+                    [month as usize - 1];
+            expected = match (month, day) {
+                (12, 31) => (year + 1, 1, 1),
+                (_, day) if day == length => (year, month + 1, 1),
+                _ => (year, month, day + 1),
+            };
+            days += 1;
+        }
+    }
+
+    proptest! {
+        /// Whatever the octets, there is one line of ten words, and one of JSON.
+        #[test]
+        fn lines_stay_lines(octets in prop::collection::vec(any::<u8>(), 0..80), is_bare: bool) {
+            let mut answer = b"\0\0\x81\x80\0\x01\0\0\0\0\0\0".to_vec();
+            if is_bare {
+                answer.clear();
+            }
+            answer.extend_from_slice(&octets);
+            let made = text(Format::Text, &line(&answer));
+            prop_assert!(made.strip_suffix('\n').unwrap().chars().all(|it| it == ' ' || it.is_ascii_graphic()));
+            prop_assert_eq!(made.trim_end().split(' ').count(), 10, "{}", made);
+            let json = text(Format::Json, &line(&answer));
+            prop_assert_eq!(json.matches('\n').count(), 1);
+            prop_assert!(serde_json::from_str::<Value>(&json).is_ok(), "{}", json);
+        }
+    }
+}
