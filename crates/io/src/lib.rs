@@ -10,6 +10,7 @@
 //! | [`merge`] | several captures as one, in order of time |
 //! | [`output`] | a file or standard output that loses nothing in silence |
 //! | [`udp`] | sockets whose messages come and go in batches |
+//! | `xdp` | frames of an interface without the kernel's network, by feature |
 //! | [`tcp`] | listening, accepting, connecting without waiting |
 //! | [`event`] | waiting for many descriptors, being woken, signals |
 //! | [`timer`] | many short timers, without a clock |
@@ -41,3 +42,5 @@ pub mod tcp;
 mod testing;
 pub mod timer;
 pub mod udp;
+#[cfg(feature = "xdp")]
+pub mod xdp;

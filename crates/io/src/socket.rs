@@ -106,6 +106,8 @@ pub(crate) fn open(address: &SocketAddr, kind: c_int) -> io::Result<OwnedFd> {
 pub(crate) trait OptionValue {}
 impl OptionValue for c_int {}
 impl OptionValue for libc::sock_fprog {}
+#[cfg(feature = "xdp")]
+impl OptionValue for libc::xdp_umem_reg {}
 
 /// Sets an option.
 pub(crate) fn set_option<T: OptionValue>(
@@ -116,8 +118,8 @@ pub(crate) fn set_option<T: OptionValue>(
 ) -> io::Result<()> {
     let fd = socket.as_fd().as_raw_fd();
     let length = size_of_val(value) as socklen_t;
-    // SAFETY: the kernel reads `length` octets of `value`, which lives through the call; what a
-    // `sock_fprog` points to is for its maker to keep.
+    // SAFETY: the kernel reads `length` octets of `value`, which lives through the call; what it
+    // points to (`sock_fprog`, `xdp_umem_reg`) is for its maker to keep.
     check(unsafe { libc::setsockopt(fd, level, name, std::ptr::from_ref(value).cast(), length) })?;
     Ok(())
 }

@@ -1,0 +1,207 @@
+//! AF_XDP: frames of a network interface, taken before the kernel has made anything of them.
+//!
+//! ```text
+//! open(options) --> a map, a socket for each queue, a program that gives them their frames     all or nothing
+//! Receiver::recv, frames     Sender::slot, commit, send        a pair for each queue, used by one thread
+//! all receivers dropped --> the program is gone, and the kernel has all frames again
+//! ```
+//!
+//! | file | duty |
+//! |---|---|
+//! | `interface` | what must be known of an interface |
+//! | `program` | the instructions that choose frames |
+//! | `bpf` | programs, maps and their places, by bpf(2) |
+//! | `ring`, `socket` | frames in memory shared with the kernel |
+//!
+//! There is no C library in it, and no file in the BPF file system: all that it makes is descriptors, and goes with the
+//! process, however that ends.
+//!
+//! Needs Linux 5.9, a driver with native XDP (nearly all cards of servers; virtio, veth), and `CAP_NET_ADMIN`, `CAP_BPF`
+//! and `CAP_NET_RAW`. Queues that an interface gets later are the kernel's until the next start.
+
+mod bpf;
+mod interface;
+mod program;
+mod ring;
+mod socket;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+pub use interface::{Interface, QUEUES_MAX, local_addresses};
+pub use program::TARGETS_MAX;
+use program::{Action, Filter, assemble};
+pub use socket::{BATCH, RECEIVED_BYTES_MAX, Receiver, SENT_BYTES_MAX, Sender};
+
+/// What is to be received.
+#[derive(Debug, Clone)]
+pub struct Options<'a> {
+    /// The interface that it comes by.
+    pub interface: &'a Interface,
+    /// UDP to these addresses and ports, at most [`TARGETS_MAX`]. A wildcard stands for itself, and nobody sends to it:
+    /// name each address.
+    pub targets: &'a [SocketAddr],
+    /// Octets of the longest frame; longer ones are the kernel's. At most [`RECEIVED_BYTES_MAX`].
+    pub frame_bytes_max: usize,
+}
+
+/// A queue that is served.
+#[derive(Debug)]
+pub struct Queue {
+    /// Its number.
+    pub number: u32,
+    /// What comes by it.
+    pub receiver: Receiver,
+    /// What goes by it.
+    pub sender: Sender,
+    /// Whether the driver reads and writes our memory by itself; else the kernel copies each frame.
+    pub is_zero_copy: bool,
+}
+
+/// Keeps the program in its place.
+#[derive(Debug)]
+struct Attachment {
+    _link: OwnedFd,
+}
+
+/// What was being done when it failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Find,
+    Targets,
+    Map,
+    Program,
+    Socket,
+    Memory,
+    Rings,
+    Bind { queue: u32 },
+    Attach,
+}
+
+/// Why there is no XDP. The text says what is missing and what to do; ordinary sockets serve all the same.
+#[derive(Debug)]
+pub struct XdpError {
+    step: Step,
+    interface: String,
+    error: io::Error,
+    said: String,
+}
+
+impl XdpError {
+    fn new(step: Step, interface: &str, error: io::Error) -> XdpError {
+        XdpError { step, interface: interface.to_owned(), error, said: String::new() }
+    }
+
+    /// What the system said.
+    pub fn source_error(&self) -> &io::Error {
+        &self.error
+    }
+
+    /// What to do about it.
+    fn next(&self) -> &'static str {
+        let code = self.error.raw_os_error().unwrap_or(0);
+        match (self.step, code) {
+            (Step::Find, _) if self.error.kind() == io::ErrorKind::NotFound => {
+                "there is no such interface: see 'ip link'"
+            }
+            (Step::Find, _) if self.error.kind() == io::ErrorKind::InvalidInput => {
+                "it is no Ethernet interface"
+            }
+            (Step::Targets, _) => {
+                "there are more addresses than a program can have: listen at fewer"
+            }
+            (_, libc::EPERM | libc::EACCES) => {
+                "it needs root, or CAP_NET_ADMIN, CAP_BPF and CAP_NET_RAW"
+            }
+            (Step::Socket, libc::EAFNOSUPPORT) => "the kernel is built without CONFIG_XDP_SOCKETS",
+            (Step::Map | Step::Program, libc::ENOSYS) => {
+                "the kernel is built without CONFIG_BPF_SYSCALL"
+            }
+            (Step::Memory, libc::ENOBUFS | libc::ENOMEM) => {
+                "8 MiB for each queue must stay in memory: raise the limit (ulimit -l), or give CAP_IPC_LOCK"
+            }
+            (Step::Bind { .. }, libc::EBUSY) => "another program has a socket at this queue",
+            (Step::Attach, libc::EBUSY | libc::EEXIST) => {
+                "another program is there already: 'ip link show' names it, 'ip link set IFACE xdp off' removes it"
+            }
+            (Step::Attach, libc::EOPNOTSUPP) => "its driver has no native XDP",
+            (Step::Attach, libc::EINVAL | libc::ENOSPC | libc::ERANGE) => {
+                "its driver refuses: often an MTU above 3,500, or too few queues; 'dmesg' may tell"
+            }
+            _ => "it wants Linux 5.9 or later, and a driver with native XDP",
+        }
+    }
+}
+
+impl fmt::Display for XdpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.step {
+            Step::Find => "the interface cannot be used",
+            Step::Targets => "no program can be made",
+            Step::Map => "the kernel makes no map of sockets",
+            Step::Program => "the kernel does not take the program",
+            Step::Socket => "there is no socket of AF_XDP",
+            Step::Memory => "the kernel does not take the memory for frames",
+            Step::Rings => "the kernel makes no rings",
+            Step::Bind { queue } => return self.end(f, &format!("queue {queue} cannot be had")),
+            Step::Attach => "the program cannot be put at the interface",
+        };
+        self.end(f, what)
+    }
+}
+
+impl XdpError {
+    fn end(&self, f: &mut fmt::Formatter<'_>, what: &str) -> fmt::Result {
+        write!(f, "{}: {what}: {}; {}", self.interface, self.error, self.next())?;
+        if self.said.is_empty() { Ok(()) } else { write!(f, " (the verifier: {})", self.said) }
+    }
+}
+
+impl std::error::Error for XdpError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+/// Looks at an interface by its name.
+pub fn find(name: &str) -> Result<Interface, XdpError> {
+    Interface::find(name).map_err(|error| XdpError::new(Step::Find, name, error))
+}
+
+/// Opens a socket for each queue of an interface and gives it what is asked for; from then on that does not reach
+/// ordinary sockets. All queues, or an error and none.
+pub fn open(options: &Options<'_>) -> Result<Vec<Queue>, XdpError> {
+    let interface = options.interface;
+    let failed = |step| move |error| XdpError::new(step, &interface.name, error);
+    let map = bpf::create_map(interface.queues).map_err(failed(Step::Map))?;
+    let filter = Filter {
+        mac: interface.mac,
+        targets: options.targets,
+        frame_bytes_max: options.frame_bytes_max.min(RECEIVED_BYTES_MAX) as u16,
+        without_socket: Action::Pass,
+    };
+    let program = assemble(&filter, &map)
+        .ok_or_else(|| failed(Step::Targets)(io::ErrorKind::InvalidInput.into()))?;
+    let program = bpf::load(&program).map_err(|bpf::LoadError { error, said }| XdpError {
+        said,
+        ..failed(Step::Program)(error)
+    })?;
+    let mut queues = Vec::new();
+    for number in 0..interface.queues {
+        let socket::Bound { receiver, sender, is_zero_copy } = socket::open(interface, number)?;
+        bpf::set_socket(&map, number, &receiver).map_err(failed(Step::Bind { queue: number }))?;
+        queues.push(Queue { number, receiver, sender, is_zero_copy });
+    }
+    // Last: from here on frames come.
+    let link = bpf::attach(&program, interface.index).map_err(failed(Step::Attach))?;
+    let attachment = Arc::new(Attachment { _link: link });
+    for queue in &mut queues {
+        queue.receiver.attachment = Some(Arc::clone(&attachment));
+    }
+    Ok(queues)
+}

@@ -1,0 +1,133 @@
+//! The program as the kernel runs it.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+use super::program::{Action, Filter, assemble};
+use super::{TARGETS_MAX, bpf};
+use crate::testing::skip;
+
+const MAC: [u8; 6] = [2, 0, 0, 0xaa, 0xbb, 0xcc];
+/// `XDP_REDIRECT` never comes here, as queues have no sockets: what would be redirected is dropped.
+const TAKEN: u32 = Action::Drop as u32;
+const PASSED: u32 = Action::Pass as u32;
+
+fn targets() -> Vec<SocketAddr> {
+    ["192.0.2.1:53", "192.0.2.2:5353", "[2001:db8::1]:53", "[2001:db8::2]:5353"]
+        .map(|text| text.parse().unwrap())
+        .to_vec()
+}
+
+/// The program for these, if the kernel takes programs from us.
+fn loaded(test: &str, targets: &[SocketAddr]) -> Option<OwnedFd> {
+    let map = match bpf::create_map(2) {
+        Ok(map) => map,
+        Err(error) => {
+            skip(test, &format!("no BPF: {error}"));
+            return None;
+        }
+    };
+    let filter = Filter { mac: MAC, targets, frame_bytes_max: 300, without_socket: Action::Drop };
+    let program = assemble(&filter, &map).unwrap();
+    Some(bpf::load(&program).map_err(|error| format!("{error:?}")).unwrap())
+}
+
+/// A frame with a message of so many octets for an address.
+fn frame(to: &str, message_bytes: usize) -> Vec<u8> {
+    let to: SocketAddr = to.parse().unwrap();
+    let mut frame = MAC.to_vec();
+    frame.extend([2, 0, 0, 1, 2, 3]);
+    match to {
+        SocketAddr::V4(to) => {
+            frame.extend([8, 0, 0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0, 192, 0, 2, 9]);
+            frame.extend(to.ip().octets());
+        }
+        SocketAddr::V6(to) => {
+            frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 0, 17, 64]);
+            frame.extend([9; 16]);
+            frame.extend(to.ip().octets());
+        }
+    }
+    frame.extend([0x30, 0x39]);
+    frame.extend(to.port().to_be_bytes());
+    frame.extend([0; 4]);
+    frame.resize(frame.len() + message_bytes, 7);
+    frame
+}
+
+/// The kernel takes the program, and gives a socket exactly what is for one: each target by its own port, and nothing that
+/// differs in one octet of what counts.
+#[test]
+fn only_what_is_ours_is_taken() {
+    let targets = targets();
+    let Some(program) = loaded("only_what_is_ours_is_taken", &targets) else { return };
+    let outcome = |frame: &[u8]| bpf::run(&program, frame).unwrap();
+    for target in &targets {
+        assert_eq!(outcome(&frame(&target.to_string(), 30)), TAKEN, "{target}");
+    }
+    for other in [
+        "192.0.2.1:5353",
+        "192.0.2.2:53",
+        "192.0.2.3:53",
+        "[2001:db8::1]:5353",
+        "[2001:db8::3]:53",
+        "[2001:db9::1]:53",
+    ] {
+        assert_eq!(outcome(&frame(other, 30)), PASSED, "{other}");
+    }
+    // Of IPv4: our Ethernet address, the type, version and length of the header, fragments, the protocol.
+    let v4 = frame("192.0.2.1:53", 30);
+    let counts = (0..6).chain([12, 13, 14, 21, 23]).chain(30..34).chain(36..38);
+    for at in counts {
+        let mut other = v4.clone();
+        other[at] ^= 4;
+        assert_eq!(outcome(&other), PASSED, "octet {at}");
+    }
+    // The first fragment of several is no message; a packet that must not be one is.
+    let mut fragment = v4.clone();
+    fragment[20] = 0x20;
+    assert_eq!(outcome(&fragment), PASSED);
+    fragment[20] = 0;
+    assert_eq!(outcome(&fragment), TAKEN);
+    let v6 = frame("[2001:db8::2]:5353", 30);
+    for at in (0..6).chain([12, 13, 20]).chain(38..54).chain(56..58) {
+        let mut other = v6.clone();
+        other[at] ^= 1;
+        assert_eq!(outcome(&other), PASSED, "octet {at}");
+    }
+    // A tag before the type, as of a VLAN.
+    let mut tagged = v4.clone();
+    tagged.splice(12..12, [0x81, 0, 0, 7]);
+    assert_eq!(outcome(&tagged), PASSED);
+}
+
+/// Frames are taken from the shortest with all headers to the longest that a socket is given, and others passed.
+#[test]
+fn lengths_have_limits() {
+    let Some(program) = loaded("lengths_have_limits", &targets()) else { return };
+    for (to, headers) in [("192.0.2.1:53", 42), ("[2001:db8::1]:53", 62)] {
+        let outcome = |bytes: usize| {
+            let mut frame = frame(to, 300);
+            frame.truncate(bytes);
+            bpf::run(&program, &frame).unwrap()
+        };
+        assert_eq!((outcome(headers), outcome(headers - 1)), (TAKEN, PASSED));
+        assert_eq!((outcome(300), outcome(301)), (TAKEN, PASSED));
+    }
+}
+
+/// As many targets as there may be make a program that the kernel takes and that finds the last; one more makes none.
+#[test]
+fn targets_have_a_limit() {
+    let mut targets: Vec<SocketAddr> = (0..TARGETS_MAX as u16)
+        .map(|at| format!("[2001:db8::{at:x}]:53").parse().unwrap())
+        .collect();
+    if let Some(program) = loaded("targets_have_a_limit", &targets) {
+        let last = targets.last().unwrap().to_string();
+        assert_eq!(bpf::run(&program, &frame(&last, 30)).unwrap(), TAKEN);
+    }
+    targets.push("192.0.2.1:53".parse().unwrap());
+    let filter =
+        Filter { mac: MAC, targets: &targets, frame_bytes_max: 300, without_socket: Action::Drop };
+    assert!(assemble(&filter, &std::io::stderr()).is_none());
+}
