@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`capture`] | pcap and pcapng records, both byte orders, any time resolution |
 //! | [`packet`] | link layer, encapsulations, IP, TCP/UDP/ICMP: down to the innermost packet |
+//! | [`frame`] | UDP messages in frames that are to be answered, strictly; writes the answers' headers
 //! | [`fragment`] | IP fragments put together again, in bounded memory |
 //! | [`stream`] | TCP bytes put in order again, in bounded memory |
 //! | [`dns`] | DNS messages: mDNS and LLMNR are the same format |
@@ -22,6 +23,7 @@ pub mod community_id;
 pub mod dhcp;
 pub mod dns;
 pub mod fragment;
+pub mod frame;
 pub mod http;
 pub mod name;
 pub mod nbns;
