@@ -13,7 +13,7 @@ use larder_dns::presentation::name_to_wire;
 use larder_dns::server::{News, Options, serve};
 use larder_dns::supervisor::Operation;
 use larder_dns::zones::{Forward, Upstream};
-use larder_dns::{cookie, exchanges, limit, streams};
+use larder_dns::{cookie, exchanges, limit, streams, xdp};
 use larder_io::random;
 
 use crate::annotate::cores;
@@ -101,8 +101,13 @@ fn options(settings: &Resolved) -> Result<Options, Failure> {
             .map_err(|_| Failure::usage(format!("--source {word:?}: not an address")))?;
         origin.addresses.push(address);
     }
+    let xdp = xdp::Options {
+        interfaces: settings.list("xdp").into_iter().map(str::to_owned).collect(),
+        falls_back: settings.switch("xdp-fallback"),
+    };
     Ok(Options {
         listen,
+        xdp,
         forwards,
         answerers: Vec::new(),
         cores: cores(number("cores")),

@@ -53,6 +53,7 @@ use larder_io::udp::Route;
 use larder_wire::dns::query::{KeyBuf, Query};
 use larder_wire::dns::rendered::{self, Renderer, Reply};
 use larder_wire::dns::{class, rtype};
+use larder_wire::frame::Letter;
 
 use self::answer::Options;
 pub use self::flight::ATTEMPTS_MAX;
@@ -105,6 +106,13 @@ pub enum Client {
         /// The way back.
         route: Route,
     },
+    /// Over UDP, in frames of a queue.
+    Frame {
+        /// The queue.
+        queue: u16,
+        /// Both ends.
+        letter: Letter,
+    },
     /// Over a stream.
     Stream {
         /// Which one.
@@ -124,25 +132,33 @@ pub enum Client {
 }
 
 impl Client {
-    /// The client's address.
-    pub fn address(&self) -> IpAddr {
+    /// The client's end.
+    #[inline]
+    pub fn peer(&self) -> SocketAddr {
         match self {
-            Client::Udp { route, .. } => route.peer.ip(),
-            Client::Stream { peer, .. } | Client::Beside { peer, .. } => peer.ip(),
+            Client::Udp { route, .. } => route.peer,
+            Client::Frame { letter, .. } => letter.peer,
+            Client::Stream { peer, .. } | Client::Beside { peer, .. } => *peer,
         }
+    }
+
+    /// The client's address.
+    #[inline]
+    pub fn address(&self) -> IpAddr {
+        self.peer().ip()
     }
 
     /// What carries its questions.
     pub fn protocol(&self) -> Protocol {
         match self {
-            Client::Udp { .. } => Protocol::Udp,
+            Client::Udp { .. } | Client::Frame { .. } => Protocol::Udp,
             Client::Stream { .. } => Protocol::Tcp,
             Client::Beside { protocol, .. } => *protocol,
         }
     }
 
     fn is_stream(&self) -> bool {
-        !matches!(self, Client::Udp { .. })
+        self.protocol() != Protocol::Udp
     }
 
     /// The longest answer to a query of this client, octets.
@@ -345,7 +361,11 @@ impl Core {
         at: usize,
         net: &mut impl Net,
     ) -> Option<(Query<'m>, u16)> {
-        *self.counts.queries(client.protocol()) += 1;
+        let queries = match client {
+            Client::Frame { .. } => &mut self.counts.queries_xdp,
+            other => self.counts.queries(other.protocol()),
+        };
+        *queries += 1;
         let admission = self.in_force.as_ref().map(|force| force.policy.admit(client.address()));
         let view = match admission {
             None => 0,

@@ -20,6 +20,7 @@ use std::time::Instant;
 use larder_io::event::{Event, Events, Interest, Poller, Waker};
 use larder_io::random::Random;
 use larder_io::udp::{RecvBatch, Route, SendBatch, UdpSocket};
+use larder_wire::frame::Letter;
 
 use crate::answerer::Answerers;
 use crate::bridge::Inbox;
@@ -32,6 +33,7 @@ use crate::reload::Follower;
 use crate::stage::{Stage, Stages};
 use crate::streams::{self, StreamId, Streams};
 use crate::trace::{Exchange, Trace};
+use crate::xdp;
 use crate::zones::Upstream;
 
 /// Messages received or sent by one system call.
@@ -39,7 +41,7 @@ const BATCH: usize = 64;
 
 /// Octets of the longest question over UDP: what is longer is cut, and so malformed. Buffers of batches are walked from end
 /// to end all the time, so they are no longer than they need be.
-const QUESTION_BYTES_MAX: usize = 1_232;
+pub(crate) const QUESTION_BYTES_MAX: usize = 1_232;
 
 /// Batches taken of one socket in a turn.
 const BATCHES_MAX: usize = 4;
@@ -60,6 +62,7 @@ const WAKER: u8 = 2;
 const STREAM_LISTENERS: u8 = 3;
 const STREAMS: u8 = 4;
 const EXCHANGES: u8 = 5;
+const QUEUES: u8 = 6;
 const SPACE_SHIFT: u32 = 56;
 
 fn token(space: u8, which: u64) -> u64 {
@@ -108,6 +111,8 @@ struct Listener {
 struct Sockets {
     poller: Arc<Poller>,
     listeners: Vec<Listener>,
+    /// What goes by each queue.
+    outgoing: Vec<xdp::Outgoing>,
     /// What others decrypted, if there are any.
     inbox: Option<Inbox>,
     /// By upstream; an answerer has none.
@@ -152,6 +157,9 @@ impl Net for Lines<'_> {
     ) -> bool {
         match client {
             Client::Udp { socket, route } => self.sockets.answer(*socket, route, bytes_max, write),
+            Client::Frame { queue, letter } => {
+                self.sockets.answer_by_frame(*queue, letter, bytes_max, write)
+            }
             Client::Stream { stream, .. } => {
                 let Sockets { counts, trace, .. } = &mut *self.sockets;
                 self.streams.answer(StreamId::from_bits(*stream), bytes_max, |room| {
@@ -170,7 +178,7 @@ impl Net for Lines<'_> {
 
     fn ignore(&mut self, client: &Client) {
         match client {
-            Client::Udp { .. } => {}
+            Client::Udp { .. } | Client::Frame { .. } => {}
             Client::Stream { stream, .. } => {
                 self.streams.drop_question(StreamId::from_bits(*stream));
             }
@@ -292,6 +300,26 @@ impl Sockets {
         listener.outgoing.commit(length, Some(route));
         true
     }
+
+    #[inline]
+    fn answer_by_frame(
+        &mut self,
+        queue: u16,
+        letter: &Letter,
+        bytes_max: usize,
+        write: impl FnOnce(&mut [u8]) -> Option<usize>,
+    ) -> bool {
+        let Sockets { outgoing, counts, trace, .. } = self;
+        let Some(outgoing) = outgoing.get_mut(usize::from(queue)) else { return false };
+        let answered = outgoing.answer(letter, bytes_max, |room| {
+            let length = write(room)?;
+            note_answer(counts, trace, &Client::Frame { queue, letter: *letter }, &room[..length]);
+            Some(length)
+        });
+        // Without room it is dropped, which is no reason to answer in another way.
+        counts.unsent_answers += u64::from(answered.is_none());
+        answered.unwrap_or(true)
+    }
 }
 
 /// What a core is made of.
@@ -300,6 +328,8 @@ pub struct Parts {
     pub core: Core,
     /// Bound sockets to be asked by.
     pub listeners: Vec<UdpSocket>,
+    /// Queues of network interfaces.
+    pub queues: Vec<xdp::Queue>,
     /// Listening sockets for streams.
     pub stream_listeners: Vec<TcpListener>,
     /// What streams of clients may do.
@@ -336,6 +366,8 @@ pub struct Parts {
 pub struct Driver {
     core: Core,
     sockets: Sockets,
+    /// What comes by each queue, and whether something did when it was last asked.
+    queues: Vec<(xdp::Incoming, bool)>,
     stream_listeners: Vec<TcpListener>,
     streams: Streams,
     exchanges: Exchanges,
@@ -367,6 +399,12 @@ impl Driver {
             let outgoing = SendBatch::new(BATCH, usize::from(parts.udp_bytes_max));
             listeners.push(Listener { socket, outgoing, is_busy: false });
         }
+        let (mut queues, mut outgoing) = (Vec::new(), Vec::new());
+        for (at, queue) in parts.queues.into_iter().enumerate() {
+            poller.add(&queue.incoming, token(QUEUES, at as u64), Interest::READ)?;
+            queues.push((queue.incoming, false));
+            outgoing.push(queue.outgoing);
+        }
         for (at, listener) in parts.stream_listeners.iter().enumerate() {
             poller.add(listener, token(STREAM_LISTENERS, at as u64), Interest::READ)?;
         }
@@ -381,6 +419,7 @@ impl Driver {
             poller,
             listeners,
             inbox: parts.inbox,
+            outgoing,
             pools,
             upstreams: parts.upstreams,
             answerers: parts.answerers,
@@ -394,6 +433,7 @@ impl Driver {
         Ok(Driver {
             core: parts.core,
             sockets,
+            queues,
             stream_listeners: parts.stream_listeners,
             streams: Streams::new(parts.stream_limits, STREAMS),
             exchanges: Exchanges::new(parts.exchange_limits, EXCHANGES),
@@ -448,6 +488,12 @@ impl Driver {
             // What is not watched is not told of; it fails for nothing else.
             let _ = self.sockets.poller.remove(&listener.socket);
         }
+        for at in 0..self.queues.len() {
+            self.serve_queue(now, at);
+        }
+        for (queue, _) in self.queues.drain(..) {
+            let _ = self.sockets.poller.remove(&queue);
+        }
         for listener in self.stream_listeners.drain(..) {
             let _ = self.sockets.poller.remove(&listener);
         }
@@ -490,7 +536,8 @@ impl Driver {
     }
 
     fn turn(&mut self) -> io::Result<()> {
-        let is_busy = self.sockets.listeners.iter().any(|listener| listener.is_busy);
+        let is_busy = self.sockets.listeners.iter().any(|listener| listener.is_busy)
+            || self.queues.iter().any(|(_, is_busy)| *is_busy);
         let asks_kernel =
             !is_busy || self.core.in_flight() > 0 || self.busy_turns == BUSY_TURNS_MAX;
         let mut ready = 0;
@@ -519,6 +566,11 @@ impl Driver {
         for at in 0..self.sockets.listeners.len() {
             if self.sockets.listeners[at].is_busy {
                 self.serve(now, at);
+            }
+        }
+        for at in 0..self.queues.len() {
+            if self.queues[at].1 {
+                self.serve_queue(now, at);
             }
         }
         self.finish(now);
@@ -573,6 +625,7 @@ impl Driver {
         for listener in &mut sockets.listeners {
             sockets.counts.unsent_answers += listener.flush();
         }
+        sockets.outgoing.iter_mut().for_each(xdp::Outgoing::flush);
         for pool in sockets.pools.iter_mut().flatten() {
             pool.flush();
             pool.tick(now_ms);
@@ -588,6 +641,11 @@ impl Driver {
             LISTENERS => {
                 if let Some(listener) = self.sockets.listeners.get_mut(which as usize) {
                     listener.is_busy = true;
+                }
+            }
+            QUEUES => {
+                if let Some((_, is_busy)) = self.queues.get_mut(which as usize) {
+                    *is_busy = true;
                 }
             }
             UPSTREAMS => self.hear(now, (which >> 32) as usize, which as u32),
@@ -675,6 +733,31 @@ impl Driver {
                 return;
             }
             self.sockets.counts.unsent_answers += self.sockets.listeners[at].flush();
+        }
+    }
+
+    /// Takes what clients asked by one queue.
+    fn serve_queue(&mut self, now: Now, at: usize) {
+        for _ in 0..BATCHES_MAX {
+            let Driver { core, sockets, streams, exchanges, queues, .. } = self;
+            let Some((incoming, is_busy)) = queues.get_mut(at) else { return };
+            let received = incoming.recv();
+            *is_busy = received > 0;
+            if received == 0 {
+                return;
+            }
+            let mut read = 0;
+            let client_of = |letter| Client::Frame { queue: at as u16, letter };
+            if sockets.trace.is_some() {
+                for (letter, octets) in incoming.letters() {
+                    sockets.note_question(&client_of(letter), octets);
+                }
+            }
+            let batch = incoming.letters().map(|(letter, octets)| (client_of(letter), octets));
+            let batch = batch.inspect(|_| read += 1);
+            core.questions(now, batch, &mut Lines { sockets, streams, exchanges });
+            self.sockets.counts.dropped_queries += (received - read) as u64;
+            self.sockets.outgoing[at].flush();
         }
     }
 

@@ -6,6 +6,7 @@
 //! | [`supervisor`] | what the calling thread does meanwhile |
 //! | [`stage`] | how far the server's life has come |
 //! | [`driver`] | one core's loop |
+//! | [`xdp`] | questions and answers as frames of a network interface |
 //! | [`pool`] | sockets to an upstream |
 //! | [`core`] | what a core does with messages: answers, asks, waits, gives up |
 //! | [`key`] | what tells one answer from another |
@@ -68,4 +69,5 @@ pub mod supervisor;
 mod table;
 pub mod trace;
 pub mod writer;
+pub mod xdp;
 pub mod zones;

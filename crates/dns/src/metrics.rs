@@ -102,6 +102,7 @@ const fn first(
 counters! {
     "queries" "Questions received" {
         queries_udp ["transport" "udp"],
+        queries_xdp ["transport" "xdp"],
         queries_tcp ["transport" "tcp"],
         queries_tls ["transport" "tls"],
         queries_https ["transport" "https"],
@@ -232,7 +233,7 @@ impl Counts {
 
     /// Questions over all transports.
     pub fn all_queries(&self) -> u64 {
-        let plain = self.queries_udp + self.queries_tcp;
+        let plain = self.queries_udp + self.queries_xdp + self.queries_tcp;
         plain + self.queries_tls + self.queries_https + self.queries_quic
     }
 

@@ -132,15 +132,11 @@ impl QueryLog {
     #[cold]
     fn log(&mut self, client: &Client, answer: &[u8]) {
         let now = self.clock.now();
-        let (address, is_stream) = match client {
-            Client::Udp { route, .. } => (route.peer, false),
-            Client::Stream { peer, .. } => (*peer, true),
-        };
         let line = Line {
             unix_us: self.clock.unix_ns(now) / 1_000,
-            client: address,
+            client: client.peer(),
             prefix: self.prefix,
-            is_stream,
+            protocol: client.protocol(),
             source: self.source,
             duration_us: now.us.saturating_sub(self.since_us.unwrap_or(self.now_us)),
             answer,

@@ -37,7 +37,7 @@ use crate::stage::Stages;
 use crate::supervisor::{Common, Crew, Operation, Supervisor};
 use crate::trace::Trace;
 use crate::zones::{Forward, Zones};
-use crate::{dnstap, exchanges, streams};
+use crate::{dnstap, exchanges, streams, xdp};
 
 /// Octets that may wait at a listening socket, in either direction; the system may allow less.
 const SOCKET_BUFFER_BYTES: usize = 4 << 20;
@@ -47,6 +47,8 @@ const SOCKET_BUFFER_BYTES: usize = 4 << 20;
 pub struct Options {
     /// Addresses to be asked at, where no service manager hands over sockets.
     pub listen: Vec<SocketAddr>,
+    /// What comes by frames of network interfaces, beside sockets.
+    pub xdp: xdp::Options,
     /// Whom to ask, by zone.
     pub forwards: Vec<Forward>,
     /// Upstreams that are no servers, by number; started and stopped with the server.
@@ -173,6 +175,16 @@ pub fn serve(options: &Options, tell: &mut dyn FnMut(News<'_>)) -> Result<Served
              set ReusePort=yes and a socket a core, or --cores 1",
         ));
     }
+    let udp_addresses = bound.iter().flat_map(|bound| &bound.listeners);
+    let udp_addresses: Vec<SocketAddr> =
+        udp_addresses.filter_map(|socket| socket.local_address().ok()).collect();
+    let by_frames =
+        xdp::open(&options.xdp, &udp_addresses, cores).map_err(ServeError::Operation)?;
+    by_frames.lines.iter().for_each(|line| tell(News::Line(line)));
+    let mut settings = options.settings.clone();
+    if let Some(bytes_max) = by_frames.answer_bytes_max {
+        settings.udp_bytes_max = settings.udp_bytes_max.min(bytes_max);
+    }
     let supervisor_waker = Arc::new(Waker::new().map_err(system("eventfd"))?);
     let (trace, tap) = match &options.operation.dnstap {
         None => (None, None),
@@ -194,9 +206,10 @@ pub fn serve(options: &Options, tell: &mut dyn FnMut(News<'_>)) -> Result<Served
     let mut supervisor = Supervisor::open(&options.operation, common, signals)
         .map_err(|error| ServeError::Operation(error.to_string()))?;
 
-    let (settings, stages) = (Arc::new(options.settings.clone()), Arc::new(Stages::new()));
+    let (settings, stages) = (Arc::new(settings), Arc::new(Stages::new()));
     let (mut drivers, mut wakers, mut desks) = (Vec::new(), Vec::new(), Vec::new());
-    for (number, Bound { listeners, stream_listeners }) in bound.into_iter().enumerate() {
+    let bound = bound.into_iter().zip(by_frames.queues);
+    for (number, (Bound { listeners, stream_listeners }, queues)) in bound.enumerate() {
         let zones = Zones::new(&options.forwards).map_err(|error| {
             ServeError::Forward(format!("these upstreams cannot be used: {error:?}"))
         })?;
@@ -219,6 +232,7 @@ pub fn serve(options: &Options, tell: &mut dyn FnMut(News<'_>)) -> Result<Served
         let parts = Parts {
             core,
             listeners,
+            queues,
             stream_listeners,
             stream_limits: options.stream_limits.clone(),
             inbox,
@@ -226,7 +240,7 @@ pub fn serve(options: &Options, tell: &mut dyn FnMut(News<'_>)) -> Result<Served
             upstreams,
             answerers,
             origin: options.origin.clone(),
-            udp_bytes_max: options.settings.udp_bytes_max,
+            udp_bytes_max: settings.udp_bytes_max,
             policy: reload.follower(),
             clock,
             number,

@@ -98,6 +98,7 @@ impl Trace {
             Client::Stream { peer, .. } | Client::Beside { peer, .. } => {
                 (client.protocol(), *peer, None)
             }
+            Client::Frame { letter, .. } => (Protocol::Udp, letter.peer, Some(letter.local)),
             Client::Udp { socket, route } => {
                 let bound = self.listeners.get(usize::from(*socket));
                 let asked = bound.map(|bound| match route.local {

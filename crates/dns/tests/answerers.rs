@@ -89,6 +89,7 @@ fn start(answerer: Arc<dyn Answerer>) -> Server {
     let udp_bytes_max = settings.udp_bytes_max;
     let core = Core::new(Arc::new(settings), &cache.build().unwrap(), zones, clock.now()).unwrap();
     let parts = Parts {
+        queues: Vec::new(),
         inbox: None,
         core,
         listeners: vec![socket],

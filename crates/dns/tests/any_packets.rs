@@ -77,6 +77,7 @@ fn number(client: &Client) -> u16 {
     match client {
         Client::Udp { route, .. } => route.peer.port(),
         Client::Stream { peer, .. } | Client::Beside { peer, .. } => peer.port(),
+        Client::Frame { letter, .. } => letter.peer.port(),
     }
 }
 

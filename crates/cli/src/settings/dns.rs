@@ -120,6 +120,25 @@ Examples:
             ..ENCRYPTED
         },
         Setting {
+            name: "xdp",
+            value_name: "INTERFACE",
+            kind: Kind::List,
+            many: true,
+            default: "none",
+            help: "Take questions from these network interfaces by AF_XDP; sockets take the rest",
+            why: "More answers a second; no firewall sees these questions. By feature xdp, with CAP_NET_ADMIN, CAP_BPF and \
+                  CAP_NET_RAW.",
+            ..SERVER
+        },
+        Setting {
+            name: "xdp-fallback",
+            group: "Server",
+            default: "true",
+            help: "Serve by sockets where XDP cannot be had; false ends with the reason",
+            why: "A server that is slower than it could be still serves; a line says so at the start.",
+            ..ON_OFF
+        },
+        Setting {
             name: "upstream",
             letter: Some('u'),
             value_name: "ADDR[:PORT]",

@@ -16,6 +16,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use larder_wire::dns::{Message, class};
 
+use crate::dnstap::Protocol;
 use crate::presentation::{push_class, push_name, push_rcode, push_type};
 
 /// How lines look.
@@ -90,7 +91,7 @@ pub(super) struct Line<'a> {
     pub unix_us: u64,
     pub client: SocketAddr,
     pub prefix: Option<Prefix>,
-    pub is_stream: bool,
+    pub protocol: Protocol,
     pub source: Source,
     pub duration_us: u64,
     /// As it was sent.
@@ -230,7 +231,13 @@ fn put_json(out: &mut String, line: &Line<'_>, said: &Said) -> fmt::Result {
 }
 
 fn transport(line: &Line<'_>) -> &'static str {
-    if line.is_stream { "tcp" } else { "udp" }
+    match line.protocol {
+        Protocol::Udp => "udp",
+        Protocol::Tcp => "tcp",
+        Protocol::Tls => "tls",
+        Protocol::Https => "https",
+        Protocol::Quic => "quic",
+    }
 }
 
 /// Date and time in UTC (RFC 3339), with microseconds.
@@ -274,7 +281,7 @@ mod tests {
             unix_us: 1_700_000_001_000_002,
             client: "[2001:db8:1:2::7]:4242".parse().unwrap(),
             prefix: None,
-            is_stream: true,
+            protocol: Protocol::Tcp,
             source: Source::Miss,
             duration_us: 1_234,
             answer,

@@ -77,6 +77,7 @@ impl Larder {
         let parts = Parts {
             core,
             listeners: vec![socket],
+            queues: Vec::new(),
             stream_listeners: vec![stream_listener],
             stream_limits: streams::Limits::default(),
             exchange_limits: exchanges::Limits::default(),

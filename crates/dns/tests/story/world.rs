@@ -62,6 +62,7 @@ fn number(client: &Client) -> (u16, bool) {
     match client {
         Client::Udp { route, .. } => (route.peer.port(), false),
         Client::Stream { peer, .. } | Client::Beside { peer, .. } => (peer.port(), true),
+        Client::Frame { letter, .. } => (letter.peer.port(), false),
     }
 }
 

@@ -1,0 +1,54 @@
+//! A build without the feature: there are no queues, and whoever wants some is told why.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use larder_wire::frame::Letter;
+
+use super::Interface;
+
+/// Never made.
+pub struct Incoming(Infallible);
+
+/// Never made.
+pub struct Outgoing(Infallible);
+
+pub(super) fn open_interface(name: &str, _bound: &[SocketAddr]) -> Result<Interface, String> {
+    Err(format!("{name}: this larder was built without the feature 'xdp'"))
+}
+
+impl Incoming {
+    /// Never called.
+    pub fn recv(&mut self) -> usize {
+        match self.0 {}
+    }
+
+    /// Never called.
+    pub fn letters(&self) -> std::iter::Empty<(Letter, &[u8])> {
+        match self.0 {}
+    }
+}
+
+impl AsFd for Incoming {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self.0 {}
+    }
+}
+
+impl Outgoing {
+    /// Never called.
+    pub fn answer(
+        &mut self,
+        _letter: &Letter,
+        _bytes_max: usize,
+        _write: impl FnOnce(&mut [u8]) -> Option<usize>,
+    ) -> Option<bool> {
+        match self.0 {}
+    }
+
+    /// Never called.
+    pub fn flush(&mut self) {
+        match self.0 {}
+    }
+}
