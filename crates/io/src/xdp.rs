@@ -32,6 +32,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 pub use interface::{Interface, QUEUES_MAX, local_addresses};
 pub use program::TARGETS_MAX;
@@ -61,6 +62,26 @@ pub struct Queue {
     pub sender: Sender,
     /// Whether the driver reads and writes our memory by itself; else the kernel copies each frame.
     pub is_zero_copy: bool,
+}
+
+/// How long what is in use is waited for: the kernel gives queues back some milliseconds after their socket was closed, and a
+/// server that is started anew should not meet its own ghost.
+const BUSY_MAX: Duration = Duration::from_secs(1);
+const BUSY_POLL: Duration = Duration::from_millis(10);
+
+/// Tries something until it is no longer in use, for a bounded time.
+fn unless_busy<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let start = Instant::now();
+    loop {
+        match attempt() {
+            Err(error)
+                if error.raw_os_error() == Some(libc::EBUSY) && start.elapsed() < BUSY_MAX =>
+            {
+                std::thread::sleep(BUSY_POLL);
+            }
+            result => return result,
+        }
+    }
 }
 
 /// Keeps the program in its place.
@@ -198,7 +219,8 @@ pub fn open(options: &Options<'_>) -> Result<Vec<Queue>, XdpError> {
         queues.push(Queue { number, receiver, sender, is_zero_copy });
     }
     // Last: from here on frames come.
-    let link = bpf::attach(&program, interface.index).map_err(failed(Step::Attach))?;
+    let link =
+        unless_busy(|| bpf::attach(&program, interface.index)).map_err(failed(Step::Attach))?;
     let attachment = Arc::new(Attachment { _link: link });
     for queue in &mut queues {
         queue.receiver.attachment = Some(Arc::clone(&attachment));

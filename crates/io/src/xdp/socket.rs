@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use super::interface::Interface;
 use super::ring::{Mapping, Taker, Writer};
-use super::{Attachment, Step, XdpError};
+use super::{Attachment, Step, XdpError, unless_busy};
 use crate::socket::{check, get_int, owned, set_option};
 
 /// Octets of a frame's place in the memory.
@@ -104,7 +104,8 @@ pub(super) fn open(interface: &Interface, queue: u32) -> Result<Bound, XdpError>
     register(&fd, &memory).map_err(failed(Step::Memory))?;
     let shared = Arc::new(Shared { fd, memory });
     let (receiver, sender) = halves(shared.clone()).map_err(failed(Step::Rings))?;
-    bind(&shared.fd, interface.index, queue).map_err(failed(Step::Bind { queue }))?;
+    unless_busy(|| bind(&shared.fd, interface.index, queue))
+        .map_err(failed(Step::Bind { queue }))?;
     let options = get_int(&shared.fd, libc::SOL_XDP, libc::XDP_OPTIONS).unwrap_or(0);
     let is_zero_copy = options as u32 & libc::XDP_OPTIONS_ZEROCOPY != 0;
     Ok(Bound { receiver, sender, is_zero_copy })

@@ -1,11 +1,12 @@
-//! The program as the kernel runs it.
+//! The program as the kernel runs it, and sockets at the ends of a cable.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
 use super::program::{Action, Filter, assemble};
-use super::{TARGETS_MAX, bpf};
-use crate::testing::skip;
+use super::{BATCH, Interface, Options, Queue, TARGETS_MAX, bpf};
+use crate::netns::enter_private_network;
+use crate::testing::{readable, skip};
 
 const MAC: [u8; 6] = [2, 0, 0, 0xaa, 0xbb, 0xcc];
 /// `XDP_REDIRECT` never comes here, as queues have no sockets: what would be redirected is dropped.
@@ -130,4 +131,147 @@ fn targets_have_a_limit() {
     let filter =
         Filter { mac: MAC, targets: &targets, frame_bytes_max: 300, without_socket: Action::Drop };
     assert!(assemble(&filter, &std::io::stderr()).is_none());
+}
+
+/// Runs `body` on a thread with two interfaces that are the ends of one cable, with two queues each, in a network of its own.
+fn with_pair(test: &'static str, body: fn(Interface, Interface)) {
+    let ran = std::thread::spawn(move || {
+        if let Err(error) = enter_private_network() {
+            return skip(test, &format!("not permitted: {error}"));
+        }
+        for line in [
+            "link add x0 numrxqueues 2 numtxqueues 2 type veth peer name x1 numrxqueues 2 numtxqueues 2",
+            "link set x0 up",
+            "link set x1 up",
+        ] {
+            let done = std::process::Command::new("ip").args(line.split(' ')).status();
+            if !done.is_ok_and(|status| status.success()) {
+                return skip(test, "no pair of interfaces can be made");
+            }
+        }
+        body(super::find("x0").unwrap(), super::find("x1").unwrap());
+    });
+    ran.join().unwrap();
+}
+
+/// What is for another interface's address, in a frame for this one.
+fn addressed(to: &Interface, target: &str, message: u32) -> Vec<u8> {
+    let mut frame = frame(target, 20);
+    frame[..6].copy_from_slice(&to.mac);
+    let at = frame.len() - 4;
+    frame[at..].copy_from_slice(&message.to_be_bytes());
+    frame
+}
+
+fn opened(interface: &Interface, targets: &[SocketAddr]) -> Vec<Queue> {
+    let options = Options { interface, targets, frame_bytes_max: 1500 };
+    super::open(&options).map_err(|error| error.to_string()).unwrap()
+}
+
+/// Receives a batch, waiting until there is one.
+fn receive(queue: &mut Queue) -> Vec<Vec<u8>> {
+    assert!(readable(&queue.receiver));
+    queue.receiver.recv();
+    queue.receiver.frames().map(<[u8]>::to_vec).collect()
+}
+
+/// Every queue of an interface carries frames in both directions, whole and in order, several times as many as there is memory
+/// for; none comes by another queue.
+#[test]
+fn every_queue_carries() {
+    with_pair("every_queue_carries", |left, right| {
+        assert_eq!((left.queues, right.queues), (2, 2));
+        let targets = targets();
+        let (mut left_queues, mut right_queues) =
+            (opened(&left, &targets), opened(&right, &targets));
+        for (number, (from, to)) in left_queues.iter_mut().zip(&mut right_queues).enumerate() {
+            for round in 0..200u32 {
+                let sent: Vec<Vec<u8>> = (0..BATCH as u32)
+                    .map(|at| addressed(&right, "192.0.2.1:53", round << 16 | at))
+                    .collect();
+                for frame in &sent {
+                    from.sender.slot().unwrap()[..frame.len()].copy_from_slice(frame);
+                    from.sender.commit(frame.len());
+                }
+                from.sender.send();
+                let mut came = Vec::new();
+                while came.len() < sent.len() {
+                    came.extend(receive(to));
+                }
+                assert!(came == sent, "queue {number}, round {round}");
+                // One comes back.
+                let back = addressed(&left, "[2001:db8::1]:53", round);
+                to.sender.slot().unwrap()[..back.len()].copy_from_slice(&back);
+                to.sender.commit(back.len());
+                to.sender.send();
+                assert_eq!(receive(from), [back]);
+            }
+            assert_eq!(to.receiver.drops().unwrap(), 0);
+        }
+        for queue in left_queues.iter_mut().chain(&mut right_queues) {
+            assert_eq!(queue.receiver.recv(), 0);
+        }
+    });
+}
+
+/// Where nobody takes frames, the kernel drops those without room and says how many; the sender does not wait, and what was
+/// kept is whole.
+#[test]
+fn floods_are_bounded() {
+    with_pair("floods_are_bounded", |left, right| {
+        let targets = targets();
+        let (mut left_queues, mut right_queues) =
+            (opened(&left, &targets), opened(&right, &targets));
+        let (from, to) = (&mut left_queues[0], &mut right_queues[0]);
+        let mut sent = 0;
+        for round in 0..100 {
+            while let Some(slot) = from.sender.slot() {
+                let frame = addressed(&right, "192.0.2.1:53", sent);
+                slot[..frame.len()].copy_from_slice(&frame);
+                from.sender.commit(frame.len());
+                sent += 1;
+                if sent % 100 == 0 {
+                    break;
+                }
+            }
+            from.sender.send();
+            assert!(sent as usize <= (round + 1) * 100);
+        }
+        assert_eq!(sent, 10_000, "a peer that does not take holds nobody up");
+        let mut came = 0;
+        loop {
+            let count = to.receiver.recv();
+            if count == 0 {
+                break;
+            }
+            for octets in to.receiver.frames() {
+                assert_eq!(octets, addressed(&right, "192.0.2.1:53", came));
+                came += 1;
+            }
+        }
+        assert!((2_000..10_000).contains(&came), "{came}");
+        assert_eq!(to.receiver.drops().unwrap(), u64::from(10_000 - came));
+    });
+}
+
+/// A program is at its interface while a receiver lives: a second one is refused with words that help, and there is room for
+/// another afterwards.
+#[test]
+fn the_place_is_given_back() {
+    with_pair("the_place_is_given_back", |left, _| {
+        let targets = targets();
+        let first = opened(&left, &targets);
+        let options = Options { interface: &left, targets: &targets, frame_bytes_max: 1500 };
+        let error = super::open(&options).unwrap_err().to_string();
+        assert!(error.starts_with("x0: queue 0 cannot be had"), "{error}");
+        assert!(error.contains("another program has a socket"), "{error}");
+        drop(first);
+        let mut queues = opened(&left, &targets);
+        // One half of one queue is enough.
+        let last = queues.pop().unwrap().receiver;
+        drop(queues);
+        assert!(super::open(&options).is_err());
+        drop(last);
+        opened(&left, &targets);
+    });
 }
