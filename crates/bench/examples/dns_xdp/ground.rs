@@ -1,0 +1,161 @@
+//! Two networks with a veth pair between them: one of the calling thread, where the load is, and one of the server.
+//!
+//! Invariant: networks and processes are gone when their values are dropped.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use larder_io::cores::{available_cores, pin_to_core};
+use larder_io::netns::enter_private_network;
+
+use super::{Result, SERVER};
+
+/// The name of the server's network.
+const SERVER_NET: &str = "larder-xdp";
+/// Longest wait for what a program is to say.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The networks and the cores.
+pub struct Ground {
+    server_core: usize,
+}
+
+impl Ground {
+    /// Makes the networks, and keeps the calling thread in one of them and on the load's core.
+    pub fn new() -> Result<Ground> {
+        let cores = available_cores()?;
+        let (Some(&server_core), Some(&load_core)) = (cores.first(), cores.get(1)) else {
+            return Err("two cores are needed".into());
+        };
+        enter_private_network()?;
+        pin_to_core(load_core)?;
+        let ground = Ground { server_core };
+        for line in [
+            "netns add larder-xdp",
+            "link add c0 type veth peer name s0 netns larder-xdp",
+            "addr add 10.99.0.2/24 dev c0",
+            "link set c0 up",
+            "-n larder-xdp addr add 10.99.0.1/24 dev s0",
+            "-n larder-xdp link set s0 up",
+        ] {
+            let status = Command::new("ip").args(line.split(' ')).status()?;
+            if !status.success() {
+                return Err(format!("ip {line}: {status}").into());
+            }
+        }
+        Ok(ground)
+    }
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        // The pair goes with it.
+        let _ = Command::new("ip").args(["netns", "del", SERVER_NET]).status();
+    }
+}
+
+/// Starts a program on a core.
+fn on_core(core: usize, mut command: Command) -> Result<Child> {
+    let started = thread::spawn(move || {
+        pin_to_core(core)?;
+        command.spawn()
+    });
+    Ok(started.join().map_err(|_| "a thread died")??)
+}
+
+/// Ended when dropped.
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The server.
+pub struct Server {
+    process: Process,
+    _said: Receiver<String>,
+    kernel_thread: u32,
+}
+
+impl Server {
+    /// Starts it; it answers.
+    pub fn start(ground: &Ground, larder: &Path, by_xdp: bool) -> Result<Server> {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", SERVER_NET]).arg(larder).stdin(Stdio::null());
+        command.args(["dns", "--listen", SERVER, "--cores", "1", "--upstream", super::UPSTREAM]);
+        command.args(["--access", "10.99.0.0/24=allow", "--xdp-fallback=false"]);
+        if by_xdp {
+            command.args(["--xdp", "s0"]);
+        }
+        command.stderr(Stdio::piped());
+        let mut child = on_core(ground.server_core, command)?;
+        let output = child.stderr.take().ok_or("no output")?;
+        let process = Process(child);
+        let (say, said) = channel();
+        thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(std::result::Result::ok) {
+                let _ = say.send(line);
+            }
+        });
+        loop {
+            let line = said.recv_timeout(PATIENCE).map_err(|_| "the server does not start")?;
+            if line.contains("answering at") {
+                break;
+            }
+        }
+        Ok(Server { process, _said: said, kernel_thread: ksoftirqd(ground.server_core)? })
+    }
+
+    /// What its core has worked: nanoseconds of its threads, and of the kernel's thread for what interrupts left.
+    pub fn ran_ns(&self) -> Result<u64> {
+        let mut sum = ran_ns(&format!("/proc/{}/schedstat", self.kernel_thread))?;
+        for task in fs::read_dir(format!("/proc/{}/task", self.process.0.id()))? {
+            sum += ran_ns(&format!("{}/schedstat", task?.path().display()))?;
+        }
+        Ok(sum)
+    }
+}
+
+/// The first figure of schedstat: nanoseconds on a processor.
+fn ran_ns(path: &str) -> Result<u64> {
+    let text = fs::read_to_string(path)?;
+    Ok(text.split_whitespace().next().ok_or("no figure")?.parse()?)
+}
+
+/// The number of the kernel's thread for soft interrupts of a core.
+fn ksoftirqd(core: usize) -> Result<u32> {
+    let name = format!("ksoftirqd/{core}\n");
+    for process in fs::read_dir("/proc")?.flatten() {
+        if fs::read_to_string(process.path().join("comm")).is_ok_and(|comm| comm == name) {
+            return Ok(process.file_name().to_string_lossy().parse()?);
+        }
+    }
+    Err("there is no ksoftirqd".into())
+}
+
+/// Time and work between two moments.
+pub struct Span {
+    begun: Instant,
+    ran_ns: u64,
+}
+
+impl Span {
+    /// From now on.
+    pub fn begin(server: &Server) -> Result<Span> {
+        Ok(Span { begun: Instant::now(), ran_ns: server.ran_ns()? })
+    }
+
+    /// Share of the time until now that the core was at work.
+    pub fn busy(&self, server: &Server) -> Result<f64> {
+        let ran_ns = server.ran_ns()? - self.ran_ns;
+        Ok(ran_ns as f64 / self.begun.elapsed().as_nanos() as f64)
+    }
+}
