@@ -3,7 +3,6 @@
 //! Closed: a question leaves when an answer has come. An ID is its slot's number, which the answer must have; one that does not
 //! come in time is asked anew.
 
-use std::error::Error;
 use std::net::SocketAddr;
 use std::time::Instant;
 
@@ -13,6 +12,8 @@ use larder_io::event::{Events, Interest, Poller};
 use larder_io::xdp;
 use larder_wire::frame::{self, Letter};
 
+use super::Result;
+
 /// A question under way.
 #[derive(Clone, Copy)]
 struct Slot {
@@ -20,96 +21,105 @@ struct Slot {
     tag: u64,
 }
 
-/// Loads the server from an address of an interface, whose peer is the server's.
-pub fn load(
-    interface: &str,
-    from: SocketAddr,
-    options: &LoadOptions,
-    mut ask: impl FnMut(u16, &mut [u8]) -> Option<Question>,
-    mut check: impl FnMut(u64, &[u8]) -> bool,
-) -> Result<Load, Box<dyn Error>> {
-    let interface = xdp::find(interface)?;
-    let opened = xdp::Options { interface: &interface, targets: &[from], frame_bytes_max: 1500 };
-    let mut queues = xdp::open(&opened)?;
-    let queue = queues.first_mut().ok_or("no queue")?;
-    let (poller, mut events) = (Poller::new()?, Events::new(1));
-    poller.add(&queue.receiver, 0, Interest::READ)?;
-    let letter = Letter {
-        peer: options.server,
-        local: from,
-        peer_mac: neighbour(options.server)?,
-        local_mac: interface.mac,
-    };
-    let start = Instant::now();
-    let count_from_ns = options.warm_up.as_nanos() as u64;
-    let end_ns = count_from_ns + options.measured.as_nanos() as u64;
-    let mut found = Load {
-        answers: 0,
-        wrong: 0,
-        unexpected: 0,
-        lost: 0,
-        refused: 0,
-        seconds: 0.0,
-        latency: Latency::new(),
-        ran_ns: 0.0,
-        asked: 0,
-    };
-    let mut slots = vec![Slot { since_ns: 0, tag: 0 }; options.in_flight_max];
-    let mut free: Vec<u16> = (0..slots.len() as u16).collect();
-    let (mut now_ns, mut looked_ns) = (0, 0);
-    while now_ns < end_ns {
-        now_ns = start.elapsed().as_nanos() as u64;
-        let received = queue.receiver.recv();
-        for octets in queue.receiver.frames() {
-            let Ok((_, answer)) = frame::read(octets) else {
-                found.wrong += 1;
-                continue;
-            };
-            let id = answer.first_chunk().map_or(u16::MAX, |id| u16::from_be_bytes(*id));
-            match slots.get_mut(usize::from(id)) {
-                Some(slot) if slot.since_ns > 0 && check(slot.tag, answer) => {
-                    if now_ns >= count_from_ns {
-                        found.answers += 1;
-                        found.latency.add(now_ns - slot.since_ns);
-                    }
-                    slot.since_ns = 0;
-                    free.push(id);
-                }
-                Some(slot) if slot.since_ns > 0 => found.wrong += 1,
-                _ => found.unexpected += 1,
-            }
-        }
-        if now_ns > looked_ns + 100_000_000 {
-            looked_ns = now_ns;
-            let lost_ns = now_ns.saturating_sub(options.lost_after.as_nanos() as u64);
-            for (id, slot) in (0..).zip(&mut slots) {
-                if (1..lost_ns).contains(&slot.since_ns) {
-                    found.lost += 1;
-                    slot.since_ns = 0;
-                    free.push(id);
-                }
-            }
-        }
-        while let Some(&id) = free.last() {
-            let Some(frame) = queue.sender.slot() else { break };
-            let Some(asked) = ask(id, &mut frame[letter.headers_bytes()..]) else { break };
-            let length = letter.seal(asked.length, frame).ok_or("a question fits")?;
-            queue.sender.commit(length);
-            free.pop();
-            found.asked += 1;
-            slots[usize::from(id)] = Slot { since_ns: now_ns.max(1), tag: asked.tag };
-        }
-        queue.sender.send();
-        if received == 0 {
-            poller.wait(&mut events, Some(10))?;
-        }
+/// An interface to ask by.
+pub struct Frames {
+    queues: Vec<xdp::Queue>,
+    letter: Letter,
+}
+
+impl Frames {
+    /// Takes an interface, whose other end is the server's, to ask from this address.
+    pub fn open(name: &str, from: SocketAddr, server: SocketAddr) -> Result<Frames> {
+        let interface = xdp::find(name)?;
+        let options =
+            xdp::Options { interface: &interface, targets: &[from], frame_bytes_max: 1500 };
+        let queues = xdp::open(&options)?;
+        let (peer_mac, local_mac) = (neighbour(server)?, interface.mac);
+        Ok(Frames { queues, letter: Letter { peer: server, local: from, peer_mac, local_mac } })
     }
-    found.seconds = (now_ns - count_from_ns) as f64 / 1e9;
-    Ok(found)
+
+    /// Loads the server.
+    pub fn load(
+        &mut self,
+        options: &LoadOptions,
+        mut ask: impl FnMut(u16, &mut [u8]) -> Option<Question>,
+        mut check: impl FnMut(u64, &[u8]) -> bool,
+    ) -> Result<Load> {
+        let letter = self.letter;
+        let queue = self.queues.first_mut().ok_or("no queue")?;
+        let (poller, mut events) = (Poller::new()?, Events::new(1));
+        poller.add(&queue.receiver, 0, Interest::READ)?;
+        let start = Instant::now();
+        let count_from_ns = options.warm_up.as_nanos() as u64;
+        let end_ns = count_from_ns + options.measured.as_nanos() as u64;
+        let mut found = Load {
+            answers: 0,
+            wrong: 0,
+            unexpected: 0,
+            lost: 0,
+            refused: 0,
+            seconds: 0.0,
+            latency: Latency::new(),
+            ran_ns: 0.0,
+            asked: 0,
+        };
+        let mut slots = vec![Slot { since_ns: 0, tag: 0 }; options.in_flight_max];
+        let mut free: Vec<u16> = (0..slots.len() as u16).collect();
+        let (mut now_ns, mut looked_ns) = (0, 0);
+        while now_ns < end_ns {
+            now_ns = start.elapsed().as_nanos() as u64;
+            let received = queue.receiver.recv();
+            for octets in queue.receiver.frames() {
+                let Ok((_, answer)) = frame::read(octets) else {
+                    found.wrong += 1;
+                    continue;
+                };
+                let id = answer.first_chunk().map_or(u16::MAX, |id| u16::from_be_bytes(*id));
+                match slots.get_mut(usize::from(id)) {
+                    Some(slot) if slot.since_ns > 0 && check(slot.tag, answer) => {
+                        if now_ns >= count_from_ns {
+                            found.answers += 1;
+                            found.latency.add(now_ns - slot.since_ns);
+                        }
+                        slot.since_ns = 0;
+                        free.push(id);
+                    }
+                    Some(slot) if slot.since_ns > 0 => found.wrong += 1,
+                    _ => found.unexpected += 1,
+                }
+            }
+            if now_ns > looked_ns + 100_000_000 {
+                looked_ns = now_ns;
+                let lost_ns = now_ns.saturating_sub(options.lost_after.as_nanos() as u64);
+                for (id, slot) in (0..).zip(&mut slots) {
+                    if (1..lost_ns).contains(&slot.since_ns) {
+                        found.lost += 1;
+                        slot.since_ns = 0;
+                        free.push(id);
+                    }
+                }
+            }
+            while let Some(&id) = free.last() {
+                let Some(frame) = queue.sender.slot() else { break };
+                let Some(asked) = ask(id, &mut frame[letter.headers_bytes()..]) else { break };
+                let length = letter.seal(asked.length, frame).ok_or("a question fits")?;
+                queue.sender.commit(length);
+                free.pop();
+                found.asked += 1;
+                slots[usize::from(id)] = Slot { since_ns: now_ns.max(1), tag: asked.tag };
+            }
+            queue.sender.send();
+            if received == 0 {
+                poller.wait(&mut events, Some(10))?;
+            }
+        }
+        found.seconds = (now_ns - count_from_ns) as f64 / 1e9;
+        Ok(found)
+    }
 }
 
 /// The Ethernet address of a host that was spoken to a moment ago.
-fn neighbour(host: SocketAddr) -> Result<[u8; 6], Box<dyn Error>> {
+fn neighbour(host: SocketAddr) -> Result<[u8; 6]> {
     let table = std::fs::read_to_string("/proc/self/net/arp")?;
     let host = host.ip().to_string();
     let row = table.lines().find(|line| line.split_whitespace().next() == Some(&host));

@@ -23,33 +23,63 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The networks and the cores.
 pub struct Ground {
     server_core: usize,
+    load_core: usize,
 }
 
 impl Ground {
-    /// Makes the networks, and keeps the calling thread in one of them and on the load's core.
-    pub fn new() -> Result<Ground> {
+    /// Makes the networks, and keeps the calling thread, the program's first, in one of them and on the load's core.
+    ///
+    /// `is_apart`: frames that arrive at the load's end of the pair are taken in by a thread of the kernel on the load's core,
+    /// as another machine would; else by whoever sent them.
+    pub fn new(is_apart: bool) -> Result<Ground> {
         let cores = available_cores()?;
         let (Some(&server_core), Some(&load_core)) = (cores.first(), cores.get(1)) else {
             return Err("two cores are needed".into());
         };
         enter_private_network()?;
         pin_to_core(load_core)?;
-        let ground = Ground { server_core };
+        let ground = Ground { server_core, load_core };
+        ip("netns add larder-xdp")?;
+        ip("-n larder-xdp link add c0 type veth peer name s0")?;
+        if is_apart {
+            // Settings are files of the network that a program was started in, so before the end moves.
+            let setting = "echo 1 > /sys/class/net/c0/threaded";
+            run(Command::new("ip").args(["netns", "exec", SERVER_NET, "sh", "-c", setting]))?;
+        }
+        ip(&format!("-n larder-xdp link set c0 netns {}", std::process::id()))?;
         for line in [
-            "netns add larder-xdp",
-            "link add c0 type veth peer name s0 netns larder-xdp",
             "addr add 10.99.0.2/24 dev c0",
             "link set c0 up",
             "-n larder-xdp addr add 10.99.0.1/24 dev s0",
             "-n larder-xdp link set s0 up",
         ] {
-            let status = Command::new("ip").args(line.split(' ')).status()?;
-            if !status.success() {
-                return Err(format!("ip {line}: {status}").into());
-            }
+            ip(line)?;
         }
         Ok(ground)
     }
+
+    /// Keeps the kernel's threads for the load's end on the load's core. They come with the program at that end.
+    pub fn settle(&self) -> Result<()> {
+        for process in fs::read_dir("/proc")?.flatten() {
+            let comm = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
+            if comm.starts_with("napi/c0-") {
+                let number = process.file_name().to_string_lossy().into_owned();
+                let core = self.load_core.to_string();
+                run(Command::new("taskset").args(["-pc", &core, &number]).stdout(Stdio::null()))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Runs `ip` with a line of arguments.
+fn ip(line: &str) -> Result<()> {
+    run(Command::new("ip").args(line.split(' ')))
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let status = command.status()?;
+    if status.success() { Ok(()) } else { Err(format!("{command:?}: {status}").into()) }
 }
 
 impl Drop for Ground {
@@ -105,11 +135,14 @@ impl Server {
                 let _ = say.send(line);
             }
         });
+        let mut last = String::new();
         loop {
-            let line = said.recv_timeout(PATIENCE).map_err(|_| "the server does not start")?;
+            let line =
+                said.recv_timeout(PATIENCE).map_err(|_| format!("the server ends: {last}"))?;
             if line.contains("answering at") {
                 break;
             }
+            last = line;
         }
         Ok(Server { process, _said: said, kernel_thread: ksoftirqd(ground.server_core)? })
     }
