@@ -201,7 +201,7 @@ fn slow_clients() {
 fn resets_in_a_flood() {
     let world = World::start(Limits::default());
     runtime().block_on(async {
-        let mut rude = Client::connect(&world, &["h2"], 65_535).await.unwrap();
+        let rude = Client::connect(&world, &["h2"], 65_535).await.unwrap();
         for _ in 0..2_000 {
             let Ok(mut ready) = rude.requests.clone().ready().await else { break };
             let asked = request(Method::POST, "/dns-query");

@@ -75,7 +75,7 @@ fn padding_and_order() {
     for (options, is_padded) in [(PADDING, true), (b"", false)] {
         stream.write_all(&framed(&question(1, "some", options))).unwrap();
         let answer = receive(&mut stream).unwrap();
-        assert_eq!(answer.len() % 468 == 0, is_padded, "{} octets", answer.len());
+        assert_eq!(answer.len().is_multiple_of(468), is_padded, "{} octets", answer.len());
     }
     let (held, next) = (question(2, "hold", b""), question(3, "next", b""));
     stream.write_all(&[framed(&held), framed(&next)].concat()).unwrap();
