@@ -13,7 +13,7 @@ use larder_dns::presentation::name_to_wire;
 use larder_dns::server::{News, Options, serve};
 use larder_dns::supervisor::Operation;
 use larder_dns::zones::{Forward, Upstream};
-use larder_dns::{cookie, exchanges, limit, streams, xdp};
+use larder_dns::{cookie, exchanges, limit, query_log, streams, xdp};
 use larder_io::random;
 
 use crate::annotate::cores;
@@ -150,7 +150,38 @@ fn operation(settings: &Resolved) -> Result<Operation, Failure> {
             Some(socket) => Target::Socket(socket.into()),
             None => Target::File(word.into()),
         }),
+        query_log: path("query-log").map(|path| query_log(settings, path)).transpose()?,
     })
+}
+
+/// What is logged of answers.
+fn query_log(settings: &Resolved, path: PathBuf) -> Result<query_log::Options, Failure> {
+    let number = |name| settings.number_or_default(name);
+    let number32 = |name| u32::try_from(number(name)).unwrap_or(u32::MAX);
+    let prefix = match settings.word("query-log-prefix").filter(|word| *word != "none") {
+        None => None,
+        Some(word) => Some(parse_prefix(word).ok_or_else(|| {
+            Failure::usage(format!("--query-log-prefix {word:?}: expected bits, as 24 or 24/48"))
+        })?),
+    };
+    Ok(query_log::Options {
+        path,
+        format: match settings.choice("query-log-format") {
+            "json" => query_log::Format::Json,
+            _ => query_log::Format::Text,
+        },
+        sample: number32("query-log-sample"),
+        prefix,
+        bytes_max: number("query-log-size"),
+        files_max: number32("query-log-keep"),
+    })
+}
+
+/// Bits of IPv4 addresses, and of IPv6 where they are not those of a home's network.
+fn parse_prefix(word: &str) -> Option<query_log::Prefix> {
+    let (v4, v6) = word.split_once('/').unwrap_or((word, "56"));
+    let bits = |text: &str, most| text.parse().ok().filter(|bits: &u8| *bits <= most);
+    Some(query_log::Prefix { v4: bits(v4, 32)?, v6: bits(v6, 128)? })
 }
 
 /// Who may ask, and what is answered from here.

@@ -500,6 +500,36 @@ fn dnstap_is_written() {
     assert_eq!(kinds, [5, 7, 8, 6]);
 }
 
+/// The query log has a line for each answer, which says where it came from and nothing of the client that was not wanted; a
+/// rotated log is whole, and the next is begun when the signal comes.
+#[test]
+fn answers_are_logged() {
+    let (scratch, upstream) = (Scratch::new(), Upstream::start());
+    let line = "--query-log log --query-log-prefix 8";
+    let server = Server::start(&scratch, upstream.address, line);
+    assert_eq!((server.octet("a"), server.octet("a")), (1, 1));
+    let lines = |name: &str| -> Vec<String> {
+        let text = std::fs::read_to_string(scratch.path(name)).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    };
+    wait(|| (lines("log").len() == 2).then_some(()));
+    std::fs::rename(scratch.path("log"), scratch.path("rotated")).expect("it is there");
+    server.signal("-HUP");
+    wait(|| scratch.path("log").exists().then_some(()));
+    assert_eq!(server.octet("b"), 1);
+    server.signal("-TERM");
+    assert_eq!(server.end().0, Some(0));
+    let words = |line: &String| {
+        let words: Vec<&str> = line.split(' ').collect();
+        assert_eq!(words.len(), 10, "{line}");
+        assert!(words[9].parse::<u64>().is_ok(), "{line}");
+        [words[1], words[2], words[4], words[6], words[8]].join(" ")
+    };
+    let rotated: Vec<String> = lines("rotated").iter().map(words).collect();
+    assert_eq!(rotated, ["127.0.0.0/8 udp A NOERROR miss", "127.0.0.0/8 udp A NOERROR hit"]);
+    assert_eq!(lines("log").len(), 1);
+}
+
 /// What cannot be had is refused at the start, with what to do.
 #[test]
 fn wrong_words_are_refused() {
@@ -507,6 +537,7 @@ fn wrong_words_are_refused() {
         ("--ctl none/of/these", "a directory that this user may write to"),
         ("--ctl-mode 0999", "octal digits"),
         ("--metrics 9953", "ADDR:PORT"),
+        ("--query-log log --query-log-prefix 24,48", "expected bits"),
         ("--metrics 192.0.2.1:9953", "name another address"),
     ] {
         let run = Scratch::new()

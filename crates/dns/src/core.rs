@@ -69,6 +69,7 @@ use crate::limit::Limiter;
 use crate::metrics::Counts;
 use crate::pending::{AsIs, Pending, Question};
 use crate::policy::Admission;
+use crate::query_log::Source;
 use crate::zones::Zones;
 
 /// Questions that are looked up together.
@@ -180,6 +181,10 @@ pub trait Net {
 
     /// A client gets no answer.
     fn ignore(&mut self, client: &Client);
+
+    /// What the answers that come next come from, and since when their clients wait, microseconds of [`Now`]; `None`: since
+    /// this turn began. For those who log.
+    fn describe(&mut self, _source: Source, _since_us: Option<u64>) {}
 
     /// Gives `write` the number of a socket to an upstream and room for [`ASK_BYTES_MAX`] octets, and sends by it over UDP as
     /// many as it says it wrote: only what comes by this socket answers them. False where nothing was sent.
@@ -404,6 +409,7 @@ impl Core {
     fn look_up(&mut self, now: Now, asked: &[Option<Asked<'_>>], net: &mut impl Net) -> Looked {
         let Core { settings, proxy, keys, hashes, counts, cookies, in_force, .. } = self;
         let Looked { mut missed, mut stale, mut ending } = Looked::default();
+        net.describe(Source::Hit, None);
         proxy.get_many_stale_hashed(hashes, &keys[..hashes.len()], now.seconds(), |at, entry| {
             let Some(Asked { client, query, view, .. }) = &asked[at] else { return };
             let is_overruled = |entry: &Entry<'_>| {
@@ -430,6 +436,7 @@ impl Core {
             counts.hits += 1;
             ending |= u32::from(is_ending(settings, now, &entry)) << at;
         });
+        net.describe(Source::Local, None);
         Looked { missed, stale, ending }
     }
 }

@@ -29,6 +29,7 @@ use crate::dnstap::Protocol;
 use crate::exchanges::{self, Exchanges, Outcome};
 use crate::metrics::{Counts, PUBLISH_MS, Shared};
 use crate::pool::{Origin, Pool};
+use crate::query_log::{QueryLog, Source};
 use crate::reload::Follower;
 use crate::stage::{Stage, Stages};
 use crate::streams::{self, StreamId, Streams};
@@ -128,6 +129,7 @@ struct Sockets {
     counts: Counts,
     /// Who is told of messages.
     trace: Option<Trace>,
+    log: Option<QueryLog>,
 }
 
 impl Listener {
@@ -161,18 +163,24 @@ impl Net for Lines<'_> {
                 self.sockets.answer_by_frame(*queue, letter, bytes_max, write)
             }
             Client::Stream { stream, .. } => {
-                let Sockets { counts, trace, .. } = &mut *self.sockets;
+                let Sockets { counts, trace, log, .. } = &mut *self.sockets;
                 self.streams.answer(StreamId::from_bits(*stream), bytes_max, |room| {
                     let length = write(room)?;
-                    note_answer(counts, trace, client, &room[..length]);
+                    note_answer(counts, (trace, log), client, &room[..length]);
                     Some(length)
                 })
             }
             Client::Beside { slot, .. } => {
-                let Sockets { inbox, counts, trace, .. } = &mut *self.sockets;
+                let Sockets { inbox, counts, trace, log, .. } = &mut *self.sockets;
                 let answered = inbox.as_mut().and_then(|it| it.answer(*slot, bytes_max, write));
-                answered.map(|octets| note_answer(counts, trace, client, octets)).is_some()
+                answered.map(|octets| note_answer(counts, (trace, log), client, octets)).is_some()
             }
+        }
+    }
+
+    fn describe(&mut self, source: Source, since_us: Option<u64>) {
+        if let Some(log) = &mut self.sockets.log {
+            log.describe(source, since_us);
         }
     }
 
@@ -288,7 +296,7 @@ impl Sockets {
         bytes_max: usize,
         write: impl FnOnce(&mut [u8]) -> Option<usize>,
     ) -> bool {
-        let Sockets { listeners, counts, trace, .. } = self;
+        let Sockets { listeners, counts, trace, log, .. } = self;
         let Some(listener) = listeners.get_mut(usize::from(socket)) else { return false };
         if listener.outgoing.len() == listener.outgoing.capacity() {
             counts.unsent_answers += listener.flush();
@@ -296,7 +304,7 @@ impl Sockets {
         let Some(room) = listener.outgoing.slot() else { return false };
         let bytes_max = bytes_max.min(room.len());
         let Some(length) = write(&mut room[..bytes_max]) else { return false };
-        note_answer(counts, trace, &Client::Udp { socket, route: *route }, &room[..length]);
+        note_answer(counts, (trace, log), &Client::Udp { socket, route: *route }, &room[..length]);
         listener.outgoing.commit(length, Some(route));
         true
     }
@@ -356,6 +364,8 @@ pub struct Parts {
     pub published: Arc<Shared>,
     /// Who is told of messages.
     pub trace: Option<Trace>,
+    /// Who is told of answers to clients.
+    pub log: Option<QueryLog>,
     /// Ends the loop; the waker is called when it has changed.
     pub stages: Arc<Stages>,
     /// Interrupts a wait.
@@ -429,6 +439,7 @@ impl Driver {
             now_ms: 0,
             counts: Counts::default(),
             trace: parts.trace,
+            log: parts.log,
         };
         Ok(Driver {
             core: parts.core,
@@ -520,6 +531,7 @@ impl Driver {
         counts.upstream_queries_answerer = errands.asked;
         counts.upstream_queries_tcp = upstreams.asked + upstreams.retried;
         counts.trace_records_dropped = sockets.trace.as_ref().map_or(0, Trace::dropped);
+        counts.query_log_lines_dropped = sockets.log.as_ref().map_or(0, QueryLog::dropped);
         let mut sum = sockets.counts.clone();
         sum.unsent_queries += sockets.pools.iter().flatten().map(Pool::refused).sum::<u64>();
         sum.add(self.core.counts());
@@ -590,6 +602,9 @@ impl Driver {
         if let Some(trace) = &mut self.sockets.trace {
             trace.begin(now);
         }
+        if let Some(log) = &mut self.sockets.log {
+            log.begin(now);
+        }
     }
 
     /// The end of a turn: timers, and what was queued leaves.
@@ -632,6 +647,9 @@ impl Driver {
         }
         if let Some(trace) = &mut sockets.trace {
             trace.flush();
+        }
+        if let Some(log) = &mut sockets.log {
+            log.flush();
         }
     }
 
@@ -795,10 +813,18 @@ impl Driver {
 
 /// Counts an answer, and tells of it, if anybody wants to know.
 #[inline]
-fn note_answer(counts: &mut Counts, trace: &mut Option<Trace>, client: &Client, message: &[u8]) {
+fn note_answer(
+    counts: &mut Counts,
+    (trace, log): (&mut Option<Trace>, &mut Option<QueryLog>),
+    client: &Client,
+    message: &[u8],
+) {
     counts.answered(message);
     if let Some(trace) = trace {
         trace.answered(client, message);
+    }
+    if let Some(log) = log {
+        log.answered(client, message);
     }
 }
 

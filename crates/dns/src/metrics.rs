@@ -175,6 +175,7 @@ counters! {
     "tcp_streams_unaccepted" "Times that the system had no descriptor or memory for a TCP connection" { tcp_streams_unaccepted }
     "tcp_streams_closed" "TCP connections of clients that ended" { tcp_streams_closed }
     "trace_records_dropped" "Records for dnstap that found no room" { trace_records_dropped }
+    "query_log_lines_dropped" "Lines of the query log that found no room" { query_log_lines_dropped }
 }
 
 /// Times in buckets of powers of two.

@@ -32,6 +32,7 @@ use crate::driver::{Clock, Driver, Parts};
 use crate::metrics::{Counts, Shared};
 use crate::policy::{PolicyError, PolicyOptions, Report};
 use crate::pool::Origin;
+use crate::query_log::{self, QueryLog};
 use crate::reload::Reload;
 use crate::stage::Stages;
 use crate::supervisor::{Common, Crew, Operation, Supervisor};
@@ -194,12 +195,18 @@ pub fn serve(options: &Options, tell: &mut dyn FnMut(News<'_>)) -> Result<Served
             (Some(writer), Some(tap))
         }
     };
+    let (log_writer, log) = match &options.operation.query_log {
+        None => (None, None),
+        Some(log) => query_log::start(log.clone(), clock)
+            .map(|(writer, log)| (Some(writer), Some(log)))
+            .map_err(system("a thread for the query log"))?,
+    };
     let published = Arc::new(Shared::new(cores));
     let common = Common {
         cache: cache.clone(),
         clock,
         published: published.clone(),
-        trace,
+        writers: trace.into_iter().chain(log_writer).collect(),
         reload: reload.clone(),
         waker: supervisor_waker.clone(),
     };
@@ -246,6 +253,7 @@ pub fn serve(options: &Options, tell: &mut dyn FnMut(News<'_>)) -> Result<Served
             number,
             published: published.clone(),
             trace,
+            log: log.as_ref().map(QueryLog::another),
             stages: stages.clone(),
             waker,
         };

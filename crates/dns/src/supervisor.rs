@@ -4,7 +4,7 @@
 //! serves   until SIGINT, SIGTERM, `larder ctl stop`, or a core that failed
 //! drains   cores take nothing new and answer what they have: DRAIN_MS at most
 //! saves    the cache, if it has a file
-//! ended    the trace is finished, the control socket removed
+//! ended    trace and query log are finished, the control socket removed
 //! ```
 //! A signal while it drains or saves ends it at once: nothing more is saved, and the older snapshot is as it was.
 //!
@@ -13,7 +13,7 @@
 //! 2. Nothing is saved before what was saved last has been loaded: a start that is cut short loses no cache.
 //! 3. A core that fails ends the server, with its error, after the others have drained.
 //!
-//! Cost: none while nobody asks and nothing is due, but a wake-up a second where there is a trace, and a
+//! Cost: none while nobody asks and nothing is due, but a wake-up a second where there is a trace or a query log, and a
 //! hundred for each core while a client of the control socket is connected.
 
 use std::io;
@@ -34,6 +34,7 @@ use crate::metrics::endpoint::{self, Endpoint};
 use crate::metrics::{Gauge, Shared, cache_gauges, gauge_fields, write_gauges};
 use crate::notify::Notifier;
 use crate::policy::{PolicyError, Report};
+use crate::query_log;
 use crate::reload::Reload;
 use crate::snapshot::{Loading, Snapshots, clear_leftovers};
 use crate::stage::{Stage, Stages};
@@ -42,7 +43,7 @@ use crate::writer::Writer;
 /// How long what is in flight may take at the end, milliseconds.
 pub const DRAIN_MS: u64 = 2_000;
 
-/// How often the trace is asked for news, milliseconds.
+/// How often writers are asked for news, milliseconds.
 const NEWS_MS: u64 = 1_000;
 
 /// How often cores are woken while a client of the control socket may be loading, milliseconds: what it stores must be
@@ -71,6 +72,8 @@ pub struct Operation {
     pub snapshot_every_s: u64,
     /// Where dnstap records go.
     pub dnstap: Option<Target>,
+    /// The query log.
+    pub query_log: Option<query_log::Options>,
 }
 
 /// Threads of the cores. Dropped, they are ended at once.
@@ -158,7 +161,8 @@ pub(crate) struct Common {
     pub cache: Cache,
     pub clock: Clock,
     pub published: Arc<Shared>,
-    pub trace: Option<Writer>,
+    /// Of dnstap and the query log, where there are such.
+    pub writers: Vec<Writer>,
     pub reload: Reload,
     /// Wakes the supervisor.
     pub waker: Arc<Waker>,
@@ -283,8 +287,8 @@ impl Supervisor {
             self.tick(now_ms, &crew, tell);
             result = result.and(self.go_on(now_ms, &mut crew, tell));
         }
-        if let Some(trace) = self.duties.common.trace.take().filter(|_| !self.is_hurried) {
-            trace.finish();
+        if !self.is_hurried {
+            self.duties.common.writers.drain(..).for_each(Writer::finish);
         }
         self.signals.unblock()?;
         result.map(|()| self.is_hurried)
@@ -334,7 +338,7 @@ impl Supervisor {
             self.control.as_ref().filter(|control| control.clients() > 0).map(|_| NUDGE_MS),
             self.endpoint.as_ref().and_then(|endpoint| endpoint.wait_ms(now_ms)),
             self.duties.snapshots.as_ref().and_then(|snapshots| snapshots.wait_ms(now_ms)),
-            self.duties.common.trace.as_ref().map(|_| NEWS_MS),
+            (!self.duties.common.writers.is_empty()).then_some(NEWS_MS),
             self.alive_ms.map(until),
             drained,
         ]
@@ -351,9 +355,7 @@ impl Supervisor {
                     if let Some(beside) = &mut self.duties.beside {
                         tell(&beside.reload());
                     }
-                    if let Some(trace) = &self.duties.common.trace {
-                        trace.reopen();
-                    }
+                    self.duties.reopen();
                 }
                 _ if self.phase == Phase::Serves => self.duties.is_stop_asked = true,
                 _ => self.is_hurried = true,
@@ -406,8 +408,10 @@ impl Supervisor {
                 let _ = notifier.ready("answers");
             }
         }
-        while let Some(news) = self.duties.common.trace.as_ref().and_then(Writer::news) {
-            tell(&news);
+        for writer in &self.duties.common.writers {
+            while let Some(news) = writer.news() {
+                tell(&news);
+            }
         }
         self.duties.look_at_loading(tell);
         if self.duties.loading.is_none() && self.phase == Phase::Serves {
@@ -471,6 +475,11 @@ impl Duties {
         Seconds(self.common.clock.now().wall_s)
     }
 
+    /// Has files begun anew, after a rotation.
+    fn reopen(&self) {
+        self.common.writers.iter().for_each(Writer::reopen);
+    }
+
     fn wakes(&self) -> impl FnOnce() + Send + 'static {
         let own = Arc::clone(&self.common.waker);
         move || wake(&own)
@@ -532,10 +541,20 @@ impl Duties {
         let mut add = |name, help, value| gauges.push(Gauge { name, help, label: None, value });
         let up_s = self.common.clock.now().us as f64 / 1e6;
         add("uptime_seconds", "Time since the start", up_s);
-        if let Some((written, lost)) = self.common.trace.as_ref().map(Writer::counts) {
-            add("trace_records_written", "Records of dnstap that were written", written as f64);
-            add("trace_records_lost", "Records of dnstap that could not be written", lost as f64);
-        }
+        let counts = || self.common.writers.iter().map(|writer| (writer.name(), writer.counts()));
+        let of = |name: &str| Some(("of", name.to_owned()));
+        gauges.extend(counts().map(|(name, (written, _))| Gauge {
+            name: "records_written",
+            help: "Records of dnstap and lines of the query log that were written",
+            label: of(name),
+            value: written as f64,
+        }));
+        gauges.extend(counts().map(|(name, (_, lost))| Gauge {
+            name: "records_lost",
+            help: "Records of dnstap and lines of the query log that could not be written",
+            label: of(name),
+            value: lost as f64,
+        }));
         gauges.extend(self.beside.iter().flat_map(|beside| beside.gauges()));
         gauges
     }
@@ -579,6 +598,7 @@ impl Actions for Duties {
     }
 
     fn reload(&mut self) -> Answer {
+        self.reopen();
         let reload = self.common.reload.clone();
         Answer::Later(Box::new(move |_| {
             let (said, heard) = mpsc::channel();

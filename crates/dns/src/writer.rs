@@ -57,6 +57,7 @@ pub(crate) trait Sink: Send + 'static {
 /// The thread. Dropped without [`Writer::finish`] it ends when the last [`Feed`] is gone.
 #[derive(Debug)]
 pub struct Writer {
+    name: &'static str,
     shared: Arc<Shared>,
     news: Receiver<String>,
     thread: JoinHandle<()>,
@@ -80,7 +81,12 @@ impl Writer {
             Work { sink, shared: Arc::clone(&shared), say, backoff: BACKOFF_MIN, next_try: None };
         let name = format!("larder-{}", S::NAME.replace(' ', "-"));
         let thread = thread::Builder::new().name(name).spawn(move || work.run(&batches))?;
-        Ok((Writer { shared, news, thread }, feed))
+        Ok((Writer { name: S::NAME, shared, news, thread }, feed))
+    }
+
+    /// What it writes.
+    pub fn name(&self) -> &'static str {
+        self.name
     }
 
     /// Has the file begun anew, or the socket connected again: after a rotation.

@@ -105,6 +105,8 @@ fn start(answerer: Arc<dyn Answerer>) -> Server {
         number: 0,
         published: published.clone(),
         trace: None,
+        log: None,
+        inbox: None,
         stages: stages.clone(),
         waker: waker.clone(),
     };

@@ -513,5 +513,55 @@ Examples:
             why: "Costs a copy of each message. SIGHUP begins the file anew, after a rotation.",
             ..OPERATION
         },
+        Setting {
+            name: "query-log",
+            value_name: "FILE",
+            help: "Write a line for each answer to a client, or for one in so many",
+            why: "Time, client, question, code, size, where it came from. SIGHUP opens the file anew, after a rotation.",
+            ..OPERATION
+        },
+        Setting {
+            name: "query-log-format",
+            value_name: "FORMAT",
+            kind: Kind::Choice(&["text", "json"]),
+            default: "text",
+            help: "Lines of words, or a JSON object a line",
+            why: "Words are for eyes and awk, JSON is for collectors.",
+            ..OPERATION
+        },
+        Setting {
+            name: "query-log-sample",
+            value_name: "N",
+            kind: Kind::Count { min: 1, max: 1_000_000 },
+            default: "1",
+            help: "Log one answer in so many, drawn at random",
+            why: "A line costs about a microsecond of a core; one in a hundred costs nothing that is seen.",
+            ..OPERATION
+        },
+        Setting {
+            name: "query-log-prefix",
+            value_name: "BITS[/BITS]",
+            help: "Log only so many bits of clients' addresses, of IPv4 and of IPv6 (56), and no port",
+            why: "Who asked what is personal: 24 tells networks apart, and nobody in them.",
+            ..OPERATION
+        },
+        Setting {
+            name: "query-log-size",
+            value_name: "SIZE",
+            kind: Kind::Bytes { min: 0, max: 1 << 40 },
+            default: "256MiB",
+            help: "Rename the file to FILE.1 when it has so many octets, and begin another; 0 never",
+            why: "A log that nobody looks after must not fill the disk.",
+            ..OPERATION
+        },
+        Setting {
+            name: "query-log-keep",
+            value_name: "N",
+            kind: Kind::Count { min: 0, max: 1_000 },
+            default: "4",
+            help: "Files kept so beside the one that is written",
+            why: "The oldest beyond them is deleted.",
+            ..OPERATION
+        },
     ],
 };

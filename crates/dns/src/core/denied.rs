@@ -15,6 +15,7 @@ use super::answer::{Options, asked_of};
 use super::{Asked, Core, Net, Now, NxdomainCut};
 use crate::key::{DENIED, EXTRA_BYTES, STORED_HEAD_BYTES};
 use crate::pending::Question;
+use crate::query_log::Source;
 
 /// Octets of type and class in a key, before what is added to it.
 const TYPE_AND_CLASS_BYTES: usize = 4;
@@ -68,7 +69,9 @@ impl Core {
             if self.renderer.deny_below(entry.value(), &asked_of(&asked.query)) {
                 self.counts.denied_below += 1;
                 let (client, query) = (&asked.client, &asked.query);
+                net.describe(Source::Hit, None);
                 self.answer_rendered(now, client, query, &Options::new(), net);
+                net.describe(Source::Local, None);
                 return true;
             }
         }

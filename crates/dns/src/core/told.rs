@@ -9,6 +9,7 @@ use super::answer::{Options, extended};
 use super::{Asked, Client, Core, Net, Now};
 use crate::key;
 use crate::pending::{InFlight, Question};
+use crate::query_log::Source;
 
 /// What a key of a digest begins with where it stands for a failure (the digest's own mark is 255).
 const DIGEST_OF_FAILURE: u8 = 0xfe;
@@ -32,7 +33,7 @@ impl Core {
                 self.counts.limit_cache_writes += 1;
             }
         }
-        self.tell_all(question, net, |core, client, query, net| {
+        self.tell_all(question, Source::Miss, net, |core, client, query, net| {
             core.tell_rendered(now, client, query, net);
         });
         self.note_time(now, question);
@@ -58,7 +59,7 @@ impl Core {
         self.counts.upstream_failures += 1;
         if !has_stale || !self.tell_stale(now, question, net) {
             let options = Options::error(error);
-            self.tell_all(question, net, |core, client, query, net| {
+            self.tell_all(question, Source::Miss, net, |core, client, query, net| {
                 core.answer_empty(now, client, query, rcode::SERVFAIL, &options, net);
             });
         }
@@ -82,9 +83,12 @@ impl Core {
     fn tell_all<N: Net>(
         &mut self,
         question: Question,
+        source: Source,
         net: &mut N,
         mut tell: impl FnMut(&mut Core, &Client, &Query<'_>, &mut N),
     ) {
+        let since_us = self.pending.get(question).map(|flight| flight.state.begun_us);
+        net.describe(source, since_us);
         let mut message = std::mem::take(&mut self.scratch);
         message.clear();
         while let Some(client) = self.pending.next_waiter(question, &mut message) {
@@ -95,6 +99,7 @@ impl Core {
             message.clear();
         }
         self.scratch = message;
+        net.describe(Source::Local, None);
     }
 
     /// Tells those who wait what is held past its end; false where that is gone meanwhile.
@@ -106,7 +111,7 @@ impl Core {
             return false;
         }
         let stale = std::mem::take(&mut self.stale);
-        self.tell_all(question, net, |core, client, query, net| {
+        self.tell_all(question, Source::Stale, net, |core, client, query, net| {
             core.answer_stale(now, client, query, &stale, net);
         });
         self.stale = stale;
@@ -143,11 +148,14 @@ impl Core {
         let key = self.keys[at].as_bytes();
         if has_stale && copy_stale(&self.proxy, self.hashes[at], key, now, &mut self.stale) {
             let stale = std::mem::take(&mut self.stale);
+            net.describe(Source::Stale, None);
             self.answer_stale(now, client, query, &stale, net);
             self.stale = stale;
-            return;
+        } else {
+            net.describe(Source::Failed, None);
+            self.answer_empty(now, client, query, rcode::SERVFAIL, options, net);
         }
-        self.answer_empty(now, client, query, rcode::SERVFAIL, options, net);
+        net.describe(Source::Local, None);
     }
 }
 

@@ -91,6 +91,7 @@ impl Larder {
             number: 0,
             published: published.clone(),
             trace: None,
+            log: None,
             stages: stages.clone(),
             waker: waker.clone(),
         };
