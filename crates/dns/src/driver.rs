@@ -317,11 +317,12 @@ impl Sockets {
         bytes_max: usize,
         write: impl FnOnce(&mut [u8]) -> Option<usize>,
     ) -> bool {
-        let Sockets { outgoing, counts, trace, .. } = self;
+        let Sockets { outgoing, counts, trace, log, .. } = self;
         let Some(outgoing) = outgoing.get_mut(usize::from(queue)) else { return false };
         let answered = outgoing.answer(letter, bytes_max, |room| {
             let length = write(room)?;
-            note_answer(counts, trace, &Client::Frame { queue, letter: *letter }, &room[..length]);
+            let client = Client::Frame { queue, letter: *letter };
+            note_answer(counts, (trace, log), &client, &room[..length]);
             Some(length)
         });
         // Without room it is dropped, which is no reason to answer in another way.
