@@ -2,7 +2,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use larder_dns::answerer::Answerer;
 use larder_dns::core::{NxdomainCut, Settings};
 use larder_dns::dnstap::Target;
 use larder_dns::metrics::Counts;
@@ -12,7 +14,7 @@ use larder_dns::pool::Origin;
 use larder_dns::presentation::name_to_wire;
 use larder_dns::server::{News, Options, serve};
 use larder_dns::supervisor::Operation;
-use larder_dns::zones::{Forward, Upstream};
+use larder_dns::zones::{Answers, Forward, Upstream};
 use larder_dns::{cookie, exchanges, limit, query_log, streams, xdp};
 use larder_io::random;
 
@@ -24,6 +26,10 @@ use crate::layers::Resolved;
 
 /// The port of DNS.
 const PORT: u16 = 53;
+
+/// How long an upstream over an encrypted transport is waited for before another is asked, milliseconds: a connection
+/// may have to be made first.
+const ENCRYPTED_WAIT_MS: u64 = 2_500;
 
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 
@@ -52,11 +58,11 @@ pub fn dns(settings: &Resolved) -> Outcome {
 fn options(settings: &Resolved) -> Result<Options, Failure> {
     let listen = addresses(settings, "listen")?;
     let is_cache_only = settings.switch("cache-only");
-    let mut forwards = Vec::new();
+    let (mut forwards, mut answerers) = (Vec::new(), Vec::new());
     if !is_cache_only {
-        forwards.extend(upstreams(settings, &listen)?);
+        forwards.extend(upstreams(settings, &listen, &mut answerers)?);
         for entry in settings.list("forward") {
-            add_forward(entry, &mut forwards)?;
+            add_forward(settings, entry, &mut forwards, &mut answerers)?;
         }
     }
     let number = |name| settings.number_or_default(name);
@@ -109,7 +115,7 @@ fn options(settings: &Resolved) -> Result<Options, Failure> {
         listen,
         xdp,
         forwards,
-        answerers: Vec::new(),
+        answerers,
         cores: cores(number("cores")),
         cache_bytes: number("cache"),
         settings: core,
@@ -270,26 +276,55 @@ fn parse_address(word: &str, port: u16) -> Option<SocketAddr> {
 }
 
 /// Whom to ask for what no zone of its own has.
-fn upstreams(settings: &Resolved, listen: &[SocketAddr]) -> Result<Option<Forward>, Failure> {
+fn upstreams(
+    settings: &Resolved,
+    listen: &[SocketAddr],
+    answerers: &mut Vec<Arc<dyn Answerer>>,
+) -> Result<Option<Forward>, Failure> {
     let words = settings.list("upstream");
-    let upstreams = if words == ["system"] {
+    let upstreams: Vec<Upstream> = if words == ["system"] {
         let found = system_upstreams(Path::new(RESOLV_CONF), listen)?;
         if found.is_empty() {
             return Err(Failure::usage(format!(
                 "{RESOLV_CONF} names no server but this one; say whom to ask with --upstream ADDR"
             )));
         }
-        found
+        found.into_iter().map(Upstream::from).collect()
     } else {
-        addresses(settings, "upstream")?
+        let each = |word| upstream(settings, "upstream", word, answerers);
+        words.into_iter().map(each).collect::<Result<_, _>>()?
     };
-    if let Some(own) = upstreams.iter().find(|upstream| listen.contains(upstream)) {
-        return Err(Failure::usage(format!(
-            "--upstream {own} is this server's own address; it would ask itself for ever"
-        )));
+    let is_own = |upstream: &SocketAddr| listen.contains(upstream);
+    for upstream in &upstreams {
+        if let Upstream::Server(own) = upstream
+            && is_own(own)
+        {
+            return Err(Failure::usage(format!(
+                "--upstream {own} is this server's own address; it would ask itself for ever"
+            )));
+        }
     }
-    let upstreams: Vec<Upstream> = upstreams.into_iter().map(Upstream::from).collect();
     Ok((!upstreams.is_empty()).then(|| Forward { zone: vec![0], upstreams }))
+}
+
+/// Whom a word of a list says to ask: an address, or a URL of an encrypted transport.
+fn upstream(
+    settings: &Resolved,
+    name: &str,
+    word: &str,
+    answerers: &mut Vec<Arc<dyn Answerer>>,
+) -> Result<Upstream, Failure> {
+    if !word.contains("://") {
+        let address = parse_address(word, PORT).ok_or_else(|| not_an_address(name, word))?;
+        return Ok(address.into());
+    }
+    answerers.push(encrypted::upstream(settings, name, word)?);
+    let timeout_ms = settings.number_or_default("timeout").saturating_mul(1_000);
+    Ok(Upstream::Answerer(Answers {
+        number: answerers.len() - 1,
+        wait_ms: timeout_ms.min(ENCRYPTED_WAIT_MS) as u32,
+        is_believed: false,
+    }))
 }
 
 /// The nameservers of a resolv.conf, but for ourselves.
@@ -305,20 +340,24 @@ fn system_upstreams(path: &Path, listen: &[SocketAddr]) -> Result<Vec<SocketAddr
     Ok(text.lines().filter_map(address).filter(|found| !listen.contains(found)).collect())
 }
 
-/// `ZONE=ADDR[:PORT]`, into the zone's entry.
-fn add_forward(entry: &str, forwards: &mut Vec<Forward>) -> Result<(), Failure> {
+/// `ZONE=ADDR[:PORT]` or `ZONE=URL`, into the zone's entry.
+fn add_forward(
+    settings: &Resolved,
+    entry: &str,
+    forwards: &mut Vec<Forward>,
+    answerers: &mut Vec<Arc<dyn Answerer>>,
+) -> Result<(), Failure> {
     let split = entry.split_once('=');
     let Some((zone, address)) = split else {
         return Err(Failure::usage(format!("--forward {entry:?}: expected ZONE=ADDR[:PORT]")));
     };
-    let upstream =
-        parse_address(address, PORT).ok_or_else(|| not_an_address("forward", address))?;
+    let upstream = upstream(settings, "forward", address, answerers)?;
     let zone = name_to_wire(zone).filter(|_| zone.is_ascii()).ok_or_else(|| {
         Failure::usage(format!("--forward {entry:?}: {zone:?} is not a domain name in ASCII"))
     })?;
     match forwards.iter_mut().find(|forward| forward.zone == zone) {
-        Some(forward) => forward.upstreams.push(upstream.into()),
-        None => forwards.push(Forward { zone, upstreams: vec![upstream.into()] }),
+        Some(forward) => forward.upstreams.push(upstream),
+        None => forwards.push(Forward { zone, upstreams: vec![upstream] }),
     }
     Ok(())
 }

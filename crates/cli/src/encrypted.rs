@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use larder_dns::answerer::Answerer;
 use larder_dns::bridge::Beside;
 
 use crate::exit::Failure;
@@ -16,6 +17,33 @@ pub fn beside(settings: &Resolved) -> Result<Option<Arc<dyn Beside>>, Failure> {
         return Ok(None);
     };
     make(settings, name).map(Some)
+}
+
+/// An upstream that is asked over an encrypted transport; `name` is the setting that has it.
+#[cfg(not(feature = "encrypted"))]
+pub fn upstream(_: &Resolved, name: &str, word: &str) -> Result<Arc<dyn Answerer>, Failure> {
+    Err(Failure::usage(format!(
+        "--{name} {word}: not in this build; cargo build --release --features encrypted"
+    )))
+}
+
+/// An upstream that is asked over an encrypted transport; `name` is the setting that has it.
+#[cfg(feature = "encrypted")]
+pub fn upstream(settings: &Resolved, name: &str, word: &str) -> Result<Arc<dyn Answerer>, Failure> {
+    use std::net::IpAddr;
+
+    use larder_dns_encrypted::upstream::{Encrypted, Target, Trust};
+
+    let wrong = |error: String| Failure::usage(format!("--{name} {word:?}: {error}"));
+    let target = Target::parse(word).map_err(|error| wrong(error.to_string()))?;
+    let trust = match settings.word("upstream-ca") {
+        None | Some("system") => Trust::System,
+        Some(path) => Trust::File(path.into()),
+    };
+    let sources = settings.list("source").into_iter().filter_map(|word| word.parse().ok());
+    let of_family = |source: &IpAddr| source.is_ipv4() == target.address.is_ipv4();
+    let source = sources.into_iter().find(of_family);
+    Ok(Arc::new(Encrypted::new(target, &trust, source).map_err(wrong)?))
 }
 
 #[cfg(not(feature = "encrypted"))]

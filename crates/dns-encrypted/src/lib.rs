@@ -10,6 +10,7 @@
 //! | `certificate` | the server's certificate, read anew while it serves |
 //! | `listen` | TCP connections up to the end of their handshakes |
 //! | `tls`, `https`, `quic` | one connection each, to its end |
+//! | [`upstream`] | servers that are asked over the same transports |
 //! | `hub` | the way of a question to a core, and of its answer back |
 //! | [`limits`] | what clients may do together, and what they did |
 //! | [`padding`] | lengths that say less |
@@ -27,6 +28,7 @@ pub mod padding;
 mod quic;
 mod server;
 mod tls;
+pub mod upstream;
 
 pub use certificate::Files;
 pub use limits::Limits;

@@ -36,6 +36,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use larder_io::event::Waker;
 
+use crate::metrics::Gauge;
+
 /// Errands of a core that are out at a time, unless told otherwise.
 pub const ERRANDS_MAX: usize = 4_096;
 
@@ -63,6 +65,16 @@ pub trait Answerer: Debug + Send + Sync {
 
     /// Ends what it runs on.
     fn stop(&self);
+
+    /// A line for the operator, where there is one that was not told: whom it cannot reach, and why.
+    fn news(&self) -> Option<String> {
+        None
+    }
+
+    /// What it counts.
+    fn gauges(&self) -> Vec<Gauge> {
+        Vec::new()
+    }
 }
 
 /// What comes back to a core.

@@ -208,6 +208,7 @@ pub fn serve(options: &Options, tell: &mut dyn FnMut(News<'_>)) -> Result<Served
         published: published.clone(),
         writers: trace.into_iter().chain(log_writer).collect(),
         reload: reload.clone(),
+        answerers: options.answerers.clone(),
         waker: supervisor_waker.clone(),
     };
     let mut supervisor = Supervisor::open(&options.operation, common, signals)

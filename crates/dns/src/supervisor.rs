@@ -13,7 +13,7 @@
 //! 2. Nothing is saved before what was saved last has been loaded: a start that is cut short loses no cache.
 //! 3. A core that fails ends the server, with its error, after the others have drained.
 //!
-//! Cost: none while nobody asks and nothing is due, but a wake-up a second where there is a trace or a query log, and a
+//! Cost: none while nobody asks and nothing is due, but a wake-up a second where there is a trace, a query log or an answerer, and a
 //! hundred for each core while a client of the control socket is connected.
 
 use std::io;
@@ -26,6 +26,7 @@ use std::thread::{self, JoinHandle};
 use larder::{Cache, Seconds};
 use larder_io::event::{Events, Interest, Poller, Signal, Signals, Waker};
 
+use crate::answerer::Answerer;
 use crate::bridge::Running;
 use crate::ctl::{self, Actions, Answer, Control, Fields};
 use crate::dnstap::Target;
@@ -43,7 +44,7 @@ use crate::writer::Writer;
 /// How long what is in flight may take at the end, milliseconds.
 pub const DRAIN_MS: u64 = 2_000;
 
-/// How often writers are asked for news, milliseconds.
+/// How often writers and answerers are asked for news, milliseconds.
 const NEWS_MS: u64 = 1_000;
 
 /// How often cores are woken while a client of the control socket may be loading, milliseconds: what it stores must be
@@ -164,6 +165,8 @@ pub(crate) struct Common {
     /// Of dnstap and the query log, where there are such.
     pub writers: Vec<Writer>,
     pub reload: Reload,
+    /// Upstreams that are no servers.
+    pub answerers: Vec<Arc<dyn Answerer>>,
     /// Wakes the supervisor.
     pub waker: Arc<Waker>,
 }
@@ -339,6 +342,7 @@ impl Supervisor {
             self.endpoint.as_ref().and_then(|endpoint| endpoint.wait_ms(now_ms)),
             self.duties.snapshots.as_ref().and_then(|snapshots| snapshots.wait_ms(now_ms)),
             (!self.duties.common.writers.is_empty()).then_some(NEWS_MS),
+            self.duties.common.answerers.first().map(|_| NEWS_MS),
             self.alive_ms.map(until),
             drained,
         ]
@@ -410,6 +414,11 @@ impl Supervisor {
         }
         for writer in &self.duties.common.writers {
             while let Some(news) = writer.news() {
+                tell(&news);
+            }
+        }
+        for answerer in &self.duties.common.answerers {
+            if let Some(news) = answerer.news() {
                 tell(&news);
             }
         }
@@ -556,6 +565,8 @@ impl Duties {
             value: lost as f64,
         }));
         gauges.extend(self.beside.iter().flat_map(|beside| beside.gauges()));
+        let answerers = self.common.answerers.iter();
+        gauges.extend(by_name(answerers.flat_map(|answerer| answerer.gauges()).collect()));
         gauges
     }
 
@@ -566,6 +577,12 @@ impl Duties {
         write_gauges(&mut text, &self.gauges());
         text
     }
+}
+
+/// Gauges of one name, one after the other.
+fn by_name(mut gauges: Vec<Gauge>) -> Vec<Gauge> {
+    gauges.sort_by_key(|gauge| gauge.name);
+    gauges
 }
 
 impl Actions for Duties {

@@ -106,7 +106,6 @@ fn start(answerer: Arc<dyn Answerer>) -> Server {
         published: published.clone(),
         trace: None,
         log: None,
-        inbox: None,
         stages: stages.clone(),
         waker: waker.clone(),
     };

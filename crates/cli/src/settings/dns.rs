@@ -141,17 +141,26 @@ Examples:
         Setting {
             name: "upstream",
             letter: Some('u'),
-            value_name: "ADDR[:PORT]",
+            value_name: "ADDR[:PORT]|URL",
             kind: Kind::List,
             many: true,
             default: "system",
             help: "Servers to ask; 'system' stands for the nameservers of /etc/resolv.conf",
-            why: "What the machine asks now is asked further on.",
+            why: "URLs are tls://ADDR#NAME, https://ADDR/dns-query#NAME and quic://ADDR#NAME, in a build with 'encrypted'.",
+            ..UPSTREAM
+        },
+        Setting {
+            name: "upstream-ca",
+            value_name: "FILE",
+            kind: Kind::Word,
+            default: "system",
+            help: "Who vouches for servers asked over TLS, HTTPS or QUIC: certificates in PEM, or 'system'",
+            why: "A file counts instead of the system's authorities, for servers of one's own.",
             ..UPSTREAM
         },
         Setting {
             name: "forward",
-            value_name: "ZONE=ADDR[:PORT]",
+            value_name: "ZONE=ADDR[:PORT]|URL",
             kind: Kind::List,
             many: true,
             default: "none",

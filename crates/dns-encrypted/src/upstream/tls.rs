@@ -1,0 +1,139 @@
+//! A line over TLS (RFC 7858): a task writes questions as they come, each with an ID of its own, and hands answers out by
+//! it.
+//!
+//! The task ends, and with it the line, when the server ends it, breaks the framing or does not take questions, and when
+//! nothing was asked for the idle time. Who waits then learns that it is lost.
+
+use std::collections::HashMap;
+use std::io;
+
+use bytes::{Buf, BytesMut};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_rustls::client::TlsStream;
+
+use super::{ASKED_MAX, CONNECT, Fault, HEADER_BYTES, IDLE, Shared};
+
+/// Octets of the length before each message.
+const LENGTH_BYTES: usize = 2;
+
+/// Octets that are read at once.
+const READ_BYTES: usize = 4 << 10;
+
+/// Octets of questions after which they are written, however many others wait.
+const WRITE_BYTES: usize = 16 << 10;
+
+/// Questions that wait to be written.
+const QUEUE_MAX: usize = 256;
+
+/// A question, and where its answer goes.
+type Asked = (Vec<u8>, oneshot::Sender<Vec<u8>>);
+
+/// A line over TLS.
+#[derive(Debug, Clone)]
+pub(super) struct Line {
+    asked: mpsc::Sender<Asked>,
+}
+
+impl Line {
+    pub(super) async fn connect(shared: &Shared) -> Result<Line, Fault> {
+        let stream = shared.connect_tls().await?;
+        let (asked, questions) = mpsc::channel(QUEUE_MAX);
+        tokio::spawn(async move {
+            // Whatever it is, those who wait learn that the line is lost.
+            let _ = converse(stream, questions).await;
+        });
+        Ok(Line { asked })
+    }
+
+    pub(super) async fn ask(&self, message: Vec<u8>) -> Result<Vec<u8>, Fault> {
+        let (say, heard) = oneshot::channel();
+        self.asked.send((message, say)).await.map_err(|_| Fault::Lost)?;
+        heard.await.map_err(|_| Fault::Lost)
+    }
+}
+
+async fn converse(
+    mut stream: TlsStream<TcpStream>,
+    mut questions: mpsc::Receiver<Asked>,
+) -> io::Result<()> {
+    let mut waiting: HashMap<u16, oneshot::Sender<Vec<u8>>> = HashMap::new();
+    let mut last_id = 0;
+    let mut output = Vec::new();
+    let mut input = BytesMut::new();
+    let mut used = Instant::now();
+    loop {
+        input.reserve(READ_BYTES);
+        tokio::select! {
+            asked = questions.recv() => {
+                let Some(mut next) = asked else { return stream.shutdown().await };
+                used = Instant::now();
+                loop {
+                    if waiting.len() >= ASKED_MAX {
+                        // Those who were asked for nobody any more make room.
+                        waiting.retain(|_, say| !say.is_closed());
+                    }
+                    if waiting.len() < ASKED_MAX {
+                        put(next, &mut last_id, &mut waiting, &mut output);
+                    }
+                    if output.len() >= WRITE_BYTES {
+                        break;
+                    }
+                    let Ok(another) = questions.try_recv() else { break };
+                    next = another;
+                }
+                let write = async {
+                    stream.write_all(&output).await?;
+                    stream.flush().await
+                };
+                timeout(CONNECT, write).await??;
+                output.clear();
+            }
+            read = stream.read_buf(&mut input) => {
+                if read? == 0 {
+                    return Ok(());
+                }
+                while let Some(message) = next_message(&input) {
+                    let length = LENGTH_BYTES + message.len();
+                    let Some(id) = message.first_chunk().filter(|_| message.len() >= HEADER_BYTES) else {
+                        return Ok(());
+                    };
+                    // One that nobody waits for is late, or was never asked for.
+                    if let Some(say) = waiting.remove(&u16::from_be_bytes(*id)) {
+                        let _ = say.send(message.to_vec());
+                    }
+                    input.advance(length);
+                }
+            }
+            () = sleep_until(used + IDLE) => return stream.shutdown().await,
+        }
+    }
+}
+
+/// Puts a question into `output` under an ID that no other waits by; there is one, since fewer than there are wait.
+fn put(
+    (mut message, say): Asked,
+    last_id: &mut u16,
+    waiting: &mut HashMap<u16, oneshot::Sender<Vec<u8>>>,
+    output: &mut Vec<u8>,
+) {
+    let Some(room) = message.first_chunk_mut() else { return };
+    loop {
+        *last_id = last_id.wrapping_add(1);
+        if !waiting.contains_key(last_id) {
+            break;
+        }
+    }
+    *room = last_id.to_be_bytes();
+    output.extend_from_slice(&(message.len() as u16).to_be_bytes());
+    output.extend_from_slice(&message);
+    waiting.insert(*last_id, say);
+}
+
+/// The message that `octets` begin with, if all of it is there.
+fn next_message(octets: &[u8]) -> Option<&[u8]> {
+    let (length, rest) = octets.split_first_chunk::<LENGTH_BYTES>()?;
+    rest.get(..usize::from(u16::from_be_bytes(*length)))
+}
