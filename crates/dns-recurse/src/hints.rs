@@ -10,6 +10,7 @@ use std::str::FromStr;
 use hickory_proto::dnssec::TrustAnchors;
 use hickory_proto::rr::{Name, RData, RecordSet};
 use hickory_proto::serialize::txt::Parser;
+use ipnet::IpNet;
 
 /// The root's servers.
 const HINTS: &str = include_str!("../data/root.hints");
@@ -44,6 +45,12 @@ pub fn parse_anchors(text: &str) -> Result<TrustAnchors, String> {
     }
 }
 
+/// A network, as `10.0.0.0/8`, or one address. The error says what is expected.
+pub fn parse_network(text: &str) -> Result<IpNet, String> {
+    let whole = text.parse::<IpAddr>().map(IpNet::from);
+    whole.or_else(|_| text.parse()).map_err(|_| "expected a network, as 10.0.0.0/8".into())
+}
+
 /// The built-in addresses.
 pub fn roots() -> Vec<IpAddr> {
     parse_roots(HINTS).expect("a test reads it")
@@ -76,8 +83,10 @@ mod tests {
     fn not_of_use() {
         assert!(parse_roots(". 60 IN NS a.\n").unwrap_err().contains("no address"));
         assert!(parse_roots("<html>").unwrap_err().contains("zone file"));
-        assert!(parse_anchors("; nothing\n").unwrap_err().contains("no key"));
-        assert!(parse_anchors(". IN A 192.0.2.1\n").unwrap_err().contains("DNSKEY"));
+        assert!(parse_anchors("; nothing\n").err().unwrap().contains("no key"));
+        assert!(parse_anchors(". IN A 192.0.2.1\n").err().unwrap().contains("DNSKEY"));
+        assert_eq!(parse_network("10.0.0.1").unwrap(), parse_network("10.0.0.1/32").unwrap());
+        assert!(parse_network("10.0.0.0/33").is_err());
         assert_eq!(parse_roots("a. 60 IN A 192.0.2.1\n").unwrap(), [IpAddr::from([192, 0, 2, 1])]);
     }
 }

@@ -17,7 +17,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use hickory_proto::dnssec::Proof;
 use hickory_proto::dnssec::rdata::{DNSSECRData, RRSIG};
 use hickory_proto::op::{Edns, Message, MessageType, ResponseCode};
-use hickory_proto::rr::rdata::opt::{EdnsCode, EdnsOption};
+use hickory_proto::rr::rdata::opt::EdnsOption;
 use hickory_proto::rr::{Name, RData, Record, RecordType};
 use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::recursor::RecursorError;

@@ -1,0 +1,293 @@
+//! A root, a top level and domains on loopback addresses: signed, forged, expired, lame, silent, slow.
+//!
+//! Each server is a thread with a socket of its own; signatures are made when they are asked for, by hickory-proto.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use hickory_proto::dnssec::crypto::Ed25519SigningKey;
+use hickory_proto::dnssec::rdata::{DNSKEY, DNSSECRData, DS, NSEC, RRSIG};
+use hickory_proto::dnssec::{Algorithm, DigestType, DnssecSigner, SigningKey, TrustAnchors};
+use hickory_proto::op::{Message, MessageType, ResponseCode};
+use hickory_proto::rr::rdata::{A, CNAME, NS, SOA};
+use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordSet, RecordType};
+use time::OffsetDateTime;
+
+/// How a server behaves.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Manner {
+    Honest,
+    /// Says that it does not know the zone.
+    Refuses,
+    Silent,
+    Slow(Duration),
+    /// Its signatures ended yesterday.
+    Expired,
+    /// Its addresses are others than those that were signed.
+    Forged,
+    /// It has no signatures, although the zone above says that it is signed.
+    Bare,
+    /// It tells of names that are not its own.
+    Intrudes,
+}
+
+/// The forged address, and the one of names that are told of by who knows nothing of them.
+pub const FORGED: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 66);
+
+pub fn name(text: &str) -> Name {
+    Name::from_ascii(text).unwrap()
+}
+
+/// A zone, its servers and its key.
+struct Zone {
+    apex: Name,
+    sets: BTreeMap<(Name, RecordType), Vec<RData>>,
+    /// Names with records of its own.
+    names: BTreeSet<Name>,
+    signer: Option<DnssecSigner>,
+}
+
+impl Zone {
+    fn new(apex: &str, is_signed: bool) -> Zone {
+        let apex = name(apex);
+        let signer = is_signed.then(|| {
+            let pkcs8 = Ed25519SigningKey::generate_pkcs8().unwrap();
+            let key = Ed25519SigningKey::from_pkcs8(&pkcs8).unwrap();
+            let dnskey = DNSKEY::new(true, true, false, key.to_public_key().unwrap());
+            let day = Duration::from_secs(86_400);
+            DnssecSigner::new(dnskey, Box::new(key), apex.clone(), day)
+        });
+        let mut zone = Zone { apex, sets: BTreeMap::new(), names: BTreeSet::new(), signer };
+        let soa = SOA::new(name("ns."), name("admin."), 1, 3_600, 600, 86_400, 60);
+        let apex = zone.apex.clone();
+        zone.add(&apex, RData::SOA(soa));
+        if let Some(dnskey) = zone.signer.as_ref().map(|signer| signer.dnskey().clone()) {
+            zone.add(&apex, RData::DNSSEC(DNSSECRData::DNSKEY(dnskey)));
+        }
+        zone
+    }
+
+    fn add(&mut self, name: &Name, data: RData) {
+        self.names.insert(name.clone());
+        self.sets.entry((name.clone(), data.record_type())).or_default().push(data);
+    }
+
+    /// Delegates a zone to servers with addresses, or to names without any.
+    fn delegate(&mut self, child: &Zone, servers: &[Ipv4Addr], names: &[&str]) {
+        for (at, address) in servers.iter().enumerate() {
+            let server = child.apex.prepend_label(format!("ns{at}")).unwrap();
+            self.add(&child.apex, RData::NS(NS(server.clone())));
+            // Glue is no name of this zone's own.
+            self.sets.entry((server, RecordType::A)).or_default().push(RData::A(A(*address)));
+        }
+        for server in names {
+            self.add(&child.apex, RData::NS(NS(name(server))));
+        }
+        if let Some(signer) = &child.signer {
+            let key = signer.dnskey();
+            let digest = key.to_digest(&child.apex, DigestType::SHA256).unwrap();
+            let tag = key.calculate_key_tag().unwrap();
+            let ds = DS::new(tag, Algorithm::ED25519, DigestType::SHA256, digest.as_ref().to_vec());
+            self.add(&child.apex, RData::DNSSEC(DNSSECRData::DS(ds)));
+        }
+    }
+
+    /// A set of records, and its signature.
+    fn set(&self, name: &Name, rtype: RecordType, data: &[RData], manner: Manner) -> Vec<Record> {
+        let mut set = RecordSet::with_ttl(name.clone(), rtype, 300);
+        for data in data {
+            set.add_rdata(data.clone());
+        }
+        let mut records: Vec<Record> = set.records_without_rrsigs().cloned().collect();
+        if let Some(signer) = self.signer.as_ref().filter(|_| manner != Manner::Bare) {
+            let ago = if manner == Manner::Expired { 48 } else { 1 };
+            let inception = OffsetDateTime::now_utc() - Duration::from_secs(ago * 3_600);
+            let signature = RRSIG::from_rrset(&set, DNSClass::IN, inception, signer).unwrap();
+            let data = RData::DNSSEC(DNSSECRData::RRSIG(signature));
+            records.push(Record::from_rdata(name.clone(), 300, data));
+        }
+        if manner == Manner::Forged {
+            for record in &mut records {
+                if let RData::A(address) = &mut record.data {
+                    *address = A(FORGED);
+                }
+            }
+        }
+        records
+    }
+
+    fn get(&self, name: &Name, rtype: RecordType, manner: Manner) -> Option<Vec<Record>> {
+        let data = self.sets.get(&(name.clone(), rtype))?;
+        Some(self.set(name, rtype, data, manner))
+    }
+
+    /// The proof of what is between two names, or of the types at one.
+    fn nsec(&self, at: &Name, manner: Manner) -> Vec<Record> {
+        if self.signer.is_none() || manner == Manner::Bare {
+            return Vec::new();
+        }
+        let owner = self.names.range(..=at.clone()).next_back().unwrap_or(&self.apex);
+        let next = self.names.range(owner.clone()..).nth(1).unwrap_or(&self.apex);
+        let types = self.sets.keys().filter(|(name, _)| name == owner).map(|(_, rtype)| *rtype);
+        let nsec = NSEC::new_cover_self(next.clone(), types.collect::<Vec<_>>());
+        self.set(owner, RecordType::NSEC, &[RData::DNSSEC(DNSSECRData::NSEC(nsec))], manner)
+    }
+
+    /// What the zone's server answers; signatures and proofs only to who asks for them.
+    fn answer(&self, asked: &Message, manner: Manner) -> Message {
+        let mut reply = self.whole_answer(asked, manner);
+        if !asked.edns.as_ref().is_some_and(|edns| edns.flags().dnssec_ok) {
+            let qtype = asked.queries[0].query_type();
+            let is_plain = |record: &Record| {
+                record.record_type() == qtype || !matches!(record.data, RData::DNSSEC(_))
+            };
+            reply.answers.retain(is_plain);
+            reply.authorities.retain(is_plain);
+        }
+        reply
+    }
+
+    fn whole_answer(&self, asked: &Message, manner: Manner) -> Message {
+        let query = asked.queries[0].clone();
+        let (qname, qtype) = (query.name().clone(), query.query_type());
+        let mut reply =
+            Message::new(asked.metadata.id, MessageType::Response, asked.metadata.op_code);
+        reply.add_query(query);
+        reply.edns = asked.edns.clone();
+        if manner == Manner::Refuses {
+            reply.metadata.response_code = ResponseCode::Refused;
+            return reply;
+        }
+        let is_cut = |at: &Name| {
+            *at != self.apex
+                && self.sets.contains_key(&(at.clone(), RecordType::NS))
+                && !(qtype == RecordType::DS && *at == qname)
+        };
+        let above = (1..=qname.num_labels()).map(|labels| qname.trim_to(labels.into()));
+        if let Some(cut) = above.into_iter().find(is_cut) {
+            let servers = &self.sets[&(cut.clone(), RecordType::NS)];
+            reply.add_authorities(
+                servers.iter().map(|data| Record::from_rdata(cut.clone(), 300, data.clone())),
+            );
+            let ds = self.get(&cut, RecordType::DS, manner);
+            reply.add_authorities(ds.unwrap_or_else(|| self.nsec(&cut, manner)));
+            for server in servers {
+                let RData::NS(server) = server else { continue };
+                for data in self.sets.get(&(server.0.clone(), RecordType::A)).into_iter().flatten()
+                {
+                    reply.add_additional(Record::from_rdata(server.0.clone(), 300, data.clone()));
+                }
+            }
+            return reply;
+        }
+        reply.metadata.authoritative = true;
+        let found =
+            self.get(&qname, qtype, manner).or_else(|| self.get(&qname, RecordType::CNAME, manner));
+        if let Some(records) = found {
+            reply.add_answers(records);
+        } else {
+            reply.add_authorities(self.get(&self.apex, RecordType::SOA, manner).unwrap());
+            reply.add_authorities(self.nsec(&qname, manner));
+            if !self.names.contains(&qname) {
+                reply.metadata.response_code = ResponseCode::NXDomain;
+                reply.add_authorities(self.nsec(&self.apex.prepend_label("*").unwrap(), manner));
+            }
+        }
+        if manner == Manner::Intrudes && qtype == RecordType::A {
+            let record = Record::from_rdata(name("www.good.test."), 300, RData::A(A(FORGED)));
+            reply.add_answer(record.clone());
+            reply.add_additional(record);
+        }
+        reply
+    }
+}
+
+/// All servers. They end with the process.
+pub struct Hierarchy {
+    pub port: u16,
+    pub root: Ipv4Addr,
+    pub anchors: TrustAnchors,
+}
+
+/// Domains: name, whether it is signed, its servers, and names of servers that have no addresses.
+type Domain = (&'static str, bool, &'static [Manner], &'static [&'static str]);
+
+const DOMAINS: &[Domain] = &[
+    ("good.test.", true, &[Manner::Honest], &[]),
+    ("plain.test.", false, &[Manner::Honest], &[]),
+    ("expired.test.", true, &[Manner::Expired], &[]),
+    ("forged.test.", true, &[Manner::Forged], &[]),
+    ("bare.test.", true, &[Manner::Bare], &[]),
+    ("slow.test.", true, &[Manner::Slow(Duration::from_millis(250))], &[]),
+    ("half.test.", false, &[Manner::Silent, Manner::Honest], &[]),
+    ("dead.test.", false, &[Manner::Silent], &[]),
+    ("lame.test.", false, &[Manner::Refuses], &[]),
+    ("evil.test.", false, &[Manner::Intrudes], &[]),
+    ("circle-a.test.", false, &[], &["ns.circle-b.test."]),
+    ("circle-b.test.", false, &[], &["ns.circle-a.test."]),
+];
+
+/// Starts all servers, at 127.77.x.y and one port.
+pub fn start() -> Hierarchy {
+    let root_at = Ipv4Addr::new(127, 77, 0, 1);
+    let top_at = Ipv4Addr::new(127, 77, 1, 1);
+    let first = UdpSocket::bind((root_at, 0)).unwrap();
+    let port = first.local_addr().unwrap().port();
+    let (mut root, mut top) = (Zone::new(".", true), Zone::new("test.", true));
+    let mut servers: Vec<(UdpSocket, Arc<Zone>, Manner)> = Vec::new();
+    for (number, (domain, is_signed, manners, others)) in DOMAINS.iter().enumerate() {
+        let mut zone = Zone::new(domain, *is_signed);
+        let number = number as u8;
+        let address = |server: usize| Ipv4Addr::new(127, 77, 2 + number, 1 + server as u8);
+        let addresses: Vec<Ipv4Addr> = (0..manners.len()).map(address).collect();
+        for (at, server) in addresses.iter().enumerate() {
+            let own = zone.apex.prepend_label(format!("ns{at}")).unwrap();
+            let apex = zone.apex.clone();
+            zone.add(&apex, RData::NS(NS(own.clone())));
+            zone.add(&own, RData::A(A(*server)));
+        }
+        let of = |label: &str| name(&format!("{label}.{domain}"));
+        zone.add(&of("www"), RData::A(A(Ipv4Addr::new(192, 0, 2, 10 + number))));
+        zone.add(&of("alias"), RData::CNAME(CNAME(of("www"))));
+        zone.add(&of("away"), RData::CNAME(CNAME(name("www.plain.test."))));
+        zone.add(&of("loop-a"), RData::CNAME(CNAME(of("loop-b"))));
+        zone.add(&of("loop-b"), RData::CNAME(CNAME(of("loop-a"))));
+        top.delegate(&zone, &addresses, others);
+        let zone = Arc::new(zone);
+        for (server, manner) in addresses.iter().zip(*manners) {
+            servers.push((UdpSocket::bind((*server, port)).unwrap(), zone.clone(), *manner));
+        }
+    }
+
+    root.delegate(&top, &[top_at], &[]);
+    let apex = root.apex.clone();
+    root.add(&apex, RData::NS(NS(name("ns0.root-servers.test."))));
+    let mut anchors = TrustAnchors::empty();
+    let signer = root.signer.as_ref().unwrap();
+    anchors.insert(&signer.key().to_public_key().unwrap());
+    servers.push((first, Arc::new(root), Manner::Honest));
+    servers.push((UdpSocket::bind((top_at, port)).unwrap(), Arc::new(top), Manner::Honest));
+    for (socket, zone, manner) in servers {
+        thread::spawn(move || serve(&socket, &zone, manner));
+    }
+    Hierarchy { port, root: root_at, anchors }
+}
+
+fn serve(socket: &UdpSocket, zone: &Zone, manner: Manner) {
+    let mut room = [0; 2_048];
+    loop {
+        let Ok((length, from)) = socket.recv_from(&mut room) else { continue };
+        let Ok(asked) = Message::from_vec(&room[..length]) else { continue };
+        let tell =
+            |from: SocketAddr| socket.send_to(&zone.answer(&asked, manner).to_vec().unwrap(), from);
+        match manner {
+            Manner::Silent => continue,
+            Manner::Slow(delay) => thread::sleep(delay),
+            _ => {}
+        }
+        tell(from).unwrap();
+    }
+}

@@ -1,0 +1,268 @@
+//! Recursion against servers on loopback addresses, through the bridge that larder's cores ask by.
+
+mod hierarchy;
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
+use hickory_proto::rr::rdata::opt::EdnsOption;
+use hickory_proto::rr::{RData, RecordType};
+use larder_dns::answerer::{Answerer, Answerers};
+use larder_dns_recurse::{Dnssec, Options, Recurse, hints};
+use larder_io::event::{Events, Interest, Poller, Waker};
+
+use hierarchy::{FORGED, Hierarchy, name};
+
+fn servers() -> &'static Hierarchy {
+    static SERVERS: OnceLock<Hierarchy> = OnceLock::new();
+    SERVERS.get_or_init(hierarchy::start)
+}
+
+/// A core that asks a recursor.
+struct Asker {
+    recurse: Arc<Recurse>,
+    answerers: Answerers,
+    waker: Arc<Waker>,
+    tags: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Flags {
+    checking_disabled: bool,
+}
+
+impl Asker {
+    fn new(dnssec: Dnssec) -> Asker {
+        let servers = servers();
+        let options = Options {
+            roots: vec![IpAddr::V4(servers.root)],
+            anchors: Arc::new(servers.anchors.clone()),
+            dnssec,
+            allow_servers: vec![hints::parse_network("127.77.0.0/16").unwrap()],
+            port: servers.port,
+            ..Options::default()
+        };
+        Asker::of(options)
+    }
+
+    fn of(options: Options) -> Asker {
+        let recurse = Arc::new(Recurse::new(options));
+        recurse.start().unwrap();
+        let waker = Arc::new(Waker::new().unwrap());
+        let all: [Arc<dyn Answerer>; 1] = [recurse.clone()];
+        Asker { recurse, answerers: Answerers::new(&all, 0, 64, waker.clone()), waker, tags: 0 }
+    }
+
+    fn ask(&mut self, of: &str, rtype: RecordType) -> Message {
+        self.ask_with(of, rtype, Flags::default())
+    }
+
+    fn ask_with(&mut self, of: &str, rtype: RecordType, flags: Flags) -> Message {
+        let mut message = Message::new(0, MessageType::Query, OpCode::Query);
+        message.metadata.recursion_desired = true;
+        message.metadata.checking_disabled = flags.checking_disabled;
+        message.add_query(Query::query(name(of), rtype));
+        let mut edns = Edns::new();
+        edns.set_max_payload(1_232).set_dnssec_ok(true);
+        message.edns = Some(edns);
+        self.tags += 1;
+        assert!(self.answerers.ask(0, self.tags, &message.to_vec().unwrap(), 8_000));
+        let (poller, mut events) = (Poller::new().unwrap(), Events::new(1));
+        poller.add(&*self.waker, 0, Interest::READ).unwrap();
+        loop {
+            self.waker.clear().unwrap();
+            self.answerers.look();
+            if let Some((tag, octets)) = self.answerers.take() {
+                assert_eq!(tag, self.tags);
+                let octets = octets.unwrap_or_else(|| panic!("{of}: the errand was dropped"));
+                let answer = Message::from_vec(&octets).unwrap();
+                assert_eq!(answer.queries, message.queries);
+                return answer;
+            }
+            let count = poller.wait(&mut events, Some(20_000)).unwrap();
+            assert!(count > 0, "{of}: nobody answers");
+        }
+    }
+}
+
+impl Drop for Asker {
+    fn drop(&mut self) {
+        self.recurse.stop();
+    }
+}
+
+fn addresses(message: &Message) -> Vec<Ipv4Addr> {
+    let address = |data: &RData| match data {
+        RData::A(address) => Some(address.0),
+        _ => None,
+    };
+    message.answers.iter().filter_map(|record| address(&record.data)).collect()
+}
+
+fn extended_error(message: &Message) -> Option<u16> {
+    let mut options = message.edns.iter().flat_map(|edns| &edns.options().options);
+    options.find_map(|(code, option)| match option {
+        EdnsOption::Unknown(15, octets) => {
+            octets.first_chunk().map(|code| u16::from_be_bytes(*code))
+        }
+        _ if u16::from(*code) == 15 => panic!("read as something else"),
+        _ => None,
+    })
+}
+
+/// What a test says of an answer: code, AD, extended error, addresses.
+fn told(message: &Message) -> (ResponseCode, bool, Option<u16>, Vec<Ipv4Addr>) {
+    let header = &message.metadata;
+    (header.response_code, header.authentic_data, extended_error(message), addresses(message))
+}
+
+fn www(number: u8) -> Vec<Ipv4Addr> {
+    vec![Ipv4Addr::new(192, 0, 2, 10 + number)]
+}
+
+const OK: ResponseCode = ResponseCode::NoError;
+const FAILED: ResponseCode = ResponseCode::ServFail;
+const DENIED: ResponseCode = ResponseCode::NXDomain;
+
+/// What is signed from the root on has AD, with its signatures; so has what is proven not to be, with the proof; what lies
+/// below an unsigned delegation has neither, and is an answer all the same.
+#[test]
+fn secure_and_insecure() {
+    let mut asker = Asker::new(Dnssec::Validate);
+    let found = asker.ask("www.good.test.", RecordType::A);
+    assert_eq!(told(&found), (OK, true, None, www(0)));
+    assert!(found.answers.iter().any(|record| record.record_type() == RecordType::RRSIG));
+    let denied = asker.ask("nx.good.test.", RecordType::A);
+    assert_eq!(told(&denied), (DENIED, true, None, vec![]));
+    for needed in [RecordType::SOA, RecordType::NSEC, RecordType::RRSIG] {
+        assert!(denied.authorities.iter().any(|record| record.record_type() == needed), "{needed}");
+    }
+    assert_eq!(told(&asker.ask("www.good.test.", RecordType::AAAA)), (OK, true, None, vec![]));
+    assert_eq!(told(&asker.ask("www.plain.test.", RecordType::A)), (OK, false, None, www(1)));
+    assert_eq!(told(&asker.ask("nx.plain.test.", RecordType::A)), (DENIED, false, None, vec![]));
+}
+
+/// Aliases are followed, told before what they lead to, and as secure as the least of what they pass.
+#[test]
+fn aliases() {
+    let mut asker = Asker::new(Dnssec::Validate);
+    let found = asker.ask("alias.good.test.", RecordType::A);
+    assert_eq!(told(&found), (OK, true, None, www(0)));
+    assert_eq!(found.answers[0].name, name("alias.good.test."));
+    assert_eq!(told(&asker.ask("away.good.test.", RecordType::A)), (OK, false, None, www(1)));
+}
+
+/// What is forged, has expired signatures or none is SERVFAIL with the reason, and is told to who checks himself.
+#[test]
+fn bogus() {
+    let mut asker = Asker::new(Dnssec::Validate);
+    for (domain, number, reason) in
+        [("expired", 2, None), ("forged", 3, Some(6)), ("bare", 4, Some(10))]
+    {
+        let of = format!("www.{domain}.test.");
+        let told_why = asker.ask(&of, RecordType::A);
+        let (code, is_secure, why, found) = told(&told_why);
+        assert_eq!((code, is_secure, found), (FAILED, false, vec![]), "{of}");
+        match reason {
+            Some(reason) => assert_eq!(why, Some(reason), "{of}"),
+            None => assert!([Some(6), Some(7)].contains(&why), "{of}: {why:?}"),
+        }
+        let flags = Flags { checking_disabled: true };
+        let unchecked = asker.ask_with(&of, RecordType::A, flags);
+        let address = if domain == "forged" { vec![FORGED] } else { www(number) };
+        assert_eq!(told(&unchecked), (OK, false, None, address), "{of}");
+        assert!(unchecked.metadata.checking_disabled);
+    }
+}
+
+/// Without validation what is forged is passed on, and nothing has AD; signatures are there where they are passed on.
+#[test]
+fn not_validated() {
+    for (dnssec, has_signatures) in [(Dnssec::Off, false), (Dnssec::Pass, true)] {
+        let mut asker = Asker::new(dnssec);
+        assert_eq!(
+            told(&asker.ask("www.forged.test.", RecordType::A)),
+            (OK, false, None, vec![FORGED])
+        );
+        let found = asker.ask("www.good.test.", RecordType::A);
+        assert_eq!(told(&found), (OK, false, None, www(0)));
+        let signed = found.answers.iter().any(|record| record.record_type() == RecordType::RRSIG);
+        assert_eq!(signed, has_signatures, "{dnssec:?}");
+        assert_eq!(told(&asker.ask("nx.good.test.", RecordType::A)), (DENIED, false, None, vec![]));
+    }
+}
+
+/// Slow servers are waited for, of two the one that answers is found in time, and where nobody answers or all refuse, that is
+/// said.
+#[test]
+fn slow_silent_lame() {
+    let mut asker = Asker::new(Dnssec::Off);
+    assert_eq!(told(&asker.ask("www.slow.test.", RecordType::A)), (OK, false, None, www(5)));
+    assert_eq!(told(&asker.ask("www.half.test.", RecordType::A)), (OK, false, None, www(6)));
+    assert_eq!(
+        told(&asker.ask("www.lame.test.", RecordType::A)),
+        (FAILED, false, Some(22), vec![])
+    );
+    assert_eq!(
+        told(&asker.ask("www.dead.test.", RecordType::A)),
+        (FAILED, false, Some(22), vec![])
+    );
+}
+
+/// Loops of aliases and of delegations end soon, with few packets, and without an address.
+#[test]
+fn loops_end() {
+    let mut asker = Asker::new(Dnssec::Off);
+    let begun = Instant::now();
+    for of in ["loop-a.plain.test.", "www.circle-a.test.", "www.circle-b.test."] {
+        assert_eq!(addresses(&asker.ask(of, RecordType::A)), [] as [Ipv4Addr; 0], "{of}");
+    }
+    assert_eq!(told(&asker.ask("www.circle-a.test.", RecordType::A)).0, FAILED);
+    let (packets, connections) = asker.recurse.sent();
+    assert!(packets < 60 && connections == 0, "{packets} {connections}");
+    assert!(begun.elapsed() < Duration::from_secs(60));
+}
+
+/// What a server says of names that are not its own is believed neither in the answer nor later.
+#[test]
+fn out_of_bailiwick() {
+    let mut asker = Asker::new(Dnssec::Off);
+    let found = addresses(&asker.ask("www.evil.test.", RecordType::A));
+    assert_eq!(found, www(9));
+    assert_eq!(told(&asker.ask("www.good.test.", RecordType::A)), (OK, false, None, www(0)));
+}
+
+/// Servers that are not public are not asked unless that was allowed: the root is where we were told, and nothing below it.
+#[test]
+fn private_servers_are_not_asked() {
+    let servers = servers();
+    let mut asker = Asker::of(Options {
+        roots: vec![IpAddr::V4(servers.root)],
+        dnssec: Dnssec::Off,
+        port: servers.port,
+        ..Options::default()
+    });
+    assert_eq!(
+        told(&asker.ask("www.good.test.", RecordType::A)),
+        (FAILED, false, Some(22), vec![])
+    );
+}
+
+/// What cannot be set up is told at the start; who has stopped takes nothing; a second question costs less than the first.
+#[test]
+fn start_and_stop() {
+    let none = Recurse::new(Options { roots: Vec::new(), ..Options::default() });
+    assert!(none.start().unwrap_err().to_string().contains("root"));
+    let mut asker = Asker::new(Dnssec::Off);
+    asker.ask("www.good.test.", RecordType::A);
+    let (first, _) = asker.recurse.sent();
+    asker.ask("ns0.good.test.", RecordType::A);
+    let (both, _) = asker.recurse.sent();
+    assert!(both - first < first && both > first, "{first} {both}");
+    asker.recurse.stop();
+    let message = Message::new(0, MessageType::Query, OpCode::Query).to_vec().unwrap();
+    assert!(asker.answerers.ask(0, 99, &message, 100));
+    assert_eq!(asker.answerers.take(), Some((99, None)), "at once");
+}
