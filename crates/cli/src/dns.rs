@@ -33,6 +33,8 @@ const ENCRYPTED_WAIT_MS: u64 = 2_500;
 
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 
+mod recurse;
+
 /// Runs the command.
 pub fn dns(settings: &Resolved) -> Outcome {
     let options = options(settings)?;
@@ -60,7 +62,13 @@ fn options(settings: &Resolved) -> Result<Options, Failure> {
     let is_cache_only = settings.switch("cache-only");
     let (mut forwards, mut answerers) = (Vec::new(), Vec::new());
     if !is_cache_only {
-        forwards.extend(upstreams(settings, &listen, &mut answerers)?);
+        if settings.switch("recurse") {
+            let (forward, answerer) = recurse::recursor(settings)?;
+            forwards.push(forward);
+            answerers.push(answerer);
+        } else {
+            forwards.extend(upstreams(settings, &listen, &mut answerers)?);
+        }
         for entry in settings.list("forward") {
             add_forward(settings, entry, &mut forwards, &mut answerers)?;
         }

@@ -5,6 +5,7 @@ use super::{Command, Kind, ROW, Reach, SWITCH, Setting};
 const LASTING: Setting = Setting { reach: Reach::Lasting, ..ROW };
 const SERVER: Setting = Setting { group: "Server", ..LASTING };
 const UPSTREAM: Setting = Setting { group: "Upstreams", ..LASTING };
+const RECURSION: Setting = Setting { group: "Recursion", ..LASTING };
 const LIFE: Setting = Setting { group: "Life of an answer", ..LASTING };
 const LIMIT: Setting = Setting { group: "Limits", ..LASTING };
 const POLICY: Setting = Setting { group: "Policy", ..LASTING };
@@ -19,7 +20,8 @@ pub const DNS: Command = Command {
     about: "Answer DNS from a cache, and ask other servers for the rest",
     long: "Answers questions of clients over UDP and TCP. What is held is answered from finished \
 responses; the rest is asked from the upstreams, once for all who ask the same. It forwards: the servers it \
-asks must recurse. DNSSEC is passed through, not validated here.
+asks must recurse, and DNSSEC is passed through, not validated here. With --recurse, in builds with that feature, it \
+finds answers from the root on and validates them.
 
 Clients of local networks are served unless --access says otherwise. Files of --hosts, --local-data, --blocklist, \
 --allowlist and --rpz are for all clients, or for those of some views: 'kids+guests:FILE'. SIGHUP reads them anew and keeps \
@@ -216,6 +218,48 @@ Examples:
             help: "Believe upstreams that say an answer was validated (AD)",
             why: "Only over a path that nobody else can write into (RFC 6840, section 5.8).",
             ..ON_OFF
+        },
+        Setting {
+            name: "recurse",
+            group: RECURSION.group,
+            help: "Ask name servers from the root on, in the place of --upstream (feature recurse)",
+            why: "A forwarder needs somebody who recurses; this is for where there is nobody.",
+            ..ON_OFF
+        },
+        Setting {
+            name: "dnssec",
+            value_name: "WHAT",
+            kind: Kind::Choice(&["validate", "pass", "off"]),
+            default: "validate",
+            help: "Validate signatures, pass them on to clients that ask, or do without",
+            why: "What is forged must not be believed; pass is for clients that validate themselves.",
+            ..RECURSION
+        },
+        Setting {
+            name: "root-hints",
+            value_name: "FILE",
+            default: "built-in",
+            help: "The root's servers, as a zone file",
+            why: "IANA's are built in; a network of its own has others.",
+            ..RECURSION
+        },
+        Setting {
+            name: "trust-anchor",
+            value_name: "FILE",
+            default: "built-in",
+            help: "Keys that the root is trusted by, as DNSKEY records",
+            why: "IANA's of 2017 and 2024 are built in; they are not followed when they change (RFC 5011).",
+            ..RECURSION
+        },
+        Setting {
+            name: "server-allow",
+            value_name: "NETWORK",
+            kind: Kind::List,
+            many: true,
+            default: "none",
+            help: "Networks whose name servers are asked although they are not public",
+            why: "A domain's owner could else have this machine send packets into its own network.",
+            ..RECURSION
         },
         Setting {
             name: "cores",
