@@ -3,16 +3,15 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::io::{BufRead, BufReader};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use common::{Run, Scratch};
+use common::Scratch;
 
 const PATIENCE: Duration = Duration::from_secs(60);
-const PORT: u16 = 5300;
 
 /// A question for the A record of `www.example`.
 const QUESTION: &[u8] = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x03www\x07example\0\0\x01\0\x01";
@@ -109,163 +108,173 @@ fn falls_back_to_sockets() {
     }
 }
 
-/// A network of the server, and a pair of interfaces from it to the calling thread's own: both with two queues, 10.99.0.1 and
-/// fd99::1 there, .2 here.
-struct Pair {
-    name: String,
-}
+/// Over interfaces, with the feature.
+#[cfg(feature = "xdp")]
+mod by_frames {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+    use std::time::Instant;
 
-impl Pair {
-    fn new(test: &str) -> Option<Pair> {
-        let skip = |reason: &str| {
-            let _ = std::io::stderr().write_all(format!("SKIP {test}: {reason}\n").as_bytes());
-        };
-        if let Err(error) = larder_io::netns::enter_private_network() {
-            skip(&format!("no network of its own: {error}"));
-            return None;
-        }
-        let name = format!("larder-test-{}", std::process::id());
-        let pair = Pair { name };
-        let name = &pair.name;
-        for line in [
-            format!("netns add {name}"),
-            format!(
-                "link add c0 numrxqueues 2 numtxqueues 2 type veth peer name s0 numrxqueues 2 numtxqueues 2 netns {name}"
-            ),
-            "addr add 10.99.0.2/24 dev c0".to_owned(),
-            "addr add fd99::2/64 dev c0 nodad".to_owned(),
-            "link set c0 up".to_owned(),
-            format!("-n {name} addr add 10.99.0.1/24 dev s0"),
-            format!("-n {name} addr add fd99::1/64 dev s0 nodad"),
-            format!("-n {name} link set s0 up"),
-        ] {
-            let run = ip(&line);
-            if run.code != Some(0) {
-                skip(&format!("ip {line}: {}", run.err));
+    use super::common::Run;
+    use super::*;
+
+    const PORT: u16 = 5300;
+
+    /// A network of the server, and a pair of interfaces from it to the calling thread's own: both with two queues, 10.99.0.1 and
+    /// fd99::1 there, .2 here.
+    struct Pair {
+        name: String,
+    }
+
+    impl Pair {
+        fn new(test: &str) -> Option<Pair> {
+            let skip = |reason: &str| {
+                let _ = std::io::stderr().write_all(format!("SKIP {test}: {reason}\n").as_bytes());
+            };
+            if let Err(error) = larder_io::netns::enter_private_network() {
+                skip(&format!("no network of its own: {error}"));
                 return None;
             }
+            let name = format!("larder-test-{}", std::process::id());
+            let pair = Pair { name };
+            let name = &pair.name;
+            for line in [
+                format!("netns add {name}"),
+                format!(
+                    "link add c0 numrxqueues 2 numtxqueues 2 type veth peer name s0 numrxqueues 2 numtxqueues 2 netns {name}"
+                ),
+                "addr add 10.99.0.2/24 dev c0".to_owned(),
+                "addr add fd99::2/64 dev c0 nodad".to_owned(),
+                "link set c0 up".to_owned(),
+                format!("-n {name} addr add 10.99.0.1/24 dev s0"),
+                format!("-n {name} addr add fd99::1/64 dev s0 nodad"),
+                format!("-n {name} link set s0 up"),
+            ] {
+                let run = ip(&line);
+                if run.code != Some(0) {
+                    skip(&format!("ip {line}: {}", run.err));
+                    return None;
+                }
+            }
+            Some(pair)
         }
-        Some(pair)
+
+        /// The program in the server's network.
+        fn larder(&self, scratch: &Scratch, line: &str) -> Command {
+            let larder = scratch.larder();
+            let mut command = Command::new("ip");
+            command.current_dir(larder.get_current_dir().expect("set")).stdin(Stdio::null());
+            command.args(["netns", "exec", &self.name]).arg(larder.get_program());
+            command.args(line.split_whitespace());
+            command
+        }
+
+        /// Whether a program is at the server's interface.
+        fn has_program(&self) -> bool {
+            ip(&format!("-n {} -d link show s0", self.name)).out.contains("prog/xdp")
+        }
+
+        fn wait_until_free(&self) {
+            let start = Instant::now();
+            while self.has_program() {
+                assert!(start.elapsed() < PATIENCE, "the program is still there");
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
     }
 
-    /// The program in the server's network.
-    fn larder(&self, scratch: &Scratch, line: &str) -> Command {
-        let larder = scratch.larder();
-        let mut command = Command::new("ip");
-        command.current_dir(larder.get_current_dir().expect("set")).stdin(Stdio::null());
-        command.args(["netns", "exec", &self.name]).arg(larder.get_program());
-        command.args(line.split_whitespace());
-        command
+    impl Drop for Pair {
+        fn drop(&mut self) {
+            ip(&format!("netns del {}", self.name));
+        }
     }
 
-    /// Whether a program is at the server's interface.
-    fn has_program(&self) -> bool {
-        ip(&format!("-n {} -d link show s0", self.name)).out.contains("prog/xdp")
+    fn ip(line: &str) -> Run {
+        Run::of(Command::new("ip").args(line.split_whitespace()))
     }
 
-    fn wait_until_free(&self) {
+    /// Questions that came, by transport, as the server counts them.
+    fn counted(transport: &str) -> u64 {
+        let mut stream = TcpStream::connect("10.99.0.1:9953").expect("metrics are told");
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nConnection: close\r\n\r\n").expect("asked");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("text");
+        let begin = format!("larder_dns_queries_total{{transport=\"{transport}\"}} ");
+        let line = text.lines().find_map(|line| line.strip_prefix(&begin)).expect("a count");
+        line.parse().expect("a number")
+    }
+
+    /// Cores publish what they count some times a second.
+    fn wait_until_counted(transport: &str, least: u64) {
         let start = Instant::now();
-        while self.has_program() {
-            assert!(start.elapsed() < PATIENCE, "the program is still there");
+        while counted(transport) < least {
+            assert!(start.elapsed() < PATIENCE, "{transport} has {}", counted(transport));
             std::thread::sleep(Duration::from_millis(10));
         }
     }
-}
 
-impl Drop for Pair {
-    fn drop(&mut self) {
-        ip(&format!("netns del {}", self.name));
-    }
-}
-
-fn ip(line: &str) -> Run {
-    Run::of(Command::new("ip").args(line.split_whitespace()))
-}
-
-/// Questions that came, by transport, as the server counts them.
-fn counted(transport: &str) -> u64 {
-    let mut stream = TcpStream::connect("10.99.0.1:9953").expect("metrics are told");
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nConnection: close\r\n\r\n").expect("asked");
-    let mut text = String::new();
-    stream.read_to_string(&mut text).expect("text");
-    let begin = format!("larder_dns_queries_total{{transport=\"{transport}\"}} ");
-    let line = text.lines().find_map(|line| line.strip_prefix(&begin)).expect("a count");
-    line.parse().expect("a number")
-}
-
-/// Cores publish what they count some times a second.
-fn wait_until_counted(transport: &str, least: u64) {
-    let start = Instant::now();
-    while counted(transport) < least {
-        assert!(start.elapsed() < PATIENCE, "{transport} has {}", counted(transport));
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
-/// Over two queues all questions are taken from frames and answered, of IPv4 and IPv6; TCP, other ports and the rest of the
-/// network go on by the kernel. A second server is told what is in its way. The program goes with the process, be it
-/// killed, and the next server has the interface again.
-#[test]
-fn questions_come_by_frames() {
-    if !cfg!(feature = "xdp") {
-        return;
-    }
-    let scratch = Scratch::new();
-    let Some(pair) = Pair::new("questions_come_by_frames") else { return };
-    scratch.write("local", LOCAL_DATA);
-    let line = "dns --listen 0.0.0.0:5300,[::]:5300 --cache-only --local-data local --cores 2 \
-                --metrics 10.99.0.1:9953 --xdp s0 --xdp-fallback=false";
-    let start = || {
-        let mut server = Server::spawn(&mut pair.larder(&scratch, line));
-        server.hear("XDP at s0: 2 queues");
-        assert!(pair.has_program());
-        server
-    };
-    let mut server = start();
-    let addresses = ["10.99.0.1", "fd99::1"]
-        .map(|text| SocketAddr::new(text.parse().expect("an address"), PORT));
-    for address in addresses {
-        // From as many ports, and so by both queues: the kernel spreads them by a hash.
-        for _ in 0..100 {
-            assert!(is_right(&ask(address)));
+    /// Over two queues all questions are taken from frames and answered, of IPv4 and IPv6; TCP, other ports and the rest of the
+    /// network go on by the kernel. A second server is told what is in its way. The program goes with the process, be it
+    /// killed, and the next server has the interface again.
+    #[test]
+    fn questions_come_by_frames() {
+        let scratch = Scratch::new();
+        let Some(pair) = Pair::new("questions_come_by_frames") else { return };
+        scratch.write("local", LOCAL_DATA);
+        let line = "dns --listen 0.0.0.0:5300,[::]:5300 --cache-only --local-data local --cores 2 \
+                    --metrics 10.99.0.1:9953 --xdp s0 --xdp-fallback=false";
+        let start = || {
+            let mut server = Server::spawn(&mut pair.larder(&scratch, line));
+            server.hear("XDP at s0: 2 queues");
+            assert!(pair.has_program());
+            server
+        };
+        let mut server = start();
+        let addresses = ["10.99.0.1", "fd99::1"]
+            .map(|text| SocketAddr::new(text.parse().expect("an address"), PORT));
+        for address in addresses {
+            // From as many ports, and so by both queues: the kernel spreads them by a hash.
+            for _ in 0..100 {
+                assert!(is_right(&ask(address)));
+            }
         }
+        wait_until_counted("xdp", 200);
+        assert_eq!(counted("udp"), 0);
+
+        for address in addresses {
+            let mut stream = TcpStream::connect(address).expect("connected");
+            stream.write_all(&(QUESTION.len() as u16).to_be_bytes()).expect("sent");
+            stream.write_all(QUESTION).expect("sent");
+            let mut answer = vec![0; 2 + QUESTION.len() + 16];
+            stream.read_exact(&mut answer).expect("an answer");
+            assert!(is_right(&answer[2..]));
+        }
+        // The kernel says that nobody is at another port.
+        let other = UdpSocket::bind("0.0.0.0:0").expect("a socket");
+        other.connect("10.99.0.1:5301").expect("connected");
+        other.set_read_timeout(Some(PATIENCE)).expect("set");
+        other.send(QUESTION).expect("sent");
+        let refused = other.recv(&mut [0; 512]).expect_err("nobody is there");
+        assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+        // An address that the server's machine got later is the kernel's to serve.
+        assert_eq!(ip(&format!("-n {} addr add 10.99.0.3/24 dev s0", pair.name)).code, Some(0));
+        assert!(is_right(&ask(SocketAddr::from(([10, 99, 0, 3], PORT)))));
+        wait_until_counted("udp", 1);
+        wait_until_counted("tcp", 2);
+
+        let second = "dns --listen 10.99.0.1:5302 --cache-only --xdp s0 --xdp-fallback=false";
+        Run::of(&mut pair.larder(&scratch, second)).refused(&["no XDP: s0: queue 0 cannot be had"]);
+
+        // `ip` became the server, so this is its end.
+        server.child.kill().expect("killed");
+        pair.wait_until_free();
+        drop(server);
+        let mut server = start();
+        assert!(is_right(&ask(addresses[0])));
+        let pid = server.child.id().to_string();
+        assert!(Command::new("kill").arg(&pid).status().expect("sent").success());
+        server.hear("questions, ");
+        assert!(server.child.wait().expect("ended").success());
+        pair.wait_until_free();
     }
-    wait_until_counted("xdp", 200);
-    assert_eq!(counted("udp"), 0);
-
-    for address in addresses {
-        let mut stream = TcpStream::connect(address).expect("connected");
-        stream.write_all(&(QUESTION.len() as u16).to_be_bytes()).expect("sent");
-        stream.write_all(QUESTION).expect("sent");
-        let mut answer = vec![0; 2 + QUESTION.len() + 16];
-        stream.read_exact(&mut answer).expect("an answer");
-        assert!(is_right(&answer[2..]));
-    }
-    // The kernel says that nobody is at another port.
-    let other = UdpSocket::bind("0.0.0.0:0").expect("a socket");
-    other.connect("10.99.0.1:5301").expect("connected");
-    other.set_read_timeout(Some(PATIENCE)).expect("set");
-    other.send(QUESTION).expect("sent");
-    let refused = other.recv(&mut [0; 512]).expect_err("nobody is there");
-    assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
-    // An address that the server's machine got later is the kernel's to serve.
-    assert_eq!(ip(&format!("-n {} addr add 10.99.0.3/24 dev s0", pair.name)).code, Some(0));
-    assert!(is_right(&ask(SocketAddr::from(([10, 99, 0, 3], PORT)))));
-    wait_until_counted("udp", 1);
-    wait_until_counted("tcp", 2);
-
-    let second = "dns --listen 10.99.0.1:5302 --cache-only --xdp s0 --xdp-fallback=false";
-    Run::of(&mut pair.larder(&scratch, second)).refused(&["no XDP: s0: queue 0 cannot be had"]);
-
-    // `ip` became the server, so this is its end.
-    server.child.kill().expect("killed");
-    pair.wait_until_free();
-    drop(server);
-    let mut server = start();
-    assert!(is_right(&ask(addresses[0])));
-    let pid = server.child.id().to_string();
-    assert!(Command::new("kill").arg(&pid).status().expect("sent").success());
-    server.hear("questions, ");
-    assert!(server.child.wait().expect("ended").success());
-    pair.wait_until_free();
 }

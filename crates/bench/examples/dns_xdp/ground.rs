@@ -17,6 +17,8 @@ use super::{Result, SERVER};
 
 /// The name of the server's network.
 const SERVER_NET: &str = "larder-xdp";
+/// And of the load's.
+const LOAD_NET: &str = "larder-xdp-load";
 /// Longest wait for what a program is to say.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -24,6 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Ground {
     server_core: usize,
     load_core: usize,
+    is_apart: bool,
 }
 
 impl Ground {
@@ -38,16 +41,12 @@ impl Ground {
         };
         enter_private_network()?;
         pin_to_core(load_core)?;
-        let ground = Ground { server_core, load_core };
+        let ground = Ground { server_core, load_core, is_apart };
         ip("netns add larder-xdp")?;
-        ip("-n larder-xdp link add c0 type veth peer name s0")?;
-        if is_apart {
-            // Settings are files of the network that a program was started in, so before the end moves.
-            let setting = "echo 1 > /sys/class/net/c0/threaded";
-            run(Command::new("ip").args(["netns", "exec", SERVER_NET, "sh", "-c", setting]))?;
-        }
-        ip(&format!("-n larder-xdp link set c0 netns {}", std::process::id()))?;
+        // Under this name `ip` finds the calling thread's own.
+        ip(&format!("netns attach {LOAD_NET} {}", std::process::id()))?;
         for line in [
+            "link add c0 type veth peer name s0 netns larder-xdp",
             "addr add 10.99.0.2/24 dev c0",
             "link set c0 up",
             "-n larder-xdp addr add 10.99.0.1/24 dev s0",
@@ -58,8 +57,14 @@ impl Ground {
         Ok(ground)
     }
 
-    /// Keeps the kernel's threads for the load's end on the load's core. They come with the program at that end.
+    /// Has frames that come to the load's end taken in by threads of the kernel on the load's core, if that is wanted. There
+    /// must be a program at that end: only then does it have a queue to be worked off.
     pub fn settle(&self) -> Result<()> {
+        if !self.is_apart {
+            return Ok(());
+        }
+        let setting = "echo 1 > /sys/class/net/c0/threaded";
+        run(Command::new("ip").args(["netns", "exec", LOAD_NET, "sh", "-c", setting]))?;
         for process in fs::read_dir("/proc")?.flatten() {
             let comm = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
             if comm.starts_with("napi/c0-") {
@@ -85,7 +90,9 @@ fn run(command: &mut Command) -> Result<()> {
 impl Drop for Ground {
     fn drop(&mut self) {
         // The pair goes with it.
-        let _ = Command::new("ip").args(["netns", "del", SERVER_NET]).status();
+        for net in [SERVER_NET, LOAD_NET] {
+            let _ = Command::new("ip").args(["netns", "del", net]).status();
+        }
     }
 }
 
