@@ -530,6 +530,28 @@ fn answers_are_logged() {
     assert_eq!(lines("log").len(), 1);
 }
 
+/// systemd reads both units and has nothing to say of them; the program in the service is ours for the test.
+#[test]
+fn units_are_verified() {
+    let scratch = Scratch::new();
+    let mut paths = Vec::new();
+    for name in ["larder-dns.service", "larder-dns.socket"] {
+        let from = format!("{}/../../packaging/{name}", env!("CARGO_MANIFEST_DIR"));
+        let unit = std::fs::read_to_string(from).expect("a unit");
+        let unit = unit.replace("/usr/local/bin/larder", env!("CARGO_BIN_EXE_larder"));
+        std::fs::write(scratch.path(name), unit).expect("written");
+        paths.push(scratch.path(name));
+    }
+    let verify = ["verify", "--man=no", "--recursive-errors=no"];
+    let Ok(said) = Command::new("systemd-analyze").args(verify).args(paths).output() else {
+        let skip = b"SKIP units_are_verified: systemd-analyze is not installed\n";
+        std::io::stderr().write_all(skip).expect("standard error");
+        return;
+    };
+    let text = String::from_utf8_lossy(&said.stderr);
+    assert!(said.status.success() && !text.contains("larder-dns"), "{text}");
+}
+
 /// What cannot be had is refused at the start, with what to do.
 #[test]
 fn wrong_words_are_refused() {
