@@ -2,6 +2,10 @@
 //!
 //! The library waits five seconds for a server before it asks the next one, as long as larder waits for the whole answer. So
 //! no wait is longer here than [`Lines::new`] is told, and a zone with a dead server is found by its other one.
+//!
+//! Nor does the library ask the next server where one refuses, or says that it failed: it takes that for the answer. But
+//! who does not serve a zone that was delegated to him (a lame server) says no more than one that is silent. So such an
+//! answer is told as an error of the socket, after which the next is asked.
 
 use std::future::Future;
 use std::io;
@@ -101,14 +105,22 @@ impl RuntimeProvider for Net {
         _server: SocketAddr,
     ) -> Pin<Box<dyn Send + Future<Output = io::Result<Packets>>>> {
         let lines = self.lines.clone();
-        Box::pin(async move { Ok(Packets { socket: UdpSocket::bind(local).await?, lines }) })
+        Box::pin(async move {
+            let socket = UdpSocket::bind(local).await?;
+            Ok(Packets { socket, lines, asked: AtomicU32::new(NOTHING_ASKED) })
+        })
     }
 }
 
-/// A socket for packets.
+/// No ID: those have sixteen bits.
+const NOTHING_ASKED: u32 = u32::MAX;
+
+/// A socket for packets: the library has one for each question.
 pub struct Packets {
     socket: UdpSocket,
     lines: Arc<Lines>,
+    /// The ID that was sent last.
+    asked: AtomicU32,
 }
 
 impl DnsUdpSocket for Packets {
@@ -120,7 +132,14 @@ impl DnsUdpSocket for Packets {
         room: &mut [u8],
     ) -> Poll<io::Result<(usize, SocketAddr)>> {
         let received = DnsUdpSocket::poll_recv_from(&self.socket, cx, room);
-        received.map_ok(|(length, from)| (length, self.lines.inward(from)))
+        received.map(|received| {
+            let (length, from) = received?;
+            let asked = self.asked.load(Ordering::Relaxed);
+            if room.get(..length).is_some_and(|message| declines(message, asked)) {
+                return Err(io::Error::other("the server does not serve this"));
+            }
+            Ok((length, self.lines.inward(from)))
+        })
     }
 
     fn poll_send_to(
@@ -131,9 +150,24 @@ impl DnsUdpSocket for Packets {
     ) -> Poll<io::Result<usize>> {
         let sent = DnsUdpSocket::poll_send_to(&self.socket, cx, octets, self.lines.outward(server));
         if sent.is_ready() {
+            let id = octets.first_chunk().map(|id| u16::from_be_bytes(*id));
+            self.asked.store(id.map_or(NOTHING_ASKED, u32::from), Ordering::Relaxed);
             self.lines.packets.fetch_add(1, Ordering::Relaxed);
         }
         sent
+    }
+}
+
+/// True for a response with the ID that was asked by, and a code that says nothing of the question: SERVFAIL, NOTIMP or
+/// REFUSED. Who forges one must guess port and ID, as for any answer.
+fn declines(message: &[u8], asked: u32) -> bool {
+    match message {
+        [id0, id1, high, low, ..] => {
+            u32::from(u16::from_be_bytes([*id0, *id1])) == asked
+                && high & 0x80 != 0
+                && matches!(low & 15, 2 | 4 | 5)
+        }
+        _ => false,
     }
 }
 
@@ -167,5 +201,15 @@ mod tests {
         let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
         assert_eq!((lines.outward(at(53)), lines.inward(at(5_300))), (at(5_300), at(53)));
         assert_eq!((lines.outward(at(853)), lines.inward(at(99))), (at(853), at(99)));
+    }
+
+    /// Only a response with the right ID declines, and only by a code that says nothing of the question.
+    #[test]
+    fn who_declines() {
+        assert!(declines(&[1, 2, 0x84, 5], 0x0102) && declines(&[1, 2, 0x80, 0x82, 0], 0x0102));
+        let others: [&[u8]; 5] =
+            [&[1, 3, 0x80, 5], &[1, 2, 0, 5], &[1, 2, 0x80, 3], &[1, 2, 0x80, 0], &[1, 2, 0x80]];
+        assert!(others.iter().all(|message| !declines(message, 0x0102)));
+        assert!(!declines(&[0xff, 0xff, 0x80, 5], NOTHING_ASKED));
     }
 }

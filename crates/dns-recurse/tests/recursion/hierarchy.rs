@@ -225,6 +225,7 @@ const DOMAINS: &[Domain] = &[
     ("half.test.", false, &[Manner::Silent, Manner::Honest], &[]),
     ("dead.test.", false, &[Manner::Silent], &[]),
     ("lame.test.", false, &[Manner::Refuses], &[]),
+    ("halflame.test.", false, &[Manner::Refuses, Manner::Honest], &[]),
     ("evil.test.", false, &[Manner::Intrudes], &[]),
     ("circle-a.test.", false, &[], &["ns.circle-b.test."]),
     ("circle-b.test.", false, &[], &["ns.circle-a.test."]),
