@@ -74,14 +74,14 @@ impl Line {
     }
 }
 
-/// Why there is no connection. A certificate that is refused is an alert of ours.
+/// Why there is no connection. A certificate that is refused is an alert of ours, as CRYPTO_ERROR (RFC 9001, section 4.8):
+/// those of RFC 8446 that are about certificates, and decrypt_error, which is a signature that does not fit.
 fn fault_of(error: &ConnectionError) -> Fault {
-    /// CRYPTO_ERROR of RFC 9001, section 4.8, with the alerts of RFC 8446 that are about certificates.
-    const CERTIFICATE_ALERTS: std::ops::RangeInclusive<u64> = 0x100 + 42..=0x100 + 48;
+    const CRYPTO_ERROR: u64 = 0x100;
     let text = error.to_string();
     match error {
         ConnectionError::TransportError(error)
-            if CERTIFICATE_ALERTS.contains(&u64::from(error.code)) =>
+            if matches!(u64::from(error.code).checked_sub(CRYPTO_ERROR), Some(42..=48 | 51)) =>
         {
             Fault::Unproven(text)
         }
