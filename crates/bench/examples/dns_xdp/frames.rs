@@ -1,7 +1,7 @@
 //! A load that leaves and comes back by frames: the same rules as `larder_bench::net::load`, without the kernel's network.
 //!
-//! Closed: a question leaves when an answer has come. An ID is its slot's number, which the answer must have; one that does not
-//! come in time is asked anew.
+//! Closed: a question leaves when an answer has come. An ID is a slot's number and above it how often the slot was used, so that
+//! an answer that comes after its question was given up is known as late and is not taken for a wrong one.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -19,7 +19,11 @@ use super::Result;
 struct Slot {
     since_ns: u64,
     tag: u64,
+    id: u16,
 }
+
+/// Bits of an ID that are the slot's number.
+const SLOT_BITS: u32 = 10;
 
 /// An interface to ask by.
 pub struct Frames {
@@ -63,7 +67,9 @@ impl Frames {
             ran_ns: 0.0,
             asked: 0,
         };
-        let mut slots = vec![Slot { since_ns: 0, tag: 0 }; options.in_flight_max];
+        let mut slots = (0..options.in_flight_max.min(1 << SLOT_BITS) as u16)
+            .map(|id| Slot { since_ns: 0, tag: 0, id })
+            .collect::<Vec<Slot>>();
         let mut free: Vec<u16> = (0..slots.len() as u16).collect();
         let (mut now_ns, mut looked_ns) = (0, 0);
         while now_ns < end_ns {
@@ -75,16 +81,16 @@ impl Frames {
                     continue;
                 };
                 let id = answer.first_chunk().map_or(u16::MAX, |id| u16::from_be_bytes(*id));
-                match slots.get_mut(usize::from(id)) {
-                    Some(slot) if slot.since_ns > 0 && check(slot.tag, answer) => {
+                match slots.get_mut(usize::from(id) & ((1 << SLOT_BITS) - 1)) {
+                    Some(slot) if slot.since_ns > 0 && slot.id == id && check(slot.tag, answer) => {
                         if now_ns >= count_from_ns {
                             found.answers += 1;
                             found.latency.add(now_ns - slot.since_ns);
                         }
                         slot.since_ns = 0;
-                        free.push(id);
+                        free.push(id & ((1 << SLOT_BITS) - 1));
                     }
-                    Some(slot) if slot.since_ns > 0 => found.wrong += 1,
+                    Some(slot) if slot.since_ns > 0 && slot.id == id => found.wrong += 1,
                     _ => found.unexpected += 1,
                 }
             }
@@ -99,14 +105,16 @@ impl Frames {
                     }
                 }
             }
-            while let Some(&id) = free.last() {
+            while let Some(&number) = free.last() {
+                let slot = &mut slots[usize::from(number)];
+                let id = slot.id.wrapping_add(1 << SLOT_BITS);
                 let Some(frame) = queue.sender.slot() else { break };
                 let Some(asked) = ask(id, &mut frame[letter.headers_bytes()..]) else { break };
                 let length = letter.seal(asked.length, frame).ok_or("a question fits")?;
                 queue.sender.commit(length);
                 free.pop();
                 found.asked += 1;
-                slots[usize::from(id)] = Slot { since_ns: now_ns.max(1), tag: asked.tag };
+                *slot = Slot { since_ns: now_ns.max(1), tag: asked.tag, id };
             }
             queue.sender.send();
             if received == 0 {

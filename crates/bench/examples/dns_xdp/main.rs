@@ -45,6 +45,8 @@ use ground::{Ground, Server, Span};
 const NAMES: u32 = 512;
 /// Questions under way.
 const IN_FLIGHT: usize = 1024;
+/// A question without an answer is given up after this.
+const LOST_AFTER: Duration = Duration::from_secs(1);
 /// How long a load runs before answers are counted.
 const WARM_UP: Duration = Duration::from_millis(300);
 /// Where the server is asked, the upstream answers, and frames are sent from.
@@ -71,6 +73,8 @@ struct Figures {
     p50_us: f64,
     p99_us: f64,
     lost: f64,
+    /// Answers that came after their question was given up.
+    late: f64,
 }
 
 fn main() -> Result<()> {
@@ -111,7 +115,7 @@ fn run(larder: &std::path::Path, rounds: usize, seconds: f64, is_apart: bool) ->
         }
     }
     println!(
-        "{:<10}{:<10}{:>16}{:>22}{:>12}{:>8}{:>9}{:>9}{:>7}",
+        "{:<10}{:<10}{:>16}{:>22}{:>12}{:>8}{:>9}{:>9}{:>7}{:>7}",
         "server",
         "asked by",
         "a core second",
@@ -120,14 +124,15 @@ fn run(larder: &std::path::Path, rounds: usize, seconds: f64, is_apart: bool) ->
         "busy",
         "p50 us",
         "p99 us",
-        "lost"
+        "lost",
+        "late"
     );
     for (contestant, rows) in all.iter().zip(&rows) {
         let median =
             |of: fn(&Figures) -> f64| Median::of(&rows.iter().map(of).collect::<Vec<f64>>());
         let per_core_s = median(|row| row.per_core_s);
         println!(
-            "{:<10}{:<10}{:>16.0}{:>22}{:>12.0}{:>7.0}%{:>9.0}{:>9.0}{:>7.0}",
+            "{:<10}{:<10}{:>16.0}{:>22}{:>12.0}{:>7.0}%{:>9.0}{:>9.0}{:>7.0}{:>7.0}",
             if contestant.by_xdp { "xdp" } else { "sockets" },
             if contestant.asked_by_frames { "frames" } else { "sockets" },
             per_core_s.value,
@@ -137,6 +142,7 @@ fn run(larder: &std::path::Path, rounds: usize, seconds: f64, is_apart: bool) ->
             median(|row| row.p50_us).value,
             median(|row| row.p99_us).value,
             median(|row| row.lost).value,
+            median(|row| row.late).value,
         );
     }
     for (at, by) in [(0, "frames"), (2, "sockets")].into_iter().filter(|(at, _)| *at < all.len()) {
@@ -180,6 +186,8 @@ fn asked(ground: &Ground, server: &Server, by_frames: bool, seconds: f64) -> Res
         in_flight_max: IN_FLIGHT,
         warm_up: Duration::ZERO,
         measured: Duration::from_secs(20),
+        // A machine that others use may stand still for a while.
+        lost_after: Duration::from_secs(10),
         ..LoadOptions::new(SERVER.parse()?)
     };
     let mut next = 0;
@@ -190,11 +198,16 @@ fn asked(ground: &Ground, server: &Server, by_frames: bool, seconds: f64) -> Res
     };
     let warm = load(&options, each, question::is_answer)?;
     if warm.answers < u64::from(NAMES) {
-        return Err(format!("the server does not answer: {warm:?}").into());
+        let (answers, lost) = (warm.answers, warm.lost);
+        return Err(format!("the server answers {answers} names, {lost} late or not").into());
     }
     let mut mix = Mix::new(NAMES, 1.0, &Arc::new(AtomicU64::new(FRESH_FROM)), 7);
-    let options =
-        LoadOptions { warm_up: WARM_UP, measured: Duration::from_secs_f64(seconds), ..options };
+    let options = LoadOptions {
+        warm_up: WARM_UP,
+        measured: Duration::from_secs_f64(seconds),
+        lost_after: LOST_AFTER,
+        ..options
+    };
     let ask = |id, room: &mut [u8]| Some(question::write(id, mix.draw(), false, room));
     let (load, span) = if by_frames {
         let mut frames = Frames::open("c0", ASKER.parse()?, options.server)?;
@@ -218,5 +231,6 @@ fn asked(ground: &Ground, server: &Server, by_frames: bool, seconds: f64) -> Res
         p50_us: us(0.5),
         p99_us: us(0.99),
         lost: load.lost as f64,
+        late: load.unexpected as f64,
     })
 }
