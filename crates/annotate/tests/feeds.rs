@@ -265,8 +265,7 @@ fn facts_of_recorded(folder: &Folder) -> Vec<HashMap<String, String>> {
 /// A row for every address that the recorded stream answers, a century later.
 fn recorded_log() -> String {
     let stream = std::fs::read(captures().join("dnstap-unbound.fstrm")).expect("a recording");
-    let mut frames =
-        larder_annotate::feeds::dnstap::Frames::open(stream.as_slice()).expect("a stream");
+    let mut frames = larder_io::frame_streams::Frames::open(stream.as_slice()).expect("a stream");
     let mut extract = larder_wire::dns::answers::Extract::new();
     let mut log = CONN_HEAD.to_owned();
     while let Some(frame) = frames.next_frame().expect("a whole stream") {

@@ -19,7 +19,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use common::Scratch;
-use larder_annotate::feeds::dnstap::{Frames, Message};
+use larder_io::frame_streams::Frames;
+use larder_wire::dnstap::Message;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -24,25 +24,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use larder_io::frame_streams::{CONTENT_TYPE, CONTROL_BYTES_MAX, control, control_frame};
+
 use crate::handover::Feed;
 use crate::writer::{Sink, Writer, write_whole};
 
 /// How long a collector may take for an answer, or to read.
 pub const SOCKET_TIMEOUT: Duration = Duration::from_secs(5);
-
-const CONTENT_TYPE: &[u8] = b"protobuf:dnstap.Dnstap";
-
-/// Longest control frame that is believed, as the Frame Streams library has it.
-const CONTROL_BYTES_MAX: u32 = 512;
-
-/// Types of control frames.
-mod control {
-    pub const ACCEPT: u32 = 1;
-    pub const START: u32 = 2;
-    pub const STOP: u32 = 3;
-    pub const READY: u32 = 4;
-    pub const FINISH: u32 = 5;
-}
 
 /// What happened; the numbers are those of dnstap.proto.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -242,7 +230,7 @@ impl Sink for Output {
         self.stream = Some(match &self.target {
             Target::File(path) => {
                 let mut file = File::create(path)?;
-                let start = control_frame(control::START, true);
+                let start = control_frame(control::START, Some(CONTENT_TYPE));
                 file.write_all(&start)?;
                 Stream::File(file, start.len() as u64)
             }
@@ -262,7 +250,7 @@ impl Sink for Output {
 
     /// Ends the stream as its readers expect. What fails here costs no record.
     fn close(&mut self) {
-        let stop = control_frame(control::STOP, false);
+        let stop = control_frame(control::STOP, None);
         match self.stream.take() {
             None => {}
             Some(Stream::File(mut file, _)) => {
@@ -296,21 +284,10 @@ impl Stream {
 fn greet(mut socket: UnixStream) -> io::Result<UnixStream> {
     socket.set_read_timeout(Some(SOCKET_TIMEOUT))?;
     socket.set_write_timeout(Some(SOCKET_TIMEOUT))?;
-    socket.write_all(&control_frame(control::READY, true))?;
+    socket.write_all(&control_frame(control::READY, Some(CONTENT_TYPE)))?;
     hear(&mut socket, control::ACCEPT)?;
-    socket.write_all(&control_frame(control::START, true))?;
+    socket.write_all(&control_frame(control::START, Some(CONTENT_TYPE)))?;
     Ok(socket)
-}
-
-/// A control frame, with the zero that announces it.
-fn control_frame(kind: u32, has_content_type: bool) -> Vec<u8> {
-    let mut frame = kind.to_be_bytes().to_vec();
-    if has_content_type {
-        frame.extend_from_slice(&1u32.to_be_bytes());
-        frame.extend_from_slice(&(CONTENT_TYPE.len() as u32).to_be_bytes());
-        frame.extend_from_slice(CONTENT_TYPE);
-    }
-    [&0u32.to_be_bytes()[..], &(frame.len() as u32).to_be_bytes(), &frame].concat()
 }
 
 /// Reads a control frame, which must be of one type; an ACCEPT must take dnstap.
@@ -322,7 +299,7 @@ fn hear(socket: &mut UnixStream, expected: u32) -> io::Result<()> {
         socket.read_exact(&mut octets).map(|()| u32::from_be_bytes(octets))
     };
     let (zero, length, kind) = (number()?, number()?, number()?);
-    if zero != 0 || !(4..=CONTROL_BYTES_MAX).contains(&length) || kind != expected {
+    if zero != 0 || !(4..=CONTROL_BYTES_MAX as u32).contains(&length) || kind != expected {
         return Err(foreign());
     }
     let mut fields = vec![0; length as usize - 4];
@@ -334,8 +311,9 @@ fn hear(socket: &mut UnixStream, expected: u32) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use larder_annotate::feeds::dnstap::{Frames, Message};
+    use larder_io::frame_streams::Frames;
     use larder_wire::Addr;
+    use larder_wire::dnstap::Message;
     use std::fs;
     use std::os::unix::net::UnixListener;
     use std::thread;
@@ -425,7 +403,7 @@ mod tests {
         let content = |path| read(Frames::open(File::open(path).unwrap()).unwrap()).0;
         assert_eq!(content(&rotated), [(5, b"one".to_vec())]);
         assert_eq!(content(&path), [(6, b"two".to_vec()), (7, b"three".to_vec())]);
-        assert!(fs::read(&rotated).unwrap().ends_with(&control_frame(control::STOP, false)));
+        assert!(fs::read(&rotated).unwrap().ends_with(&control_frame(control::STOP, None)));
     }
 
     /// A collector gets the stream by the handshake. One that is not there yet is told of once, and found when it
@@ -476,8 +454,8 @@ mod tests {
     #[test]
     fn others_are_no_collectors() {
         for answer in [
-            control_frame(control::ACCEPT, false),
-            control_frame(control::FINISH, true),
+            control_frame(control::ACCEPT, None),
+            control_frame(control::FINISH, Some(CONTENT_TYPE)),
             b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(),
             [&[0; 4][..], &[0xff; 8]].concat(),
         ] {

@@ -9,6 +9,7 @@
 //! | `stream`, `pool` | the thread that reads a stream; the memory of batches |
 //! | [`merge`] | several captures as one, in order of time |
 //! | [`output`] | a file or standard output that loses nothing in silence |
+//! | [`frame_streams`], [`sender`] | frames of dnstap; programs that connect to a socket of ours to write them |
 //! | [`udp`] | sockets whose messages come and go in batches |
 //! | `xdp` | frames of an interface without the kernel's network, by feature |
 //! | [`tcp`] | listening, accepting, connecting without waiting |
@@ -28,6 +29,7 @@ pub mod batch;
 pub mod cores;
 pub mod decode;
 pub mod event;
+pub mod frame_streams;
 pub mod input;
 pub mod mapped;
 pub mod merge;
@@ -35,6 +37,7 @@ pub mod netns;
 pub mod output;
 mod pool;
 pub mod random;
+pub mod sender;
 mod socket;
 mod stream;
 pub mod tcp;

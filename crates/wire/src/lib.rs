@@ -12,6 +12,7 @@
 //! | [`fragment`] | IP fragments put together again, in bounded memory |
 //! | [`stream`] | TCP bytes put in order again, in bounded memory |
 //! | [`dns`] | DNS messages: mDNS and LLMNR are the same format |
+//! | [`dnstap`] | DNS messages as another server recorded them |
 //! | [`nbns`], [`dhcp`] | NetBIOS name service and DHCP host names |
 //! | [`tls`], [`http`], [`quic`] | the server name a client states itself |
 //! | [`community_id`] | the Community ID v1 flow hash |
@@ -22,6 +23,7 @@ pub mod capture;
 pub mod community_id;
 pub mod dhcp;
 pub mod dns;
+pub mod dnstap;
 pub mod fragment;
 pub mod frame;
 pub mod http;

@@ -15,9 +15,9 @@
 
 use larder_wire::dns::answers::{self, Extract};
 use larder_wire::dns::{self, reverse_addr};
-use larder_wire::{Addr, Name};
+use larder_wire::{Addr, Name, dnstap};
 
-use super::{DnsData, DnsRow, dnstap};
+use super::{DnsData, DnsRow};
 use crate::names::{Lesson, Names, Teacher};
 use crate::options::{NameSources, Rules};
 use crate::record::NameSource;

@@ -24,7 +24,7 @@ use crate::{Error, Progress};
 const CHUNK_BYTES: usize = 64 << 10;
 const CHUNKS_MAX: usize = 4;
 /// How often a waiting run looks whether it shall stop.
-pub(super) const PATIENCE: Duration = Duration::from_millis(100);
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Decompressed octets of a log.
 pub type Octets = BufReader<Box<dyn Read + Send>>;

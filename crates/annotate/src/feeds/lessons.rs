@@ -11,30 +11,28 @@
 //! names are learned as they arrive; beside a finished file the first sender is heard to its end
 //! before the file is read, as though the socket were a file.
 //!
-//! Bounds: the sorter's memory ([`MEMORY_BYTES_MAX`]) and disk; [`SENDERS_MAX`] senders at one time,
+//! Bounds: the sorter's memory ([`MEMORY_BYTES_MAX`]) and disk; [`SENDERS_MAX`](larder_io::sender::SENDERS_MAX) senders at one time,
 //! [`ARRIVED_MAX`] facts that wait to be learned, beyond which senders wait.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use larder_io::frame_streams::{FrameError, Frames};
+use larder_io::sender::{IsOver, Patient, Socket};
 use larder_wire::dns::answers::Extract;
 
-use super::dnstap::{FrameError, Frames};
 use super::fact::{Fact, time_key};
-use super::input::{self, PATIENCE};
+use super::input;
 use super::zeek::{self, Item};
 use crate::options::{Damage, Endpoint, Options, Summary};
 use crate::sort::{MEMORY_BYTES_MAX, Sorted, Sorter};
 use crate::{Error, Progress};
 
-/// Most senders that are connected to a dnstap socket at one time.
-pub const SENDERS_MAX: usize = 16;
 /// Most facts that have arrived and are not learned yet.
 pub const ARRIVED_MAX: usize = 1 << 12;
 
@@ -175,17 +173,17 @@ impl Gather {
 
     /// Hears the first sender to its end.
     fn dnstap_socket(&mut self, path: PathBuf, progress: &Arc<Progress>) -> Result<(), Error> {
-        let socket = Socket::bind(path)?;
-        let ending = Arc::new(Ending::new(progress));
-        while let Some(stream) = socket.accept(&ending) {
+        let socket = bind(path)?;
+        let is_over = Ending::new(progress).watched();
+        while let Some(stream) = socket.accept(&is_over) {
             match Frames::accept(stream) {
                 Ok(mut frames) => {
-                    self.frames(&mut frames, &socket.name, progress)?;
+                    self.frames(&mut frames, &socket.name(), progress)?;
                     // The sender may have gone; nothing is lost.
                     let _ = frames.finish();
                     break;
                 }
-                Err(_) => note(&mut self.damaged, "dnstap_handshake", 0, &socket.name),
+                Err(_) => note(&mut self.damaged, "dnstap_handshake", 0, &socket.name()),
             }
         }
         Ok(())
@@ -237,55 +235,10 @@ fn socket_path(endpoint: &Endpoint) -> Result<Option<PathBuf>, Error> {
     }
 }
 
-/// A listening socket of ours; its path goes with it.
-struct Socket {
-    listener: UnixListener,
-    path: PathBuf,
-    name: String,
-}
-
-impl Socket {
-    fn bind(path: PathBuf) -> Result<Socket, Error> {
-        let failed = |why: String| Error::Input { what: path.display().to_string(), why };
-        // A socket that nobody listens on is left over from a run that was killed.
-        if UnixStream::connect(&path).is_ok() {
-            return Err(failed("another program listens here; name another socket".to_owned()));
-        }
-        let is_socket = |path: &Path| {
-            std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
-        };
-        if is_socket(&path) {
-            std::fs::remove_file(&path)
-                .map_err(|error| failed(format!("{error}; remove the old socket")))?;
-        }
-        let listener = UnixListener::bind(&path)
-            .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
-            .map_err(|error| failed(format!("{error}; name a socket in a folder of yours")))?;
-        let name = path.display().to_string();
-        Ok(Socket { listener, path, name })
-    }
-
-    /// The next sender; `None` at the end of the run.
-    fn accept(&self, ending: &Arc<Ending>) -> Option<Patient> {
-        while !ending.has_come() {
-            match self.listener.accept() {
-                Ok((stream, _)) => {
-                    if let Ok(patient) = Patient::new(stream, ending) {
-                        return Some(patient);
-                    }
-                }
-                // Nobody is there, or (out of descriptors, say) nobody can be let in now.
-                Err(_) => std::thread::sleep(PATIENCE / 4),
-            }
-        }
-        None
-    }
-}
-
-impl Drop for Socket {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
-    }
+/// The socket at a path.
+fn bind(path: PathBuf) -> Result<Socket, Error> {
+    let what = path.display().to_string();
+    Socket::bind(path).map_err(|why| Error::Input { what, why })
 }
 
 /// Tells threads that wait for a sender to give up.
@@ -295,53 +248,18 @@ struct Ending {
 }
 
 impl Ending {
-    fn new(progress: &Arc<Progress>) -> Ending {
-        Ending { progress: Arc::clone(progress), closed: AtomicBool::new(false) }
+    fn new(progress: &Arc<Progress>) -> Arc<Ending> {
+        Arc::new(Ending { progress: Arc::clone(progress), closed: AtomicBool::new(false) })
+    }
+
+    fn watched(self: &Arc<Ending>) -> IsOver {
+        let ending = Arc::clone(self);
+        Arc::new(move || ending.has_come())
     }
 
     fn has_come(&self) -> bool {
         // Relaxed: nothing is read because of it.
         self.closed.load(Ordering::Relaxed) || self.progress.stop.load(Ordering::Relaxed)
-    }
-}
-
-/// A connection that may be silent for long, and that the end of the run ends.
-struct Patient {
-    stream: UnixStream,
-    ending: Arc<Ending>,
-}
-
-impl Patient {
-    fn new(stream: UnixStream, ending: &Arc<Ending>) -> io::Result<Patient> {
-        stream.set_nonblocking(false)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        Ok(Patient { stream, ending: Arc::clone(ending) })
-    }
-}
-
-impl Read for Patient {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        loop {
-            match self.stream.read(out) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if self.ending.has_come() {
-                        return Ok(0);
-                    }
-                }
-                result => return result,
-            }
-        }
-    }
-}
-
-impl Write for Patient {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.stream.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.stream.flush()
     }
 }
 
@@ -355,24 +273,20 @@ struct Live {
 
 impl Live {
     fn listen(path: PathBuf, progress: &Arc<Progress>) -> Result<Live, Error> {
-        let socket = Socket::bind(path)?;
+        let socket = bind(path)?;
         let (facts, arrived) = sync_channel(ARRIVED_MAX);
-        let ending = Arc::new(Ending::new(progress));
+        let ending = Ending::new(progress);
         let damaged = Arc::new(Mutex::new(Damages::new()));
         let hearing = Hearing {
-            name: socket.name.clone(),
+            name: socket.name(),
             facts,
             ending: Arc::clone(&ending),
             damaged: Arc::clone(&damaged),
-            senders: Arc::new(AtomicUsize::new(0)),
         };
-        let acceptor = std::thread::Builder::new()
-            .name("larder-dnstap".to_owned())
-            .spawn(move || {
-                while let Some(stream) = socket.accept(&hearing.ending) {
-                    hearing.admit(stream);
-                }
-            })
+        let refusing = hearing.clone();
+        let refuse = move || refusing.note("dnstap_too_many_senders");
+        let acceptor = socket
+            .hear(ending.watched(), move |stream| hearing.hear(stream), refuse)
             .map_err(|error| Error::Options(format!("--dnstap: no thread ({error})")))?;
         Ok(Live { arrived, ending, damaged, acceptor: Some(acceptor) })
     }
@@ -396,30 +310,12 @@ struct Hearing {
     facts: SyncSender<Fact>,
     ending: Arc<Ending>,
     damaged: Arc<Mutex<Damages>>,
-    senders: Arc<AtomicUsize>,
 }
 
 impl Hearing {
     fn note(&self, kind: &'static str) {
         let mut damaged = self.damaged.lock().unwrap_or_else(PoisonError::into_inner);
         note(&mut damaged, kind, 0, &self.name);
-    }
-
-    /// Gives a sender its thread, or lets it go where there are too many.
-    fn admit(&self, stream: Patient) {
-        if self.senders.fetch_add(1, Ordering::Relaxed) >= SENDERS_MAX {
-            self.senders.fetch_sub(1, Ordering::Relaxed);
-            return self.note("dnstap_too_many_senders");
-        }
-        let hearing = self.clone();
-        let started = std::thread::Builder::new().spawn(move || {
-            hearing.hear(stream);
-            hearing.senders.fetch_sub(1, Ordering::Relaxed);
-        });
-        if started.is_err() {
-            self.senders.fetch_sub(1, Ordering::Relaxed);
-            self.note("dnstap_too_many_senders");
-        }
     }
 
     fn hear(&self, stream: Patient) {

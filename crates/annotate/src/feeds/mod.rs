@@ -4,7 +4,6 @@
 //! |---|---|---|
 //! | [`zeek`] | any Zeek log, tab-separated or JSON | DNS rows, flow ends, rows with our columns appended |
 //! | [`eve`] | Suricata's EVE JSON lines | DNS answers, flow ends, lines with our keys spliced in |
-//! | [`dnstap`] | Frame Streams from a file or a socket | DNS messages with client, server and time |
 //!
 //! | [`fact`] | all of these | what one answer teaches |
 //! | [`lessons`] | `--zeek-dns`, `--dnstap` | facts in the order of their times |
@@ -16,7 +15,6 @@
 //! ones pass through in pieces, so that memory does not depend on the input. Cost: one pass over a
 //! line to split it; JSON lines are walked once and only wanted values are looked into.
 
-pub mod dnstap;
 pub mod eve;
 pub mod fact;
 pub mod input;

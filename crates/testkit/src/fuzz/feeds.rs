@@ -2,9 +2,10 @@
 
 use std::io::BufReader;
 
-use larder_annotate::feeds::dnstap::{FRAME_BYTES_MAX, Frames, Message};
 use larder_annotate::feeds::zeek::{Column, FIELDS_MAX};
 use larder_annotate::feeds::{ANSWERS_MAX, DnsRow, Value, eve as eve_log, zeek as zeek_log};
+use larder_io::frame_streams::{FRAME_BYTES_MAX, Frames};
+use larder_wire::dnstap::Message;
 use serde::de::IgnoredAny;
 
 use super::assert_inside;

@@ -1,0 +1,216 @@
+//! Programs that connect to a Unix socket of ours and write into it, as servers do with dnstap.
+//!
+//! ```text
+//! Socket::bind -> accept(): the next sender                  for who hears one to its end
+//!              -> hear(): a thread that accepts, a thread a sender    for who goes on meanwhile
+//! ```
+//!
+//! A sender may be silent for long, so every wait looks around after [`PATIENCE`] whether it is over: the caller says
+//! so by a function. The socket's path goes with the socket; one that is left over from a run that was killed is
+//! replaced, one that is listened at is not.
+//!
+//! Bounds: [`SENDERS_MAX`] senders at one time; further ones are let go, and told of.
+
+use std::io::{self, Read, Write};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// Most senders that are connected at one time.
+pub const SENDERS_MAX: usize = 16;
+
+/// How often a wait looks whether it is over.
+pub const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Says whether the run is over. Called by several threads.
+pub type IsOver = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// A listening socket; its path goes with it.
+#[derive(Debug)]
+pub struct Socket {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl Socket {
+    /// Listens at a path. The error says what to do next.
+    pub fn bind(path: PathBuf) -> Result<Socket, String> {
+        // A socket that nobody listens on is left over from a run that was killed.
+        if UnixStream::connect(&path).is_ok() {
+            return Err("another program listens here; name another socket".to_owned());
+        }
+        let is_socket = |path: &Path| {
+            std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
+        };
+        if is_socket(&path) {
+            std::fs::remove_file(&path)
+                .map_err(|error| format!("{error}; remove the old socket"))?;
+        }
+        let listener = UnixListener::bind(&path)
+            .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
+            .map_err(|error| format!("{error}; name a socket in a folder of yours"))?;
+        Ok(Socket { listener, path })
+    }
+
+    /// The path as text, for messages.
+    pub fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    /// The next sender; `None` when it is over.
+    pub fn accept(&self, is_over: &IsOver) -> Option<Patient> {
+        while !is_over() {
+            match self.listener.accept() {
+                Ok((stream, _)) => {
+                    if let Ok(patient) = Patient::new(stream, is_over) {
+                        return Some(patient);
+                    }
+                }
+                // Nobody is there, or (out of descriptors, say) nobody can be let in now.
+                Err(_) => thread::sleep(PATIENCE / 4),
+            }
+        }
+        None
+    }
+
+    /// Gives each sender a thread that runs `hear`, until it is over. `refuse` is called for each that is one too many.
+    /// The thread that is returned takes the socket's path with it; those of senders end when `hear` does.
+    pub fn hear(
+        self,
+        is_over: IsOver,
+        hear: impl Fn(Patient) + Send + Sync + 'static,
+        refuse: impl Fn() + Send + 'static,
+    ) -> io::Result<JoinHandle<()>> {
+        let (hear, senders) = (Arc::new(hear), Arc::new(AtomicUsize::new(0)));
+        let accept = move || {
+            while let Some(stream) = self.accept(&is_over) {
+                // Relaxed: a count and nothing else.
+                if senders.fetch_add(1, Ordering::Relaxed) >= SENDERS_MAX {
+                    senders.fetch_sub(1, Ordering::Relaxed);
+                    refuse();
+                    continue;
+                }
+                let (hear, own) = (Arc::clone(&hear), Arc::clone(&senders));
+                let started = thread::Builder::new().spawn(move || {
+                    hear(stream);
+                    own.fetch_sub(1, Ordering::Relaxed);
+                });
+                if started.is_err() {
+                    senders.fetch_sub(1, Ordering::Relaxed);
+                    refuse();
+                }
+            }
+        };
+        thread::Builder::new().name("larder-senders".to_owned()).spawn(accept)
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // Somebody may have removed it.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// A connection that may be silent for long; once it is over, a read gives the end.
+pub struct Patient {
+    stream: UnixStream,
+    is_over: IsOver,
+}
+
+impl Patient {
+    fn new(stream: UnixStream, is_over: &IsOver) -> io::Result<Patient> {
+        stream.set_nonblocking(false)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        Ok(Patient { stream, is_over: Arc::clone(is_over) })
+    }
+}
+
+impl Read for Patient {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.stream.read(out) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if (self.is_over)() {
+                        return Ok(0);
+                    }
+                }
+                result => return result,
+            }
+        }
+    }
+}
+
+impl Write for Patient {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+    use std::sync::mpsc::channel;
+
+    /// Senders are heard side by side, one too many is let go, and the end takes the path along.
+    #[test]
+    fn senders_are_heard() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tap");
+        let over = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&over);
+        let is_over: IsOver = Arc::new(move || flag.load(Ordering::Relaxed));
+        let (said, heard) = channel();
+        let refused = said.clone();
+        let socket = Socket::bind(path.clone()).unwrap();
+        let hear = move |mut sender: Patient| {
+            let mut octet = [0];
+            while sender.read(&mut octet).is_ok_and(|count| count > 0) {
+                said.send(octet[0]).unwrap();
+            }
+        };
+        let acceptor = socket.hear(is_over, hear, move || refused.send(b'!').unwrap()).unwrap();
+        assert!(Socket::bind(path.clone()).unwrap_err().contains("another program"));
+        // That attempt was a sender, too, and has gone; others may be let in only when its thread has ended.
+        let mut senders = Vec::new();
+        while senders.len() < SENDERS_MAX {
+            let mut sender = UnixStream::connect(&path).unwrap();
+            // One that was let go may be closed by now.
+            let _ = sender.write_all(b"x");
+            if heard.recv().unwrap() == b'x' {
+                senders.push(sender);
+            }
+        }
+        let _one_too_many = UnixStream::connect(&path).unwrap();
+        assert_eq!(heard.recv().unwrap(), b'!');
+        over.store(true, Ordering::Relaxed);
+        acceptor.join().unwrap();
+        assert!(!path.exists());
+        // Silent as they are, they are not waited for: the last thread gives its end of the channel back.
+        assert!(heard.recv().is_err());
+    }
+
+    /// A socket that nobody listens at is replaced; a file is not.
+    #[test]
+    fn leftovers_are_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tap");
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(path.exists());
+        drop(Socket::bind(path.clone()).unwrap());
+        assert!(!path.exists());
+        std::fs::write(&path, b"mine").unwrap();
+        assert!(Socket::bind(path.clone()).unwrap_err().contains("in a folder of yours"));
+        assert_eq!(std::fs::read(&path).unwrap(), b"mine");
+    }
+}
