@@ -18,6 +18,7 @@
 //! | [`limit`] | how many answers a client's network is given a second |
 //! | [`streams`] | TCP with clients: whole questions in, answers out in any order, limits |
 //! | [`exchanges`] | TCP with upstreams: many questions on few connections, kept and used again |
+//! | [`compare`] | answers of two servers, field by field |
 //! | `frames`, `table` | messages on a stream of octets; connections by number, in lists ordered by time |
 //! | [`policy`] | who may ask, and what is answered without asking anybody: local data, blocklists, views |
 //! | [`reload`] | a policy that is replaced while the server runs, and the cache kept |
@@ -41,6 +42,7 @@
 pub mod answerer;
 pub mod bridge;
 pub mod choice;
+pub mod compare;
 pub mod cookie;
 pub mod core;
 pub mod ctl;

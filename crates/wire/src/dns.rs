@@ -37,5 +37,7 @@ pub use error::DnsError;
 pub use message::{
     HEADER_BYTES, MESSAGE_BYTES_MAX, Message, Question, Record, Records, Section, class, rtype,
 };
-pub use name::{LABELS_MAX, NAME_WIRE_BYTES_MAX, NameBuf, POINTERS_MAX, read_name, skip_name};
+pub use name::{
+    LABELS_MAX, NAME_WIRE_BYTES_MAX, NameBuf, POINTERS_MAX, read_name, read_wire_name, skip_name,
+};
 pub use reverse::reverse_addr;
