@@ -1,5 +1,7 @@
 //! `larder dns`: settings to a server of `larder_dns`, and how it ends.
 
+mod shadow;
+
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -37,7 +39,11 @@ mod recurse;
 
 /// Runs the command.
 pub fn dns(settings: &Resolved) -> Outcome {
-    let options = options(settings)?;
+    let resolvers = shadow::resolvers(settings)?;
+    let options = options(settings, &resolvers)?;
+    if !resolvers.is_empty() {
+        return shadow::run(settings, options, resolvers);
+    }
     let mut tell = |news: News<'_>| match news {
         News::Started { addresses, metrics, policy } => {
             let at: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
@@ -57,7 +63,8 @@ pub fn dns(settings: &Resolved) -> Outcome {
     Ok(if served.was_hurried { exit::INTERRUPTED } else { exit::DONE })
 }
 
-fn options(settings: &Resolved) -> Result<Options, Failure> {
+/// What is served; `shadowed` are the addresses of a resolver beside which it is tried, and then nobody is.
+fn options(settings: &Resolved, shadowed: &[SocketAddr]) -> Result<Options, Failure> {
     let listen = addresses(settings, "listen")?;
     let is_cache_only = settings.switch("cache-only");
     let (mut forwards, mut answerers) = (Vec::new(), Vec::new());
@@ -67,7 +74,10 @@ fn options(settings: &Resolved) -> Result<Options, Failure> {
             forwards.push(forward);
             answerers.push(answerer);
         } else {
-            forwards.extend(upstreams(settings, &listen, &mut answerers)?);
+            forwards.extend(match shadowed {
+                [] => upstreams(settings, &listen, &mut answerers)?,
+                resolvers => shadow::upstreams(settings, resolvers, &mut answerers)?,
+            });
         }
         for entry in settings.list("forward") {
             add_forward(settings, entry, &mut forwards, &mut answerers)?;

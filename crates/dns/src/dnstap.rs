@@ -367,6 +367,7 @@ mod tests {
             let is_response = event.response_ns.is_some();
             let expected = Message {
                 kind: kind as u32,
+                protocol: Protocol::Udp as u32,
                 client: Some(Addr::v4([192, 0, 2, 7])),
                 server: Some(Addr::v6([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1])),
                 client_port: Some(4242),

@@ -18,6 +18,7 @@
 //! | [`limit`] | how many answers a client's network is given a second |
 //! | [`streams`] | TCP with clients: whole questions in, answers out in any order, limits |
 //! | [`exchanges`] | TCP with upstreams: many questions on few connections, kept and used again |
+//! | [`shadow`] | a trial beside another resolver: its questions answered, and the answers compared |
 //! | [`compare`] | answers of two servers, field by field |
 //! | `frames`, `table` | messages on a stream of octets; connections by number, in lists ordered by time |
 //! | [`policy`] | who may ask, and what is answered without asking anybody: local data, blocklists, views |
@@ -64,6 +65,7 @@ pub mod presentation;
 pub mod query_log;
 pub mod reload;
 pub mod server;
+pub mod shadow;
 pub mod snapshot;
 pub mod stage;
 pub mod streams;

@@ -89,6 +89,13 @@ macro_rules! counters {
                 }
                 self.miss.add(&other.miss);
             }
+
+            /// Leaves what was counted since `before`; how long misses took stays as it is.
+            pub fn subtract(&mut self, before: &Counts) {
+                for (mine, theirs) in self.words().into_iter().zip(before.values()) {
+                    *mine = mine.saturating_sub(theirs);
+                }
+            }
         }
     };
 }

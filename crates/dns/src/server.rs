@@ -280,10 +280,11 @@ pub fn serve(options: &Options, tell: &mut dyn FnMut(News<'_>)) -> Result<Served
 }
 
 /// Answerers that were started, and are stopped in the end.
-struct Running<'a>(&'a [Arc<dyn Answerer>]);
+pub(crate) struct Running<'a>(&'a [Arc<dyn Answerer>]);
 
 impl Running<'_> {
-    fn start(answerers: &[Arc<dyn Answerer>]) -> Result<Running<'_>, ServeError> {
+    /// Starts them all, or none.
+    pub(crate) fn start(answerers: &[Arc<dyn Answerer>]) -> Result<Running<'_>, ServeError> {
         let mut running = Running(&[]);
         for (at, answerer) in answerers.iter().enumerate() {
             answerer.start().map_err(|error| ServeError::Operation(error.to_string()))?;

@@ -13,6 +13,8 @@ pub struct Message<'a> {
     /// Message type of dnstap.proto: odd ones are queries, even ones responses; 6 is
     /// CLIENT_RESPONSE.
     pub kind: u32,
+    /// What carried it, as dnstap.proto numbers it: 1 is UDP, 2 TCP, 3 DoT, 4 DoH; 0 where it is not said.
+    pub protocol: u32,
     /// Who asked.
     pub client: Option<Addr>,
     /// Who answered.
@@ -51,6 +53,9 @@ impl<'a> Message<'a> {
         let (mut response_s, mut response_ns) = (None, 0);
         walk(bytes, |field, value| match (field, value) {
             (1, Field::Number(kind)) => message.kind = u32::try_from(kind).unwrap_or(0),
+            (3, Field::Number(protocol)) => {
+                message.protocol = u32::try_from(protocol).unwrap_or(0);
+            }
             (4, Field::Bytes(octets)) => message.client = addr(octets),
             (5, Field::Bytes(octets)) => message.server = addr(octets),
             (6, Field::Number(port)) => message.client_port = u16::try_from(port).ok(),

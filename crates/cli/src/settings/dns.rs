@@ -12,6 +12,7 @@ const POLICY: Setting = Setting { group: "Policy", ..LASTING };
 const POLICY_LIST: Setting = Setting { kind: Kind::List, many: true, default: "none", ..POLICY };
 const ENCRYPTED: Setting = Setting { group: "Encrypted transports", default: "none", ..LASTING };
 const OPERATION: Setting = Setting { group: "Operation", default: "none", ..LASTING };
+const TRIAL: Setting = Setting { group: "Trial", ..ROW };
 const ON_OFF: Setting = Setting { reach: Reach::Lasting, ..SWITCH };
 
 /// `larder dns`.
@@ -30,7 +31,11 @@ the cache.
 It runs in the foreground until Ctrl-C, SIGTERM or larder ctl stop; then it answers what it has begun, for two \
 seconds at most, saves the cache (--snapshot), and prints what it did. A second signal ends it at once. It tells \
 systemd when it answers and ends, and takes its sockets (socket activation) instead of --listen: with as many sockets \
-of an address as cores, each core has one; else the first core has them all. Exit status: 0 ended as asked; 2 usage, \
+of an address as cores, each core has one; else the first core has them all.
+
+With --shadow it serves nobody: it takes a copy of a running resolver's traffic, answers the same questions to itself, and \
+reports differences in answers and TTLs, times and hit ratio when the copy ends or at Ctrl-C. Sockets, --ctl, --metrics, \
+--snapshot, --dnstap and --cores have no effect then. Exit status: 0 ended as asked; 2 usage, \
 configuration, an address that cannot be had; 130 ended at once.
 
 Examples:
@@ -38,7 +43,8 @@ Examples:
   larder dns --listen 192.0.2.1,[2001:db8::1] --upstream 9.9.9.9,149.112.112.112
   larder dns --upstream 9.9.9.9 --forward corp.example=10.0.0.1,corp.example=10.0.0.2
   larder dns --hosts /etc/hosts --blocklist ads.txt --view 10.7.0.0/16=kids --blocklist kids:games.txt
-  larder dns --ctl /run/larder/ctl --metrics 127.0.0.1:9953 --snapshot /var/cache/larder/dns",
+  larder dns --ctl /run/larder/ctl --metrics 127.0.0.1:9953 --snapshot /var/cache/larder/dns
+  tcpdump -i any -U -s 0 -w - port 53 | larder dns --shadow 192.0.2.1 --upstream 9.9.9.9",
     settings: &[
         Setting {
             name: "listen",
@@ -615,6 +621,58 @@ Examples:
             help: "Files kept so beside the one that is written",
             why: "The oldest beyond them is deleted.",
             ..OPERATION
+        },
+        Setting {
+            name: "shadow",
+            value_name: "ADDR[:PORT]",
+            kind: Kind::List,
+            many: true,
+            default: "none",
+            help: "Serve nobody: answer the questions of this running resolver to itself, and compare",
+            why: "Its addresses as clients know them; 0.0.0.0 stands for all.",
+            ..TRIAL
+        },
+        Setting {
+            name: "shadow-from",
+            value_name: "FILE|-|unix:PATH|dnstap:FILE",
+            default: "-",
+            help: "The copy of its traffic: a capture (- is a pipe), dnstap from a file, or from a socket to be made",
+            why: "tcpdump writes the one, resolvers the other; dnstap also has TCP and what the resolver asks.",
+            ..TRIAL
+        },
+        Setting {
+            name: "shadow-speed",
+            value_name: "N",
+            kind: Kind::Count { min: 0, max: 1_000 },
+            default: "0",
+            help: "Replay a file so many times as fast as it was taken; 0 as fast as can be",
+            why: "At 1 TTLs run as they did then.",
+            ..TRIAL
+        },
+        Setting {
+            name: "shadow-warmup",
+            value_name: "TIME",
+            kind: Kind::Seconds { min: 0, max: 604_800 },
+            default: "0s",
+            help: "Answer the first questions without counting them",
+            why: "The resolver has run for long, and larder begins with nothing.",
+            ..TRIAL
+        },
+        Setting {
+            name: "shadow-hit-us",
+            value_name: "N",
+            kind: Kind::Count { min: 1, max: 10_000_000 },
+            default: "1000",
+            help: "Answers faster than so many microseconds count as the resolver's hits",
+            why: "For captures; dnstap tells what it asked others, if it is told to.",
+            ..TRIAL
+        },
+        Setting {
+            name: "json",
+            group: "Trial",
+            help: "Report as JSON",
+            why: "One object; times in microseconds, shares from 0 to 1.",
+            ..SWITCH
         },
     ],
 };

@@ -1,0 +1,144 @@
+//! `larder dns --shadow`: whose traffic is looked for, where its copy comes from, and whom larder asks meanwhile.
+//!
+//! Upstreams are those of `--upstream`. Where that is 'system', they are the servers of resolv.conf but for the resolver
+//! itself; where there is no other, it is the resolver. Then what larder asks is in the copy too, and must be told from
+//! what clients ask: by an address that larder alone asks from. On the loopback there is one for the taking.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use larder_dns::answerer::Answerer;
+use larder_dns::server::Options;
+use larder_dns::shadow::{From, Trial, shadow};
+use larder_dns::zones::{Forward, Upstream};
+
+use super::{RESOLV_CONF, addresses, system_upstreams, upstream};
+use crate::bench::eprint_quietly;
+use crate::exit::{DAMAGED, DONE, Failure, Outcome};
+use crate::layers::Resolved;
+use crate::show::print;
+use crate::signals::ask_on_signals;
+
+/// The address that larder asks a resolver on the loopback from: "LDR" in ASCII.
+const OWN: Ipv4Addr = Ipv4Addr::new(127, 76, 68, 82);
+
+/// How often a line is told while the copy grows.
+const EVERY: Duration = Duration::from_secs(10);
+
+/// The resolver's addresses; empty where there is no trial.
+pub fn resolvers(settings: &Resolved) -> Result<Vec<SocketAddr>, Failure> {
+    addresses(settings, "shadow")
+}
+
+/// Whom to ask for what no zone of its own has.
+pub fn upstreams(
+    settings: &Resolved,
+    resolvers: &[SocketAddr],
+    answerers: &mut Vec<Arc<dyn Answerer>>,
+) -> Result<Option<Forward>, Failure> {
+    let upstreams: Vec<Upstream> = if settings.list("upstream") == ["system"] {
+        // Without the file there is nobody but the resolver.
+        let others = system_upstreams(Path::new(RESOLV_CONF), resolvers).unwrap_or_default();
+        let itself = || resolvers.iter().copied().filter(|it| !it.ip().is_unspecified());
+        let found = if others.is_empty() { itself().collect() } else { others };
+        found.into_iter().map(Upstream::from).collect()
+    } else {
+        let each = |word| upstream(settings, "upstream", word, answerers);
+        settings.list("upstream").into_iter().map(each).collect::<Result<_, _>>()?
+    };
+    if upstreams.is_empty() && !settings.list("forward").iter().any(|it| it.starts_with(".=")) {
+        let text = "there is nobody to ask: name a server with --upstream ADDR";
+        return Err(Failure::usage(text));
+    }
+    Ok((!upstreams.is_empty()).then(|| Forward { zone: vec![0], upstreams }))
+}
+
+/// Runs the trial and prints what it found.
+pub fn run(settings: &Resolved, mut options: Options, resolvers: Vec<SocketAddr>) -> Outcome {
+    let own = own_addresses(&mut options, &resolvers)?;
+    let trial = Trial {
+        resolvers,
+        from: from(settings.word("shadow-from").unwrap_or("-")),
+        own,
+        speed: u32::try_from(settings.number_or_default("shadow-speed")).unwrap_or(u32::MAX),
+        warm_up: Duration::from_secs(settings.number_or_default("shadow-warmup")),
+        hit_us: settings.number_or_default("shadow-hit-us"),
+        every: EVERY,
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    let asked = Arc::clone(&stop);
+    ask_on_signals(false, "stopping; the report follows", move || {
+        asked.store(true, Ordering::Relaxed);
+    })
+    .map_err(|error| Failure::file("signals", &error, "try again"))?;
+    let words: Vec<String> = trial.resolvers.iter().map(SocketAddr::to_string).collect();
+    let whom = words.join(", ");
+    eprint_quietly(&format!("larder dns: beside {whom}, from {}; nobody is served", trial.from));
+    let report =
+        shadow(&options, &trial, &stop, &mut |line| eprint_quietly(&format!("larder dns: {line}")))
+            .map_err(|error| Failure::usage(error.to_string()))?;
+    if settings.switch("json") {
+        print(&format!("{}\n", report.json()))?;
+    } else {
+        print(&report.text())?;
+    }
+    Ok(if report.copy.damaged + report.copy.cut > 0 { DAMAGED } else { DONE })
+}
+
+/// Where the copy comes from.
+fn from(word: &str) -> From {
+    match (word.strip_prefix("unix:"), word.strip_prefix("dnstap:")) {
+        (Some(socket), _) => From::Socket(socket.into()),
+        (_, Some(file)) => From::Dnstap(file.into()),
+        _ => From::File(word.into()),
+    }
+}
+
+/// Addresses that larder asks from and no client does. Where the resolver itself is asked there must be some.
+fn own_addresses(options: &mut Options, resolvers: &[SocketAddr]) -> Result<Vec<IpAddr>, Failure> {
+    let is_resolver = |upstream: &SocketAddr| {
+        resolvers.iter().any(|resolver| {
+            let is_any = resolver.ip().is_unspecified();
+            resolver.port() == upstream.port() && (is_any || resolver.ip() == upstream.ip())
+        })
+    };
+    let all = options.forwards.iter().flat_map(|forward| &forward.upstreams);
+    let address = |upstream: &Upstream| match upstream {
+        Upstream::Server(address) => Some(*address),
+        Upstream::Answerer(_) => None,
+    };
+    let upstreams: Vec<SocketAddr> = all.filter_map(address).collect();
+    for upstream in upstreams.into_iter().filter(is_resolver) {
+        if options.origin.address_for(upstream).is_some() {
+            continue;
+        }
+        match upstream.ip() {
+            IpAddr::V4(v4) if v4.is_loopback() => options.origin.addresses.push(OWN.into()),
+            _ => {
+                return Err(Failure::usage(format!(
+                    "--shadow {upstream}: larder would ask this resolver itself, and its questions could not be told \
+                     from those of clients; name other servers with --upstream, or with --source an address of this \
+                     machine that no client asks from"
+                )));
+            }
+        }
+    }
+    Ok(options.origin.addresses.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Words say what a copy is; a word without a prefix is a file, whatever it is called.
+    #[test]
+    fn copies_are_named() {
+        assert_eq!(from("unix:/run/tap"), From::Socket("/run/tap".into()));
+        assert_eq!(from("dnstap:-"), From::Dnstap("-".into()));
+        assert_eq!(from("-"), From::File("-".into()));
+        assert_eq!(from("unix"), From::File("unix".into()));
+    }
+}

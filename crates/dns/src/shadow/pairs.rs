@@ -1,0 +1,409 @@
+//! Questions of clients that wait for both answers: the resolver's, from the copy, and larder's.
+//!
+//! ```text
+//! question seen -> open, and asked here --their answer--> --our answer--> closed: a pair
+//!                    |                      the two in either order
+//!                    | neither within the patience: lost, and counted by whose is missing
+//! ```
+//!
+//! A question is known by its client, transport, ID, and name, type and class. The same seen again while it is open (the
+//! client's second try, or a packet that was captured twice) changes nothing.
+//!
+//! Bounds: [`OPEN_MAX`] questions, [`HELD_BYTES_MAX`] octets of answers, [`ASKED_UPSTREAM_MAX`] questions of the resolver
+//! to its upstreams; where there is no room a question is passed over and counted. Cost: a few hash look-ups and
+//! allocations a question.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use larder_wire::dns::query::{KeyBuf, Query};
+use larder_wire::dns::{Message, read_wire_name};
+
+use super::ask::{Asked, Told};
+use super::copy::Seen;
+
+/// Questions that are open at one time.
+pub(super) const OPEN_MAX: usize = 16_384;
+
+/// Octets of answers that wait for their counterpart.
+pub(super) const HELD_BYTES_MAX: usize = 64 << 20;
+
+/// Questions to upstreams that are remembered, and for how long in the copy's time.
+const ASKED_UPSTREAM_MAX: usize = 65_536;
+const ASKED_UPSTREAM_NS: i64 = 30_000_000_000;
+
+/// How long an answer is waited for in the copy's time: clients give up before.
+pub(super) const THEIR_WAIT_NS: i64 = 10_000_000_000;
+
+/// What tells a question from others.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Key {
+    client: SocketAddr,
+    id: u16,
+    is_stream: bool,
+    /// Name in wire form and small letters, type, class.
+    question: Box<[u8]>,
+}
+
+/// What is known of an open question.
+#[derive(Debug)]
+struct Open {
+    key: Key,
+    seen_ns: i64,
+    asked: Instant,
+    recursion_desired: bool,
+    is_counted: bool,
+    theirs: Option<Theirs>,
+    ours: Option<Ours>,
+}
+
+/// The resolver's answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Theirs {
+    pub octets: Box<[u8]>,
+    /// From question to answer, where the times make sense.
+    pub took_ns: Option<u64>,
+    /// It asked an upstream the same meanwhile.
+    pub has_asked: bool,
+}
+
+/// Ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Ours {
+    /// `None`: the client would have got none.
+    pub octets: Option<Vec<u8>>,
+    pub took: Duration,
+}
+
+/// A question with both answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Pair {
+    /// Name in wire form and small letters, type, class.
+    pub question: Box<[u8]>,
+    pub recursion_desired: bool,
+    /// It counts: it came after the warm-up.
+    pub is_counted: bool,
+    pub theirs: Theirs,
+    pub ours: Ours,
+}
+
+/// What became of a question that was seen.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Noted {
+    /// To be asked.
+    Ask(Asked),
+    /// It is open already.
+    Repeated,
+    /// No message that a server answers with data.
+    Malformed,
+    /// There is no room.
+    Full,
+}
+
+/// Whose answer did not come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Lost {
+    pub theirs: u64,
+    pub ours: u64,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Pairs {
+    open: HashMap<u64, Open>,
+    tags: HashMap<Key, u64>,
+    /// Open questions, and some that are not any more, in the order they came.
+    order: VecDeque<u64>,
+    last_tag: u64,
+    held_bytes: usize,
+    /// Questions that wait for our answer.
+    in_flight: usize,
+    /// When the resolver last asked or heard this question.
+    upstream: HashMap<Box<[u8]>, i64>,
+    upstream_order: VecDeque<(i64, Box<[u8]>)>,
+}
+
+impl Pairs {
+    /// Questions that wait for our answer.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// Notes a client's question.
+    pub fn question(&mut self, seen: &Seen<'_>, now: Instant, is_counted: bool) -> Noted {
+        let mut name = KeyBuf::new();
+        let Ok(query) = Query::read(seen.message, &mut name) else { return Noted::Malformed };
+        let key = Key {
+            client: seen.client,
+            id: query.id,
+            is_stream: seen.is_stream,
+            question: name.as_bytes().into(),
+        };
+        if self.tags.contains_key(&key) {
+            return Noted::Repeated;
+        }
+        if self.open.len() >= OPEN_MAX || self.held_bytes >= HELD_BYTES_MAX {
+            return Noted::Full;
+        }
+        self.last_tag += 1;
+        let tag = self.last_tag;
+        self.tags.insert(key.clone(), tag);
+        let open = Open {
+            key,
+            seen_ns: seen.at_ns,
+            asked: now,
+            recursion_desired: query.recursion_desired,
+            is_counted,
+            theirs: None,
+            ours: None,
+        };
+        self.open.insert(tag, open);
+        self.order.push_back(tag);
+        self.in_flight += 1;
+        let message = seen.message.to_vec();
+        Noted::Ask(Asked { tag, peer: seen.client, is_stream: seen.is_stream, message })
+    }
+
+    /// Notes the resolver's answer. An error where it answers no question that is open.
+    pub fn response(&mut self, seen: &Seen<'_>) -> Result<Option<Pair>, ()> {
+        let question = question_of(seen.message).ok_or(())?;
+        let id = u16::from_be_bytes(*seen.message.first_chunk().ok_or(())?);
+        let key = Key { client: seen.client, id, is_stream: seen.is_stream, question };
+        let tag = *self.tags.get(&key).ok_or(())?;
+        let open = self.open.get_mut(&tag).ok_or(())?;
+        if open.theirs.is_some() {
+            return Err(());
+        }
+        // Where a record has both times, they are of one clock.
+        let query_ns = seen.query_ns.unwrap_or(open.seen_ns);
+        let took_ns = seen.at_ns.checked_sub(query_ns).and_then(|took| u64::try_from(took).ok());
+        let last = self.upstream.get(&key.question);
+        let has_asked = last.is_some_and(|last_ns| *last_ns >= query_ns.min(open.seen_ns));
+        self.held_bytes += seen.message.len();
+        open.theirs = Some(Theirs { octets: seen.message.into(), took_ns, has_asked });
+        Ok(self.close_if_whole(tag))
+    }
+
+    /// Notes a message between the resolver and those that it asks.
+    pub fn upstream(&mut self, seen: &Seen<'_>) {
+        let Some(question) = question_of(seen.message) else { return };
+        while let Some((at_ns, _)) = self.upstream_order.front()
+            && (self.upstream_order.len() >= ASKED_UPSTREAM_MAX
+                || seen.at_ns.saturating_sub(*at_ns) > ASKED_UPSTREAM_NS)
+        {
+            let Some((at_ns, old)) = self.upstream_order.pop_front() else { break };
+            if self.upstream.get(&old).is_some_and(|last_ns| *last_ns <= at_ns) {
+                self.upstream.remove(&old);
+            }
+        }
+        self.upstream_order.push_back((seen.at_ns, question.clone()));
+        let last_ns = self.upstream.entry(question).or_insert(seen.at_ns);
+        *last_ns = seen.at_ns.max(*last_ns);
+    }
+
+    /// Notes our answer. `None` also where the question is open no more.
+    pub fn told(&mut self, told: Told) -> Option<Pair> {
+        let open = self.open.get_mut(&told.tag)?;
+        if open.ours.is_some() {
+            return None;
+        }
+        let took = told.at.saturating_duration_since(open.asked);
+        self.held_bytes += told.answer.as_ref().map_or(0, Vec::len);
+        self.in_flight -= 1;
+        open.ours = Some(Ours { octets: told.answer, took });
+        self.close_if_whole(told.tag)
+    }
+
+    /// Gives up what has waited for too long: for the resolver in the copy's time, for us in ours. `copy_ns` of `None`:
+    /// nothing more comes of the copy.
+    pub fn expire(&mut self, copy_ns: Option<i64>, now: Instant, our_wait: Duration) -> Lost {
+        let mut lost = Lost::default();
+        while let Some(tag) = self.order.front() {
+            let tag = *tag;
+            if let Some(open) = self.open.get(&tag) {
+                let has_waited =
+                    |copy_ns: i64| copy_ns.saturating_sub(open.seen_ns) > THEIR_WAIT_NS;
+                let theirs = open.theirs.is_none() && copy_ns.is_none_or(has_waited);
+                let ours =
+                    open.ours.is_none() && now.saturating_duration_since(open.asked) > our_wait;
+                if !theirs && !ours {
+                    return lost;
+                }
+                if open.is_counted {
+                    lost.theirs += u64::from(theirs);
+                    lost.ours += u64::from(!theirs);
+                }
+                self.close(tag);
+            }
+            self.order.pop_front();
+        }
+        lost
+    }
+
+    fn close_if_whole(&mut self, tag: u64) -> Option<Pair> {
+        let open = self.open.get(&tag)?;
+        if open.theirs.is_none() || open.ours.is_none() {
+            return None;
+        }
+        let open = self.close(tag)?;
+        // What is closed out of order leaves its place in the order: not more of them than are open, or little more.
+        if self.order.len() > 2 * self.open.len() + 64 {
+            let open = &self.open;
+            self.order.retain(|tag| open.contains_key(tag));
+        }
+        Some(Pair {
+            question: open.key.question,
+            recursion_desired: open.recursion_desired,
+            is_counted: open.is_counted,
+            theirs: open.theirs?,
+            ours: open.ours?,
+        })
+    }
+
+    fn close(&mut self, tag: u64) -> Option<Open> {
+        let open = self.open.remove(&tag)?;
+        self.tags.remove(&open.key);
+        let theirs = open.theirs.as_ref().map_or(0, |theirs| theirs.octets.len());
+        let ours = open.ours.as_ref().and_then(|ours| ours.octets.as_ref()).map_or(0, Vec::len);
+        self.held_bytes -= theirs + ours;
+        self.in_flight -= usize::from(open.ours.is_none());
+        Some(open)
+    }
+}
+
+/// Name in wire form and small letters, type and class of the question in a message.
+fn question_of(octets: &[u8]) -> Option<Box<[u8]>> {
+    let question = Message::parse(octets).ok()?.question().ok()??;
+    let mut out = Vec::new();
+    read_wire_name(octets, question.name_offset, &mut out).ok()?;
+    out.make_ascii_lowercase();
+    out.extend_from_slice(&question.qtype.to_be_bytes());
+    out.extend_from_slice(&question.qclass.to_be_bytes());
+    Some(out.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::copy::Kind;
+    use super::*;
+
+    const SECOND_NS: i64 = 1_000_000_000;
+
+    fn message(id: u16, name: &str, is_response: bool) -> Vec<u8> {
+        let mut out = id.to_be_bytes().to_vec();
+        out.extend_from_slice(&[1 | u8::from(is_response) << 7, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
+        out.push(name.len() as u8);
+        out.extend_from_slice(name.as_bytes());
+        out.extend_from_slice(b"\0\0\x01\0\x01");
+        out
+    }
+
+    fn seen(kind: Kind, at_ns: i64, message: &[u8]) -> Seen<'_> {
+        let client = "192.0.2.7:4242".parse().unwrap();
+        Seen { kind, client, is_stream: false, at_ns, query_ns: None, message }
+    }
+
+    fn told(tag: u64, at: Instant) -> Told {
+        Told { tag, answer: Some(vec![1; 40]), at }
+    }
+
+    fn ask(pairs: &mut Pairs, id: u16, at_ns: i64, now: Instant) -> u64 {
+        let question = message(id, "Www", false);
+        match pairs.question(&seen(Kind::ClientQuery, at_ns, &question), now, true) {
+            Noted::Ask(asked) => asked.tag,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Answers meet in either order, whatever the case of the name; a second of either is nobody's.
+    #[test]
+    fn answers_meet() {
+        let (mut pairs, now) = (Pairs::default(), Instant::now());
+        let took = Duration::from_millis(3);
+        for is_ours_first in [true, false] {
+            let tag = ask(&mut pairs, 7, 0, now);
+            let again = message(7, "www", false);
+            let again = pairs.question(&seen(Kind::ClientQuery, 1, &again), now, true);
+            assert_eq!(again, Noted::Repeated);
+            let response = message(7, "wWW", true);
+            let response = seen(Kind::ClientResponse, 2_000_000, &response);
+            let pair = if is_ours_first {
+                assert_eq!(pairs.told(told(tag, now + took)), None);
+                pairs.response(&response).unwrap()
+            } else {
+                assert_eq!(pairs.response(&response), Ok(None));
+                assert_eq!(pairs.response(&response), Err(()));
+                pairs.told(told(tag, now + took))
+            };
+            let pair = pair.unwrap();
+            assert_eq!(&pair.question[..], b"\x03www\0\0\x01\0\x01");
+            assert_eq!((pair.theirs.took_ns, pair.ours.took), (Some(2_000_000), took));
+            assert_eq!(pairs.told(told(tag, now)), None);
+            assert_eq!(pairs.response(&response), Err(()));
+        }
+        assert_eq!((pairs.in_flight(), pairs.held_bytes, pairs.open.len()), (0, 0, 0));
+    }
+
+    /// A resolver that asked the same meanwhile did not know; one that asked before did.
+    #[test]
+    fn what_was_asked_upstream_was_not_known() {
+        let (mut pairs, now) = (Pairs::default(), Instant::now());
+        let (question, response) = (message(9, "www", false), message(7, "www", true));
+        for (upstream_ns, has_asked) in [(10, false), (SECOND_NS + 10, true), (SECOND_NS, true)] {
+            let mut pairs_now = Pairs::default();
+            std::mem::swap(&mut pairs, &mut pairs_now);
+            let kind = Kind::Upstream { is_query: true };
+            pairs.upstream(&seen(kind, upstream_ns, &question));
+            let tag = ask(&mut pairs, 7, SECOND_NS, now);
+            pairs.told(told(tag, now));
+            let seen = seen(Kind::ClientResponse, 2 * SECOND_NS, &response);
+            let pair = pairs.response(&seen).unwrap().unwrap();
+            assert_eq!(pair.theirs.has_asked, has_asked, "{upstream_ns}");
+        }
+    }
+
+    /// Who never answers is found out, each in his own time, and memory is given back.
+    #[test]
+    fn nobody_waits_for_ever() {
+        let (mut pairs, now) = (Pairs::default(), Instant::now());
+        let wait = Duration::from_secs(5);
+        let without_theirs = ask(&mut pairs, 1, 0, now);
+        let without_ours = message(2, "www", true);
+        ask(&mut pairs, 2, 0, now);
+        pairs.told(told(without_theirs, now));
+        pairs.response(&seen(Kind::ClientResponse, 1, &without_ours)).unwrap();
+        assert_eq!(pairs.expire(Some(THEIR_WAIT_NS), now + wait, wait), Lost::default());
+        let lost = pairs.expire(Some(THEIR_WAIT_NS + 1), now + wait, wait);
+        assert_eq!(lost, Lost { theirs: 1, ours: 0 });
+        let lost = pairs.expire(Some(0), now + wait * 2, wait);
+        assert_eq!(lost, Lost { theirs: 0, ours: 1 });
+        ask(&mut pairs, 3, 0, now);
+        assert_eq!(pairs.expire(None, now, wait), Lost { theirs: 1, ours: 0 });
+        assert_eq!((pairs.in_flight(), pairs.held_bytes, pairs.order.len()), (0, 0, 0));
+    }
+
+    /// What is open, and what is remembered of upstreams, has a bound.
+    #[test]
+    fn nothing_grows_for_ever() {
+        let (mut pairs, now) = (Pairs::default(), Instant::now());
+        for id in 0..OPEN_MAX as u16 {
+            ask(&mut pairs, id, 0, now);
+        }
+        let question = message(u16::MAX, "www", false);
+        let one_more = seen(Kind::ClientQuery, 0, &question);
+        assert_eq!(pairs.question(&one_more, now, true), Noted::Full);
+        for at in 0..ASKED_UPSTREAM_MAX as i64 + 10 {
+            let question = message(1, &format!("n{at}"), false);
+            pairs.upstream(&seen(Kind::Upstream { is_query: true }, at, &question));
+        }
+        assert_eq!(pairs.upstream.len(), ASKED_UPSTREAM_MAX);
+        assert_eq!(pairs.upstream_order.len(), ASKED_UPSTREAM_MAX);
+        pairs.upstream(&seen(Kind::Upstream { is_query: true }, 60 * SECOND_NS, &question));
+        assert_eq!((pairs.upstream.len(), pairs.upstream_order.len()), (1, 1));
+        for cut in 0..question.len() {
+            let cut = seen(Kind::ClientQuery, 0, &question[..cut]);
+            assert_eq!(pairs.question(&cut, now, true), Noted::Malformed);
+        }
+    }
+}

@@ -1,0 +1,501 @@
+//! Trials beside a resolver: a scripted one in captures and dnstap, and unbound as it answers.
+//!
+//! The upstream answers every name `nN` with the address 192.0.2.N and a TTL of a minute; what the resolver of a
+//! copy says is written here, right and wrong.
+
+use std::fs;
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use larder_dns::core::Settings;
+use larder_dns::dnstap::{self, Event, Kind, Protocol, Tap, Target};
+use larder_dns::policy::PolicyOptions;
+use larder_dns::pool::Origin;
+use larder_dns::server::{Options, ServeError};
+use larder_dns::shadow::{From, Report, Trial, shadow};
+use larder_dns::supervisor::Operation;
+use larder_dns::zones::Forward;
+use larder_dns::{exchanges, streams};
+use larder_wire::capture::write::{pcap_header, pcap_record};
+use tempfile::TempDir;
+
+const CLIENT: &str = "10.0.0.7:4242";
+const RESOLVER: &str = "192.0.2.53:53";
+const SECOND_NS: u64 = 1_000_000_000;
+const LINKTYPE_RAW: u16 = 101;
+const TTL_S: u32 = 60;
+
+/// `nN IN A`, recursion desired.
+fn question(id: u16, number: u8) -> Vec<u8> {
+    let label = format!("n{number}");
+    let mut out = id.to_be_bytes().to_vec();
+    out.extend_from_slice(&[1, 0, 0, 1, 0, 0, 0, 0, 0, 0, label.len() as u8]);
+    out.extend_from_slice(label.as_bytes());
+    out.extend_from_slice(b"\x04zone\0\0\x01\0\x01");
+    out
+}
+
+/// The answer to a question: an address that ends with `last`.
+fn answer(question: &[u8], last: u8, ttl_s: u32) -> Vec<u8> {
+    let mut out = question.to_vec();
+    (out[2], out[3], out[7]) = (0x81, 0x80, 1);
+    out.extend_from_slice(b"\xc0\x0c\0\x01\0\x01");
+    out.extend_from_slice(&ttl_s.to_be_bytes());
+    out.extend_from_slice(&[0, 4, 192, 0, 2, last]);
+    out
+}
+
+/// The number in a question's name.
+fn number(question: &[u8]) -> Option<u8> {
+    let length = usize::from(*question.get(12)?);
+    std::str::from_utf8(question.get(14..13 + length)?).ok()?.parse().ok()
+}
+
+/// A server that knows every name; ends when dropped.
+struct Upstream {
+    address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Upstream {
+    fn start() -> Upstream {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        let (address, stop) = (socket.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));
+        let is_over = stop.clone();
+        let thread = std::thread::spawn(move || {
+            let mut octets = [0; 4_096];
+            while !is_over.load(Ordering::Relaxed) {
+                let Ok((length, peer)) = socket.recv_from(&mut octets) else { continue };
+                // Name, type and class; OPT is not spoken here.
+                let Some(end) = octets[12..length].iter().position(|octet| *octet == 0) else {
+                    continue;
+                };
+                let mut asked = octets[..12 + end + 5].to_vec();
+                asked[11] = 0;
+                let last = number(&asked).unwrap_or(0);
+                socket.send_to(&answer(&asked, last, TTL_S), peer).unwrap();
+            }
+        });
+        Upstream { address, stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for Upstream {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // What it panicked with was printed.
+            drop(thread.join());
+        }
+    }
+}
+
+fn options(upstream: SocketAddr) -> Options {
+    Options {
+        listen: Vec::new(),
+        xdp: larder_dns::xdp::Options::default(),
+        answerers: Vec::new(),
+        beside: None,
+        forwards: vec![Forward { zone: vec![0], upstreams: vec![upstream.into()] }],
+        cores: 1,
+        cache_bytes: 4 << 20,
+        settings: Settings::default(),
+        policy: PolicyOptions { exempt: vec![".".into()], ..PolicyOptions::default() },
+        origin: Origin::default(),
+        stream_limits: streams::Limits::default(),
+        exchange_limits: exchanges::Limits::default(),
+        operation: Operation::default(),
+    }
+}
+
+fn trial(resolver: SocketAddr, from: From) -> Trial {
+    Trial {
+        resolvers: vec![resolver],
+        from,
+        own: Vec::new(),
+        speed: 0,
+        warm_up: Duration::ZERO,
+        hit_us: 1_000,
+        every: Duration::from_secs(3_600),
+    }
+}
+
+fn run(upstream: &Upstream, trial: &Trial) -> Result<Report, ServeError> {
+    let stop = Arc::new(AtomicBool::new(false));
+    shadow(&options(upstream.address), trial, &stop, &mut |_| ())
+}
+
+/// A capture in the making.
+struct Capture(Vec<u8>);
+
+impl Capture {
+    fn new() -> Capture {
+        let mut out = Vec::new();
+        pcap_header(&mut out, LINKTYPE_RAW, 65_535);
+        Capture(out)
+    }
+
+    /// An IPv4 packet of UDP, or of another protocol with the same ports.
+    fn packet(&mut self, at_ns: u64, ends: [&str; 2], protocol: u8, payload: &[u8]) {
+        let [from, to]: [SocketAddr; 2] = ends.map(|end| end.parse().unwrap());
+        let header_bytes = if protocol == 6 { 20 } else { 8 };
+        let total = (20 + header_bytes + payload.len()) as u16;
+        let mut frame = vec![0x45, 0];
+        frame.extend_from_slice(&total.to_be_bytes());
+        frame.extend_from_slice(&[0, 0, 0x40, 0, 64, protocol, 0, 0]);
+        for end in [from, to] {
+            let IpAddr::V4(v4) = end.ip() else { panic!("IPv4 only") };
+            frame.extend_from_slice(&v4.octets());
+        }
+        let mut transport = vec![0; header_bytes];
+        transport[..2].copy_from_slice(&from.port().to_be_bytes());
+        transport[2..4].copy_from_slice(&to.port().to_be_bytes());
+        if protocol == 6 {
+            transport[12] = 0x50;
+        } else {
+            transport[4..6].copy_from_slice(&(8 + payload.len() as u16).to_be_bytes());
+        }
+        frame.extend_from_slice(&transport);
+        frame.extend_from_slice(payload);
+        pcap_record(&mut self.0, at_ns as i64, &frame, frame.len() as u32);
+    }
+
+    fn save(&self, folder: &TempDir) -> From {
+        let path = folder.path().join("capture");
+        fs::write(&path, &self.0).unwrap();
+        From::File(path)
+    }
+}
+
+const UDP: u8 = 17;
+const TCP: u8 = 6;
+
+/// A copy in a capture: everything in it is compared or counted, and what the resolver says wrongly is found, with the
+/// name and both answers.
+#[test]
+fn a_capture_is_compared() {
+    let (upstream, folder, mut capture) =
+        (Upstream::start(), TempDir::new().unwrap(), Capture::new());
+    let mut id = 0;
+    // Each name twice: the second time from both caches.
+    for round in 0..2_u64 {
+        for name in 0..50 {
+            id += 1;
+            let at_ns = (1_700_000_000 + round * 5) * SECOND_NS + u64::from(name) * 1_000_000;
+            let asked = question(id, name);
+            capture.packet(at_ns, [CLIENT, RESOLVER], UDP, &asked);
+            let took_ns = if round == 0 { 5_000_000 } else { 50_000 };
+            let mut answered = answer(&asked, name, 45);
+            match name {
+                13 => *answered.last_mut().unwrap() = 99,
+                14 => {
+                    answered = asked.clone();
+                    (answered[2], answered[3]) = (0x81, 0x83);
+                }
+                15 => continue,
+                // Its own OPT: no difference that anybody need know of.
+                16 => {
+                    answered[11] = 1;
+                    answered.extend_from_slice(&[0, 0, 41, 2, 0, 0, 0, 0, 0, 0, 0]);
+                }
+                _ => {}
+            }
+            capture.packet(at_ns + took_ns, [RESOLVER, CLIENT], UDP, &answered);
+        }
+    }
+    let (late, last) = (1_700_000_030 * SECOND_NS, question(7_000, 1));
+    capture.packet(late, [CLIENT, RESOLVER], UDP, &last);
+    capture.packet(late + 1, [CLIENT, RESOLVER], UDP, &last);
+    capture.packet(late + 2, [CLIENT, RESOLVER], UDP, b"no question");
+    capture.packet(late + 3, [CLIENT, RESOLVER], TCP, b"");
+    capture.packet(late + 4, [CLIENT, "192.0.2.99:53"], UDP, &last);
+    capture.packet(late + 5, [RESOLVER, CLIENT], UDP, &answer(&question(7_001, 1), 1, 9));
+    capture.packet(late + 6, [RESOLVER, CLIENT], UDP, &answer(&last, 1, 50));
+    capture.0.extend_from_slice(&[9; 30]);
+    let report = run(&upstream, &trial(RESOLVER.parse().unwrap(), capture.save(&folder))).unwrap();
+    let text = report.text();
+    let tally = &report.tally;
+    assert_eq!(
+        (tally.questions, tally.unanswered_theirs, tally.unanswered_ours),
+        (101, 2, 0),
+        "{text}"
+    );
+    assert_eq!((tally.repeated, tally.malformed, tally.unasked), (1, 1, 1), "{text}");
+    assert_eq!((report.copy.tcp_packets, report.copy.foreign, report.copy.damaged), (1, 1, 1));
+    assert_eq!((tally.compared, tally.differences(), tally.unreadable), (99, 6, 0), "{text}");
+    // OPT in one of two answers alone is a difference: that is said apart from what is in it.
+    assert_eq!(tally.different["OPT"].count, 2, "{text}");
+    assert_eq!(tally.different["other data in the answer"].count, 2, "{text}");
+    let wrong = &tally.different["larder NOERROR, the resolver NXDOMAIN"];
+    assert_eq!((wrong.count, wrong.examples[0].name.as_str()), (2, "n14.zone."));
+    assert!(wrong.examples[0].ours.contains("n14.zone. 60 A 192.0.2.14"), "{wrong:?}");
+    assert_eq!(tally.equal, 93);
+    // As fast as can be, so larder's TTL is whole or a second or two old.
+    assert!((10..=15).contains(&tally.ttl_s.percentile(0.5)), "{text}");
+    assert_eq!((tally.fast_theirs, tally.theirs_us.max()), (50, 5_000));
+    assert_eq!(report.counts.upstream_queries_udp, 50);
+    assert!(!report.is_live && text.contains("replayed"), "{text}");
+    let json = report.json();
+    assert_eq!(
+        (&json["compared"], &json["different"], &json["equal"]),
+        (&99.into(), &6.into(), &93.into())
+    );
+}
+
+/// What was asked while larder warmed up is answered and not counted; what was asked before is then known.
+#[test]
+fn a_warm_up_is_not_counted() {
+    let (upstream, folder, mut capture) =
+        (Upstream::start(), TempDir::new().unwrap(), Capture::new());
+    // A second between the rounds, of ours as well, so that all is held by then.
+    for round in 0..2_u64 {
+        for name in 0..20_u8 {
+            let at_ns = (1_700_000_000 + round) * SECOND_NS;
+            let asked = question(u16::from(name) + 100 * round as u16, name);
+            capture.packet(at_ns, [CLIENT, RESOLVER], UDP, &asked);
+            capture.packet(at_ns + 1_000, [RESOLVER, CLIENT], UDP, &answer(&asked, name, 60));
+        }
+    }
+    let resolver = RESOLVER.parse().unwrap();
+    let warm_up = Duration::from_secs(1);
+    let trial = Trial { warm_up, speed: 1, ..trial(resolver, capture.save(&folder)) };
+    let report = run(&upstream, &trial).unwrap();
+    let tally = &report.tally;
+    let text = report.text();
+    assert_eq!((tally.warm_up, tally.questions, tally.equal), (20, 20, 20), "{text}");
+    assert_eq!((report.counts.hits, report.counts.upstream_queries_udp), (20, 0), "{text}");
+}
+
+/// Tells a record of a copy.
+fn tell(tap: &mut Tap, kind: Kind, ends: [&str; 2], at_ns: u64, message: &[u8]) {
+    let [asker, asked] = ends.map(|end| Some(end.parse().unwrap()));
+    let is_response = matches!(kind, Kind::ClientResponse | Kind::ForwarderResponse);
+    let (query_ns, response_ns) = match is_response {
+        true => (None, Some(at_ns)),
+        false => (Some(at_ns), None),
+    };
+    let protocol = Protocol::Tcp;
+    tap.record(&Event { kind, protocol, asker, asked, query_ns, response_ns, message });
+}
+
+/// Questions 1 to 20, each of which the resolver asks its own upstream once, then again. What larder asked is among them.
+fn tell_all(tap: &mut Tap) {
+    const UPSTREAM: [&str; 2] = ["192.0.2.53:9999", "192.0.2.99:53"];
+    for round in 0..2 {
+        for name in 1..=20 {
+            let at_ns = (1_700_000_000 + round) * SECOND_NS;
+            let asked = question(u16::from(name) + 100 * round as u16, name);
+            tell(tap, Kind::ClientQuery, [CLIENT, RESOLVER], at_ns, &asked);
+            tell(tap, Kind::ClientQuery, ["10.0.0.9:1", RESOLVER], at_ns, &asked);
+            if round == 0 {
+                tell(tap, Kind::ForwarderQuery, UPSTREAM, at_ns + 10, &asked);
+                let answered = answer(&asked, name, 60);
+                tell(tap, Kind::ForwarderResponse, UPSTREAM, at_ns + 1_000, &answered);
+            }
+            tell(
+                tap,
+                Kind::ClientResponse,
+                [CLIENT, RESOLVER],
+                at_ns + 2_000,
+                &answer(&asked, name, 60),
+            );
+            tap.flush();
+        }
+    }
+}
+
+/// dnstap from a file also says what the resolver asked, and so what it did not know.
+#[test]
+fn dnstap_tells_what_was_not_known() {
+    let (upstream, folder) = (Upstream::start(), TempDir::new().unwrap());
+    let path = folder.path().join("tap");
+    let (writer, mut tap) = dnstap::start(Target::File(path.clone()), "there").unwrap();
+    tell_all(&mut tap);
+    writer.finish();
+    for from in [From::File(path.clone()), From::Dnstap(path.clone())] {
+        let own = vec!["10.0.0.9".parse().unwrap()];
+        let trial = Trial { own, ..trial(RESOLVER.parse().unwrap(), from) };
+        let report = run(&upstream, &trial).unwrap();
+        let text = report.text();
+        assert_eq!((report.tally.compared, report.tally.equal), (40, 40), "{text}");
+        assert_eq!((report.tally.upstream_theirs, report.copy.own), (20, 40), "{text}");
+        assert_eq!(report.json()["known_at_once"]["resolver"], 0.5);
+        assert_eq!(report.tally.theirs_us.max(), 2);
+    }
+    // Cut short it is good up to there, and says so.
+    let octets = fs::read(&path).unwrap();
+    fs::write(&path, &octets[..octets.len() / 2]).unwrap();
+    let cut = run(&upstream, &trial(RESOLVER.parse().unwrap(), From::File(path.clone()))).unwrap();
+    assert_eq!(cut.copy.damaged, 1);
+    assert!((1..40).contains(&cut.tally.compared));
+    fs::write(&path, b"neither").unwrap();
+    for (from, expected) in [
+        (From::File(path.clone()), "not a pcap or pcapng file"),
+        (From::Dnstap(path), "fstrm_capture"),
+        (From::File(folder.path().join("none")), "check the path"),
+    ] {
+        let error = run(&upstream, &trial(RESOLVER.parse().unwrap(), from)).unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+}
+
+/// A trial that runs on a thread until it is told to stop.
+struct Live {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Result<Report, ServeError>>,
+}
+
+impl Live {
+    fn start(upstream: &Upstream, resolver: SocketAddr, socket: &Path) -> Live {
+        let stop = Arc::new(AtomicBool::new(false));
+        let trial = trial(resolver, From::Socket(socket.to_owned()));
+        let (options, ends) = (options(upstream.address), stop.clone());
+        let thread = std::thread::spawn(move || shadow(&options, &trial, &ends, &mut |_| ()));
+        wait("a socket", || socket.exists());
+        Live { stop, thread }
+    }
+
+    fn end(self) -> Report {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().expect("no panic").expect("a report")
+    }
+}
+
+fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what} does not come");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Who connects to the socket is heard while the trial goes on, and what he sent before the end is in the report.
+#[test]
+fn senders_are_heard_live() {
+    let (upstream, folder) = (Upstream::start(), TempDir::new().unwrap());
+    let path = folder.path().join("tap");
+    let live = Live::start(&upstream, RESOLVER.parse().unwrap(), &path);
+    let (writer, mut tap) = dnstap::start(Target::Socket(path.clone()), "there").unwrap();
+    tell_all(&mut tap);
+    // The collector confirms that it has all.
+    writer.finish();
+    let report = live.end();
+    assert!(report.is_live && !path.exists());
+    let text = report.text();
+    assert_eq!((report.tally.questions, report.tally.compared), (80, 40), "{text}");
+    assert_eq!((report.tally.equal, report.tally.unanswered_theirs), (40, 40), "{text}");
+}
+
+/// unbound, which asks the upstream and tells of it; one name it has from its own data.
+struct Unbound {
+    child: Child,
+    _folder: TempDir,
+}
+
+impl Unbound {
+    /// `None` where it is not installed, or was built without dnstap.
+    fn start(upstream: &Upstream, address: SocketAddr, tap: &Path) -> Option<Unbound> {
+        let version = Command::new("unbound").arg("-V").output().ok()?;
+        if !String::from_utf8_lossy(&version.stdout).contains("--enable-dnstap") {
+            return None;
+        }
+        let folder = TempDir::new().unwrap();
+        let (path, to) = (folder.path(), upstream.address.port());
+        let configuration: PathBuf = path.join("unbound.conf");
+        let mut file = fs::File::create(&configuration).unwrap();
+        write!(
+            file,
+            "server:\n  use-syslog: no\n  username: \"\"\n  chroot: \"\"\n  pidfile: \"\"\n  directory: \"{0}\"\n  \
+             logfile: \"{0}/log\"\n  interface: 127.0.0.1@{1}\n  module-config: \"iterator\"\n  num-threads: 1\n  do-ip6: no\n  \
+             do-not-query-localhost: no\n  rrset-roundrobin: no\n  local-zone: \"n9.zone.\" redirect\n  \
+             local-data: \"n9.zone. 60 A 192.0.2.99\"\n\
+             remote-control:\n  control-enable: no\n\
+             forward-zone:\n  name: \".\"\n  forward-addr: 127.0.0.1@{to}\n\
+             dnstap:\n  dnstap-enable: yes\n  dnstap-socket-path: \"{2}\"\n  dnstap-log-client-query-messages: yes\n  \
+             dnstap-log-client-response-messages: yes\n  dnstap-log-forwarder-query-messages: yes\n  \
+             dnstap-log-forwarder-response-messages: yes\n",
+            path.display(),
+            address.port(),
+            tap.display(),
+        )
+        .unwrap();
+        let child = Command::new("unbound")
+            .arg("-d")
+            .arg("-c")
+            .arg(&configuration)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        Some(Unbound { child, _folder: folder })
+    }
+}
+
+impl Drop for Unbound {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// Asks until there is an answer.
+fn ask(socket: &UdpSocket, server: SocketAddr, id: u16, name: u8) -> Vec<u8> {
+    let mut octets = [0; 1_500];
+    let begun = Instant::now();
+    loop {
+        socket.send_to(&question(id, name), server).unwrap();
+        if let Ok(length) = socket.recv(&mut octets)
+            && octets[..2] == id.to_be_bytes()
+        {
+            return octets[..length].to_vec();
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "unbound does not answer");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Beside unbound as it runs: what it answers is what larder answers, but for the name that it has from elsewhere; and
+/// what it asked its upstream says what it did not know.
+#[test]
+fn beside_unbound() {
+    let (upstream, folder) = (Upstream::start(), TempDir::new().unwrap());
+    let tap = folder.path().join("tap");
+    let address = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+    let live = Live::start(&upstream, address, &tap);
+    let Some(_unbound) = Unbound::start(&upstream, address, &tap) else {
+        live.end();
+        let skip = b"SKIP beside_unbound: no unbound with dnstap is installed\n";
+        std::io::stderr().write_all(skip).expect("standard error");
+        return;
+    };
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+    ask(&socket, address, 1, 0);
+    for id in 0..100 {
+        ask(&socket, address, 1_000 + id, (id % 20) as u8);
+    }
+    // unbound hands its records over once a second, or when there are many.
+    std::thread::sleep(Duration::from_secs(2));
+    let report = live.end();
+    let (tally, text) = (&report.tally, report.text());
+    assert!(tally.compared >= 100, "{text}");
+    let others: Vec<&String> = tally.different.keys().collect();
+    assert_eq!(others, ["other data in the answer"], "{text}");
+    assert_eq!(tally.differences(), 5, "{text}");
+    let examples = &tally.different["other data in the answer"].examples;
+    assert!(examples.iter().all(|example| example.name == "n9.zone."), "{text}");
+    assert_eq!(tally.upstream_theirs, 19, "{text}");
+    assert!(tally.unforwarded_theirs >= 80, "{text}");
+    // unbound hands over many at once, and who asks the same waits for the first; nothing is asked twice.
+    assert_eq!((tally.ours_us.count(), report.counts.upstream_queries_udp), (101, 20), "{text}");
+}
