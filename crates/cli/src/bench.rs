@@ -11,7 +11,7 @@
 //!
 //! The cache by itself is measured in [`mod@engine`], DNS servers in [`mod@dns`].
 
-mod dns;
+pub mod dns;
 mod engine;
 mod memory;
 mod table;

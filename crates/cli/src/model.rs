@@ -3,8 +3,11 @@
 //! ```text
 //! --hit-ratio LIST                    -> cases
 //! --trace FILE, --cache-size LIST     -> replayed by larder_sim::hit_ratio, ends of lives and all -> cases
+//! --measure                           -> Q1, Q2 and mixes of real servers, beside what the model says (model/measure.rs)
 //! cases, Q1, Q2, external queries     -> larder_sim::model: time on hits, answers a second, known error
 //! ```
+
+mod measure;
 
 use larder_sim::hit_ratio::{Error, Plan, Row, run};
 use larder_sim::model::{Case, HitRatio, Rates, Report, Traced, Wanted};
@@ -20,6 +23,9 @@ use crate::sim::{item, items, items_by, say};
 
 /// Runs the command.
 pub fn model(settings: &Resolved) -> Outcome {
+    if settings.switch("measure") {
+        return measure::measure(settings);
+    }
     let rates = rates(settings)?;
     let external_queries: f64 = item(settings, "external-queries")?;
     let wanted: Vec<Wanted> = items(settings, "wanted")?;

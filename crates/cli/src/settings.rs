@@ -931,11 +931,15 @@ stands beside every result.
 r is given with --hit-ratio, or found by replaying a trace against caches of several sizes, with the ends \
 of lives that the trace has.
 
+With --measure it runs the experiment: servers on one core, a stub upstream and a load of its own, all hits, all misses, and the \
+mix, beside what the model makes of the first two.
+
 Examples:
   larder model
   larder model --hit-ratio 80%,90%,95% --q1 500k --q2 60k --external-queries 1.5
   larder model --trace dns.log --cache-size 1k,10k,100k
-  larder model --hit-ratio 90% --wanted 50%,60%,70% --format csv",
+  larder model --hit-ratio 90% --wanted 50%,60%,70% --format csv
+  larder model --measure --hit-ratio 85%,90%,95%",
     settings: &[
         Setting {
             name: "hit-ratio",
@@ -1029,6 +1033,48 @@ Examples:
             ..MODEL_TRACE
         },
         Setting {
+            name: "measure",
+            group: "Experiment",
+            help: "Measure Q1, Q2 and the mix of servers on this machine, beside what the model says",
+            why: "The memo's experiment. It needs a network of its own: root, or unshare --user --map-root-user.",
+            ..SWITCH
+        },
+        Setting {
+            name: "measure-servers",
+            value_name: "LIST",
+            default: "larder,unbound,dnsdist",
+            help: "Servers that take part: larder unbound dnsdist bind",
+            why: "One that is not installed is left out, with a line that says so.",
+            ..EXPERIMENT
+        },
+        Setting {
+            name: "measure-rounds",
+            value_name: "N",
+            kind: Kind::Count { min: 1, max: 1_000 },
+            default: "5",
+            help: "Rounds; every server is asked once a round, and medians count",
+            why: "What disturbs one round disturbs few.",
+            ..EXPERIMENT
+        },
+        Setting {
+            name: "measure-ms",
+            value_name: "N",
+            kind: Kind::Count { min: 10, max: 600_000 },
+            default: "1000",
+            help: "Milliseconds for which a server is asked in a round",
+            why: "The kernel counts time that a server ran to some milliseconds.",
+            ..EXPERIMENT
+        },
+        Setting {
+            name: "measure-hot",
+            value_name: "N",
+            kind: Kind::Count { min: 1, max: 100_000_000 },
+            default: "10000",
+            help: "Names that are asked again and again, and hit",
+            why: "What a small site asks in an hour.",
+            ..EXPERIMENT
+        },
+        Setting {
             name: "format",
             value_name: "FORMAT",
             kind: Kind::Choice(&["table", "csv", "json"]),
@@ -1048,6 +1094,7 @@ Examples:
     ],
 };
 
+const EXPERIMENT: Setting = Setting { group: "Experiment", ..ROW };
 const MODEL_INPUT: Setting = Setting { group: "Model", ..ROW };
 const MODEL_TRACE: Setting = Setting { group: "Trace", ..ROW };
 

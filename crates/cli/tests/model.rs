@@ -150,3 +150,43 @@ fn damage_is_told() {
     );
     assert_eq!(run.out.lines().count(), 3, "a header and two policies: {}", run.out);
 }
+
+/// The experiment, tiny, with larder itself: the ends and a mix are measured, and the model stands beside them. One asked for
+/// what is no whole percentage, or for what the experiment is to find, is told so.
+#[test]
+fn the_experiment_is_run() {
+    const TINY: &str = "model --measure --measure-servers larder --measure-rounds 1 --measure-ms 200 --measure-hot 20 --quiet";
+    let scratch = Scratch::new();
+    for (words, says) in [
+        ("--hit-ratio 100%", "whole percentages from 1 to 99"),
+        ("--q1 2 --q2 1", "--measure finds by itself"),
+        ("--measure-servers unbond", "unbound"),
+    ] {
+        let run = scratch.run(&format!("model --measure {words}"));
+        assert_eq!(run.code, Some(2), "{run:?}");
+        assert!(run.err.contains(says), "{run:?}");
+    }
+    let run = scratch.run(&format!("{TINY} --hit-ratio 50%,90% --format csv"));
+    if run.code == Some(2) && run.err.contains("a network of its own") {
+        eprintln!("SKIP the_experiment_is_run: no network of its own");
+        return;
+    }
+    if run.err.contains("measure longer") {
+        // A machine so busy that hits cost more than misses has no figures, and says so.
+        assert!(run.err.contains("cannot be"), "{run:?}");
+        return;
+    }
+    assert_eq!(run.code, Some(0), "{run:?}");
+    let (header, rows) = rows(&run.out);
+    assert_eq!(rows.len(), 2, "{run:?}");
+    for row in rows {
+        assert_eq!((row.len(), row[0]), (header.len(), "larder"));
+        let number = |name: &str| {
+            let at = header.iter().position(|column| *column == name).expect("a column");
+            row[at].parse::<f64>().expect("a number")
+        };
+        assert!(number("q1") > number("q2") && number("q2") > 0.0, "{row:?}");
+        assert!((0.9..1.5).contains(&number("external_queries_per_miss")), "{row:?}");
+        assert!((0.0..1.0).contains(&number("a_predicted")), "{row:?}");
+    }
+}

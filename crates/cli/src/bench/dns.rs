@@ -113,7 +113,7 @@ fn works(list: Option<&str>, hot: u32, names: u32) -> Result<Vec<Work>, Failure>
 }
 
 /// The servers of a list that are here; a line for each that is not.
-fn servers(list: Option<&str>, own: &Path) -> Result<Vec<Server>, Failure> {
+pub fn servers(list: Option<&str>, own: &Path) -> Result<Vec<Server>, Failure> {
     let mut found: Vec<Server> = Vec::new();
     for name in list.unwrap_or_default().split(',').map(str::trim) {
         if !server::names().any(|known| known == name) {
