@@ -570,3 +570,40 @@ fn wrong_words_are_refused() {
     let nowhere = Scratch::new().run("dns --listen none --upstream 127.0.0.1:9");
     nowhere.refused(&["nothing to listen at", "--listen"]);
 }
+
+/// A trial beside what larder itself wrote: its questions are answered as they were then, until the upstream says otherwise.
+/// Nobody is served, and what cannot be told apart is refused.
+#[test]
+fn a_trial_beside_another() {
+    let (scratch, upstream) = (Scratch::new(), Upstream::start());
+    let server = Server::start(&scratch, upstream.address, "--dnstap tap");
+    for label in ["a", "b", "b"] {
+        assert_eq!(server.octet(label), 1);
+    }
+    server.signal("-TERM");
+    let address = server.address;
+    assert_eq!(server.end().0, Some(0));
+    let trial = |words: &str| {
+        scratch.run(&format!("dns --shadow {address} --upstream {} {words}", upstream.address))
+    };
+    let same = trial("--shadow-from tap --json");
+    assert_eq!(same.code, Some(0), "{same:?}");
+    let found: serde_json::Value = serde_json::from_str(&same.out).expect("one object");
+    assert_eq!((&found["compared"], &found["equal"]), (&3.into(), &3.into()), "{found}");
+    assert_eq!(found["upstream_questions"]["resolver"], 2, "{found}");
+    upstream.generation.store(2, Ordering::Relaxed);
+    let other = trial("--shadow-from dnstap:tap");
+    assert_eq!(other.code, Some(0), "{other:?}");
+    for says in ["other data in the answer", "a.example. A", "A 198.51.100.2", "A 198.51.100.1"] {
+        assert!(other.out.contains(says), "{says}: {other:?}");
+    }
+    assert!(other.err.contains("nobody is served"), "{other:?}");
+    for (words, says) in [
+        ("--shadow here", "expected an address"),
+        ("--shadow 192.0.2.1 --upstream 192.0.2.1", "could not be told"),
+        ("--shadow 192.0.2.1 --upstream 192.0.2.2 --shadow-from none", "check the path"),
+        ("--shadow 192.0.2.1 --upstream 192.0.2.2", "the file is empty"),
+    ] {
+        scratch.run(&format!("dns {words}")).refused(&[says]);
+    }
+}

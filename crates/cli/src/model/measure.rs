@@ -297,7 +297,7 @@ mod tests {
         let row = Row::new("x", r, [170_591.0, 60_138.0, 0.8 * right], [1.0, 1.0]).unwrap();
         assert!(row.a_measured[0] < row.a_predicted && row.a_predicted < row.a_measured[1]);
         assert!((row.deviation() + 0.2).abs() < 1e-9);
-        assert!(table(&[row.clone()]).contains("-20.0 %"));
+        assert!(table(std::slice::from_ref(&row)).contains("-20.0 %"));
         assert_eq!(csv(&[row]).lines().nth(1).map(|line| line.split(',').count()), Some(12));
         assert_eq!(Row::new("x", r, [1.0, 2.0, 1.0], [1.0, 1.0]), None);
     }
