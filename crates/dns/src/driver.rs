@@ -568,13 +568,15 @@ impl Driver {
         self.begin(now);
         if ready > 0 {
             let events = std::mem::replace(&mut self.events, Events::new(1));
-            for event in events.iter() {
-                self.handle(now, event);
-            }
+            events.iter().filter(is_answer).for_each(|event| self.handle(now, event));
+            self.show();
+            let others = events.iter().filter(|event| !is_answer(event));
+            others.for_each(|event| self.handle(now, event));
             self.events = events;
         }
         if self.sockets.answerers.has_news() {
             self.hear_answerers(now);
+            self.show();
         }
         for at in 0..self.sockets.listeners.len() {
             if self.sockets.listeners[at].is_busy {
@@ -594,6 +596,12 @@ impl Driver {
             _ => {}
         }
         Ok(())
+    }
+
+    /// What was stored in this turn becomes visible: who asks for it in the same turn would be asked for upstream again.
+    fn show(&mut self) {
+        self.core.finish();
+        self.core.begin();
     }
 
     /// The beginning of a turn.
@@ -810,6 +818,11 @@ impl Driver {
             }
         }
     }
+}
+
+/// True for what upstreams sent: it is looked at before questions are.
+fn is_answer(event: &Event) -> bool {
+    matches!((event.token >> SPACE_SHIFT) as u8, UPSTREAMS | EXCHANGES)
 }
 
 /// Counts an answer, and tells of it, if anybody wants to know.
