@@ -15,7 +15,7 @@
 //! prove itself is not asked, which is told and counted. Sessions are resumed where the server can; 0-RTT is off, for
 //! whoever replays it learns what is asked. Questions are padded to multiples of 128 octets (RFC 8467).
 //!
-//! Bounds: errands of the cores, [`ASKED_MAX`] of them on a line. Cost: a thread an upstream, a task a question.
+//! Bounds: errands of the cores, `ASKED_MAX` of them on a line. Cost: a thread an upstream, a task a question.
 
 use std::fmt;
 use std::io;
