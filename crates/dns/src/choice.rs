@@ -15,11 +15,11 @@
 //! became slow for an hour would be slow for ever.
 //!
 //! When all are down, all are tried in turn: to ask in vain costs less than not to ask. But where nothing has been heard
-//! of any for [`DEAD_MS`], clients are not made to wait for each name anew: [`PROBES_MAX`] questions a second are asked, with
+//! of any for `DEAD_MS`, clients are not made to wait for each name anew: `PROBES_MAX` questions a second are asked, with
 //! [`PROBE_MS`] of patience, and the others have failed at once. (unbound asks one question at a time of such a server,
 //! dnsdist none but its own checks.) With one answer it is over.
 //!
-//! One that does not know EDNS (RFC 6891, section 6.2.2) is asked without it for [`PLAIN_MS`], as long as unbound remembers
+//! One that does not know EDNS (RFC 6891, section 6.2.2) is asked without it for `PLAIN_MS`, as long as unbound remembers
 //! it; then it has another chance.
 //!
 //! Invariant: an upstream is never chosen twice for a question while there is another that was not.

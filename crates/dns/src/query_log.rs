@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Which answers are logged is drawn, the gaps between them at random, so that traffic with a rhythm of its own is
-//! not seen from one side only. A line says what the answer says ([`line`]); what it does not say (where it comes from,
+//! not seen from one side only. A line says what the answer says (`line`); what it does not say (where it comes from,
 //! since when its client waits) the core tells before it answers.
 //!
 //! Bounds: those of [`crate::handover`], files of [`Options::bytes_max`] and a batch, [`Options::files_max`] of them
