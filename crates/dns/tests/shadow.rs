@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io::Write;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -397,7 +397,7 @@ fn senders_are_heard_live() {
 /// unbound, which asks the upstream and tells of it; one name it has from its own data.
 struct Unbound {
     child: Child,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 impl Unbound {
@@ -436,7 +436,14 @@ impl Unbound {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        Some(Unbound { child, _folder: folder })
+        Some(Unbound { child, folder })
+    }
+}
+
+impl Unbound {
+    /// What it says of itself.
+    fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 }
 
@@ -448,20 +455,23 @@ impl Drop for Unbound {
     }
 }
 
-/// Asks until there is an answer.
-fn ask(socket: &UdpSocket, server: SocketAddr, id: u16, name: u8) -> Vec<u8> {
+/// Asks until there is an answer; false where `is_lost` says that there will be none, or none came in a minute.
+fn ask(
+    socket: &UdpSocket,
+    server: SocketAddr,
+    (id, name): (u16, u8),
+    mut is_lost: impl FnMut() -> bool,
+) -> bool {
     let mut octets = [0; 1_500];
     let begun = Instant::now();
-    loop {
+    while begun.elapsed() < Duration::from_secs(60) && !is_lost() {
         socket.send_to(&question(id, name), server).unwrap();
-        if let Ok(length) = socket.recv(&mut octets)
-            && octets[..2] == id.to_be_bytes()
-        {
-            return octets[..length].to_vec();
+        if socket.recv(&mut octets).is_ok() && octets[..2] == id.to_be_bytes() {
+            return true;
         }
-        assert!(begun.elapsed() < Duration::from_secs(60), "unbound does not answer");
         std::thread::sleep(Duration::from_millis(20));
     }
+    false
 }
 
 /// Beside unbound as it runs: what it answers is what larder answers, but for the name that it has from elsewhere; and
@@ -470,19 +480,31 @@ fn ask(socket: &UdpSocket, server: SocketAddr, id: u16, name: u8) -> Vec<u8> {
 fn beside_unbound() {
     let (upstream, folder) = (Upstream::start(), TempDir::new().unwrap());
     let tap = folder.path().join("tap");
-    let address = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
-    let live = Live::start(&upstream, address, &tap);
-    let Some(_unbound) = Unbound::start(&upstream, address, &tap) else {
-        live.end();
-        let skip = b"SKIP beside_unbound: no unbound with dnstap is installed\n";
-        std::io::stderr().write_all(skip).expect("standard error");
-        return;
-    };
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
-    ask(&socket, address, 1, 0);
+    let mut tries = 0;
+    // A port that is free now, over UDP and TCP, may be somebody's by the time that unbound binds it: it ends then.
+    let (live, address, _unbound) = loop {
+        tries += 1;
+        assert!(tries <= 5, "unbound does not start");
+        let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+        let live = Live::start(&upstream, address, &tap);
+        let Some(mut unbound) = Unbound::start(&upstream, address, &tap) else {
+            live.end();
+            let skip = b"SKIP beside_unbound: no unbound with dnstap is installed\n";
+            std::io::stderr().write_all(skip).expect("standard error");
+            return;
+        };
+        let has_ended = || unbound.child.try_wait().is_ok_and(|status| status.is_some());
+        if ask(&socket, address, (1, 0), has_ended) {
+            break (live, address, unbound);
+        }
+        eprintln!("unbound at {address}: {}", unbound.log());
+        live.end();
+    };
     for id in 0..100 {
-        ask(&socket, address, 1_000 + id, (id % 20) as u8);
+        let is_answered = ask(&socket, address, (1_000 + id, (id % 20) as u8), || false);
+        assert!(is_answered, "unbound does not answer");
     }
     // unbound hands its records over once a second, or when there are many.
     std::thread::sleep(Duration::from_secs(2));
