@@ -50,9 +50,9 @@ pub fn canonical(name: &TheirName) -> Vec<u8> {
     labels.join(&b'.')
 }
 
-/// Types that hickory takes out of the sections (OPT), or that nobody compares.
+/// Types that hickory takes out of the sections: OPT, and what signs a whole message where it was built with DNSSEC.
 fn is_compared(rtype: u16) -> bool {
-    rtype != rtype::OPT
+    !matches!(rtype, rtype::OPT | rtype::TSIG | rtype::SIG)
 }
 
 /// An address as larder spells it: IPv4-mapped IPv6 is the IPv4 address that it stands for.
