@@ -337,23 +337,40 @@ fn udp_options(cores: usize) -> UdpOptions {
     }
 }
 
+/// Draws of a port that is free for UDP and TCP.
+const PORT_DRAWS: usize = 8;
+
 /// Sockets a core and address; a port of 0 is the same for all cores, and for UDP and TCP.
 fn bind(options: &Options, cores: usize) -> Result<Vec<Bound>, ServeError> {
-    let udp = udp_options(cores);
-    let tcp = ListenOptions { reuse_port: cores > 1, ..ListenOptions::default() };
     let mut bound: Vec<Bound> = (0..cores).map(|_| Bound::default()).collect();
     for &address in &options.listen {
-        let mut address = address;
-        for bound in &mut bound {
-            let failed = |error| ServeError::Bind(address, error);
-            let socket = UdpSocket::bind(address, &udp).map_err(failed)?;
-            let address_bound = socket.local_address().map_err(failed)?;
-            bound.stream_listeners.push(tcp::listen(address_bound, &tcp).map_err(failed)?);
+        // The port that the kernel gives for UDP may be somebody's for TCP.
+        let is_drawn = |sockets: &io::Result<_>| {
+            let error = sockets.as_ref().err().map(io::Error::kind);
+            address.port() != 0 || error != Some(io::ErrorKind::AddrInUse)
+        };
+        let mut draws = (0..PORT_DRAWS).map(|_| bind_at(address, cores));
+        let drawn = draws.find(is_drawn).unwrap_or_else(|| Err(io::ErrorKind::AddrInUse.into()));
+        let sockets = drawn.map_err(|error| ServeError::Bind(address, error))?;
+        for (bound, (socket, listener)) in bound.iter_mut().zip(sockets) {
             bound.listeners.push(socket);
-            address = address_bound;
+            bound.stream_listeners.push(listener);
         }
     }
     Ok(bound)
+}
+
+/// Sockets at an address, for each core a pair.
+fn bind_at(mut address: SocketAddr, cores: usize) -> io::Result<Vec<(UdpSocket, TcpListener)>> {
+    let udp = udp_options(cores);
+    let tcp = ListenOptions { reuse_port: cores > 1, ..ListenOptions::default() };
+    let mut pairs = Vec::with_capacity(cores);
+    for _ in 0..cores {
+        let socket = UdpSocket::bind(address, &udp)?;
+        address = socket.local_address()?;
+        pairs.push((socket, tcp::listen(address, &tcp)?));
+    }
+    Ok(pairs)
 }
 
 /// Sockets that were handed over, dealt to the cores.
