@@ -52,7 +52,7 @@ const PROBES_MAX: u32 = 8;
 pub const PROBE_MS: u32 = 1_000;
 
 /// How long one is asked without EDNS, milliseconds.
-const PLAIN_MS: u64 = 900_000;
+pub const PLAIN_MS: u64 = 900_000;
 
 /// One question in so many goes where round trips are known least well.
 const EXPLORE_EVERY: u32 = 64;
@@ -78,14 +78,62 @@ impl Tried {
     }
 }
 
-/// What is known of one upstream.
-#[derive(Debug, Clone)]
-struct Health {
-    /// Smoothed round trip and its mean deviation, microseconds.
+/// Round trips to one server, smoothed; see the head of the file.
+#[derive(Debug, Clone, Copy)]
+pub struct RoundTrip {
+    /// The mean, and the mean deviation from it, microseconds.
     srtt_us: u32,
     deviation_us: u32,
     /// Doublings of the wait since the last answer.
     backoff: u32,
+}
+
+impl Default for RoundTrip {
+    /// Of a server that was never measured.
+    fn default() -> RoundTrip {
+        RoundTrip::first(FIRST_US)
+    }
+}
+
+impl RoundTrip {
+    /// After one answer.
+    pub fn first(after_us: u32) -> RoundTrip {
+        RoundTrip { srtt_us: after_us, deviation_us: after_us / 2, backoff: 0 }
+    }
+
+    /// After one more.
+    pub fn answered(&mut self, after_us: u32) {
+        let off = self.srtt_us.abs_diff(after_us);
+        self.deviation_us = self.deviation_us - self.deviation_us / 4 + off / 4;
+        self.srtt_us = self.srtt_us - self.srtt_us / 8 + after_us / 8;
+        self.backoff = 0;
+    }
+
+    /// It was waited for in vain.
+    pub fn silent(&mut self) {
+        self.backoff = self.backoff.saturating_add(1);
+    }
+
+    /// How long an answer is waited for, milliseconds.
+    pub fn wait_ms(&self) -> u32 {
+        let (least, most) = WAIT_MS;
+        let wait_us = u64::from(self.srtt_us) + 4 * u64::from(self.deviation_us);
+        // Of the least wait too there must be something to double: who answers in no time what it holds may take long
+        // for what it does not.
+        let calm_ms = wait_us.div_ceil(1_000).max(least.into());
+        (calm_ms << self.backoff.min(8)).min(most.into()) as u32
+    }
+
+    /// The less, the sooner an answer is to be expected.
+    pub fn rank(&self) -> u64 {
+        u64::from(self.srtt_us) << self.backoff.min(8)
+    }
+}
+
+/// What is known of one upstream.
+#[derive(Debug, Clone)]
+struct Health {
+    round_trip: RoundTrip,
     /// Questions without an answer since the last one, and when the first of them was given up, milliseconds.
     silent: u32,
     silent_since_ms: u64,
@@ -100,9 +148,7 @@ struct Health {
 impl Health {
     fn new() -> Health {
         Health {
-            srtt_us: FIRST_US,
-            deviation_us: FIRST_US / 2,
-            backoff: 0,
+            round_trip: RoundTrip::default(),
             silent: 0,
             silent_since_ms: 0,
             plain_until_ms: 0,
@@ -124,15 +170,6 @@ impl Health {
         if self.silent >= SILENT_MAX {
             self.down.get_or_insert((now_ms + REST_MS.0, REST_MS.0));
         }
-    }
-
-    fn wait_ms(&self) -> u32 {
-        let (least, most) = WAIT_MS;
-        let wait_us = u64::from(self.srtt_us) + 4 * u64::from(self.deviation_us);
-        // Of the least wait too there must be something to double: who answers in no time what it holds may take long
-        // for what it does not.
-        let calm_ms = wait_us.div_ceil(1_000).max(least.into());
-        (calm_ms << self.backoff.min(8)).min(most.into()) as u32
     }
 }
 
@@ -204,9 +241,7 @@ impl Upstreams {
         let upstream = if explores {
             self.best(tried, |health| (health.down.is_some(), health.measured))
         } else {
-            self.best(tried, |health| {
-                (health.down.is_some(), u64::from(health.srtt_us) << health.backoff.min(8))
-            })
+            self.best(tried, |health| (health.down.is_some(), health.round_trip.rank()))
         };
         let probe = probe.filter(|&probe| probe != upstream);
         if let Some(probe) = probe
@@ -215,9 +250,9 @@ impl Upstreams {
             *rest_ms = (2 * *rest_ms).min(REST_MS.1);
             *again_ms = now_ms + *rest_ms;
         }
-        let health = &self.all[upstream];
-        let hedge_us = u64::from(health.srtt_us) + 2 * u64::from(health.deviation_us);
-        let wait_ms = health.wait_ms();
+        let round_trip = &self.all[upstream].round_trip;
+        let hedge_us = u64::from(round_trip.srtt_us) + 2 * u64::from(round_trip.deviation_us);
+        let wait_ms = round_trip.wait_ms();
         let hedge_ms = hedge_us.div_ceil(1_000).clamp(1, wait_ms.into()) as u32;
         Choice { upstream, wait_ms, hedge_ms, probe }
     }
@@ -238,20 +273,18 @@ impl Upstreams {
         let choices = self.choices;
         let Some(health) = self.all.get_mut(upstream) else { return };
         if health.measured == 0 || health.down.is_some() {
-            (health.srtt_us, health.deviation_us) = (after_us, after_us / 2);
+            health.round_trip = RoundTrip::first(after_us);
         } else {
-            let off = health.srtt_us.abs_diff(after_us);
-            health.deviation_us = health.deviation_us - health.deviation_us / 4 + off / 4;
-            health.srtt_us = health.srtt_us - health.srtt_us / 8 + after_us / 8;
+            health.round_trip.answered(after_us);
         }
-        (health.backoff, health.silent, health.down) = (0, 0, None);
+        (health.silent, health.down) = (0, None);
         health.measured = choices.max(1);
     }
 
     /// An upstream was waited for in vain, until `now_ms`.
     pub fn silent(&mut self, upstream: usize, now_ms: u64) {
         let Some(health) = self.all.get_mut(upstream) else { return };
-        health.backoff = health.backoff.saturating_add(1);
+        health.round_trip.silent();
         health.note_silence(now_ms, 1);
     }
 
@@ -275,7 +308,7 @@ impl Upstreams {
 
     /// How long an answer of this upstream is waited for, milliseconds.
     pub fn wait_ms(&self, upstream: usize) -> u32 {
-        self.all.get(upstream).map_or(WAIT_MS.1, Health::wait_ms)
+        self.all.get(upstream).map_or(WAIT_MS.1, |health| health.round_trip.wait_ms())
     }
 
     /// True while an upstream is not down.
@@ -285,7 +318,8 @@ impl Upstreams {
 
     /// Smoothed round trip of an upstream, microseconds; `None` before it was measured.
     pub fn round_trip_us(&self, upstream: usize) -> Option<u32> {
-        self.all.get(upstream).filter(|health| health.measured > 0).map(|health| health.srtt_us)
+        let health = self.all.get(upstream).filter(|health| health.measured > 0);
+        health.map(|health| health.round_trip.srtt_us)
     }
 }
 

@@ -61,7 +61,7 @@ use self::flight::{Ask, Attempt};
 use self::guard::add_cookie;
 use self::local::InForce;
 pub use self::settings::{NxdomainCut, Settings};
-pub use self::upstream::ASK_BYTES_MAX;
+pub use self::upstream::{ASK_BYTES_MAX, Flags, write_question};
 use crate::cookie::Cookies;
 use crate::dnstap::Protocol;
 use crate::key;

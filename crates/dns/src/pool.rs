@@ -41,7 +41,7 @@ const LINGER_MS: u64 = 10_000;
 /// Packets to a socket that fit no question, after which somebody is taken to guess. Late answers are among them.
 const STRAYS_MAX: u32 = 64;
 
-/// Messages that go out together, and room for each.
+/// Messages that go out together, unless told otherwise, and room for each.
 const BATCH: usize = 64;
 const MESSAGE_BYTES: usize = 320;
 
@@ -99,13 +99,18 @@ pub struct Pool {
 impl Pool {
     /// Without sockets: they are opened as they are needed. `token` has zeros in its lower 32 bits.
     pub fn new(address: SocketAddr, token: u64) -> Pool {
+        Pool::of_batches(address, token, BATCH)
+    }
+
+    /// As [`Pool::new`]; so many messages go out together, for which there is room at once.
+    pub fn of_batches(address: SocketAddr, token: u64, messages: usize) -> Pool {
         Pool {
             address,
             token,
             active: [const { None }; ACTIVE_MAX],
             aside: VecDeque::new(),
             current: None,
-            outgoing: SendBatch::new(BATCH, MESSAGE_BYTES),
+            outgoing: SendBatch::new(messages, MESSAGE_BYTES),
             refused: 0,
         }
     }

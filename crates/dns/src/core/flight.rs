@@ -17,6 +17,9 @@ use crate::pending::{InFlight, Question};
 /// Upstreams asked for one question, at most, probes of those that were down among them.
 pub const ATTEMPTS_MAX: usize = 8;
 
+/// Streams of a question that are told apart.
+const STREAMS: u64 = 1 << Question::SPARE_BITS;
+
 /// A question on its way to one upstream.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Attempt {
@@ -118,6 +121,12 @@ pub(super) struct Ask {
 }
 
 impl Ask {
+    /// The number of one more stream.
+    pub fn next_stream(&mut self) -> u64 {
+        self.streams += 1;
+        self.streams % STREAMS
+    }
+
     pub fn begun_ms(&self) -> u64 {
         self.begun_us / 1_000
     }

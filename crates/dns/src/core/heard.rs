@@ -222,8 +222,7 @@ impl Core {
         };
         let count = self.zones.count(ask.zone).min(self.settings.attempts_max);
         let has_others = ask.tried.count() < count;
-        let answers = if by.is_stream { self.zones.answers(by.upstream) } else { None };
-        let believes_ad = believes_ad(&self.settings, answers);
+        let believes_ad = believes_ad(&self.settings, self.zones.answers(by.upstream));
         let rules = Rules { believes_ad, ..self.settings.rules };
         let facts = match self.renderer.render(octets, &asked, now.wall_s, &rules) {
             Ok(facts) => facts,

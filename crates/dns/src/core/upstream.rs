@@ -23,9 +23,6 @@ const ID_DRAWS: usize = 8;
 /// The longest question to an upstream: header, name, type and class, OPT.
 pub const ASK_BYTES_MAX: usize = HEADER_BYTES + local::QUESTION_BYTES_MAX + OPT_BYTES;
 
-/// Streams of a question that are told apart.
-const STREAMS: u64 = 1 << Question::SPARE_BITS;
-
 impl Core {
     /// Asks the next upstream. Where enough were asked, those that have not answered yet are waited for; where none is
     /// left, the question has failed.
@@ -89,14 +86,11 @@ impl Core {
         let flags = Flags::of(ask, has_edns, &self.settings, answers);
         let (mut place, mut stream) = (None, None);
         let is_sent = if let Some(answers) = answers {
-            ask.streams += 1;
-            let number = ask.streams % STREAMS;
+            let number = ask.next_stream();
             if is_waited_for {
                 ask.due_ms = now.ms() + u64::from(answers.wait_ms);
             }
-            let mut message = [0; ASK_BYTES_MAX];
-            let length = write_question(&mut message, 0, sent, flags);
-            let is_sent = net.ask_by_stream(upstream, tag(question, number), &message[..length]);
+            let is_sent = send_by_stream(upstream, tag(question, number), sent, flags, net);
             stream = is_sent.then_some(number);
             is_sent
         } else {
@@ -135,17 +129,14 @@ impl Core {
         if ask.by_stream.is_some_and(|(asked, _)| asked == upstream) {
             return;
         }
-        ask.streams += 1;
-        let stream = ask.streams % STREAMS;
+        let stream = ask.next_stream();
         ask.by_stream = Some((upstream, stream));
         ask.due_ms = now.ms() + u64::from(self.settings.stream_wait_ms);
         ask.stream_has_edns = asks_with_edns(&self.zones, ask, upstream, now);
         let answers = self.zones.answers(upstream);
         let flags = Flags::of(ask, ask.stream_has_edns, &self.settings, answers);
-        let mut message = [0; ASK_BYTES_MAX];
-        let length = write_question(&mut message, 0, sent, flags);
         self.counts.upstream_tcp_fallbacks += 1;
-        if net.ask_by_stream(upstream, tag(question, stream), &message[..length]) {
+        if send_by_stream(upstream, tag(question, stream), sent, flags, net) {
             self.set_timer(now, question);
         } else {
             self.ask_another(now, question, extended::NETWORK_ERROR, net);
@@ -237,24 +228,43 @@ pub(super) fn believes_ad(settings: &Settings, answers: Option<Answers>) -> bool
     settings.rules.believes_ad || answers.is_some_and(|answers| answers.is_believed)
 }
 
+/// Sends a question by a stream, whose ID is its own to choose; false where it could not be.
+fn send_by_stream(
+    upstream: usize,
+    tag: u64,
+    question: &[u8],
+    flags: Flags,
+    net: &mut impl Net,
+) -> bool {
+    let mut message = [0; ASK_BYTES_MAX];
+    let length = write_question(&mut message, 0, question, flags);
+    net.ask_by_stream(upstream, tag, &message[..length])
+}
+
 /// Question and stream in a word.
 pub(super) fn tag(question: Question, stream: u64) -> u64 {
     question.to_bits() | stream << (u64::BITS - Question::SPARE_BITS)
 }
 
-/// What a question to an upstream says beside its question.
+/// What a question to a server says beside its question.
 #[derive(Debug, Clone, Copy)]
-struct Flags {
-    dnssec_ok: bool,
-    checking_disabled: bool,
-    believes_ad: bool,
+pub struct Flags {
+    /// RD: the server is to find the answer where it has none.
+    pub recursion_desired: bool,
+    /// DO, where there is EDNS.
+    pub dnssec_ok: bool,
+    /// CD.
+    pub checking_disabled: bool,
+    /// AD: what the server says of it will be believed.
+    pub believes_ad: bool,
     /// What we take over UDP, if we speak EDNS.
-    udp_bytes: Option<u16>,
+    pub udp_bytes: Option<u16>,
 }
 
 impl Flags {
     fn of(ask: &Ask, has_edns: bool, settings: &Settings, answers: Option<Answers>) -> Flags {
         Flags {
+            recursion_desired: true,
             dnssec_ok: ask.dnssec_ok,
             checking_disabled: ask.checking_disabled,
             believes_ad: believes_ad(settings, answers),
@@ -263,12 +273,18 @@ impl Flags {
     }
 }
 
-/// Writes a question; its length.
-fn write_question(out: &mut [u8; ASK_BYTES_MAX], id: u16, question: &[u8], flags: Flags) -> usize {
+/// Writes a message that asks a question: name in wire form, type and class, no more than fits. Its length.
+pub fn write_question(
+    out: &mut [u8; ASK_BYTES_MAX],
+    id: u16,
+    question: &[u8],
+    flags: Flags,
+) -> usize {
     let end = HEADER_BYTES + question.len();
     let [id0, id1] = id.to_be_bytes();
     let low = u8::from(flags.believes_ad) << 5 | u8::from(flags.checking_disabled) << 4;
-    let header = [id0, id1, 1, low, 0, 1, 0, 0, 0, 0, 0, u8::from(flags.udp_bytes.is_some())];
+    let high = u8::from(flags.recursion_desired);
+    let header = [id0, id1, high, low, 0, 1, 0, 0, 0, 0, 0, u8::from(flags.udp_bytes.is_some())];
     out[..HEADER_BYTES].copy_from_slice(&header);
     out[HEADER_BYTES..end].copy_from_slice(question);
     let Some(udp_bytes) = flags.udp_bytes else { return end };

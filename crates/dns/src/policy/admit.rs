@@ -80,6 +80,12 @@ impl Prefix {
         Ok(prefix)
     }
 
+    /// True where an address is in the network.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let (is_v6, number, _) = number(address);
+        is_v6 == self.is_v6 && (self.first..=self.last()).contains(&number)
+    }
+
     /// The bits that differ within the prefix.
     fn rest(&self) -> u128 {
         let width = if self.is_v6 { 128 } else { 32 };

@@ -317,7 +317,7 @@ impl Renderer {
 
     /// Puts aliases of our own before a stored answer, which [`Renderer::stored`] then has. `local` is a message whose
     /// answer section is aliases, in order, from the name asked to the one that `stored` answers for, with the same type and
-    /// class. The stored answer ages as it does by itself; the aliases have at `now_s` the TTLs that they have in `local`.
+    /// class, and may be what proves them. The stored answer ages as it does by itself; the aliases have at `now_s` the TTLs that they have in `local`.
     /// Nothing of it was validated as a whole: AD is not set.
     ///
     /// An error, and nothing stored, where both together are a circle or too long, or one of them is not what it is said to
@@ -350,14 +350,15 @@ impl Renderer {
         self.stored.extend_from_slice(question.octets);
         self.encoder.begin(&self.stored, HEAD_BYTES)?;
         let mut counts = [1, 0, 0, 0];
+        let mut aliases = 0;
         for record in ours.answers() {
             let record = record?;
             let ttl_at = HEAD_BYTES + self.append(&ours, &record)?;
             let ttl_s = record.ttl_s().saturating_add(age_s).min(TTL_MAX_S);
             self.stored[ttl_at..ttl_at + 4].copy_from_slice(&ttl_s.to_be_bytes());
             counts[1] += 1;
+            aliases += u16::from(record.rtype == rtype::CNAME);
         }
-        let aliases = counts[1];
         for record in theirs.records() {
             let record = record?;
             self.append(&theirs, &record)?;
