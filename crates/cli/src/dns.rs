@@ -63,6 +63,18 @@ pub fn dns(settings: &Resolved) -> Outcome {
     Ok(if served.was_hurried { exit::INTERRUPTED } else { exit::DONE })
 }
 
+/// How servers are asked.
+fn origin(settings: &Resolved) -> Result<Origin, Failure> {
+    let mut origin = Origin::default();
+    for word in settings.list("source") {
+        let address: IpAddr = word
+            .parse()
+            .map_err(|_| Failure::usage(format!("--source {word:?}: not an address")))?;
+        origin.addresses.push(address);
+    }
+    Ok(origin)
+}
+
 /// What is served; `shadowed` are the addresses of a resolver beside which it is tried, and then nobody is.
 fn options(settings: &Resolved, shadowed: &[SocketAddr]) -> Result<Options, Failure> {
     let listen = addresses(settings, "listen")?;
@@ -118,13 +130,6 @@ fn options(settings: &Resolved, shadowed: &[SocketAddr]) -> Result<Options, Fail
     core.rules.failure_ttl_s = number32("failure-ttl");
     core.rules.believes_ad = settings.switch("trust-ad");
     core.rules.is_minimal = settings.switch("minimal");
-    let mut origin = Origin::default();
-    for word in settings.list("source") {
-        let address: IpAddr = word
-            .parse()
-            .map_err(|_| Failure::usage(format!("--source {word:?}: not an address")))?;
-        origin.addresses.push(address);
-    }
     let xdp = xdp::Options {
         interfaces: settings.list("xdp").into_iter().map(str::to_owned).collect(),
         falls_back: settings.switch("xdp-fallback"),
@@ -138,7 +143,7 @@ fn options(settings: &Resolved, shadowed: &[SocketAddr]) -> Result<Options, Fail
         cache_bytes: number("cache"),
         settings: core,
         policy: policy(settings),
-        origin,
+        origin: origin(settings)?,
         stream_limits: streams::Limits {
             streams_max: number("streams-max") as usize,
             per_client_max: number32("streams-per-client"),

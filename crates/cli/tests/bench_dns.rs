@@ -35,6 +35,23 @@ fn limits_are_printed() {
     }
 }
 
+/// The program itself, started as a recursor, finds all names by root, top level and domains, with no more questions than it
+/// takes: one, and another for each domain that is new.
+#[test]
+fn names_are_found_from_the_root() {
+    let work = "--hierarchy --servers larder --work 50 --format json";
+    let run = Scratch::new().run(&format!("{TINY} {work}"));
+    if is_refused("names_are_found_from_the_root", &run) {
+        return;
+    }
+    assert_eq!(run.code, Some(0), "{run:?}");
+    let row = run.out.lines().find(|line| line.contains("\"server\":\"larder\"")).expect("a row");
+    let row: serde_json::Value = serde_json::from_str(row).expect("JSON");
+    assert_eq!((&row["wrong"], &row["lost"]), (&0.into(), &0.into()), "{row}");
+    let upstream = row["upstream"].as_f64().expect("a figure");
+    assert!((1.0..2.5).contains(&upstream), "{row}");
+}
+
 /// Words that mean nothing are refused before anything is started, with what there is.
 #[test]
 fn wrong_words_are_refused() {

@@ -47,25 +47,11 @@ use crate::threads::Threads;
 /// The port of name servers.
 pub const PORT: u16 = 53;
 
-/// What is done about signatures.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Dnssec {
-    /// Neither asked for nor looked at. Clients that ask for them get none.
-    Off,
-    /// Asked for and passed on, for clients that validate themselves.
-    Pass,
-    /// Validated: AD where all is proven, SERVFAIL where something is forged (RFC 4035), but for clients that say CD.
-    #[default]
-    Validate,
-}
-
 /// How it recurses. The defaults are those of the command.
 #[derive(Clone)]
 pub struct Options {
     /// Addresses of the root's servers; see [`hints`].
     pub roots: Vec<IpAddr>,
-    /// What is done about signatures.
-    pub dnssec: Dnssec,
     /// The keys that the root is trusted by; see [`hints`].
     pub anchors: Arc<TrustAnchors>,
     /// Networks whose name servers are asked although they are not public: by default none of those is, or a domain's owner
@@ -99,7 +85,6 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             roots: hints::roots(),
-            dnssec: Dnssec::default(),
             anchors: Arc::new(hints::anchors()),
             allow_servers: Vec::new(),
             threads: 1,
@@ -121,7 +106,6 @@ impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Options")
             .field("roots", &self.roots)
-            .field("dnssec", &self.dnssec)
             .field("threads", &self.threads)
             .finish_non_exhaustive()
     }
@@ -181,16 +165,10 @@ fn recursor(options: &Options, net: Net) -> io::Result<Recursor<Net>> {
     if options.roots.is_empty() {
         return Err(invalid("there is no address of a root server to begin with".into()));
     }
-    let policy = match options.dnssec {
-        Dnssec::Off => DnssecPolicy::SecurityUnaware,
-        Dnssec::Pass => DnssecPolicy::ValidationDisabled,
-        Dnssec::Validate => {
-            let mut config = DnssecConfig::default();
-            config.trust_anchor = Some(options.anchors.clone());
-            config.validation_cache_size = Some(options.zones_max);
-            DnssecPolicy::ValidateWithStaticKey(config)
-        }
-    };
+    let mut config = DnssecConfig::default();
+    config.trust_anchor = Some(options.anchors.clone());
+    config.validation_cache_size = Some(options.zones_max);
+    let policy = DnssecPolicy::ValidateWithStaticKey(config);
     let settings = RecursorOptions {
         ns_cache_size: options.zones_max.max(1),
         response_cache_size: options.answers_max,

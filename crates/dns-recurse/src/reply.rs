@@ -37,7 +37,7 @@ const ALIASES_MAX: usize = 32;
 const EXTENDED_ERROR: u16 = 15;
 
 /// A message that answers `asked`.
-pub fn compose(asked: &Message, found: Result<Message, RecursorError>, validates: bool) -> Message {
+pub fn compose(asked: &Message, found: Result<Message, RecursorError>) -> Message {
     let mut message =
         Message::new(asked.metadata.id, MessageType::Response, asked.metadata.op_code);
     message.metadata.recursion_desired = asked.metadata.recursion_desired;
@@ -49,13 +49,13 @@ pub fn compose(asked: &Message, found: Result<Message, RecursorError>, validates
         Err(error) => Told::of_error(error),
     };
     let told = told.and_then(|told| {
-        let is_checked = validates && !asked.metadata.checking_disabled;
+        let is_checked = !asked.metadata.checking_disabled;
         if is_checked && told.is_bogus() { Err(told.why_bogus()) } else { Ok(told) }
     });
     let error = match told {
         Ok(told) => {
             message.metadata.response_code = told.code;
-            message.metadata.authentic_data = validates && told.is_secure();
+            message.metadata.authentic_data = told.is_secure();
             let name = asked.queries.first().map(|query| query.name());
             message.answers = name.map_or_else(Vec::new, |name| in_order(told.answers, name));
             message.authorities = told.proofs;

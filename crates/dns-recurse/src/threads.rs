@@ -22,7 +22,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
 use crate::net::Net;
-use crate::{Dnssec, Options, reply};
+use crate::{Options, reply};
 
 /// An errand, and when it came.
 type Queued = (Errand, Instant);
@@ -53,7 +53,6 @@ impl Threads {
             let work = Work {
                 recursor: recursor.clone(),
                 permits: Arc::new(Semaphore::new(options.questions_max.max(1))),
-                validates: options.dnssec == Dnssec::Validate,
             };
             let mut has_ended = has_ended.clone();
             let body = move || {
@@ -107,7 +106,6 @@ async fn first_of(one: impl Future<Output = ()>, other: impl Future<Output = ()>
 struct Work {
     recursor: Arc<Recursor<Net>>,
     permits: Arc<Semaphore>,
-    validates: bool,
 }
 
 impl Work {
@@ -122,9 +120,9 @@ impl Work {
             if wait.is_zero() || !errand.is_wanted() {
                 continue;
             }
-            let (recursor, validates) = (self.recursor.clone(), self.validates);
+            let recursor = self.recursor.clone();
             tokio::spawn(async move {
-                answer(&recursor, validates, wait, errand).await;
+                answer(&recursor, wait, errand).await;
                 drop(permit);
             });
         }
@@ -133,14 +131,13 @@ impl Work {
 
 /// Finds the answer, and brings it back, in nine tenths of the wait: a name that cannot be found says nothing of the recursor,
 /// and a core that waits in vain would think it dead. What is no question comes back as a failure.
-async fn answer(recursor: &Recursor<Net>, validates: bool, wait: Duration, errand: Errand) {
+async fn answer(recursor: &Recursor<Net>, wait: Duration, errand: Errand) {
     let Ok(asked) = Message::from_vec(errand.message()) else { return };
     let [query] = asked.queries.as_slice() else { return };
-    let dnssec_ok = asked.edns.as_ref().is_some_and(|edns| edns.flags().dnssec_ok);
     // A reason is sought in the signatures of what is bogus; who did not ask for them does not get them from larder.
-    let finding = recursor.resolve(query.clone(), Instant::now(), dnssec_ok || validates);
+    let finding = recursor.resolve(query.clone(), Instant::now(), true);
     let found = timeout(wait * 9 / 10, finding).await.unwrap_or(Err(RecursorError::Timeout));
-    let message = reply::compose(&asked, found, validates);
+    let message = reply::compose(&asked, found);
     if let Ok(octets) = message.to_vec() {
         errand.answer(octets);
     }

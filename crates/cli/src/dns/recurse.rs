@@ -1,9 +1,12 @@
-//! `larder dns --recurse`: settings to a recursor of `larder_dns_recurse`, in builds with the feature `recurse`.
+//! `larder dns --recurse`: settings to who asks name servers: `larder_dns_walk`, or, where signatures are validated, in builds with
+//! the feature `recurse`, `larder_dns_recurse`.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use larder_dns::answerer::Answerer;
-use larder_dns::zones::Forward;
+use larder_dns::policy::Prefix;
+use larder_dns::zones::{Answers, Forward, Upstream};
 
 use crate::exit::Failure;
 use crate::layers::Resolved;
@@ -22,25 +25,44 @@ pub fn recursor(settings: &Resolved) -> Result<Recursor, Failure> {
     made(settings)
 }
 
+/// Who asks name servers without validating what they say.
+fn made(settings: &Resolved) -> Result<Recursor, Failure> {
+    use larder_dns_walk::{Options, Walk, roots};
+
+    let passes_dnssec = match settings.choice("dnssec") {
+        "off" => false,
+        "pass" => true,
+        _ => return validating(settings),
+    };
+    let mut options = Options {
+        passes_dnssec,
+        threads: crate::annotate::cores(settings.number_or_default("cores")),
+        case_random: settings.switch("randomize-case"),
+        origin: super::origin(settings)?,
+        ..Options::default()
+    };
+    if let Some(file) = file(settings, "root-hints") {
+        options.roots = parsed(file, roots::parse)?;
+    }
+    options.udp_bytes_max = udp_bytes_max(settings, options.udp_bytes_max);
+    options.allow_servers = allowed(settings, Prefix::parse)?;
+    Ok((forward(settings, false), Arc::new(Walk::new(options))))
+}
+
 #[cfg(not(feature = "recurse"))]
-fn made(_: &Resolved) -> Result<Recursor, Failure> {
+fn validating(_: &Resolved) -> Result<Recursor, Failure> {
     Err(Failure::usage(
-        "--recurse: not in this build; cargo build --release --features recurse, \
-         or name servers that recurse with --upstream",
+        "--recurse validates signatures unless told otherwise, and this build cannot: --dnssec off or --dnssec pass, \
+         or cargo build --release --features recurse, or name servers that validate with --upstream",
     ))
 }
 
+/// Who asks name servers and validates what they say: a library.
 #[cfg(feature = "recurse")]
-fn made(settings: &Resolved) -> Result<Recursor, Failure> {
-    use larder_dns::zones::{Answers, Upstream};
-    use larder_dns_recurse::{Dnssec, Options, Recurse, hints};
+fn validating(settings: &Resolved) -> Result<Recursor, Failure> {
+    use larder_dns_recurse::{Options, Recurse, hints};
 
     let mut options = Options {
-        dnssec: match settings.choice("dnssec") {
-            "off" => Dnssec::Off,
-            "pass" => Dnssec::Pass,
-            _ => Dnssec::Validate,
-        },
         threads: crate::annotate::cores(settings.number_or_default("cores")),
         case_random: settings.switch("randomize-case"),
         ..Options::default()
@@ -51,29 +73,41 @@ fn made(settings: &Resolved) -> Result<Recursor, Failure> {
     if let Some(file) = file(settings, "trust-anchor") {
         options.anchors = Arc::new(parsed(file, hints::parse_anchors)?);
     }
-    options.udp_bytes_max =
-        u16::try_from(settings.number_or_default("udp-size")).unwrap_or(options.udp_bytes_max);
-    for word in settings.list("server-allow") {
-        let network = hints::parse_network(word)
-            .map_err(|why| Failure::usage(format!("--server-allow {word:?}: {why}")))?;
-        options.allow_servers.push(network);
-    }
+    options.udp_bytes_max = udp_bytes_max(settings, options.udp_bytes_max);
+    options.allow_servers = allowed(settings, hints::parse_network)?;
+    Ok((forward(settings, true), Arc::new(Recurse::new(options))))
+}
+
+fn udp_bytes_max(settings: &Resolved, default: u16) -> u16 {
+    u16::try_from(settings.number_or_default("udp-size")).unwrap_or(default)
+}
+
+/// Networks whose name servers may be asked.
+fn allowed<T, E: Display>(
+    settings: &Resolved,
+    parse: impl Fn(&str) -> Result<T, E>,
+) -> Result<Vec<T>, Failure> {
+    let network = |word: &&str| {
+        parse(word).map_err(|why| Failure::usage(format!("--server-allow {word:?}: {why}")))
+    };
+    settings.list("server-allow").iter().map(network).collect()
+}
+
+/// All names go to the one answerer.
+fn forward(settings: &Resolved, is_believed: bool) -> Forward {
     let answers = Answers {
         number: 0,
         wait_ms: u32::try_from(settings.number_or_default("timeout") * 1_000).unwrap_or(u32::MAX),
-        is_believed: options.dnssec == Dnssec::Validate,
+        is_believed,
     };
-    let forward = Forward { zone: vec![0], upstreams: vec![Upstream::Answerer(answers)] };
-    Ok((forward, Arc::new(Recurse::new(options))))
+    Forward { zone: vec![0], upstreams: vec![Upstream::Answerer(answers)] }
 }
 
 /// The file of a setting, where it is not what is built in.
-#[cfg(feature = "recurse")]
 fn file<'a>(settings: &'a Resolved, name: &str) -> Option<&'a std::path::Path> {
     settings.word(name).filter(|word| *word != "built-in").map(std::path::Path::new)
 }
 
-#[cfg(feature = "recurse")]
 fn parsed<T>(
     file: &std::path::Path,
     parse: impl FnOnce(&str) -> Result<T, String>,

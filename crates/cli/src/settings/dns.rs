@@ -21,8 +21,9 @@ pub const DNS: Command = Command {
     about: "Answer DNS from a cache, and ask other servers for the rest",
     long: "Answers questions of clients over UDP and TCP. What is held is answered from finished \
 responses; the rest is asked from the upstreams, once for all who ask the same. It forwards: the servers it \
-asks must recurse, and DNSSEC is passed through, not validated here. With --recurse, in builds with that feature, it \
-finds answers from the root on and validates them.
+asks must recurse, and DNSSEC is passed through, not validated here. With --recurse it finds \
+answers from the root on; to validate them, which is what it does unless --dnssec says otherwise, takes a build with the \
+feature recurse.
 
 Clients of local networks are served unless --access says otherwise. Files of --hosts, --local-data, --blocklist, \
 --allowlist and --rpz are for all clients, or for those of some views: 'kids+guests:FILE'. SIGHUP reads them anew and keeps \
@@ -228,8 +229,8 @@ Examples:
         Setting {
             name: "recurse",
             group: RECURSION.group,
-            help: "Ask name servers from the root on, in the place of --upstream (feature recurse)",
-            why: "A forwarder needs somebody who recurses; this is for where there is nobody.",
+            help: "Ask name servers from the root on, in the place of --upstream",
+            why: "A forwarder needs somebody who recurses; this is for where there is nobody. To validate, the build needs the feature recurse.",
             ..ON_OFF
         },
         Setting {

@@ -10,7 +10,9 @@ use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode}
 use hickory_proto::rr::rdata::opt::EdnsOption;
 use hickory_proto::rr::{RData, RecordType};
 use larder_dns::answerer::{Answerer, Answerers};
-use larder_dns_recurse::{Dnssec, Options, Recurse, hints};
+use larder_dns::policy::Prefix;
+use larder_dns_recurse::{Options, Recurse, hints};
+use larder_dns_walk::Walk;
 use larder_io::event::{Events, Interest, Poller, Waker};
 
 use hierarchy::{FORGED, Hierarchy, name};
@@ -20,9 +22,22 @@ fn servers() -> &'static Hierarchy {
     SERVERS.get_or_init(hierarchy::start)
 }
 
+/// What is done about signatures, and by whom.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Dnssec {
+    /// Ours, which does without.
+    Off,
+    /// Ours, which passes them on.
+    Pass,
+    /// The library's.
+    Validate,
+}
+
 /// A core that asks a recursor.
 struct Asker {
-    recurse: Arc<Recurse>,
+    recurse: Arc<dyn Answerer>,
+    /// Packets and connections to name servers.
+    sent: Box<dyn Fn() -> (u64, u64)>,
     answerers: Answerers,
     waker: Arc<Waker>,
     tags: u64,
@@ -35,24 +50,38 @@ struct Flags {
 
 impl Asker {
     fn new(dnssec: Dnssec) -> Asker {
-        let servers = servers();
-        let options = Options {
-            roots: vec![IpAddr::V4(servers.root)],
-            anchors: Arc::new(servers.anchors.clone()),
-            dnssec,
-            allow_servers: vec![hints::parse_network("127.77.0.0/16").unwrap()],
-            port: servers.port,
-            ..Options::default()
-        };
-        Asker::of(options)
+        Asker::allowing(dnssec, "127.77.0.0/16")
     }
 
-    fn of(options: Options) -> Asker {
-        let recurse = Arc::new(Recurse::new(options));
+    /// Asks servers at these addresses.
+    fn allowing(dnssec: Dnssec, network: &str) -> Asker {
+        let servers = servers();
+        let roots = vec![IpAddr::V4(servers.root)];
+        if dnssec == Dnssec::Validate {
+            let recurse = Arc::new(Recurse::new(Options {
+                roots,
+                anchors: Arc::new(servers.anchors.clone()),
+                allow_servers: vec![hints::parse_network(network).unwrap()],
+                port: servers.port,
+                ..Options::default()
+            }));
+            return Asker::of(recurse.clone(), move || recurse.sent());
+        }
+        let walk = Arc::new(Walk::new(larder_dns_walk::Options {
+            roots,
+            passes_dnssec: dnssec == Dnssec::Pass,
+            allow_servers: vec![Prefix::parse(network).unwrap()],
+            port: servers.port,
+            ..larder_dns_walk::Options::default()
+        }));
+        Asker::of(walk.clone(), move || (walk.counts().packets, walk.counts().streams))
+    }
+
+    fn of(recurse: Arc<dyn Answerer>, sent: impl Fn() -> (u64, u64) + 'static) -> Asker {
         recurse.start().unwrap();
         let waker = Arc::new(Waker::new().unwrap());
-        let all: [Arc<dyn Answerer>; 1] = [recurse.clone()];
-        Asker { recurse, answerers: Answerers::new(&all, 0, 64, waker.clone()), waker, tags: 0 }
+        let answerers = Answerers::new(std::slice::from_ref(&recurse), 0, 64, waker.clone());
+        Asker { recurse, sent: Box::new(sent), answerers, waker, tags: 0 }
     }
 
     fn ask(&mut self, of: &str, rtype: RecordType) -> Message {
@@ -198,58 +227,55 @@ fn not_validated() {
 /// said.
 #[test]
 fn slow_silent_lame() {
-    let mut asker = Asker::new(Dnssec::Off);
-    assert_eq!(told(&asker.ask("www.slow.test.", RecordType::A)), (OK, false, None, www(5)));
-    assert_eq!(told(&asker.ask("www.half.test.", RecordType::A)), (OK, false, None, www(6)));
-    let half_lame = asker.ask("www.halflame.test.", RecordType::A);
-    assert_eq!(told(&half_lame), (OK, false, None, www(9)), "the other server knows");
-    assert_eq!(
-        told(&asker.ask("www.lame.test.", RecordType::A)),
-        (FAILED, false, Some(22), vec![])
-    );
-    assert_eq!(
-        told(&asker.ask("www.dead.test.", RecordType::A)),
-        (FAILED, false, Some(22), vec![])
-    );
+    for dnssec in [Dnssec::Off, Dnssec::Validate] {
+        let is_secure = dnssec == Dnssec::Validate;
+        let mut asker = Asker::new(dnssec);
+        let mut is_told = |of, expected| assert_eq!(told(&asker.ask(of, RecordType::A)), expected);
+        is_told("www.slow.test.", (OK, is_secure, None, www(5)));
+        is_told("www.half.test.", (OK, false, None, www(6)));
+        is_told("www.halflame.test.", (OK, false, None, www(9)));
+        is_told("www.lame.test.", (FAILED, false, Some(22), vec![]));
+        is_told("www.dead.test.", (FAILED, false, Some(22), vec![]));
+    }
 }
 
 /// Loops of aliases and of delegations end soon, with few packets, and without an address.
 #[test]
 fn loops_end() {
-    let mut asker = Asker::new(Dnssec::Off);
-    let begun = Instant::now();
-    for of in ["loop-a.plain.test.", "www.circle-a.test.", "www.circle-b.test."] {
-        assert_eq!(addresses(&asker.ask(of, RecordType::A)), [] as [Ipv4Addr; 0], "{of}");
+    for (dnssec, packets_max) in [(Dnssec::Off, 60), (Dnssec::Validate, 120)] {
+        let mut asker = Asker::new(dnssec);
+        let begun = Instant::now();
+        for of in ["loop-a.plain.test.", "www.circle-a.test.", "www.circle-b.test."] {
+            assert_eq!(addresses(&asker.ask(of, RecordType::A)), [] as [Ipv4Addr; 0], "{of}");
+        }
+        assert_eq!(told(&asker.ask("www.circle-a.test.", RecordType::A)).0, FAILED);
+        let (packets, connections) = (asker.sent)();
+        assert!(packets < packets_max && connections == 0, "{packets} {connections}");
+        assert!(begun.elapsed() < Duration::from_secs(60));
     }
-    assert_eq!(told(&asker.ask("www.circle-a.test.", RecordType::A)).0, FAILED);
-    let (packets, connections) = asker.recurse.sent();
-    assert!(packets < 60 && connections == 0, "{packets} {connections}");
-    assert!(begun.elapsed() < Duration::from_secs(60));
 }
 
-/// What a server says of names that are not its own is believed neither in the answer nor later.
+/// What a server says of names that are not its own is believed neither in the answer, once it has been rendered, nor later.
 #[test]
 fn out_of_bailiwick() {
-    let mut asker = Asker::new(Dnssec::Off);
-    let found = addresses(&asker.ask("www.evil.test.", RecordType::A));
-    assert_eq!(found, www(10));
-    assert_eq!(told(&asker.ask("www.good.test.", RecordType::A)), (OK, false, None, www(0)));
+    for dnssec in [Dnssec::Off, Dnssec::Validate] {
+        let mut asker = Asker::new(dnssec);
+        let mut found = asker.ask("www.evil.test.", RecordType::A);
+        // Rendering leaves out what does not belong to the question.
+        found.answers.retain(|record| record.name == name("www.evil.test."));
+        assert_eq!(addresses(&found), www(10));
+        assert_eq!(addresses(&asker.ask("www.good.test.", RecordType::A)), www(0));
+    }
 }
 
 /// Servers that are not public are not asked unless that was allowed: the root is where we were told, and nothing below it.
 #[test]
 fn private_servers_are_not_asked() {
-    let servers = servers();
-    let mut asker = Asker::of(Options {
-        roots: vec![IpAddr::V4(servers.root)],
-        dnssec: Dnssec::Off,
-        port: servers.port,
-        ..Options::default()
-    });
-    assert_eq!(
-        told(&asker.ask("www.good.test.", RecordType::A)),
-        (FAILED, false, Some(22), vec![])
-    );
+    for dnssec in [Dnssec::Off, Dnssec::Validate] {
+        let mut asker = Asker::allowing(dnssec, "127.78.0.0/16");
+        let found = asker.ask("www.good.test.", RecordType::A);
+        assert_eq!(told(&found), (FAILED, false, Some(22), vec![]));
+    }
 }
 
 /// What cannot be set up is told at the start; who has stopped takes nothing; a second question costs less than the first.
@@ -257,14 +283,18 @@ fn private_servers_are_not_asked() {
 fn start_and_stop() {
     let none = Recurse::new(Options { roots: Vec::new(), ..Options::default() });
     assert!(none.start().unwrap_err().to_string().contains("root"));
-    let mut asker = Asker::new(Dnssec::Off);
-    asker.ask("www.good.test.", RecordType::A);
-    let (first, _) = asker.recurse.sent();
-    asker.ask("ns0.good.test.", RecordType::A);
-    let (both, _) = asker.recurse.sent();
-    assert!(both - first < first && both > first, "{first} {both}");
-    asker.recurse.stop();
-    let message = Message::new(0, MessageType::Query, OpCode::Query).to_vec().unwrap();
-    assert!(asker.answerers.ask(0, 99, &message, 100));
-    assert_eq!(asker.answerers.take(), Some((99, None)), "at once");
+    let none = larder_dns_walk::Options { roots: Vec::new(), ..Default::default() };
+    assert!(Walk::new(none).start().unwrap_err().to_string().contains("root"));
+    for dnssec in [Dnssec::Off, Dnssec::Validate] {
+        let mut asker = Asker::new(dnssec);
+        asker.ask("www.good.test.", RecordType::A);
+        let (first, _) = (asker.sent)();
+        asker.ask("ns0.good.test.", RecordType::A);
+        let (both, _) = (asker.sent)();
+        assert!(both - first < first && both > first, "{first} {both}");
+        asker.recurse.stop();
+        let message = Message::new(0, MessageType::Query, OpCode::Query).to_vec().unwrap();
+        assert!(asker.answerers.ask(0, 99, &message, 100));
+        assert_eq!(asker.answerers.take(), Some((99, None)), "at once");
+    }
 }

@@ -1,0 +1,163 @@
+//! Where zones begin, and who serves them: what referrals said.
+//!
+//! A zone is known by what its parent says of it, for as long as that holds; what a zone says of its own servers is not
+//! heeded. So a domain that was taken from its owner is gone when the parent's word has run out, whatever its servers say
+//! (the "ghost domains" of Jiang et al., NDSS 2012).
+//!
+//! Beside zones those names are known at which none begins although one could: who asks name by name on the way down
+//! (RFC 9156) need not ask for them again.
+
+use std::net::IpAddr;
+
+use crate::names::and_above;
+use crate::recent::Recent;
+
+/// A referral holds at least and at most so long, seconds.
+pub const REFERRAL_S: (u32, u32) = (5, 86_400);
+
+/// So long no zone begins at a name, milliseconds.
+const NO_CUT_MS: u64 = 900_000;
+
+/// Servers of a zone that are remembered to know nothing of it.
+const LAME_MAX: usize = 16;
+
+/// A server of a zone, and the addresses that came with the referral.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Nameserver {
+    /// Its name, in wire form and lower case.
+    pub name: Box<[u8]>,
+    /// Its addresses, where the referral had any.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// Who serves a zone.
+#[derive(Debug)]
+pub struct Cut {
+    until_ms: u64,
+    /// They do.
+    pub servers: Vec<Nameserver>,
+    /// They said that they do not.
+    pub lame: Vec<IpAddr>,
+}
+
+impl Cut {
+    /// Notes that a server knows nothing of the zone.
+    pub fn is_lame(&mut self, server: IpAddr) {
+        if self.lame.len() < LAME_MAX && !self.lame.contains(&server) {
+            self.lame.push(server);
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Known {
+    Cut(Cut),
+    /// No zone begins there, until then.
+    Nothing(u64),
+}
+
+/// What is known on the way to a name: offsets into it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// Where the name of the deepest known zone begins that it is in.
+    pub zone_at: usize,
+    /// Where the deepest name begins at which it is known whether a zone begins.
+    pub known_at: usize,
+}
+
+/// All that is known.
+#[derive(Debug)]
+pub struct Cuts {
+    by_name: Recent<Box<[u8]>, Known>,
+    root: Cut,
+}
+
+impl Cuts {
+    /// The root's servers, which are never forgotten.
+    pub fn new(roots: &[IpAddr], zones_max: usize) -> Cuts {
+        let server = Nameserver { name: [0].into(), addresses: roots.to_vec() };
+        let root = Cut { until_ms: u64::MAX, servers: vec![server], lame: Vec::new() };
+        Cuts { by_name: Recent::new(zones_max), root }
+    }
+
+    /// What is known of a name; where `is_above`, of the zone above it (for DS, RFC 4035, section 3.1.4.1).
+    pub fn find(&mut self, name: &[u8], is_above: bool, now_ms: u64) -> Place {
+        let root_at = name.len().saturating_sub(1);
+        let mut known_at = None;
+        for above in and_above(name).skip(is_above.into()) {
+            let at = name.len() - above.len();
+            match self.by_name.get(above) {
+                Some(Known::Cut(cut)) if cut.until_ms > now_ms => {
+                    return Place { zone_at: at, known_at: known_at.unwrap_or(at) };
+                }
+                Some(Known::Nothing(until_ms)) if *until_ms > now_ms => {
+                    known_at = known_at.or(Some(at));
+                }
+                _ => {}
+            }
+        }
+        Place { zone_at: root_at, known_at: known_at.unwrap_or(root_at) }
+    }
+
+    /// Who serves a zone that [`Cuts::find`] found; the root's servers where it has been forgotten.
+    pub fn get(&mut self, zone: &[u8]) -> &mut Cut {
+        match self.by_name.get(zone) {
+            Some(Known::Cut(cut)) => cut,
+            _ => &mut self.root,
+        }
+    }
+
+    /// A referral was given.
+    pub fn learn(&mut self, zone: &[u8], servers: Vec<Nameserver>, ttl_s: u32, now_ms: u64) {
+        let (least, most) = REFERRAL_S;
+        let until_ms = now_ms + u64::from(ttl_s.clamp(least, most)) * 1_000;
+        self.by_name.insert(zone.into(), Known::Cut(Cut { until_ms, servers, lame: Vec::new() }));
+    }
+
+    /// No zone begins at a name.
+    pub fn is_none(&mut self, name: &[u8], now_ms: u64) {
+        self.by_name.insert(name.into(), Known::Nothing(now_ms + NO_CUT_MS));
+    }
+
+    /// How many zones, and names where none begins.
+    pub fn count(&self) -> usize {
+        self.by_name.count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The deepest zone counts, names without one are passed over but known, and both run out.
+    #[test]
+    fn deepest() {
+        let mut cuts = Cuts::new(&[[192, 0, 2, 1].into()], 100);
+        let name = b"\x01a\x01b\x07example\x03com\0";
+        assert_eq!(cuts.find(name, false, 0), Place { zone_at: 16, known_at: 16 });
+        cuts.learn(b"\x03com\0", Vec::new(), 1_000, 0);
+        cuts.learn(b"\x07example\x03com\0", Vec::new(), 600, 0);
+        cuts.is_none(b"\x01b\x07example\x03com\0", 0);
+        assert_eq!(cuts.find(name, false, 0), Place { zone_at: 4, known_at: 2 });
+        assert_eq!(cuts.find(&name[4..], false, 0), Place { zone_at: 0, known_at: 0 });
+        assert_eq!(cuts.find(&name[4..], true, 0), Place { zone_at: 8, known_at: 8 }, "for DS");
+        assert_eq!(cuts.find(name, false, 600_000), Place { zone_at: 12, known_at: 2 });
+        assert_eq!(cuts.find(b"\0", false, 0), Place { zone_at: 0, known_at: 0 });
+        assert_eq!(cuts.get(b"\x03org\0").servers[0].addresses, [IpAddr::from([192, 0, 2, 1])]);
+    }
+
+    /// A referral holds neither for no time nor for weeks, and whoever is lame is forgotten with it.
+    #[test]
+    fn how_long() {
+        let mut cuts = Cuts::new(&[], 100);
+        for (ttl_s, holds_s) in [(0, 5), (86_400, 86_400), (u32::MAX, 86_400)] {
+            cuts.learn(b"\x03com\0", Vec::new(), ttl_s, 0);
+            cuts.get(b"\x03com\0").is_lame([192, 0, 2, 9].into());
+            let zone_at = |cuts: &mut Cuts, ms| cuts.find(b"\x03com\0", false, ms).zone_at;
+            assert_eq!(zone_at(&mut cuts, holds_s * 1_000 - 1), 0, "{ttl_s}");
+            assert_eq!(zone_at(&mut cuts, holds_s * 1_000), 4, "{ttl_s}");
+        }
+        cuts.learn(b"\x03com\0", Vec::new(), 60, 0);
+        assert!(cuts.get(b"\x03com\0").lame.is_empty());
+    }
+}

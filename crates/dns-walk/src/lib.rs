@@ -1,0 +1,196 @@
+//! Recursion for `larder dns`: from the root's servers to an answer, on the miss path only, without validation.
+//!
+//! What is held, larder answers from finished responses, whoever found them. What is not held goes, by the bridge of
+//! [`larder_dns::answerer`], to a thread that asks name servers, one after the other as they refer to one another
+//! (RFC 1034, section 5.3.3), and comes back as a DNS message which is rendered, stored and told as a forwarder's answer
+//! would be.
+//!
+//! ```text
+//! core 0 --Errand--> desk --> thread 0: Walker, sockets, streams --> name servers
+//! core 1 --Errand--> desk --> thread 1                               each with what it knows of zones and servers
+//!        <--Errand::answer-- a message: as the server gave it, with aliases before it, or SERVFAIL
+//! ```
+//!
+//! | module | duty |
+//! |---|---|
+//! | [`walker`] | what is asked of whom, until there is an answer |
+//! | [`reading`] | what a response says to who was asked for a zone |
+//! | `cuts`, `servers`, `recent` | what is known of zones, of servers, and for how long |
+//! | `thread` | the loop: errands, sockets, time |
+//! | [`roots`], `private` | where the root is; who is never asked |
+//!
+//! Bounds, in [`Options`] and the constants of [`walker`]: questions in flight and waiting for each thread, packets for each
+//! question, zones and servers that are remembered, sockets.
+//!
+//! Cost: a miss takes what its packets take, and a change of threads; see `docs/results/dns-recursion.md`.
+#![forbid(unsafe_code)]
+
+pub mod cuts;
+mod names;
+mod private;
+pub mod reading;
+mod recent;
+pub mod roots;
+mod servers;
+mod thread;
+pub mod walker;
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use larder_dns::answerer::{Answerer, Errand};
+use larder_dns::metrics::Gauge;
+use larder_dns::policy::Prefix;
+use larder_dns::pool::Origin;
+
+use crate::thread::Threads;
+
+/// The port of name servers.
+pub const PORT: u16 = 53;
+
+/// How it asks. The defaults are those of the command.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Addresses of the root's servers; see [`roots`].
+    pub roots: Vec<IpAddr>,
+    /// Signatures are asked for where clients ask for them, and passed on.
+    pub passes_dnssec: bool,
+    /// Networks whose name servers are asked although they have a special purpose. The root's always are.
+    pub allow_servers: Vec<Prefix>,
+    /// Threads; 1 at least.
+    pub threads: usize,
+    /// Questions in flight for each thread; 1 at least.
+    pub questions_max: usize,
+    /// Questions that wait for each thread beyond those; what is more is not taken.
+    pub waiting_max: usize,
+    /// Zones, and servers, that are remembered by each thread.
+    pub zones_max: usize,
+    /// How long one server is waited for before the next one is asked, milliseconds, at most.
+    pub server_wait_ms: u32,
+    /// Octets that a server may answer in over UDP.
+    pub udp_bytes_max: u16,
+    /// Names are sent in random case, and must come back so (0x20).
+    pub case_random: bool,
+    /// A name that does not exist answers for all below it (RFC 8020), while the way there is sought (RFC 9156).
+    pub is_strict: bool,
+    /// Where questions are sent from.
+    pub origin: Origin,
+    /// The port of all name servers, [`PORT`] but in tests.
+    pub port: u16,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            roots: roots::built_in(),
+            passes_dnssec: false,
+            allow_servers: Vec::new(),
+            threads: 1,
+            questions_max: 2_000,
+            waiting_max: 4_000,
+            zones_max: 100_000,
+            server_wait_ms: 1_500,
+            udp_bytes_max: 1_232,
+            case_random: false,
+            is_strict: true,
+            origin: Origin::default(),
+            port: PORT,
+        }
+    }
+}
+
+impl Options {
+    /// True where a server with this address may be asked.
+    pub fn may_ask(&self, server: IpAddr) -> bool {
+        !private::is_special(server) || private::is_in(&self.allow_servers, server)
+    }
+}
+
+/// An answerer that asks name servers. It takes questions from its start to its stop, and drops others.
+#[derive(Debug)]
+pub struct Walk {
+    options: Arc<Options>,
+    threads: Mutex<Option<Arc<Threads>>>,
+}
+
+impl Walk {
+    /// Not started yet; no thread runs, nothing is sent.
+    pub fn new(options: Options) -> Walk {
+        Walk { options: Arc::new(options), threads: Mutex::new(None) }
+    }
+
+    /// What happened since the start, of all threads.
+    pub fn counts(&self) -> walker::Counts {
+        self.running().map_or_else(walker::Counts::default, |threads| threads.counts())
+    }
+
+    fn running(&self) -> Option<Arc<Threads>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Answerer for Walk {
+    fn start(&self) -> io::Result<()> {
+        if self.options.roots.is_empty() {
+            let text = "there is no address of a root server to begin with";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let threads = Threads::start(&self.options)?;
+        *self.threads.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(threads));
+        Ok(())
+    }
+
+    fn ask(&self, errand: Errand) {
+        if let Some(threads) = self.running() {
+            threads.ask(errand);
+        }
+    }
+
+    fn stop(&self) {
+        let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // Nobody asks any more, so this is the last who holds them.
+        if let Some(threads) = threads.and_then(Arc::into_inner) {
+            threads.stop();
+        }
+    }
+
+    fn gauges(&self) -> Vec<Gauge> {
+        let counts = self.counts();
+        let figures = [
+            (
+                "recursion_packets",
+                "Questions to name servers over UDP since the start",
+                counts.packets,
+            ),
+            (
+                "recursion_streams",
+                "Questions to name servers over TCP since the start",
+                counts.streams,
+            ),
+            ("recursion_referrals", "Zones learned of since the start", counts.referrals),
+            (
+                "recursion_lame",
+                "Servers found not to serve what they should, since the start",
+                counts.lame,
+            ),
+            (
+                "recursion_timeouts",
+                "Questions to name servers that were not answered in time, since the start",
+                counts.timeouts,
+            ),
+            (
+                "recursion_misfits",
+                "Packets that answered no question, since the start",
+                counts.misfits,
+            ),
+            (
+                "recursion_failures",
+                "Questions that found no answer since the start",
+                counts.failures,
+            ),
+        ];
+        let gauge = |(name, help, value)| Gauge { name, help, label: None, value: value as f64 };
+        figures.map(gauge).into()
+    }
+}

@@ -1,0 +1,34 @@
+//! Names in wire form, not compressed and in lower case: which lies in which.
+
+/// The name without its first label; `None` for the root, and for what is no name.
+pub fn parent(name: &[u8]) -> Option<&[u8]> {
+    let (&length, _) = name.split_first()?;
+    if length == 0 { None } else { name.get(1 + usize::from(length)..) }
+}
+
+/// A name and all above it, the root last.
+pub fn and_above(name: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::successors(Some(name), |name| parent(name))
+}
+
+/// True where `name` is `zone` or lies below it.
+pub fn is_within(name: &[u8], zone: &[u8]) -> bool {
+    and_above(name).find(|above| above.len() <= zone.len()).is_some_and(|above| above == zone)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whole labels count, and a name is in itself and in the root.
+    #[test]
+    fn whole_labels() {
+        let name = b"\x03www\x07example\x03com\0";
+        let above: Vec<&[u8]> = and_above(name).collect();
+        assert_eq!(above, [&name[..], b"\x07example\x03com\0", b"\x03com\0", b"\0"]);
+        assert!(above.iter().all(|zone| is_within(name, zone)));
+        assert!(!is_within(b"\x03com\0", b"\x07example\x03com\0"));
+        assert!(!is_within(b"\x08xexample\x03com\0", b"\x07example\x03com\0"));
+        assert!(!is_within(b"", b"\0") && parent(b"\x05x").is_none() && parent(b"\0").is_none());
+    }
+}

@@ -1,0 +1,68 @@
+//! Addresses that no name server of the public has: those with a special purpose (RFC 6890 and the IANA registries that it
+//! began).
+//!
+//! Whoever owns a domain may say that its servers are anywhere. Were they asked there, the owner could have us send
+//! packets into our own network (and learn from what comes back who answers).
+
+use std::net::IpAddr;
+use std::sync::LazyLock;
+
+use larder_dns::policy::Prefix;
+
+const SPECIAL: [&str; 26] = [
+    "0.0.0.0/8",
+    "10.0.0.0/8",
+    "100.64.0.0/10",
+    "127.0.0.0/8",
+    "169.254.0.0/16",
+    "172.16.0.0/12",
+    "192.0.0.0/24",
+    "192.0.2.0/24",
+    "192.88.99.0/24",
+    "192.168.0.0/16",
+    "198.18.0.0/15",
+    "198.51.100.0/24",
+    "203.0.113.0/24",
+    "224.0.0.0/4",
+    "240.0.0.0/4",
+    "::/127",
+    "64:ff9b:1::/48",
+    "100::/64",
+    "2001:2::/48",
+    "2001:10::/28",
+    "2001:db8::/32",
+    "3fff::/20",
+    "5f00::/16",
+    "fc00::/7",
+    "fe80::/10",
+    "ff00::/8",
+];
+
+/// True where an address has a special purpose.
+pub fn is_special(address: IpAddr) -> bool {
+    static NETWORKS: LazyLock<Vec<Prefix>> = LazyLock::new(|| {
+        SPECIAL.iter().map(|text| Prefix::parse(text).expect("a test reads it")).collect()
+    });
+    is_in(&NETWORKS, address)
+}
+
+/// True where an address is in one of these networks.
+pub fn is_in(networks: &[Prefix], address: IpAddr) -> bool {
+    networks.iter().any(|network| network.contains(address))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Private networks are special, however they are written, and root servers are not.
+    #[test]
+    fn who_is_special() {
+        for text in
+            ["10.1.2.3", "127.0.0.1", "::1", "fe80::1", "255.255.255.255", "::ffff:10.0.0.1"]
+        {
+            assert!(is_special(text.parse().unwrap()), "{text}");
+        }
+        assert!(crate::roots::built_in().iter().all(|root| !is_special(*root)));
+    }
+}

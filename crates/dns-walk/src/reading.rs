@@ -1,0 +1,405 @@
+//! What a name server says, read against what it was asked and the zone that it was asked for.
+//!
+//! | the response | is |
+//! |---|---|
+//! | to another question, or none at all | [`Said::Misfit`]: its sender guesses, or it is late |
+//! | with TC; to the same question in other letters, where those are random | [`Said::Truncated`] |
+//! | FORMERR or NOTIMP to a question with EDNS, without EDNS | [`Said::NoEdns`] |
+//! | the records asked for, at the name or behind aliases within the zone; NXDOMAIN or no data behind such | [`Said::Answer`] |
+//! | aliases that lead out of the zone, or to where this server says nothing more | [`Said::Alias`] |
+//! | nothing at the name itself, by an SOA or with AA | [`Said::NoData`], [`Said::NoName`] |
+//! | servers of a zone below this one that the name is in | [`Said::Referral`] |
+//! | anything else: another code, servers of a zone above, what was found by recursion | [`Said::Lame`] |
+//!
+//! A server is believed about names in its zone only (RFC 5452, section 6): an alias out of it is followed anew, and addresses
+//! of a zone's servers are taken from whoever may speak for the names of those. Whether AA is set matters where the server
+//! recurses, since then the zone may have been lost to it and the answer be from anywhere.
+//!
+//! Cost: one walk over the records; for an answer without aliases nothing is allocated.
+
+use std::net::IpAddr;
+
+use larder_wire::dns::edns::rcode;
+use larder_wire::dns::{
+    HEADER_BYTES, Message, Record, Section, class, rdata, read_wire_name, rtype,
+};
+
+use crate::cuts::Nameserver;
+use crate::names::is_within;
+
+/// Aliases of one response that are followed.
+const CHAIN_MAX: usize = 16;
+
+/// Servers of a zone, and addresses of each, that are taken from a referral.
+pub const SERVERS_MAX: usize = 16;
+const ADDRESSES_MAX: usize = 8;
+
+/// Response code of a DNAME that makes names too long (RFC 6672, section 2.2).
+const YXDOMAIN: u8 = 6;
+
+/// What was asked.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// Name, type and class as they were sent.
+    pub question: &'a [u8],
+    /// The name in lower case.
+    pub name: &'a [u8],
+    /// The type.
+    pub rtype: u16,
+    /// The zone, as part of the name.
+    pub zone: &'a [u8],
+    /// Letters were sent in random case, and must come back so.
+    pub is_case_random: bool,
+    /// It was asked with EDNS.
+    pub has_edns: bool,
+}
+
+/// What was said; see the head of the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Said {
+    /// Nothing, to this question.
+    Misfit,
+    /// It has to be asked again by a stream.
+    Truncated,
+    /// It has to be asked again without EDNS.
+    NoEdns,
+    /// The server is of no use for this zone.
+    Lame,
+    /// All that there is to say is in the message.
+    Answer,
+    /// The name exists, and has nothing of the type.
+    NoData,
+    /// The name does not exist.
+    NoName,
+    /// Where the aliases lead, which are from the name on in this order.
+    Alias(Aliases),
+    /// Who serves a zone below this one.
+    Referral(Referral),
+}
+
+/// Aliases of one response.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Aliases {
+    /// The last name, in lower case.
+    pub target: Vec<u8>,
+    /// The records, and what signs them: owner, type, class, TTL and data, not compressed.
+    pub records: Vec<u8>,
+    /// How many records.
+    pub record_count: u16,
+    /// How many aliases.
+    pub count: u16,
+}
+
+/// A zone and its servers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Referral {
+    /// Octets of the zone's name, counted from the end of the name asked for.
+    pub zone_bytes: usize,
+    /// How long it holds, seconds.
+    pub ttl_s: u32,
+    /// The servers.
+    pub servers: Vec<Nameserver>,
+}
+
+/// Reads a response. `may_ask` says which servers' addresses are of use.
+pub fn read(octets: &[u8], asked: &Asked<'_>, may_ask: impl Fn(IpAddr) -> bool) -> Said {
+    let Ok(message) = Message::parse(octets) else { return Said::Misfit };
+    if !message.is_response() || message.opcode() != 0 {
+        return Said::Misfit;
+    }
+    let failed = matches!(u16::from(message.rcode()), rcode::FORMERR | rcode::NOTIMP);
+    let forgets_edns = failed && asked.has_edns && message.opt().is_none();
+    let Some(letters) = repeated(&message, asked) else {
+        // Some give back a bare header where they could not read the question.
+        let is_bare = message.question_count() == 0 && forgets_edns;
+        return if is_bare { Said::NoEdns } else { Said::Misfit };
+    };
+    match message.rcode() {
+        // Somebody guesses, or the server is one of few: a stream helps in both cases.
+        _ if asked.is_case_random && letters != &asked.question[..letters.len()] => Said::Truncated,
+        _ if message.is_truncated() => Said::Truncated,
+        _ if forgets_edns => Said::NoEdns,
+        0 | 3 => sort(&message, asked, may_ask).unwrap_or(Said::Lame),
+        YXDOMAIN => Said::Answer,
+        _ => Said::Lame,
+    }
+}
+
+/// The name of the one question of a response, if that question is the one that was asked.
+fn repeated<'m>(message: &Message<'m>, asked: &Asked<'_>) -> Option<&'m [u8]> {
+    if message.question_count() != 1 {
+        return None;
+    }
+    // A first name has nothing before it that it could point to, so it is never compressed.
+    let octets = message.bytes().get(HEADER_BYTES..)?.get(..asked.question.len())?;
+    let (name, fixed) = octets.split_at(asked.name.len());
+    let is_same = name.eq_ignore_ascii_case(asked.name) && fixed == &asked.question[name.len()..];
+    is_same.then_some(name)
+}
+
+/// The name at an offset, in lower case.
+fn name_at(message: &Message<'_>, offset: usize) -> Option<Vec<u8>> {
+    let mut name = Vec::new();
+    read_wire_name(message.bytes(), offset, &mut name).ok()?;
+    name.make_ascii_lowercase();
+    Some(name)
+}
+
+/// True where a record's owner is a name in lower case.
+fn is_owner(message: &Message<'_>, record: &Record, name: &[u8]) -> bool {
+    let octets = message.bytes();
+    // Most often it is a pointer to the question, which is never compressed.
+    let is_question = octets.get(record.owner_offset..record.owner_offset + 2) == Some(&[0xc0, 12]);
+    let offset = if is_question { HEADER_BYTES } else { record.owner_offset };
+    if let Some(plain) = octets.get(offset..offset + name.len())
+        && plain.eq_ignore_ascii_case(name)
+    {
+        return true;
+    }
+    name_at(message, record.owner_offset).is_some_and(|owner| owner == name)
+}
+
+fn sort(
+    message: &Message<'_>,
+    asked: &Asked<'_>,
+    may_ask: impl Fn(IpAddr) -> bool,
+) -> Option<Said> {
+    let has_aa = message.bytes()[2] & 4 != 0;
+    let recurses = message.bytes()[3] & 0x80 != 0;
+    let is_denied = u16::from(message.rcode()) == rcode::NXDOMAIN;
+    let may_speak = has_aa || !recurses;
+
+    let mut chain = Chain::default();
+    let mut name = std::borrow::Cow::Borrowed(asked.name);
+    loop {
+        let step = chain.step(message, asked, &name)?;
+        match step {
+            Step::Data if may_speak => return Some(Said::Answer),
+            Step::Data => return None,
+            Step::Alias(_) if !may_speak => return None,
+            Step::Alias(target) => {
+                if !is_within(&target, asked.zone) {
+                    return Some(Said::Alias(chain.leads_to(target)));
+                }
+                name = target.into();
+            }
+            Step::Nothing => break,
+        }
+    }
+    let authority = Authority::read(message, asked, &name)?;
+    let is_aliased = chain.count > 0;
+    match authority {
+        Authority::Start if !may_speak => None,
+        Authority::Start if is_aliased => Some(Said::Answer),
+        Authority::Start => Some(if is_denied { Said::NoName } else { Said::NoData }),
+        _ if is_aliased && is_denied => Some(Said::Answer),
+        // What the last name is, somebody else may say.
+        _ if is_aliased => Some(Said::Alias(chain.leads_to(name.into_owned()))),
+        _ if is_denied => has_aa.then_some(Said::NoName),
+        Authority::Below(zone_bytes) => {
+            Some(Said::Referral(refer(message, asked, zone_bytes, may_ask)?))
+        }
+        Authority::Nothing => has_aa.then_some(Said::NoData),
+    }
+}
+
+/// What the answer section says of one name.
+enum Step {
+    Data,
+    Alias(Vec<u8>),
+    Nothing,
+}
+
+/// Aliases gone through.
+#[derive(Default)]
+struct Chain {
+    records: Vec<u8>,
+    record_count: u16,
+    count: u16,
+}
+
+impl Chain {
+    /// Looks for data or an alias at a name; `None` where the chain is too long, or a record beyond reading.
+    fn step(&mut self, message: &Message<'_>, asked: &Asked<'_>, name: &[u8]) -> Option<Step> {
+        let mut alias = None;
+        for record in message.answers() {
+            let record = record.ok()?;
+            let is_wanted = record.rtype == asked.rtype || asked.rtype == rtype::ANY;
+            let is_alias = record.rtype == rtype::CNAME;
+            if record.class != class::IN || !(is_wanted || is_alias) {
+                continue;
+            }
+            if is_owner(message, &record, name) {
+                if is_wanted {
+                    return Some(Step::Data);
+                }
+                alias = alias.or(Some(record));
+            }
+        }
+        let Some(alias) = alias else { return Some(Step::Nothing) };
+        if usize::from(self.count) == CHAIN_MAX {
+            return None;
+        }
+        let mut target = Vec::new();
+        read_wire_name(message.bytes(), rdata::name_offset(message, &alias, 0).ok()?, &mut target)
+            .ok()?;
+        self.add(name, &alias, &target);
+        self.count += 1;
+        self.add_what_proves(message, asked, name)?;
+        target.make_ascii_lowercase();
+        Some(Step::Alias(target))
+    }
+
+    /// Adds what signs the alias of a name, and the DNAME that it was made of: who validates needs them.
+    fn add_what_proves(
+        &mut self,
+        message: &Message<'_>,
+        asked: &Asked<'_>,
+        name: &[u8],
+    ) -> Option<()> {
+        for record in message.answers() {
+            let record = record.ok()?;
+            let data = message.rdata(&record);
+            // A signature begins with the type that it covers.
+            let covered = match record.rtype {
+                rtype::RRSIG => data.first_chunk().map_or(0, |octets| u16::from_be_bytes(*octets)),
+                other => other,
+            };
+            let is_signature = record.rtype == rtype::RRSIG;
+            let is_of_use = covered == rtype::DNAME || covered == rtype::CNAME && is_signature;
+            if record.class != class::IN || !is_of_use {
+                continue;
+            }
+            let owner = name_at(message, record.owner_offset)?;
+            let is_its_own = if covered == rtype::CNAME {
+                owner == name
+            } else {
+                owner.len() < name.len() && is_within(name, &owner) && is_within(&owner, asked.zone)
+            };
+            // Neither may hold compressed names (RFC 4034, section 3.1.7, and RFC 6672, section 2.1).
+            if is_its_own {
+                self.add(&owner, &record, data);
+            }
+        }
+        Some(())
+    }
+
+    fn add(&mut self, owner: &[u8], record: &Record, data: &[u8]) {
+        self.records.extend_from_slice(owner);
+        self.records.extend_from_slice(&record.rtype.to_be_bytes());
+        self.records.extend_from_slice(&class::IN.to_be_bytes());
+        self.records.extend_from_slice(&record.ttl_s().to_be_bytes());
+        self.records.extend_from_slice(&(data.len() as u16).to_be_bytes());
+        self.records.extend_from_slice(data);
+        self.record_count += 1;
+    }
+
+    fn leads_to(self, target: Vec<u8>) -> Aliases {
+        let Chain { records, record_count, count } = self;
+        Aliases { target, records, record_count, count }
+    }
+}
+
+/// What the authority section says of a name.
+enum Authority {
+    /// The zone's own SOA.
+    Start,
+    /// Servers of a zone below, with a name of so many octets.
+    Below(usize),
+    Nothing,
+}
+
+impl Authority {
+    fn read(message: &Message<'_>, asked: &Asked<'_>, name: &[u8]) -> Option<Authority> {
+        let mut found = Authority::Nothing;
+        for record in message.records_through(Section::Authority) {
+            let record = record.ok()?;
+            let is_of_use = record.section == Section::Authority && record.class == class::IN;
+            if !is_of_use || !matches!(record.rtype, rtype::SOA | rtype::NS) {
+                continue;
+            }
+            let owner = name_at(message, record.owner_offset)?;
+            if !is_within(&owner, asked.zone) || !is_within(name, &owner) {
+                continue;
+            }
+            if record.rtype == rtype::SOA {
+                return Some(Authority::Start);
+            }
+            if owner.len() > asked.zone.len() {
+                found = Authority::Below(owner.len());
+            }
+        }
+        Some(found)
+    }
+}
+
+/// The servers of a zone below, as a referral has them.
+fn refer(
+    message: &Message<'_>,
+    asked: &Asked<'_>,
+    zone_bytes: usize,
+    may_ask: impl Fn(IpAddr) -> bool,
+) -> Option<Referral> {
+    let zone = &asked.name[asked.name.len() - zone_bytes..];
+    let mut referral = Referral { zone_bytes, ttl_s: u32::MAX, servers: Vec::new() };
+    for record in message.records() {
+        let record = record.ok()?;
+        if record.class != class::IN {
+            continue;
+        }
+        match (record.section, record.rtype) {
+            (Section::Authority, rtype::NS) if is_owner(message, &record, zone) => {
+                let name = name_at(message, rdata::name_offset(message, &record, 0).ok()?)?;
+                referral.ttl_s = referral.ttl_s.min(record.ttl_s());
+                if referral.servers.len() < SERVERS_MAX {
+                    let server = Nameserver { name: name.into(), addresses: Vec::new() };
+                    referral.servers.push(server);
+                }
+            }
+            (Section::Additional, rtype::A | rtype::AAAA) => {
+                // The zone that was asked may speak for its own names only.
+                let Some(address) = address(message, &record).filter(|it| may_ask(*it)) else {
+                    continue;
+                };
+                let mut servers = referral.servers.iter_mut();
+                let server = servers.find(|server| {
+                    is_within(&server.name, asked.zone) && is_owner(message, &record, &server.name)
+                });
+                if let Some(server) = server.filter(|it| it.addresses.len() < ADDRESSES_MAX) {
+                    server.addresses.push(address);
+                }
+            }
+            _ => {}
+        }
+    }
+    Some(referral)
+}
+
+fn address(message: &Message<'_>, record: &Record) -> Option<IpAddr> {
+    let octets = message.rdata(record);
+    match record.rtype {
+        rtype::A => <[u8; 4]>::try_from(octets).ok().map(IpAddr::from),
+        _ => <[u8; 16]>::try_from(octets).ok().map(IpAddr::from),
+    }
+}
+
+/// The addresses that an answer has for its name, of those that `may_ask` says are of use, and how long they hold, seconds.
+pub fn addresses(
+    octets: &[u8],
+    name: &[u8],
+    may_ask: impl Fn(IpAddr) -> bool,
+) -> (Vec<IpAddr>, u32) {
+    let mut found = (Vec::new(), u32::MAX);
+    let Ok(message) = Message::parse(octets) else { return found };
+    for record in message.answers().map_while(Result::ok) {
+        let is_address = matches!(record.rtype, rtype::A | rtype::AAAA);
+        if !is_address || found.0.len() == ADDRESSES_MAX || !is_owner(&message, &record, name) {
+            continue;
+        }
+        if let Some(address) = address(&message, &record).filter(|it| may_ask(*it)) {
+            found.0.push(address);
+            found.1 = found.1.min(record.ttl_s());
+        }
+    }
+    found
+}

@@ -1,0 +1,106 @@
+//! What is known of name servers, by address, whatever zones they serve.
+//!
+//! Round trips are smoothed as a forwarder's are ([`RoundTrip`]). Of a zone's servers the one is asked that answers
+//! soonest; one question in [`EXPLORE_EVERY`] goes to any of them, or one that was slow once would be slow for ever. Who was
+//! not measured yet counts as slower than most, and IPv6 as slower than IPv4, since not every machine has it.
+
+use std::net::IpAddr;
+
+use larder_dns::choice::{PLAIN_MS, RoundTrip};
+
+use crate::recent::Recent;
+
+/// One choice in so many is left to chance.
+pub const EXPLORE_EVERY: u32 = 32;
+
+/// What is added to an IPv6 server that was never measured, microseconds.
+const IPV6_US: u64 = 50_000;
+
+#[derive(Debug, Default)]
+struct Server {
+    round_trip: RoundTrip,
+    is_measured: bool,
+    /// It is asked without EDNS until then, milliseconds.
+    plain_until_ms: u64,
+}
+
+/// All servers that were asked lately.
+#[derive(Debug)]
+pub struct Servers {
+    all: Recent<IpAddr, Server>,
+}
+
+impl Servers {
+    /// None is known yet.
+    pub fn new(servers_max: usize) -> Servers {
+        Servers { all: Recent::new(servers_max) }
+    }
+
+    fn of(&mut self, server: IpAddr) -> &mut Server {
+        if self.all.get(&server).is_none() {
+            self.all.insert(server, Server::default());
+        }
+        self.all.get(&server).expect("it was put in")
+    }
+
+    /// The less, the sooner it will answer.
+    pub fn rank(&mut self, server: IpAddr) -> u64 {
+        let known = self.all.get(&server);
+        let is_measured = known.as_ref().is_some_and(|server| server.is_measured);
+        let rank = known.map_or(RoundTrip::default().rank(), |server| server.round_trip.rank());
+        if is_measured || server.is_ipv4() { rank } else { rank + IPV6_US }
+    }
+
+    /// How long it is waited for, milliseconds, and whether it is asked with EDNS.
+    pub fn manner(&mut self, server: IpAddr, now_ms: u64) -> (u32, bool) {
+        let server = self.of(server);
+        (server.round_trip.wait_ms(), now_ms >= server.plain_until_ms)
+    }
+
+    /// It answered so long after it was asked.
+    pub fn answered(&mut self, server: IpAddr, after_us: u32) {
+        let server = self.of(server);
+        if server.is_measured {
+            server.round_trip.answered(after_us);
+        } else {
+            server.round_trip = RoundTrip::first(after_us);
+        }
+        server.is_measured = true;
+    }
+
+    /// It was waited for in vain, or cannot be reached.
+    pub fn silent(&mut self, server: IpAddr) {
+        self.of(server).round_trip.silent();
+    }
+
+    /// It does not understand EDNS.
+    pub fn knows_no_edns(&mut self, server: IpAddr, now_ms: u64) {
+        self.of(server).plain_until_ms = now_ms + PLAIN_MS;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The fast come before the unknown, those before the silent, and IPv4 before IPv6; EDNS is tried again in time.
+    #[test]
+    fn who_is_first() {
+        let mut servers = Servers::new(100);
+        let at = |last| IpAddr::from([192, 0, 2, last]);
+        servers.answered(at(1), 3_000);
+        for _ in 0..3 {
+            servers.silent(at(2));
+        }
+        let v6: IpAddr = "2001:db8::1".parse().unwrap();
+        let ranks = [at(1), at(3), v6, at(2)].map(|server| servers.rank(server));
+        assert!(ranks.is_sorted() && ranks[0] < ranks[1] && ranks[1] < ranks[2], "{ranks:?}");
+        servers.answered(v6, 1_000);
+        assert!(servers.rank(v6) < servers.rank(at(1)));
+        servers.knows_no_edns(at(1), 5);
+        assert!(!servers.manner(at(1), 5).1 && servers.manner(at(1), 5 + PLAIN_MS).1);
+        let (calm, _) = servers.manner(at(1), 0);
+        servers.silent(at(1));
+        assert_eq!(servers.manner(at(1), 0).0, 2 * calm);
+    }
+}

@@ -1,0 +1,394 @@
+//! Threads that ask name servers: each a loop with a desk where errands are left, sockets, streams and a walker.
+//!
+//! ```text
+//! ask(errand) -> the desk of the core's thread, or dropped where that is full; a wake for the first
+//! turn: wait -> answers, streams, errands -> timers -> what was queued leaves
+//! ```
+//!
+//! Sockets are a forwarder's, a pool for each server ([`Pool`]): so each question to a server that is rarely asked has a
+//! port of its own, those to busy ones share sixteen that change, all of them are connected, and what the kernel says of a
+//! server that is not there is heard. There are at most [`POOLS_MAX`] pools: whose use lies back longest makes room.
+//!
+//! An errand that nobody waits for any more is dropped when its turn comes. All is over in nine tenths of an errand's
+//! wait: a name that cannot be found says nothing of who seeks it, and a core that waits in vain would think that dead.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::Instant;
+
+use larder_dns::answerer::Errand;
+use larder_dns::core::Now;
+use larder_dns::driver::Clock;
+use larder_dns::exchanges::{self, Exchanges, Outcome};
+use larder_dns::pool::Pool;
+use larder_io::event::{Event, Events, Interest, Poller, Waker};
+use larder_io::random::Random;
+use larder_io::udp::RecvBatch;
+
+use crate::Options;
+use crate::walker::{Counts, Net, Walker};
+
+/// Servers that there are sockets to.
+pub const POOLS_MAX: usize = 512;
+
+/// Questions to one server that leave together.
+const BATCH: usize = 16;
+
+/// Batches taken of one socket in a turn.
+const BATCHES_MAX: usize = 4;
+
+/// Events of one wait, and the longest wait, milliseconds.
+const EVENTS_MAX: usize = 256;
+const WAIT_MS_MAX: u64 = 1_000;
+
+/// Tokens by their upper octet.
+const WAKER: u64 = 0;
+const POOLS: u64 = 1;
+const STREAMS: u8 = 2;
+const SPACE_SHIFT: u32 = 56;
+
+/// Where errands are left for a thread.
+#[derive(Debug)]
+struct Desk {
+    errands: Mutex<Vec<(Errand, Instant)>>,
+    waiting_max: usize,
+    waker: Waker,
+    has_ended: AtomicBool,
+    counts: Mutex<Counts>,
+}
+
+impl Desk {
+    fn lock<T>(it: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+        it.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn leave(&self, errand: Errand) {
+        let mut errands = Desk::lock(&self.errands);
+        if errands.len() >= self.waiting_max {
+            return;
+        }
+        errands.push((errand, Instant::now()));
+        // Whoever left the first one has woken the thread, which has not looked since.
+        if errands.len() == 1 {
+            drop(errands);
+            // An eventfd that cannot be written does not exist any more, and neither does the thread.
+            let _ = self.waker.wake();
+        }
+    }
+}
+
+/// All threads.
+#[derive(Debug)]
+pub struct Threads {
+    threads: Vec<(Arc<Desk>, JoinHandle<()>)>,
+}
+
+impl Threads {
+    /// Starts them.
+    pub fn start(options: &Arc<Options>) -> io::Result<Threads> {
+        let mut threads = Vec::new();
+        for number in 0..options.threads.max(1) {
+            let desk = Arc::new(Desk {
+                errands: Mutex::new(Vec::new()),
+                waiting_max: options.waiting_max.max(1),
+                waker: Waker::new()?,
+                has_ended: AtomicBool::new(false),
+                counts: Mutex::new(Counts::default()),
+            });
+            let poller = Arc::new(Poller::new()?);
+            poller.add(&desk.waker, WAKER, Interest::READ)?;
+            let (desk_there, options) = (desk.clone(), options.clone());
+            let run = move || Loop::new(desk_there, options, poller).run();
+            let handle = Builder::new().name(format!("recurse {number}")).spawn(run)?;
+            threads.push((desk, handle));
+        }
+        Ok(Threads { threads })
+    }
+
+    /// Leaves an errand; drops it where its thread has enough to do.
+    pub fn ask(&self, errand: Errand) {
+        let (desk, _) = &self.threads[errand.core() % self.threads.len()];
+        desk.leave(errand);
+    }
+
+    /// What they did.
+    pub fn counts(&self) -> Counts {
+        let each = self.threads.iter().map(|(desk, _)| *Desk::lock(&desk.counts));
+        each.fold(Counts::default(), Counts::and)
+    }
+
+    /// Ends them.
+    pub fn stop(self) {
+        for (desk, _) in &self.threads {
+            desk.has_ended.store(true, Ordering::Release);
+            let _ = desk.waker.wake();
+        }
+        for (_, handle) in self.threads {
+            // One that panicked has ended too.
+            let _ = handle.join();
+        }
+    }
+}
+
+/// The sockets to one server.
+struct Line {
+    server: IpAddr,
+    pool: Pool,
+    used_ms: u64,
+    is_dirty: bool,
+}
+
+/// Sockets to all servers.
+struct Lines {
+    options: Arc<Options>,
+    poller: Arc<Poller>,
+    by_server: HashMap<IpAddr, u32>,
+    lines: Vec<Line>,
+    /// Those that have something to send.
+    dirty: Vec<u32>,
+    /// Whose old sockets are looked at next.
+    next: usize,
+    numbers: u32,
+    random: Random,
+    now_ms: u64,
+}
+
+impl Lines {
+    fn at(&self, server: IpAddr) -> SocketAddr {
+        SocketAddr::new(server, self.options.port)
+    }
+
+    /// The number of a server's line, which is there from now on.
+    fn line(&mut self, server: IpAddr) -> u32 {
+        if let Some(&number) = self.by_server.get(&server) {
+            return number;
+        }
+        let at = if self.lines.len() < POOLS_MAX {
+            self.lines.len()
+        } else {
+            let used = |&at: &usize| (self.lines[at].is_dirty, self.lines[at].used_ms);
+            (0..self.lines.len()).min_by_key(used).unwrap_or(0)
+        };
+        let token = POOLS << SPACE_SHIFT | (at as u64) << u32::BITS;
+        let pool = Pool::of_batches(self.at(server), token, BATCH);
+        let line = Line { server, pool, used_ms: self.now_ms, is_dirty: false };
+        match self.lines.get_mut(at) {
+            Some(old) => {
+                self.by_server.remove(&old.server);
+                *old = line;
+            }
+            None => self.lines.push(line),
+        }
+        self.by_server.insert(server, at as u32);
+        at as u32
+    }
+
+    /// Sends what is queued, and closes sockets that are waited for no longer.
+    fn flush(&mut self) {
+        for number in self.dirty.drain(..) {
+            let line = &mut self.lines[number as usize];
+            line.is_dirty = false;
+            line.pool.flush();
+        }
+        if !self.lines.is_empty() {
+            self.next = (self.next + 1) % self.lines.len();
+            self.lines[self.next].pool.tick(self.now_ms);
+        }
+    }
+}
+
+/// What the walker is given to speak through.
+struct Ways<'a> {
+    lines: &'a mut Lines,
+    exchanges: &'a mut Exchanges,
+}
+
+impl Net<Errand> for Ways<'_> {
+    fn ask(&mut self, server: IpAddr, write: impl FnOnce(u32, &mut [u8]) -> Option<usize>) -> bool {
+        let number = self.lines.line(server);
+        let Lines { lines, dirty, options, poller, numbers, random, now_ms, .. } = self.lines;
+        let line = &mut lines[number as usize];
+        line.used_ms = *now_ms;
+        if !line.is_dirty {
+            line.is_dirty = true;
+            dirty.push(number);
+        }
+        line.pool.ask(*now_ms, &options.origin, numbers, random, poller, write).is_ok()
+    }
+
+    fn ask_by_stream(&mut self, server: IpAddr, tag: u64, message: &[u8]) -> bool {
+        let Lines { options, poller, now_ms, .. } = &*self.lines;
+        let server = self.lines.at(server);
+        let local = options.origin.address_for(server);
+        self.exchanges.ask(server, local, tag, message, poller, *now_ms).is_ok()
+    }
+
+    fn tell(&mut self, client: Errand, message: Vec<u8>) {
+        client.answer(message);
+    }
+}
+
+/// One thread.
+struct Loop {
+    desk: Arc<Desk>,
+    options: Arc<Options>,
+    poller: Arc<Poller>,
+    clock: Clock,
+    walker: Walker<Errand>,
+    lines: Lines,
+    exchanges: Exchanges,
+    answers: RecvBatch,
+    /// Of an answer that is too long.
+    beginning: Vec<u8>,
+    /// Errands whose turn has not come, and when they were left.
+    waiting: VecDeque<(Errand, Instant)>,
+}
+
+impl Loop {
+    fn new(desk: Arc<Desk>, options: Arc<Options>, poller: Arc<Poller>) -> Loop {
+        let clock = Clock::start();
+        let lines = Lines {
+            options: options.clone(),
+            poller: poller.clone(),
+            by_server: HashMap::new(),
+            lines: Vec::new(),
+            dirty: Vec::new(),
+            next: 0,
+            numbers: 0,
+            random: Random::new(),
+            now_ms: 0,
+        };
+        Loop {
+            walker: Walker::new(options.clone(), clock.now()),
+            exchanges: Exchanges::new(exchanges::Limits::default(), STREAMS),
+            answers: RecvBatch::new(BATCH, options.udp_bytes_max.into()),
+            beginning: Vec::new(),
+            waiting: VecDeque::new(),
+            desk,
+            options,
+            poller,
+            clock,
+            lines,
+        }
+    }
+
+    /// Turns until the end.
+    fn run(mut self) {
+        let mut events = Events::new(EVENTS_MAX);
+        while !self.desk.has_ended.load(Ordering::Acquire) {
+            let now = self.clock.now();
+            let now_ms = now.us / 1_000;
+            let waits = [self.walker.wait_ms(now), self.exchanges.wait_ms(now_ms)];
+            let wait_ms = waits.into_iter().flatten().fold(WAIT_MS_MAX, u64::min);
+            if self.poller.wait(&mut events, Some(wait_ms)).is_err() {
+                // A poller fails where its arguments are wrong, and these are not. Errands are told by being dropped.
+                return;
+            }
+            self.turn(events.iter());
+            *Desk::lock(&self.desk.counts) = self.walker.counts();
+        }
+    }
+
+    fn turn(&mut self, events: impl Iterator<Item = Event>) {
+        let now = self.clock.now();
+        self.lines.now_ms = now.us / 1_000;
+        let mut is_called = false;
+        for event in events {
+            match event.token >> SPACE_SHIFT {
+                WAKER => is_called = true,
+                POOLS => self.hear(
+                    now,
+                    (event.token >> u32::BITS) as u32 & 0xff_ffff,
+                    event.token as u32,
+                ),
+                _ => self.hear_stream(now, event),
+            }
+        }
+        if is_called {
+            // Before the desk is looked at: who leaves something from now on wakes again.
+            let _ = self.desk.waker.clear();
+            self.waiting.extend(std::mem::take(&mut *Desk::lock(&self.desk.errands)));
+        }
+        self.begin(now);
+        let Loop { walker, lines, exchanges, poller, .. } = self;
+        let now_ms = lines.now_ms;
+        walker.tick(now, &mut Ways { lines, exchanges });
+        if !exchanges.is_empty() {
+            let mut hear = |exchanges: &mut Exchanges, tag: u64, outcome: Outcome<'_>| {
+                walker.heard_by_stream(now, tag, octets(outcome), &mut Ways { lines, exchanges });
+            };
+            exchanges.expire(poller, now_ms, &mut hear);
+            exchanges.flush(poller, now_ms, &mut hear);
+        }
+        self.lines.flush();
+    }
+
+    /// Begins with what waits, as far as there is room.
+    fn begin(&mut self, now: Now) {
+        let Loop { walker, lines, exchanges, waiting, options, .. } = self;
+        while walker.in_flight() < options.questions_max.max(1)
+            && let Some((errand, left)) = waiting.pop_front()
+        {
+            let wait_ms =
+                u64::from(errand.wait_ms()).saturating_sub(left.elapsed().as_millis() as u64);
+            if wait_ms == 0 || !errand.is_wanted() {
+                continue;
+            }
+            let message = errand.message().to_vec();
+            let ways = &mut Ways { lines, exchanges };
+            walker.begin(now, errand, &message, wait_ms * 9 / 10, ways);
+        }
+    }
+
+    /// Takes what a server answered by one socket.
+    fn hear(&mut self, now: Now, line: u32, number: u32) {
+        let Loop { walker, lines, exchanges, answers, beginning, .. } = self;
+        for _ in 0..BATCHES_MAX {
+            let Some(Line { server, pool, .. }) = lines.lines.get(line as usize) else { return };
+            let server = *server;
+            let Some(socket) = pool.socket(number) else { return };
+            // An error is what ICMP says of a question that was sent before.
+            let Ok(received) = answers.recv(socket) else {
+                return walker.unreachable(now, server, &mut Ways { lines, exchanges });
+            };
+            for message in answers.messages() {
+                let octets = if message.is_truncated() {
+                    // Longer than we said we take: as if its sender had said so by TC.
+                    beginning.clear();
+                    beginning.extend_from_slice(message.octets);
+                    beginning.get_mut(2).into_iter().for_each(|flags| *flags |= 2);
+                    beginning.as_slice()
+                } else {
+                    message.octets
+                };
+                let fits = walker.heard(now, number, octets, &mut Ways { lines, exchanges });
+                // Where the line has been given to another server, the socket is not its own.
+                if !fits && let Some(line) = lines.lines.get_mut(line as usize) {
+                    line.pool.stray(number);
+                }
+            }
+            if received < BATCH {
+                return;
+            }
+        }
+    }
+
+    fn hear_stream(&mut self, now: Now, event: Event) {
+        let Loop { walker, lines, exchanges, poller, .. } = self;
+        let now_ms = lines.now_ms;
+        exchanges.ready(event, poller, now_ms, |exchanges, tag, outcome| {
+            walker.heard_by_stream(now, tag, octets(outcome), &mut Ways { lines, exchanges });
+        });
+    }
+}
+
+fn octets(outcome: Outcome<'_>) -> Option<&[u8]> {
+    match outcome {
+        Outcome::Answer(octets) => Some(octets),
+        Outcome::Failed(_) => None,
+    }
+}

@@ -1,0 +1,533 @@
+//! What is asked of whom, until there is an answer: no sockets, no clock, no threads.
+//!
+//! ```text
+//! begin(question) -> a task
+//! task   the deepest zone known that its name is in -> the server of it that answers soonest -> Net::ask
+//!   | a referral                the zone below is known from now on: from the beginning
+//!   | no data, below the name   no zone begins there: the next label is asked for
+//!   | aliases out of the zone   kept, and their target is sought
+//!   | silent, lame, refusing    the next server; after all of them, all once more
+//!   | no address of a server    tasks of their own seek them, and this one waits
+//!   | TC                        the same server by a stream
+//! over   an answer, or that there is none to be had -> Net::tell
+//! ```
+//!
+//! A name is asked for label by label while it is not known where zones begin (RFC 9156), as A and at most
+//! [`STEPS_MAX`] times in a row; where the whole name is one label below what is known it is asked for as it is, so that costs
+//! nothing where each label is a zone of its own.
+//!
+//! Invariants
+//! 1. A response is read for a task only if it came by the socket that the task's last question left by, with its ID, from
+//!    the server asked, and repeats the question.
+//! 2. Each task has a timer, and at its end it is over. So who waits for another task waits for no longer than that.
+//! 3. A task waits only for tasks that are deeper than itself, so none waits for itself.
+//! 4. What one client's question may cost is counted in one place, whatever tasks it has: [`PACKETS_MAX`].
+//!
+//! Bounds: [`Options`], and the constants below. Cost of a step: a look-up a label of the name, another a
+//! server of the zone; one allocation a task.
+
+mod asking;
+mod compose;
+mod task;
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use larder_dns::core::Now;
+use larder_io::random::Random;
+use larder_io::timer::Timers;
+use larder_wire::dns::query::Query;
+use larder_wire::dns::rendered::Renderer;
+use larder_wire::dns::{class, rtype};
+
+use self::compose::failure;
+use self::task::{Attempt, NOWHERE, Purpose, Task, Way};
+
+use crate::Options;
+use crate::cuts::Cuts;
+use crate::reading::{Asked, Said, addresses, read};
+use crate::recent::Recent;
+use crate::servers::Servers;
+
+/// Packets and streams for one question of a client, and all that has to be found out for it.
+pub const PACKETS_MAX: u32 = 100;
+
+/// Names on the way down that are asked for without finding a zone, before the whole name is (RFC 9156, section 2.3).
+pub const STEPS_MAX: u8 = 4;
+
+/// Aliases that are followed.
+pub const ALIASES_MAX: u16 = 16;
+
+/// Tasks for each question that may be in flight: most questions have one, some wait for addresses of servers.
+const TASKS_PER_QUESTION: usize = 4;
+
+/// So long a server's address is remembered, at least and at most, seconds; that it has none, the least.
+const ADDRESS_S: (u32, u32) = (30, 86_400);
+
+/// What a walker asks of the world. Nothing in here waits.
+pub trait Net<C> {
+    /// Gives `write` the number of a socket to a server and room for a question, and sends as many octets as it says it
+    /// wrote. False where nothing was sent.
+    fn ask(&mut self, server: IpAddr, write: impl FnOnce(u32, &mut [u8]) -> Option<usize>) -> bool;
+
+    /// Sends a question over a stream; [`Walker::heard_by_stream`] is told its tag. False where it could not be.
+    fn ask_by_stream(&mut self, server: IpAddr, tag: u64, message: &[u8]) -> bool;
+
+    /// The end of a client's question: a whole message.
+    fn tell(&mut self, client: C, message: Vec<u8>);
+}
+
+/// What happened since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Questions sent over UDP.
+    pub packets: u64,
+    /// Questions sent over streams.
+    pub streams: u64,
+    /// Zones learned of.
+    pub referrals: u64,
+    /// Servers that knew nothing of a zone they were said to serve.
+    pub lame: u64,
+    /// Questions to servers that were waited for in vain.
+    pub timeouts: u64,
+    /// Packets that answered nothing.
+    pub misfits: u64,
+    /// Questions of clients that found no answer.
+    pub failures: u64,
+}
+
+impl Counts {
+    /// Both together.
+    pub fn and(self, other: Counts) -> Counts {
+        Counts {
+            packets: self.packets + other.packets,
+            streams: self.streams + other.streams,
+            referrals: self.referrals + other.referrals,
+            lame: self.lame + other.lame,
+            timeouts: self.timeouts + other.timeouts,
+            misfits: self.misfits + other.misfits,
+            failures: self.failures + other.failures,
+        }
+    }
+}
+
+/// How a task ends.
+enum End<'a> {
+    /// With what a server said of the whole name.
+    Answer(&'a [u8]),
+    /// With what a server said of a name above it, which does not exist.
+    Denied(&'a [u8]),
+    Failed,
+}
+
+/// Tasks of one thread. `C` is whom an answer is for.
+#[derive(Debug)]
+pub struct Walker<C> {
+    options: Arc<Options>,
+    tasks: HashMap<u64, Box<Task<C>>>,
+    last_number: u64,
+    /// Tasks of clients.
+    clients: usize,
+    by_place: HashMap<(u32, u16), u64>,
+    by_tag: HashMap<u64, u64>,
+    /// Tasks for addresses, by name and depth.
+    seeking: HashMap<(Box<[u8]>, u8), u64>,
+    /// Tasks that have something to do.
+    ready: Vec<u64>,
+    timers: Timers<u64>,
+    cuts: Cuts,
+    servers: Servers,
+    /// Addresses of servers that came with no referral, and until when.
+    addresses: Recent<Box<[u8]>, (u64, Vec<IpAddr>)>,
+    candidates: Vec<(bool, u64, IpAddr)>,
+    random: Random,
+    renderer: Renderer,
+    composer: Renderer,
+    counts: Counts,
+}
+
+impl<C> Walker<C> {
+    /// Knows nothing but the root's servers.
+    pub fn new(options: Arc<Options>, now: Now) -> Walker<C> {
+        let tasks_max = options.questions_max.max(1).saturating_mul(TASKS_PER_QUESTION);
+        Walker {
+            tasks: HashMap::new(),
+            last_number: 0,
+            clients: 0,
+            by_place: HashMap::new(),
+            by_tag: HashMap::new(),
+            seeking: HashMap::new(),
+            ready: Vec::new(),
+            timers: Timers::new(tasks_max, now.us / 1_000),
+            cuts: Cuts::new(&options.roots, options.zones_max),
+            servers: Servers::new(options.zones_max),
+            addresses: Recent::new(options.zones_max),
+            candidates: Vec::new(),
+            random: Random::new(),
+            renderer: Renderer::new(),
+            composer: Renderer::new(),
+            counts: Counts::default(),
+            options,
+        }
+    }
+
+    /// What it did.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Questions of clients that are on their way.
+    pub fn in_flight(&self) -> usize {
+        self.clients
+    }
+
+    /// Zones, and names at which none begins, that are known.
+    pub fn zones(&self) -> usize {
+        self.cuts.count()
+    }
+
+    /// Takes a client's question: a whole message, to be answered within `wait_ms`. What is none is dropped, and so is its
+    /// client; so is a question beyond [`Options::questions_max`] and what those wait for.
+    pub fn begin(
+        &mut self,
+        now: Now,
+        client: C,
+        message: &[u8],
+        wait_ms: u64,
+        net: &mut impl Net<C>,
+    ) {
+        let Ok(query) = Query::parse(message) else { return };
+        if query.qclass != class::IN || self.tasks.len() >= self.timers.capacity() {
+            return;
+        }
+        let task = Task {
+            name: query.name().to_ascii_lowercase(),
+            rtype: query.qtype,
+            dnssec_ok: query.dnssec_ok() && self.options.passes_dnssec,
+            checking_disabled: query.checking_disabled,
+            purpose: Purpose::Client { client, message: message.into() },
+            depth: 0,
+            packets_left: Rc::new(Cell::new(PACKETS_MAX)),
+            until_ms: now.us / 1_000 + wait_ms,
+            ..Task::new()
+        };
+        self.clients += 1;
+        let number = self.put(task);
+        self.ready.push(number);
+        self.run(now, net);
+    }
+
+    fn put(&mut self, task: Task<C>) -> u64 {
+        self.last_number += 1;
+        self.tasks.insert(self.last_number, Box::new(task));
+        self.last_number
+    }
+
+    /// A packet came from a server. False where it answers nothing that was sent by this socket.
+    pub fn heard(&mut self, now: Now, socket: u32, octets: &[u8], net: &mut impl Net<C>) -> bool {
+        let id = octets.first_chunk().map(|id| u16::from_be_bytes(*id));
+        let place = id.map(|id| (socket, id));
+        let number = place.and_then(|place| self.by_place.get(&place).copied());
+        let is_taken = number.is_some_and(|number| self.take(now, number, Some(octets), net));
+        self.counts.misfits += u64::from(!is_taken);
+        is_taken
+    }
+
+    /// An answer came by a stream, or there will be none.
+    pub fn heard_by_stream(
+        &mut self,
+        now: Now,
+        tag: u64,
+        octets: Option<&[u8]>,
+        net: &mut impl Net<C>,
+    ) {
+        if let Some(&number) = self.by_tag.get(&tag) {
+            self.take(now, number, octets, net);
+        }
+    }
+
+    /// A server cannot be reached, says the kernel.
+    pub fn unreachable(&mut self, now: Now, server: IpAddr, net: &mut impl Net<C>) {
+        self.servers.silent(server);
+        let is_meant = |task: &Task<C>| {
+            let is_asked = |it: &Attempt| it.server == server && matches!(it.way, Way::Packet(..));
+            task.attempt.as_ref().is_some_and(is_asked)
+        };
+        let asking = self.tasks.iter().filter(|(_, task)| is_meant(task));
+        let asking: Vec<u64> = asking.map(|(&number, _)| number).collect();
+        for number in asking {
+            self.give_up(number);
+            self.ready.push(number);
+        }
+        self.run(now, net);
+    }
+
+    /// Does what is due.
+    pub fn tick(&mut self, now: Now, net: &mut impl Net<C>) {
+        let now_ms = now.us / 1_000;
+        while let Some(number) = self.timers.expire(now_ms) {
+            let Some(task) = self.tasks.get_mut(&number) else { continue };
+            task.timer = None;
+            if let Some(attempt) = task.attempt {
+                self.counts.timeouts += 1;
+                self.servers.silent(attempt.server);
+                self.give_up(number);
+            }
+            self.ready.push(number);
+            self.run(now, net);
+        }
+    }
+
+    /// How long nothing is to be done if nothing comes, milliseconds.
+    pub fn wait_ms(&self, now: Now) -> Option<u64> {
+        self.timers.wait_ms(now.us / 1_000)
+    }
+
+    /// A task's question is waited for no longer.
+    fn give_up(&mut self, number: u64) {
+        let attempt = self.tasks.get_mut(&number).and_then(|task| task.attempt.take());
+        if let Some(attempt) = attempt {
+            self.forget(attempt.way);
+        }
+    }
+
+    fn forget(&mut self, way: Way) {
+        match way {
+            Way::Packet(socket, id) => self.by_place.remove(&(socket, id)),
+            Way::Stream(tag) => self.by_tag.remove(&tag),
+        };
+    }
+
+    /// Takes what came for a task's question, or that nothing will; false where it is no answer to it.
+    fn take(
+        &mut self,
+        now: Now,
+        number: u64,
+        octets: Option<&[u8]>,
+        net: &mut impl Net<C>,
+    ) -> bool {
+        let Some(mut task) = self.tasks.remove(&number) else { return false };
+        let Some(attempt) = task.attempt else {
+            self.tasks.insert(number, task);
+            return false;
+        };
+        let options = self.options.clone();
+        let is_stream = matches!(attempt.way, Way::Stream(_));
+        let asked = Asked {
+            question: &task.question,
+            name: task.asked(),
+            rtype: task.asked_type(),
+            zone: task.zone(),
+            is_case_random: options.case_random && !is_stream,
+            has_edns: attempt.has_edns,
+        };
+        let said = octets.map(|octets| read(octets, &asked, |server| options.may_ask(server)));
+        // Nobody else can write into a stream: what does not fit is the server's own fault.
+        let said = match said {
+            None | Some(Said::Misfit | Said::Truncated) if is_stream => Said::Lame,
+            Some(Said::Misfit) | None => {
+                self.tasks.insert(number, task);
+                return false;
+            }
+            Some(said) => said,
+        };
+        task.attempt = None;
+        self.forget(attempt.way);
+        if !is_stream {
+            let after_us = now.us.saturating_sub(attempt.sent_us).min(u32::MAX.into());
+            self.servers.answered(attempt.server, after_us as u32);
+        }
+        if said == Said::Truncated && self.ask_by_stream(now, number, &mut task, attempt, net) {
+            self.tasks.insert(number, task);
+            return true;
+        }
+        let end = self.weigh(now, &mut task, said, attempt.server, octets.unwrap_or_default());
+        match end {
+            Some(end) => self.end(now, *task, &end, net),
+            None => {
+                self.tasks.insert(number, task);
+                self.ready.push(number);
+            }
+        }
+        self.run(now, net);
+        true
+    }
+
+    /// What follows from what a server said: the end, or another step.
+    fn weigh<'o>(
+        &mut self,
+        now: Now,
+        task: &mut Task<C>,
+        said: Said,
+        server: IpAddr,
+        octets: &'o [u8],
+    ) -> Option<End<'o>> {
+        let now_ms = now.us / 1_000;
+        match said {
+            Said::Answer | Said::NoData | Said::NoName if task.asks_for_all() => {
+                return Some(End::Answer(octets));
+            }
+            // What proves it for this name need not prove it for a name below.
+            Said::NoName if self.options.is_strict && !task.dnssec_ok => {
+                return Some(End::Denied(octets));
+            }
+            Said::NoName => task.steps = STEPS_MAX,
+            Said::Alias(aliases) if task.asks_for_all() => {
+                // A server has no alias for its name (RFC 2181, section 10.3).
+                let is_server = matches!(task.purpose, Purpose::Address { .. });
+                task.alias_count += aliases.count;
+                if is_server || task.alias_count > ALIASES_MAX {
+                    return Some(End::Failed);
+                }
+                task.aliases.extend_from_slice(&aliases.records);
+                task.record_count += aliases.record_count;
+                task.name = aliases.target;
+                task.turn_to(NOWHERE);
+            }
+            Said::Answer | Said::NoData | Said::Alias(_) => {
+                self.cuts.is_none(task.asked(), now_ms);
+                task.steps += 1;
+                task.tried.clear();
+            }
+            Said::Referral(referral) => {
+                self.counts.referrals += 1;
+                let zone = &task.name[task.name.len() - referral.zone_bytes..];
+                self.cuts.learn(zone, referral.servers, referral.ttl_s, now_ms);
+            }
+            Said::NoEdns => {
+                self.servers.knows_no_edns(server, now_ms);
+                task.tried.pop();
+            }
+            Said::Lame | Said::Truncated | Said::Misfit if task.asks_for_all() => {
+                self.counts.lame += 1;
+                self.cuts.get(task.zone()).is_lame(server);
+            }
+            // Some know what to say of whole names only.
+            Said::Lame | Said::Truncated | Said::Misfit => {
+                task.steps = STEPS_MAX;
+                task.tried.pop();
+            }
+        }
+        None
+    }
+
+    /// Lets tasks go on that have something to do.
+    fn run(&mut self, now: Now, net: &mut impl Net<C>) {
+        while let Some(number) = self.ready.pop() {
+            let Some(mut task) = self.tasks.remove(&number) else { continue };
+            if task.attempt.is_none() && !self.step(now, number, &mut task, net) {
+                self.end(now, *task, &End::Failed, net);
+            } else {
+                self.tasks.insert(number, task);
+            }
+        }
+    }
+
+    /// Asks the next server, or sees to it that there is one. False where nothing is left to be done.
+    fn step(&mut self, now: Now, number: u64, task: &mut Task<C>, net: &mut impl Net<C>) -> bool {
+        let now_ms = now.us / 1_000;
+        if now_ms >= task.until_ms {
+            return false;
+        }
+        let place = self.cuts.find(&task.name, task.rtype == rtype::DS, now_ms);
+        if place.zone_at != task.zone_at {
+            task.turn_to(place.zone_at);
+        }
+        task.asked_at = if task.steps >= STEPS_MAX { 0 } else { above(&task.name, place.known_at) };
+        loop {
+            if task.packets_left.get() == 0 {
+                return false;
+            }
+            if let Some(server) = self.choose(now_ms, task) {
+                task.tried.push(server);
+                if self.ask(now, number, task, server, net) {
+                    return true;
+                }
+                self.servers.silent(server);
+            } else if self.seek(now_ms, number, task) {
+                self.set_timer(number, task, task.until_ms);
+                return true;
+            } else if task.is_second_round || task.tried.is_empty() {
+                return false;
+            } else {
+                task.is_second_round = true;
+                task.tried.clear();
+            }
+        }
+    }
+
+    /// Sets a task's timer, which is never beyond its end.
+    fn set_timer(&mut self, number: u64, task: &mut Task<C>, due_ms: u64) {
+        task.due_ms = due_ms.min(task.until_ms);
+        if let Some(timer) = task.timer.take() {
+            self.timers.cancel(timer);
+        }
+        // There is room: no more tasks are begun than there may be timers.
+        task.timer = self.timers.set(task.due_ms, number).ok();
+    }
+
+    /// A task is over: who waited for it hears of it.
+    fn end(&mut self, now: Now, mut task: Task<C>, end: &End<'_>, net: &mut impl Net<C>) {
+        if let Some(timer) = task.timer {
+            self.timers.cancel(timer);
+        }
+        match std::mem::replace(&mut task.purpose, Purpose::Address { waiting: Vec::new() }) {
+            Purpose::Client { client, message } => {
+                self.clients -= 1;
+                let composed = self.compose(now, &task, &message, end);
+                let composed = composed.or_else(|| {
+                    self.counts.failures += 1;
+                    failure(&message, self.options.udp_bytes_max)
+                });
+                if let Some(composed) = composed {
+                    net.tell(client, composed);
+                }
+            }
+            Purpose::Address { waiting } => {
+                let (found, ttl_s) = match end {
+                    End::Answer(octets) => {
+                        addresses(octets, &task.name, |server| self.options.may_ask(server))
+                    }
+                    _ => (Vec::new(), 0),
+                };
+                // Some servers have no IPv4 address.
+                if found.is_empty() && task.rtype == rtype::A && matches!(end, End::Answer(_)) {
+                    task.rtype = rtype::AAAA;
+                    task.turn_to(NOWHERE);
+                    task.timer = None;
+                    task.purpose = Purpose::Address { waiting };
+                    let key = (task.name.clone().into_boxed_slice(), task.depth);
+                    let number = self.put(task);
+                    self.seeking.insert(key, number);
+                    self.ready.push(number);
+                    return;
+                }
+                let name: Box<[u8]> = task.name.into();
+                let (least_s, most_s) = ADDRESS_S;
+                let held_s = if found.is_empty() { least_s } else { ttl_s.clamp(least_s, most_s) };
+                let until_ms = now.us / 1_000 + u64::from(held_s) * 1_000;
+                self.seeking.remove(&(name.clone(), task.depth));
+                self.addresses.insert(name, (until_ms, found));
+                self.ready.extend(waiting);
+            }
+        }
+    }
+}
+
+/// Where the name begins that is one label longer than the one at `known_at`; 0 where that is the whole name.
+fn above(name: &[u8], known_at: usize) -> usize {
+    let mut at = 0;
+    loop {
+        let next = at + 1 + usize::from(name.get(at).copied().unwrap_or(0));
+        if next >= known_at || next >= name.len() {
+            return at;
+        }
+        at = next;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,190 @@
+//! Whom a task asks, and how; and who is to be found before somebody can be asked.
+
+use std::net::IpAddr;
+
+use larder_dns::core::{ASK_BYTES_MAX, Flags, Now, write_question};
+use larder_io::random::Random;
+use larder_wire::dns::class;
+
+use super::task::{Attempt, Purpose, Task, Way};
+use super::{Net, Walker};
+use crate::names::is_within;
+use crate::servers::EXPLORE_EVERY;
+
+/// Servers of a zone whose addresses are sought for one task: at a time, and in all. With [`DEPTH_MAX`] this is what an
+/// attacker can make of one question (NXNS, Afek et al., USENIX Security 2020).
+const SOUGHT_AT_ONCE: usize = 2;
+const SOUGHT_MAX: usize = 5;
+
+/// How deep tasks for addresses may lie.
+const DEPTH_MAX: u8 = 4;
+
+/// How long a stream is waited for, milliseconds.
+const STREAM_WAIT_MS: u64 = 2_000;
+
+/// Draws of an ID before a socket counts as full.
+const ID_DRAWS: usize = 8;
+
+impl<C> Walker<C> {
+    /// The server of the task's zone that is asked next: who has not been, is not known to be lame, and answers soonest.
+    pub(super) fn choose(&mut self, now_ms: u64, task: &Task<C>) -> Option<IpAddr> {
+        let Walker { cuts, servers, addresses, candidates, random, .. } = self;
+        let cut = cuts.get(&task.name[task.zone_at..]);
+        candidates.clear();
+        for nameserver in &cut.servers {
+            let sought = match nameserver.addresses.as_slice() {
+                [] => addresses.get(&nameserver.name).filter(|(until_ms, _)| *until_ms > now_ms),
+                _ => None,
+            };
+            let known = sought.map_or(nameserver.addresses.as_slice(), |(_, known)| known);
+            for &address in known.iter().filter(|address| !task.tried.contains(address)) {
+                candidates.push((cut.lame.contains(&address), servers.rank(address), address));
+            }
+        }
+        let count = candidates.len() as u32;
+        let by_chance = match count {
+            0 | 1 => None,
+            _ if random.below(EXPLORE_EVERY).ok()? == 0 => random.below(count).ok(),
+            _ => None,
+        };
+        let chosen = match by_chance {
+            Some(at) => candidates.get(at as usize),
+            None => candidates.iter().min_by_key(|(is_lame, rank, _)| (*is_lame, *rank)),
+        };
+        chosen.map(|(_, _, address)| *address)
+    }
+
+    /// Has addresses of the zone's servers sought that have none; whether the task waits for some.
+    pub(super) fn seek(&mut self, now_ms: u64, number: u64, task: &mut Task<C>) -> bool {
+        if task.depth == DEPTH_MAX || self.tasks.len() + SOUGHT_AT_ONCE >= self.timers.capacity() {
+            return false;
+        }
+        let Walker { cuts, addresses, .. } = self;
+        let zone = &task.name[task.zone_at..];
+        let mut names: Vec<Box<[u8]>> = Vec::new();
+        for server in &cuts.get(zone).servers {
+            let is_known = !server.addresses.is_empty()
+                || addresses.get(&server.name).is_some_and(|(until_ms, _)| *until_ms > now_ms);
+            // Who lives in the zone itself can only be found by its referral.
+            let is_of_use = !is_known && !is_within(&server.name, zone);
+            let room = SOUGHT_MAX.saturating_sub(task.sought.len()).min(SOUGHT_AT_ONCE);
+            if is_of_use && !task.sought.contains(&server.name) && names.len() < room {
+                names.push(server.name.clone());
+            }
+        }
+        for name in &names {
+            task.sought.push(name.clone());
+            let key = (name.clone(), task.depth + 1);
+            if let Some(sought) = self.seeking.get(&key).and_then(|it| self.tasks.get_mut(it)) {
+                if let Purpose::Address { waiting } = &mut sought.purpose {
+                    waiting.push(number);
+                }
+                continue;
+            }
+            let seeker = Task {
+                purpose: Purpose::Address { waiting: vec![number] },
+                name: name.to_vec(),
+                depth: task.depth + 1,
+                packets_left: task.packets_left.clone(),
+                until_ms: task.until_ms,
+                ..Task::new()
+            };
+            let seeker = self.put(seeker);
+            self.seeking.insert(key, seeker);
+            self.ready.push(seeker);
+        }
+        !names.is_empty()
+    }
+
+    /// Sends the task's question to a server. False where it could not be sent.
+    pub(super) fn ask(
+        &mut self,
+        now: Now,
+        number: u64,
+        task: &mut Task<C>,
+        server: IpAddr,
+        net: &mut impl Net<C>,
+    ) -> bool {
+        let now_ms = now.us / 1_000;
+        let (wait_ms, has_edns) = self.servers.manner(server, now_ms);
+        task.question.clear();
+        task.question.extend_from_slice(&task.name[task.asked_at..]);
+        if self.options.case_random && !mix_case(&mut task.question, &mut self.random) {
+            return false;
+        }
+        task.question.extend_from_slice(&task.asked_type().to_be_bytes());
+        task.question.extend_from_slice(&class::IN.to_be_bytes());
+        let flags = self.flags(task, has_edns);
+        let Walker { by_place, random, .. } = self;
+        let mut place = None;
+        let is_sent = net.ask(server, |socket, out| {
+            let ids = (0..ID_DRAWS).map_while(|_| random.u16().ok());
+            let id = ids.into_iter().find(|id| !by_place.contains_key(&(socket, *id)))?;
+            let length = write_question(out.first_chunk_mut()?, id, &task.question, flags);
+            place = Some((socket, id));
+            Some(length)
+        });
+        let Some((socket, id)) = place.filter(|_| is_sent) else { return false };
+        by_place.insert((socket, id), number);
+        self.counts.packets += 1;
+        task.packets_left.update(|left| left - 1);
+        let way = Way::Packet(socket, id);
+        task.attempt = Some(Attempt { way, server, sent_us: now.us, has_edns });
+        let wait_ms = wait_ms.min(self.options.server_wait_ms);
+        self.set_timer(number, task, now_ms + u64::from(wait_ms));
+        true
+    }
+
+    fn flags(&self, task: &Task<C>, has_edns: bool) -> Flags {
+        Flags {
+            recursion_desired: false,
+            dnssec_ok: task.dnssec_ok,
+            checking_disabled: task.checking_disabled,
+            believes_ad: false,
+            udp_bytes: has_edns.then_some(self.options.udp_bytes_max),
+        }
+    }
+
+    /// Asks the same server again by a stream. False where that cannot be.
+    pub(super) fn ask_by_stream(
+        &mut self,
+        now: Now,
+        number: u64,
+        task: &mut Task<C>,
+        attempt: Attempt,
+        net: &mut impl Net<C>,
+    ) -> bool {
+        if task.packets_left.get() == 0 {
+            return false;
+        }
+        let mut message = [0; ASK_BYTES_MAX];
+        let flags = self.flags(task, attempt.has_edns);
+        let length = write_question(&mut message, 0, &task.question, flags);
+        // As unlike as tasks are: one asks by one stream at a time.
+        self.last_number += 1;
+        let tag = self.last_number;
+        if !net.ask_by_stream(attempt.server, tag, &message[..length]) {
+            return false;
+        }
+        self.by_tag.insert(tag, number);
+        self.counts.streams += 1;
+        task.packets_left.update(|left| left - 1);
+        task.attempt = Some(Attempt { way: Way::Stream(tag), sent_us: now.us, ..attempt });
+        self.set_timer(number, task, now.us / 1_000 + STREAM_WAIT_MS);
+        true
+    }
+}
+
+/// Gives letters a random case; false without random numbers.
+fn mix_case(name: &mut [u8], random: &mut Random) -> bool {
+    for octets in name.chunks_mut(64) {
+        let Ok(mut bits) = random.u64() else { return false };
+        for octet in octets {
+            if octet.is_ascii_alphabetic() && bits & 1 == 1 {
+                *octet ^= 0x20;
+            }
+            bits >>= 1;
+        }
+    }
+    true
+}

@@ -1,0 +1,739 @@
+//! Walks through a small world of servers whose every word is written here.
+
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
+
+use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query as Asking, ResponseCode};
+use hickory_proto::rr::rdata::{A, CNAME, NS, SOA};
+use hickory_proto::rr::{Name, RData, Record, RecordType};
+
+use super::*;
+
+fn name(text: &str) -> Name {
+    Name::from_ascii(text).unwrap()
+}
+
+fn at(last: u8) -> IpAddr {
+    IpAddr::from([9, 9, 9, last])
+}
+
+fn record(owner: &str, data: RData) -> Record {
+    Record::from_rdata(name(owner), 300, data)
+}
+
+fn a(owner: &str, last: u8) -> Record {
+    record(owner, RData::A(A(Ipv4Addr::new(9, 9, 9, last))))
+}
+
+fn ns(zone: &str, server: &str) -> Record {
+    record(zone, RData::NS(NS(name(server))))
+}
+
+fn alias(owner: &str, target: &str) -> Record {
+    record(owner, RData::CNAME(CNAME(name(target))))
+}
+
+fn soa(zone: &str) -> Record {
+    record(zone, RData::SOA(SOA::new(name("ns."), name("admin."), 1, 3_600, 600, 86_400, 60)))
+}
+
+/// What a server says: sections, code, and whether it has authority.
+#[derive(Clone, Default)]
+struct Words {
+    code: Option<ResponseCode>,
+    is_bare: bool,
+    is_truncated: bool,
+    recurses: bool,
+    answers: Vec<Record>,
+    authorities: Vec<Record>,
+    additionals: Vec<Record>,
+}
+
+fn data(answers: &[Record]) -> Option<Words> {
+    Some(Words { answers: answers.to_vec(), ..Words::default() })
+}
+
+fn nothing(zone: &str) -> Option<Words> {
+    Some(Words { authorities: vec![soa(zone)], ..Words::default() })
+}
+
+fn denied(zone: &str) -> Option<Words> {
+    Some(Words { code: Some(ResponseCode::NXDomain), ..nothing(zone)? })
+}
+
+fn refused() -> Option<Words> {
+    Some(Words { code: Some(ResponseCode::Refused), ..Words::default() })
+}
+
+/// A referral to one server with an address.
+fn refer(zone: &str, last: u8) -> Option<Words> {
+    let server = format!("ns.{zone}");
+    let additionals = vec![a(&server, last)];
+    Some(Words { authorities: vec![ns(zone, &server)], additionals, ..Words::default() })
+}
+
+/// A question as a server got it.
+#[derive(Debug, Clone)]
+struct Sent {
+    server: IpAddr,
+    socket: u32,
+    tag: Option<u64>,
+    message: Message,
+}
+
+impl Sent {
+    fn told(&self) -> (u8, String, RecordType) {
+        let IpAddr::V4(server) = self.server else { panic!("no such server") };
+        let query = &self.message.queries[0];
+        (server.octets()[3], query.name().to_string().to_ascii_lowercase(), query.query_type())
+    }
+}
+
+/// What goes over the wire.
+#[derive(Default)]
+struct Wire {
+    sent: Vec<Sent>,
+    told: Vec<(u32, Vec<u8>)>,
+    sockets: u32,
+    /// Servers that there is no way to.
+    unreachable: Vec<IpAddr>,
+}
+
+impl Net<u32> for Wire {
+    fn ask(&mut self, server: IpAddr, write: impl FnOnce(u32, &mut [u8]) -> Option<usize>) -> bool {
+        if self.unreachable.contains(&server) {
+            return false;
+        }
+        self.sockets += 1;
+        let mut room = [0; 320];
+        let Some(length) = write(self.sockets, &mut room) else { return false };
+        let message = Message::from_vec(&room[..length]).unwrap();
+        assert!(!message.metadata.recursion_desired, "servers are not asked to recurse");
+        self.sent.push(Sent { server, socket: self.sockets, tag: None, message });
+        true
+    }
+
+    fn ask_by_stream(&mut self, server: IpAddr, tag: u64, message: &[u8]) -> bool {
+        let message = Message::from_vec(message).unwrap();
+        self.sent.push(Sent { server, socket: 0, tag: Some(tag), message });
+        true
+    }
+
+    fn tell(&mut self, client: u32, message: Vec<u8>) {
+        self.told.push((client, message));
+    }
+}
+
+/// Servers by what they say; `None` is silence.
+type Says = fn(u8, &str, RecordType) -> Option<Words>;
+
+struct World {
+    walker: Walker<u32>,
+    wire: Wire,
+    says: Says,
+    us: u64,
+    clients: u32,
+    /// All questions that servers got.
+    log: Vec<(u8, String, RecordType)>,
+    /// The questions themselves, of the last client.
+    messages: Vec<Sent>,
+}
+
+impl World {
+    fn new(says: Says) -> World {
+        World::of(says, Options::default())
+    }
+
+    fn of(says: Says, options: Options) -> World {
+        let options = Options { roots: vec![at(1)], ..options };
+        let now = Now { us: 0, wall_s: 1_000 };
+        World {
+            walker: Walker::new(Arc::new(options), now),
+            wire: Wire::default(),
+            says,
+            us: 0,
+            clients: 0,
+            log: Vec::new(),
+            messages: Vec::new(),
+        }
+    }
+
+    fn now(&self) -> Now {
+        Now { us: self.us, wall_s: 1_000 + (self.us / 1_000_000) as u32 }
+    }
+
+    fn reply(&self, sent: &Sent) -> Option<Vec<u8>> {
+        let (server, asked, rtype) = sent.told();
+        let words = (self.says)(server, &asked, rtype)?;
+        let metadata = &sent.message.metadata;
+        let mut reply = Message::new(metadata.id, MessageType::Response, OpCode::Query);
+        if !words.is_bare {
+            reply.queries = sent.message.queries.clone();
+            reply.edns = sent.message.edns.clone();
+        }
+        let code = words.code.unwrap_or(ResponseCode::NoError);
+        reply.metadata.response_code = code;
+        reply.metadata.recursion_available = words.recurses;
+        reply.metadata.truncation = words.is_truncated && sent.tag.is_none();
+        let is_soa = words.authorities.iter().any(|it| it.record_type() == RecordType::SOA);
+        reply.metadata.authoritative = !words.recurses && (is_soa || !words.answers.is_empty());
+        reply.answers = words.answers;
+        reply.authorities = words.authorities;
+        reply.additionals = words.additionals;
+        Some(reply.to_vec().unwrap())
+    }
+
+    /// Lets everybody answer, and time pass, until nobody waits.
+    fn settle(&mut self) {
+        loop {
+            while !self.wire.sent.is_empty() {
+                let sent = self.wire.sent.remove(0);
+                self.log.push(sent.told());
+                self.messages.push(sent.clone());
+                self.us += 1_000;
+                let now = self.now();
+                let Some(reply) = self.reply(&sent) else { continue };
+                match sent.tag {
+                    None => {
+                        let is_taken = self.walker.heard(now, sent.socket, &reply, &mut self.wire);
+                        assert!(is_taken, "{:?}", sent.told());
+                    }
+                    Some(tag) => {
+                        self.walker.heard_by_stream(now, tag, Some(&reply), &mut self.wire);
+                    }
+                }
+            }
+            let Some(wait_ms) = self.walker.wait_ms(self.now()) else { break };
+            self.us += wait_ms.max(1) * 1_000;
+            self.walker.tick(self.now(), &mut self.wire);
+        }
+        assert_eq!(self.walker.in_flight(), 0);
+        let Walker { tasks, by_place, by_tag, seeking, timers, .. } = &self.walker;
+        assert!(tasks.is_empty() && by_place.is_empty() && by_tag.is_empty());
+        assert!(seeking.is_empty() && timers.is_empty());
+    }
+
+    fn begin(&mut self, asked: &str, rtype: RecordType, dnssec_ok: bool) {
+        let mut message = Message::new(0, MessageType::Query, OpCode::Query);
+        message.metadata.recursion_desired = true;
+        message.add_query(Asking::query(name(asked), rtype));
+        let mut edns = Edns::new();
+        edns.set_dnssec_ok(dnssec_ok);
+        message.edns = Some(edns);
+        self.clients += 1;
+        let octets = message.to_vec().unwrap();
+        self.walker.begin(self.now(), self.clients, &octets, 4_500, &mut self.wire);
+    }
+
+    /// Asks, and reads the answer as a stranger would.
+    fn ask(&mut self, asked: &str, rtype: RecordType) -> Message {
+        (self.log, self.messages) = (Vec::new(), Vec::new());
+        self.begin(asked, rtype, false);
+        self.settle();
+        let [(client, octets)] = &self.wire.told[..] else { panic!("{asked}: not told once") };
+        assert_eq!(*client, self.clients);
+        let message = Message::from_vec(octets).unwrap();
+        self.wire.told.clear();
+        let metadata = &message.metadata;
+        assert!(metadata.recursion_available && metadata.recursion_desired);
+        assert!(!metadata.authoritative && !metadata.authentic_data && !metadata.truncation);
+        assert_eq!(message.queries, [Asking::query(name(asked), rtype)]);
+        assert_eq!(message.queries[0].name().to_string(), asked, "in the letters of the client");
+        message
+    }
+
+    fn asked(&self) -> Vec<(u8, &str)> {
+        self.log.iter().map(|(server, name, _)| (*server, name.as_str())).collect()
+    }
+}
+
+/// The addresses of an answer, by their last octet.
+fn found(message: &Message) -> Vec<u8> {
+    assert_eq!(message.metadata.response_code, ResponseCode::NoError);
+    let octet = |record: &Record| match &record.data {
+        RData::A(address) => Some(address.0.octets()[3]),
+        _ => None,
+    };
+    message.answers.iter().filter_map(octet).collect()
+}
+
+fn has_failed(message: &Message) -> bool {
+    let options = message.edns.iter().flat_map(|edns| &edns.options().options);
+    let reasons: Vec<u16> = options.map(|(code, _)| u16::from(*code)).collect();
+    message.metadata.response_code == ResponseCode::ServFail && reasons == [15]
+}
+
+/// Root 1, top level "test." 2, and domains: "good." 3, "other." 4, all without surprises.
+fn plain(server: u8, asked: &str, rtype: RecordType) -> Option<Words> {
+    match (server, asked) {
+        (1, _) if asked.ends_with("test.") => refer("test.", 2),
+        (1, _) => denied("."),
+        (2, _) if asked.ends_with("good.test.") => refer("good.test.", 3),
+        (2, _) if asked.ends_with("other.test.") => refer("other.test.", 4),
+        (2, "test.") => nothing("test."),
+        (2, _) => denied("test."),
+        (3, "www.good.test." | "host.deep.good.test.") if rtype == RecordType::A => {
+            data(&[a(asked, 33)])
+        }
+        (3, "www.good.test." | "deep.good.test." | "good.test.") => nothing("good.test."),
+        (3, "away.good.test.") => {
+            data(&[alias("away.good.test.", "www.other.test."), a("www.other.test.", 66)])
+        }
+        (3, "near.good.test.") => {
+            data(&[alias("near.good.test.", "www.good.test."), a("www.good.test.", 33)])
+        }
+        (3, "lost.good.test.") => data(&[alias("lost.good.test.", "nowhere.other.test.")]),
+        (3, _) => denied("good.test."),
+        (4, "www.other.test.") => data(&[a(asked, 44)]),
+        (4, "round.other.test.") => data(&[alias(asked, "round.good.test.")]),
+        (4, _) => denied("other.test."),
+        _ => None,
+    }
+}
+
+/// From the root by the top level to the domain; those above learn no more than they must. What is known is not asked for
+/// again, as long as it holds.
+#[test]
+fn down_the_tree() {
+    let mut world = World::new(plain);
+    assert_eq!(found(&world.ask("WWW.good.Test.", RecordType::A)), [33]);
+    assert_eq!(world.asked(), [(1, "test."), (2, "good.test."), (3, "www.good.test.")]);
+    assert!(world.log.iter().all(|(_, _, rtype)| *rtype == RecordType::A));
+    assert_eq!(found(&world.ask("www.good.test.", RecordType::A)), [33]);
+    assert_eq!(world.asked(), [(3, "www.good.test.")]);
+    assert_eq!(world.ask("www.good.test.", RecordType::TXT).answers, []);
+    assert_eq!(world.log[0].2, RecordType::TXT);
+    assert_eq!(found(&world.ask("www.other.test.", RecordType::A)), [44]);
+    assert_eq!(world.asked(), [(2, "other.test."), (4, "www.other.test.")]);
+    world.us += 300_000_000;
+    assert_eq!(found(&world.ask("www.good.test.", RecordType::A)), [33]);
+    assert_eq!(world.asked(), [(1, "test."), (2, "good.test."), (3, "www.good.test.")]);
+    assert_eq!(world.walker.counts().failures, 0);
+}
+
+/// Where labels are no zones they are asked for once; a name of very many labels is asked for whole after a few.
+#[test]
+fn labels_without_zones() {
+    let mut world = World::new(plain);
+    world.ask("www.good.test.", RecordType::A);
+    assert_eq!(found(&world.ask("host.deep.good.test.", RecordType::A)), [33]);
+    assert_eq!(world.asked(), [(3, "deep.good.test."), (3, "host.deep.good.test.")]);
+    let denied = world.ask("b.deep.good.test.", RecordType::A);
+    assert_eq!(denied.metadata.response_code, ResponseCode::NXDomain);
+    assert_eq!(world.asked(), [(3, "b.deep.good.test.")], "the label above is known");
+
+    let deep = |server: u8, asked: &str, rtype| match server {
+        3 if asked == "a.b.c.d.e.f.g.h.good.test." => data(&[a(asked, 35)]),
+        3 => nothing("good.test."),
+        _ => plain(server, asked, rtype),
+    };
+    let mut world = World::new(deep);
+    assert_eq!(found(&world.ask("a.b.c.d.e.f.g.h.good.test.", RecordType::A)), [35]);
+    assert_eq!(world.log.len(), 2 + usize::from(STEPS_MAX) + 1);
+}
+
+/// What does not exist ends the way down, and the answer names the zone that says so; who wants proof, or is not strict, has
+/// the whole name asked for.
+#[test]
+fn nothing_below_nothing() {
+    let is_denied = |message: &Message| {
+        assert_eq!(message.metadata.response_code, ResponseCode::NXDomain);
+        assert_eq!(message.answers, []);
+        let soas: Vec<_> = message.authorities.iter().map(|it| it.name.to_string()).collect();
+        soas == ["good.test."]
+    };
+    let mut world = World::new(plain);
+    assert!(is_denied(&world.ask("a.b.none.good.test.", RecordType::A)));
+    assert_eq!(world.asked()[2..], [(3, "none.good.test.")]);
+    world.ask("x.y.wrong.", RecordType::A);
+    assert_eq!(world.asked(), [(1, "wrong.")]);
+    let mut relaxed = World::of(plain, Options { is_strict: false, ..Options::default() });
+    assert!(is_denied(&relaxed.ask("a.b.none.good.test.", RecordType::A)));
+    assert_eq!(relaxed.asked()[2..], [(3, "none.good.test."), (3, "a.b.none.good.test.")]);
+    let mut passing = World::of(plain, Options { passes_dnssec: true, ..Options::default() });
+    passing.begin("a.b.none.good.test.", RecordType::A, true);
+    passing.settle();
+    assert_eq!(passing.asked()[2..], [(3, "none.good.test."), (3, "a.b.none.good.test.")]);
+    let wants = |sent: &Sent| sent.message.edns.as_ref().unwrap().flags().dnssec_ok;
+    assert!(passing.messages.iter().all(wants));
+}
+
+/// Aliases within a zone are its server's word; those out of it are followed to who may speak, and come first in the answer.
+/// What the first server says of the second's names is not believed.
+#[test]
+fn aliases() {
+    let mut world = World::new(plain);
+    assert_eq!(found(&world.ask("near.good.test.", RecordType::A)), [33]);
+    assert_eq!(world.log.len(), 3);
+    let away = world.ask("Away.good.test.", RecordType::A);
+    assert_eq!(found(&away), [44]);
+    let owners: Vec<String> = away.answers.iter().map(|it| it.name.to_string()).collect();
+    assert_eq!(owners[1..], ["www.other.test."]);
+    assert!(owners[0].eq_ignore_ascii_case("away.good.test."));
+    let lost = world.ask("lost.good.test.", RecordType::A);
+    assert_eq!(lost.metadata.response_code, ResponseCode::NXDomain);
+    assert_eq!((lost.answers.len(), lost.authorities.len()), (1, 1));
+}
+
+/// A circle of aliases through two zones ends with a failure.
+#[test]
+fn circles_of_aliases() {
+    let mut world = World::new(|server, asked, rtype| match (server, asked) {
+        (3, "round.good.test.") => data(&[alias(asked, "round.other.test.")]),
+        _ => plain(server, asked, rtype),
+    });
+    assert!(has_failed(&world.ask("round.good.test.", RecordType::A)));
+    assert!(world.log.len() <= usize::from(ALIASES_MAX) + 5, "{}", world.log.len());
+    let mut world = World::new(|server, asked, rtype| match (server, asked) {
+        (3, "round.good.test.") => data(&[alias(asked, "round.good.test.")]),
+        _ => plain(server, asked, rtype),
+    });
+    assert!(has_failed(&world.ask("round.good.test.", RecordType::A)));
+}
+
+/// Two servers for "good.test.": 3, and 5 which is told of first.
+fn pair(server: u8, asked: &str, rtype: RecordType) -> Option<Words> {
+    match (server, asked) {
+        (2, _) if asked.ends_with("good.test.") => Some(Words {
+            authorities: vec![
+                ns("good.test.", "ns5.good.test."),
+                ns("good.test.", "ns3.good.test."),
+            ],
+            additionals: vec![a("ns5.good.test.", 5), a("ns3.good.test.", 3)],
+            ..Words::default()
+        }),
+        _ => plain(server, asked, rtype),
+    }
+}
+
+/// Of two servers the other answers where one is silent, refuses, has lost the zone, refers upward, or cannot be reached; and
+/// who was of no use is asked last the next time.
+#[test]
+fn the_other_server() {
+    let silent: Says = pair;
+    let refusing: Says = |server, asked, rtype| match server {
+        5 => refused(),
+        _ => pair(server, asked, rtype),
+    };
+    let lost: Says = |server, asked, rtype| match server {
+        5 => Some(Words { recurses: true, ..data(&[a("www.good.test.", 66)])? }),
+        _ => pair(server, asked, rtype),
+    };
+    let upward: Says = |server, asked, rtype| match server {
+        5 => Some(Words { authorities: vec![ns("test.", "ns.test.")], ..Words::default() }),
+        _ => pair(server, asked, rtype),
+    };
+    for (says, is_lame) in [(silent, false), (refusing, true), (lost, true), (upward, true)] {
+        let mut world = World::new(says);
+        let mut asked_5 = 0;
+        for _ in 0..100 {
+            assert_eq!(found(&world.ask("www.good.test.", RecordType::A)), [33]);
+            asked_5 += world.log.iter().filter(|(server, ..)| *server == 5).count();
+        }
+        assert!((1..20).contains(&asked_5), "{asked_5}");
+        let counts = world.walker.counts();
+        assert_eq!(counts.lame > 0, is_lame);
+        assert_eq!(counts.timeouts > 0, !is_lame);
+    }
+    let mut world = World::new(pair);
+    world.wire.unreachable.push(at(5));
+    assert_eq!(found(&world.ask("www.good.test.", RecordType::A)), [33]);
+    assert_eq!(world.asked(), [(1, "test."), (2, "good.test."), (3, "www.good.test.")]);
+}
+
+/// What ICMP says of a server sends its questions to the other at once.
+#[test]
+fn icmp() {
+    let mut world = World::new(pair);
+    world.begin("www.good.test.", RecordType::A, false);
+    while world.wire.sent.last().is_none_or(|sent| !matches!(sent.told().0, 3 | 5)) {
+        let sent = world.wire.sent.remove(0);
+        let reply = world.reply(&sent).unwrap();
+        world.walker.heard(world.now(), sent.socket, &reply, &mut world.wire);
+    }
+    let first = world.wire.sent.remove(0);
+    world.walker.unreachable(world.now(), first.server, &mut world.wire);
+    assert_eq!(world.wire.sent.len(), 1);
+    assert_ne!(world.wire.sent[0].server, first.server);
+    assert_eq!(world.us, 0, "nobody waited");
+}
+
+/// Where nobody answers each server is asked twice, and the client hears of it in time.
+#[test]
+fn silence() {
+    let mut world = World::new(|server, asked, rtype| match server {
+        3 | 5 => None,
+        _ => pair(server, asked, rtype),
+    });
+    assert!(has_failed(&world.ask("www.good.test.", RecordType::A)));
+    assert_eq!(world.log.len(), 2 + 4);
+    assert!(world.us < 4_600_000, "{}", world.us);
+    assert_eq!(world.walker.counts().failures, 1);
+}
+
+/// A zone whose servers live elsewhere: their addresses are sought first, and remembered.
+#[test]
+fn servers_without_addresses() {
+    let says: Says = |server, asked, rtype| match (server, asked) {
+        (2, _) if asked.ends_with("hosted.test.") => Some(Words {
+            authorities: vec![
+                ns("hosted.test.", "www.other.test."),
+                ns("hosted.test.", "x.other.test."),
+            ],
+            // Nobody may say so here: the zone asked is test., but the name is one of a zone below with servers of its own,
+            // and the record is none of a server.
+            additionals: vec![a("y.other.test.", 66)],
+            ..Words::default()
+        }),
+        (44, "www.hosted.test.") => data(&[a(asked, 77)]),
+        (44, _) => nothing("hosted.test."),
+        _ => plain(server, asked, rtype),
+    };
+    let mut world = World::new(says);
+    assert_eq!(found(&world.ask("www.hosted.test.", RecordType::A)), [77]);
+    let mut asked = world.asked();
+    assert_eq!(asked.pop(), Some((44, "www.hosted.test.")));
+    assert!(asked.contains(&(4, "www.other.test.")));
+    assert_eq!(found(&world.ask("www.hosted.test.", RecordType::A)), [77]);
+    assert_eq!(world.asked(), [(44, "www.hosted.test.")]);
+}
+
+/// Many questions that need the same address have it sought once.
+#[test]
+fn sought_once() {
+    let says: Says = |server, asked, rtype| match (server, asked) {
+        (2, _) if asked.ends_with("hosted.test.") => Some(Words {
+            authorities: vec![ns("hosted.test.", "www.other.test.")],
+            ..Words::default()
+        }),
+        (44, _) => data(&[a(asked, 77)]),
+        _ => plain(server, asked, rtype),
+    };
+    let mut world = World::new(says);
+    for number in 0..50 {
+        world.begin(&format!("h{number}.hosted.test."), RecordType::A, false);
+    }
+    world.settle();
+    assert_eq!(world.wire.told.len(), 50);
+    for (_, octets) in &world.wire.told {
+        assert_eq!(found(&Message::from_vec(octets).unwrap()), [77]);
+    }
+    let sought = world.log.iter().filter(|(server, ..)| *server == 4).count();
+    assert_eq!(sought, 1);
+}
+
+/// Zones that live in one another, and nowhere else, end with a failure, and soon.
+#[test]
+fn circles_of_zones() {
+    let mut world = World::new(|server, asked, rtype| match (server, asked) {
+        (2, _) if asked.ends_with("one.test.") => {
+            Some(Words { authorities: vec![ns("one.test.", "ns.two.test.")], ..Words::default() })
+        }
+        (2, _) if asked.ends_with("two.test.") => {
+            Some(Words { authorities: vec![ns("two.test.", "ns.one.test.")], ..Words::default() })
+        }
+        _ => plain(server, asked, rtype),
+    });
+    assert!(has_failed(&world.ask("www.one.test.", RecordType::A)));
+    assert!(world.log.len() < 20 && world.us < 100_000, "{} {}", world.log.len(), world.us);
+}
+
+/// A referral to very many servers without addresses, each in a zone like that, costs few packets.
+#[test]
+fn referrals_to_many() {
+    let mut world = World::new(|server, asked, rtype| match (server, asked) {
+        (1, _) => plain(server, asked, rtype),
+        (2, "test.") => nothing("test."),
+        (2, _) => {
+            let zone = asked.rsplit('.').nth(2).unwrap_or("x");
+            let zone = format!("{zone}.test.");
+            let names = (0..40).map(|number| format!("ns.{number}x{}", &zone[zone.len() / 2..]));
+            let servers = names.map(|server| ns(&zone, &server));
+            Some(Words { authorities: servers.collect(), ..Words::default() })
+        }
+        _ => None,
+    });
+    assert!(has_failed(&world.ask("www.many.test.", RecordType::A)));
+    let packets = world.log.len();
+    assert!(packets <= PACKETS_MAX as usize, "{packets}");
+    let mut again = World::new(world.says);
+    for number in 0..20 {
+        again.begin(&format!("www.many{number}.test."), RecordType::A, false);
+    }
+    again.settle();
+    assert!(again.log.len() <= 20 * PACKETS_MAX as usize);
+}
+
+/// What comes by another socket, with another ID or another question answers nothing, and the right one still does; what is
+/// random must come back so, or is asked for by a stream.
+#[test]
+fn forgeries() {
+    let mut world = World::of(plain, Options { case_random: true, ..Options::default() });
+    world.begin("www.good.test.", RecordType::A, false);
+    let sent = world.wire.sent.remove(0);
+    let right = world.reply(&sent).unwrap();
+    let now = world.now();
+    let mut heard =
+        |socket, octets: &[u8]| world.walker.heard(now, socket, octets, &mut world.wire);
+    let changed = |at: usize, by: u8| {
+        let mut octets = right.clone();
+        octets[at] ^= by;
+        octets
+    };
+    assert!(!heard(sent.socket + 1, &right), "socket");
+    assert!(!heard(sent.socket, &changed(1, 1)), "ID");
+    assert!(!heard(sent.socket, &changed(2, 0x80)), "a question");
+    assert!(!heard(sent.socket, &changed(13, 1)), "name");
+    assert!(!heard(sent.socket, &changed(19, 2)), "type");
+    assert!(!heard(sent.socket, &right[..5]) && !heard(sent.socket, &[]));
+    assert!(heard(sent.socket, &right));
+    assert!(!heard(sent.socket, &right), "once");
+    assert_eq!(world.walker.counts().misfits, 8);
+
+    let mut world = World::of(plain, Options { case_random: true, ..Options::default() });
+    world.begin("abcdefghijklmnopqrstuvwxyz.", RecordType::A, false);
+    let sent = world.wire.sent.remove(0);
+    let mut other = world.reply(&sent).unwrap();
+    let letters = &mut other[13..39];
+    assert_ne!(letters, b"abcdefghijklmnopqrstuvwxyz", "one of 2^26");
+    letters[0] ^= 0x20;
+    assert!(world.walker.heard(now, sent.socket, &other, &mut world.wire));
+    assert!(world.wire.sent[0].tag.is_some(), "by a stream");
+    world.settle();
+    assert_eq!(world.wire.told.len(), 1);
+}
+
+/// An answer that was cut is asked for by a stream; where that fails, once more.
+#[test]
+fn truncated() {
+    let says: Says = |server, asked, rtype| match server {
+        3 => Some(Words { is_truncated: true, ..plain(server, asked, rtype)? }),
+        _ => plain(server, asked, rtype),
+    };
+    let mut world = World::new(says);
+    assert_eq!(found(&world.ask("www.good.test.", RecordType::A)), [33]);
+    assert_eq!(world.walker.counts().streams, 1);
+
+    let mut world = World::new(says);
+    world.begin("www.good.test.", RecordType::A, false);
+    while world.wire.sent[0].tag.is_none() {
+        let sent = world.wire.sent.remove(0);
+        let reply = world.reply(&sent).unwrap();
+        world.walker.heard(world.now(), sent.socket, &reply, &mut world.wire);
+    }
+    let tag = world.wire.sent.remove(0).tag.unwrap();
+    world.walker.heard_by_stream(world.now(), tag, None, &mut world.wire);
+    world.settle();
+    assert_eq!(found(&Message::from_vec(&world.wire.told[0].1).unwrap()), [33]);
+    assert_eq!(world.walker.counts().streams, 2);
+}
+
+/// Who does not understand EDNS is asked without it, and not bothered with it again.
+#[test]
+fn without_edns() {
+    let mut world = World::new(plain);
+    let bare = Words { code: Some(ResponseCode::FormErr), is_bare: true, ..Words::default() };
+    for is_first in [true, false] {
+        world.messages.clear();
+        world.begin("www.good.test.", RecordType::A, false);
+        while !world.wire.sent.is_empty() {
+            let sent = world.wire.sent.remove(0);
+            world.messages.push(sent.clone());
+            let mut reply = world.reply(&sent).unwrap();
+            if sent.told().0 == 3 && sent.message.edns.is_some() {
+                let mut message =
+                    Message::new(sent.message.metadata.id, MessageType::Response, OpCode::Query);
+                message.metadata.response_code = bare.code.unwrap();
+                reply = message.to_vec().unwrap();
+            }
+            assert!(world.walker.heard(world.now(), sent.socket, &reply, &mut world.wire));
+        }
+        let to_3 = world.messages.iter().filter(|sent| sent.told().0 == 3);
+        let with: Vec<bool> = to_3.map(|sent| sent.message.edns.is_some()).collect();
+        assert_eq!(with, if is_first { vec![true, false] } else { vec![false] });
+    }
+    assert_eq!(world.wire.told.len(), 2);
+}
+
+/// DS is asked of the zone above (RFC 4035, section 3.1.4.1).
+#[test]
+fn the_zone_above() {
+    let says: Says = |server, asked, rtype| match (server, asked, rtype) {
+        (2, "good.test.", RecordType::DS) => nothing("test."),
+        _ => plain(server, asked, rtype),
+    };
+    let mut world = World::new(says);
+    world.ask("www.good.test.", RecordType::A);
+    world.ask("good.test.", RecordType::DS);
+    assert_eq!(world.asked(), [(2, "good.test.")]);
+}
+
+/// Servers at addresses of special networks are not asked, unless that was allowed; the root's are.
+#[test]
+fn special_servers() {
+    let says: Says = |server, asked, rtype| match server {
+        2 if asked.ends_with("good.test.") => Some(Words {
+            authorities: vec![ns("good.test.", "ns.good.test.")],
+            additionals: vec![record("ns.good.test.", RData::A(A::new(10, 0, 0, 3)))],
+            ..Words::default()
+        }),
+        _ => plain(server, asked, rtype),
+    };
+    let mut world = World::new(says);
+    assert!(has_failed(&world.ask("www.good.test.", RecordType::A)));
+    assert_eq!(world.log.len(), 2);
+    let allow_servers = vec![larder_dns::policy::Prefix::parse("10.0.0.0/8").unwrap()];
+    let mut world = World::of(says, Options { allow_servers, ..Options::default() });
+    assert_eq!(found(&world.ask("www.good.test.", RecordType::A)), [33]);
+}
+
+/// Whatever servers send, nothing breaks, every client is told once, and the root's servers stay known.
+#[test]
+fn whatever_comes() {
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = move |below: usize| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        (random % below as u64) as usize
+    };
+    let mut world = World::new(pair);
+    let names = ["www.good.test.", "away.good.test.", "a.b.none.good.test.", "round.other.test."];
+    let mut rtypes = HashMap::new();
+    for turn in 0..4_000 {
+        let asked = names[next(names.len())];
+        let rtype = [RecordType::A, RecordType::TXT, RecordType::DS][next(3)];
+        *rtypes.entry(rtype).or_insert(0) += 1;
+        world.begin(asked, rtype, turn % 2 == 0);
+        while !world.wire.sent.is_empty() {
+            let sent = world.wire.sent.remove(0);
+            let Some(mut reply) = world.reply(&sent) else { break };
+            for _ in 0..next(4) {
+                let at = next(reply.len());
+                reply[at] = next(256) as u8;
+            }
+            reply.truncate(reply.len() - next(2) * next(reply.len()));
+            match sent.tag {
+                None => drop(world.walker.heard(world.now(), sent.socket, &reply, &mut world.wire)),
+                Some(tag) => {
+                    let now = world.now();
+                    world.walker.heard_by_stream(now, tag, Some(&reply), &mut world.wire);
+                }
+            }
+        }
+        world.us += 50_000;
+        world.walker.tick(world.now(), &mut world.wire);
+    }
+    world.wire.sent.clear();
+    while let Some(wait_ms) = world.walker.wait_ms(world.now()) {
+        world.us += wait_ms.max(1) * 1_000;
+        world.walker.tick(world.now(), &mut world.wire);
+        world.wire.sent.clear();
+    }
+    assert_eq!((world.wire.told.len(), world.walker.in_flight()), (4_000, 0));
+    assert_eq!(rtypes.len(), 3);
+    world.wire.told.clear();
+    // Beyond all that was said, which at most holds for a day.
+    world.us += 86_400_000_000;
+    assert_eq!(found(&world.ask("www.good.test.", RecordType::A)), [33]);
+}
