@@ -70,7 +70,7 @@ use crate::metrics::Counts;
 use crate::pending::{AsIs, Pending, Question};
 use crate::policy::Admission;
 use crate::query_log::Source;
-use crate::zones::Zones;
+use crate::zones::{Upstream, Zones};
 
 /// Questions that are looked up together.
 pub const BATCH: usize = 32;
@@ -297,6 +297,16 @@ impl Core {
     /// What it did.
     pub fn counts(&self) -> &Counts {
         &self.counts
+    }
+
+    /// The upstreams, by the numbers that [`Net`] is given.
+    pub fn upstreams(&self) -> impl ExactSizeIterator<Item = Upstream> + '_ {
+        self.zones.upstreams()
+    }
+
+    /// The longest message over UDP that comes from here or is asked for, octets.
+    pub fn udp_bytes_max(&self) -> u16 {
+        self.settings.udp_bytes_max
     }
 
     /// Questions in flight.

@@ -331,7 +331,7 @@ impl Sockets {
     }
 }
 
-/// What a core is made of.
+/// What a core is made of. [`Parts::bare`] has what there is no doing without; the rest is named where it is more.
 pub struct Parts {
     /// What decides.
     pub core: Core,
@@ -347,14 +347,10 @@ pub struct Parts {
     pub inbox: Option<Inbox>,
     /// What streams to upstreams may do.
     pub exchange_limits: exchanges::Limits,
-    /// The upstreams, as the core numbers them.
-    pub upstreams: Vec<Upstream>,
-    /// Those of them that are answerers.
+    /// Those of the upstreams that are answerers; the same waker.
     pub answerers: Answerers,
     /// How upstreams are asked.
     pub origin: Origin,
-    /// The longest answer over UDP, octets.
-    pub udp_bytes_max: u16,
     /// The policy, and those that come after it.
     pub policy: Follower,
     /// The clock, the same for all cores.
@@ -371,6 +367,39 @@ pub struct Parts {
     pub stages: Arc<Stages>,
     /// Interrupts a wait.
     pub waker: Arc<Waker>,
+}
+
+impl Parts {
+    /// The first core, or the only one, which nobody can ask yet and which asks servers alone, within the usual limits.
+    /// Nobody is told of its messages.
+    pub fn bare(
+        core: Core,
+        policy: Follower,
+        clock: Clock,
+        published: Arc<Shared>,
+        stages: Arc<Stages>,
+        waker: Arc<Waker>,
+    ) -> Parts {
+        Parts {
+            core,
+            listeners: Vec::new(),
+            queues: Vec::new(),
+            stream_listeners: Vec::new(),
+            stream_limits: streams::Limits::default(),
+            inbox: None,
+            exchange_limits: exchanges::Limits::default(),
+            answerers: Answerers::new(&[], 0, 0, waker.clone()),
+            origin: Origin::default(),
+            policy,
+            clock,
+            number: 0,
+            published,
+            trace: None,
+            log: None,
+            stages,
+            waker,
+        }
+    }
 }
 
 /// One core's loop.
@@ -404,10 +433,11 @@ impl Driver {
     pub fn new(parts: Parts) -> io::Result<Driver> {
         let poller = Arc::new(Poller::new()?);
         poller.add(&*parts.waker, token(WAKER, 0), Interest::READ)?;
+        let udp_bytes_max = usize::from(parts.core.udp_bytes_max());
         let mut listeners = Vec::new();
         for (at, socket) in parts.listeners.into_iter().enumerate() {
             poller.add(&socket, token(LISTENERS, at as u64), Interest::READ)?;
-            let outgoing = SendBatch::new(BATCH, usize::from(parts.udp_bytes_max));
+            let outgoing = SendBatch::new(BATCH, udp_bytes_max);
             listeners.push(Listener { socket, outgoing, is_busy: false });
         }
         let (mut queues, mut outgoing) = (Vec::new(), Vec::new());
@@ -419,20 +449,21 @@ impl Driver {
         for (at, listener) in parts.stream_listeners.iter().enumerate() {
             poller.add(listener, token(STREAM_LISTENERS, at as u64), Interest::READ)?;
         }
+        let upstreams: Vec<Upstream> = parts.core.upstreams().collect();
         let pool = |(at, upstream): (usize, &Upstream)| match upstream {
             Upstream::Server(address) => {
                 Some(Pool::new(*address, token(UPSTREAMS, (at as u64) << 32)))
             }
             Upstream::Answerer(_) => None,
         };
-        let pools = parts.upstreams.iter().enumerate().map(pool).collect();
+        let pools = upstreams.iter().enumerate().map(pool).collect();
         let sockets = Sockets {
             poller,
             listeners,
             inbox: parts.inbox,
             outgoing,
             pools,
-            upstreams: parts.upstreams,
+            upstreams,
             answerers: parts.answerers,
             origin: parts.origin,
             numbers: 0,
@@ -450,7 +481,7 @@ impl Driver {
             streams: Streams::new(parts.stream_limits, STREAMS),
             exchanges: Exchanges::new(parts.exchange_limits, EXCHANGES),
             incoming: RecvBatch::new(BATCH, QUESTION_BYTES_MAX),
-            answers: RecvBatch::new(BATCH, usize::from(parts.udp_bytes_max)),
+            answers: RecvBatch::new(BATCH, udp_bytes_max),
             handed_in: Vec::new(),
             events: Events::new(EVENTS_MAX),
             policy: parts.policy,

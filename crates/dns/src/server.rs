@@ -221,7 +221,6 @@ pub fn serve(options: &Options, tell: &mut dyn FnMut(News<'_>)) -> Result<Served
         let zones = Zones::new(&options.forwards).map_err(|error| {
             ServeError::Forward(format!("these upstreams cannot be used: {error:?}"))
         })?;
-        let upstreams = zones.upstreams().collect();
         let core =
             Core::new(settings.clone(), &cache, zones, clock.now()).map_err(ServeError::Cache)?;
         let waker = Arc::new(Waker::new().map_err(system("eventfd"))?);
@@ -238,25 +237,18 @@ pub fn serve(options: &Options, tell: &mut dyn FnMut(News<'_>)) -> Result<Served
             Trace::new(tap.another(), clock, at)
         });
         let parts = Parts {
-            core,
             listeners,
             queues,
             stream_listeners,
             stream_limits: options.stream_limits.clone(),
             inbox,
             exchange_limits: options.exchange_limits.clone(),
-            upstreams,
             answerers,
             origin: options.origin.clone(),
-            udp_bytes_max: settings.udp_bytes_max,
-            policy: reload.follower(),
-            clock,
             number,
-            published: published.clone(),
             trace,
             log: log.as_ref().map(QueryLog::another),
-            stages: stages.clone(),
-            waker,
+            ..Parts::bare(core, reload.follower(), clock, published.clone(), stages.clone(), waker)
         };
         drivers.push(Driver::new(parts).map_err(system("epoll"))?);
     }

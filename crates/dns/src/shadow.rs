@@ -157,8 +157,7 @@ impl Running {
         let zones = Zones::new(&options.forwards).map_err(|error| {
             ServeError::Forward(format!("these upstreams cannot be used: {error:?}"))
         })?;
-        let clock = Clock::start();
-        let upstreams = zones.upstreams().collect();
+        let (policy, clock) = (reload.follower(), Clock::start());
         let core =
             Core::new(settings.clone(), &cache, zones, clock.now()).map_err(ServeError::Cache)?;
         let waker = Arc::new(Waker::new().map_err(system("eventfd"))?);
@@ -167,25 +166,11 @@ impl Running {
         let answerers = Answerers::new(&options.answerers, 0, errands_max, waker.clone());
         let (desk, inbox) = bridge::desk(waker.clone(), bridge::QUEUE_MAX);
         let parts = Parts {
-            core,
-            listeners: Vec::new(),
-            queues: Vec::new(),
-            stream_listeners: Vec::new(),
-            stream_limits: options.stream_limits.clone(),
             inbox: Some(inbox),
             exchange_limits: options.exchange_limits.clone(),
-            upstreams,
             answerers,
             origin: options.origin.clone(),
-            udp_bytes_max: settings.udp_bytes_max,
-            policy: reload.follower(),
-            clock,
-            number: 0,
-            published: published.clone(),
-            trace: None,
-            log: None,
-            stages: stages.clone(),
-            waker: waker.clone(),
+            ..Parts::bare(core, policy, clock, published.clone(), stages.clone(), waker.clone())
         };
         let mut driver = Driver::new(parts).map_err(system("epoll"))?;
         let thread = thread::Builder::new()

@@ -16,11 +16,9 @@ use larder_dns::core::{Core, Settings};
 use larder_dns::driver::{Clock, Driver, Parts};
 use larder_dns::metrics::{Counts, Shared};
 use larder_dns::policy::PolicyOptions;
-use larder_dns::pool::Origin;
 use larder_dns::reload::Reload;
 use larder_dns::stage::{Stage, Stages};
 use larder_dns::zones::{Answers, Forward, Upstream, Zones};
-use larder_dns::{exchanges, streams};
 use larder_io::event::Waker;
 use larder_io::tcp::{self, ListenOptions};
 use larder_io::udp::{UdpOptions, UdpSocket};
@@ -79,35 +77,18 @@ fn start(answerer: Arc<dyn Answerer>) -> Server {
     let socket = UdpSocket::bind(any_port, &UdpOptions::default()).unwrap();
     let at = socket.local_address().unwrap();
     let answers = Answers { number: 0, wait_ms: 4_000, is_believed: false };
-    let upstream = Upstream::Answerer(answers);
-    let forward = Forward { zone: vec![0], upstreams: vec![upstream] };
+    let forward = Forward { zone: vec![0], upstreams: vec![Upstream::Answerer(answers)] };
     let zones = Zones::new(&[forward]).unwrap();
     let (stages, waker) = (Arc::new(Stages::new()), Arc::new(Waker::new().unwrap()));
     let published = Arc::new(Shared::new(1));
     let (reload, _) = Reload::new(PolicyOptions::default(), &[7; 16]).unwrap();
-    let clock = Clock::start();
-    let udp_bytes_max = settings.udp_bytes_max;
+    let (policy, clock) = (reload.follower(), Clock::start());
     let core = Core::new(Arc::new(settings), &cache.build().unwrap(), zones, clock.now()).unwrap();
     let parts = Parts {
-        queues: Vec::new(),
-        inbox: None,
-        core,
         listeners: vec![socket],
         stream_listeners: vec![tcp::listen(at, &ListenOptions::default()).unwrap()],
-        stream_limits: streams::Limits::default(),
-        exchange_limits: exchanges::Limits::default(),
-        upstreams: vec![upstream],
         answerers: Answerers::new(&[answerer], 0, 100, waker.clone()),
-        origin: Origin::default(),
-        udp_bytes_max,
-        policy: reload.follower(),
-        clock,
-        number: 0,
-        published: published.clone(),
-        trace: None,
-        log: None,
-        stages: stages.clone(),
-        waker: waker.clone(),
+        ..Parts::bare(core, policy, clock, published.clone(), stages.clone(), waker.clone())
     };
     let mut driver = Driver::new(parts).unwrap();
     let thread = thread::spawn(move || driver.run());

@@ -10,16 +10,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use larder::{Cache, Seconds};
-use larder_dns::answerer::Answerers;
 use larder_dns::core::{Core, Settings};
 use larder_dns::driver::{Clock, Driver, Parts};
 use larder_dns::metrics::{Counts, Shared};
 use larder_dns::policy::PolicyOptions;
-use larder_dns::pool::Origin;
 use larder_dns::reload::Reload;
 use larder_dns::stage::{Stage, Stages};
 use larder_dns::zones::{Forward, Zones};
-use larder_dns::{exchanges, streams};
 use larder_io::event::Waker;
 use larder_io::tcp::{self, ListenOptions};
 use larder_io::udp::{UdpOptions, UdpSocket};
@@ -71,29 +68,12 @@ impl Larder {
         // Names of special use are the upstream's here as they are for unbound.
         let policy = PolicyOptions { exempt: vec![".".into()], ..PolicyOptions::default() };
         let (reload, _) = Reload::new(policy, &[7; 16]).expect("a policy");
-        let clock = Clock::start();
-        let udp_bytes_max = settings.udp_bytes_max;
+        let (policy, clock) = (reload.follower(), Clock::start());
         let core = Core::new(Arc::new(settings), &cache, zones, clock.now()).expect("a core");
         let parts = Parts {
-            core,
             listeners: vec![socket],
-            queues: Vec::new(),
             stream_listeners: vec![stream_listener],
-            stream_limits: streams::Limits::default(),
-            exchange_limits: exchanges::Limits::default(),
-            inbox: None,
-            upstreams: vec![upstream.into()],
-            answerers: Answerers::new(&[], 0, 0, waker.clone()),
-            origin: Origin::default(),
-            udp_bytes_max,
-            policy: reload.follower(),
-            clock,
-            number: 0,
-            published: published.clone(),
-            trace: None,
-            log: None,
-            stages: stages.clone(),
-            waker: waker.clone(),
+            ..Parts::bare(core, policy, clock, published.clone(), stages.clone(), waker.clone())
         };
         let mut driver = Driver::new(parts).expect("a driver");
         let thread = std::thread::spawn(move || driver.run().expect("a loop that goes on"));
