@@ -12,6 +12,8 @@
 //!
 //! Nothing in a turn waits. A message that the kernel has no room for is dropped and counted, as UDP would.
 
+mod ways;
+
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -22,6 +24,7 @@ use larder_io::random::Random;
 use larder_io::udp::{RecvBatch, Route, SendBatch, UdpSocket};
 use larder_wire::frame::Letter;
 
+use self::ways::{Way, Ways};
 use crate::answerer::Answerers;
 use crate::bridge::Inbox;
 use crate::core::{Client, Core, Net, Now};
@@ -35,7 +38,6 @@ use crate::stage::{Stage, Stages};
 use crate::streams::{self, StreamId, Streams};
 use crate::trace::{Exchange, Trace};
 use crate::xdp;
-use crate::zones::Upstream;
 
 /// Messages received or sent by one system call.
 const BATCH: usize = 64;
@@ -116,9 +118,7 @@ struct Sockets {
     outgoing: Vec<xdp::Outgoing>,
     /// What others decrypted, if there are any.
     inbox: Option<Inbox>,
-    /// By upstream; an answerer has none.
-    pools: Vec<Option<Pool>>,
-    upstreams: Vec<Upstream>,
+    ways: Ways,
     answerers: Answerers,
     origin: Origin,
     /// Number of the last upstream socket that was opened.
@@ -203,9 +203,9 @@ impl Net for Lines<'_> {
         upstream: usize,
         write: impl FnOnce(u32, &mut [u8]) -> Option<usize>,
     ) -> bool {
-        let Sockets { pools, origin, numbers, random, poller, now_ms, trace, counts, .. } =
+        let Sockets { ways, origin, numbers, random, poller, now_ms, trace, counts, .. } =
             &mut *self.sockets;
-        let Some(Some(pool)) = pools.get_mut(upstream) else { return false };
+        let Some(pool) = ways.pool_mut(upstream) else { return false };
         let mut told = Vec::new();
         let asked = pool.ask(*now_ms, origin, numbers, random, poller, |socket, room| {
             let length = write(socket, room)?;
@@ -222,11 +222,10 @@ impl Net for Lines<'_> {
     }
 
     fn ask_by_stream(&mut self, upstream: usize, tag: u64, message: &[u8]) -> bool {
-        let Sockets { upstreams, answerers, origin, poller, now_ms, trace, .. } =
-            &mut *self.sockets;
-        let address = match upstreams.get(upstream) {
-            Some(&Upstream::Server(address)) => address,
-            Some(Upstream::Answerer(to)) => {
+        let Sockets { ways, answerers, origin, poller, now_ms, trace, .. } = &mut *self.sockets;
+        let address = match ways.get(upstream) {
+            Some(Way::Server(pool)) => pool.address(),
+            Some(Way::Answerer(to)) => {
                 answerers.cancel(tag);
                 return answerers.ask(to.number, tag, message, to.wait_ms);
             }
@@ -268,10 +267,10 @@ impl Lines<'_> {
             Outcome::Answer(octets) => Some(octets),
             Outcome::Failed(_) => None,
         };
-        let Sockets { pools, trace, .. } = &mut *self.sockets;
+        let Sockets { ways, trace, .. } = &mut *self.sockets;
         if let (Some(trace), Some(octets)) = (trace, octets)
             && let Some(upstream) = core.asked_by_stream(tag)
-            && let Some(Some(pool)) = pools.get(upstream)
+            && let Some(pool) = ways.pool(upstream)
         {
             trace.heard(&by_stream(pool.address(), octets));
         }
@@ -449,21 +448,14 @@ impl Driver {
         for (at, listener) in parts.stream_listeners.iter().enumerate() {
             poller.add(listener, token(STREAM_LISTENERS, at as u64), Interest::READ)?;
         }
-        let upstreams: Vec<Upstream> = parts.core.upstreams().collect();
-        let pool = |(at, upstream): (usize, &Upstream)| match upstream {
-            Upstream::Server(address) => {
-                Some(Pool::new(*address, token(UPSTREAMS, (at as u64) << 32)))
-            }
-            Upstream::Answerer(_) => None,
-        };
-        let pools = upstreams.iter().enumerate().map(pool).collect();
+        let token_of = |upstream| token(UPSTREAMS, (upstream as u64) << 32);
+        let ways = Ways::new(parts.core.upstreams(), token_of);
         let sockets = Sockets {
             poller,
             listeners,
             inbox: parts.inbox,
             outgoing,
-            pools,
-            upstreams,
+            ways,
             answerers: parts.answerers,
             origin: parts.origin,
             numbers: 0,
@@ -565,7 +557,7 @@ impl Driver {
         counts.trace_records_dropped = sockets.trace.as_ref().map_or(0, Trace::dropped);
         counts.query_log_lines_dropped = sockets.log.as_ref().map_or(0, QueryLog::dropped);
         let mut sum = sockets.counts.clone();
-        sum.unsent_queries += sockets.pools.iter().flatten().map(Pool::refused).sum::<u64>();
+        sum.unsent_queries += sockets.ways.pools().map(Pool::refused).sum::<u64>();
         sum.add(self.core.counts());
         self.published.publish(self.number, &sum);
     }
@@ -681,7 +673,7 @@ impl Driver {
             sockets.counts.unsent_answers += listener.flush();
         }
         sockets.outgoing.iter_mut().for_each(xdp::Outgoing::flush);
-        for pool in sockets.pools.iter_mut().flatten() {
+        for pool in sockets.ways.pools_mut() {
             pool.flush();
             pool.tick(now_ms);
         }
@@ -823,15 +815,15 @@ impl Driver {
     fn hear(&mut self, now: Now, upstream: usize, number: u32) {
         let Driver { core, sockets, streams, exchanges, answers, .. } = self;
         for _ in 0..BATCHES_MAX {
-            let pool = sockets.pools.get(upstream).and_then(Option::as_ref);
+            let pool = sockets.ways.pool(upstream);
             let Some(socket) = pool.and_then(|pool| pool.socket(number)) else { return };
             let received = answers.recv(socket);
             let lines = &mut Lines { sockets, streams, exchanges };
             // An error is what ICMP says of a question that was sent before.
             let Ok(received) = received else { return core.unreachable(now, upstream, lines) };
             for message in answers.messages() {
-                let Sockets { pools, trace, .. } = &mut *lines.sockets;
-                if let (Some(trace), Some(pool)) = (trace, &pools[upstream]) {
+                let Sockets { ways, trace, .. } = &mut *lines.sockets;
+                if let (Some(trace), Some(pool)) = (trace, ways.pool(upstream)) {
                     trace.heard(&pool.exchange(number, message.octets));
                 }
                 let fits = if message.is_truncated() {
@@ -839,8 +831,8 @@ impl Driver {
                 } else {
                     core.answered(now, number, message.octets, lines)
                 };
-                let pool = &mut lines.sockets.pools[upstream];
-                if !fits && pool.as_mut().is_some_and(|pool| pool.stray(number)) {
+                let pool = lines.sockets.ways.pool_mut(upstream);
+                if !fits && pool.is_some_and(|pool| pool.stray(number)) {
                     core.suspect(now, number, lines);
                 }
             }
