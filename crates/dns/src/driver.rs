@@ -17,7 +17,6 @@ mod ways;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::time::Instant;
 
 use larder_io::event::{Event, Events, Interest, Poller, Waker};
 use larder_io::random::Random;
@@ -27,6 +26,7 @@ use larder_wire::frame::Letter;
 use self::ways::{Way, Ways};
 use crate::answerer::Answerers;
 use crate::bridge::Inbox;
+use crate::clock::Clock;
 use crate::core::{Client, Core, Net, Now};
 use crate::dnstap::Protocol;
 use crate::exchanges::{self, Exchanges, Outcome};
@@ -70,36 +70,6 @@ const SPACE_SHIFT: u32 = 56;
 
 fn token(space: u8, which: u64) -> u64 {
     u64::from(space) << SPACE_SHIFT | which
-}
-
-/// A steady clock that also tells the time of day, which steps only between runs of the program.
-#[derive(Debug, Clone, Copy)]
-pub struct Clock {
-    begun: Instant,
-    begun_unix_us: u64,
-}
-
-impl Clock {
-    /// Starts from the system's time of day.
-    pub fn start() -> Clock {
-        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        Clock {
-            begun: Instant::now(),
-            begun_unix_us: since.map_or(0, |since| since.as_micros() as u64),
-        }
-    }
-
-    /// The moment.
-    pub fn now(&self) -> Now {
-        let us = self.begun.elapsed().as_micros() as u64;
-        let wall_s = (self.begun_unix_us + us) / 1_000_000;
-        Now { us, wall_s: u32::try_from(wall_s).unwrap_or(u32::MAX) }
-    }
-
-    /// A moment as nanoseconds since 1970 UTC.
-    pub fn unix_ns(&self, now: Now) -> u64 {
-        (self.begun_unix_us + now.us).saturating_mul(1_000)
-    }
 }
 
 /// A listening UDP socket and what is to be sent by it.

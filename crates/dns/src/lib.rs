@@ -6,6 +6,7 @@
 //! | [`supervisor`] | what the calling thread does meanwhile |
 //! | [`stage`] | how far the server's life has come |
 //! | [`driver`] | one core's loop |
+//! | [`clock`] | time that never steps, and the time of day |
 //! | [`xdp`] | questions and answers as frames of a network interface |
 //! | [`pool`] | sockets to an upstream |
 //! | [`core`] | what a core does with messages: answers, asks, waits, gives up |
@@ -43,6 +44,7 @@
 pub mod answerer;
 pub mod bridge;
 pub mod choice;
+pub mod clock;
 pub mod compare;
 pub mod cookie;
 pub mod core;

@@ -24,8 +24,8 @@ use larder_io::random::Random;
 use self::file::LogFile;
 pub use self::line::{Format, Prefix, Source};
 use self::line::{Line, put};
+use crate::clock::Clock;
 use crate::core::{Client, Now};
-use crate::driver::Clock;
 use crate::handover::Feed;
 use crate::writer::Writer;
 

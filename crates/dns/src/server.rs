@@ -27,8 +27,9 @@ use rustix::net::sockopt::socket_type;
 
 use crate::answerer::{Answerer, Answerers};
 use crate::bridge::{self, Beside};
+use crate::clock::Clock;
 use crate::core::{Core, Settings};
-use crate::driver::{Clock, Driver, Parts};
+use crate::driver::{Driver, Parts};
 use crate::metrics::{Counts, Shared};
 use crate::policy::{PolicyError, PolicyOptions, Report};
 use crate::pool::Origin;

@@ -28,9 +28,10 @@ use larder_io::event::{Events, Interest, Poller, Signal, Signals, Waker};
 
 use crate::answerer::Answerer;
 use crate::bridge::Running;
+use crate::clock::Clock;
 use crate::ctl::{self, Actions, Answer, Control, Fields};
 use crate::dnstap::Target;
-use crate::driver::{Clock, Driver};
+use crate::driver::Driver;
 use crate::metrics::endpoint::{self, Endpoint};
 use crate::metrics::{Gauge, Shared, cache_gauges, gauge_fields, write_gauges};
 use crate::notify::Notifier;

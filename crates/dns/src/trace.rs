@@ -8,9 +8,9 @@
 
 use std::net::SocketAddr;
 
+use crate::clock::Clock;
 use crate::core::{Client, Now};
 use crate::dnstap::{Event, Kind, Protocol, Tap};
-use crate::driver::Clock;
 
 /// A core's way to tell.
 #[derive(Debug)]

@@ -10,8 +10,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use larder::{Cache, Seconds};
+use larder_dns::clock::Clock;
 use larder_dns::core::{Core, Settings};
-use larder_dns::driver::{Clock, Driver, Parts};
+use larder_dns::driver::{Driver, Parts};
 use larder_dns::metrics::{Counts, Shared};
 use larder_dns::policy::PolicyOptions;
 use larder_dns::reload::Reload;
