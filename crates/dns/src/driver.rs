@@ -12,31 +12,33 @@
 //!
 //! Nothing in a turn waits. A message that the kernel has no room for is dropped and counted, as UDP would.
 
+mod lines;
+mod parts;
+mod sockets;
 mod ways;
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::sync::Arc;
 
 use larder_io::event::{Event, Events, Interest, Poller, Waker};
 use larder_io::random::Random;
-use larder_io::udp::{RecvBatch, Route, SendBatch, UdpSocket};
-use larder_wire::frame::Letter;
+use larder_io::udp::{RecvBatch, SendBatch};
 
-use self::ways::{Way, Ways};
-use crate::answerer::Answerers;
-use crate::bridge::Inbox;
+use self::lines::Lines;
+pub use self::parts::Parts;
+use self::sockets::{Listener, Sockets};
+use self::ways::Ways;
 use crate::clock::Clock;
-use crate::core::{Client, Core, Net, Now};
-use crate::dnstap::Protocol;
-use crate::exchanges::{self, Exchanges, Outcome};
+use crate::core::{Client, Core, Now};
+use crate::exchanges::{Exchanges, Outcome};
 use crate::metrics::{Counts, PUBLISH_MS, Shared};
-use crate::pool::{Origin, Pool};
-use crate::query_log::{QueryLog, Source};
+use crate::pool::Pool;
+use crate::query_log::QueryLog;
 use crate::reload::Follower;
 use crate::stage::{Stage, Stages};
-use crate::streams::{self, StreamId, Streams};
-use crate::trace::{Exchange, Trace};
+use crate::streams::Streams;
+use crate::trace::Trace;
 use crate::xdp;
 
 /// Messages received or sent by one system call.
@@ -70,305 +72,6 @@ const SPACE_SHIFT: u32 = 56;
 
 fn token(space: u8, which: u64) -> u64 {
     u64::from(space) << SPACE_SHIFT | which
-}
-
-/// A listening UDP socket and what is to be sent by it.
-struct Listener {
-    socket: UdpSocket,
-    outgoing: SendBatch,
-    /// It had questions when it was last asked.
-    is_busy: bool,
-}
-
-/// Sockets of a core.
-struct Sockets {
-    poller: Arc<Poller>,
-    listeners: Vec<Listener>,
-    /// What goes by each queue.
-    outgoing: Vec<xdp::Outgoing>,
-    /// What others decrypted, if there are any.
-    inbox: Option<Inbox>,
-    ways: Ways,
-    answerers: Answerers,
-    origin: Origin,
-    /// Number of the last upstream socket that was opened.
-    numbers: u32,
-    random: Random,
-    now_ms: u64,
-    /// What the core does not see.
-    counts: Counts,
-    /// Who is told of messages.
-    trace: Option<Trace>,
-    log: Option<QueryLog>,
-}
-
-impl Listener {
-    fn flush(&mut self) -> u64 {
-        let sent = self.outgoing.send(&self.socket);
-        let dropped = sent.failed + self.outgoing.len();
-        self.outgoing.clear();
-        dropped as u64
-    }
-}
-
-/// What the core is given to speak through. Streams are apart from the sockets, since they hand out questions and take
-/// answers in one call.
-struct Lines<'a> {
-    sockets: &'a mut Sockets,
-    streams: &'a mut Streams,
-    exchanges: &'a mut Exchanges,
-}
-
-impl Net for Lines<'_> {
-    #[inline]
-    fn answer(
-        &mut self,
-        client: &Client,
-        bytes_max: usize,
-        write: impl FnOnce(&mut [u8]) -> Option<usize>,
-    ) -> bool {
-        match client {
-            Client::Udp { socket, route } => self.sockets.answer(*socket, route, bytes_max, write),
-            Client::Frame { queue, letter } => {
-                self.sockets.answer_by_frame(*queue, letter, bytes_max, write)
-            }
-            Client::Stream { stream, .. } => {
-                let Sockets { counts, trace, log, .. } = &mut *self.sockets;
-                self.streams.answer(StreamId::from_bits(*stream), bytes_max, |room| {
-                    let length = write(room)?;
-                    note_answer(counts, (trace, log), client, &room[..length]);
-                    Some(length)
-                })
-            }
-            Client::Beside { slot, .. } => {
-                let Sockets { inbox, counts, trace, log, .. } = &mut *self.sockets;
-                let answered = inbox.as_mut().and_then(|it| it.answer(*slot, bytes_max, write));
-                answered.map(|octets| note_answer(counts, (trace, log), client, octets)).is_some()
-            }
-        }
-    }
-
-    fn describe(&mut self, source: Source, since_us: Option<u64>) {
-        if let Some(log) = &mut self.sockets.log {
-            log.describe(source, since_us);
-        }
-    }
-
-    fn ignore(&mut self, client: &Client) {
-        match client {
-            Client::Udp { .. } | Client::Frame { .. } => {}
-            Client::Stream { stream, .. } => {
-                self.streams.drop_question(StreamId::from_bits(*stream));
-            }
-            Client::Beside { slot, .. } => {
-                if let Some(inbox) = &mut self.sockets.inbox {
-                    inbox.ignore(*slot);
-                }
-            }
-        }
-    }
-
-    fn ask(
-        &mut self,
-        upstream: usize,
-        write: impl FnOnce(u32, &mut [u8]) -> Option<usize>,
-    ) -> bool {
-        let Sockets { ways, origin, numbers, random, poller, now_ms, trace, counts, .. } =
-            &mut *self.sockets;
-        let Some(pool) = ways.pool_mut(upstream) else { return false };
-        let mut told = Vec::new();
-        let asked = pool.ask(*now_ms, origin, numbers, random, poller, |socket, room| {
-            let length = write(socket, room)?;
-            if trace.is_some() {
-                told.extend_from_slice(&room[..length]);
-            }
-            Some(length)
-        });
-        if let (Some(trace), Ok(socket)) = (trace, &asked) {
-            trace.forwarded(&pool.exchange(*socket, &told));
-        }
-        counts.unsent_queries += u64::from(asked.is_err());
-        asked.is_ok()
-    }
-
-    fn ask_by_stream(&mut self, upstream: usize, tag: u64, message: &[u8]) -> bool {
-        let Sockets { ways, answerers, origin, poller, now_ms, trace, .. } = &mut *self.sockets;
-        let address = match ways.get(upstream) {
-            Some(Way::Server(pool)) => pool.address(),
-            Some(Way::Answerer(to)) => {
-                answerers.cancel(tag);
-                return answerers.ask(to.number, tag, message, to.wait_ms);
-            }
-            None => return false,
-        };
-        let local = origin.address_for(address);
-        // A tag that comes again stands for a question asked so often that its first stream is long given up.
-        self.exchanges.cancel(tag);
-        let is_asked = self.exchanges.ask(address, local, tag, message, poller, *now_ms).is_ok();
-        if let (Some(trace), true) = (trace, is_asked) {
-            trace.forwarded(&by_stream(address, message));
-        }
-        is_asked
-    }
-
-    fn forget(&mut self, tag: u64) {
-        self.sockets.answerers.cancel(tag);
-    }
-}
-
-impl Lines<'_> {
-    /// Gives the core what a client asked by a stream.
-    fn question(
-        &mut self,
-        core: &mut Core,
-        now: Now,
-        stream: StreamId,
-        peer: SocketAddr,
-        message: &[u8],
-    ) {
-        let client = Client::Stream { stream: stream.to_bits(), peer };
-        self.sockets.note_question(&client, message);
-        core.questions(now, std::iter::once((client, message)), self);
-    }
-
-    /// Gives the core what became of a question by a stream.
-    fn take(&mut self, core: &mut Core, now: Now, tag: u64, outcome: Outcome<'_>) {
-        let octets = match outcome {
-            Outcome::Answer(octets) => Some(octets),
-            Outcome::Failed(_) => None,
-        };
-        let Sockets { ways, trace, .. } = &mut *self.sockets;
-        if let (Some(trace), Some(octets)) = (trace, octets)
-            && let Some(upstream) = core.asked_by_stream(tag)
-            && let Some(pool) = ways.pool(upstream)
-        {
-            trace.heard(&by_stream(pool.address(), octets));
-        }
-        core.answered_by_stream(now, tag, octets, self);
-    }
-}
-
-impl Sockets {
-    /// Tells of a question, if anybody wants to know.
-    #[inline]
-    fn note_question(&mut self, client: &Client, message: &[u8]) {
-        if let Some(trace) = &mut self.trace {
-            trace.asked(client, message);
-        }
-    }
-
-    #[inline]
-    fn answer(
-        &mut self,
-        socket: u16,
-        route: &Route,
-        bytes_max: usize,
-        write: impl FnOnce(&mut [u8]) -> Option<usize>,
-    ) -> bool {
-        let Sockets { listeners, counts, trace, log, .. } = self;
-        let Some(listener) = listeners.get_mut(usize::from(socket)) else { return false };
-        if listener.outgoing.len() == listener.outgoing.capacity() {
-            counts.unsent_answers += listener.flush();
-        }
-        let Some(room) = listener.outgoing.slot() else { return false };
-        let bytes_max = bytes_max.min(room.len());
-        let Some(length) = write(&mut room[..bytes_max]) else { return false };
-        note_answer(counts, (trace, log), &Client::Udp { socket, route: *route }, &room[..length]);
-        listener.outgoing.commit(length, Some(route));
-        true
-    }
-
-    #[inline]
-    fn answer_by_frame(
-        &mut self,
-        queue: u16,
-        letter: &Letter,
-        bytes_max: usize,
-        write: impl FnOnce(&mut [u8]) -> Option<usize>,
-    ) -> bool {
-        let Sockets { outgoing, counts, trace, log, .. } = self;
-        let Some(outgoing) = outgoing.get_mut(usize::from(queue)) else { return false };
-        let answered = outgoing.answer(letter, bytes_max, |room| {
-            let length = write(room)?;
-            let client = Client::Frame { queue, letter: *letter };
-            note_answer(counts, (trace, log), &client, &room[..length]);
-            Some(length)
-        });
-        // Without room it is dropped, which is no reason to answer in another way.
-        counts.unsent_answers += u64::from(answered.is_none());
-        answered.unwrap_or(true)
-    }
-}
-
-/// What a core is made of. [`Parts::bare`] has what there is no doing without; the rest is named where it is more.
-pub struct Parts {
-    /// What decides.
-    pub core: Core,
-    /// Bound sockets to be asked by.
-    pub listeners: Vec<UdpSocket>,
-    /// Queues of network interfaces.
-    pub queues: Vec<xdp::Queue>,
-    /// Listening sockets for streams.
-    pub stream_listeners: Vec<TcpListener>,
-    /// What streams of clients may do.
-    pub stream_limits: streams::Limits,
-    /// What is handed in from beside; its desk has the same waker.
-    pub inbox: Option<Inbox>,
-    /// What streams to upstreams may do.
-    pub exchange_limits: exchanges::Limits,
-    /// Those of the upstreams that are answerers; the same waker.
-    pub answerers: Answerers,
-    /// How upstreams are asked.
-    pub origin: Origin,
-    /// The policy, and those that come after it.
-    pub policy: Follower,
-    /// The clock, the same for all cores.
-    pub clock: Clock,
-    /// Which of the cores this is, and where they publish what they counted.
-    pub number: usize,
-    /// See `number`.
-    pub published: Arc<Shared>,
-    /// Who is told of messages.
-    pub trace: Option<Trace>,
-    /// Who is told of answers to clients.
-    pub log: Option<QueryLog>,
-    /// Ends the loop; the waker is called when it has changed.
-    pub stages: Arc<Stages>,
-    /// Interrupts a wait.
-    pub waker: Arc<Waker>,
-}
-
-impl Parts {
-    /// The first core, or the only one, which nobody can ask yet and which asks servers alone, within the usual limits.
-    /// Nobody is told of its messages.
-    pub fn bare(
-        core: Core,
-        policy: Follower,
-        clock: Clock,
-        published: Arc<Shared>,
-        stages: Arc<Stages>,
-        waker: Arc<Waker>,
-    ) -> Parts {
-        Parts {
-            core,
-            listeners: Vec::new(),
-            queues: Vec::new(),
-            stream_listeners: Vec::new(),
-            stream_limits: streams::Limits::default(),
-            inbox: None,
-            exchange_limits: exchanges::Limits::default(),
-            answerers: Answerers::new(&[], 0, 0, waker.clone()),
-            origin: Origin::default(),
-            policy,
-            clock,
-            number: 0,
-            published,
-            trace: None,
-            log: None,
-            stages,
-            waker,
-        }
-    }
 }
 
 /// One core's loop.
@@ -816,26 +519,4 @@ impl Driver {
 /// True for what upstreams sent: it is looked at before questions are.
 fn is_answer(event: &Event) -> bool {
     matches!((event.token >> SPACE_SHIFT) as u8, UPSTREAMS | EXCHANGES)
-}
-
-/// Counts an answer, and tells of it, if anybody wants to know.
-#[inline]
-fn note_answer(
-    counts: &mut Counts,
-    (trace, log): (&mut Option<Trace>, &mut Option<QueryLog>),
-    client: &Client,
-    message: &[u8],
-) {
-    counts.answered(message);
-    if let Some(trace) = trace {
-        trace.answered(client, message);
-    }
-    if let Some(log) = log {
-        log.answered(client, message);
-    }
-}
-
-/// A message to or from an upstream by a stream, whose own end is not known here.
-fn by_stream(upstream: SocketAddr, message: &[u8]) -> Exchange<'_> {
-    Exchange { protocol: Protocol::Tcp, local: None, upstream, message }
 }

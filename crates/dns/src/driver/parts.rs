@@ -1,0 +1,90 @@
+//! What a core is made of, put together by whoever starts it.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+
+use larder_io::event::Waker;
+use larder_io::udp::UdpSocket;
+
+use crate::answerer::Answerers;
+use crate::bridge::Inbox;
+use crate::clock::Clock;
+use crate::core::Core;
+use crate::metrics::Shared;
+use crate::pool::Origin;
+use crate::query_log::QueryLog;
+use crate::reload::Follower;
+use crate::stage::Stages;
+use crate::trace::Trace;
+use crate::{exchanges, streams, xdp};
+
+/// What a core is made of. [`Parts::bare`] has what there is no doing without; the rest is named where it is more.
+pub struct Parts {
+    /// What decides.
+    pub core: Core,
+    /// Bound sockets to be asked by.
+    pub listeners: Vec<UdpSocket>,
+    /// Queues of network interfaces.
+    pub queues: Vec<xdp::Queue>,
+    /// Listening sockets for streams.
+    pub stream_listeners: Vec<TcpListener>,
+    /// What streams of clients may do.
+    pub stream_limits: streams::Limits,
+    /// What is handed in from beside; its desk has the same waker.
+    pub inbox: Option<Inbox>,
+    /// What streams to upstreams may do.
+    pub exchange_limits: exchanges::Limits,
+    /// Those of the upstreams that are answerers; the same waker.
+    pub answerers: Answerers,
+    /// How upstreams are asked.
+    pub origin: Origin,
+    /// The policy, and those that come after it.
+    pub policy: Follower,
+    /// The clock, the same for all cores.
+    pub clock: Clock,
+    /// Which of the cores this is, and where they publish what they counted.
+    pub number: usize,
+    /// See `number`.
+    pub published: Arc<Shared>,
+    /// Who is told of messages.
+    pub trace: Option<Trace>,
+    /// Who is told of answers to clients.
+    pub log: Option<QueryLog>,
+    /// Ends the loop; the waker is called when it has changed.
+    pub stages: Arc<Stages>,
+    /// Interrupts a wait.
+    pub waker: Arc<Waker>,
+}
+
+impl Parts {
+    /// The first core, or the only one, which nobody can ask yet and which asks servers alone, within the usual limits.
+    /// Nobody is told of its messages.
+    pub fn bare(
+        core: Core,
+        policy: Follower,
+        clock: Clock,
+        published: Arc<Shared>,
+        stages: Arc<Stages>,
+        waker: Arc<Waker>,
+    ) -> Parts {
+        Parts {
+            core,
+            listeners: Vec::new(),
+            queues: Vec::new(),
+            stream_listeners: Vec::new(),
+            stream_limits: streams::Limits::default(),
+            inbox: None,
+            exchange_limits: exchanges::Limits::default(),
+            answerers: Answerers::new(&[], 0, 0, waker.clone()),
+            origin: Origin::default(),
+            policy,
+            clock,
+            number: 0,
+            published,
+            trace: None,
+            log: None,
+            stages,
+            waker,
+        }
+    }
+}
