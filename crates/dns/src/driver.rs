@@ -87,7 +87,6 @@ pub struct Driver {
     answers: RecvBatch,
     /// What was handed in, while it is looked up.
     handed_in: Vec<(Client, Vec<u8>)>,
-    events: Events,
     policy: Follower,
     clock: Clock,
     number: usize,
@@ -148,7 +147,6 @@ impl Driver {
             incoming: RecvBatch::new(BATCH, QUESTION_BYTES_MAX),
             answers: RecvBatch::new(BATCH, udp_bytes_max),
             handed_in: Vec::new(),
-            events: Events::new(EVENTS_MAX),
             policy: parts.policy,
             clock: parts.clock,
             number: parts.number,
@@ -163,9 +161,9 @@ impl Driver {
 
     /// Serves until told to stop. An error is the poller's, and there is no going on.
     pub fn run(&mut self) -> io::Result<()> {
-        let mut result = Ok(());
+        let (mut result, mut events) = (Ok(()), Events::new(EVENTS_MAX));
         while result.is_ok() && self.goes_on() {
-            result = self.turn();
+            result = self.turn(&mut events);
         }
         self.publish();
         result
@@ -244,7 +242,7 @@ impl Driver {
         waits.into_iter().chain([publish]).flatten().fold(WAIT_MS_MAX, u64::min)
     }
 
-    fn turn(&mut self) -> io::Result<()> {
+    fn turn(&mut self, events: &mut Events) -> io::Result<()> {
         let is_busy = self.sockets.listeners.iter().any(|listener| listener.is_busy)
             || self.queues.iter().any(|(_, is_busy)| *is_busy);
         let asks_kernel =
@@ -253,7 +251,7 @@ impl Driver {
         if asks_kernel {
             self.busy_turns = 0;
             let wait_ms = if is_busy { 0 } else { self.wait_ms(self.clock.now()) };
-            ready = self.sockets.poller.wait(&mut self.events, Some(wait_ms))?;
+            ready = self.sockets.poller.wait(events, Some(wait_ms))?;
         } else {
             self.busy_turns += 1;
         }
@@ -263,12 +261,10 @@ impl Driver {
         }
         self.begin(now);
         if ready > 0 {
-            let events = std::mem::replace(&mut self.events, Events::new(1));
             events.iter().filter(is_answer).for_each(|event| self.handle(now, event));
             self.show();
             let others = events.iter().filter(|event| !is_answer(event));
             others.for_each(|event| self.handle(now, event));
-            self.events = events;
         }
         if self.sockets.answerers.has_news() {
             self.hear_answerers(now);
