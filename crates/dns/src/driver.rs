@@ -11,8 +11,17 @@
 //! third system call beside receiving and sending. Every eighth turn it is asked all the same.
 //!
 //! Nothing in a turn waits. A message that the kernel has no room for is dropped and counted, as UDP would.
+//!
+//! | module | duty |
+//! |---|---|
+//! | `parts` | what a core is made of |
+//! | `sockets` | listening sockets and what is queued at them |
+//! | `ways` | sockets to upstreams |
+//! | `lines` | what the core speaks through: all of these |
+//! | `notes` | who learns of messages |
 
 mod lines;
+mod notes;
 mod parts;
 mod sockets;
 mod ways;
@@ -26,6 +35,7 @@ use larder_io::random::Random;
 use larder_io::udp::{RecvBatch, SendBatch};
 
 use self::lines::Lines;
+use self::notes::Notes;
 pub use self::parts::Parts;
 use self::sockets::{Listener, Sockets};
 use self::ways::Ways;
@@ -133,9 +143,7 @@ impl Driver {
             numbers: 0,
             random: Random::new(),
             now_ms: 0,
-            counts: Counts::default(),
-            trace: parts.trace,
-            log: parts.log,
+            notes: Notes { counts: Counts::default(), trace: parts.trace, log: parts.log },
         };
         Ok(Driver {
             core: parts.core,
@@ -213,7 +221,7 @@ impl Driver {
     fn publish(&mut self) {
         self.publish_ms = None;
         let Driver { sockets, streams, exchanges, .. } = self;
-        let counts = &mut sockets.counts;
+        let Notes { counts, trace, log } = &mut sockets.notes;
         let (clients, upstreams) = (streams.counters(), exchanges.counters());
         let is_limit = clients.refused_full + clients.refused_client;
         counts.tcp_streams_opened = clients.opened;
@@ -225,9 +233,9 @@ impl Driver {
         counts.limit_answerers = errands.refused_full;
         counts.upstream_queries_answerer = errands.asked;
         counts.upstream_queries_tcp = upstreams.asked + upstreams.retried;
-        counts.trace_records_dropped = sockets.trace.as_ref().map_or(0, Trace::dropped);
-        counts.query_log_lines_dropped = sockets.log.as_ref().map_or(0, QueryLog::dropped);
-        let mut sum = sockets.counts.clone();
+        counts.trace_records_dropped = trace.as_ref().map_or(0, Trace::dropped);
+        counts.query_log_lines_dropped = log.as_ref().map_or(0, QueryLog::dropped);
+        let mut sum = counts.clone();
         sum.unsent_queries += sockets.ways.pools().map(Pool::refused).sum::<u64>();
         sum.add(self.core.counts());
         self.published.publish(self.number, &sum);
@@ -298,14 +306,8 @@ impl Driver {
 
     /// The beginning of a turn.
     fn begin(&mut self, now: Now) {
-        self.sockets.now_ms = now.us / 1_000;
+        self.sockets.begin(now);
         self.core.begin();
-        if let Some(trace) = &mut self.sockets.trace {
-            trace.begin(now);
-        }
-        if let Some(log) = &mut self.sockets.log {
-            log.begin(now);
-        }
     }
 
     /// The end of a turn: timers, and what was queued leaves.
@@ -335,23 +337,7 @@ impl Driver {
             });
         }
         core.finish();
-        if let Some(inbox) = &mut sockets.inbox {
-            inbox.flush();
-        }
-        for listener in &mut sockets.listeners {
-            sockets.counts.unsent_answers += listener.flush();
-        }
-        sockets.outgoing.iter_mut().for_each(xdp::Outgoing::flush);
-        for pool in sockets.ways.pools_mut() {
-            pool.flush();
-            pool.tick(now_ms);
-        }
-        if let Some(trace) = &mut sockets.trace {
-            trace.flush();
-        }
-        if let Some(log) = &mut sockets.log {
-            log.flush();
-        }
+        sockets.flush();
     }
 
     fn handle(&mut self, now: Now, event: Event) {
@@ -385,7 +371,7 @@ impl Driver {
         let Some(listener) = self.stream_listeners.get(at) else { return };
         let now_ms = self.sockets.now_ms;
         if self.streams.accept(listener, &self.sockets.poller, now_ms).is_err() {
-            self.sockets.counts.tcp_streams_unaccepted += 1;
+            self.sockets.notes.counts.tcp_streams_unaccepted += 1;
         }
     }
 
@@ -403,7 +389,7 @@ impl Driver {
         let Some(inbox) = &mut sockets.inbox else { return false };
         let is_more = inbox.take(handed_in);
         for (client, message) in &*handed_in {
-            sockets.note_question(client, message);
+            sockets.notes.asked(client, message);
         }
         let batch = handed_in.iter().map(|(client, message)| (*client, message.as_slice()));
         core.questions(now, batch, &mut Lines { sockets, streams, exchanges });
@@ -440,9 +426,9 @@ impl Driver {
             }
             let Driver { core, sockets, streams, exchanges, incoming, .. } = self;
             let client_of = |route| Client::Udp { socket: at as u16, route };
-            if sockets.trace.is_some() {
+            if sockets.notes.trace.is_some() {
                 for message in incoming.messages() {
-                    sockets.note_question(&client_of(message.route), message.octets);
+                    sockets.notes.asked(&client_of(message.route), message.octets);
                 }
             }
             let batch =
@@ -451,7 +437,7 @@ impl Driver {
             if received < BATCH {
                 return;
             }
-            self.sockets.counts.unsent_answers += self.sockets.listeners[at].flush();
+            self.sockets.notes.counts.unsent_answers += self.sockets.listeners[at].flush();
         }
     }
 
@@ -467,15 +453,15 @@ impl Driver {
             }
             let mut read = 0;
             let client_of = |letter| Client::Frame { queue: at as u16, letter };
-            if sockets.trace.is_some() {
+            if sockets.notes.trace.is_some() {
                 for (letter, octets) in incoming.letters() {
-                    sockets.note_question(&client_of(letter), octets);
+                    sockets.notes.asked(&client_of(letter), octets);
                 }
             }
             let batch = incoming.letters().map(|(letter, octets)| (client_of(letter), octets));
             let batch = batch.inspect(|_| read += 1);
             core.questions(now, batch, &mut Lines { sockets, streams, exchanges });
-            self.sockets.counts.dropped_queries += (received - read) as u64;
+            self.sockets.notes.counts.dropped_queries += (received - read) as u64;
             self.sockets.outgoing[at].flush();
         }
     }
@@ -491,8 +477,8 @@ impl Driver {
             // An error is what ICMP says of a question that was sent before.
             let Ok(received) = received else { return core.unreachable(now, upstream, lines) };
             for message in answers.messages() {
-                let Sockets { ways, trace, .. } = &mut *lines.sockets;
-                if let (Some(trace), Some(pool)) = (trace, ways.pool(upstream)) {
+                let Sockets { ways, notes, .. } = &mut *lines.sockets;
+                if let (Some(trace), Some(pool)) = (&mut notes.trace, ways.pool(upstream)) {
                     trace.heard(&pool.exchange(number, message.octets));
                 }
                 let fits = if message.is_truncated() {

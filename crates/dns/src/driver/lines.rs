@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 
-use super::sockets::{Sockets, note_answer};
+use super::sockets::Sockets;
 use super::ways::Way;
 use crate::core::{Client, Core, Net, Now};
 use crate::dnstap::Protocol;
@@ -35,23 +35,23 @@ impl Net for Lines<'_> {
                 self.sockets.answer_by_frame(*queue, letter, bytes_max, write)
             }
             Client::Stream { stream, .. } => {
-                let Sockets { counts, trace, log, .. } = &mut *self.sockets;
+                let notes = &mut self.sockets.notes;
                 self.streams.answer(StreamId::from_bits(*stream), bytes_max, |room| {
                     let length = write(room)?;
-                    note_answer(counts, (trace, log), client, &room[..length]);
+                    notes.answered(client, &room[..length]);
                     Some(length)
                 })
             }
             Client::Beside { slot, .. } => {
-                let Sockets { inbox, counts, trace, log, .. } = &mut *self.sockets;
+                let Sockets { inbox, notes, .. } = &mut *self.sockets;
                 let answered = inbox.as_mut().and_then(|it| it.answer(*slot, bytes_max, write));
-                answered.map(|octets| note_answer(counts, (trace, log), client, octets)).is_some()
+                answered.map(|octets| notes.answered(client, octets)).is_some()
             }
         }
     }
 
     fn describe(&mut self, source: Source, since_us: Option<u64>) {
-        if let Some(log) = &mut self.sockets.log {
+        if let Some(log) = &mut self.sockets.notes.log {
             log.describe(source, since_us);
         }
     }
@@ -75,26 +75,26 @@ impl Net for Lines<'_> {
         upstream: usize,
         write: impl FnOnce(u32, &mut [u8]) -> Option<usize>,
     ) -> bool {
-        let Sockets { ways, origin, numbers, random, poller, now_ms, trace, counts, .. } =
+        let Sockets { ways, origin, numbers, random, poller, now_ms, notes, .. } =
             &mut *self.sockets;
         let Some(pool) = ways.pool_mut(upstream) else { return false };
         let mut told = Vec::new();
         let asked = pool.ask(*now_ms, origin, numbers, random, poller, |socket, room| {
             let length = write(socket, room)?;
-            if trace.is_some() {
+            if notes.trace.is_some() {
                 told.extend_from_slice(&room[..length]);
             }
             Some(length)
         });
-        if let (Some(trace), Ok(socket)) = (trace, &asked) {
+        if let (Some(trace), Ok(socket)) = (&mut notes.trace, &asked) {
             trace.forwarded(&pool.exchange(*socket, &told));
         }
-        counts.unsent_queries += u64::from(asked.is_err());
+        notes.counts.unsent_queries += u64::from(asked.is_err());
         asked.is_ok()
     }
 
     fn ask_by_stream(&mut self, upstream: usize, tag: u64, message: &[u8]) -> bool {
-        let Sockets { ways, answerers, origin, poller, now_ms, trace, .. } = &mut *self.sockets;
+        let Sockets { ways, answerers, origin, poller, now_ms, notes, .. } = &mut *self.sockets;
         let address = match ways.get(upstream) {
             Some(Way::Server(pool)) => pool.address(),
             Some(Way::Answerer(to)) => {
@@ -107,7 +107,7 @@ impl Net for Lines<'_> {
         // A tag that comes again stands for a question asked so often that its first stream is long given up.
         self.exchanges.cancel(tag);
         let is_asked = self.exchanges.ask(address, local, tag, message, poller, *now_ms).is_ok();
-        if let (Some(trace), true) = (trace, is_asked) {
+        if let (Some(trace), true) = (&mut notes.trace, is_asked) {
             trace.forwarded(&by_stream(address, message));
         }
         is_asked
@@ -129,7 +129,7 @@ impl Lines<'_> {
         message: &[u8],
     ) {
         let client = Client::Stream { stream: stream.to_bits(), peer };
-        self.sockets.note_question(&client, message);
+        self.sockets.notes.asked(&client, message);
         core.questions(now, std::iter::once((client, message)), self);
     }
 
@@ -139,8 +139,8 @@ impl Lines<'_> {
             Outcome::Answer(octets) => Some(octets),
             Outcome::Failed(_) => None,
         };
-        let Sockets { ways, trace, .. } = &mut *self.sockets;
-        if let (Some(trace), Some(octets)) = (trace, octets)
+        let Sockets { ways, notes, .. } = &mut *self.sockets;
+        if let (Some(trace), Some(octets)) = (&mut notes.trace, octets)
             && let Some(upstream) = core.asked_by_stream(tag)
             && let Some(pool) = ways.pool(upstream)
         {

@@ -1,15 +1,11 @@
-//! A core's sockets, what is queued at them, and who is told of what goes by.
+//! A core's sockets, and what is queued at them.
 //!
 //! ```text
-//! answer(write)   into the batch of the socket that the question came by; a batch that is full leaves
-//! flush           at the end of a turn
+//! answer   into the batch of the socket that the question came by; a batch that is full leaves
+//! flush    the end of a turn: all batches leave
 //! ```
 //!
-//! Invariants
-//! 1. Nothing waits: what the kernel has no room for is dropped, and counted.
-//! 2. Each answer to a client is noted once, whatever carries it: in the counts, and by those who are told of messages.
-//!
-//! Bounds: a batch for each socket.
+//! Nothing waits: what the kernel has no room for is dropped, and counted. Bounds: a batch for each socket.
 
 use std::sync::Arc;
 
@@ -18,14 +14,12 @@ use larder_io::random::Random;
 use larder_io::udp::{Route, SendBatch, UdpSocket};
 use larder_wire::frame::Letter;
 
+use super::notes::Notes;
 use super::ways::Ways;
 use crate::answerer::Answerers;
 use crate::bridge::Inbox;
-use crate::core::Client;
-use crate::metrics::Counts;
+use crate::core::{Client, Now};
 use crate::pool::Origin;
-use crate::query_log::QueryLog;
-use crate::trace::Trace;
 use crate::xdp;
 
 /// A listening UDP socket and what is to be sent by it.
@@ -51,11 +45,7 @@ pub(super) struct Sockets {
     pub numbers: u32,
     pub random: Random,
     pub now_ms: u64,
-    /// What the core does not see.
-    pub counts: Counts,
-    /// Who is told of messages.
-    pub trace: Option<Trace>,
-    pub log: Option<QueryLog>,
+    pub notes: Notes,
 }
 
 impl Listener {
@@ -69,12 +59,27 @@ impl Listener {
 }
 
 impl Sockets {
-    /// Tells of a question, if anybody wants to know.
-    #[inline]
-    pub fn note_question(&mut self, client: &Client, message: &[u8]) {
-        if let Some(trace) = &mut self.trace {
-            trace.asked(client, message);
+    /// A turn begins.
+    pub fn begin(&mut self, now: Now) {
+        self.now_ms = now.us / 1_000;
+        self.notes.begin(now);
+    }
+
+    /// A turn ends: what is queued leaves.
+    pub fn flush(&mut self) {
+        let Sockets { listeners, outgoing, inbox, ways, notes, now_ms, .. } = self;
+        if let Some(inbox) = inbox {
+            inbox.flush();
         }
+        for listener in listeners {
+            notes.counts.unsent_answers += listener.flush();
+        }
+        outgoing.iter_mut().for_each(xdp::Outgoing::flush);
+        for pool in ways.pools_mut() {
+            pool.flush();
+            pool.tick(*now_ms);
+        }
+        notes.flush();
     }
 
     /// Queues what `write` makes for a client of a listening socket.
@@ -86,15 +91,15 @@ impl Sockets {
         bytes_max: usize,
         write: impl FnOnce(&mut [u8]) -> Option<usize>,
     ) -> bool {
-        let Sockets { listeners, counts, trace, log, .. } = self;
+        let Sockets { listeners, notes, .. } = self;
         let Some(listener) = listeners.get_mut(usize::from(socket)) else { return false };
         if listener.outgoing.len() == listener.outgoing.capacity() {
-            counts.unsent_answers += listener.flush();
+            notes.counts.unsent_answers += listener.flush();
         }
         let Some(room) = listener.outgoing.slot() else { return false };
         let bytes_max = bytes_max.min(room.len());
         let Some(length) = write(&mut room[..bytes_max]) else { return false };
-        note_answer(counts, (trace, log), &Client::Udp { socket, route: *route }, &room[..length]);
+        notes.answered(&Client::Udp { socket, route: *route }, &room[..length]);
         listener.outgoing.commit(length, Some(route));
         true
     }
@@ -108,33 +113,15 @@ impl Sockets {
         bytes_max: usize,
         write: impl FnOnce(&mut [u8]) -> Option<usize>,
     ) -> bool {
-        let Sockets { outgoing, counts, trace, log, .. } = self;
+        let Sockets { outgoing, notes, .. } = self;
         let Some(outgoing) = outgoing.get_mut(usize::from(queue)) else { return false };
         let answered = outgoing.answer(letter, bytes_max, |room| {
             let length = write(room)?;
-            let client = Client::Frame { queue, letter: *letter };
-            note_answer(counts, (trace, log), &client, &room[..length]);
+            notes.answered(&Client::Frame { queue, letter: *letter }, &room[..length]);
             Some(length)
         });
         // Without room it is dropped, which is no reason to answer in another way.
-        counts.unsent_answers += u64::from(answered.is_none());
+        notes.counts.unsent_answers += u64::from(answered.is_none());
         answered.unwrap_or(true)
-    }
-}
-
-/// Counts an answer, and tells of it, if anybody wants to know.
-#[inline]
-pub(super) fn note_answer(
-    counts: &mut Counts,
-    (trace, log): (&mut Option<Trace>, &mut Option<QueryLog>),
-    client: &Client,
-    message: &[u8],
-) {
-    counts.answered(message);
-    if let Some(trace) = trace {
-        trace.answered(client, message);
-    }
-    if let Some(log) = log {
-        log.answered(client, message);
     }
 }
