@@ -31,37 +31,21 @@ impl Case<'_> {
 /// A difference that is meant, in these fields, where it applies.
 pub struct Known {
     pub name: &'static str,
-    pub fields: &'static [Field],
+    /// `None`: in all of them.
+    fields: Option<&'static [Field]>,
     pub applies: fn(&Case<'_>) -> bool,
     pub why: &'static str,
 }
 
+impl Known {
+    /// True for a field that the row excuses, where it applies.
+    pub fn excuses(&self, field: Field) -> bool {
+        self.fields.is_none_or(|fields| fields.contains(&field))
+    }
+}
+
 /// Those that a run may not meet: they depend on what of several things comes first.
 pub const RARE: [&str; 2] = ["cut for another client", "TTL of the CNAME that a DNAME makes"];
-
-/// Everything that an answer says.
-const ALL: &[Field] = &[
-    Opcode,
-    Rcode,
-    Authoritative,
-    Truncated,
-    RecursionDesired,
-    RecursionAvailable,
-    Authentic,
-    CheckingDisabled,
-    Question,
-    Answer,
-    Authority,
-    Additional,
-    Ttl,
-    Opt,
-    UdpSize,
-    Version,
-    DnssecOk,
-    Reserved,
-    Errors,
-    Options,
-];
 
 const FORMERR: u16 = 1;
 const SERVFAIL: u16 = 2;
@@ -73,7 +57,7 @@ const BADVERS: u16 = 16;
 pub const KNOWN: &[Known] = &[
     Known {
         name: "other operations",
-        fields: ALL,
+        fields: None,
         applies: |case| {
             let ours = case.ours;
             let is_empty = ours.question.is_none() && ours.opt.is_none();
@@ -83,19 +67,19 @@ pub const KNOWN: &[Known] = &[
     },
     Known {
         name: "TC in a question",
-        fields: ALL,
+        fields: None,
         applies: |case| case.question.has(0, TC) && case.theirs.rcode == FORMERR,
         why: "a bit without a meaning in questions is passed over; unbound says FORMERR",
     },
     Known {
         name: "other classes",
-        fields: ALL,
+        fields: None,
         applies: |case| case.question.qclass != 1 && matches!(case.ours.rcode, REFUSED | BADVERS),
         why: "larder serves IN alone and refuses (EDE 21); unbound asks its upstream, or tells of itself",
     },
     Known {
         name: "types for queries",
-        fields: &[Rcode, Answer, Authority, Additional, Truncated, Ttl, Errors],
+        fields: Some(&[Rcode, Answer, Authority, Additional, Truncated, Ttl, Errors]),
         applies: |case| {
             let qtype = case.question.qtype;
             matches!(qtype, 0 | 41 | 128..=254)
@@ -105,7 +89,7 @@ pub const KNOWN: &[Known] = &[
     },
     Known {
         name: "ANY",
-        fields: &[Rcode, Answer, Authority, Additional, Ttl, Truncated, Errors],
+        fields: Some(&[Rcode, Answer, Authority, Additional, Ttl, Truncated, Errors]),
         applies: |case| {
             let is_hinfo = case.ours.answers().iter().all(|entry| entry.rtype == rtype::HINFO);
             case.question.qtype == rtype::ANY && case.ours.answers().len() == 1 && is_hinfo
@@ -114,7 +98,7 @@ pub const KNOWN: &[Known] = &[
     },
     Known {
         name: "refusals begun from the question",
-        fields: &[
+        fields: Some(&[
             RecursionAvailable,
             Authentic,
             Authoritative,
@@ -123,7 +107,7 @@ pub const KNOWN: &[Known] = &[
             DnssecOk,
             Reserved,
             Options,
-        ],
+        ]),
         applies: |case| {
             let is_refusal = matches!(case.theirs.rcode, FORMERR | NOTIMP | REFUSED);
             let has_its_ra = case.theirs.flags[3] == case.question.has(1, RA);
@@ -134,7 +118,7 @@ pub const KNOWN: &[Known] = &[
     },
     Known {
         name: "reasons of failures",
-        fields: &[Errors],
+        fields: Some(&[Errors]),
         applies: |case| {
             case.ours.rcode != 0 && case.theirs.opt.as_ref().is_none_or(|opt| opt.errors.is_empty())
         },
@@ -143,19 +127,19 @@ pub const KNOWN: &[Known] = &[
     },
     Known {
         name: "MINIMUM beyond 2^31",
-        fields: &[Ttl],
+        fields: Some(&[Ttl]),
         applies: |case| case.shape().minimum_s >> 31 == 1 && !case.ours.authorities().is_empty(),
         why: "is 0, as a TTL would be (RFC 2181, section 8); unbound takes the SOA's TTL instead",
     },
     Known {
         name: "records twice",
-        fields: &[Answer, Truncated, Authority, Additional],
+        fields: Some(&[Answer, Truncated, Authority, Additional]),
         applies: |case| case.has(Flag::Twice),
         why: "larder sends what the upstream did; unbound drops the second (RFC 2181, section 5)",
     },
     Known {
         name: "DNAME twice",
-        fields: &[Rcode, Answer, Authority, Additional, Truncated, Ttl],
+        fields: Some(&[Rcode, Answer, Authority, Additional, Truncated, Ttl]),
         applies: |case| {
             let has_two = case.has(Flag::Twice) && case.has(Flag::Dname);
             has_two && case.theirs.rcode == SERVFAIL && case.ours.rcode != SERVFAIL
@@ -164,7 +148,7 @@ pub const KNOWN: &[Known] = &[
     },
     Known {
         name: "DNAME asked for below one",
-        fields: &[Authority, Additional],
+        fields: Some(&[Authority, Additional]),
         applies: |case| {
             let is_below = case.has(Flag::Dname) && case.question.qtype == rtype::DNAME;
             is_below && !case.ours.authorities().is_empty()
@@ -174,7 +158,7 @@ pub const KNOWN: &[Known] = &[
     },
     Known {
         name: "cut where names are not compressed",
-        fields: &[Truncated, Answer, Authority, Additional, Ttl],
+        fields: Some(&[Truncated, Answer, Authority, Additional, Ttl]),
         applies: |case| {
             let is_long = case.has(Flag::Uncompressed) || case.has(Flag::MixedCase);
             let has_less = case.ours.sections[2].len() < case.theirs.sections[2].len();
@@ -184,13 +168,13 @@ pub const KNOWN: &[Known] = &[
     },
     Known {
         name: "proof of a wildcard",
-        fields: &[Authority, Truncated],
+        fields: Some(&[Authority, Truncated]),
         applies: |case| case.has(Flag::Wildcard) && case.question.dnssec_ok(),
         why: "where authority has a proof larder keeps all of it; unbound keeps the proof",
     },
     Known {
         name: "what is left after a cut",
-        fields: &[Answer, Authority, Ttl],
+        fields: Some(&[Answer, Authority, Ttl]),
         applies: |case| {
             let is_signed = case.has(Flag::Signed) && case.question.dnssec_ok();
             let is_cut = case.ours.is_truncated() && case.theirs.is_truncated();
@@ -201,13 +185,13 @@ pub const KNOWN: &[Known] = &[
     },
     Known {
         name: "TTL of the CNAME that a DNAME makes",
-        fields: &[Ttl],
+        fields: Some(&[Ttl]),
         applies: |case| case.has(Flag::Dname) && case.theirs.answers().iter().any(is_made),
         why: "is the DNAME's (RFC 6672, section 3.1); unbound makes it anew with 0",
     },
     Known {
         name: "cut for another client",
-        fields: &[Truncated, Answer, Authority, Additional, Ttl],
+        fields: Some(&[Truncated, Answer, Authority, Additional, Ttl]),
         applies: |case| {
             let is_cut = case.theirs.is_truncated() && !case.ours.is_truncated();
             case.is_asked_at_once && is_cut
