@@ -3,16 +3,18 @@
 //! The upstream answers every name `nN` with the address 192.0.2.N and a TTL of a minute; what the resolver of a
 //! copy says is written here, right and wrong.
 
+mod common;
+
 use std::fs;
 use std::io::Write;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use common::unbound::{self, Unbound};
 use larder_dns::core::Settings;
 use larder_dns::dnstap::{self, Event, Kind, Protocol, Tap, Target};
 use larder_dns::policy::PolicyOptions;
@@ -394,65 +396,15 @@ fn senders_are_heard_live() {
     assert_eq!((report.tally.equal, report.tally.unanswered_theirs), (40, 40), "{text}");
 }
 
-/// unbound, which asks the upstream and tells of it; one name it has from its own data.
-struct Unbound {
-    child: Child,
-    folder: TempDir,
-}
-
-impl Unbound {
-    /// `None` where it is not installed, or was built without dnstap.
-    fn start(upstream: &Upstream, address: SocketAddr, tap: &Path) -> Option<Unbound> {
-        let version = Command::new("unbound").arg("-V").output().ok()?;
-        if !String::from_utf8_lossy(&version.stdout).contains("--enable-dnstap") {
-            return None;
-        }
-        let folder = TempDir::new().unwrap();
-        let (path, to) = (folder.path(), upstream.address.port());
-        let configuration: PathBuf = path.join("unbound.conf");
-        let mut file = fs::File::create(&configuration).unwrap();
-        write!(
-            file,
-            "server:\n  use-syslog: no\n  username: \"\"\n  chroot: \"\"\n  pidfile: \"\"\n  directory: \"{0}\"\n  \
-             logfile: \"{0}/log\"\n  interface: 127.0.0.1@{1}\n  module-config: \"iterator\"\n  num-threads: 1\n  do-ip6: no\n  \
-             do-not-query-localhost: no\n  rrset-roundrobin: no\n  local-zone: \"n9.zone.\" redirect\n  \
-             local-data: \"n9.zone. 60 A 192.0.2.99\"\n\
-             remote-control:\n  control-enable: no\n\
-             forward-zone:\n  name: \".\"\n  forward-addr: 127.0.0.1@{to}\n\
-             dnstap:\n  dnstap-enable: yes\n  dnstap-socket-path: \"{2}\"\n  dnstap-log-client-query-messages: yes\n  \
-             dnstap-log-client-response-messages: yes\n  dnstap-log-forwarder-query-messages: yes\n  \
-             dnstap-log-forwarder-response-messages: yes\n",
-            path.display(),
-            address.port(),
-            tap.display(),
-        )
-        .unwrap();
-        let child = Command::new("unbound")
-            .arg("-d")
-            .arg("-c")
-            .arg(&configuration)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        Some(Unbound { child, folder })
-    }
-}
-
-impl Unbound {
-    /// What it says of itself.
-    fn log(&self) -> String {
-        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
-    }
-}
-
-impl Drop for Unbound {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
+/// unbound tells of what it does; one name it has from its own data.
+fn configuration(tap: &Path) -> String {
+    format!(
+        "server:\n  local-zone: \"n9.zone.\" redirect\n  local-data: \"n9.zone. 60 A 192.0.2.99\"\n\
+         dnstap:\n  dnstap-enable: yes\n  dnstap-socket-path: \"{}\"\n  \
+         dnstap-log-client-query-messages: yes\n  dnstap-log-client-response-messages: yes\n  \
+         dnstap-log-forwarder-query-messages: yes\n  dnstap-log-forwarder-response-messages: yes\n",
+        tap.display(),
+    )
 }
 
 /// Asks until there is an answer; false where `is_lost` says that there will be none, or none came in a minute.
@@ -478,32 +430,27 @@ fn ask(
 /// what it asked its upstream says what it did not know.
 #[test]
 fn beside_unbound() {
+    if !unbound::about().is_some_and(|about| about.contains("--enable-dnstap")) {
+        let skip = b"SKIP beside_unbound: no unbound with dnstap is installed\n";
+        std::io::stderr().write_all(skip).expect("standard error");
+        return;
+    }
     let (upstream, folder) = (Upstream::start(), TempDir::new().unwrap());
     let tap = folder.path().join("tap");
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
-    let mut tries = 0;
-    // A port that is free now, over UDP and TCP, may be somebody's by the time that unbound binds it: it ends then.
-    let (live, address, _unbound) = loop {
-        tries += 1;
-        assert!(tries <= 5, "unbound does not start");
-        let address = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+    let (live, unbound) = unbound::at_a_free_port(|address| {
         let live = Live::start(&upstream, address, &tap);
-        let Some(mut unbound) = Unbound::start(&upstream, address, &tap) else {
-            live.end();
-            let skip = b"SKIP beside_unbound: no unbound with dnstap is installed\n";
-            std::io::stderr().write_all(skip).expect("standard error");
-            return;
-        };
-        let has_ended = || unbound.child.try_wait().is_ok_and(|status| status.is_some());
-        if ask(&socket, address, (1, 0), has_ended) {
-            break (live, address, unbound);
+        let mut unbound = Unbound::start(address, upstream.address, &configuration(&tap));
+        if ask(&socket, address, (1, 0), || unbound.has_ended()) {
+            return Some((live, unbound));
         }
         eprintln!("unbound at {address}: {}", unbound.log());
         live.end();
-    };
+        None
+    });
     for id in 0..100 {
-        let is_answered = ask(&socket, address, (1_000 + id, (id % 20) as u8), || false);
+        let is_answered = ask(&socket, unbound.address, (1_000 + id, (id % 20) as u8), || false);
         assert!(is_answered, "unbound does not answer");
     }
     // unbound hands its records over once a second, or when there are many.

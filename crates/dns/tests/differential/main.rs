@@ -17,6 +17,8 @@
 
 mod answer;
 mod client;
+#[path = "../common/mod.rs"]
+mod common;
 mod known;
 mod questions;
 mod servers;
@@ -27,11 +29,13 @@ mod view;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::time::Instant;
 
+use common::unbound;
 use known::{Case, KNOWN, RARE};
 use questions::{Question, Questions};
-use servers::{Larder, Unbound};
+use servers::{Larder, start_unbound};
 use upstream::Upstream;
 use view::{Field, View};
 
@@ -60,13 +64,14 @@ fn has_whole_sets(cut: &View, whole: &View) -> bool {
 /// Asks both servers everything.
 #[test]
 fn answers_are_those_of_unbound() {
-    let upstream = Upstream::start();
-    let Some(unbound) = Unbound::start(upstream.address) else {
+    let Some(about) = unbound::about() else {
         let skip = b"SKIP differential: unbound is not installed\n";
         std::io::stderr().write_all(skip).expect("standard error");
         return;
     };
-    let larder = Larder::start(upstream.address);
+    let version = about.lines().next().unwrap_or_default();
+    let upstream = Upstream::start();
+    let (larder, unbound) = (Larder::start(upstream.address), start_unbound(upstream.address));
     let (seed, count) = (number("LARDER_SEED", 1), number("LARDER_QUESTIONS", QUESTIONS));
     let mut questions = Questions::new(seed);
     let mut tally = Tally::default();
@@ -75,8 +80,7 @@ fn answers_are_those_of_unbound() {
     while left > 0 {
         let batch: Vec<Question> = (0..BATCH.min(left)).map(|_| questions.draw()).collect();
         left -= batch.len();
-        let ours = ask(larder.addresses, larder.addresses, &batch);
-        let theirs = ask(unbound.addresses, larder.addresses, &batch);
+        let (ours, theirs) = (ask(larder.address, &batch), ask(unbound.address, &batch));
         // What one of them was asked at first, and the other now, is older by so much.
         let ttl_s = begun.elapsed().as_secs() as u32 + 2;
         for ((question, ours), theirs) in batch.iter().zip(&ours).zip(&theirs) {
@@ -87,7 +91,7 @@ fn answers_are_those_of_unbound() {
     }
     let elapsed = begun.elapsed();
     let did = larder.end();
-    println!("{count} questions, seed {seed}, {elapsed:.1?}, {}", unbound.version);
+    println!("{count} questions, seed {seed}, {elapsed:.1?}, {version}");
     println!("larder: {did:?}\nupstream: {:?}", upstream.counts);
     tally.print();
     assert_eq!(tally.unknown, 0, "unexplained differences; LARDER_SEED={seed}");
@@ -95,19 +99,18 @@ fn answers_are_those_of_unbound() {
     assert!(!is_usual || tally.is_varied(&did), "{tally:?}");
 }
 
-/// Asks a server; by a stream where that is wanted and larder listens for them.
-fn ask(server: servers::Addresses, larder: servers::Addresses, batch: &[Question]) -> Vec<Vec<u8>> {
+/// Asks a server, by a stream where that is wanted.
+fn ask(server: SocketAddr, batch: &[Question]) -> Vec<Vec<u8>> {
     let messages: Vec<Vec<u8>> =
         batch.iter().enumerate().map(|(at, each)| each.message(at as u16 + 1)).collect();
-    let streams = larder.streams.and(server.streams);
-    let is_streamed = |at: &usize| batch[*at].by_stream && streams.is_some();
+    let is_streamed = |at: &usize| batch[*at].by_stream;
     let (by_stream, by_packet): (Vec<usize>, Vec<usize>) = (0..batch.len()).partition(is_streamed);
     let pick = |these: &[usize]| these.iter().map(|&at| &messages[at][..]).collect::<Vec<_>>();
     let mut answers = vec![Vec::new(); batch.len()];
-    let packets = client::ask(server.packets, &pick(&by_packet)).expect("UDP");
+    let packets = client::ask(server, &pick(&by_packet)).expect("UDP");
     by_packet.iter().zip(packets).for_each(|(&at, answer)| answers[at] = answer);
-    if let (Some(address), false) = (streams, by_stream.is_empty()) {
-        let streamed = client::ask_by_stream(address, &pick(&by_stream)).expect("TCP");
+    if !by_stream.is_empty() {
+        let streamed = client::ask_by_stream(server, &pick(&by_stream)).expect("TCP");
         by_stream.iter().zip(streamed).for_each(|(&at, answer)| answers[at] = answer);
     }
     answers

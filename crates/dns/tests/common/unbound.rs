@@ -1,0 +1,83 @@
+//! unbound as a child of a test, which asks one upstream for everything; it ends when dropped.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+
+/// Ports tried.
+const PORTS: usize = 8;
+
+/// What it says of itself, its version first; `None` where it is not installed.
+pub fn about() -> Option<String> {
+    let said = Command::new("unbound").arg("-V").output().ok()?;
+    Some(String::from_utf8_lossy(&said.stdout).into_owned())
+}
+
+/// Calls `start` until something comes of it, with addresses that are free over UDP and TCP. One may be somebody's by
+/// the time that unbound binds it: unbound ends then.
+pub fn at_a_free_port<T>(start: impl FnMut(SocketAddr) -> Option<T>) -> T {
+    let mut free = (0..PORTS).filter_map(|_| {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let address = listener.local_addr().expect("a bound socket has an address");
+        UdpSocket::bind(address).is_ok().then_some(address)
+    });
+    free.find_map(start).expect("unbound does not start")
+}
+
+/// The child.
+pub struct Unbound {
+    pub address: SocketAddr,
+    child: Child,
+    /// Its configuration, and its log.
+    folder: TempDir,
+}
+
+impl Unbound {
+    /// Starts it, one thread without checks of DNSSEC. `more` is added to its configuration.
+    pub fn start(address: SocketAddr, upstream: SocketAddr, more: &str) -> Unbound {
+        let folder = TempDir::new().expect("a folder");
+        let configuration = folder.path().join("unbound.conf");
+        let text = format!(
+            "server:\n  use-syslog: no\n  do-daemonize: no\n  username: \"\"\n  chroot: \"\"\n  \
+             pidfile: \"\"\n  directory: \"{0}\"\n  logfile: \"{0}/log\"\n  \
+             interface: 127.0.0.1@{1}\n  module-config: \"iterator\"\n  num-threads: 1\n  \
+             do-ip6: no\n  do-not-query-localhost: no\n  rrset-roundrobin: no\n\
+             remote-control:\n  control-enable: no\n\
+             forward-zone:\n  name: \".\"\n  forward-addr: 127.0.0.1@{2}\n{more}",
+            folder.path().display(),
+            address.port(),
+            upstream.port(),
+        );
+        fs::write(&configuration, text).expect("a written file");
+        let child = Command::new("unbound")
+            .arg("-d")
+            .arg("-c")
+            .arg(&configuration)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("unbound, which told its version");
+        Unbound { address, child, folder }
+    }
+
+    /// It has ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        self.child.try_wait().is_ok_and(|status| status.is_some())
+    }
+
+    /// What it wrote so far.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Unbound {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
