@@ -6,7 +6,6 @@
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use larder_bench::net::latency::Latency;
 use larder_bench::net::load::{Load, LoadOptions, Question};
 use larder_io::event::{Events, Interest, Poller};
 use larder_io::xdp;
@@ -56,17 +55,7 @@ impl Frames {
         let start = Instant::now();
         let count_from_ns = options.warm_up.as_nanos() as u64;
         let end_ns = count_from_ns + options.measured.as_nanos() as u64;
-        let mut found = Load {
-            answers: 0,
-            wrong: 0,
-            unexpected: 0,
-            lost: 0,
-            refused: 0,
-            seconds: 0.0,
-            latency: Latency::new(),
-            ran_ns: 0.0,
-            asked: 0,
-        };
+        let mut found = Load::default();
         let mut slots = (0..options.in_flight_max.min(1 << SLOT_BITS) as u16)
             .map(|id| Slot { since_ns: 0, tag: 0, id })
             .collect::<Vec<Slot>>();

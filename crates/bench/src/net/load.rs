@@ -82,7 +82,7 @@ pub struct Question {
 }
 
 /// What came of a load.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Load {
     /// Right answers that were counted.
     pub answers: u64,
@@ -228,17 +228,7 @@ impl Generator {
             count_from_ns: nanoseconds(options.warm_up),
             every_ns: options.rate_per_s.map_or(0.0, |rate| 1e9 / f64::from(rate.max(1))),
             asked_all: false,
-            found: Load {
-                answers: 0,
-                wrong: 0,
-                unexpected: 0,
-                lost: 0,
-                refused: 0,
-                seconds: 0.0,
-                latency: Latency::new(),
-                ran_ns: 0.0,
-                asked: 0,
-            },
+            found: Load::default(),
         })
     }
 
