@@ -21,8 +21,8 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
 
 use larder_dns::answerer::Errand;
+use larder_dns::clock::Clock;
 use larder_dns::core::Now;
-use larder_dns::driver::Clock;
 use larder_dns::exchanges::{self, Exchanges, Outcome};
 use larder_dns::pool::Pool;
 use larder_io::event::{Event, Events, Interest, Poller, Waker};

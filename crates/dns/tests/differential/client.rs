@@ -9,6 +9,9 @@ use std::time::{Duration, Instant};
 const WAIT: Duration = Duration::from_secs(3);
 const SENDS: usize = 4;
 
+/// How long a server that lost a stream is left alone.
+const AFTER_LOSS: Duration = Duration::from_millis(200);
+
 /// Asks by packets, all at once, and waits for all answers; those of questions that were never answered are empty.
 /// The IDs of the messages differ.
 pub fn ask(server: SocketAddr, messages: &[&[u8]]) -> io::Result<Vec<Vec<u8>>> {
@@ -46,16 +49,40 @@ pub fn ask(server: SocketAddr, messages: &[&[u8]]) -> io::Result<Vec<Vec<u8>>> {
     Ok(answers)
 }
 
-/// Asks by one stream, all at once (RFC 7766, section 6.2.1.1), and waits for all answers, in whatever order.
-pub fn ask_by_stream(server: SocketAddr, messages: &[&[u8]]) -> io::Result<Vec<Vec<u8>>> {
+/// Asks by one stream, all at once (RFC 7766, section 6.2.1.1), and waits for all answers, in whatever order. Where the
+/// stream is lost, what is left is asked by another after a while, up to so many.
+pub fn ask_by_stream(
+    server: SocketAddr,
+    messages: &[&[u8]],
+    streams_max: usize,
+) -> io::Result<Vec<Vec<u8>>> {
+    let mut answers = vec![Vec::new(); messages.len()];
+    let mut streams = 1;
+    while let Err(error) = ask_rest_by_stream(server, messages, &mut answers) {
+        if streams == streams_max {
+            return Err(error);
+        }
+        streams += 1;
+        std::thread::sleep(AFTER_LOSS);
+    }
+    Ok(answers)
+}
+
+/// Asks what has no answer yet.
+fn ask_rest_by_stream(
+    server: SocketAddr,
+    messages: &[&[u8]],
+    answers: &mut [Vec<u8>],
+) -> io::Result<()> {
     let mut stream = TcpStream::connect(server)?;
     stream.set_read_timeout(Some(WAIT))?;
     stream.set_nodelay(true)?;
-    for message in messages {
+    let mut left = 0;
+    for (message, _) in messages.iter().zip(&*answers).filter(|(_, answer)| answer.is_empty()) {
         stream.write_all(&[&(message.len() as u16).to_be_bytes()[..], message].concat())?;
+        left += 1;
     }
-    let mut answers = vec![Vec::new(); messages.len()];
-    for _ in messages {
+    for _ in 0..left {
         let mut length = [0; 2];
         stream.read_exact(&mut length)?;
         let mut answer = vec![0; usize::from(u16::from_be_bytes(length))];
@@ -64,5 +91,5 @@ pub fn ask_by_stream(server: SocketAddr, messages: &[&[u8]]) -> io::Result<Vec<V
         let at = at.ok_or_else(|| io::Error::other("an answer to no question"))?;
         answers[at] = answer;
     }
-    Ok(answers)
+    Ok(())
 }

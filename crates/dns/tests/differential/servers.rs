@@ -138,7 +138,7 @@ fn answers_soon(unbound: &mut Unbound) -> bool {
         if unbound.has_ended() {
             return false;
         }
-        let answers = client::ask_by_stream(unbound.address, &[&question.message(1)]);
+        let answers = client::ask_by_stream(unbound.address, &[&question.message(1)], 1);
         if answers.is_ok_and(|answers| answers[0][3] & 15 == 0 && answers[0][7] == 3) {
             return true;
         }
