@@ -101,6 +101,9 @@ impl Seeds {
             return Ok(());
         };
         self.write("packet", &[&[choice as u8], record.frame])?;
+        if record.link_type == LINK_TYPE_ETHERNET {
+            self.write("frame", &[record.frame])?;
+        }
         let Ok(packet) = decode(record.link_type, record.frame) else { return Ok(()) };
         let at = packet.payload_offset as usize;
         let payload = &record.frame[at..at + packet.payload_len as usize];
@@ -134,6 +137,7 @@ impl Seeds {
     /// Inputs of which no recording has one.
     fn made_by_hand(&mut self) -> std::io::Result<()> {
         "by-hand".clone_into(&mut self.stem);
+        self.write("dns_walk", &[WALK])?;
         for line in LOGS_EVE {
             self.write("eve", &[line.as_bytes(), b"\n"])?;
         }
@@ -197,6 +201,22 @@ const LOGS_EVE: [&str; 4] = [
     r#"{"timestamp":"2024-01-02T03:04:05Z","event_type":"dns","src_ip":"2001:db8::1","src_port":5,"dest_ip":"2001:db8::53","dest_port":53,"proto":"TCP","dns":{"version":3,"type":"response","queries":[{"rrname":"a.example","rrtype":"AAAA"}],"answers":[{"rrname":"a.example","rrtype":"AAAA","ttl":30,"rdata":"2001:db8::9"}]}}"#,
     r#"{"timestamp":"2013-05-31T10:42:00.000000-0500","event_type":"dns","src_ip":"192.0.2.1","dest_ip":"192.0.2.53","proto":"017","dns":{"type":"answer","id":1,"rrname":"a.example","rrtype":"A","ttl":5,"rdata":"203.0.113.1"}}"#,
     r#"{ "timestamp" : "2024-01-02T03:04:05.6+00:00" , "event_type":"flow","src_ip":"192.0.2.1","src_port":1,"dest_ip":"203.0.113.9","dest_port":443,"proto":"TCP","flow":{"a":[1,2.5e3,null,true,"\u00e4\ud83d\ude00\\"]} }  "#,
+];
+
+const LINK_TYPE_ETHERNET: u16 = 1;
+
+/// A question for www.good.test, answered by a referral to test. and its server, by one to good.test., and by an address.
+#[rustfmt::skip]
+const WALK: &[u8] = &[
+    0,  0, 1,
+    0,  0, 45,  0, 0, 0, 1, 1, 0, 0,
+    4, b't', b'e', b's', b't', 0, 0, 2, 0, 1, 0, 0, 1, 44, 0, 4, 1, b'n', 0xc0, 12,
+    1, b'n', 0xc0, 12, 0, 1, 0, 1, 0, 0, 1, 44, 0, 4, 9, 9, 9, 2,
+    0,  0, 34,  0, 0, 0, 1, 1, 0, 0,
+    0xc0, 12, 0, 2, 0, 1, 0, 0, 1, 44, 0, 4, 1, b'm', 0xc0, 12,
+    1, b'm', 0xc0, 12, 0, 1, 0, 1, 0, 0, 1, 44, 0, 4, 9, 9, 9, 3,
+    0,  0, 16,  0, 0, 1, 0, 0, 0, 0,
+    0xc0, 12, 0, 1, 0, 1, 0, 0, 1, 44, 0, 4, 9, 9, 9, 33,
 ];
 
 /// The choice of `pcap-dns` in the target of traces, whole and in pieces of one octet.

@@ -13,6 +13,7 @@ mod dns;
 mod engine;
 mod feeds;
 mod fragment;
+mod frame;
 mod hosts;
 mod names_file;
 mod own_name;
@@ -22,12 +23,14 @@ mod quic;
 mod rendered;
 mod stream;
 mod traces;
+mod walk;
 
 pub use capture::capture;
 pub use dns::{dns, dns_stream};
 pub use engine::engine;
 pub use feeds::{dnstap, eve, zeek};
 pub use fragment::fragment;
+pub use frame::frame;
 pub use hosts::{dhcp, nbns};
 pub use names_file::names_file;
 pub use own_name::{http, tls};
@@ -37,16 +40,19 @@ pub use quic::quic;
 pub use rendered::{dns_query, dns_rendered};
 pub use stream::stream;
 pub use traces::traces;
+pub use walk::dns_walk;
 
 /// A target: panics where one of its properties does not hold of the input.
 pub type Target = fn(&[u8]);
 
 /// Every target by name, the most exposed first.
-pub const TARGETS: [(&str, Target); 20] = [
+pub const TARGETS: [(&str, Target); 22] = [
     ("packet", packet),
     ("dns", dns),
     ("dns_query", dns_query),
     ("dns_rendered", dns_rendered),
+    ("dns_walk", dns_walk),
+    ("frame", frame),
     ("capture", capture),
     ("tls", tls),
     ("http", http),
