@@ -7,22 +7,20 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as SocketName, UnixDatagram};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use common::Scratch;
+use common::server::{PATIENCE, Server, client, question};
 use larder_io::frame_streams::Frames;
 use larder_wire::dnstap::Message;
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An upstream that gives every name one address, which has its generation as its last octet.
 struct Upstream {
@@ -72,110 +70,10 @@ fn name_bytes(name: &[u8]) -> usize {
     at + 1
 }
 
-/// A question for the A record of `<label>.example`.
-fn question(label: &str) -> Vec<u8> {
-    let mut question = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0".to_vec();
-    question.push(label.len() as u8);
-    question.extend(label.bytes());
-    question.extend(b"\x07example\0\0\x01\0\x01");
-    question
-}
-
-/// The server at work.
-struct Server {
-    child: Child,
-    address: SocketAddr,
-    metrics: Option<String>,
-    lines: Receiver<String>,
-    heard: Vec<String>,
-}
-
-impl Server {
-    fn start(scratch: &Scratch, upstream: SocketAddr, line: &str) -> Server {
-        let mut command = scratch.larder();
-        command.args(["dns", "--listen", "127.0.0.1:0", "--cores", "2"]);
-        command.args(["--upstream", &upstream.to_string()]).args(line.split_whitespace());
-        Server::spawn(&mut command)
-    }
-
-    /// Starts a command that becomes the server.
-    fn spawn(command: &mut Command) -> Server {
-        let mut child = command.stderr(Stdio::piped()).spawn().expect("the program starts");
-        let (say, lines) = channel();
-        let pipe = BufReader::new(child.stderr.take().expect("piped"));
-        std::thread::spawn(move || {
-            for line in pipe.lines().map_while(Result::ok) {
-                let _ = say.send(line);
-            }
-        });
-        let address = SocketAddr::from(([0; 4], 0));
-        let mut server = Server { child, address, metrics: None, lines, heard: Vec::new() };
-        let line = server.hear("answering at ");
-        let word = line.split_whitespace().nth(4).expect("an address").trim_end_matches(',');
-        server.address = word.parse().expect("an address");
-        server
-    }
-
-    /// Waits for a line with `text` on standard error.
-    fn hear(&mut self, text: &str) -> String {
-        loop {
-            match self.lines.recv_timeout(PATIENCE) {
-                Ok(line) => {
-                    self.heard.push(line.clone());
-                    if line.contains(text) {
-                        return line;
-                    }
-                }
-                Err(_) => panic!("{text:?} was not said, but {:?}", self.heard),
-            }
-        }
-    }
-
-    /// Asks over UDP, again after a while, as clients do.
-    fn ask(&self, label: &str) -> Vec<u8> {
-        let client = client(self.address);
-        let mut room = [0; 512];
-        for _ in 0..60 {
-            client.send(&question(label)).expect("sent");
-            if let Ok(length) = client.recv(&mut room) {
-                return room[..length].to_vec();
-            }
-        }
-        panic!("no answer for {label}; {:?}", self.heard);
-    }
-
-    /// The last octet of a name's address.
-    fn octet(&self, label: &str) -> u8 {
-        let answer = self.ask(label);
-        assert_eq!((answer[3] & 15, answer[7]), (0, 1), "{answer:?}");
-        *answer.last().expect("an answer is longer")
-    }
-
-    fn signal(&self, signal: &str) {
-        let killed = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
-        assert!(killed.expect("kill runs").success());
-    }
-
-    /// Waits for the end: its code and all it said.
-    fn end(mut self) -> (Option<i32>, String) {
-        let code = self.child.wait().expect("ends").code();
-        self.heard.extend(self.lines.iter());
-        (code, std::mem::take(&mut self.heard).join("\n"))
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn client(server: SocketAddr) -> UdpSocket {
-    let client = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    client.connect(server).expect("an address");
-    client.set_read_timeout(Some(Duration::from_secs(1))).expect("a time");
-    client
+/// Starts a server with this upstream.
+fn start(scratch: &Scratch, upstream: SocketAddr, line: &str) -> Server {
+    let upstream = upstream.to_string();
+    Server::start(scratch, ["--upstream", &upstream].into_iter().chain(line.split_whitespace()))
 }
 
 /// Looks until there is something to see.
@@ -196,7 +94,7 @@ fn wait<R>(mut look: impl FnMut() -> Option<R>) -> R {
 fn a_restart_keeps_the_cache() {
     let (scratch, upstream) = (Scratch::new(), Upstream::start());
     let line = "--snapshot cache --ctl ctl";
-    let server = Server::start(&scratch, upstream.address, line);
+    let server = start(&scratch, upstream.address, line);
     for number in 0..100 {
         assert_eq!(server.octet(&format!("n{number}")), 1);
     }
@@ -209,7 +107,7 @@ fn a_restart_keeps_the_cache() {
     assert!(said.contains("101 answers were saved"), "{said}");
 
     let asked = upstream.asked();
-    let mut server = Server::start(&scratch, upstream.address, line);
+    let mut server = start(&scratch, upstream.address, line);
     server.hear("101 answers came back");
     for number in 0..100 {
         assert_eq!(server.octet(&format!("n{number}")), 1);
@@ -229,7 +127,7 @@ fn killed_while_it_saves() {
     let mut held = None;
     for round in 1..=8 {
         upstream.generation.store(round, Ordering::Relaxed);
-        let mut server = Server::start(&scratch, upstream.address, "--snapshot cache --ctl ctl");
+        let mut server = start(&scratch, upstream.address, "--snapshot cache --ctl ctl");
         if let Some(held) = &mut held {
             server.hear(&format!("{NAMES} answers came back"));
             let octets = (0..NAMES).map(|number| server.octet(&format!("n{number}")));
@@ -263,7 +161,7 @@ fn killed_while_it_saves() {
         drop(server);
         saving.wait().expect("ends");
     }
-    let server = Server::start(&scratch, upstream.address, "--snapshot cache");
+    let server = start(&scratch, upstream.address, "--snapshot cache");
     let files = std::fs::read_dir(scratch.path(".")).expect("the directory").flatten();
     let halves = files.filter(|file| file.file_name().to_string_lossy().ends_with(".new"));
     assert_eq!(halves.count(), 0, "halves are cleared away at the start");
@@ -310,9 +208,8 @@ fn a_full_disk() {
 fn an_operator() {
     let (scratch, upstream) = (Scratch::new(), Upstream::start());
     let line = "--ctl ctl --ctl-mode 660 --metrics 127.0.0.1:0";
-    let mut server = Server::start(&scratch, upstream.address, line);
+    let mut server = start(&scratch, upstream.address, line);
     let told = server.hear("metrics at http://");
-    server.metrics = told.split("http://").nth(1).map(str::to_owned);
     for label in ["a", "a", "b"] {
         server.octet(label);
     }
@@ -328,7 +225,7 @@ fn an_operator() {
     assert_eq!((stat("upstream_queries_udp"), stat("misses")), (Some(2.0), Some(2.0)));
     assert_eq!(stat("cache_entries"), Some(2.0));
 
-    let metrics = server.metrics.take().expect("told");
+    let metrics = told.split("http://").nth(1).expect("told");
     let (host, _) = metrics.split_once('/').expect("a path");
     let mut http = TcpStream::connect(host).expect("it listens");
     http.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("sent");
@@ -367,7 +264,7 @@ fn a_graceful_end() {
     let scratch = Scratch::new();
     let upstream = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     upstream.set_read_timeout(Some(PATIENCE)).expect("a time");
-    let server = Server::start(&scratch, upstream.local_addr().expect("bound"), "");
+    let server = start(&scratch, upstream.local_addr().expect("bound"), "");
     let udp = client(server.address);
     udp.set_read_timeout(Some(PATIENCE)).expect("a time");
     udp.send(&question("a")).expect("sent");
@@ -404,7 +301,7 @@ fn a_hurried_end() {
     let scratch = Scratch::new();
     let silent = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     silent.set_read_timeout(Some(PATIENCE)).expect("a time");
-    let mut server = Server::start(&scratch, silent.local_addr().expect("bound"), "");
+    let mut server = start(&scratch, silent.local_addr().expect("bound"), "");
     client(server.address).send(&question("a")).expect("sent");
     silent.recv_from(&mut [0; 512]).expect("asked");
     let code = wait(|| {
@@ -433,7 +330,7 @@ fn sockets_are_handed_over() {
     let server = Server::spawn(&mut command);
     drop(command);
     assert_eq!(server.address, address);
-    assert!(server.heard.iter().any(|line| line.contains("one core serves them all")));
+    assert!(server.has_said("one core serves them all"));
     assert_eq!(server.octet("a"), 1);
     let mut tcp = TcpStream::connect(address).expect("it listens");
     tcp.write_all(&[&[0, 27][..], &question("a")].concat()).expect("sent");
@@ -482,7 +379,7 @@ fn a_service_manager_is_told() {
 #[test]
 fn dnstap_is_written() {
     let (scratch, upstream) = (Scratch::new(), Upstream::start());
-    let server = Server::start(&scratch, upstream.address, "--dnstap tap");
+    let server = start(&scratch, upstream.address, "--dnstap tap");
     assert_eq!(server.octet("a"), 1);
     server.signal("-TERM");
     let address = server.address;
@@ -507,7 +404,7 @@ fn dnstap_is_written() {
 fn answers_are_logged() {
     let (scratch, upstream) = (Scratch::new(), Upstream::start());
     let line = "--query-log log --query-log-prefix 8";
-    let server = Server::start(&scratch, upstream.address, line);
+    let server = start(&scratch, upstream.address, line);
     assert_eq!((server.octet("a"), server.octet("a")), (1, 1));
     let lines = |name: &str| -> Vec<String> {
         let text = std::fs::read_to_string(scratch.path(name)).unwrap_or_default();
@@ -578,7 +475,7 @@ fn wrong_words_are_refused() {
 #[test]
 fn a_trial_beside_another() {
     let (scratch, upstream) = (Scratch::new(), Upstream::start());
-    let server = Server::start(&scratch, upstream.address, "--dnstap tap");
+    let server = start(&scratch, upstream.address, "--dnstap tap");
     for label in ["a", "b", "b"] {
         assert_eq!(server.octet(label), 1);
     }

@@ -21,18 +21,13 @@ fn a_build_without_it_says_so() {
 
 #[cfg(feature = "encrypted")]
 mod whole {
-    use std::io::{BufRead, BufReader};
     use std::net::{SocketAddr, UdpSocket};
-    use std::process::{Child, Command, Stdio};
-    use std::sync::mpsc::{Receiver, channel};
-    use std::time::Duration;
+    use std::process::Command;
 
     use rcgen::{CertifiedKey, generate_simple_self_signed};
-    use rustix::process::{Pid, Signal, kill_process};
 
     use super::common::Scratch;
-
-    const PATIENCE: Duration = Duration::from_secs(60);
+    use super::common::server::Server;
 
     /// An upstream that gives every name one address.
     fn upstream() -> SocketAddr {
@@ -53,76 +48,12 @@ mod whole {
         address
     }
 
-    /// The server at work.
-    struct Server {
-        child: Child,
-        lines: Receiver<String>,
-        plain: SocketAddr,
-    }
-
-    impl Server {
-        fn start(scratch: &Scratch, arguments: &[&str]) -> Server {
-            let mut command = scratch.larder();
-            command.args(["dns", "--listen", "127.0.0.1:0", "--cores", "2"]).args(arguments);
-            let mut child = command.stderr(Stdio::piped()).spawn().expect("the program starts");
-            let (say, lines) = channel();
-            let pipe = BufReader::new(child.stderr.take().expect("piped"));
-            std::thread::spawn(move || {
-                for line in pipe.lines().map_while(Result::ok) {
-                    let _ = say.send(line);
-                }
-            });
-            let mut server = Server { child, lines, plain: SocketAddr::from(([0; 4], 0)) };
-            let line = server.hear("answering at ");
-            let word = line.split_whitespace().nth(4).expect("an address");
-            server.plain = word.parse().expect("an address");
-            server
-        }
-
-        /// Waits for a line with `text`.
-        fn hear(&self, text: &str) -> String {
-            loop {
-                let line = self.lines.recv_timeout(PATIENCE);
-                let line = line.unwrap_or_else(|_| panic!("{text:?} was not said"));
-                if line.contains(text) {
-                    return line;
-                }
-            }
-        }
-
-        /// Where it said that it answers by `what`.
-        fn at(&self, what: &str) -> SocketAddr {
-            let line = self.hear(what);
-            let word = line.split_whitespace().last().expect("an address");
-            let word = word.trim_start_matches("https://").trim_end_matches("/dns-query");
-            word.parse().expect("an address")
-        }
-
-        /// The answer to a question for an address, over UDP.
-        fn ask(&self, label: &str) -> Vec<u8> {
-            let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-            socket.set_read_timeout(Some(PATIENCE)).expect("a time");
-            let mut question = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0".to_vec();
-            question.push(label.len() as u8);
-            question.extend(label.bytes());
-            question.extend(b"\x07example\x03com\0\0\x01\0\x01");
-            socket.send_to(&question, self.plain).expect("sent");
-            let mut room = [0; 512];
-            let length = socket.recv(&mut room).expect("an answer");
-            room[..length].to_vec()
-        }
-
-        fn hang_up(&self) {
-            let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
-            kill_process(id.expect("a process"), Signal::HUP).expect("it is told");
-        }
-    }
-
-    impl Drop for Server {
-        fn drop(&mut self) {
-            let _ = self.child.kill();
-            let _ = self.child.wait();
-        }
+    /// Where a server said that it answers by `what`.
+    fn at(server: &mut Server, what: &str) -> SocketAddr {
+        let line = server.hear(what);
+        let word = line.split_whitespace().last().expect("an address");
+        let word = word.trim_start_matches("https://").trim_end_matches("/dns-query");
+        word.parse().expect("an address")
     }
 
     fn write_certificate(scratch: &Scratch) {
@@ -153,14 +84,14 @@ mod whole {
         let scratch = Scratch::new();
         write_certificate(&scratch);
         let upstream = upstream().to_string();
-        let far = Server::start(&scratch, &[&LISTEN[..], &["--upstream", &upstream]].concat());
+        let mut far = Server::start(&scratch, [&LISTEN[..], &["--upstream", &upstream]].concat());
         let urls = [
-            format!("tls://{}#dns.example", far.at("over TLS")),
-            format!("https://{}/dns-query", far.at("over HTTPS")),
-            format!("quic://{}#dns.example", far.at("over QUIC")),
+            format!("tls://{}#dns.example", at(&mut far, "over TLS")),
+            format!("https://{}/dns-query", at(&mut far, "over HTTPS")),
+            format!("quic://{}#dns.example", at(&mut far, "over QUIC")),
         ];
         let near =
-            |url: &str| Server::start(&scratch, &["--upstream", url, "--upstream-ca", "chain.pem"]);
+            |url: &str| Server::start(&scratch, ["--upstream", url, "--upstream-ca", "chain.pem"]);
         for (at, url) in urls.iter().enumerate() {
             let answer = near(url).ask(&format!("n{at}"));
             assert!(answer.ends_with(&[198, 51, 100, 7]), "{url}: {answer:?}");
@@ -171,7 +102,7 @@ mod whole {
             2,
             "the old certificate is not vouched for"
         );
-        far.hang_up();
+        far.signal("-HUP");
         far.hear("certificate loaded anew");
         assert!(near(&urls[0]).ask("renewed").ends_with(&[198, 51, 100, 7]));
     }
@@ -186,8 +117,9 @@ mod whole {
         let scratch = Scratch::new();
         write_certificate(&scratch);
         let upstream = upstream().to_string();
-        let server = Server::start(&scratch, &[&LISTEN[..], &["--upstream", &upstream]].concat());
-        let (tls, https) = (server.at("over TLS"), server.at("over HTTPS"));
+        let mut server =
+            Server::start(&scratch, [&LISTEN[..], &["--upstream", &upstream]].concat());
+        let (tls, https) = (at(&mut server, "over TLS"), at(&mut server, "over HTTPS"));
         for (at, how) in
             [(tls, &["+tls"][..]), (https, &["+https"]), (https, &["+https", "+https-get"])]
         {

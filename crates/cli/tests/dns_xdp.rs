@@ -3,79 +3,14 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader};
-use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
-
 use common::Scratch;
-
-const PATIENCE: Duration = Duration::from_secs(60);
+use common::server::{Server, ask};
 
 /// A question for the A record of `www.example`.
 const QUESTION: &[u8] = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x03www\x07example\0\0\x01\0\x01";
 /// What the server has for it.
 const LOCAL_DATA: &str = "www.example 300 A 192.0.2.7\n";
 const ADDRESS: [u8; 4] = [192, 0, 2, 7];
-
-/// The server at work.
-struct Server {
-    child: Child,
-    lines: Receiver<String>,
-    heard: Vec<String>,
-}
-
-impl Server {
-    /// Starts a command that becomes the server; it answers.
-    fn spawn(command: &mut Command) -> Server {
-        let mut child = command.stderr(Stdio::piped()).spawn().expect("the program starts");
-        let (say, lines) = channel();
-        let pipe = BufReader::new(child.stderr.take().expect("piped"));
-        std::thread::spawn(move || {
-            for line in pipe.lines().map_while(Result::ok) {
-                let _ = say.send(line);
-            }
-        });
-        let mut server = Server { child, lines, heard: Vec::new() };
-        server.hear("policy:");
-        server
-    }
-
-    /// Waits for a line with `text` on standard error.
-    fn hear(&mut self, text: &str) {
-        while !self.heard.iter().any(|line| line.contains(text)) {
-            match self.lines.recv_timeout(PATIENCE) {
-                Ok(line) => self.heard.push(line),
-                Err(_) => panic!("{text:?} was not said, but {:?}", self.heard),
-            }
-        }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Asks over UDP from a new port, again after a while, as clients do.
-fn ask(server: SocketAddr) -> Vec<u8> {
-    let any: IpAddr = if server.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
-    let client = UdpSocket::bind((any, 0)).expect("a socket");
-    client.connect(server).expect("connected");
-    client.set_read_timeout(Some(Duration::from_secs(1))).expect("set");
-    let mut room = [0; 512];
-    for _ in 0..60 {
-        client.send(QUESTION).expect("sent");
-        if let Ok(length) = client.recv(&mut room) {
-            return room[..length].to_vec();
-        }
-    }
-    panic!("no answer of {server}");
-}
 
 fn is_right(answer: &[u8]) -> bool {
     answer.starts_with(&QUESTION[..2]) && answer[7] == 1 && answer.ends_with(&ADDRESS)
@@ -87,16 +22,14 @@ fn falls_back_to_sockets() {
     let scratch = Scratch::new();
     scratch.write("local", LOCAL_DATA);
     let line = "dns --listen 127.0.0.1:0 --cache-only --local-data local --xdp lo";
-    let mut server = Server::spawn(scratch.larder().args(line.split(' ')));
+    let server = Server::spawn(scratch.larder().args(line.split(' ')));
     let reason = if cfg!(feature = "xdp") {
         "no XDP, sockets serve instead: lo: the interface cannot be used"
     } else {
         "no XDP, sockets serve instead: lo: this larder was built without the feature 'xdp'"
     };
-    server.hear(reason);
-    let line = server.heard.iter().find(|line| line.contains("answering at ")).expect("said");
-    let address = line.split_whitespace().nth(4).expect("an address").trim_end_matches(',');
-    assert!(is_right(&ask(address.parse().expect("an address"))));
+    assert!(server.has_said(reason), "{:?}", server.heard);
+    assert!(is_right(&ask(server.address, QUESTION)));
     drop(server);
 
     let must = "dns --listen 127.0.0.1:0 --cache-only --xdp lo --xdp-fallback=false";
@@ -112,10 +45,12 @@ fn falls_back_to_sockets() {
 #[cfg(feature = "xdp")]
 mod by_frames {
     use std::io::{Read, Write};
-    use std::net::TcpStream;
-    use std::time::Instant;
+    use std::net::{SocketAddr, TcpStream, UdpSocket};
+    use std::process::{Command, Stdio};
+    use std::time::{Duration, Instant};
 
     use super::common::Run;
+    use super::common::server::PATIENCE;
     use super::*;
 
     const PORT: u16 = 5300;
@@ -224,8 +159,8 @@ mod by_frames {
         let line = "dns --listen 0.0.0.0:5300,[::]:5300 --cache-only --local-data local --cores 2 \
                     --metrics 10.99.0.1:9953 --xdp s0 --xdp-fallback=false";
         let start = || {
-            let mut server = Server::spawn(&mut pair.larder(&scratch, line));
-            server.hear("XDP at s0: 2 queues");
+            let server = Server::spawn(&mut pair.larder(&scratch, line));
+            assert!(server.has_said("XDP at s0: 2 queues"), "{:?}", server.heard);
             assert!(pair.has_program());
             server
         };
@@ -235,7 +170,7 @@ mod by_frames {
         for address in addresses {
             // From as many ports, and so by both queues: the kernel spreads them by a hash.
             for _ in 0..100 {
-                assert!(is_right(&ask(address)));
+                assert!(is_right(&ask(address, QUESTION)));
             }
         }
         wait_until_counted("xdp", 200);
@@ -258,7 +193,7 @@ mod by_frames {
         assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
         // An address that the server's machine got later is the kernel's to serve.
         assert_eq!(ip(&format!("-n {} addr add 10.99.0.3/24 dev s0", pair.name)).code, Some(0));
-        assert!(is_right(&ask(SocketAddr::from(([10, 99, 0, 3], PORT)))));
+        assert!(is_right(&ask(SocketAddr::from(([10, 99, 0, 3], PORT)), QUESTION)));
         wait_until_counted("udp", 1);
         wait_until_counted("tcp", 2);
 
@@ -270,9 +205,8 @@ mod by_frames {
         pair.wait_until_free();
         drop(server);
         let mut server = start();
-        assert!(is_right(&ask(addresses[0])));
-        let pid = server.child.id().to_string();
-        assert!(Command::new("kill").arg(&pid).status().expect("sent").success());
+        assert!(is_right(&ask(addresses[0], QUESTION)));
+        server.signal("-TERM");
         server.hear("questions, ");
         assert!(server.child.wait().expect("ended").success());
         pair.wait_until_free();

@@ -1,6 +1,9 @@
 //! Runs the built program in an empty directory with an empty environment, so that no file or
 //! variable of the machine decides a test.
 
+#[allow(dead_code)]
+pub mod server;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
