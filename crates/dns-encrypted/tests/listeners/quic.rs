@@ -10,6 +10,7 @@ use quinn::{
     ApplicationClose, ClientConfig, Connection, ConnectionError, Endpoint, ReadToEndError,
 };
 use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::world::{
@@ -39,6 +40,15 @@ async fn ask(connection: &Connection, octets: &[u8]) -> Result<Vec<u8>, ReadToEn
     timeout(PATIENCE, receive.read_to_end(1 << 20)).await.expect("it ends")
 }
 
+/// Asks what is held back until the world releases it, and sees that it is: the question, and its answer to come.
+async fn ask_held(world: &World, connection: &Connection) -> (Vec<u8>, JoinHandle<Vec<u8>>) {
+    let held = question(0, "hold", b"");
+    let (connection, octets) = (connection.clone(), framed(&held));
+    let waiting = tokio::spawn(async move { ask(&connection, &octets).await.unwrap() });
+    world.held(1).await;
+    (held, waiting)
+}
+
 async fn closed_with(connection: &Connection) -> u64 {
     match timeout(PATIENCE, connection.closed()).await.expect("it ends") {
         ConnectionError::ApplicationClosed(ApplicationClose { error_code, .. }) => {
@@ -54,12 +64,7 @@ fn questions() {
     let world = World::start(Limits::default());
     runtime().block_on(async {
         let (_endpoint, connection) = connect(&world, &["doq"]).await.unwrap();
-        let held = question(0, "hold", b"");
-        let waiting = tokio::spawn({
-            let (connection, octets) = (connection.clone(), framed(&held));
-            async move { ask(&connection, &octets).await.unwrap() }
-        });
-        world.held(1).await;
+        let (held, waiting) = ask_held(&world, &connection).await;
         for (label, options, bytes) in
             [("huge", &b""[..], HUGE_BYTES), ("some", PADDING, 468), ("some", b"", 57)]
         {
@@ -165,12 +170,7 @@ fn drains() {
     let mut world = World::start(Limits::default());
     runtime().block_on(async {
         let (_endpoint, connection) = connect(&world, &["doq"]).await.unwrap();
-        let held = question(0, "hold", b"");
-        let waiting = tokio::spawn({
-            let (connection, octets) = (connection.clone(), framed(&held));
-            async move { ask(&connection, &octets).await.unwrap() }
-        });
-        world.held(1).await;
+        let (held, waiting) = ask_held(&world, &connection).await;
         world.drain();
         world.release();
         assert!(answers(&held, &waiting.await.unwrap()[2..]));
