@@ -16,30 +16,33 @@
 //! Cost: none while nobody asks and nothing is due, but a wake-up a second where there is a trace, a query log or an answerer, and a
 //! hundred for each core while a client of the control socket is connected.
 
+mod crew;
+mod duties;
+
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
-use std::thread::{self, JoinHandle};
 
-use larder::{Cache, Seconds};
+use larder::Cache;
 use larder_io::event::{Events, Interest, Poller, Signal, Signals, Waker};
 
+pub(crate) use self::crew::Crew;
+use self::crew::wake;
+use self::duties::Duties;
 use crate::answerer::Answerer;
 use crate::bridge::Running;
 use crate::clock::Clock;
-use crate::ctl::{self, Actions, Answer, Control, Fields};
+use crate::ctl::{self, Control};
 use crate::dnstap::Target;
-use crate::driver::Driver;
+use crate::metrics::Shared;
 use crate::metrics::endpoint::{self, Endpoint};
-use crate::metrics::{Gauge, Shared, cache_gauges, gauge_fields, write_gauges};
 use crate::notify::Notifier;
 use crate::policy::{PolicyError, Report};
 use crate::query_log;
 use crate::reload::Reload;
 use crate::snapshot::{Loading, Snapshots, clear_leftovers};
-use crate::stage::{Stage, Stages};
+use crate::stage::Stage;
 use crate::writer::Writer;
 
 /// How long what is in flight may take at the end, milliseconds.
@@ -76,86 +79,6 @@ pub struct Operation {
     pub dnstap: Option<Target>,
     /// The query log.
     pub query_log: Option<query_log::Options>,
-}
-
-/// Threads of the cores. Dropped, they are ended at once.
-pub(crate) struct Crew {
-    threads: Vec<JoinHandle<io::Result<()>>>,
-    /// How many have ended, well or not.
-    ended: Arc<AtomicUsize>,
-    wakers: Arc<[Arc<Waker>]>,
-    stages: Arc<Stages>,
-    supervisor: Arc<Waker>,
-}
-
-/// Says that a thread has ended, also by a panic.
-struct Ending {
-    ended: Arc<AtomicUsize>,
-    supervisor: Arc<Waker>,
-}
-
-impl Drop for Ending {
-    fn drop(&mut self) {
-        self.ended.fetch_add(1, Ordering::Release);
-        wake(&self.supervisor);
-    }
-}
-
-/// An eventfd fails for nothing that could be mended here; who is not woken looks around within a second.
-fn wake(waker: &Waker) {
-    let _ = waker.wake();
-}
-
-impl Crew {
-    /// None yet. `wakers` are those of the cores, `supervisor` is called when one ends.
-    pub fn new(wakers: Vec<Arc<Waker>>, stages: Arc<Stages>, supervisor: Arc<Waker>) -> Crew {
-        let wakers = wakers.into();
-        Crew { threads: Vec::new(), ended: Arc::default(), wakers, stages, supervisor }
-    }
-
-    /// Starts a core.
-    pub fn start(&mut self, mut driver: Driver) -> io::Result<()> {
-        let (ended, supervisor) = (Arc::clone(&self.ended), Arc::clone(&self.supervisor));
-        let run = move || {
-            let _ending = Ending { ended, supervisor };
-            driver.run()
-        };
-        let name = format!("dns-{}", self.threads.len());
-        self.threads.push(thread::Builder::new().name(name).spawn(run)?);
-        Ok(())
-    }
-
-    fn go_on(&self, stage: Stage) {
-        self.stages.go_on(stage);
-        self.wake();
-    }
-
-    /// Makes each turn its loop once.
-    fn wake(&self) {
-        self.wakers.iter().for_each(|waker| wake(waker));
-    }
-
-    fn ended(&self) -> usize {
-        self.ended.load(Ordering::Acquire)
-    }
-
-    /// Waits for all of them: the first error. They were told to end.
-    fn join(&mut self) -> io::Result<()> {
-        let mut first = Ok(());
-        for thread in self.threads.drain(..) {
-            let panicked = |_| Err(io::Error::other("a core's thread panicked; see above"));
-            first = first.and(thread.join().unwrap_or_else(panicked));
-        }
-        first
-    }
-}
-
-impl Drop for Crew {
-    fn drop(&mut self) {
-        self.go_on(Stage::Ends);
-        // Who drops it without looking has an error of its own to tell.
-        let _ = self.join();
-    }
 }
 
 /// What is shared with the cores.
@@ -197,18 +120,6 @@ pub(crate) struct Supervisor {
     is_hurried: bool,
     /// How reloads that a signal asked for have ended, in words.
     reloaded: (mpsc::Sender<String>, mpsc::Receiver<String>),
-}
-
-/// What clients of the control socket may ask for.
-struct Duties {
-    common: Common,
-    /// What is served beside the cores.
-    beside: Option<Box<dyn Running>>,
-    snapshots: Option<Snapshots>,
-    loading: Option<Loading>,
-    snapshot_path: Option<PathBuf>,
-    is_stop_asked: bool,
-    is_last_save_begun: bool,
 }
 
 impl Supervisor {
@@ -305,9 +216,9 @@ impl Supervisor {
             Err(error) => tell(&format!("the service manager is not told: {error}")),
         }
         if let Some(notifier) = &self.notifier {
-            let plural = if crew.threads.len() == 1 { "" } else { "s" };
+            let plural = if crew.count() == 1 { "" } else { "s" };
             // A manager that does not hear is none.
-            let _ = notifier.ready(&format!("answers with {} core{plural}", crew.threads.len()));
+            let _ = notifier.ready(&format!("answers with {} core{plural}", crew.count()));
             self.alive_ms = notifier.alive_every_ms().map(|_| 0);
         }
         let Some(path) = self.duties.snapshot_path.clone() else { return };
@@ -461,7 +372,7 @@ impl Supervisor {
             if now_ms >= until_ms || self.is_hurried {
                 crew.go_on(Stage::Ends);
             }
-            if crew.ended() == crew.threads.len() {
+            if crew.ended() == crew.count() {
                 result = crew.join();
                 if let Some(beside) = self.duties.beside.take().filter(|_| !self.is_hurried) {
                     beside.finish();
@@ -473,169 +384,5 @@ impl Supervisor {
             self.phase = Phase::Ended;
         }
         result
-    }
-}
-
-impl Duties {
-    fn now_ms(&self) -> u64 {
-        self.common.clock.now().us / 1_000
-    }
-
-    fn seconds(&self) -> Seconds {
-        Seconds(self.common.clock.now().wall_s)
-    }
-
-    /// Has files begun anew, after a rotation.
-    fn reopen(&self) {
-        self.common.writers.iter().for_each(Writer::reopen);
-    }
-
-    fn wakes(&self) -> impl FnOnce() + Send + 'static {
-        let own = Arc::clone(&self.common.waker);
-        move || wake(&own)
-    }
-
-    /// Tells how the load ended, if it did.
-    fn look_at_loading(&mut self, tell: &mut dyn FnMut(&str)) {
-        let Some(result) = self.loading.as_mut().and_then(Loading::finished) else { return };
-        self.loading = None;
-        let path = self.snapshot_path.clone().unwrap_or_default();
-        match result {
-            Ok(None) => {}
-            Ok(Some(loaded)) => {
-                tell(&format!("{} answers came back from {}", loaded.entries, path.display()));
-            }
-            Err(error) => tell(&format!(
-                "snapshot {}: {error}; what was read before is used, the rest is found anew",
-                path.display()
-            )),
-        }
-    }
-
-    /// Saves for the last time. True when that is over, or where there is nothing to save.
-    fn last_save(&mut self, tell: &mut dyn FnMut(&str)) -> bool {
-        let (now, wake) = (self.seconds(), self.wakes());
-        let Some(snapshots) = &mut self.snapshots else { return true };
-        if self.loading.is_some() {
-            tell("the snapshot was not loaded to its end, and stays as it is");
-            return true;
-        }
-        if !self.is_last_save_begun {
-            // What a save that still runs has to say is said by this one.
-            let _ = snapshots.finished();
-            self.is_last_save_begun = snapshots.start(now, wake);
-            if self.is_last_save_begun || snapshots.is_saving() {
-                return false;
-            }
-            tell("no thread can be had to save the cache; the older snapshot is as it was");
-            return true;
-        }
-        match snapshots.finished() {
-            Some(Ok(saved)) => {
-                tell(&format!("{} answers were saved in {} ms", saved.entries, saved.took_ms));
-                true
-            }
-            Some(Err(text)) => {
-                tell(&text);
-                true
-            }
-            None => !snapshots.is_saving(),
-        }
-    }
-
-    /// Figures that are not counted by cores.
-    fn gauges(&self) -> Vec<Gauge> {
-        // Statistics fail only for a cache that is broken, which its users are told of.
-        let mut gauges =
-            self.common.cache.stats().map_or_else(|_| Vec::new(), |it| cache_gauges(&it));
-        let mut add = |name, help, value| gauges.push(Gauge { name, help, label: None, value });
-        let up_s = self.common.clock.now().us as f64 / 1e6;
-        add("uptime_seconds", "Time since the start", up_s);
-        let counts = || self.common.writers.iter().map(|writer| (writer.name(), writer.counts()));
-        let of = |name: &str| Some(("of", name.to_owned()));
-        gauges.extend(counts().map(|(name, (written, _))| Gauge {
-            name: "records_written",
-            help: "Records of dnstap and lines of the query log that were written",
-            label: of(name),
-            value: written as f64,
-        }));
-        gauges.extend(counts().map(|(name, (_, lost))| Gauge {
-            name: "records_lost",
-            help: "Records of dnstap and lines of the query log that could not be written",
-            label: of(name),
-            value: lost as f64,
-        }));
-        gauges.extend(self.beside.iter().flat_map(|beside| beside.gauges()));
-        let answerers = self.common.answerers.iter();
-        gauges.extend(by_name(answerers.flat_map(|answerer| answerer.gauges()).collect()));
-        gauges
-    }
-
-    /// All of it for Prometheus.
-    fn text(&self) -> String {
-        let mut text = String::new();
-        self.common.published.sum().write_text(&mut text);
-        write_gauges(&mut text, &self.gauges());
-        text
-    }
-}
-
-/// Gauges of one name, one after the other.
-fn by_name(mut gauges: Vec<Gauge>) -> Vec<Gauge> {
-    gauges.sort_by_key(|gauge| gauge.name);
-    gauges
-}
-
-impl Actions for Duties {
-    fn cache(&self) -> &Cache {
-        &self.common.cache
-    }
-
-    fn now(&self) -> Seconds {
-        self.seconds()
-    }
-
-    fn stats(&mut self) -> Fields {
-        let mut fields = self.common.published.sum().fields();
-        fields.extend(gauge_fields(&self.gauges()));
-        fields
-    }
-
-    fn snapshot(&mut self) -> Answer {
-        match &self.snapshots {
-            None => {
-                let text = "there is no file to save to; start larder dns with --snapshot FILE";
-                Answer::Now(Err(text.to_owned()))
-            }
-            Some(_) if self.loading.is_some() => {
-                let text = "the last snapshot is being loaded; ask again when it is";
-                Answer::Now(Err(text.to_owned()))
-            }
-            Some(snapshots) => snapshots.answer(self.seconds()),
-        }
-    }
-
-    fn reload(&mut self) -> Answer {
-        self.reopen();
-        let reload = self.common.reload.clone();
-        Answer::Later(Box::new(move |_| {
-            let (said, heard) = mpsc::channel();
-            let told = Box::new(move |outcome: &Result<Report, PolicyError>| {
-                let outcome = outcome.as_ref().map(Report::to_string);
-                // The client may be gone by then.
-                let _ = said.send(outcome.map_err(PolicyError::to_string));
-            });
-            reload.start(told).map_err(|error| error.to_string())?;
-            let ended = "the server ended meanwhile";
-            let report = heard.recv().map_err(|_| ended.to_owned())??;
-            let mut fields = Fields::new();
-            fields.insert("policy".to_owned(), report.into());
-            Ok(fields)
-        }))
-    }
-
-    fn stop(&mut self) -> Answer {
-        self.is_stop_asked = true;
-        Answer::done()
     }
 }
