@@ -9,26 +9,10 @@
 //! servers rotate them differently), compression, the text of an extended error. TTLs are compared apart, as
 //! each server has looked at another moment.
 //!
-//! Names in data are spelled out and in small letters for the types of RFC 4034, section 6.2; data of other types is
-//! compared as it stands, which no sender compresses (RFC 3597, section 4).
-//!
-//! Bounds: a view is linear in its message but for names in data, each of which may be 255 octets behind a pointer of
-//! two: some hundred times the message at most. Cost: an allocation or two a record, and two sorts.
+//! `read` makes views of octets, `print` makes a line of a view. Cost of a comparison: two sorts a section.
 
-use std::fmt;
-
-use larder_wire::dns::edns::option;
-use larder_wire::dns::{
-    DnsError, Message, Record, Section, class, read_wire_name, rtype, skip_name,
-};
-
-use crate::presentation;
-
-/// Records of a section that are printed.
-const PRINTED_MAX: usize = 6;
-
-/// Octets of data that are printed.
-const DATA_PRINTED_MAX: usize = 40;
+mod print;
+mod read;
 
 /// A field in which answers may differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -111,48 +95,6 @@ impl Entry {
     }
 }
 
-impl fmt::Debug for Entry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = String::new();
-        presentation::push_name(&mut text, &self.owner);
-        text.push_str(&format!(" {} ", self.ttl_s));
-        if self.class != class::IN {
-            presentation::push_class(&mut text, self.class);
-            text.push(' ');
-        }
-        presentation::push_type(&mut text, self.rtype);
-        text.push(' ');
-        push_data(&mut text, self.rtype, &self.data);
-        f.write_str(&text)
-    }
-}
-
-/// Data of the types that are met most, as people write it; of others the octets, as RFC 3597 has them.
-fn push_data(text: &mut String, rtype: u16, data: &[u8]) {
-    match (rtype, data.len()) {
-        (rtype::A, 4) => {
-            let octets: Vec<String> = data.iter().map(u8::to_string).collect();
-            text.push_str(&octets.join("."));
-        }
-        (rtype::AAAA, 16) => {
-            let octets = data.first_chunk::<16>().copied().unwrap_or_default();
-            text.push_str(&std::net::Ipv6Addr::from(octets).to_string());
-        }
-        (rtype::CNAME | rtype::NS | rtype::PTR | rtype::DNAME, _) => {
-            presentation::push_name(text, data);
-        }
-        _ => {
-            text.push_str(&format!("\\# {} ", data.len()));
-            for octet in data.iter().take(DATA_PRINTED_MAX) {
-                text.push_str(&format!("{octet:02x}"));
-            }
-            if data.len() > DATA_PRINTED_MAX {
-                text.push_str("...");
-            }
-        }
-    }
-}
-
 /// OPT.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OptView {
@@ -200,88 +142,7 @@ const HEADER_FLAGS: [Field; 6] = [
 
 const SECTIONS: [Field; 3] = [Field::Answer, Field::Authority, Field::Additional];
 
-impl fmt::Debug for View {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut rcode = String::new();
-        presentation::push_rcode(&mut rcode, self.rcode);
-        f.write_str(&rcode)?;
-        if self.opcode != 0 {
-            write!(f, " opcode {}", self.opcode)?;
-        }
-        let names = ["AA", "TC", "RD", "RA", "AD", "CD"].iter().zip(self.flags);
-        names.filter(|(_, is_set)| *is_set).try_for_each(|(name, _)| write!(f, " {name}"))?;
-        write!(f, ", {} octets", self.bytes)?;
-        for (field, entries) in SECTIONS.iter().zip(&self.sections) {
-            if !entries.is_empty() {
-                write!(f, "; {} {}:", entries.len(), field.as_str())?;
-                let mut separator = " ";
-                for entry in entries.iter().take(PRINTED_MAX) {
-                    write!(f, "{separator}{entry:?}")?;
-                    separator = " | ";
-                }
-            }
-        }
-        if let Some(opt) = &self.opt {
-            write!(f, "; EDNS {} UDP {}", opt.version, opt.udp_bytes)?;
-            write!(f, "{}", if opt.dnssec_ok { " DO" } else { "" })?;
-            if !opt.errors.is_empty() {
-                write!(f, " errors {:?}", opt.errors)?;
-            }
-            if !opt.options.is_empty() {
-                write!(f, " options {:?}", opt.options)?;
-            }
-        }
-        Ok(())
-    }
-}
-
 impl View {
-    /// Reads an answer; an error is what is wrong with it. Octets after the last record are passed over.
-    pub fn read(octets: &[u8]) -> Result<View, DnsError> {
-        let message = Message::parse(octets)?;
-        if !message.is_response() {
-            return Err(DnsError::NotDns);
-        }
-        let (high, low) = match octets {
-            [_, _, high, low, ..] => (*high, *low),
-            _ => return Err(DnsError::TooShort),
-        };
-        let question = match message.question()? {
-            None => None,
-            Some(question) => {
-                let mut wire = Vec::new();
-                read_wire_name(octets, question.name_offset, &mut wire)?;
-                Some((wire, question.qtype, question.qclass))
-            }
-        };
-        let mut view = View {
-            bytes: octets.len(),
-            opcode: message.opcode(),
-            rcode: message.rcode().into(),
-            flags: [high & 4, high & 2, high & 1, low & 0x80, low & 0x20, low & 0x10]
-                .map(|bit| bit != 0),
-            question,
-            sections: [Vec::new(), Vec::new(), Vec::new()],
-            opt: None,
-        };
-        for record in message.records() {
-            let record = record?;
-            if record.rtype == rtype::OPT && record.section == Section::Additional {
-                view.opt = Some(opt(&message, &record));
-                view.rcode |= (record.ttl_raw >> 24 << 4) as u16;
-                continue;
-            }
-            view.sections[record.section as usize].push(Entry {
-                owner: folded(octets, record.owner_offset)?,
-                rtype: record.rtype,
-                class: record.class,
-                data: data(octets, &message, &record)?,
-                ttl_s: record.ttl_s(),
-            });
-        }
-        Ok(view)
-    }
-
     /// TC.
     pub fn is_truncated(&self) -> bool {
         self.flags[1]
@@ -365,83 +226,10 @@ fn sorted(entries: &[Entry]) -> Vec<&Entry> {
     sorted
 }
 
-/// What an OPT record says. Options that are not whole end the list.
-fn opt(message: &Message<'_>, record: &Record) -> OptView {
-    let (mut errors, mut options) = (Vec::new(), Vec::new());
-    let mut rest = message.rdata(record);
-    while let Some((fixed, after)) = rest.split_first_chunk::<4>() {
-        let number = u16::from_be_bytes([fixed[0], fixed[1]]);
-        let length = usize::from(u16::from_be_bytes([fixed[2], fixed[3]]));
-        let Some((content, after)) = after.split_at_checked(length) else { break };
-        rest = after;
-        if number == option::EXTENDED_ERROR {
-            let code = content.first_chunk().map_or(u16::MAX, |code| u16::from_be_bytes(*code));
-            errors.push(code);
-        } else {
-            options.push(number);
-        }
-    }
-    OptView {
-        udp_bytes: record.class,
-        version: (record.ttl_raw >> 16) as u8,
-        dnssec_ok: record.ttl_raw & 0x8000 != 0,
-        reserved: (record.ttl_raw & 0x7fff) as u16,
-        errors,
-        options,
-    }
-}
-
-/// The name at an offset in wire form and small letters. Lengths of labels are below the letters.
-fn folded(octets: &[u8], offset: usize) -> Result<Vec<u8>, DnsError> {
-    let mut wire = Vec::new();
-    read_wire_name(octets, offset, &mut wire)?;
-    wire.make_ascii_lowercase();
-    Ok(wire)
-}
-
-/// What stands before the names in data, and how many names there are, by type (RFC 4034, section 6.2).
-const fn names_in(record_type: u16) -> Option<(usize, usize)> {
-    match record_type {
-        // NS, MD, MF, CNAME, MB, MG, MR, PTR, NXT, DNAME, NSEC.
-        2..=5 | 7..=9 | 12 | 30 | 39 | 47 => Some((0, 1)),
-        // SOA, MINFO, RP.
-        6 | 14 | 17 => Some((0, 2)),
-        // MX, AFSDB, RT, KX.
-        15 | 18 | 21 | 36 => Some((2, 1)),
-        // PX.
-        26 => Some((2, 2)),
-        // SRV.
-        33 => Some((6, 1)),
-        // SIG, RRSIG.
-        24 | 46 => Some((18, 1)),
-        _ => None,
-    }
-}
-
-/// Data of a record with its names spelled out and in small letters; as it stands where it is not what its type says.
-fn data(octets: &[u8], message: &Message<'_>, record: &Record) -> Result<Vec<u8>, DnsError> {
-    let plain = message.rdata(record);
-    let Some((before, names)) = names_in(record.rtype) else { return Ok(plain.to_vec()) };
-    if plain.len() < before {
-        return Ok(plain.to_vec());
-    }
-    let mut data = plain[..before].to_vec();
-    let mut at = record.rdata_offset + before;
-    for _ in 0..names {
-        let end = skip_name(octets, at)?;
-        if end > record.rdata_end() {
-            return Ok(plain.to_vec());
-        }
-        data.extend_from_slice(&folded(octets, at)?);
-        at = end;
-    }
-    data.extend_from_slice(&octets[at..record.rdata_end()]);
-    Ok(data)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use larder_wire::dns::DnsError;
     use proptest::prelude::*;
 
     /// `www.example.` with an alias, two addresses, an SOA and OPT; names compressed.
