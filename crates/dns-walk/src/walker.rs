@@ -8,6 +8,7 @@
 //!   | aliases out of the zone   kept, and their target is sought
 //!   | silent, lame, refusing    the next server; after all of them, all once more
 //!   | no address of a server    tasks of their own seek them, and this one waits
+//!   | another asks already      for the same label above its own name: this one waits for what is said
 //!   | TC                        the same server by a stream
 //! over   an answer, or that there is none to be had -> Net::tell
 //! ```
@@ -20,7 +21,7 @@
 //! 1. A response is read for a task only if it came by the socket that the task's last question left by, with its ID, from
 //!    the server asked, and repeats the question.
 //! 2. Each task has a timer, and at its end it is over. So who waits for another task waits for no longer than that.
-//! 3. A task waits only for tasks that are deeper than itself, so none waits for itself.
+//! 3. A task waits only for tasks that are deeper than itself, or that wait for a server; so none waits for itself.
 //! 4. What one client's question may cost is counted in one place, whatever tasks it has: [`PACKETS_MAX`].
 //!
 //! Bounds: [`Options`], and the constants below. Cost of a step: a look-up a label of the name, another a
@@ -135,6 +136,8 @@ pub struct Walker<C> {
     by_tag: HashMap<u64, u64>,
     /// Tasks for addresses, by name and depth.
     seeking: HashMap<(Box<[u8]>, u8), u64>,
+    /// Names above whole ones that somebody asks for at the moment, and the tasks that wait for what is said of them.
+    asked_above: HashMap<Box<[u8]>, Vec<u64>>,
     /// Tasks that have something to do.
     ready: Vec<u64>,
     timers: Timers<u64>,
@@ -160,6 +163,7 @@ impl<C> Walker<C> {
             by_place: HashMap::new(),
             by_tag: HashMap::new(),
             seeking: HashMap::new(),
+            asked_above: HashMap::new(),
             ready: Vec::new(),
             timers: Timers::new(tasks_max, now.us / 1_000),
             cuts: Cuts::new(&options.roots, options.zones_max),
@@ -288,8 +292,10 @@ impl<C> Walker<C> {
 
     /// A task's question is waited for no longer.
     fn give_up(&mut self, number: u64) {
-        let attempt = self.tasks.get_mut(&number).and_then(|task| task.attempt.take());
-        if let Some(attempt) = attempt {
+        let Walker { tasks, asked_above, ready, .. } = self;
+        let Some(task) = tasks.get_mut(&number) else { return };
+        task.let_others_go_on(asked_above, ready);
+        if let Some(attempt) = task.attempt.take() {
             self.forget(attempt.way);
         }
     }
@@ -344,6 +350,7 @@ impl<C> Walker<C> {
             self.tasks.insert(number, task);
             return true;
         }
+        task.let_others_go_on(&mut self.asked_above, &mut self.ready);
         let end = self.weigh(now, &mut task, said, attempt.server, octets.unwrap_or_default());
         match end {
             Some(end) => self.end(now, *task, &end, net),
@@ -437,6 +444,12 @@ impl<C> Walker<C> {
             task.turn_to(place.zone_at);
         }
         task.asked_at = if task.steps >= STEPS_MAX { 0 } else { above(&task.name, place.known_at) };
+        if let Some(waiting) = self.asked_above.get_mut(task.asked()).filter(|_| task.asked_at > 0)
+        {
+            waiting.push(number);
+            self.set_timer(number, task, task.until_ms);
+            return true;
+        }
         loop {
             if task.packets_left.get() == 0 {
                 return false;

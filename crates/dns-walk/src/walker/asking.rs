@@ -127,6 +127,10 @@ impl<C> Walker<C> {
         let Some((socket, id)) = place.filter(|_| is_sent) else { return false };
         by_place.insert((socket, id), number);
         self.counts.packets += 1;
+        if task.asked_at > 0 {
+            self.asked_above.insert(task.asked().into(), Vec::new());
+            task.leads = true;
+        }
         task.packets_left.update(|left| left - 1);
         let way = Way::Packet(socket, id);
         task.attempt = Some(Attempt { way, server, sent_us: now.us, has_edns });

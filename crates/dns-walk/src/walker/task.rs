@@ -1,6 +1,7 @@
 //! A task: a name that is sought, and how far that has come.
 
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::rc::Rc;
 
@@ -54,6 +55,8 @@ pub struct Task<C> {
     /// Servers of the zone whose addresses were sought.
     pub sought: Vec<Box<[u8]>>,
     pub attempt: Option<Attempt>,
+    /// It asks for a name above its own, and others may wait for what is said.
+    pub leads: bool,
     pub due_ms: u64,
     pub timer: Option<TimerId>,
     /// The question as it was sent.
@@ -86,6 +89,7 @@ impl<C> Task<C> {
             is_second_round: false,
             sought: Vec::new(),
             attempt: None,
+            leads: false,
             due_ms: 0,
             timer: None,
             question: Vec::new(),
@@ -110,6 +114,17 @@ impl<C> Task<C> {
     /// The type that is asked for: what it really is, those above need not know.
     pub fn asked_type(&self) -> u16 {
         if self.asks_for_all() { self.rtype } else { rtype::A }
+    }
+
+    /// What it asked for a name above its own is over: who waited for that goes on.
+    pub fn let_others_go_on(
+        &mut self,
+        asked_above: &mut HashMap<Box<[u8]>, Vec<u64>>,
+        ready: &mut Vec<u64>,
+    ) {
+        if std::mem::take(&mut self.leads) {
+            ready.extend(asked_above.remove(self.asked()).unwrap_or_default());
+        }
     }
 
     /// Turns to another zone, or to another name.

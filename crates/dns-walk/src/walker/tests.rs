@@ -208,9 +208,9 @@ impl World {
             self.walker.tick(self.now(), &mut self.wire);
         }
         assert_eq!(self.walker.in_flight(), 0);
-        let Walker { tasks, by_place, by_tag, seeking, timers, .. } = &self.walker;
+        let Walker { tasks, by_place, by_tag, seeking, asked_above, timers, .. } = &self.walker;
         assert!(tasks.is_empty() && by_place.is_empty() && by_tag.is_empty());
-        assert!(seeking.is_empty() && timers.is_empty());
+        assert!(seeking.is_empty() && asked_above.is_empty() && timers.is_empty());
     }
 
     fn begin(&mut self, asked: &str, rtype: RecordType, dnssec_ok: bool) {
@@ -520,6 +520,31 @@ fn sought_once() {
     }
     let sought = world.log.iter().filter(|(server, ..)| *server == 4).count();
     assert_eq!(sought, 1);
+}
+
+/// Many questions for names of a zone that is not known yet have it sought once, also where its first server is silent.
+#[test]
+fn a_zone_is_sought_once() {
+    let silent: Says = |server, asked, rtype| match server {
+        1 => Some(Words {
+            authorities: vec![ns("test.", "ns6.test."), ns("test.", "ns2.test.")],
+            additionals: vec![a("ns6.test.", 6), a("ns2.test.", 2)],
+            ..Words::default()
+        }),
+        6 => None,
+        _ => plain(server, asked, rtype),
+    };
+    for (says, asked_6_max) in [(plain as Says, 0), (silent, 2)] {
+        let mut world = World::new(says);
+        for number in 0..50 {
+            world.begin(&format!("h{number}.good.test."), RecordType::A, false);
+        }
+        world.settle();
+        assert_eq!(world.wire.told.len(), 50);
+        let asked = |server| world.log.iter().filter(|(it, ..)| *it == server).count();
+        assert_eq!((asked(1), asked(2), asked(3)), (1, 1, 50));
+        assert!(asked(6) <= asked_6_max, "{}", asked(6));
+    }
 }
 
 /// Zones that live in one another, and nowhere else, end with a failure, and soon.
