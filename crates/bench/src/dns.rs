@@ -4,6 +4,8 @@
 //! question  names, questions and the check of answers, all from a number
 //! stub      the upstream of all contestants: answers at once, and counts
 //! hierarchy the same as root, top level and domains, for resolvers that find their way
+//! signed    what makes its zones signed ones
+//! key       what signs them
 //! server    how larder, unbound, dnsdist and BIND are set up for one upstream
 //! process   a contestant that runs: its processor time, its memory, its end
 //! plan      what is asked and how much, and what comes of it
@@ -21,9 +23,11 @@
 pub mod field;
 mod ground;
 pub mod hierarchy;
+mod key;
 pub mod plan;
 pub mod process;
 pub mod question;
 pub mod report;
 pub mod server;
+pub mod signed;
 pub mod stub;

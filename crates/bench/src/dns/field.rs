@@ -135,6 +135,8 @@ impl Field<'_> {
     fn start(&self, work: &Work, tell: &mut impl FnMut(Event)) -> Result<Vec<Contestant>, Error> {
         let hot = u64::from(work.hot);
         let entries = if work.hit_percent < 100 { hot + FRESH_ENTRIES } else { 2 * hot + 10_000 };
+        let signer = self.plan.upstream.signer.as_deref();
+        let check = if signer.is_some() { question::is_validated } else { question::is_answer };
         let mut taking = Vec::new();
         let mut port = PORTS_FROM;
         for server in self.servers {
@@ -142,6 +144,7 @@ impl Field<'_> {
             let setup = Setup {
                 listen: at_port(port),
                 upstream: (!self.plan.hierarchy).then_some(self.ground.upstream.address),
+                anchor: signer.map(|signer| signer.anchor()),
                 cores: self.ground.server_cores.len(),
                 entries,
                 folder: &self.ground.folder.0,
@@ -159,7 +162,7 @@ impl Field<'_> {
                     if let Some(launch) = server.launch(&setup) {
                         tell(Event::SetUp(server.name, launch));
                     }
-                    taking.push(Contestant::new(server.name, running, question::is_answer));
+                    taking.push(Contestant::new(server.name, running, check));
                 }
                 Err(reason) => tell(Event::Skipped(server.name, reason)),
             }

@@ -20,7 +20,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::hierarchy::ANY;
 use super::plan::{Error, Plan, Work};
-use super::question::{self, FRESH_FROM, Mix};
+use super::question::{self, AUTHENTIC, FRESH_FROM, Mix};
 use super::stub::{StubCounts, StubOptions, stub};
 use crate::net::SOCKET_BUFFER_BYTES;
 use crate::net::load::{Load, LoadOptions, load};
@@ -75,7 +75,7 @@ impl<'a> Ground<'a> {
             false => left[..left.len().min(server_cores.len())].to_vec(),
         };
         let upstream_core = load_cores.last().copied().unwrap_or(0);
-        let upstream = Upstream::start(plan.upstream, plan.hierarchy, upstream_core)?;
+        let upstream = Upstream::start(plan.upstream.clone(), plan.hierarchy, upstream_core)?;
         let (folder, fresh) = (Folder::new()?, Arc::new(AtomicU64::new(FRESH_FROM)));
         Ok(Ground { plan, stop, folder, server_cores, load_cores, upstream, fresh })
     }
@@ -150,6 +150,7 @@ impl<'a> Ground<'a> {
             ..LoadOptions::new(address)
         };
         let (stop, edns) = (self.stop, self.plan.edns);
+        let flags = if self.plan.upstream.signer.is_some() { AUTHENTIC } else { 0 };
         let loads = thread::scope(|scope| {
             let threads: Vec<_> = (self.load_cores.iter())
                 .map(|&core| {
@@ -159,7 +160,9 @@ impl<'a> Ground<'a> {
                         pin_to_core(core)?;
                         let ask = |id, room: &mut [u8]| {
                             let number = numbers().filter(|_| !stop.load(Ordering::Relaxed))?;
-                            Some(question::write(id, number, edns, room))
+                            let question = question::write(id, number, edns, room);
+                            room[3] |= flags;
+                            Some(question)
                         };
                         load(options, ask, check)
                     })

@@ -12,10 +12,14 @@
 //!
 //! A name is a domain's, with labels in front or without; see [`super::question`]. Referrals bring addresses
 //! with them, so a name of a domain that a resolver has not met costs two questions, and another one of it one.
+//!
+//! With a signer all zones are signed, and questions that ask for signatures (DO) get them: see [`super::signed`]. The
+//! server of all addresses knows no zones, and signs nothing.
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use super::question::{TYPE_A_CLASS_IN, address, domain_start, name_hash};
+use super::question::{address, domain_start, name_hash};
+use super::signed::{self, DNSKEY, DS, NSEC, RRSIG, SOA, Signer};
 use super::stub::{Reply, Section, StubOptions};
 
 /// The server of the root.
@@ -30,9 +34,12 @@ const PAIRS: u64 = 16;
 /// TTL of referrals: they outlive any measurement.
 const REFERRAL_TTL_S: u32 = 86_400;
 const TYPE_NS_CLASS_IN: [u8; 4] = [0, 2, 0, 1];
+const A: u8 = 1;
 const NS: u8 = 2;
 const REFUSED: u8 = 5;
 const AUTHORITATIVE: u8 = 4;
+/// The name of the root's server.
+const ROOT_SERVER: &[u8] = b"\x03ns1\x04root\0";
 /// Where the question's name begins.
 const NAME_AT: usize = 12;
 /// The names of a zone's two servers, before the zone's own.
@@ -76,88 +83,174 @@ fn is_lame(domain: &[u8], share: f64) -> bool {
     ((name_hash(domain) >> 32) as f64) < share * 4_294_967_296.0
 }
 
-/// Writes what the server of a role says of a folded name.
+/// Writes what the server of a role says of a folded name. With a signer, zones are signed.
 pub(super) fn answer(
     reply: &mut Reply<'_>,
     role: Role,
     name: &[u8],
     kind: &[u8],
     options: &StubOptions,
+    signer: Option<&Signer>,
 ) {
     let top_start = last_label(name);
+    let zone = |start| Zone { name, start, kind, signer };
     match role {
-        Role::Root if name == [0] => {
-            reply.room[2] |= AUTHORITATIVE;
-            if kind == TYPE_NS_CLASS_IN {
-                let owner = b"\x03ns1\x04root\0";
-                reply.record(Section::Answer, &[0], NS, REFERRAL_TTL_S, owner);
-                reply.address(Section::Additional, owner, REFERRAL_TTL_S, ROOT.octets());
+        Role::Root => {
+            let root = zone(name.len() - 1);
+            if name == [0] {
+                root.tell(reply, None, REFERRAL_TTL_S);
+                if kind == TYPE_NS_CLASS_IN {
+                    let address = ROOT.octets();
+                    reply.address(Section::Additional, ROOT_SERVER, REFERRAL_TTL_S, address);
+                }
+            } else if &name[top_start..] == b"\x04root\0" {
+                root.tell(reply, Some(ROOT.octets()), REFERRAL_TTL_S);
+            } else {
+                root.refer(reply, top_start, [1, 2].map(|server| [127, 53, 1, server]));
             }
         }
-        Role::Root if &name[top_start..] == b"\x04root\0" => {
-            reply.room[2] |= AUTHORITATIVE;
-            if kind == TYPE_A_CLASS_IN {
-                reply.address(Section::Answer, &pointer(0), REFERRAL_TTL_S, ROOT.octets());
-            }
-        }
-        Role::Root => refer(reply, top_start, [1, 2].map(|server| [127, 53, 1, server])),
-        Role::Top => match (own_server(name, top_start), domain_start(name)) {
-            (None, Some(start)) => {
-                let servers = pair(&name[start..]).map(|server| [127, 53, 2, server]);
-                refer(reply, start, servers);
-            }
-            // A name of the top level itself: one of its servers', or its own.
-            (own, _) => {
-                reply.room[2] |= AUTHORITATIVE;
-                if let (Some(server), true) = (own, kind == TYPE_A_CLASS_IN) {
-                    let address = [127, 53, 1, server as u8 + 1];
-                    reply.address(Section::Answer, &pointer(0), REFERRAL_TTL_S, address);
+        Role::Top => {
+            let top = zone(top_start);
+            match (own_server(name, top_start), domain_start(name)) {
+                (None, Some(start)) => {
+                    let servers = pair(&name[start..]).map(|server| [127, 53, 2, server]);
+                    top.refer(reply, start, servers);
+                }
+                // A name of the top level itself: one of its servers', or its own.
+                (own, _) => {
+                    let address = own.map(|server| [127, 53, 1, server as u8 + 1]);
+                    top.tell(reply, address, REFERRAL_TTL_S);
                 }
             }
-        },
+        }
         Role::Domain(server) => {
-            let domain = domain_start(name).map(|start| &name[start..]);
-            let is_own = domain.is_some_and(|domain| {
+            let start = domain_start(name).filter(|start| {
+                let domain = &name[*start..];
                 let [first, second] = pair(domain);
                 server == second || (server == first && !is_lame(domain, options.lame))
             });
-            match domain.filter(|_| is_own) {
-                Some(domain) => leaf(reply, name, domain, kind, options.ttl_s),
+            match start.map(zone) {
+                Some(domain) => {
+                    let address = match own_server(name, domain.start) {
+                        Some(server) => [127, 53, 2, pair(domain.apex())[server]],
+                        None => address(name_hash(name)),
+                    };
+                    domain.tell(reply, Some(address), options.ttl_s);
+                }
                 None => reply.room[3] |= REFUSED,
             }
         }
-        Role::Any => leaf(reply, name, &[], kind, options.ttl_s),
+        Role::Any => {
+            let unsigned = Zone { signer: None, ..zone(name.len() - 1) };
+            unsigned.tell(reply, Some(address(name_hash(name))), options.ttl_s);
+        }
     }
 }
 
-/// The answer of a server that knows the name.
-fn leaf(reply: &mut Reply<'_>, name: &[u8], domain: &[u8], kind: &[u8], ttl_s: u32) {
-    reply.room[2] |= AUTHORITATIVE;
-    if kind != TYPE_A_CLASS_IN {
-        return;
+/// A zone that a question is about, or refers from.
+struct Zone<'a> {
+    /// The question's name.
+    name: &'a [u8],
+    /// Where the zone's own begins in it.
+    start: usize,
+    /// The question's type and class.
+    kind: &'a [u8],
+    /// What signs, where the question asks for it.
+    signer: Option<&'a Signer>,
+}
+
+impl Zone<'_> {
+    fn apex(&self) -> &[u8] {
+        &self.name[self.start..]
     }
-    let address = match own_server(name, name.len() - domain.len()) {
-        Some(server) => [127, 53, 2, pair(domain)[server]],
-        None => address(name_hash(name)),
-    };
-    reply.address(Section::Answer, &pointer(0), ttl_s, address);
+
+    /// The names of its servers.
+    fn servers(&self) -> Vec<Vec<u8>> {
+        match self.apex() {
+            [0] => vec![ROOT_SERVER.to_vec()],
+            apex => SERVERS.iter().map(|server| [server, apex].concat()).collect(),
+        }
+    }
+
+    /// Writes all that it has of a type at the name that begins at `owner` of the question's, and what signs it.
+    fn put(
+        &self,
+        reply: &mut Reply<'_>,
+        section: Section,
+        owner: usize,
+        kind: u8,
+        ttl_s: u32,
+        data: &[&[u8]],
+    ) {
+        let pointer = pointer(owner);
+        let wire = if self.name[owner] == 0 { &[0][..] } else { &pointer };
+        for data in data {
+            reply.record(section, wire, kind, ttl_s, data);
+        }
+        if let Some(signer) = self.signer {
+            let signature = signer.rrsig(self.apex(), &self.name[owner..], kind, ttl_s, data);
+            reply.record(section, wire, RRSIG, ttl_s, &signature);
+        }
+    }
+
+    /// Says what it has at the question's name, which is its own: an address, and what belongs to a zone; or proves that
+    /// it has nothing of that type. Unsigned, only the root has more than addresses.
+    fn tell(&self, reply: &mut Reply<'_>, address: Option<[u8; 4]>, ttl_s: u32) {
+        reply.room[2] |= AUTHORITATIVE;
+        let soa = || signed::soa(&[SERVERS[0], self.apex()].concat(), ttl_s);
+        let is_apex = self.start == 0;
+        match (self.kind, address, self.signer) {
+            ([0, A, 0, 1], Some(address), _) => {
+                self.put(reply, Section::Answer, 0, A, ttl_s, &[&address]);
+            }
+            ([0, NS, 0, 1], ..) if is_apex && (self.signer.is_some() || self.apex() == [0]) => {
+                let servers = self.servers();
+                let servers: Vec<&[u8]> = servers.iter().map(Vec::as_slice).collect();
+                self.put(reply, Section::Answer, 0, NS, REFERRAL_TTL_S, &servers);
+            }
+            ([0, SOA, 0, 1], _, Some(_)) if is_apex => {
+                self.put(reply, Section::Answer, 0, SOA, ttl_s, &[&soa()]);
+            }
+            ([0, DNSKEY, 0, 1], _, Some(signer)) if is_apex => {
+                self.put(reply, Section::Answer, 0, DNSKEY, REFERRAL_TTL_S, &[signer.dnskey()]);
+            }
+            (_, _, Some(_)) => {
+                let of_apex: &[u8] = if is_apex { &[NS, SOA, DNSKEY] } else { &[] };
+                let of_address: &[u8] = if address.is_some() { &[A] } else { &[] };
+                let types = [of_apex, of_address, &[RRSIG, NSEC]].concat();
+                self.put(reply, Section::Authority, self.start, SOA, ttl_s, &[&soa()]);
+                let nsec = signed::nsec(self.name, &types);
+                self.put(reply, Section::Authority, 0, NSEC, ttl_s, &[&nsec]);
+            }
+            (_, _, None) => {}
+        }
+    }
+
+    /// Refers to the two servers of the zone whose name begins at `child` of the question's.
+    fn refer(&self, reply: &mut Reply<'_>, child: usize, addresses: [[u8; 4]; 2]) {
+        let ds = self.signer.map(|signer| signer.ds(&self.name[child..]));
+        // The one question about a zone that the zone above answers (RFC 4035, section 3.1.4.1).
+        if let Some(ds) = ds.as_ref().filter(|_| child == 0 && self.kind == [0, DS, 0, 1]) {
+            reply.room[2] |= AUTHORITATIVE;
+            return self.put(reply, Section::Answer, 0, DS, REFERRAL_TTL_S, &[ds]);
+        }
+        let zone = pointer(child);
+        let names = SERVERS.map(|server| [server, &zone].concat());
+        for name in &names {
+            reply.record(Section::Authority, &zone, NS, REFERRAL_TTL_S, name);
+        }
+        if let Some(ds) = ds {
+            self.put(reply, Section::Authority, child, DS, REFERRAL_TTL_S, &[&ds]);
+        }
+        for (name, address) in names.iter().zip(addresses) {
+            reply.address(Section::Additional, name, REFERRAL_TTL_S, address);
+        }
+    }
 }
 
 /// Which of the servers of the zone that begins at `zone_start` a name is, if it is one.
 fn own_server(name: &[u8], zone_start: usize) -> Option<usize> {
     SERVERS.iter().position(|server| name[..zone_start] == **server)
-}
-
-/// Refers to the two servers of the zone whose name begins at `start` of the question's.
-fn refer(reply: &mut Reply<'_>, start: usize, addresses: [[u8; 4]; 2]) {
-    let zone = pointer(start);
-    let names = SERVERS.map(|server| [server, &zone].concat());
-    for name in &names {
-        reply.record(Section::Authority, &zone, NS, REFERRAL_TTL_S, name);
-    }
-    for (name, address) in names.iter().zip(addresses) {
-        reply.address(Section::Additional, name, REFERRAL_TTL_S, address);
-    }
 }
 
 /// A pointer to a place in the question's name (RFC 1035, section 4.1.4); names are below 256 octets.
@@ -180,7 +273,7 @@ mod tests {
     use super::*;
     use crate::dns::field::run;
     use crate::dns::plan::{Error, Event, Plan, Work};
-    use crate::dns::question;
+    use crate::dns::question::{self, TYPE_A_CLASS_IN};
     use crate::dns::server::Server;
     use crate::dns::stub;
     use crate::net::load::Question;
@@ -189,7 +282,7 @@ mod tests {
     use std::time::Duration;
 
     /// A resolver that knows the root only finds every address, with a few questions a miss, also where
-    /// every tenth domain's first server is lame.
+    /// every tenth domain's first server is lame; and validates them where zones are signed.
     #[test]
     fn a_resolver_finds_its_way() {
         let test = "a_resolver_finds_its_way";
@@ -197,14 +290,20 @@ mod tests {
             Ok(server) => server,
             Err(reason) => return eprintln!("SKIP {test}: unbound is {reason}"),
         };
-        for lame in [0.0, 0.1] {
+        let mut upstreams =
+            vec![StubOptions::default(), StubOptions { lame: 0.1, ..StubOptions::default() }];
+        if cfg!(feature = "signed") {
+            let signer = Some(Arc::new(Signer::new().unwrap()));
+            upstreams.push(StubOptions { signer, lame: 0.1, ..StubOptions::default() });
+        }
+        for upstream in upstreams {
             let plan = Plan {
                 rounds: 1,
                 measured: Duration::from_millis(400),
                 cores: 1,
                 in_flight: 32,
                 edns: true,
-                upstream: StubOptions { lame, ..StubOptions::default() },
+                upstream,
                 hierarchy: true,
                 latency: false,
             };

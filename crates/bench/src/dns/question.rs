@@ -29,6 +29,8 @@ pub const ANSWER_ADDS_BYTES: usize = 16;
 pub const HEADER_BYTES: usize = 12;
 /// Type A, class IN.
 pub const TYPE_A_CLASS_IN: [u8; 4] = [0, 1, 0, 1];
+/// AD, in the fourth octet: the answer was validated, or its asker wants to know (RFC 6840, section 5.7).
+pub const AUTHENTIC: u8 = 0x20;
 
 /// An empty OPT record: no options, 1,232 octets (RFC 6891, section 6.1.2).
 pub const OPT: [u8; 11] = [0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 0];
@@ -204,6 +206,11 @@ pub fn is_answer(tag: u64, octets: &[u8]) -> bool {
         && octets.get(at + 10..at + 14) == Some(&address(tag))
 }
 
+/// The same, and whether who answers says that it validated.
+pub fn is_validated(tag: u64, octets: &[u8]) -> bool {
+    is_answer(tag, octets) && octets[3] & AUTHENTIC != 0
+}
+
 /// Whether a message is the echo of the question with this tag, as long as an answer would be.
 pub fn is_echo(tag: u64, octets: &[u8]) -> bool {
     question_end(tag, octets).is_some_and(|end| {
@@ -316,7 +323,9 @@ mod tests {
         whole.extend(&octets[HEADER_BYTES..question - 4]);
         whole.extend(&octets[question + 2..]);
         whole.extend([0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 0]);
-        assert!(is_answer(tag, &whole));
+        assert!(is_answer(tag, &whole) && !is_validated(tag, &whole));
+        whole[3] |= AUTHENTIC;
+        assert!(is_validated(tag, &whole) && !is_validated(tag ^ 1, &whole));
         for bit in 16..octets.len() * 8 {
             let mut changed = octets.clone();
             changed[bit / 8] ^= 0x80 >> (bit % 8);

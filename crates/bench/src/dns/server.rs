@@ -1,7 +1,8 @@
 //! How each server is set up to forward to one upstream, as its manual advises for speed.
 //!
 //! The same for all: as many threads as cores, answers over UDP from a cache that is large enough, no logging, no
-//! validation, no rewriting, minimal answers. A configuration is written for each run, and shown with its figures.
+//! rewriting, minimal answers, validation only where zones are signed. A configuration is written for each run, and
+//! shown with its figures.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -17,6 +18,9 @@ pub struct Setup<'a> {
     pub listen: SocketAddr,
     /// Whom it asks; `None`: it finds its way from the root of [`super::hierarchy`].
     pub upstream: Option<SocketAddr>,
+    /// The root's key, the data of a DNSKEY record as text, by which it validates; `None`: it does not. For those that find
+    /// their way.
+    pub anchor: Option<String>,
     /// Its threads.
     pub cores: usize,
     /// Names that its cache is to hold at most.
@@ -48,6 +52,8 @@ pub struct Launch {
 
 /// The file of the root's address, for those that find their way.
 const HINTS_FILE: &str = "root.hints";
+/// The file of the root's key, for those that validate.
+const ANCHOR_FILE: &str = "root.key";
 
 /// Larder's cache: room for a million names. The others are given gigabytes.
 const LARDER_CACHE: &str = "256MiB";
@@ -100,6 +106,10 @@ impl Server {
         let failed = |error: std::io::Error| format!("{}: {error}", self.program.display());
         let launch = self.launch(setup).ok_or("it only forwards")?;
         fs::write(setup.folder.join(HINTS_FILE), ROOT_HINTS).map_err(failed)?;
+        if let Some(anchor) = &setup.anchor {
+            let anchor = format!(". IN DNSKEY {anchor}\n");
+            fs::write(setup.folder.join(ANCHOR_FILE), anchor).map_err(failed)?;
+        }
         let file = setup.folder.join(format!("{}.conf", self.name));
         let log = setup.folder.join(format!("{}.log", self.name));
         fs::write(&file, &launch.configuration).map_err(failed)?;
@@ -112,22 +122,21 @@ fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-/// All by flags. To recurse it must have been built with that feature; like the others it does not validate then.
+/// All by flags. To validate it must have been built with the feature `recurse`.
 fn larder(setup: &Setup<'_>) -> Option<Launch> {
     let (listen, cores) = (setup.listen.to_string(), setup.cores.to_string());
     let fixed = ["dns", "--cache", LARDER_CACHE, "--listen", &listen, "--cores", &cores];
     let mut arguments = words(&fixed);
     match setup.upstream {
         Some(upstream) => arguments.extend(words(&["--upstream", &upstream.to_string()])),
-        None => arguments.extend(words(&[
-            "--recurse",
-            "--dnssec",
-            "off",
-            "--root-hints",
-            HINTS_FILE,
-            "--server-allow",
-            "127.0.0.0/8",
-        ])),
+        None => {
+            let own = ["--recurse", "--root-hints", HINTS_FILE, "--server-allow", "127.0.0.0/8"];
+            arguments.extend(words(&own));
+            arguments.extend(match setup.anchor {
+                Some(_) => words(&["--dnssec", "validate", "--trust-anchor", ANCHOR_FILE]),
+                None => words(&["--dnssec", "off"]),
+            });
+        }
     }
     Some(Launch { arguments, configuration: String::new() })
 }
@@ -145,6 +154,10 @@ fn unbound(setup: &Setup<'_>) -> Option<Launch> {
         None => String::new(),
     };
     let hints = if upstream.is_none() { HINTS_FILE } else { "" };
+    let (anchor, modules) = match setup.anchor {
+        Some(_) => (format!("  trust-anchor-file: \"{ANCHOR_FILE}\"\n"), "validator iterator"),
+        None => (String::new(), "iterator"),
+    };
     let slabs = cores.next_power_of_two() * 2;
     let configuration = format!(
         "server:
@@ -170,8 +183,8 @@ fn unbound(setup: &Setup<'_>) -> Option<Launch> {
   rrset-cache-slabs: {slabs}
   infra-cache-slabs: {slabs}
   key-cache-slabs: {slabs}
-  module-config: \"iterator\"
-  minimal-responses: yes
+  module-config: \"{modules}\"
+{anchor}  minimal-responses: yes
   qname-minimisation: no
   prefetch: no
   do-ip6: no
@@ -228,6 +241,14 @@ fn bind(setup: &Setup<'_>) -> Option<Launch> {
             (String::new(), hints)
         }
     };
+    let (validation, anchors) = match &setup.anchor {
+        Some(anchor) => {
+            // The key in quotes, and no algorithm by name.
+            let (numbers, key) = anchor.rsplit_once(' ').unwrap_or_default();
+            ("yes", format!("trust-anchors {{ \".\" static-key {numbers} \"{key}\"; }};\n"))
+        }
+        None => ("no", String::new()),
+    };
     let configuration = format!(
         "options {{
   directory \"{}\";
@@ -239,7 +260,7 @@ fn bind(setup: &Setup<'_>) -> Option<Launch> {
   allow-query {{ 127.0.0.0/8; }};
   allow-recursion {{ 127.0.0.0/8; }};
   allow-query-cache {{ 127.0.0.0/8; }};
-{forwarders}  dnssec-validation no;
+{forwarders}  dnssec-validation {validation};
   minimal-responses yes;
   empty-zones-enable no;
   qname-minimization off;
@@ -253,7 +274,7 @@ fn bind(setup: &Setup<'_>) -> Option<Launch> {
 }};
 controls {{ }};
 logging {{ category default {{ null; }}; category unmatched {{ null; }}; }};
-{hints}",
+{anchors}{hints}",
         folder.display(),
         listen.port(),
         listen.ip()
@@ -272,6 +293,7 @@ mod tests {
         let setup = Setup {
             listen: "127.0.0.1:5301".parse().unwrap(),
             upstream: Some("127.0.0.1:5300".parse().unwrap()),
+            anchor: None,
             cores: 3,
             entries: 7_654_321,
             folder: Path::new("/somewhere"),
@@ -290,6 +312,11 @@ mod tests {
             let recursing = text(&Setup { upstream: None, ..setup.clone() });
             assert_eq!(recursing.is_none(), known.name == "dnsdist");
             assert!(recursing.is_none_or(|text| text.contains(HINTS_FILE)), "{}", known.name);
+            let anchor = Some("257 3 13 abcd=".to_owned());
+            let validating = text(&Setup { upstream: None, anchor, ..setup.clone() });
+            let has_anchor =
+                |text: String| text.contains(ANCHOR_FILE) || text.contains("\"abcd=\"");
+            assert!(validating.is_none_or(has_anchor), "{}", known.name);
         }
     }
 

@@ -11,6 +11,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,7 @@ use larder_io::udp::{RecvBatch, Route, SendBatch, UdpSocket};
 
 use super::hierarchy::{self, Role};
 use super::question::{HEADER_BYTES, OPT, TYPE_A_CLASS_IN, address, name_end, name_hash};
+use super::signed::{NAME_BYTES_MAX, Signer};
 use crate::data::mix;
 use crate::net::MESSAGE_BYTES_MAX;
 
@@ -27,9 +29,12 @@ pub const DELAYED_MAX: usize = 1 << 16;
 /// Longest sleep before it looks whether it should stop.
 const STOP_CHECK_MS: u64 = 10;
 const BATCH: usize = 64;
+/// Where an OPT record has its flags, and the one for signatures in them (RFC 3225).
+const OPT_FLAGS: usize = 7;
+const DO: u8 = 0x80;
 
 /// How the upstream behaves.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct StubOptions {
     /// TTL of answers, in seconds.
     pub ttl_s: u32,
@@ -39,11 +44,13 @@ pub struct StubOptions {
     pub loss: f64,
     /// Share of the domains whose first server refuses, 0 to 1.
     pub lame: f64,
+    /// What signs the zones of the hierarchy.
+    pub signer: Option<Arc<Signer>>,
 }
 
 impl Default for StubOptions {
     fn default() -> StubOptions {
-        StubOptions { ttl_s: 3600, delay: Duration::ZERO, loss: 0.0, lame: 0.0 }
+        StubOptions { ttl_s: 3600, delay: Duration::ZERO, loss: 0.0, lame: 0.0, signer: None }
     }
 }
 
@@ -143,8 +150,13 @@ pub(super) fn answer(
     room[6..HEADER_BYTES].fill(0);
     let mut reply = Reply { room, length: end + 4 };
     let is_address = kind == TYPE_A_CLASS_IN;
+    // The additional section of a query holds an OPT record or nothing.
+    let opt = message[end + 4..].first_chunk().filter(|_| header[10..12] != [0, 0]);
+    let wants_signatures = opt.is_some_and(|opt: &[u8; OPT.len()]| opt[OPT_FLAGS] & DO != 0);
+    let signer = options.signer.as_deref();
+    let signer = signer.filter(|_| wants_signatures && name.len() <= NAME_BYTES_MAX);
     match local.and_then(Role::of) {
-        Some(role) => hierarchy::answer(&mut reply, role, name, kind, options),
+        Some(role) => hierarchy::answer(&mut reply, role, name, kind, options, signer),
         None => {
             reply.room[3] = 0x80; // RA
             if is_address {
@@ -157,9 +169,10 @@ pub(super) fn answer(
             }
         }
     }
-    // The additional section of a query holds an OPT record or nothing.
     if header[10..12] != [0, 0] {
-        reply.put(&OPT);
+        let mut opt = OPT;
+        opt[OPT_FLAGS] |= if signer.is_some() { DO } else { 0 };
+        reply.put(&opt);
         reply.count(Section::Additional);
     }
     Some((reply.length, is_address))
@@ -173,7 +186,8 @@ pub(super) enum Section {
     Additional = 10,
 }
 
-/// An answer that is being written. A question is at most 271 octets, and what is added to it below 200.
+/// An answer that is being written. A question is at most 271 octets, and what is added to it below 200; where it is
+/// signed, both together are below 1,000.
 pub(super) struct Reply<'a> {
     pub(super) room: &'a mut [u8],
     length: usize,

@@ -52,6 +52,7 @@ pub fn bench_dns(settings: &Resolved) -> Outcome {
             delay: Duration::from_micros(number("delay-us")),
             loss: number("loss") as f64 / 100.0,
             lame: number("lame") as f64 / 100.0,
+            ..StubOptions::default()
         },
         hierarchy: settings.switch("hierarchy"),
         latency: !settings.switch("no-waiting"),

@@ -139,7 +139,7 @@ pub fn measure(settings: &Resolved) -> Outcome {
         cores: 1,
         in_flight: IN_FLIGHT,
         edns: false,
-        upstream: StubOptions { ttl_s: TTL_S, delay: Duration::ZERO, loss: 0.0, lame: 0.0 },
+        upstream: StubOptions { ttl_s: TTL_S, ..StubOptions::default() },
         hierarchy: false,
         latency: false,
     };
