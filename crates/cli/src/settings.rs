@@ -573,7 +573,8 @@ Examples:
   larder bench dns
   larder bench dns --work hits,90 --rounds 3 --measured-ms 500 --servers larder,unbound
   larder bench dns --work 0,50,85,90,95,100 --format json > mixes.json
-  larder bench dns --hierarchy --work 0,50,85,90,95,100 --servers larder,unbound,bind",
+  larder bench dns --hierarchy --work 0,50,85,90,95,100 --servers larder,unbound,bind
+  larder bench dns --hierarchy --dnssec --work 0,90 --servers larder,unbound,bind",
     settings: &[
         Setting {
             name: "format",
@@ -701,6 +702,12 @@ Examples:
             name: "hierarchy",
             help: "Servers find their way from a root, by top level and domains, instead of asking one upstream",
             why: "To measure recursion; dnsdist, which only forwards, takes no part.",
+            ..SWITCH
+        },
+        Setting {
+            name: "dnssec",
+            help: "With --hierarchy: zones are signed, servers validate, and only answers that they say they validated count",
+            why: "To measure what validation costs. The build needs the feature recurse.",
             ..SWITCH
         },
         Setting {

@@ -15,6 +15,7 @@ use larder_bench::dns::field::run;
 use larder_bench::dns::plan::{Error, Event, Plan, Work};
 use larder_bench::dns::report::{Style, legend};
 use larder_bench::dns::server::{self, Launch, Server};
+use larder_bench::dns::signed::Signer;
 use larder_bench::dns::stub::StubOptions;
 
 use super::eprint_quietly;
@@ -52,7 +53,7 @@ pub fn bench_dns(settings: &Resolved) -> Outcome {
             delay: Duration::from_micros(number("delay-us")),
             loss: number("loss") as f64 / 100.0,
             lame: number("lame") as f64 / 100.0,
-            ..StubOptions::default()
+            signer: signer(settings)?,
         },
         hierarchy: settings.switch("hierarchy"),
         latency: !settings.switch("no-waiting"),
@@ -91,6 +92,20 @@ pub fn bench_dns(settings: &Resolved) -> Outcome {
         )),
         Err(Error::Failed(reason)) => Err(Failure::usage(reason)),
     }
+}
+
+/// What signs the zones of the hierarchy, where that is asked for.
+fn signer(settings: &Resolved) -> Result<Option<Arc<Signer>>, Failure> {
+    if !settings.switch("dnssec") {
+        return Ok(None);
+    }
+    if !settings.switch("hierarchy") {
+        return Err(Failure::usage(
+            "--dnssec is about zones, which are there with --hierarchy only",
+        ));
+    }
+    let signer = Signer::new().map_err(|reason| Failure::usage(format!("--dnssec: {reason}")))?;
+    Ok(Some(Arc::new(signer)))
 }
 
 /// The works of a list.
