@@ -8,7 +8,7 @@ mod common;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as SocketName, UnixDatagram};
@@ -396,6 +396,30 @@ fn dnstap_is_written() {
         assert!(message.query_time_ns.or(message.response_time_ns).is_some());
     }
     assert_eq!(kinds, [5, 7, 8, 6]);
+}
+
+/// What a server writes as dnstap names the flows of its clients: the addresses that it answered, from then on.
+#[test]
+fn dnstap_names_flows() {
+    let (scratch, upstream) = (Scratch::new(), Upstream::start());
+    let server = start(&scratch, upstream.address, "--dnstap tap");
+    let answer = server.ask("a");
+    let address = Ipv4Addr::from(*answer.last_chunk::<4>().expect("an address at its end"));
+    server.signal("-TERM");
+    assert_eq!(server.end().0, Some(0));
+    let line = |destination: Ipv4Addr| {
+        format!(
+            r#"{{"timestamp":"2128-01-02T03:04:05.000000+0000","event_type":"flow","src_ip":"127.0.0.1","src_port":5000,"dest_ip":"{destination}","dest_port":443,"proto":"TCP"}}"#
+        )
+    };
+    let others = Ipv4Addr::from_bits(address.to_bits() ^ 1);
+    scratch.write("eve", format!("{}\n{}\n", line(address), line(others)));
+    let run = scratch.run("annotate --eve eve --dnstap tap");
+    assert_eq!(run.code, Some(0), "{run:?}");
+    let read = |line| serde_json::from_str::<serde_json::Value>(line).expect("JSON");
+    let lines: Vec<_> = run.out.lines().map(read).collect();
+    let names: Vec<_> = lines.iter().map(|line| &line["destination.domain"]).collect();
+    assert_eq!(names, [&serde_json::json!("a.example"), &serde_json::Value::Null], "{run:?}");
 }
 
 /// The query log has a line for each answer, which says where it came from and nothing of the client that was not wanted; a

@@ -34,12 +34,12 @@ mod threads;
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use hickory_proto::dnssec::TrustAnchors;
 use hickory_resolver::recursor::{DnssecConfig, DnssecPolicy, Recursor, RecursorOptions};
 use ipnet::IpNet;
-use larder_dns::answerer::{Answerer, Errand};
+use larder_dns::answerer::{Answerer, Errand, Running};
 
 use crate::net::{Lines, Net};
 use crate::threads::Threads;
@@ -116,23 +116,19 @@ impl fmt::Debug for Options {
 pub struct Recurse {
     options: Options,
     lines: Arc<Lines>,
-    threads: Mutex<Option<Arc<Threads>>>,
+    threads: Running<Threads>,
 }
 
 impl Recurse {
     /// Not started yet; no thread runs, nothing is sent.
     pub fn new(options: Options) -> Recurse {
         let lines = Lines::new(options.port, options.server_wait_ms);
-        Recurse { options, lines: Arc::new(lines), threads: Mutex::new(None) }
+        Recurse { options, lines: Arc::new(lines), threads: Running::nothing() }
     }
 
     /// Packets sent to name servers, over UDP, and connections to them.
     pub fn sent(&self) -> (u64, u64) {
         self.lines.sent()
-    }
-
-    fn running(&self) -> Option<Arc<Threads>> {
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -140,20 +136,19 @@ impl Answerer for Recurse {
     fn start(&self) -> io::Result<()> {
         let recursor = recursor(&self.options, Net::new(self.lines.clone()))?;
         let threads = Threads::start(recursor, &self.options)?;
-        *self.threads.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(threads));
+        self.threads.begin(threads);
         Ok(())
     }
 
     fn ask(&self, errand: Errand) {
-        if let Some(threads) = self.running() {
+        if let Some(threads) = self.threads.get() {
             threads.ask(errand);
         }
     }
 
     fn stop(&self) {
-        let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // Nobody asks any more, so this is the last who holds them.
-        if let Some(threads) = threads.and_then(Arc::into_inner) {
+        // Nobody asks any more, so nobody else has them.
+        if let Some(threads) = self.threads.end() {
             threads.stop();
         }
     }

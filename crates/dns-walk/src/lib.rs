@@ -37,9 +37,9 @@ pub mod walker;
 
 use std::io;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-use larder_dns::answerer::{Answerer, Errand};
+use larder_dns::answerer::{Answerer, Errand, Running};
 use larder_dns::metrics::Gauge;
 use larder_dns::policy::Prefix;
 use larder_dns::pool::Origin;
@@ -111,22 +111,18 @@ impl Options {
 #[derive(Debug)]
 pub struct Walk {
     options: Arc<Options>,
-    threads: Mutex<Option<Arc<Threads>>>,
+    threads: Running<Threads>,
 }
 
 impl Walk {
     /// Not started yet; no thread runs, nothing is sent.
     pub fn new(options: Options) -> Walk {
-        Walk { options: Arc::new(options), threads: Mutex::new(None) }
+        Walk { options: Arc::new(options), threads: Running::nothing() }
     }
 
     /// What happened since the start, of all threads.
     pub fn counts(&self) -> walker::Counts {
-        self.running().map_or_else(walker::Counts::default, |threads| threads.counts())
-    }
-
-    fn running(&self) -> Option<Arc<Threads>> {
-        self.threads.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.threads.get().map_or_else(walker::Counts::default, |threads| threads.counts())
     }
 }
 
@@ -137,20 +133,19 @@ impl Answerer for Walk {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
         }
         let threads = Threads::start(&self.options)?;
-        *self.threads.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(threads));
+        self.threads.begin(threads);
         Ok(())
     }
 
     fn ask(&self, errand: Errand) {
-        if let Some(threads) = self.running() {
+        if let Some(threads) = self.threads.get() {
             threads.ask(errand);
         }
     }
 
     fn stop(&self) {
-        let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner).take();
-        // Nobody asks any more, so this is the last who holds them.
-        if let Some(threads) = threads.and_then(Arc::into_inner) {
+        // Nobody asks any more, so nobody else has them.
+        if let Some(threads) = self.threads.end() {
             threads.stop();
         }
     }

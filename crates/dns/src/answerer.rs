@@ -30,9 +30,9 @@
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use larder_io::event::Waker;
 
@@ -74,6 +74,37 @@ pub trait Answerer: Debug + Send + Sync {
     /// What it counts.
     fn gauges(&self) -> Vec<Gauge> {
         Vec::new()
+    }
+}
+
+/// What an answerer runs on, from its start to its stop.
+#[derive(Debug)]
+pub struct Running<T>(Mutex<Option<Arc<T>>>);
+
+impl<T> Running<T> {
+    /// Nothing yet.
+    pub const fn nothing() -> Running<T> {
+        Running(Mutex::new(None))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<T>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It has started.
+    pub fn begin(&self, it: T) {
+        *self.lock() = Some(Arc::new(it));
+    }
+
+    /// What runs, if anything does.
+    pub fn get(&self) -> Option<Arc<T>> {
+        self.lock().clone()
+    }
+
+    /// Nobody gets it any more; it is given to whoever ends it, unless somebody still has it.
+    pub fn end(&self) -> Option<T> {
+        let it = self.lock().take();
+        it.and_then(Arc::into_inner)
     }
 }
 
@@ -272,7 +303,6 @@ impl Answerers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Mutex;
     use std::sync::mpsc::{Sender, channel};
     use std::thread;
 
