@@ -276,7 +276,7 @@ impl Chain {
             } else {
                 owner.len() < name.len() && is_within(name, &owner) && is_within(&owner, asked.zone)
             };
-            // Neither may hold compressed names (RFC 4034, section 3.1.7, and RFC 6672, section 2.1).
+            // Neither may hold compressed names (RFC 4034, section 3.1.7, and RFC 6672, section 2.5).
             if is_its_own {
                 self.add(&owner, &record, data);
             }
