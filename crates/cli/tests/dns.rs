@@ -234,6 +234,11 @@ fn an_operator() {
     assert!(text.contains("\nlarder_dns_upstream_queries_total{transport=\"udp\"} 2\n"), "{text}");
     assert!(text.contains("\nlarder_dns_miss_seconds_count 2\n"), "{text}");
     assert!(text.contains("\nlarder_dns_cache_entries 2\n"), "{text}");
+    let up = format!("\nlarder_dns_upstream_up{{upstream=\"{}\"}} 1\n", upstream.address);
+    assert!(text.contains(&up), "{text}");
+    let took = text.split("\nlarder_dns_upstream_round_trip_seconds{").nth(1).expect("a line");
+    let took_s: f64 = took.split(['}', '\n']).nth(1).expect("it").trim().parse().expect("a figure");
+    assert!((1e-6..10.0).contains(&took_s), "{took_s}");
 
     let dump = ctl("dump --json").out;
     assert_eq!(dump.lines().count(), 2, "{dump}");

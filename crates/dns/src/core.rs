@@ -304,6 +304,11 @@ impl Core {
         self.zones.upstreams()
     }
 
+    /// What is known of each: its smoothed round trip, microseconds, if it was measured, and whether it is up.
+    pub fn upstream_health(&self) -> impl Iterator<Item = (Option<u32>, bool)> + '_ {
+        (0..self.zones.upstreams().len()).map(|number| self.zones.health(number))
+    }
+
     /// The longest message over UDP that comes from here or is asked for, octets.
     pub fn udp_bytes_max(&self) -> u16 {
         self.settings.udp_bytes_max

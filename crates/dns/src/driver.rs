@@ -239,6 +239,7 @@ impl Driver {
         sum.unsent_queries += sockets.ways.pools().map(Pool::refused).sum::<u64>();
         sum.add(self.core.counts());
         self.published.publish(self.number, &sum);
+        self.published.publish_health(self.number, self.core.upstream_health());
     }
 
     /// How long nothing is to be done if nothing comes, milliseconds.

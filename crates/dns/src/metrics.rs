@@ -15,6 +15,7 @@
 //! writes); to read, a load a counter and core. Nothing is allocated after [`Shared::new`].
 
 pub mod endpoint;
+mod upstreams;
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,8 +24,11 @@ use larder::Stats;
 use larder_wire::dns::Message;
 use serde_json::Value;
 
+use self::upstreams::Upstreams;
+
 use crate::ctl::Fields;
 use crate::dnstap::Protocol;
+use crate::zones::Upstream;
 
 /// Buckets of the histogram: bucket i has what took less than 2^i microseconds and was in none before it; the
 /// last has the rest, from 8.4 s on.
@@ -348,13 +352,29 @@ struct Published([AtomicU64; ROWS.len() + BUCKETS + 1]);
 #[derive(Debug)]
 pub struct Shared {
     cores: Box<[Published]>,
+    upstreams: Upstreams,
 }
 
 impl Shared {
     /// For so many cores.
     pub fn new(cores: usize) -> Shared {
         let published = |_| Published(std::array::from_fn(|_| AtomicU64::new(0)));
-        Shared { cores: (0..cores).map(published).collect() }
+        Shared { cores: (0..cores).map(published).collect(), upstreams: Upstreams::default() }
+    }
+
+    /// As [`Shared::new`], with what the cores know of these upstreams, as they number them.
+    pub fn with_upstreams(cores: usize, upstreams: impl Iterator<Item = Upstream>) -> Shared {
+        Shared { upstreams: Upstreams::new(cores, upstreams), ..Shared::new(cores) }
+    }
+
+    /// Publishes what `core` knows of each upstream: its round trip, microseconds, and whether it is up.
+    pub fn publish_health(&self, core: usize, health: impl Iterator<Item = (Option<u32>, bool)>) {
+        self.upstreams.publish(core, health);
+    }
+
+    /// What the cores know of their upstreams.
+    pub fn upstream_gauges(&self) -> Vec<Gauge> {
+        self.upstreams.gauges()
     }
 
     /// Publishes what `core` has counted since it began; for that core alone. A core that is not one of ours is

@@ -202,7 +202,8 @@ pub fn serve(options: &Options, tell: &mut dyn FnMut(News<'_>)) -> Result<Served
             .map(|(writer, log)| (Some(writer), Some(log)))
             .map_err(system("a thread for the query log"))?,
     };
-    let published = Arc::new(Shared::new(cores));
+    let upstreams = options.forwards.iter().flat_map(|forward| forward.upstreams.iter().copied());
+    let published = Arc::new(Shared::with_upstreams(cores, upstreams));
     let common = Common {
         cache: cache.clone(),
         clock,

@@ -121,6 +121,7 @@ impl Duties {
             label: of(name),
             value: lost as f64,
         }));
+        gauges.extend(self.common.published.upstream_gauges());
         gauges.extend(self.beside.iter().flat_map(|beside| beside.gauges()));
         let answerers = self.common.answerers.iter();
         gauges.extend(by_name(answerers.flat_map(|answerer| answerer.gauges()).collect()));
