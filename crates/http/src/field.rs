@@ -1,0 +1,120 @@
+//! Header fields: those of a name, members of lists, numbers of seconds, dates (RFC 9110, section 5).
+
+use std::time::UNIX_EPOCH;
+
+use crate::{Field, SECONDS_MAX};
+
+/// The values of the fields with a name, in order.
+pub fn values<'a>(fields: &'a [Field<'a>], name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+    fields.iter().filter(move |field| field.name.eq_ignore_ascii_case(name)).map(|it| it.value)
+}
+
+/// The value of the only field with a name; `None` where there is none, or more than one with different values.
+pub fn only<'a>(fields: &'a [Field<'a>], name: &'a str) -> Option<&'a [u8]> {
+    let mut all = values(fields, name);
+    let first = all.next()?;
+    all.all(|other| other == first).then_some(first)
+}
+
+/// True where there is a field with a name.
+pub fn has(fields: &[Field<'_>], name: &str) -> bool {
+    fields.iter().any(|field| field.name.eq_ignore_ascii_case(name))
+}
+
+/// The members of a list, of one field or several, without white space and without the empty ones (RFC 9110, section 5.6.1).
+/// A comma within quotes separates nothing.
+pub fn members<'a>(fields: &'a [Field<'a>], name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+    values(fields, name).flat_map(|value| split(value, b',')).filter(|member| !member.is_empty())
+}
+
+/// Parts of a value between separators that do not stand in quotes, trimmed.
+pub fn split(value: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(value);
+    std::iter::from_fn(move || {
+        let value = rest?;
+        let (mut is_quoted, mut is_escaped) = (false, false);
+        let end = value.iter().position(|&octet| {
+            if is_escaped {
+                is_escaped = false;
+            } else if is_quoted && octet == b'\\' {
+                is_escaped = true;
+            } else if octet == b'"' {
+                is_quoted = !is_quoted;
+            }
+            !is_quoted && octet == separator
+        });
+        let (part, after) = match end {
+            Some(end) => (&value[..end], Some(&value[end + 1..])),
+            None => (value, None),
+        };
+        rest = after;
+        Some(part.trim_ascii())
+    })
+}
+
+/// A number of seconds (delta-seconds, RFC 9111, section 1.2.2), with or without quotes, no more than [`SECONDS_MAX`]; `None` for what
+/// is none.
+pub fn seconds(value: &[u8]) -> Option<u64> {
+    let digits = unquoted(value);
+    if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let add = |sum: u64, digit: &u8| (sum * 10 + u64::from(digit - b'0')).min(SECONDS_MAX);
+    Some(digits.iter().fold(0, add))
+}
+
+/// A value without its quotes, if it has any. What is escaped in it stays so.
+pub fn unquoted(value: &[u8]) -> &[u8] {
+    value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value)
+}
+
+/// A date in any of its three forms (RFC 9110, section 5.6.7), seconds since 1970; before that, 0.
+pub fn date(value: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(value).ok()?;
+    let date = httpdate::parse_http_date(text.trim()).ok()?;
+    Some(date.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
+}
+
+/// The date that the only field with a name has.
+pub fn date_of(fields: &[Field<'_>], name: &str) -> Option<u64> {
+    date(only(fields, name)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Commas in quotes separate nothing, escaped quotes end none, and what is empty is no member.
+    #[test]
+    fn lists() {
+        let fields = [
+            Field { name: "a", value: b"x, y=\"1,2\" ,,z=\"q\\\",r\"" },
+            Field { name: "B", value: b"no" },
+            Field { name: "A", value: b" last " },
+        ];
+        let all: Vec<&[u8]> = members(&fields, "a").collect();
+        assert_eq!(all, [&b"x"[..], b"y=\"1,2\"", b"z=\"q\\\",r\"", b"last"]);
+        assert_eq!((has(&fields, "b"), has(&fields, "c")), (true, false));
+        assert_eq!((only(&fields, "b"), only(&fields, "a")), (Some(&b"no"[..]), None));
+    }
+
+    /// Seconds are digits and nothing else, and end where sums would wrap.
+    #[test]
+    fn times() {
+        assert_eq!(
+            (seconds(b"60"), seconds(b"\"60\""), seconds(b"0060")),
+            (Some(60), Some(60), Some(60))
+        );
+        assert_eq!(seconds(b"99999999999999999999999"), Some(SECONDS_MAX));
+        for none in [&b""[..], b"-1", b"1.5", b"6 0", b"abc", b"\"\"", b"1s"] {
+            assert_eq!(seconds(none), None, "{none:?}");
+        }
+        let dates: [&[u8]; 3] = [
+            b"Sun, 06 Nov 1994 08:49:37 GMT",
+            b"Sunday, 06-Nov-94 08:49:37 GMT",
+            b"Sun Nov  6 08:49:37 1994",
+        ];
+        assert!(dates.iter().all(|text| date(text) == Some(784_111_777)));
+        assert_eq!((date(b"0"), date(b"Sun, 06 Nov 1994"), date(b"\xff")), (None, None, None));
+    }
+}

@@ -1,0 +1,88 @@
+//! What an HTTP cache may keep, and what it may answer with it: RFC 9111 as plain functions of messages and moments, without
+//! sockets, clock or store.
+//!
+//! ```text
+//! request, response, moments -> storage::store -> Stored, or why not
+//! request, Stored, now       -> reuse::decide  -> serve, serve while asking, ask first, another variant, 504
+//! request, fields, validators -> preconditions -> 304, or which octets
+//! ```
+//!
+//! | module | duty |
+//! |---|---|
+//! | [`field`] | header fields: lists, members, numbers, dates |
+//! | [`directives`] | `Cache-Control` of both sides, `CDN-Cache-Control` (RFC 9213) |
+//! | [`storage`] | what may be kept, for how long, and for which requests (`Vary`) |
+//! | [`reuse`] | what may be answered from it; what its update by a 304 is; whom an unsafe method invalidates |
+//! | [`preconditions`] | `If-None-Match`, `If-Modified-Since`, `Range` and `If-Range` (RFC 9110, sections 13 and 14) |
+//!
+//! It is a shared cache (RFC 9111, section 1) that is told so by nobody: `private` is never kept.
+//!
+//! Cost: walks over the fields of a message; a [`storage::Stored`] owns what it needs of them.
+#![forbid(unsafe_code)]
+
+pub mod directives;
+pub mod field;
+pub mod preconditions;
+pub mod reuse;
+pub mod storage;
+
+/// A header field, as it was received: without the white space around its value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Field<'a> {
+    /// Its name, in any case.
+    pub name: &'a str,
+    /// Its value.
+    pub value: &'a [u8],
+}
+
+/// A request, as far as caching looks at it.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// The method, in its case.
+    pub method: &'a str,
+    /// The fields of its head.
+    pub fields: &'a [Field<'a>],
+}
+
+/// A response, as far as caching looks at it.
+#[derive(Debug, Clone, Copy)]
+pub struct Response<'a> {
+    /// The status code.
+    pub status: u16,
+    /// The fields of its head.
+    pub fields: &'a [Field<'a>],
+}
+
+/// What is a matter of taste.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rules {
+    /// Of the time since a response was last modified, the share for which it is fresh where nobody said (RFC 9111, section
+    /// 4.2.2 suggests a tenth); 0: for no time.
+    pub heuristic_share: f64,
+    /// That time at most, seconds.
+    pub heuristic_max_s: u64,
+    /// Clients may ask for an answer that is newer, or not to be kept (RFC 9111, section 5.2.1). Without it they may not, as
+    /// Varnish has it: whoever runs a cache before a site often wants that.
+    pub heeds_clients: bool,
+    /// A response that sets cookies is kept only where it says `public` or `s-maxage`: it was likely meant for one client.
+    pub is_cautious_with_cookies: bool,
+    /// A stale answer may be given while the origin fails, for so long after it became stale, seconds, where the response does
+    /// not say (RFC 5861, section 4) and nothing forbids it.
+    pub stale_if_error_s: u64,
+}
+
+impl Default for Rules {
+    /// A tenth, a day at most; clients are heeded; cautious; no stale answers unless a response says so.
+    fn default() -> Rules {
+        Rules {
+            heuristic_share: 0.1,
+            heuristic_max_s: 86_400,
+            heeds_clients: true,
+            is_cautious_with_cookies: true,
+            stale_if_error_s: 0,
+        }
+    }
+}
+
+/// The longest time in seconds that a field may say: what is longer means this (RFC 9111, section 1.2.2).
+pub const SECONDS_MAX: u64 = 1 << 31;

@@ -1,0 +1,224 @@
+//! Conditions and ranges of requests, answered from what is kept (RFC 9110, sections 13 and 14).
+
+use crate::field::{date, has, members, only};
+use crate::storage::{Stored, is_entity_tag};
+use crate::{Field, Request};
+
+/// Ranges of one request that are answered; a request for more gets the whole (RFC 9110, section 14.2, allows it, and many
+/// small ones are an attack, section 17.15).
+pub const RANGES_MAX: usize = 16;
+
+/// True where both entity tags are the same, whether weak or not (section 8.8.3.2).
+pub(crate) fn is_same_weakly(one: &[u8], other: &[u8]) -> bool {
+    let opaque = |tag: &[u8]| -> Vec<u8> { tag.strip_prefix(b"W/").unwrap_or(tag).to_vec() };
+    is_entity_tag(one) && is_entity_tag(other) && opaque(one) == opaque(other)
+}
+
+/// True where both are the same and neither is weak.
+fn is_same_strongly(one: &[u8], other: &[u8]) -> bool {
+    is_entity_tag(one) && !one.starts_with(b"W/") && one == other
+}
+
+/// True where a client has what is kept, and 304 tells it so (sections 13.1.2, 13.1.3 and 13.2.2).
+pub fn is_not_modified(stored: &Stored, request: &Request<'_>) -> bool {
+    if !matches!(request.method, "GET" | "HEAD") || !(200..300).contains(&stored.status) {
+        return false;
+    }
+    if has(request.fields, "if-none-match") {
+        let etag = stored.etag.as_deref();
+        return members(request.fields, "if-none-match")
+            .any(|tag| tag == b"*" || etag.is_some_and(|etag| is_same_weakly(tag, etag)));
+    }
+    let since_s = only(request.fields, "if-modified-since").and_then(date);
+    matches!((since_s, stored.last_modified_s()), (Some(since_s), Some(at_s)) if at_s <= since_s)
+}
+
+/// Which octets of a body of a known length a request gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ranges {
+    /// All of it, with 200.
+    Whole,
+    /// These, first and last octet each, with 206.
+    Parts(Vec<(u64, u64)>),
+    /// 416: none of it is in there.
+    Unsatisfiable,
+}
+
+/// What a request gets of a kept body of so many octets.
+pub fn ranges(stored: &Stored, request: &Request<'_>, body_bytes: u64) -> Ranges {
+    let Some(range) = only(request.fields, "range") else { return Ranges::Whole };
+    if request.method != "GET" || stored.status != 200 || !is_in_force(stored, request.fields) {
+        return Ranges::Whole;
+    }
+    parts(range, body_bytes).unwrap_or(Ranges::Whole)
+}
+
+/// True where there is no `If-Range`, or it is met (section 13.1.5).
+fn is_in_force(stored: &Stored, fields: &[Field<'_>]) -> bool {
+    if !has(fields, "if-range") {
+        return true;
+    }
+    let Some(condition) = only(fields, "if-range") else { return false };
+    let is_same_tag = |etag: &Vec<u8>| is_same_strongly(condition, etag);
+    let is_same_date = stored.last_modified.as_deref() == Some(condition);
+    stored.etag.as_ref().is_some_and(is_same_tag) || is_same_date
+}
+
+/// The parts that a `Range` names; `None` where it is none that has to be heeded.
+fn parts(range: &[u8], body_bytes: u64) -> Option<Ranges> {
+    let (unit, set) = range.split_at(range.iter().position(|&octet| octet == b'=')?);
+    if !unit.trim_ascii().eq_ignore_ascii_case(b"bytes") {
+        return None;
+    }
+    let mut all: Vec<(u64, u64)> = Vec::new();
+    let mut count = 0;
+    for spec in set[1..].split(|&octet| octet == b',').map(<[u8]>::trim_ascii) {
+        if spec.is_empty() {
+            continue;
+        }
+        count += 1;
+        if count > RANGES_MAX {
+            return None;
+        }
+        let (first, last) = spec.split_at(spec.iter().position(|&octet| octet == b'-')?);
+        let last = &last[1..];
+        let part = match (first.is_empty(), last.is_empty()) {
+            (true, true) => return None,
+            // The last octets, so many.
+            (true, false) => {
+                let bytes = number(last)?.min(body_bytes);
+                (bytes > 0).then(|| (body_bytes - bytes, body_bytes - 1))
+            }
+            (false, is_open) => {
+                let first = number(first)?;
+                let last = if is_open { u64::MAX } else { number(last)? };
+                if last < first {
+                    return None;
+                }
+                (first < body_bytes).then(|| (first, last.min(body_bytes - 1)))
+            }
+        };
+        all.extend(part);
+    }
+    if count == 0 {
+        return None;
+    }
+    // Ranges that overlap would make the answer longer than the whole.
+    let mut sorted = all.clone();
+    sorted.sort_unstable();
+    let do_overlap =
+        sorted.windows(2).any(|pair| matches!(pair, [(_, end), (begin, _)] if begin <= end));
+    match all.as_slice() {
+        [] => Some(Ranges::Unsatisfiable),
+        _ if do_overlap => None,
+        _ => Some(Ranges::Parts(all)),
+    }
+}
+
+/// A number of octets; what is too long for one is beyond every end.
+fn number(digits: &[u8]) -> Option<u64> {
+    let is_number = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    let add = |sum: u64, digit: &u8| sum.saturating_mul(10).saturating_add(u64::from(digit - b'0'));
+    is_number.then(|| digits.iter().fold(0, add))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::{Moments, store};
+    use crate::{Response, Rules};
+
+    const MODIFIED: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+
+    fn fields<'a>(all: &[(&'a str, &'a str)]) -> Vec<Field<'a>> {
+        all.iter().map(|&(name, value)| Field { name, value: value.as_bytes() }).collect()
+    }
+
+    fn kept(etag: &str) -> Stored {
+        let head = fields(&[("ETag", etag), ("Last-Modified", MODIFIED)]);
+        let moments = Moments { request_s: 800_000_000, response_s: 800_000_000 };
+        let request = Request { method: "GET", fields: &[] };
+        store(&request, &Response { status: 200, fields: &head }, moments, &Rules::default())
+            .unwrap()
+    }
+
+    fn has_it(method: &str, asked: &[(&str, &str)]) -> bool {
+        is_not_modified(&kept("W/\"a\""), &Request { method, fields: &fields(asked) })
+    }
+
+    /// A tag that the client has, weak or not; else the date, unless there were tags.
+    #[test]
+    fn conditions() {
+        for (tags, is_had) in [
+            ("\"a\"", true),
+            ("\"b\", W/\"a\"", true),
+            ("*", true),
+            ("\"b\"", false),
+            ("a", false),
+            ("", false),
+        ] {
+            assert_eq!(has_it("GET", &[("If-None-Match", tags)]), is_had, "{tags}");
+        }
+        assert!(has_it("HEAD", &[("If-Modified-Since", MODIFIED)]));
+        assert!(!has_it("GET", &[("If-Modified-Since", "Sun, 06 Nov 1994 08:49:36 GMT")]));
+        assert!(!has_it("GET", &[("If-Modified-Since", "never")]) && !has_it("GET", &[]));
+        assert!(!has_it("GET", &[("If-None-Match", "\"b\""), ("If-Modified-Since", MODIFIED)]));
+        assert!(!has_it("POST", &[("If-None-Match", "*")]));
+    }
+
+    fn of(asked: &[(&str, &str)]) -> Ranges {
+        ranges(&kept("\"a\""), &Request { method: "GET", fields: &fields(asked) }, 100)
+    }
+
+    /// Ranges from the front, from the end, several; beyond the end none, and what is no range is not heeded.
+    #[test]
+    fn which_octets() {
+        let parts = |all: &[(u64, u64)]| Ranges::Parts(all.to_vec());
+        for (range, expected) in [
+            ("bytes=0-9", parts(&[(0, 9)])),
+            ("Bytes=90-", parts(&[(90, 99)])),
+            ("bytes=-10", parts(&[(90, 99)])),
+            ("bytes=-1000", parts(&[(0, 99)])),
+            ("bytes=50-99999999999999999999999", parts(&[(50, 99)])),
+            ("bytes=0-0, 5-6,,99-", parts(&[(0, 0), (5, 6), (99, 99)])),
+            ("bytes=5-6,0-0", parts(&[(5, 6), (0, 0)])),
+            ("bytes=200-, 7-7", parts(&[(7, 7)])),
+            ("bytes=100-", Ranges::Unsatisfiable),
+            ("bytes=-0", Ranges::Unsatisfiable),
+            ("bytes=0-9,5-6", Ranges::Whole),
+            ("bytes=9-0", Ranges::Whole),
+            ("bytes=", Ranges::Whole),
+            ("bytes=-", Ranges::Whole),
+            ("bytes=a-b", Ranges::Whole),
+            ("lines=0-9", Ranges::Whole),
+            ("0-9", Ranges::Whole),
+        ] {
+            assert_eq!(of(&[("Range", range)]), expected, "{range}");
+        }
+        let many: Vec<String> = (0..20).map(|at| format!("{0}-{0}", at * 2)).collect();
+        assert_eq!(of(&[("Range", &format!("bytes={}", many.join(",")))]), Ranges::Whole);
+        assert_eq!(of(&[]), Ranges::Whole);
+        let none = Request { method: "GET", fields: &fields(&[("Range", "bytes=0-")]) };
+        assert_eq!(ranges(&kept("\"a\""), &none, 0), Ranges::Unsatisfiable);
+    }
+
+    /// If-Range wants the very same: a strong tag, or the very date.
+    #[test]
+    fn only_of_the_same() {
+        for (condition, is_met) in [
+            ("\"a\"", true),
+            (MODIFIED, true),
+            ("\"b\"", false),
+            ("W/\"a\"", false),
+            ("Sun, 06 Nov 1994 08:49:38 GMT", false),
+        ] {
+            let asked = [("Range", "bytes=0-9"), ("If-Range", condition)];
+            assert_eq!(of(&asked) != Ranges::Whole, is_met, "{condition}");
+        }
+        let weak = Request {
+            method: "GET",
+            fields: &fields(&[("Range", "bytes=0-9"), ("If-Range", "W/\"a\"")]),
+        };
+        assert_eq!(ranges(&kept("W/\"a\""), &weak, 100), Ranges::Whole);
+    }
+}

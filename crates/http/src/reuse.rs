@@ -1,0 +1,267 @@
+//! What may be answered from what is kept (RFC 9111, section 4), and what becomes of it when the origin has spoken again.
+
+use crate::directives::RequestDirectives;
+use crate::field::{has, members, only};
+use crate::preconditions::is_same_weakly;
+use crate::storage::Stored;
+use crate::{Field, Request, Response, Rules};
+
+/// What a request gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decision {
+    /// What is kept, with this age, seconds.
+    Serve {
+        /// See [`Stored::age_s`].
+        age_s: u64,
+    },
+    /// The same, which is stale, while the origin is asked (RFC 5861, section 3).
+    ServeAndValidate {
+        /// See [`Stored::age_s`].
+        age_s: u64,
+    },
+    /// The origin is asked first.
+    Validate,
+    /// Something else: what is kept is another variant.
+    OtherVariant,
+    /// 504: it wants what is kept or nothing, and what is kept may not be used (section 5.2.1.7).
+    Unsatisfiable,
+}
+
+/// True where nothing stale may be given, whatever clients wish (section 4.2.4).
+fn forbids_stale(stored: &Stored) -> bool {
+    let said = &stored.directives;
+    said.must_revalidate || said.proxy_revalidate || said.s_maxage_s.is_some() || said.no_cache
+}
+
+/// What a request gets of what is kept, at a moment in seconds since 1970.
+pub fn decide(stored: &Stored, request: &Request<'_>, now_s: u64, rules: &Rules) -> Decision {
+    let asked = if rules.heeds_clients {
+        RequestDirectives::read(request.fields)
+    } else {
+        RequestDirectives::default()
+    };
+    let refusal = if asked.only_if_cached { Decision::Unsatisfiable } else { Decision::Validate };
+    if !stored.is_for(request) {
+        let refuses = asked.only_if_cached;
+        return if refuses { refusal } else { Decision::OtherVariant };
+    }
+    let (age_s, fresh_s) = (stored.age_s(now_s), stored.fresh_s(now_s));
+    let is_too_old = asked.max_age_s.is_some_and(|max_age_s| age_s > max_age_s);
+    let wants_fresher = asked.min_fresh_s.is_some_and(|min_fresh_s| fresh_s < min_fresh_s);
+    if stored.directives.no_cache || asked.no_cache || is_too_old || wants_fresher {
+        return refusal;
+    }
+    if fresh_s > 0 {
+        return Decision::Serve { age_s };
+    }
+    if forbids_stale(stored) {
+        return refusal;
+    }
+    let stale_s = stored.stale_s(now_s);
+    if asked.max_stale_s.is_some_and(|max_stale_s| stale_s <= max_stale_s) {
+        return Decision::Serve { age_s };
+    }
+    let while_asking_s = stored.directives.stale_while_revalidate_s;
+    if while_asking_s.is_some_and(|while_asking_s| stale_s < while_asking_s) {
+        return Decision::ServeAndValidate { age_s };
+    }
+    refusal
+}
+
+/// True where what is kept may be given because the origin cannot be had, or failed with 500, 502, 503 or 504 (RFC 5861,
+/// section 4).
+pub fn may_serve_on_error(
+    stored: &Stored,
+    request: &Request<'_>,
+    now_s: u64,
+    rules: &Rules,
+) -> bool {
+    if !stored.is_for(request) {
+        return false;
+    }
+    if stored.fresh_s(now_s) > 0 && !stored.directives.no_cache {
+        return true;
+    }
+    let asked_s = if rules.heeds_clients {
+        RequestDirectives::read(request.fields).stale_if_error_s
+    } else {
+        None
+    };
+    let said_s = stored.directives.stale_if_error_s.or(asked_s).unwrap_or(rules.stale_if_error_s);
+    !forbids_stale(stored) && stored.stale_s(now_s) < said_s
+}
+
+/// What to ask the origin by, so that it may answer 304 (section 4.3.1): names and values of fields.
+pub fn conditions(stored: &Stored) -> impl Iterator<Item = (&'static str, &[u8])> {
+    let etag = stored.etag.as_deref().map(|etag| ("If-None-Match", etag));
+    let modified = stored.last_modified.as_deref().map(|date| ("If-Modified-Since", date));
+    etag.into_iter().chain(modified)
+}
+
+/// True where a 304 is about what is kept, and not about another response of the origin (section 4.3.4).
+pub fn is_about(stored: &Stored, not_modified: &Response<'_>) -> bool {
+    match (only(not_modified.fields, "etag"), &stored.etag) {
+        (Some(theirs), Some(ours)) => is_same_weakly(theirs, ours),
+        (Some(_), None) => false,
+        (None, _) => match (only(not_modified.fields, "last-modified"), &stored.last_modified) {
+            (Some(theirs), Some(ours)) => theirs == ours.as_slice(),
+            // It was asked with our validators, and has none to contradict them.
+            _ => true,
+        },
+    }
+}
+
+/// Fields that say something of one connection only (RFC 9110, section 7.6.1), beside those that `Connection` names.
+const HOP_BY_HOP: [&str; 9] = [
+    "connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Fields that say something of a body, which a 304 does not have: they are not taken from it (RFC 9111, section 3.2).
+const OF_BODIES: [&str; 3] = ["content-length", "content-encoding", "content-range"];
+
+/// True for a field of these that goes no further than one connection.
+pub fn is_hop_by_hop(name: &str, fields: &[Field<'_>]) -> bool {
+    HOP_BY_HOP.iter().any(|it| it.eq_ignore_ascii_case(name))
+        || members(fields, "connection").any(|it| it.eq_ignore_ascii_case(name.as_bytes()))
+}
+
+/// The fields of a kept response after a 304 about it: each that the 304 has is taken from it, the others stay (section 3.2).
+pub fn updated<'a>(kept: &[Field<'a>], not_modified: &[Field<'a>]) -> Vec<Field<'a>> {
+    let is_taken = |field: &&Field<'_>| {
+        let is_of_body = OF_BODIES.iter().any(|it| it.eq_ignore_ascii_case(field.name));
+        !is_of_body && !is_hop_by_hop(field.name, not_modified)
+    };
+    let taken: Vec<Field<'a>> = not_modified.iter().filter(is_taken).copied().collect();
+    // Age was of the old one.
+    let stays =
+        |field: &&Field<'a>| !has(&taken, field.name) && !field.name.eq_ignore_ascii_case("age");
+    kept.iter().filter(stays).copied().chain(taken.iter().copied()).collect()
+}
+
+/// True where an answer to a request means that what is kept under its URI is no longer so (section 4.4). The same goes for
+/// the URIs in its `Location` and `Content-Location`, if they have the same origin.
+pub fn invalidates(method: &str, status: u16) -> bool {
+    !matches!(method, "GET" | "HEAD" | "OPTIONS" | "TRACE") && (200..400).contains(&status)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::{Moments, store};
+
+    const NOW_S: u64 = 1_000_000;
+
+    fn fields<'a>(all: &[(&'a str, &'a str)]) -> Vec<Field<'a>> {
+        all.iter().map(|&(name, value)| Field { name, value: value.as_bytes() }).collect()
+    }
+
+    fn kept(control: &str) -> Stored {
+        let head = fields(&[("Cache-Control", control), ("ETag", "\"a\"")]);
+        let moments = Moments { request_s: NOW_S, response_s: NOW_S };
+        let request = Request { method: "GET", fields: &[] };
+        store(&request, &Response { status: 200, fields: &head }, moments, &Rules::default())
+            .unwrap()
+    }
+
+    fn at(stored: &Stored, control: &str, after_s: u64) -> Decision {
+        let asked = fields(&[("Cache-Control", control)]);
+        let request = Request { method: "GET", fields: &asked };
+        decide(stored, &request, NOW_S + after_s, &Rules::default())
+    }
+
+    /// Fresh until its lifetime is over, to the second; then asked for anew.
+    #[test]
+    fn fresh_and_stale() {
+        let stored = kept("max-age=60");
+        assert_eq!(at(&stored, "", 0), Decision::Serve { age_s: 0 });
+        assert_eq!(at(&stored, "", 59), Decision::Serve { age_s: 59 });
+        assert_eq!(at(&stored, "", 60), Decision::Validate);
+        assert_eq!(at(&stored, "only-if-cached", 60), Decision::Unsatisfiable);
+        assert_eq!(at(&stored, "only-if-cached", 59), Decision::Serve { age_s: 59 });
+    }
+
+    /// What clients wish for, within what the response allows; and not at all where they are not heeded.
+    #[test]
+    fn wishes() {
+        let stored = kept("max-age=60");
+        assert_eq!(at(&stored, "no-cache", 1), Decision::Validate);
+        assert_eq!(at(&stored, "max-age=10", 10), Decision::Serve { age_s: 10 });
+        assert_eq!(at(&stored, "max-age=10", 11), Decision::Validate);
+        assert_eq!(at(&stored, "min-fresh=50", 10), Decision::Serve { age_s: 10 });
+        assert_eq!(at(&stored, "min-fresh=50", 11), Decision::Validate);
+        assert_eq!(at(&stored, "max-stale=10", 70), Decision::Serve { age_s: 70 });
+        assert_eq!(at(&stored, "max-stale=10", 71), Decision::Validate);
+        assert_eq!(at(&stored, "max-stale", 7_000), Decision::Serve { age_s: 7_000 });
+        for strict in ["must-revalidate", "proxy-revalidate", "s-maxage=60", "no-cache"] {
+            let stored = kept(&format!("max-age=60, {strict}"));
+            assert_eq!(at(&stored, "max-stale", 61), Decision::Validate, "{strict}");
+        }
+        assert_eq!(at(&kept("max-age=60, no-cache"), "", 1), Decision::Validate);
+        let rules = Rules { heeds_clients: false, ..Rules::default() };
+        let asked = fields(&[("Cache-Control", "no-cache")]);
+        let request = Request { method: "GET", fields: &asked };
+        assert_eq!(decide(&stored, &request, NOW_S, &rules), Decision::Serve { age_s: 0 });
+    }
+
+    /// Stale answers while the origin is asked, or while it fails, as long as the response says.
+    #[test]
+    fn stale_by_permission() {
+        let stored = kept("max-age=60, stale-while-revalidate=30, stale-if-error=100");
+        assert_eq!(at(&stored, "", 89), Decision::ServeAndValidate { age_s: 89 });
+        assert_eq!(at(&stored, "", 90), Decision::Validate);
+        let request = Request { method: "GET", fields: &[] };
+        let may = |stored: &Stored, after_s, rules: &Rules| {
+            may_serve_on_error(stored, &request, NOW_S + after_s, rules)
+        };
+        let rules = Rules::default();
+        assert!(may(&stored, 159, &rules) && !may(&stored, 160, &rules));
+        assert!(may(&kept("max-age=60"), 59, &rules) && !may(&kept("max-age=60"), 60, &rules));
+        let lenient = Rules { stale_if_error_s: 1_000, ..rules };
+        assert!(may(&kept("max-age=60"), 1_059, &lenient));
+        assert!(!may(&kept("max-age=60, must-revalidate"), 61, &lenient));
+    }
+
+    /// A 304 renews what it is about, but for what belongs to bodies and connections.
+    #[test]
+    fn not_modified() {
+        let stored = kept("max-age=60");
+        assert_eq!(conditions(&stored).collect::<Vec<_>>(), [("If-None-Match", &b"\"a\""[..])]);
+        let about = |etag: &str| {
+            let head = fields(&[("ETag", etag)]);
+            is_about(&stored, &Response { status: 304, fields: &head })
+        };
+        assert!(about("\"a\"") && about("W/\"a\"") && !about("\"b\""));
+        assert!(is_about(&stored, &Response { status: 304, fields: &[] }));
+        let old =
+            fields(&[("A", "1"), ("b", "2"), ("Content-Length", "3"), ("Age", "4"), ("B", "5")]);
+        let new = fields(&[
+            ("B", "6"),
+            ("Content-Length", "0"),
+            ("Connection", "X"),
+            ("X", "7"),
+            ("C", "8"),
+        ]);
+        let all = updated(&old, &new);
+        let expected = fields(&[("A", "1"), ("Content-Length", "3"), ("B", "6"), ("C", "8")]);
+        assert_eq!(all, expected);
+    }
+
+    /// Unsafe methods, unknown ones too, make what is kept invalid where they did something.
+    #[test]
+    fn invalidation() {
+        assert!(
+            invalidates("POST", 200) && invalidates("DELETE", 303) && invalidates("M-SEARCH", 204)
+        );
+        assert!(
+            !invalidates("GET", 200) && !invalidates("OPTIONS", 200) && !invalidates("PUT", 500)
+        );
+    }
+}

@@ -1,0 +1,388 @@
+//! What may be kept of a response, for how long it is fresh, and which requests it is for (RFC 9111, sections 3, 4.1 and 4.2).
+
+use crate::directives::{RequestDirectives, ResponseDirectives};
+use crate::field::{date, date_of, has, members, only, seconds, split, values};
+use crate::{Field, Request, Response, Rules, SECONDS_MAX};
+
+/// Status codes that may be kept without a word about it (RFC 9110, section 15.1), but 206: parts are not kept.
+const HEURISTIC: [u16; 11] = [200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501];
+
+/// Codes whose meaning for caches is known here, for responses that insist on it (`must-understand`).
+const UNDERSTOOD: [u16; 26] = [
+    200, 203, 204, 300, 301, 302, 303, 307, 308, 400, 401, 403, 404, 405, 406, 409, 410, 411, 413,
+    414, 415, 500, 501, 502, 503, 504,
+];
+
+/// When a request was sent and the head of its response came, seconds since 1970.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Moments {
+    pub request_s: u64,
+    pub response_s: u64,
+}
+
+/// Why a response is not kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Unstored {
+    /// The request's method is not GET.
+    Method,
+    /// It is a part, an update, or not final.
+    Status,
+    /// `must-understand`, and its status is not.
+    NotUnderstood,
+    /// The response forbids it.
+    NoStore,
+    /// The request forbids it.
+    RequestNoStore,
+    /// It is somebody's own.
+    Private,
+    /// The request has credentials, and the response does not say that it is for others too.
+    Authorization,
+    /// It depends on more than the request.
+    VaryAny,
+    /// It sets cookies, and does not say that it is for everybody.
+    Cookies,
+    /// Nothing says that it may be.
+    NotSaid,
+}
+
+impl Unstored {
+    /// A token for logs and `Cache-Status` (RFC 9211, section 2.8).
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Unstored::Method => "method",
+            Unstored::Status => "status",
+            Unstored::NotUnderstood => "must-understand",
+            Unstored::NoStore => "no-store",
+            Unstored::RequestNoStore => "request-no-store",
+            Unstored::Private => "private",
+            Unstored::Authorization => "authorization",
+            Unstored::VaryAny => "vary-any",
+            Unstored::Cookies => "set-cookie",
+            Unstored::NotSaid => "not-cacheable",
+        }
+    }
+}
+
+/// A field that a response was chosen by, and what the request had there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Selected {
+    /// In lower case.
+    pub name: String,
+    /// Its members, as one list; `None`: it was not there.
+    pub value: Option<Vec<u8>>,
+}
+
+/// What is known of a response that is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored {
+    /// Its status code.
+    pub status: u16,
+    /// What it said of caching.
+    pub directives: ResponseDirectives,
+    /// How long it is fresh, seconds from when it was made.
+    pub lifetime_s: u64,
+    /// That is our guess: nobody said.
+    pub is_heuristic: bool,
+    /// How old it was when it came, seconds (`corrected_initial_age`, RFC 9111, section 4.2.3).
+    pub initial_age_s: u64,
+    /// When it came, seconds since 1970.
+    pub response_s: u64,
+    /// What chose it among its variants.
+    pub vary: Vec<Selected>,
+    /// Its entity tag, with quotes, and `W/` if it is weak.
+    pub etag: Option<Vec<u8>>,
+    /// `Last-Modified` as it came.
+    pub last_modified: Option<Vec<u8>>,
+}
+
+impl Stored {
+    /// How old it is at a moment, seconds: what `Age` says (RFC 9111, section 5.1).
+    pub fn age_s(&self, now_s: u64) -> u64 {
+        let resident_s = now_s.saturating_sub(self.response_s);
+        self.initial_age_s.saturating_add(resident_s).min(SECONDS_MAX)
+    }
+
+    /// How long it is fresh yet, seconds; 0: it is stale.
+    pub fn fresh_s(&self, now_s: u64) -> u64 {
+        self.lifetime_s.saturating_sub(self.age_s(now_s))
+    }
+
+    /// For how long it is stale, seconds; 0 also in the second from which on it is.
+    pub fn stale_s(&self, now_s: u64) -> u64 {
+        self.age_s(now_s).saturating_sub(self.lifetime_s)
+    }
+
+    /// When it was last modified, seconds since 1970.
+    pub fn last_modified_s(&self) -> Option<u64> {
+        date(self.last_modified.as_deref()?)
+    }
+
+    /// True where it can ever answer: it is fresh for some time, or may be stale, or can be validated.
+    pub fn is_of_use(&self, rules: &Rules) -> bool {
+        let may_be_stale = [
+            self.directives.stale_while_revalidate_s,
+            self.directives.stale_if_error_s,
+            Some(rules.stale_if_error_s),
+        ];
+        let is_fresh = self.lifetime_s > self.initial_age_s && !self.directives.no_cache;
+        let can_be_validated = self.etag.is_some() || self.last_modified.is_some();
+        is_fresh || can_be_validated || may_be_stale.iter().any(|it| it.is_some_and(|it| it > 0))
+    }
+
+    /// True where it is for this request too: the fields that it was chosen by are the same (RFC 9111, section 4.1).
+    pub fn is_for(&self, request: &Request<'_>) -> bool {
+        self.vary.iter().all(|it| normal(request.fields, &it.name) == it.value)
+    }
+}
+
+/// What is to be remembered of a response, or why it is not to be kept.
+pub fn store(
+    request: &Request<'_>,
+    response: &Response<'_>,
+    moments: Moments,
+    rules: &Rules,
+) -> Result<Stored, Unstored> {
+    let Response { status, fields } = *response;
+    let (directives, is_targeted) = ResponseDirectives::read(fields);
+    if request.method != "GET" {
+        return Err(Unstored::Method);
+    }
+    if !(200..600).contains(&status) || matches!(status, 206 | 304) {
+        return Err(Unstored::Status);
+    }
+    if directives.must_understand && !UNDERSTOOD.contains(&status) {
+        return Err(Unstored::NotUnderstood);
+    }
+    // Who is understood may be kept all the same (RFC 9111, section 5.2.2.3).
+    if directives.no_store && !directives.must_understand {
+        return Err(Unstored::NoStore);
+    }
+    if rules.heeds_clients && RequestDirectives::read(request.fields).no_store {
+        return Err(Unstored::RequestNoStore);
+    }
+    if directives.is_private {
+        return Err(Unstored::Private);
+    }
+    let is_for_all = directives.is_public || directives.s_maxage_s.is_some();
+    if has(request.fields, "authorization") && !is_for_all && !directives.must_revalidate {
+        return Err(Unstored::Authorization);
+    }
+    let vary = vary(request, fields).ok_or(Unstored::VaryAny)?;
+    if rules.is_cautious_with_cookies && has(fields, "set-cookie") && !is_for_all {
+        return Err(Unstored::Cookies);
+    }
+    let lifetime = said_lifetime_s(&directives, is_targeted, fields, moments);
+    let may_guess = HEURISTIC.contains(&status) || directives.is_public;
+    let lifetime_s = match lifetime {
+        Some(lifetime_s) => lifetime_s,
+        None if may_guess => guessed_lifetime_s(fields, moments, rules),
+        None => return Err(Unstored::NotSaid),
+    };
+    Ok(Stored {
+        status,
+        directives,
+        lifetime_s,
+        is_heuristic: lifetime.is_none(),
+        initial_age_s: initial_age_s(fields, moments),
+        response_s: moments.response_s,
+        vary,
+        etag: only(fields, "etag").filter(|it| is_entity_tag(it)).map(<[u8]>::to_vec),
+        last_modified: only(fields, "last-modified")
+            .filter(|it| date(it).is_some())
+            .map(<[u8]>::to_vec),
+    })
+}
+
+/// How long it is said to be fresh, seconds (RFC 9111, section 4.2.1); `None`: nobody said.
+fn said_lifetime_s(
+    directives: &ResponseDirectives,
+    is_targeted: bool,
+    fields: &[Field<'_>],
+    moments: Moments,
+) -> Option<u64> {
+    let said = directives.s_maxage_s.or(directives.max_age_s);
+    if said.is_some() || is_targeted || !has(fields, "expires") {
+        return said;
+    }
+    // What is no date, as the customary 0, is in the past (section 5.3).
+    let made_s = date_of(fields, "date").unwrap_or(moments.response_s);
+    let expires = values(fields, "expires").next().and_then(date);
+    Some(expires.map_or(0, |expires_s| expires_s.saturating_sub(made_s).min(SECONDS_MAX)))
+}
+
+/// How long it may be fresh, seconds, going by how long it was as it is (section 4.2.2).
+fn guessed_lifetime_s(fields: &[Field<'_>], moments: Moments, rules: &Rules) -> u64 {
+    let made_s = date_of(fields, "date").unwrap_or(moments.response_s);
+    let unchanged_s = date_of(fields, "last-modified").map_or(0, |it| made_s.saturating_sub(it));
+    let share_s = (unchanged_s as f64 * rules.heuristic_share.clamp(0.0, 1.0)) as u64;
+    share_s.min(rules.heuristic_max_s)
+}
+
+/// How old it was when it came, seconds (section 4.2.3).
+fn initial_age_s(fields: &[Field<'_>], moments: Moments) -> u64 {
+    let apparent_s = date_of(fields, "date").map_or(0, |it| moments.response_s.saturating_sub(it));
+    let delay_s = moments.response_s.saturating_sub(moments.request_s);
+    // Of a list the first member counts, and what is no number does not (section 5.1).
+    let told_s =
+        values(fields, "age").next().and_then(|it| split(it, b',').next().and_then(seconds));
+    apparent_s.max(told_s.unwrap_or(0).saturating_add(delay_s)).min(SECONDS_MAX)
+}
+
+/// What the request had in the fields that `Vary` names; `None` where those are all there are.
+fn vary(request: &Request<'_>, fields: &[Field<'_>]) -> Option<Vec<Selected>> {
+    let mut selected: Vec<Selected> = Vec::new();
+    for name in members(fields, "vary") {
+        if name == b"*" {
+            return None;
+        }
+        let name = String::from_utf8_lossy(name).to_ascii_lowercase();
+        if !selected.iter().any(|it| it.name == name) {
+            let value = normal(request.fields, &name);
+            selected.push(Selected { name, value });
+        }
+    }
+    Some(selected)
+}
+
+/// The members of a field as one list, however they were spread and spaced.
+fn normal(fields: &[Field<'_>], name: &str) -> Option<Vec<u8>> {
+    has(fields, name).then(|| members(fields, name).collect::<Vec<_>>().join(&b", "[..]))
+}
+
+/// True for an entity tag: `"…"` or `W/"…"` (RFC 9110, section 8.8.3).
+pub(crate) fn is_entity_tag(value: &[u8]) -> bool {
+    let opaque = value.strip_prefix(b"W/").unwrap_or(value);
+    let inner = opaque.strip_prefix(b"\"").and_then(|it| it.strip_suffix(b"\""));
+    inner.is_some_and(|it| it.iter().all(|&octet| octet > 0x20 && octet != b'"' && octet != 0x7f))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Moments = Moments { request_s: 784_111_777, response_s: 784_111_779 };
+    const DATE: (&str, &str) = ("Date", "Sun, 06 Nov 1994 08:49:37 GMT");
+
+    fn fields<'a>(all: &[(&'a str, &'a str)]) -> Vec<Field<'a>> {
+        all.iter().map(|&(name, value)| Field { name, value: value.as_bytes() }).collect()
+    }
+
+    fn kept(status: u16, response: &[(&str, &str)]) -> Result<Stored, Unstored> {
+        kept_for(&[], status, response)
+    }
+
+    fn kept_for(
+        request: &[(&str, &str)],
+        status: u16,
+        response: &[(&str, &str)],
+    ) -> Result<Stored, Unstored> {
+        let (asked, answered) = (fields(request), fields(response));
+        let request = Request { method: "GET", fields: &asked };
+        store(&request, &Response { status, fields: &answered }, NOW, &Rules::default())
+    }
+
+    /// What says how long comes first, in its order, and a guess last.
+    #[test]
+    fn lifetimes() {
+        let hour_later = ("Expires", "Sun, 06 Nov 1994 09:49:37 GMT");
+        let all = [("Cache-Control", "max-age=60, s-maxage=90"), hour_later, DATE];
+        assert_eq!(kept(200, &all).unwrap().lifetime_s, 90);
+        assert_eq!(
+            kept(200, &[("Cache-Control", "max-age=60"), hour_later]).unwrap().lifetime_s,
+            60
+        );
+        assert_eq!(kept(200, &[hour_later, DATE]).unwrap().lifetime_s, 3_600);
+        assert_eq!(kept(200, &[("Expires", "0"), DATE]).unwrap().lifetime_s, 0);
+        let old = ("Last-Modified", "Sun, 06 Nov 1994 08:32:57 GMT");
+        let guessed = kept(200, &[old, DATE]).unwrap();
+        assert_eq!((guessed.lifetime_s, guessed.is_heuristic), (100, true));
+        assert_eq!(kept(200, &[DATE]).unwrap().lifetime_s, 0);
+        assert_eq!(kept(404, &[("Cache-Control", "max-age=9")]).unwrap().lifetime_s, 9);
+        let targeted =
+            [("CDN-Cache-Control", "max-age=7"), ("Cache-Control", "no-store"), hour_later];
+        assert_eq!(kept(200, &targeted).unwrap().lifetime_s, 7);
+    }
+
+    /// A response is as old as it says and its way was long, or as its date is, whichever is more.
+    #[test]
+    fn ages() {
+        let age = |more: &[(&str, &str)]| {
+            let all = [&[("Cache-Control", "max-age=60")], more].concat();
+            let stored = kept(200, &all).unwrap();
+            (
+                stored.age_s(NOW.response_s),
+                stored.fresh_s(NOW.response_s + 10),
+                stored.stale_s(NOW.response_s + 90),
+            )
+        };
+        assert_eq!(age(&[]), (2, 48, 32));
+        assert_eq!(age(&[DATE]), (2, 48, 32));
+        assert_eq!(age(&[("Age", "30")]), (32, 18, 62));
+        assert_eq!(age(&[("Age", "30, 1")]), (32, 18, 62));
+        assert_eq!(age(&[("Age", "x")]), (2, 48, 32));
+        assert_eq!(age(&[("Date", "Sun, 06 Nov 1994 08:48:37 GMT")]), (62, 0, 92));
+    }
+
+    /// Each reason not to keep a response, and what overrules it.
+    #[test]
+    fn reasons() {
+        let cc = |text| ("Cache-Control", text);
+        assert_eq!(kept(206, &[cc("max-age=9")]), Err(Unstored::Status));
+        assert_eq!(kept(200, &[cc("no-store, max-age=9")]), Err(Unstored::NoStore));
+        assert_eq!(kept(200, &[cc("private, max-age=9")]), Err(Unstored::Private));
+        assert_eq!(kept(599, &[cc("must-understand, max-age=9")]), Err(Unstored::NotUnderstood));
+        assert!(kept(200, &[cc("must-understand, no-store, max-age=9")]).is_ok());
+        assert_eq!(kept(302, &[DATE]), Err(Unstored::NotSaid));
+        assert!(kept(302, &[cc("max-age=9")]).is_ok() && kept(599, &[cc("max-age=9")]).is_ok());
+        assert_eq!(kept(200, &[("Vary", "Accept, *")]), Err(Unstored::VaryAny));
+        let asked = [("Authorization", "Basic x")];
+        assert_eq!(kept_for(&asked, 200, &[cc("max-age=9")]), Err(Unstored::Authorization));
+        for word in ["public", "s-maxage=9", "must-revalidate"] {
+            assert!(kept_for(&asked, 200, &[cc(word)]).is_ok(), "{word}");
+        }
+        assert_eq!(
+            kept_for(&[cc("no-store")], 200, &[cc("max-age=9")]),
+            Err(Unstored::RequestNoStore)
+        );
+        let cookie = ("Set-Cookie", "a=b");
+        assert_eq!(kept(200, &[cookie, cc("max-age=9")]), Err(Unstored::Cookies));
+        assert!(kept(200, &[cookie, cc("public, max-age=9")]).is_ok());
+        let head = Request { method: "HEAD", fields: &[] };
+        let response = Response { status: 200, fields: &[] };
+        assert_eq!(store(&head, &response, NOW, &Rules::default()), Err(Unstored::Method));
+    }
+
+    /// Variants are told apart by the fields named, however those are spread and spaced; and absence is not emptiness.
+    #[test]
+    fn variants() {
+        let asked = [("Accept", "a,b"), ("ACCEPT", " c"), ("X", "")];
+        let stored =
+            kept_for(&asked, 200, &[("Vary", "accept, X, accept"), ("vary", "Y")]).unwrap();
+        let is_for = |asked: &[(&str, &str)]| {
+            stored.is_for(&Request { method: "GET", fields: &fields(asked) })
+        };
+        assert!(is_for(&[("accept", "a , b,c"), ("x", ""), ("Z", "any")]));
+        assert!(!is_for(&[("accept", "a, b"), ("x", "")]));
+        assert!(!is_for(&[("accept", "a, b, c")]), "X is not there");
+        assert!(!is_for(&[("accept", "a, b, c"), ("x", ""), ("y", "")]), "Y is");
+    }
+
+    /// Only what is an entity tag, or a date, is one.
+    #[test]
+    fn validators() {
+        for (text, is_one) in [
+            ("\"a\"", true),
+            ("W/\"\"", true),
+            ("a", false),
+            ("\"a", false),
+            ("w/\"a\"", false),
+            ("\"a\"b\"", false),
+        ] {
+            assert_eq!(kept(200, &[("ETag", text)]).unwrap().etag.is_some(), is_one, "{text}");
+        }
+        assert_eq!(kept(200, &[("Last-Modified", "yesterday")]).unwrap().last_modified, None);
+        assert!(!kept(200, &[]).unwrap().is_of_use(&Rules::default()));
+        assert!(kept(200, &[("ETag", "\"a\"")]).unwrap().is_of_use(&Rules::default()));
+    }
+}

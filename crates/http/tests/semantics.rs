@@ -1,0 +1,132 @@
+//! What may be kept and for how long, beside http-cache-semantics, for made-up messages. Where the two differ on purpose, the
+//! messages are not made, and the head of [`cases`] says so.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use http_cache_semantics::{BeforeRequest, CacheOptions, CachePolicy};
+use larder_http::reuse::{Decision, decide};
+use larder_http::storage::{Moments, Stored, store};
+use larder_http::{Field, Request, Response, Rules};
+use proptest::prelude::*;
+use proptest::sample::select;
+
+/// When responses come, seconds since 1970.
+const CAME_S: u64 = 1_700_000_000;
+
+type Fields = Vec<(&'static str, String)>;
+
+/// A request, a response, another request, and how long after the response it comes, seconds.
+#[derive(Debug, Clone)]
+struct Case {
+    asked: Fields,
+    status: u16,
+    answered: Fields,
+    asked_again: Fields,
+    after_s: u64,
+}
+
+fn date(s: u64) -> String {
+    httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(s))
+}
+
+fn seconds() -> impl Strategy<Value = u64> {
+    select(vec![0, 1, 5, 60, 100, 3_600, 100_000])
+}
+
+fn control(
+    words: &'static [&'static str],
+    numbers: &'static [&'static str],
+) -> impl Strategy<Value = Fields> {
+    let word = select(words).prop_map(str::to_owned);
+    let number = (select(numbers), seconds()).prop_map(|(name, s)| format!("{name}={s}"));
+    let one = prop_oneof![word, number];
+    proptest::collection::vec(one, 0..3).prop_map(|mut all| {
+        let name = |it: &String| it.split('=').next().unwrap_or_default().to_owned();
+        // Of two of a name the other takes none, or the last.
+        all.sort();
+        all.dedup_by_key(|it| name(it));
+        if all.is_empty() { Vec::new() } else { vec![("cache-control", all.join(", "))] }
+    })
+}
+
+/// Left out, since the two mean to differ: `must-understand`, `CDN-Cache-Control`, broken numbers and directives that are there twice, of
+/// which the other knows nothing or takes another; `Vary: *` and cookies, which the other keeps for no time and larder does
+/// not keep; status codes that the other does not know, of which larder keeps what says how long; `immutable`; `max-stale`, whose last
+/// second differs; dates that make a response older than it says it is, which the other passes over.
+fn cases() -> impl Strategy<Value = Case> {
+    let asked = proptest::option::weighted(0.2, Just(("authorization", "Basic x".to_owned())));
+    let status = select(vec![200, 203, 204, 300, 301, 302, 307, 308, 404, 405, 410, 414, 501]);
+    let said = control(
+        &["public", "private", "no-store", "no-cache", "must-revalidate"],
+        &["max-age", "s-maxage", "stale-while-revalidate"],
+    );
+    let times = (
+        proptest::option::of(seconds()),
+        proptest::option::of(seconds()),
+        proptest::option::of(seconds()),
+        proptest::option::of(seconds()),
+    );
+    let again = control(&["no-cache"], &["max-age", "min-fresh"]);
+    (asked, status, said, times, again, seconds()).prop_map(
+        |(asked, status, mut answered, (made, expires, modified, age), asked_again, after_s)| {
+            let made_s = CAME_S - made.unwrap_or(0).min(age.unwrap_or(0));
+            answered.extend(made.map(|_| ("date", date(made_s))));
+            answered.extend(expires.map(|in_s| ("expires", date(made_s + in_s))));
+            answered.extend(modified.map(|ago_s| ("last-modified", date(made_s - ago_s))));
+            answered.extend(age.map(|age_s| ("age", age_s.to_string())));
+            Case { asked: asked.into_iter().collect(), status, answered, asked_again, after_s }
+        },
+    )
+}
+
+fn fields(all: &Fields) -> Vec<Field<'_>> {
+    all.iter().map(|(name, value)| Field { name, value: value.as_bytes() }).collect()
+}
+
+fn at(s: u64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(s)
+}
+
+fn their_request(all: &Fields) -> http::Request<()> {
+    let request = http::Request::builder().uri("http://a.example/");
+    let request = all.iter().fold(request, |it, (name, value)| it.header(*name, value));
+    request.body(()).expect("sound")
+}
+
+fn ours(case: &Case) -> Option<Stored> {
+    let (asked, answered) = (fields(&case.asked), fields(&case.answered));
+    let request = Request { method: "GET", fields: &asked };
+    let response = Response { status: case.status, fields: &answered };
+    let moments = Moments { request_s: CAME_S, response_s: CAME_S };
+    store(&request, &response, moments, &Rules::default()).ok()
+}
+
+fn theirs(case: &Case) -> CachePolicy {
+    let response = http::Response::builder().status(case.status);
+    let response = case.answered.iter().fold(response, |it, (name, value)| it.header(*name, value));
+    let response = response.body(()).expect("sound");
+    let options = CacheOptions { shared: true, cache_heuristic: 0.1, ..CacheOptions::default() };
+    CachePolicy::new_options(&their_request(&case.asked), &response, at(CAME_S), options)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4_096))]
+
+    /// The same responses are kept, are as old, and answer the same requests without asking.
+    #[test]
+    fn as_http_cache_semantics_has_it(case in cases()) {
+        let (ours, theirs) = (ours(&case), theirs(&case));
+        prop_assert_eq!(ours.is_some(), theirs.is_storable(), "kept");
+        if let Some(ours) = ours {
+            let now_s = CAME_S + case.after_s;
+            prop_assert_eq!(ours.age_s(now_s), theirs.age(at(now_s)).as_secs(), "age");
+            let fields = fields(&case.asked_again);
+            let again = Request { method: "GET", fields: &fields };
+            let decision = decide(&ours, &again, now_s, &Rules::default());
+            let before = theirs.before_request(&their_request(&case.asked_again), at(now_s));
+            let is_fresh = matches!(before, BeforeRequest::Fresh(_));
+            let serves = matches!(decision, Decision::Serve { .. });
+            prop_assert_eq!(serves, is_fresh, "{:?}", decision);
+        }
+    }
+}
