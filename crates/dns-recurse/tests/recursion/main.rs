@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode};
 use hickory_proto::rr::rdata::opt::EdnsOption;
-use hickory_proto::rr::{RData, RecordType};
+use hickory_proto::rr::{RData, Record, RecordType};
 use larder_dns::answerer::{Answerer, Answerers};
 use larder_dns::policy::Prefix;
 use larder_dns_recurse::{Options, Recurse, hints};
@@ -219,6 +219,11 @@ fn not_validated() {
         assert_eq!(told(&found), (OK, false, None, www(0)));
         let signed = found.answers.iter().any(|record| record.record_type() == RecordType::RRSIG);
         assert_eq!(signed, has_signatures, "{dnssec:?}");
+        let away = asker.ask("away.good.test.", RecordType::A);
+        let types: Vec<RecordType> = away.answers.iter().map(Record::record_type).collect();
+        let of_alias = [RecordType::CNAME, RecordType::RRSIG];
+        assert_eq!(types[..types.len() - 1], of_alias[..1 + usize::from(has_signatures)]);
+        assert_eq!(types.last(), Some(&RecordType::A), "from a zone without signatures");
         assert_eq!(told(&asker.ask("nx.good.test.", RecordType::A)), (DENIED, false, None, vec![]));
     }
 }
