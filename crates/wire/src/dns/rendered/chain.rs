@@ -59,7 +59,7 @@ impl Chain {
         }
         loop {
             let len_before = self.len;
-            let mut aliases = 0;
+            let (mut aliases, mut has_dname) = (0, false);
             for record in message.answers() {
                 let record = record?;
                 if matches!(record.rtype, rtype::CNAME | rtype::DNAME) && self.has_class(&record) {
@@ -67,11 +67,12 @@ impl Chain {
                     if aliases > ALIAS_RECORDS_MAX {
                         break;
                     }
+                    has_dname |= record.rtype == rtype::DNAME;
                     self.extend(message, &record)?;
                 }
             }
-            // Each look finds one alias at least; in order, the first finds all.
-            if self.len == len_before || self.len == 1 + aliases {
+            // Each look finds one alias at least; in order, the first finds all, unless a DNAME leads on what it made.
+            if self.len == len_before || (!has_dname && self.len == 1 + aliases) {
                 return Ok(());
             }
         }

@@ -494,6 +494,12 @@ fn long_chains() {
     let answers: Records = (0..17).map(|at| link(at, at + 1)).collect();
     assert_eq!(outcome(answers), Err(Unfit::AliasChain));
     assert_eq!(outcome(vec![link(0, 0)]), Err(Unfit::AliasChain));
+    // A DNAME that leads on what it made has no end, whatever stands beside it.
+    let endless = record("test", rtype::DNAME, 60, &name("a.test"));
+    for beside in [link(0, 5), link(3, 4)] {
+        assert_eq!(outcome(vec![endless.clone(), beside]), Err(Unfit::AliasChain));
+    }
+    assert_eq!(outcome(vec![endless]), Err(Unfit::AliasChain));
     assert_eq!(outcome(vec![link(0, 1), link(1, 0)]), Err(Unfit::AliasChain));
     assert_eq!(outcome(vec![link(1, 2), link(2, 1), link(0, 1)]), Err(Unfit::AliasChain));
     // One that leads away from the circle before it closes is followed.
