@@ -425,12 +425,14 @@ fn the_other_server() {
     };
     for (says, is_lame) in [(silent, false), (refusing, true), (lost, true), (upward, true)] {
         let mut world = World::new(says);
-        let mut asked_5 = 0;
-        for _ in 0..100 {
+        let (mut asks, mut asked_5) = (0, 0);
+        // One question in 64 goes there by chance, if the first did not.
+        while asks < 100 || (asked_5 == 0 && asks < 10_000) {
             assert_eq!(found(&world.ask("www.good.test.", RecordType::A)), [33]);
             asked_5 += world.log.iter().filter(|(server, ..)| *server == 5).count();
+            asks += 1;
         }
-        assert!((1..20).contains(&asked_5), "{asked_5}");
+        assert!((1..asks / 5).contains(&asked_5), "{asked_5} of {asks}");
         let counts = world.walker.counts();
         assert_eq!(counts.lame > 0, is_lame);
         assert_eq!(counts.timeouts > 0, !is_lame);
