@@ -476,7 +476,7 @@ impl Renderer {
         let is_in_order = self.kept.is_sorted_by_key(|kept| (kept.record.section, kept.rank));
         let question_end = HEADER_BYTES + question.octets.len();
         let copied = if has_question && is_in_order { self.beginning(question_end) } else { None };
-        let copied = copied.filter(|_| self.names_are_apart(message, question_end));
+        let copied = copied.filter(|_| self.names_are_apart(message));
 
         self.stored.extend_from_slice(&now_s.to_be_bytes());
         self.stored.extend_from_slice(&(self.kept.len() as u16).to_be_bytes());
@@ -520,8 +520,8 @@ impl Renderer {
 
     /// True where no name leads through the octets between a name and its data: a TTL there is written over again and again,
     /// and whoever had made a name of it would make us send another name each time.
-    fn names_are_apart(&self, message: &Message<'_>, question_end: usize) -> bool {
-        let is_apart = |at| self.is_apart(message.bytes(), at, question_end);
+    fn names_are_apart(&self, message: &Message<'_>) -> bool {
+        let is_apart = |at| self.is_apart(message.bytes(), at);
         self.kept.iter().all(|Kept { record, .. }| {
             is_apart(record.owner_offset)
                 && match rdata::layout(message, record) {
@@ -540,7 +540,7 @@ impl Renderer {
     }
 
     /// As `names_are_apart`, for the name at `at`, which can be read.
-    fn is_apart(&self, bytes: &[u8], mut at: usize, question_end: usize) -> bool {
+    fn is_apart(&self, bytes: &[u8], mut at: usize) -> bool {
         let mut was_led = false;
         loop {
             let Some(&length) = bytes.get(at) else { return false };
@@ -559,7 +559,8 @@ impl Renderer {
                 _ => end,
             };
             if length >= 0xc0 {
-                if at < question_end {
+                // The name asked is a name; what begins within one of its labels may lead anywhere.
+                if at == HEADER_BYTES {
                     return true;
                 }
                 was_led = true;
