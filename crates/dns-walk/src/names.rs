@@ -1,5 +1,7 @@
 //! Names in wire form, not compressed and in lower case: which lies in which.
 
+pub use larder_dns::key::is_within;
+
 /// The name without its first label; `None` for the root, and for what is no name.
 pub fn parent(name: &[u8]) -> Option<&[u8]> {
     let (&length, _) = name.split_first()?;
@@ -9,11 +11,6 @@ pub fn parent(name: &[u8]) -> Option<&[u8]> {
 /// A name and all above it, the root last.
 pub fn and_above(name: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::successors(Some(name), |name| parent(name))
-}
-
-/// True where `name` is `zone` or lies below it.
-pub fn is_within(name: &[u8], zone: &[u8]) -> bool {
-    and_above(name).find(|above| above.len() <= zone.len()).is_some_and(|above| above == zone)
 }
 
 #[cfg(test)]

@@ -319,7 +319,7 @@ impl Loop {
         walker.tick(now, &mut Ways { lines, exchanges });
         if !exchanges.is_empty() {
             let mut hear = |exchanges: &mut Exchanges, tag: u64, outcome: Outcome<'_>| {
-                walker.heard_by_stream(now, tag, octets(outcome), &mut Ways { lines, exchanges });
+                walker.heard_by_stream(now, tag, outcome.answer(), &mut Ways { lines, exchanges });
             };
             exchanges.expire(poller, now_ms, &mut hear);
             exchanges.flush(poller, now_ms, &mut hear);
@@ -381,14 +381,7 @@ impl Loop {
         let Loop { walker, lines, exchanges, poller, .. } = self;
         let now_ms = lines.now_ms;
         exchanges.ready(event, poller, now_ms, |exchanges, tag, outcome| {
-            walker.heard_by_stream(now, tag, octets(outcome), &mut Ways { lines, exchanges });
+            walker.heard_by_stream(now, tag, outcome.answer(), &mut Ways { lines, exchanges });
         });
-    }
-}
-
-fn octets(outcome: Outcome<'_>) -> Option<&[u8]> {
-    match outcome {
-        Outcome::Answer(octets) => Some(octets),
-        Outcome::Failed(_) => None,
     }
 }

@@ -60,6 +60,7 @@ pub use self::flight::ATTEMPTS_MAX;
 use self::flight::{Ask, Attempt};
 use self::guard::add_cookie;
 use self::local::InForce;
+pub use self::miss::random_case;
 pub use self::settings::{NxdomainCut, Settings};
 pub use self::upstream::{ASK_BYTES_MAX, Flags, write_question};
 use crate::cookie::Cookies;

@@ -2,8 +2,7 @@
 
 use std::net::IpAddr;
 
-use larder_dns::core::{ASK_BYTES_MAX, Flags, Now, write_question};
-use larder_io::random::Random;
+use larder_dns::core::{ASK_BYTES_MAX, Flags, Now, random_case, write_question};
 use larder_wire::dns::class;
 
 use super::task::{Attempt, Purpose, Task, Way};
@@ -109,8 +108,8 @@ impl<C> Walker<C> {
         let (wait_ms, has_edns) = self.servers.manner(server, now_ms);
         task.question.clear();
         task.question.extend_from_slice(&task.name[task.asked_at..]);
-        if self.options.case_random && !mix_case(&mut task.question, &mut self.random) {
-            return false;
+        if self.options.case_random {
+            random_case(&mut task.question, &mut self.random);
         }
         task.question.extend_from_slice(&task.asked_type().to_be_bytes());
         task.question.extend_from_slice(&class::IN.to_be_bytes());
@@ -118,8 +117,8 @@ impl<C> Walker<C> {
         let Walker { by_place, random, .. } = self;
         let mut place = None;
         let is_sent = net.ask(server, |socket, out| {
-            let ids = (0..ID_DRAWS).map_while(|_| random.u16().ok());
-            let id = ids.into_iter().find(|id| !by_place.contains_key(&(socket, *id)))?;
+            let mut ids = (0..ID_DRAWS).map_while(|_| random.u16().ok());
+            let id = ids.find(|id| !by_place.contains_key(&(socket, *id)))?;
             let length = write_question(out.first_chunk_mut()?, id, &task.question, flags);
             place = Some((socket, id));
             Some(length)
@@ -177,18 +176,4 @@ impl<C> Walker<C> {
         self.set_timer(number, task, now.us / 1_000 + STREAM_WAIT_MS);
         true
     }
-}
-
-/// Gives letters a random case; false without random numbers.
-fn mix_case(name: &mut [u8], random: &mut Random) -> bool {
-    for octets in name.chunks_mut(64) {
-        let Ok(mut bits) = random.u64() else { return false };
-        for octet in octets {
-            if octet.is_ascii_alphabetic() && bits & 1 == 1 {
-                *octet ^= 0x20;
-            }
-            bits >>= 1;
-        }
-    }
-    true
 }

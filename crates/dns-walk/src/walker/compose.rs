@@ -3,6 +3,7 @@
 //! What a server said of the very name goes on as it came, but for what differs from client to client. With aliases before it, or
 //! where a name above does not exist, it is rendered and written anew.
 
+use larder_dns::answerer::ANSWER_BYTES_MAX;
 use larder_dns::core::Now;
 use larder_wire::dns::edns::{option, rcode};
 use larder_wire::dns::query::Query;
@@ -14,9 +15,6 @@ use super::{End, Walker};
 
 /// Extended error (RFC 8914): nobody could be reached who knows.
 const NO_REACHABLE_AUTHORITY: u16 = 22;
-
-/// The longest answer of a stream, octets.
-const ANSWER_BYTES_MAX: usize = 65_535;
 
 /// Octets of an OPT record with an extended error, at most.
 const OPT_ROOM: usize = 32;

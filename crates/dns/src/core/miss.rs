@@ -209,8 +209,8 @@ impl Core {
     }
 }
 
-/// Gives each letter a case that nobody can foresee (0x20).
-fn random_case(name: &mut [u8], random: &mut Random) {
+/// Gives each letter of a name in lower case a case that nobody can foresee (0x20).
+pub fn random_case(name: &mut [u8], random: &mut Random) {
     for octets in name.chunks_mut(64) {
         // Without random numbers the letters stay small, and the answer is held against that.
         let Ok(mut bits) = random.u64() else { return };

@@ -135,10 +135,7 @@ impl Lines<'_> {
 
     /// Gives the core what became of a question by a stream.
     pub fn take(&mut self, core: &mut Core, now: Now, tag: u64, outcome: Outcome<'_>) {
-        let octets = match outcome {
-            Outcome::Answer(octets) => Some(octets),
-            Outcome::Failed(_) => None,
-        };
+        let octets = outcome.answer();
         let Sockets { ways, notes, .. } = &mut *self.sockets;
         if let (Some(trace), Some(octets)) = (&mut notes.trace, octets)
             && let Some(upstream) = core.asked_by_stream(tag)

@@ -108,6 +108,16 @@ pub enum Outcome<'a> {
     Failed(Failure),
 }
 
+impl<'a> Outcome<'a> {
+    /// The message, if there is one.
+    pub fn answer(self) -> Option<&'a [u8]> {
+        match self {
+            Outcome::Answer(octets) => Some(octets),
+            Outcome::Failed(_) => None,
+        }
+    }
+}
+
 /// What happened since the start.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counters {
