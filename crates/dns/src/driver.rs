@@ -70,7 +70,7 @@ const WAIT_MS_MAX: u64 = 1_000;
 /// Events of one wait.
 const EVENTS_MAX: usize = 256;
 
-/// Tokens of the poller by their upper octet; the rest says which.
+/// Tokens of the poller by their upper bits; the rest says which.
 const LISTENERS: u8 = 0;
 const UPSTREAMS: u8 = 1;
 const WAKER: u8 = 2;
@@ -78,7 +78,7 @@ const STREAM_LISTENERS: u8 = 3;
 const STREAMS: u8 = 4;
 const EXCHANGES: u8 = 5;
 const QUEUES: u8 = 6;
-const SPACE_SHIFT: u32 = 56;
+const SPACE_SHIFT: u32 = larder_io::table::ID_BITS;
 
 fn token(space: u8, which: u64) -> u64 {
     u64::from(space) << SPACE_SHIFT | which

@@ -48,7 +48,7 @@ use larder_io::random::Random;
 use larder_io::tcp;
 
 use crate::frames::{Frames, Lengths, MESSAGE_BYTES_MAX, READ_BYTES, Received, Unsent, receive};
-use crate::table::{Id, Table};
+use larder_io::table::{Id, Table};
 
 mod limits;
 #[cfg(test)]

@@ -21,7 +21,7 @@
 //! | [`exchanges`] | TCP with upstreams: many questions on few connections, kept and used again |
 //! | [`shadow`] | a trial beside another resolver: its questions answered, and the answers compared |
 //! | [`compare`] | answers of two servers, field by field |
-//! | `frames`, `table` | messages on a stream of octets; connections by number, in lists ordered by time |
+//! | `frames` | messages on a stream of octets |
 //! | [`policy`] | who may ask, and what is answered without asking anybody: local data, blocklists, views |
 //! | [`reload`] | a policy that is replaced while the server runs, and the cache kept |
 //! | [`mod@ctl`] | what operators ask of a running server, over a Unix socket |
@@ -72,7 +72,6 @@ pub mod snapshot;
 pub mod stage;
 pub mod streams;
 pub mod supervisor;
-mod table;
 pub mod trace;
 pub mod writer;
 pub mod xdp;

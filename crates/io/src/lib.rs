@@ -14,6 +14,7 @@
 //! | `xdp` | frames of an interface without the kernel's network, by feature |
 //! | [`tcp`] | listening, accepting, connecting without waiting |
 //! | [`event`] | waiting for many descriptors, being woken, signals |
+//! | [`table`] | connections by number, in lists ordered by time |
 //! | [`timer`] | many short timers, without a clock |
 //! | [`activation`] | sockets that a service manager opened for us |
 //! | [`cores`], [`netns`], [`random`] | pinned threads; a private network; numbers nobody can foresee |
@@ -40,6 +41,7 @@ pub mod random;
 pub mod sender;
 mod socket;
 mod stream;
+pub mod table;
 pub mod tcp;
 #[cfg(test)]
 mod testing;

@@ -4,7 +4,7 @@
 use std::io;
 
 use crate::frames::MESSAGE_BYTES_MAX;
-use crate::table::ENTRIES_MAX;
+use larder_io::table::ENTRIES_MAX;
 
 /// The most `in_flight_max`: a quarter of all IDs, so that a random one is free most of the time.
 const IN_FLIGHT_MAX: usize = 1 << 14;

@@ -2,7 +2,7 @@
 //! the file above.
 
 use crate::frames::MESSAGE_BYTES_MAX;
-use crate::table::ENTRIES_MAX;
+use larder_io::table::ENTRIES_MAX;
 
 /// The least `unsent_bytes_max`: two of the longest answers.
 const UNSENT_BYTES_MIN: usize = 2 * (2 + MESSAGE_BYTES_MAX);

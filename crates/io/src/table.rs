@@ -16,7 +16,7 @@
 //! Invariants
 //! 1. A slot is in the free list, or has a value and is in one list of the `LISTS`.
 //! 2. Along a list `since_ms` never falls.
-//! 3. An `Id` fits one life of its slot (for 2^32 lives; then it begins again).
+//! 3. An `Id` fits one life of its slot (for 2^28 lives; then it begins again).
 //!
 //! Bounds: the entries that `new` was told of, whose memory is taken as they come. Cost: O(1) each
 //! call.
@@ -24,37 +24,44 @@
 /// Bits of a token that name the slot.
 const INDEX_BITS: u32 = 24;
 
-/// Bits of a token that name slot and generation; above them is the table's own octet.
-const ID_BITS: u32 = 56;
+/// Generations of a slot, after which it begins again.
+const GENERATIONS: u32 = 1 << 28;
+
+/// Bits of a token that name slot and generation; above them are four that name the table. A token has 56 bits, and the
+/// octet above is for who carries tokens.
+pub const ID_BITS: u32 = 52;
+
+/// Tables whose tokens differ.
+pub const SPACES: u8 = 16;
 
 /// Entries of a table, at most.
-pub(crate) const ENTRIES_MAX: usize = 1 << INDEX_BITS;
+pub const ENTRIES_MAX: usize = 1 << INDEX_BITS;
 
 /// The end of a list.
 const NONE: u32 = u32::MAX;
 
 /// Names an entry of a table while it is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Id {
+pub struct Id {
     index: u32,
     generation: u32,
 }
 
 impl Id {
     /// Both parts in a word.
-    pub(crate) fn to_bits(self) -> u64 {
+    pub fn to_bits(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.index)
     }
 
     /// What [`Id::to_bits`] made.
-    pub(crate) fn from_bits(bits: u64) -> Id {
+    pub fn from_bits(bits: u64) -> Id {
         Id { index: bits as u32, generation: (bits >> 32) as u32 }
     }
 }
 
 /// Entries in `LISTS` lists.
 #[derive(Debug)]
-pub(crate) struct Table<T, const LISTS: usize> {
+pub struct Table<T, const LISTS: usize> {
     slots: Vec<Slot<T>>,
     entries_max: usize,
     count: usize,
@@ -62,7 +69,7 @@ pub(crate) struct Table<T, const LISTS: usize> {
     free: u32,
     /// First and last slot of each list.
     ends: [(u32, u32); LISTS],
-    /// The highest octet of the tokens.
+    /// The highest bits of the tokens.
     space: u8,
 }
 
@@ -78,26 +85,31 @@ struct Slot<T> {
 }
 
 impl<T, const LISTS: usize> Table<T, LISTS> {
-    /// Room for `entries_max` entries (at most [`ENTRIES_MAX`]) with tokens whose highest octet is
-    /// `space`.
-    pub(crate) fn new(space: u8, entries_max: usize) -> Table<T, LISTS> {
+    /// Room for `entries_max` entries (at most [`ENTRIES_MAX`]) with tokens that begin with `space`, below [`SPACES`].
+    pub fn new(space: u8, entries_max: usize) -> Table<T, LISTS> {
+        assert!(space < SPACES, "a token has four bits for its table");
         let entries_max = entries_max.min(ENTRIES_MAX);
         let ends = [(NONE, NONE); LISTS];
         Table { slots: Vec::new(), entries_max, count: 0, free: NONE, ends, space }
     }
 
     /// Entries.
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.count
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
     /// Most entries.
-    pub(crate) fn entries_max(&self) -> usize {
+    pub fn entries_max(&self) -> usize {
         self.entries_max
     }
 
     /// Puts an entry at the end of a list; gives it back where there is no room.
-    pub(crate) fn insert(&mut self, value: T, list: usize, now_ms: u64) -> Result<Id, T> {
+    pub fn insert(&mut self, value: T, list: usize, now_ms: u64) -> Result<Id, T> {
         let index = match self.free {
             NONE if self.slots.len() == self.entries_max => return Err(value),
             NONE => {
@@ -125,34 +137,34 @@ impl<T, const LISTS: usize> Table<T, LISTS> {
     }
 
     /// The entry, while it is there.
-    pub(crate) fn get(&self, id: Id) -> Option<&T> {
+    pub fn get(&self, id: Id) -> Option<&T> {
         self.slot(id)?.value.as_ref()
     }
 
     /// The entry, while it is there.
-    pub(crate) fn get_mut(&mut self, id: Id) -> Option<&mut T> {
+    pub fn get_mut(&mut self, id: Id) -> Option<&mut T> {
         self.slot(id)?;
         self.slots[id.index as usize].value.as_mut()
     }
 
     /// Takes an entry out.
-    pub(crate) fn remove(&mut self, id: Id) -> Option<T> {
+    pub fn remove(&mut self, id: Id) -> Option<T> {
         self.slot(id)?;
         self.unlink(id.index);
         let slot = &mut self.slots[id.index as usize];
-        slot.generation = slot.generation.wrapping_add(1);
+        slot.generation = (slot.generation + 1) % GENERATIONS;
         slot.next = std::mem::replace(&mut self.free, id.index);
         self.count -= 1;
         slot.value.take()
     }
 
     /// The list that an entry is in.
-    pub(crate) fn list_of(&self, id: Id) -> Option<usize> {
+    pub fn list_of(&self, id: Id) -> Option<usize> {
         self.slot(id).map(|slot| slot.list)
     }
 
     /// Lets an entry wait in a list from now on: it becomes the list's last.
-    pub(crate) fn wait_in(&mut self, id: Id, list: usize, now_ms: u64) {
+    pub fn wait_in(&mut self, id: Id, list: usize, now_ms: u64) {
         if self.slot(id).is_some() {
             self.unlink(id.index);
             self.link(id.index, list, now_ms);
@@ -160,7 +172,7 @@ impl<T, const LISTS: usize> Table<T, LISTS> {
     }
 
     /// The entry that has been in a list for longest, and since when.
-    pub(crate) fn oldest(&self, list: usize) -> Option<(Id, u64)> {
+    pub fn oldest(&self, list: usize) -> Option<(Id, u64)> {
         let index = self.ends[list].0;
         let slot = self.slots.get(index as usize)?;
         Some((Id { index, generation: slot.generation }, slot.since_ms))
@@ -168,7 +180,7 @@ impl<T, const LISTS: usize> Table<T, LISTS> {
 
     /// The next entry that has been in its list for as long as `waits_ms` says of that list, or
     /// longer.
-    pub(crate) fn overdue(&self, waits_ms: [u64; LISTS], now_ms: u64) -> Option<(Id, usize)> {
+    pub fn overdue(&self, waits_ms: [u64; LISTS], now_ms: u64) -> Option<(Id, usize)> {
         (0..LISTS).find_map(|list| {
             let (id, since_ms) = self.oldest(list)?;
             (now_ms >= since_ms.saturating_add(waits_ms[list])).then_some((id, list))
@@ -176,7 +188,7 @@ impl<T, const LISTS: usize> Table<T, LISTS> {
     }
 
     /// Milliseconds until [`Table::overdue`] has one; `None` without entries.
-    pub(crate) fn wait_ms(&self, waits_ms: [u64; LISTS], now_ms: u64) -> Option<u64> {
+    pub fn wait_ms(&self, waits_ms: [u64; LISTS], now_ms: u64) -> Option<u64> {
         let ends_ms = (0..LISTS).filter_map(|list| {
             let (_, since_ms) = self.oldest(list)?;
             Some(since_ms.saturating_add(waits_ms[list]))
@@ -185,27 +197,28 @@ impl<T, const LISTS: usize> Table<T, LISTS> {
     }
 
     /// All entries, in no order. O(slots that were ever used at once).
-    pub(crate) fn ids(&self) -> impl Iterator<Item = Id> + '_ {
+    pub fn ids(&self) -> impl Iterator<Item = Id> + '_ {
         let used = self.slots.iter().enumerate().filter(|(_, slot)| slot.value.is_some());
         used.map(|(index, slot)| Id { index: index as u32, generation: slot.generation })
     }
 
     /// What a poller is to say of an entry.
-    pub(crate) fn token(&self, id: Id) -> u64 {
+    pub fn token(&self, id: Id) -> u64 {
         u64::from(self.space) << ID_BITS
             | u64::from(id.generation) << INDEX_BITS
             | u64::from(id.index)
     }
 
     /// True for tokens of this table, of entries there and gone.
-    pub(crate) fn owns(&self, token: u64) -> bool {
+    pub fn owns(&self, token: u64) -> bool {
         token >> ID_BITS == u64::from(self.space)
     }
 
     /// The entry that a token was made for, if it is still there.
-    pub(crate) fn id_of(&self, token: u64) -> Option<Id> {
+    pub fn id_of(&self, token: u64) -> Option<Id> {
         let index = token as u32 & (ENTRIES_MAX as u32 - 1);
-        let id = Id { index, generation: (token >> INDEX_BITS) as u32 };
+        let generation = (token >> INDEX_BITS) as u32 % GENERATIONS;
+        let id = Id { index, generation };
         (self.owns(token) && self.slot(id).is_some()).then_some(id)
     }
 
@@ -240,9 +253,8 @@ impl<T, const LISTS: usize> Table<T, LISTS> {
         }
     }
 
-    /// Checks the invariants; for tests. O(slots).
-    #[cfg(test)]
-    pub(crate) fn validate(&self) {
+    /// Checks the invariants, for tests: panics where one does not hold. O(slots).
+    pub fn validate(&self) {
         let mut listed = 0;
         for (list, &(first, last)) in self.ends.iter().enumerate() {
             let (mut index, mut previous, mut least_ms) = (first, NONE, 0);
@@ -347,10 +359,10 @@ mod tests {
     /// Tokens of another table, and of slots that never were, name nothing.
     #[test]
     fn foreign_tokens() {
-        let mut table: Table<(), 1> = Table::new(0xfe, 4);
+        let mut table: Table<(), 1> = Table::new(0xe, 4);
         let id = table.insert((), 0, 0).unwrap();
         let token = table.token(id);
-        assert_eq!(token, 0xfe << 56);
+        assert_eq!(token, 0xe << ID_BITS);
         assert!(table.owns(token) && table.id_of(token) == Some(id));
         assert!(!table.owns(0) && table.id_of(0).is_none());
         for bit in 0..64 {
