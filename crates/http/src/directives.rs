@@ -4,8 +4,8 @@
 //! Of a directive that is there twice the first counts, and one whose number is none means no time at all (section 4.2.1): who
 //! cannot be understood is not to be served for longer than was meant.
 
-use crate::Field;
 use crate::field::{members, seconds, split, unquoted, values};
+use crate::{Field, Rules};
 
 /// What a response says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -136,6 +136,11 @@ fn is_item(item: &[u8]) -> bool {
 }
 
 impl RequestDirectives {
+    /// Those of a request, as far as clients are heeded.
+    pub fn heeded(fields: &[Field<'_>], rules: &Rules) -> RequestDirectives {
+        if rules.heeds_clients { RequestDirectives::read(fields) } else { Default::default() }
+    }
+
     /// Those of a request; `Pragma: no-cache` where there is no `Cache-Control` (RFC 9111, section 5.4).
     pub fn read(fields: &[Field<'_>]) -> RequestDirectives {
         let mut said = RequestDirectives::default();

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! request, response, moments -> storage::store -> Stored, or why not
-//! request, Stored, now       -> reuse::decide  -> serve, serve while asking, ask first, another variant, 504
+//! request, Stored, now       -> reuse::decide  -> serve, serve while asking, ask first, 504
 //! request, fields, validators -> preconditions -> 304, or which octets
 //! ```
 //!

@@ -1,7 +1,7 @@
 //! Conditions and ranges of requests, answered from what is kept (RFC 9110, sections 13 and 14).
 
 use crate::field::{date, has, members, only};
-use crate::storage::{Stored, is_entity_tag};
+use crate::storage::{Validators, is_entity_tag};
 use crate::{Field, Request};
 
 /// Ranges of one request that are answered; a request for more gets the whole (RFC 9110, section 14.2, allows it, and many
@@ -10,8 +10,12 @@ pub const RANGES_MAX: usize = 16;
 
 /// True where both entity tags are the same, whether weak or not (section 8.8.3.2).
 pub(crate) fn is_same_weakly(one: &[u8], other: &[u8]) -> bool {
-    let opaque = |tag: &[u8]| -> Vec<u8> { tag.strip_prefix(b"W/").unwrap_or(tag).to_vec() };
     is_entity_tag(one) && is_entity_tag(other) && opaque(one) == opaque(other)
+}
+
+/// An entity tag without its mark of weakness.
+fn opaque(tag: &[u8]) -> &[u8] {
+    tag.strip_prefix(b"W/").unwrap_or(tag)
 }
 
 /// True where both are the same and neither is weak.
@@ -20,17 +24,18 @@ fn is_same_strongly(one: &[u8], other: &[u8]) -> bool {
 }
 
 /// True where a client has what is kept, and 304 tells it so (sections 13.1.2, 13.1.3 and 13.2.2).
-pub fn is_not_modified(stored: &Stored, request: &Request<'_>) -> bool {
-    if !matches!(request.method, "GET" | "HEAD") || !(200..300).contains(&stored.status) {
+pub fn is_not_modified(status: u16, validators: Validators<'_>, request: &Request<'_>) -> bool {
+    if !matches!(request.method, "GET" | "HEAD") || !(200..300).contains(&status) {
         return false;
     }
     if has(request.fields, "if-none-match") {
-        let etag = stored.etag.as_deref();
+        let etag = validators.etag;
         return members(request.fields, "if-none-match")
             .any(|tag| tag == b"*" || etag.is_some_and(|etag| is_same_weakly(tag, etag)));
     }
     let since_s = only(request.fields, "if-modified-since").and_then(date);
-    matches!((since_s, stored.last_modified_s()), (Some(since_s), Some(at_s)) if at_s <= since_s)
+    let modified_s = validators.last_modified.and_then(date);
+    matches!((since_s, modified_s), (Some(since_s), Some(at_s)) if at_s <= since_s)
 }
 
 /// Which octets of a body of a known length a request gets.
@@ -45,23 +50,27 @@ pub enum Ranges {
 }
 
 /// What a request gets of a kept body of so many octets.
-pub fn ranges(stored: &Stored, request: &Request<'_>, body_bytes: u64) -> Ranges {
+pub fn ranges(
+    status: u16,
+    validators: Validators<'_>,
+    request: &Request<'_>,
+    body_bytes: u64,
+) -> Ranges {
     let Some(range) = only(request.fields, "range") else { return Ranges::Whole };
-    if request.method != "GET" || stored.status != 200 || !is_in_force(stored, request.fields) {
+    if request.method != "GET" || status != 200 || !is_in_force(validators, request.fields) {
         return Ranges::Whole;
     }
     parts(range, body_bytes).unwrap_or(Ranges::Whole)
 }
 
 /// True where there is no `If-Range`, or it is met (section 13.1.5).
-fn is_in_force(stored: &Stored, fields: &[Field<'_>]) -> bool {
+fn is_in_force(validators: Validators<'_>, fields: &[Field<'_>]) -> bool {
     if !has(fields, "if-range") {
         return true;
     }
     let Some(condition) = only(fields, "if-range") else { return false };
-    let is_same_tag = |etag: &Vec<u8>| is_same_strongly(condition, etag);
-    let is_same_date = stored.last_modified.as_deref() == Some(condition);
-    stored.etag.as_ref().is_some_and(is_same_tag) || is_same_date
+    let is_same_tag = |etag| is_same_strongly(condition, etag);
+    validators.etag.is_some_and(is_same_tag) || validators.last_modified == Some(condition)
 }
 
 /// The parts that a `Range` names; `None` where it is none that has to be heeded.
@@ -125,8 +134,6 @@ fn number(digits: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::{Moments, store};
-    use crate::{Response, Rules};
 
     const MODIFIED: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 
@@ -134,16 +141,12 @@ mod tests {
         all.iter().map(|&(name, value)| Field { name, value: value.as_bytes() }).collect()
     }
 
-    fn kept(etag: &str) -> Stored {
-        let head = fields(&[("ETag", etag), ("Last-Modified", MODIFIED)]);
-        let moments = Moments { request_s: 800_000_000, response_s: 800_000_000 };
-        let request = Request { method: "GET", fields: &[] };
-        store(&request, &Response { status: 200, fields: &head }, moments, &Rules::default())
-            .unwrap()
+    fn kept(etag: &str) -> Validators<'_> {
+        Validators { etag: Some(etag.as_bytes()), last_modified: Some(MODIFIED.as_bytes()) }
     }
 
     fn has_it(method: &str, asked: &[(&str, &str)]) -> bool {
-        is_not_modified(&kept("W/\"a\""), &Request { method, fields: &fields(asked) })
+        is_not_modified(200, kept("W/\"a\""), &Request { method, fields: &fields(asked) })
     }
 
     /// A tag that the client has, weak or not; else the date, unless there were tags.
@@ -167,7 +170,7 @@ mod tests {
     }
 
     fn of(asked: &[(&str, &str)]) -> Ranges {
-        ranges(&kept("\"a\""), &Request { method: "GET", fields: &fields(asked) }, 100)
+        ranges(200, kept("\"a\""), &Request { method: "GET", fields: &fields(asked) }, 100)
     }
 
     /// Ranges from the front, from the end, several; beyond the end none, and what is no range is not heeded.
@@ -199,7 +202,7 @@ mod tests {
         assert_eq!(of(&[("Range", &format!("bytes={}", many.join(",")))]), Ranges::Whole);
         assert_eq!(of(&[]), Ranges::Whole);
         let none = Request { method: "GET", fields: &fields(&[("Range", "bytes=0-")]) };
-        assert_eq!(ranges(&kept("\"a\""), &none, 0), Ranges::Unsatisfiable);
+        assert_eq!(ranges(200, kept("\"a\""), &none, 0), Ranges::Unsatisfiable);
     }
 
     /// If-Range wants the very same: a strong tag, or the very date.
@@ -219,6 +222,6 @@ mod tests {
             method: "GET",
             fields: &fields(&[("Range", "bytes=0-9"), ("If-Range", "W/\"a\"")]),
         };
-        assert_eq!(ranges(&kept("W/\"a\""), &weak, 100), Ranges::Whole);
+        assert_eq!(ranges(200, kept("W/\"a\""), &weak, 100), Ranges::Whole);
     }
 }

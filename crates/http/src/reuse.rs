@@ -3,8 +3,8 @@
 use crate::directives::RequestDirectives;
 use crate::field::{has, members, only};
 use crate::preconditions::is_same_weakly;
-use crate::storage::Stored;
-use crate::{Field, Request, Response, Rules};
+use crate::storage::{Life, Validators};
+use crate::{Field, Response, Rules};
 
 /// What a request gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,47 +21,36 @@ pub enum Decision {
     },
     /// The origin is asked first.
     Validate,
-    /// Something else: what is kept is another variant.
-    OtherVariant,
     /// 504: it wants what is kept or nothing, and what is kept may not be used (section 5.2.1.7).
     Unsatisfiable,
 }
 
 /// True where nothing stale may be given, whatever clients wish (section 4.2.4).
-fn forbids_stale(stored: &Stored) -> bool {
-    let said = &stored.directives;
+fn forbids_stale(life: &Life) -> bool {
+    let said = &life.directives;
     said.must_revalidate || said.proxy_revalidate || said.s_maxage_s.is_some() || said.no_cache
 }
 
-/// What a request gets of what is kept, at a moment in seconds since 1970.
-pub fn decide(stored: &Stored, request: &Request<'_>, now_s: u64, rules: &Rules) -> Decision {
-    let asked = if rules.heeds_clients {
-        RequestDirectives::read(request.fields)
-    } else {
-        RequestDirectives::default()
-    };
+/// What a request gets of a kept response that is for it ([`crate::storage::Stored::is_for`]), at a moment in seconds since 1970.
+pub fn decide(life: &Life, asked: &RequestDirectives, now_s: u64) -> Decision {
     let refusal = if asked.only_if_cached { Decision::Unsatisfiable } else { Decision::Validate };
-    if !stored.is_for(request) {
-        let refuses = asked.only_if_cached;
-        return if refuses { refusal } else { Decision::OtherVariant };
-    }
-    let (age_s, fresh_s) = (stored.age_s(now_s), stored.fresh_s(now_s));
+    let (age_s, fresh_s) = (life.age_s(now_s), life.fresh_s(now_s));
     let is_too_old = asked.max_age_s.is_some_and(|max_age_s| age_s > max_age_s);
     let wants_fresher = asked.min_fresh_s.is_some_and(|min_fresh_s| fresh_s < min_fresh_s);
-    if stored.directives.no_cache || asked.no_cache || is_too_old || wants_fresher {
+    if life.directives.no_cache || asked.no_cache || is_too_old || wants_fresher {
         return refusal;
     }
     if fresh_s > 0 {
         return Decision::Serve { age_s };
     }
-    if forbids_stale(stored) {
+    if forbids_stale(life) {
         return refusal;
     }
-    let stale_s = stored.stale_s(now_s);
+    let stale_s = life.stale_s(now_s);
     if asked.max_stale_s.is_some_and(|max_stale_s| stale_s <= max_stale_s) {
         return Decision::Serve { age_s };
     }
-    let while_asking_s = stored.directives.stale_while_revalidate_s;
+    let while_asking_s = life.directives.stale_while_revalidate_s;
     if while_asking_s.is_some_and(|while_asking_s| stale_s < while_asking_s) {
         return Decision::ServeAndValidate { age_s };
     }
@@ -71,40 +60,34 @@ pub fn decide(stored: &Stored, request: &Request<'_>, now_s: u64, rules: &Rules)
 /// True where what is kept may be given because the origin cannot be had, or failed with 500, 502, 503 or 504 (RFC 5861,
 /// section 4).
 pub fn may_serve_on_error(
-    stored: &Stored,
-    request: &Request<'_>,
+    life: &Life,
+    asked: &RequestDirectives,
     now_s: u64,
     rules: &Rules,
 ) -> bool {
-    if !stored.is_for(request) {
-        return false;
-    }
-    if stored.fresh_s(now_s) > 0 && !stored.directives.no_cache {
+    if life.fresh_s(now_s) > 0 && !life.directives.no_cache {
         return true;
     }
-    let asked_s = if rules.heeds_clients {
-        RequestDirectives::read(request.fields).stale_if_error_s
-    } else {
-        None
-    };
-    let said_s = stored.directives.stale_if_error_s.or(asked_s).unwrap_or(rules.stale_if_error_s);
-    !forbids_stale(stored) && stored.stale_s(now_s) < said_s
+    let said_s = life.directives.stale_if_error_s.or(asked.stale_if_error_s);
+    !forbids_stale(life) && life.stale_s(now_s) < said_s.unwrap_or(rules.stale_if_error_s)
 }
 
 /// What to ask the origin by, so that it may answer 304 (section 4.3.1): names and values of fields.
-pub fn conditions(stored: &Stored) -> impl Iterator<Item = (&'static str, &[u8])> {
-    let etag = stored.etag.as_deref().map(|etag| ("If-None-Match", etag));
-    let modified = stored.last_modified.as_deref().map(|date| ("If-Modified-Since", date));
+pub fn conditions<'a>(
+    validators: Validators<'a>,
+) -> impl Iterator<Item = (&'static str, &'a [u8])> {
+    let etag = validators.etag.map(|etag| ("If-None-Match", etag));
+    let modified = validators.last_modified.map(|date| ("If-Modified-Since", date));
     etag.into_iter().chain(modified)
 }
 
 /// True where a 304 is about what is kept, and not about another response of the origin (section 4.3.4).
-pub fn is_about(stored: &Stored, not_modified: &Response<'_>) -> bool {
-    match (only(not_modified.fields, "etag"), &stored.etag) {
+pub fn is_about(validators: Validators<'_>, not_modified: &Response<'_>) -> bool {
+    match (only(not_modified.fields, "etag"), validators.etag) {
         (Some(theirs), Some(ours)) => is_same_weakly(theirs, ours),
         (Some(_), None) => false,
-        (None, _) => match (only(not_modified.fields, "last-modified"), &stored.last_modified) {
-            (Some(theirs), Some(ours)) => theirs == ours.as_slice(),
+        (None, _) => match (only(not_modified.fields, "last-modified"), validators.last_modified) {
+            (Some(theirs), Some(ours)) => theirs == ours,
             // It was asked with our validators, and has none to contradict them.
             _ => true,
         },
@@ -155,7 +138,8 @@ pub fn invalidates(method: &str, status: u16) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::{Moments, store};
+    use crate::Request;
+    use crate::storage::{Moments, Stored, store};
 
     const NOW_S: u64 = 1_000_000;
 
@@ -173,8 +157,8 @@ mod tests {
 
     fn at(stored: &Stored, control: &str, after_s: u64) -> Decision {
         let asked = fields(&[("Cache-Control", control)]);
-        let request = Request { method: "GET", fields: &asked };
-        decide(stored, &request, NOW_S + after_s, &Rules::default())
+        let asked = RequestDirectives::heeded(&asked, &Rules::default());
+        decide(&stored.life, &asked, NOW_S + after_s)
     }
 
     /// Fresh until its lifetime is over, to the second; then asked for anew.
@@ -207,8 +191,8 @@ mod tests {
         assert_eq!(at(&kept("max-age=60, no-cache"), "", 1), Decision::Validate);
         let rules = Rules { heeds_clients: false, ..Rules::default() };
         let asked = fields(&[("Cache-Control", "no-cache")]);
-        let request = Request { method: "GET", fields: &asked };
-        assert_eq!(decide(&stored, &request, NOW_S, &rules), Decision::Serve { age_s: 0 });
+        let asked = RequestDirectives::heeded(&asked, &rules);
+        assert_eq!(decide(&stored.life, &asked, NOW_S), Decision::Serve { age_s: 0 });
     }
 
     /// Stale answers while the origin is asked, or while it fails, as long as the response says.
@@ -217,9 +201,9 @@ mod tests {
         let stored = kept("max-age=60, stale-while-revalidate=30, stale-if-error=100");
         assert_eq!(at(&stored, "", 89), Decision::ServeAndValidate { age_s: 89 });
         assert_eq!(at(&stored, "", 90), Decision::Validate);
-        let request = Request { method: "GET", fields: &[] };
+        let asked = RequestDirectives::default();
         let may = |stored: &Stored, after_s, rules: &Rules| {
-            may_serve_on_error(stored, &request, NOW_S + after_s, rules)
+            may_serve_on_error(&stored.life, &asked, NOW_S + after_s, rules)
         };
         let rules = Rules::default();
         assert!(may(&stored, 159, &rules) && !may(&stored, 160, &rules));
@@ -233,13 +217,16 @@ mod tests {
     #[test]
     fn not_modified() {
         let stored = kept("max-age=60");
-        assert_eq!(conditions(&stored).collect::<Vec<_>>(), [("If-None-Match", &b"\"a\""[..])]);
+        assert_eq!(
+            conditions(stored.validators()).collect::<Vec<_>>(),
+            [("If-None-Match", &b"\"a\""[..])]
+        );
         let about = |etag: &str| {
             let head = fields(&[("ETag", etag)]);
-            is_about(&stored, &Response { status: 304, fields: &head })
+            is_about(stored.validators(), &Response { status: 304, fields: &head })
         };
         assert!(about("\"a\"") && about("W/\"a\"") && !about("\"b\""));
-        assert!(is_about(&stored, &Response { status: 304, fields: &[] }));
+        assert!(is_about(stored.validators(), &Response { status: 304, fields: &[] }));
         let old =
             fields(&[("A", "1"), ("b", "2"), ("Content-Length", "3"), ("Age", "4"), ("B", "5")]);
         let new = fields(&[

@@ -73,9 +73,9 @@ pub struct Selected {
     pub value: Option<Vec<u8>>,
 }
 
-/// What is known of a response that is kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stored {
+/// What decides how a kept response may be used: small, and copied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Life {
     /// Its status code.
     pub status: u16,
     /// What it said of caching.
@@ -88,15 +88,9 @@ pub struct Stored {
     pub initial_age_s: u64,
     /// When it came, seconds since 1970.
     pub response_s: u64,
-    /// What chose it among its variants.
-    pub vary: Vec<Selected>,
-    /// Its entity tag, with quotes, and `W/` if it is weak.
-    pub etag: Option<Vec<u8>>,
-    /// `Last-Modified` as it came.
-    pub last_modified: Option<Vec<u8>>,
 }
 
-impl Stored {
+impl Life {
     /// How old it is at a moment, seconds: what `Age` says (RFC 9111, section 5.1).
     pub fn age_s(&self, now_s: u64) -> u64 {
         let resident_s = now_s.saturating_sub(self.response_s);
@@ -113,26 +107,59 @@ impl Stored {
         self.age_s(now_s).saturating_sub(self.lifetime_s)
     }
 
-    /// When it was last modified, seconds since 1970.
-    pub fn last_modified_s(&self) -> Option<u64> {
-        date(self.last_modified.as_deref()?)
+    /// For how long it may be given though it is stale, whatever the reason, seconds from when it became so.
+    pub fn stale_window_s(&self, rules: &Rules) -> u64 {
+        let said = &self.directives;
+        let on_error_s = said.stale_if_error_s.unwrap_or(rules.stale_if_error_s);
+        on_error_s.max(said.stale_while_revalidate_s.unwrap_or(0))
+    }
+}
+
+/// What a kept response is known by to its origin: octets as they came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Validators<'a> {
+    /// Its entity tag, with quotes, and `W/` if it is weak.
+    pub etag: Option<&'a [u8]>,
+    /// `Last-Modified`.
+    pub last_modified: Option<&'a [u8]>,
+}
+
+impl Validators<'_> {
+    /// True where the origin can be asked whether it is still so.
+    pub fn has_any(&self) -> bool {
+        self.etag.is_some() || self.last_modified.is_some()
+    }
+}
+
+/// What is known of a response that is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored {
+    /// How it may be used.
+    pub life: Life,
+    /// What chose it among its variants.
+    pub vary: Vec<Selected>,
+    /// Its entity tag, with quotes, and `W/` if it is weak.
+    pub etag: Option<Vec<u8>>,
+    /// `Last-Modified` as it came.
+    pub last_modified: Option<Vec<u8>>,
+}
+
+impl Stored {
+    /// What it is known by.
+    pub fn validators(&self) -> Validators<'_> {
+        Validators { etag: self.etag.as_deref(), last_modified: self.last_modified.as_deref() }
     }
 
     /// True where it can ever answer: it is fresh for some time, or may be stale, or can be validated.
     pub fn is_of_use(&self, rules: &Rules) -> bool {
-        let may_be_stale = [
-            self.directives.stale_while_revalidate_s,
-            self.directives.stale_if_error_s,
-            Some(rules.stale_if_error_s),
-        ];
-        let is_fresh = self.lifetime_s > self.initial_age_s && !self.directives.no_cache;
-        let can_be_validated = self.etag.is_some() || self.last_modified.is_some();
-        is_fresh || can_be_validated || may_be_stale.iter().any(|it| it.is_some_and(|it| it > 0))
+        let life = &self.life;
+        let is_fresh = life.lifetime_s > life.initial_age_s && !life.directives.no_cache;
+        is_fresh || self.validators().has_any() || life.stale_window_s(rules) > 0
     }
 
     /// True where it is for this request too: the fields that it was chosen by are the same (RFC 9111, section 4.1).
     pub fn is_for(&self, request: &Request<'_>) -> bool {
-        self.vary.iter().all(|it| normal(request.fields, &it.name) == it.value)
+        self.vary.iter().all(|it| selecting_value(request.fields, &it.name) == it.value)
     }
 }
 
@@ -180,12 +207,14 @@ pub fn store(
         None => return Err(Unstored::NotSaid),
     };
     Ok(Stored {
-        status,
-        directives,
-        lifetime_s,
-        is_heuristic: lifetime.is_none(),
-        initial_age_s: initial_age_s(fields, moments),
-        response_s: moments.response_s,
+        life: Life {
+            status,
+            directives,
+            lifetime_s,
+            is_heuristic: lifetime.is_none(),
+            initial_age_s: initial_age_s(fields, moments),
+            response_s: moments.response_s,
+        },
         vary,
         etag: only(fields, "etag").filter(|it| is_entity_tag(it)).map(<[u8]>::to_vec),
         last_modified: only(fields, "last-modified")
@@ -238,15 +267,16 @@ fn vary(request: &Request<'_>, fields: &[Field<'_>]) -> Option<Vec<Selected>> {
         }
         let name = String::from_utf8_lossy(name).to_ascii_lowercase();
         if !selected.iter().any(|it| it.name == name) {
-            let value = normal(request.fields, &name);
+            let value = selecting_value(request.fields, &name);
             selected.push(Selected { name, value });
         }
     }
     Some(selected)
 }
 
-/// The members of a field as one list, however they were spread and spaced.
-fn normal(fields: &[Field<'_>], name: &str) -> Option<Vec<u8>> {
+/// What a request has in a field that chooses: its members as one list, however they were spread and spaced; `None` where it
+/// is not there.
+pub fn selecting_value(fields: &[Field<'_>], name: &str) -> Option<Vec<u8>> {
     has(fields, name).then(|| members(fields, name).collect::<Vec<_>>().join(&b", "[..]))
 }
 
@@ -287,21 +317,21 @@ mod tests {
     fn lifetimes() {
         let hour_later = ("Expires", "Sun, 06 Nov 1994 09:49:37 GMT");
         let all = [("Cache-Control", "max-age=60, s-maxage=90"), hour_later, DATE];
-        assert_eq!(kept(200, &all).unwrap().lifetime_s, 90);
+        assert_eq!(kept(200, &all).unwrap().life.lifetime_s, 90);
         assert_eq!(
-            kept(200, &[("Cache-Control", "max-age=60"), hour_later]).unwrap().lifetime_s,
+            kept(200, &[("Cache-Control", "max-age=60"), hour_later]).unwrap().life.lifetime_s,
             60
         );
-        assert_eq!(kept(200, &[hour_later, DATE]).unwrap().lifetime_s, 3_600);
-        assert_eq!(kept(200, &[("Expires", "0"), DATE]).unwrap().lifetime_s, 0);
+        assert_eq!(kept(200, &[hour_later, DATE]).unwrap().life.lifetime_s, 3_600);
+        assert_eq!(kept(200, &[("Expires", "0"), DATE]).unwrap().life.lifetime_s, 0);
         let old = ("Last-Modified", "Sun, 06 Nov 1994 08:32:57 GMT");
         let guessed = kept(200, &[old, DATE]).unwrap();
-        assert_eq!((guessed.lifetime_s, guessed.is_heuristic), (100, true));
-        assert_eq!(kept(200, &[DATE]).unwrap().lifetime_s, 0);
-        assert_eq!(kept(404, &[("Cache-Control", "max-age=9")]).unwrap().lifetime_s, 9);
+        assert_eq!((guessed.life.lifetime_s, guessed.life.is_heuristic), (100, true));
+        assert_eq!(kept(200, &[DATE]).unwrap().life.lifetime_s, 0);
+        assert_eq!(kept(404, &[("Cache-Control", "max-age=9")]).unwrap().life.lifetime_s, 9);
         let targeted =
             [("CDN-Cache-Control", "max-age=7"), ("Cache-Control", "no-store"), hour_later];
-        assert_eq!(kept(200, &targeted).unwrap().lifetime_s, 7);
+        assert_eq!(kept(200, &targeted).unwrap().life.lifetime_s, 7);
     }
 
     /// A response is as old as it says and its way was long, or as its date is, whichever is more.
@@ -309,7 +339,7 @@ mod tests {
     fn ages() {
         let age = |more: &[(&str, &str)]| {
             let all = [&[("Cache-Control", "max-age=60")], more].concat();
-            let stored = kept(200, &all).unwrap();
+            let stored = kept(200, &all).unwrap().life;
             (
                 stored.age_s(NOW.response_s),
                 stored.fresh_s(NOW.response_s + 10),

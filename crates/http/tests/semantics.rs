@@ -4,6 +4,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http_cache_semantics::{BeforeRequest, CacheOptions, CachePolicy};
+use larder_http::directives::RequestDirectives;
 use larder_http::reuse::{Decision, decide};
 use larder_http::storage::{Moments, Stored, store};
 use larder_http::{Field, Request, Response, Rules};
@@ -119,10 +120,10 @@ proptest! {
         prop_assert_eq!(ours.is_some(), theirs.is_storable(), "kept");
         if let Some(ours) = ours {
             let now_s = CAME_S + case.after_s;
-            prop_assert_eq!(ours.age_s(now_s), theirs.age(at(now_s)).as_secs(), "age");
+            prop_assert_eq!(ours.life.age_s(now_s), theirs.age(at(now_s)).as_secs(), "age");
             let fields = fields(&case.asked_again);
-            let again = Request { method: "GET", fields: &fields };
-            let decision = decide(&ours, &again, now_s, &Rules::default());
+            let again = RequestDirectives::heeded(&fields, &Rules::default());
+            let decision = decide(&ours.life, &again, now_s);
             let before = theirs.before_request(&their_request(&case.asked_again), at(now_s));
             let is_fresh = matches!(before, BeforeRequest::Fresh(_));
             let serves = matches!(decision, Decision::Serve { .. });
