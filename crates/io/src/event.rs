@@ -44,6 +44,26 @@ impl Interest {
     pub const fn edge(self) -> Interest {
         Interest(self.0 | libc::EPOLLET as u32)
     }
+
+    /// Told once, and nothing more, not even errors, until [`Poller::modify`].
+    pub const fn once(self) -> Interest {
+        Interest(self.0 | libc::EPOLLONESHOT as u32)
+    }
+
+    /// What either is told of.
+    pub const fn and(self, other: Interest) -> Interest {
+        Interest(self.0 | other.0)
+    }
+
+    /// Whether everything that `other` is told of is told to `self` too.
+    pub const fn covers(self, other: Interest) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Whether it ends with the first event.
+    pub const fn is_once(self) -> bool {
+        self.0 & libc::EPOLLONESHOT as u32 != 0
+    }
 }
 
 /// One descriptor that is ready.
@@ -82,6 +102,11 @@ impl Events {
     /// The events of the last wait.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Event> + use<'_> {
         self.ready[..self.count].iter().map(event_of)
+    }
+
+    /// One event of the last wait, by its place.
+    pub fn get(&self, index: usize) -> Option<Event> {
+        self.ready[..self.count].get(index).map(event_of)
     }
 }
 

@@ -15,6 +15,7 @@
 //! | [`tcp`] | listening, accepting, connecting without waiting |
 //! | [`event`] | waiting for many descriptors, being woken, signals |
 //! | [`table`] | connections by number, in lists ordered by time |
+//! | [`reactor`] | the loop of a core that serves many TCP connections by few system calls |
 //! | [`timer`] | many short timers, without a clock |
 //! | [`activation`] | sockets that a service manager opened for us |
 //! | [`cores`], [`netns`], [`random`] | pinned threads; a private network; numbers nobody can foresee |
@@ -38,6 +39,7 @@ pub mod netns;
 pub mod output;
 mod pool;
 pub mod random;
+pub mod reactor;
 pub mod sender;
 mod socket;
 mod stream;

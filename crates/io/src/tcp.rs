@@ -1,16 +1,23 @@
 //! TCP where the standard library does not reach: options before `listen`, accepting without a
-//! second system call, connecting without waiting. What comes out are the library's own types.
+//! second system call, connecting without waiting. What comes out are the library's own types. And
+//! octets that go straight from memory or a file to a socket, or from it to memory (`transfer`).
 //!
 //! Nothing blocks: every socket is non-blocking from its birth. Limits on connections are the
 //! caller's, who alone knows what one costs.
 
+mod transfer;
+
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use crate::socket::{
     RawAddress, bind, check, connect as connect_socket, expect_kind, get_int, open, owned,
     set_option,
+};
+
+pub use transfer::{
+    read_into, send_file, set_nodelay, shutdown_write, take_error, write, write_gathered,
 };
 
 /// Connections that ended before they were accepted, passed over in one call.
@@ -82,6 +89,12 @@ pub fn listener_from_fd(fd: OwnedFd) -> io::Result<TcpListener> {
 /// An error is a lack of something (descriptors, memory). The connection stays in the queue and the
 /// listener stays ready, so a loop must stop watching it for a moment, or it turns without rest.
 pub fn accept(listener: &TcpListener) -> io::Result<Option<(TcpStream, SocketAddr)>> {
+    accept_from(listener)
+}
+
+/// The same for a listener that somebody else owns.
+pub(crate) fn accept_from(listener: &impl AsFd) -> io::Result<Option<(TcpStream, SocketAddr)>> {
+    let fd = listener.as_fd().as_raw_fd();
     for _ in 0..ABORTED_MAX {
         let mut peer = RawAddress::EMPTY;
         let mut length = RawAddress::BYTES;
@@ -89,7 +102,7 @@ pub fn accept(listener: &TcpListener) -> io::Result<Option<(TcpStream, SocketAdd
         // descriptor that it makes is ours.
         let accepted = unsafe {
             owned(libc::accept4(
-                listener.as_raw_fd(),
+                fd,
                 (&raw mut peer).cast(),
                 &raw mut length,
                 libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC,

@@ -1,0 +1,313 @@
+//! The loop of a core that serves many TCP connections by few system calls.
+//!
+//! ```text
+//! new -> (reactor, batch)
+//! wait(batch) -> walk batch.next(): each event is handled by calling the reactor -> wait(batch) ...
+//!
+//! socket    listen ------> Accepted ...                                    until unlisten
+//!           receive -----> Received ... Finished | Failed                  until pause; receive resumes
+//!           watch -------> Ready                                           once
+//!           send --------> Done | Later ... Sent | Failed                  one at a time
+//!           close                                                          whatever is under way
+//! ```
+//!
+//! | file | duty |
+//! |---|---|
+//! | `epoll` | tells of readiness; reads and writes are calls of ours |
+//! | `batch` | what a wait found |
+//! | `pool` | buffers to write answers to |
+//!
+//! # Rules
+//!
+//! 1. A socket has one token from its first operation until [`Reactor::close`], which is the only way
+//!    out: a descriptor that is closed otherwise leaves its number to another connection, which would
+//!    then be meant.
+//! 2. After [`Reactor::close`] no later wait tells of the token. The batch that is being walked may:
+//!    tokens need a generation, so that those events are known and dropped.
+//! 3. [`Reactor::pause`] and [`Reactor::unwatch`] end what has not happened yet. Octets that have been
+//!    received by then, and a [`Event::Ready`] that is on its way, still come.
+//! 4. Whoever reads a socket directly pauses it first, then watches it, and reads when it is ready:
+//!    octets that had been received before come before that event.
+//! 5. [`Event::Failed`] and [`Event::Finished`] end receiving; a failed listener has stopped to
+//!    listen (descriptors or memory ran out): listen again a moment later.
+//!
+//! Invariants
+//! 1. Octets of an event are in memory that the batch owns until the next wait, whatever is done
+//!    with the reactor meanwhile.
+//!
+//! Bounds: events a wait, receive buffers, idle buffers for sending and their capacity. State of a
+//! socket is some octets in a table by descriptor, so as many as there may be descriptors.
+
+mod batch;
+mod epoll;
+mod pool;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+pub use crate::event::Interest;
+pub use batch::{Batch, Event};
+use epoll::Epoll;
+use pool::Pool;
+
+/// Connections taken from one listener a wait.
+const ACCEPTED_MAX: usize = 64;
+
+/// Which way to talk to the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Choice {
+    /// io_uring where the kernel has it and allows it, else epoll.
+    #[default]
+    Auto,
+    /// io_uring, or an error that says why not.
+    Uring,
+    /// epoll.
+    Epoll,
+}
+
+/// Which way was taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Backend {
+    /// io_uring: what is to be done, and what came of it, in memory shared with the kernel.
+    Uring,
+    /// epoll: the kernel says what is ready, and each read and write is a system call.
+    Epoll,
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Backend::Uring => "io_uring",
+            Backend::Epoll => "epoll",
+        })
+    }
+}
+
+/// How to build a reactor.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Which way to talk to the kernel.
+    pub choice: Choice,
+    /// Most events a wait, and most idle buffers for sending.
+    pub events_max: usize,
+    /// Octets of one receive.
+    pub receive_bytes: usize,
+    /// Receives of that size that a wait has room for. What finds no room comes with the next wait.
+    pub buffers: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { choice: Choice::Auto, events_max: 512, receive_bytes: 16 << 10, buffers: 256 }
+    }
+}
+
+impl Options {
+    /// Values that can be: at least one event and buffer, and of buffers what io_uring can count.
+    fn clamped(&self) -> Options {
+        Options {
+            choice: self.choice,
+            events_max: self.events_max.clamp(1, 1 << 15),
+            receive_bytes: self.receive_bytes.clamp(64, 1 << 20),
+            buffers: self.buffers.clamp(1, 1 << 15),
+        }
+    }
+}
+
+/// What became of a send.
+#[derive(Debug)]
+#[must_use]
+pub enum Sending {
+    /// The kernel has all of it.
+    Done,
+    /// [`Event::Sent`] comes when the kernel has all of it, or [`Event::Failed`].
+    Later,
+    /// The connection is gone.
+    Failed(io::Error),
+}
+
+/// Many sockets, and what is under way on them. It may be made in one thread and used in another;
+/// from the first [`Reactor::wait`] on it stays in that thread.
+#[derive(Debug)]
+pub struct Reactor {
+    engine: Engine,
+    fallback: Option<String>,
+    pool: Pool,
+    waker: Waker,
+}
+
+#[derive(Debug)]
+enum Engine {
+    Epoll(Epoll),
+}
+
+impl Reactor {
+    /// A reactor without sockets, and the batch for its waits. Fails where the kernel lacks what was
+    /// chosen, or descriptors.
+    pub fn new(options: &Options) -> io::Result<(Reactor, Batch)> {
+        let options = options.clamped();
+        let waker = Waker::new()?;
+        if options.choice == Choice::Uring {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "no io_uring yet"));
+        }
+        let (epoll, batch) = Epoll::new(&options, &waker.0.event)?;
+        let fallback = (options.choice == Choice::Auto).then(|| "no io_uring yet".to_owned());
+        let pool = Pool::new(options.events_max);
+        Ok((Reactor { engine: Engine::Epoll(epoll), fallback, pool, waker }, batch))
+    }
+
+    /// Which way it talks to the kernel.
+    pub fn backend(&self) -> Backend {
+        match self.engine {
+            Engine::Epoll(_) => Backend::Epoll,
+        }
+    }
+
+    /// Why it is not io_uring, where that was left to us.
+    pub fn fallback(&self) -> Option<&str> {
+        self.fallback.as_deref()
+    }
+
+    /// Connections come as [`Event::Accepted`] until [`Reactor::unlisten`], which must come before
+    /// the listener is closed. It becomes non-blocking.
+    pub fn listen(&mut self, listener: &TcpListener, token: u64) -> io::Result<()> {
+        listener.set_nonblocking(true)?;
+        match &mut self.engine {
+            Engine::Epoll(epoll) => epoll.listen(listener, token),
+        }
+    }
+
+    /// Takes no more connections; some that were taken may still come.
+    pub fn unlisten(&mut self, listener: &TcpListener, token: u64) {
+        match &mut self.engine {
+            Engine::Epoll(epoll) => epoll.unlisten(listener, token),
+        }
+    }
+
+    /// What the peer sends comes as [`Event::Received`], until it ends or [`Reactor::pause`]. A
+    /// connection on which nothing comes costs no buffer. Again on a socket that receives: nothing.
+    pub fn receive(&mut self, socket: &impl AsFd, token: u64) -> io::Result<()> {
+        match &mut self.engine {
+            Engine::Epoll(epoll) => epoll.receive(socket.as_fd(), token),
+        }
+    }
+
+    /// Receives no more, so that the peer is held back, until [`Reactor::receive`]. Pausing and
+    /// resuming within the walk of one batch costs no system call.
+    pub fn pause(&mut self, socket: &impl AsFd, token: u64) {
+        match &mut self.engine {
+            Engine::Epoll(epoll) => epoll.pause(socket.as_fd(), token),
+        }
+    }
+
+    /// [`Event::Ready`] comes once when the socket is ready for `interest`: for connections that are
+    /// being made, for reading straight to where octets belong, for [`crate::tcp::send_file`]. Again
+    /// before that: the last interest counts. Readiness may have passed when it is heard of.
+    pub fn watch(&mut self, socket: &impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
+        match &mut self.engine {
+            Engine::Epoll(epoll) => epoll.watch(socket.as_fd(), token, interest),
+        }
+    }
+
+    /// Watches no more.
+    pub fn unwatch(&mut self, socket: &impl AsFd, token: u64) {
+        match &mut self.engine {
+            Engine::Epoll(epoll) => epoll.unwatch(socket.as_fd(), token),
+        }
+    }
+
+    /// A buffer to write an answer to: empty, with room. It comes back by [`Reactor::send`] or
+    /// [`Reactor::give_back`].
+    pub fn buffer(&mut self) -> Vec<u8> {
+        self.pool.take()
+    }
+
+    /// Takes back a buffer that is not sent.
+    pub fn give_back(&mut self, buffer: Vec<u8>) {
+        self.pool.give_back(buffer);
+    }
+
+    /// Sends all of it. What is received at the same time does not matter.
+    ///
+    /// # Panics
+    /// Where an earlier send of this socket is still under way.
+    pub fn send(&mut self, socket: &impl AsFd, token: u64, octets: Vec<u8>) -> Sending {
+        if octets.is_empty() {
+            self.pool.give_back(octets);
+            return Sending::Done;
+        }
+        match &mut self.engine {
+            Engine::Epoll(epoll) => epoll.send(socket.as_fd(), token, octets, &mut self.pool),
+        }
+    }
+
+    /// Ends whatever is under way on the socket, and closes it. What a send has not handed to the
+    /// kernel is lost.
+    pub fn close(&mut self, socket: OwnedFd, token: u64) {
+        match &mut self.engine {
+            Engine::Epoll(epoll) => epoll.close(socket, token, &mut self.pool),
+        }
+    }
+
+    /// What ends a wait from another thread.
+    pub fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    /// Waits until something happens or `timeout` has passed (`None`: without end; cut to
+    /// milliseconds, upwards): how many events there are. A signal ends it early, with none. Events
+    /// of the last wait that were not walked are given at once, and nothing else is done.
+    pub fn wait(&mut self, batch: &mut Batch, timeout: Option<Duration>) -> io::Result<usize> {
+        if !batch.is_empty() {
+            return Ok(batch.len());
+        }
+        match &mut self.engine {
+            Engine::Epoll(epoll) => epoll.wait(batch, timeout, &mut self.pool, &self.waker),
+        }
+    }
+}
+
+/// Ends a reactor's wait with [`Event::Woken`], from any thread.
+#[derive(Debug, Clone)]
+pub struct Waker(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    event: crate::event::Waker,
+    /// Whether a call waits to be heard.
+    is_called: AtomicBool,
+}
+
+impl Waker {
+    fn new() -> io::Result<Waker> {
+        let event = crate::event::Waker::new()?;
+        Ok(Waker(Arc::new(Shared { event, is_called: AtomicBool::new(false) })))
+    }
+
+    /// Wakes the reactor. However many calls before it hears them are one event, and one system call.
+    /// What was stored before the call is seen by whoever gets that event.
+    pub fn wake(&self) {
+        // Release: pairs with the swap of `hear`, also where an earlier call's event serves this one.
+        if !self.0.is_called.swap(true, Ordering::AcqRel) {
+            // It can only be full, and then it is readable.
+            let _ = self.0.event.wake();
+        }
+    }
+
+    /// Hears the calls so far: whether there were any. A later one makes an event again.
+    fn hear(&self) -> bool {
+        self.0.is_called.swap(false, Ordering::AcqRel)
+    }
+}
+
+/// The place of a descriptor in a table.
+fn index_of(fd: &impl AsRawFd) -> usize {
+    usize::try_from(fd.as_raw_fd()).expect("a descriptor that is open is not negative")
+}

@@ -1,0 +1,117 @@
+//! What a wait found, in the order in which it happened, apart from the reactor: a handler that holds
+//! an event calls the reactor's operations.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+
+/// Something that happened.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A connection came.
+    Accepted {
+        /// The listener's.
+        token: u64,
+        /// The connection, non-blocking.
+        socket: OwnedFd,
+        /// Who it is, where that costs nothing; the socket knows it.
+        peer: Option<SocketAddr>,
+    },
+    /// Octets came, at least one.
+    Received {
+        /// The socket's.
+        token: u64,
+        /// What came.
+        octets: &'a [u8],
+    },
+    /// The peer sends no more. It may still read.
+    Finished {
+        /// The socket's.
+        token: u64,
+    },
+    /// What was watched for is there, or may be.
+    Ready {
+        /// The socket's.
+        token: u64,
+        /// Reading gives something: octets, the end, or an error.
+        readable: bool,
+        /// Writing does something, if only fail.
+        writable: bool,
+        /// The peer has finished sending, the connection is gone, or an error waits to be read.
+        closed: bool,
+    },
+    /// The kernel has all of what was sent.
+    Sent {
+        /// The socket's.
+        token: u64,
+    },
+    /// Receiving, sending or accepting failed, and is over.
+    Failed {
+        /// The socket's.
+        token: u64,
+        /// Why.
+        error: io::Error,
+    },
+    /// Somebody called the waker.
+    Woken,
+}
+
+/// An event as it is kept: octets by their place.
+#[derive(Debug)]
+pub(super) enum Item {
+    Accepted { token: u64, socket: OwnedFd, peer: Option<SocketAddr> },
+    Received { token: u64, at: usize, bytes: usize },
+    Finished { token: u64 },
+    Ready { token: u64, readable: bool, writable: bool, closed: bool },
+    Sent { token: u64 },
+    Failed { token: u64, error: io::Error },
+    Woken,
+}
+
+/// What a wait found, and the memory of it.
+pub struct Batch {
+    pub(super) items: VecDeque<Item>,
+    pub(super) memory: Box<[u8]>,
+}
+
+impl Batch {
+    pub(super) fn new(memory: Box<[u8]>) -> Batch {
+        Batch { items: VecDeque::new(), memory }
+    }
+
+    /// The next event, which is gone with the one after it.
+    #[expect(clippy::should_implement_trait, reason = "an iterator cannot lend")]
+    pub fn next(&mut self) -> Option<Event<'_>> {
+        Some(match self.items.pop_front()? {
+            Item::Accepted { token, socket, peer } => Event::Accepted { token, socket, peer },
+            Item::Received { token, at, bytes } => {
+                Event::Received { token, octets: &self.memory[at..at + bytes] }
+            }
+            Item::Finished { token } => Event::Finished { token },
+            Item::Ready { token, readable, writable, closed } => {
+                Event::Ready { token, readable, writable, closed }
+            }
+            Item::Sent { token } => Event::Sent { token },
+            Item::Failed { token, error } => Event::Failed { token, error },
+            Item::Woken => Event::Woken,
+        })
+    }
+
+    /// Events that are left.
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Whether none is left.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+}
+
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.items).finish()
+    }
+}

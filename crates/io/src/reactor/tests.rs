@@ -1,0 +1,297 @@
+//! Scenarios that every way to the kernel passes, over real sockets.
+
+use super::*;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Instant;
+
+use crate::tcp;
+
+/// Longest time that a test waits for what must come.
+const LONG: Duration = Duration::from_secs(20);
+
+/// An event that owns what it tells.
+#[derive(Debug)]
+enum Told {
+    Accepted(u64, OwnedFd),
+    Received(u64, Vec<u8>),
+    Finished(u64),
+    Ready(u64, bool, bool),
+    Sent(u64),
+    Failed(u64, io::Error),
+    Woken,
+}
+
+struct Loop {
+    reactor: Reactor,
+    batch: Batch,
+}
+
+impl Loop {
+    fn new(options: &Options) -> Loop {
+        let (reactor, batch) = Reactor::new(options).unwrap();
+        Loop { reactor, batch }
+    }
+
+    /// One wait, and what it told.
+    fn turn(&mut self, timeout: Duration) -> Vec<Told> {
+        let count = self.reactor.wait(&mut self.batch, Some(timeout)).unwrap();
+        assert_eq!(count, self.batch.len());
+        let mut told = Vec::new();
+        while let Some(event) = self.batch.next() {
+            told.push(match event {
+                Event::Accepted { token, socket, .. } => Told::Accepted(token, socket),
+                Event::Received { token, octets } => {
+                    assert!(!octets.is_empty());
+                    Told::Received(token, octets.to_vec())
+                }
+                Event::Finished { token } => Told::Finished(token),
+                Event::Ready { token, readable, writable, .. } => {
+                    Told::Ready(token, readable, writable)
+                }
+                Event::Sent { token } => Told::Sent(token),
+                Event::Failed { token, error } => Told::Failed(token, error),
+                Event::Woken => Told::Woken,
+            });
+        }
+        told
+    }
+
+    /// Turns until `is_done` says so of what has been told, or for too long.
+    fn until(&mut self, mut is_done: impl FnMut(&mut Reactor, Told) -> bool) {
+        let start = Instant::now();
+        while start.elapsed() < LONG {
+            let mut done = false;
+            for told in self.turn(LONG) {
+                done |= is_done(&mut self.reactor, told);
+            }
+            if done {
+                return;
+            }
+        }
+        panic!("it does not come");
+    }
+
+    /// Nothing more is told.
+    fn stays_silent(&mut self) {
+        let told = self.turn(Duration::from_millis(30));
+        assert!(told.is_empty(), "{told:?}");
+    }
+}
+
+fn pair() -> (TcpStream, OwnedFd) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (theirs, _) = listener.accept().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    theirs.set_read_timeout(Some(LONG)).unwrap();
+    (theirs, ours.into())
+}
+
+fn octets(count: usize, seed: u64) -> Vec<u8> {
+    (0..count as u64)
+        .map(|at| ((at ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8)
+        .collect()
+}
+
+/// Runs a scenario by each way to the kernel that this machine has.
+fn by_each_way(_test: &str, scenario: impl Fn(Options)) {
+    let options =
+        Options { events_max: 64, receive_bytes: 4096, buffers: 16, ..Options::default() };
+    scenario(Options { choice: Choice::Epoll, ..options.clone() });
+}
+
+/// Many connections are accepted and each hears what it said, until it ends, with few buffers.
+#[test]
+fn many_connections_echo() {
+    by_each_way("reactor::many_connections_echo", |options| {
+        let mut many = Loop::new(&options);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address: SocketAddr = listener.local_addr().unwrap();
+        many.reactor.listen(&listener, 0).unwrap();
+        const CONNECTIONS: u64 = 100;
+        let clients: Vec<_> = (1..=CONNECTIONS)
+            .map(|seed| {
+                std::thread::spawn(move || {
+                    let mut stream = TcpStream::connect(address).unwrap();
+                    stream.set_read_timeout(Some(LONG)).unwrap();
+                    for round in 0..20 {
+                        let said = octets(1 + (seed as usize * 37 + round * 211) % 6000, seed);
+                        stream.write_all(&said).unwrap();
+                        let mut heard = vec![0; said.len()];
+                        stream.read_exact(&mut heard).unwrap();
+                        assert!(heard == said);
+                    }
+                })
+            })
+            .collect();
+        let mut sockets: Vec<Option<OwnedFd>> = vec![None];
+        let mut ended = 0;
+        let mut waiting: Vec<Vec<u8>> = vec![Vec::new()];
+        let mut sending = vec![false];
+        many.until(|reactor, told| {
+            match told {
+                Told::Accepted(0, socket) => {
+                    let token = sockets.len() as u64;
+                    reactor.receive(&socket, token).unwrap();
+                    sockets.push(Some(socket));
+                    waiting.push(Vec::new());
+                    sending.push(false);
+                }
+                Told::Received(token, octets) => {
+                    let at = token as usize;
+                    waiting[at].extend(octets);
+                    if !sending[at] {
+                        let out = std::mem::take(&mut waiting[at]);
+                        let socket = sockets[at].as_ref().unwrap();
+                        match reactor.send(socket, token, out) {
+                            Sending::Done => {}
+                            Sending::Later => sending[at] = true,
+                            Sending::Failed(error) => panic!("{error}"),
+                        }
+                    }
+                }
+                Told::Sent(token) => {
+                    let at = token as usize;
+                    sending[at] = false;
+                    let out = std::mem::take(&mut waiting[at]);
+                    let socket = sockets[at].as_ref().unwrap();
+                    if let Sending::Later = reactor.send(socket, token, out) {
+                        sending[at] = true;
+                    }
+                }
+                Told::Finished(token) => {
+                    reactor.close(sockets[token as usize].take().unwrap(), token);
+                    ended += 1;
+                }
+                told => panic!("{told:?}"),
+            }
+            ended == CONNECTIONS
+        });
+        clients.into_iter().for_each(|client| client.join().unwrap());
+        many.stays_silent();
+    });
+}
+
+/// A reader that takes its time gets all of a large send, and then only is it told to be sent.
+#[test]
+fn slow_readers_get_all() {
+    by_each_way("reactor::slow_readers_get_all", |options| {
+        let (mut theirs, ours) = pair();
+        let mut one = Loop::new(&options);
+        let all = octets(12 << 20, 5);
+        assert!(matches!(one.reactor.send(&ours, 9, all.clone()), Sending::Later));
+        for _ in 0..3 {
+            one.stays_silent();
+        }
+        let reader = std::thread::spawn(move || {
+            let mut heard = vec![0; all.len()];
+            theirs.read_exact(&mut heard).unwrap();
+            assert!(heard == all);
+        });
+        one.until(|_, told| matches!(told, Told::Sent(9)));
+        reader.join().unwrap();
+        one.stays_silent();
+        one.reactor.close(ours, 9);
+    });
+}
+
+/// A head is received, then reading is paused, and the body is read straight to its place when it is
+/// there, in order; a file goes back by its pages, as the socket has room.
+#[test]
+fn bodies_bypass_buffers() {
+    by_each_way("reactor::bodies_bypass_buffers", |options| {
+        let (mut theirs, ours) = pair();
+        let mut one = Loop::new(&options);
+        one.reactor.receive(&ours, 3).unwrap();
+        let all = octets(3 << 20, 11);
+        let said = all.clone();
+        let peer = std::thread::spawn(move || {
+            theirs.write_all(&said).unwrap();
+            let mut heard = vec![0; said.len()];
+            theirs.read_exact(&mut heard).unwrap();
+            assert!(heard == said);
+            theirs
+        });
+        let mut body = Vec::new();
+        let mut is_direct = false;
+        one.until(|reactor, told| {
+            match told {
+                Told::Received(3, octets) => {
+                    body.extend(octets);
+                    if !is_direct {
+                        is_direct = true;
+                        reactor.pause(&ours, 3);
+                        reactor.watch(&ours, 3, Interest::READ).unwrap();
+                    }
+                }
+                Told::Ready(3, true, _) => {
+                    let mut room = vec![0; 100_000];
+                    match tcp::read_into(&ours, &mut room) {
+                        Ok(bytes) => body.extend(&room[..bytes]),
+                        Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+                    }
+                    if body.len() < all.len() {
+                        reactor.watch(&ours, 3, Interest::READ).unwrap();
+                    }
+                }
+                told => panic!("{told:?}"),
+            }
+            body.len() == all.len()
+        });
+        assert!(body == all);
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&all).unwrap();
+        one.reactor.watch(&ours, 3, Interest::WRITE).unwrap();
+        let mut sent = 0;
+        one.until(|reactor, told| {
+            assert!(matches!(told, Told::Ready(3, _, true)), "{told:?}");
+            while sent < all.len() {
+                match tcp::send_file(&ours, &file, sent as u64, 1 << 20) {
+                    Ok(bytes) => sent += bytes,
+                    Err(error) => {
+                        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+                        reactor.watch(&ours, 3, Interest::WRITE).unwrap();
+                        return false;
+                    }
+                }
+            }
+            true
+        });
+        let _theirs = peer.join().unwrap();
+        one.stays_silent();
+        one.reactor.close(ours, 3);
+    });
+}
+
+/// A peer that resets its connection is told of as a failure of what was under way, once.
+#[test]
+fn resets_are_failures() {
+    by_each_way("reactor::resets_are_failures", |options| {
+        let mut one = Loop::new(&options);
+        for is_sending in [false, true] {
+            let (theirs, ours) = pair();
+            let token = 20 + u64::from(is_sending);
+            if is_sending {
+                let sending = one.reactor.send(&ours, token, octets(12 << 20, 5));
+                assert!(matches!(sending, Sending::Later));
+                one.stays_silent();
+            } else {
+                one.reactor.receive(&ours, token).unwrap();
+                // Closed with octets unread, a socket resets its connection.
+                assert_eq!(tcp::write(&ours, b"unread").unwrap(), 6);
+                one.stays_silent();
+            }
+            drop(theirs);
+            one.until(|_, told| match told {
+                Told::Failed(of, error) => {
+                    assert_eq!(of, token, "{error}");
+                    true
+                }
+                told => panic!("{told:?}"),
+            });
+            one.stays_silent();
+            one.reactor.close(ours, token);
+        }
+    });
+}

@@ -1,0 +1,106 @@
+//! Octets to and from a connection, by one system call each, which never waits: what cannot be done
+//! now is `WouldBlock`, whatever the socket says of itself (only [`send_file`] needs it to be
+//! non-blocking). A connection that the peer has closed is an error and no signal.
+//!
+//! Interrupted calls are made again; they did nothing.
+
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, AsRawFd};
+
+use crate::socket::{check, get_int, set_option};
+
+/// Most pieces that one call takes (`UIO_MAXIOV` of the kernel).
+pub const PIECES_MAX: usize = 1024;
+
+/// Reads what has come, at most as much as fits: how much. 0 is the end of what the peer sends (or
+/// that nothing fits).
+pub fn read_into(socket: &impl AsFd, octets: &mut [u8]) -> io::Result<usize> {
+    let fd = socket.as_fd().as_raw_fd();
+    again_if_interrupted(|| {
+        // SAFETY: the kernel writes at most `octets.len()` octets at the start of `octets`.
+        unsafe { libc::recv(fd, octets.as_mut_ptr().cast(), octets.len(), libc::MSG_DONTWAIT) }
+    })
+}
+
+/// Writes as much as there is room for: how much.
+pub fn write(socket: &impl AsFd, octets: &[u8]) -> io::Result<usize> {
+    let fd = socket.as_fd().as_raw_fd();
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    again_if_interrupted(|| {
+        // SAFETY: the kernel reads at most `octets.len()` octets at the start of `octets`.
+        unsafe { libc::send(fd, octets.as_ptr().cast(), octets.len(), flags) }
+    })
+}
+
+/// Writes as much of `pieces` as there is room for, in their order: how much. Pieces after the first
+/// 1,024 are left for the next call. With `more` the kernel holds back a packet that is not full,
+/// since something follows at once: say so and let nothing follow, and it leaves 200 ms later.
+pub fn write_gathered(socket: &impl AsFd, pieces: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
+    let pieces = &pieces[..pieces.len().min(PIECES_MAX)];
+    let fd = socket.as_fd().as_raw_fd();
+    let more = if more { libc::MSG_MORE } else { 0 };
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | more;
+    // SAFETY: all zeros is a message without address, pieces and control data.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    // The kernel only reads them; the type of the field serves `recvmsg` too.
+    message.msg_iov = pieces.as_ptr().cast_mut().cast();
+    message.msg_iovlen = pieces.len() as _;
+    again_if_interrupted(|| {
+        // SAFETY: `IoSlice` is laid out as `iovec`, and each of the `msg_iovlen` names octets that
+        // are borrowed through the call.
+        unsafe { libc::sendmsg(fd, &raw const message, flags) }
+    })
+}
+
+/// Sends at most `bytes` octets of a file from `offset` on, by their pages and without a copy: how
+/// many. 0: the file ends there. The socket must be non-blocking; the file's own position is neither
+/// used nor moved.
+///
+/// The peer sees what the pages hold when it reads, not what they held now: pages must not be written
+/// again while it may read them. Punching a hole is allowed, since it takes the pages away from the
+/// file and leaves them to the socket.
+pub fn send_file(
+    socket: &impl AsFd,
+    file: &impl AsFd,
+    offset: u64,
+    bytes: usize,
+) -> io::Result<usize> {
+    let (to, from) = (socket.as_fd().as_raw_fd(), file.as_fd().as_raw_fd());
+    let too_far = |_| io::Error::from(io::ErrorKind::InvalidInput);
+    let mut offset = libc::off64_t::try_from(offset).map_err(too_far)?;
+    again_if_interrupted(|| {
+        // SAFETY: both descriptors are open while they are borrowed; the kernel reads and writes
+        // `offset`.
+        unsafe { libc::sendfile64(to, from, &raw mut offset, bytes) }
+    })
+}
+
+/// Small writes leave at once (TCP_NODELAY).
+pub fn set_nodelay(socket: &impl AsFd) -> io::Result<()> {
+    set_option(socket, libc::IPPROTO_TCP, libc::TCP_NODELAY, &1)
+}
+
+/// Says that nothing more will be sent, once what was written has left. Reading goes on.
+pub fn shutdown_write(socket: &impl AsFd) -> io::Result<()> {
+    // SAFETY: takes integers only, one of which is a descriptor that is open while it is borrowed.
+    check(unsafe { libc::shutdown(socket.as_fd().as_raw_fd(), libc::SHUT_WR) })?;
+    Ok(())
+}
+
+/// What befell the socket since it was asked last, such as why it could not connect.
+pub fn take_error(socket: &impl AsFd) -> io::Result<Option<io::Error>> {
+    let error = get_int(socket, libc::SOL_SOCKET, libc::SO_ERROR)?;
+    Ok((error != 0).then(|| io::Error::from_raw_os_error(error)))
+}
+
+fn again_if_interrupted(mut call: impl FnMut() -> isize) -> io::Result<usize> {
+    loop {
+        match usize::try_from(call()) {
+            Ok(count) => return Ok(count),
+            Err(_) => match io::Error::last_os_error() {
+                error if error.kind() == io::ErrorKind::Interrupted => {}
+                error => return Err(error),
+            },
+        }
+    }
+}
