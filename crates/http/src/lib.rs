@@ -22,7 +22,9 @@
 
 pub mod directives;
 pub mod field;
+pub mod key;
 pub mod preconditions;
+pub mod record;
 pub mod reuse;
 pub mod storage;
 

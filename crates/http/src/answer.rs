@@ -1,0 +1,381 @@
+//! A response for one client: the head in its final form, and what of the body follows.
+//!
+//! ```text
+//! record, request, moment -> compose() -> head octets, Body: nothing, all of it, or parts
+//! ```
+//!
+//! What is kept is the same for all; what differs is decided here, and nowhere else: `304` for who has it, `206` and `416` for who
+//! wants a part (RFC 9110, sections 13 and 14), chunks where nobody knows yet how long the body is, what is said of age and
+//! cache, and whether the connection stays.
+//!
+//! Cost: a copy of the head; requests without conditions and ranges look for six fields.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use larder::mem::object::Object;
+
+use crate::message::encode::{push_field, push_number, push_status_line};
+use crate::preconditions::{Ranges, is_not_modified, ranges};
+use crate::record::{Kept, has_length};
+use crate::storage::Selected;
+use crate::{Field, Request};
+
+/// A response that several may be given while it comes, or that one is given.
+#[derive(Debug)]
+pub struct Answer {
+    /// Its record ([`crate::record`]); with the body, or without.
+    pub record: Vec<u8>,
+    /// What chose it among its variants.
+    pub vary: Vec<Selected>,
+    /// Its body, where that is not in the record.
+    pub object: Option<Arc<Object>>,
+    /// It comes for one client alone: conditions and ranges were the origin's to heed.
+    pub is_private: bool,
+}
+
+/// What a client wants to know.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// Method and fields.
+    pub request: Request<'a>,
+    /// Of HTTP/1.
+    pub minor_version: u8,
+    /// The connection may stay.
+    pub keeps_alive: bool,
+}
+
+/// What is said beside the response itself.
+#[derive(Debug, Clone, Copy)]
+pub struct Said<'a> {
+    /// `Age`, where it comes from the cache.
+    pub age_s: Option<u64>,
+    /// The value of `Cache-Status`; nothing: none.
+    pub cache_status: &'a [u8],
+    /// Conditions and ranges of the request are heeded here.
+    pub heeds_conditions: bool,
+}
+
+/// What follows the head.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Body {
+    /// Nothing.
+    None,
+    /// All of it, as it is.
+    Whole,
+    /// All of it, in chunks.
+    Chunks,
+    /// These, one after the other.
+    Segments(Vec<Segment>),
+}
+
+/// A part of what follows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Segment {
+    /// Octets of ours.
+    Octets(Vec<u8>),
+    /// Octets of the body.
+    Body(Range<u64>),
+}
+
+/// What was composed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Composed {
+    /// The status that the client is told.
+    pub status: u16,
+    /// What follows.
+    pub body: Body,
+    /// The connection ends with it.
+    pub closes: bool,
+}
+
+/// Names this program in `Via` and `Cache-Status`.
+pub const NAME: &str = "larder";
+
+/// What separates parts. Nobody can foresee what bodies hold; so long a word that it is in none.
+const BOUNDARY: &str = "larder-3f1c9a0e7b5d42868e0c";
+
+/// Fields that a 304 says again (RFC 9110, section 15.4.5).
+const IN_NOT_MODIFIED: [&str; 7] =
+    ["cache-control", "content-location", "date", "etag", "expires", "vary", "cdn-cache-control"];
+
+/// Appends the head that a client gets of a response whose body has so many octets, if that is known, to `out`: what follows it.
+pub fn compose(
+    out: &mut Vec<u8>,
+    kept: &Kept<'_>,
+    asked: &Asked<'_>,
+    said: &Said<'_>,
+    body_bytes: Option<u64>,
+) -> Composed {
+    let status = kept.life.status;
+    if said.heeds_conditions && is_not_modified(status, kept.validators, &asked.request) {
+        push_status_line(out, 304);
+        for field in kept.fields().filter(|it| is_in_not_modified(it)) {
+            push_field(out, field.name, field.value);
+        }
+        return finish(out, asked, said, 304, Body::None, false);
+    }
+    let parts = match body_bytes.filter(|_| said.heeds_conditions) {
+        Some(bytes) => ranges(status, kept.validators, &asked.request, bytes),
+        None => Ranges::Whole,
+    };
+    match (parts, body_bytes) {
+        (Ranges::Unsatisfiable, Some(bytes)) => {
+            push_status_line(out, 416);
+            push_field(out, "Content-Range", format!("bytes */{bytes}").as_bytes());
+            push_field(out, "Content-Length", b"0");
+            finish(out, asked, said, 416, Body::None, false)
+        }
+        (Ranges::Parts(parts), Some(bytes)) => part(out, kept, asked, said, &parts, bytes),
+        _ => whole(out, kept, asked, said, body_bytes),
+    }
+}
+
+fn is_in_not_modified(field: &Field<'_>) -> bool {
+    IN_NOT_MODIFIED.iter().any(|it| it.eq_ignore_ascii_case(field.name))
+}
+
+fn whole(
+    out: &mut Vec<u8>,
+    kept: &Kept<'_>,
+    asked: &Asked<'_>,
+    said: &Said<'_>,
+    body_bytes: Option<u64>,
+) -> Composed {
+    let status = kept.life.status;
+    out.extend_from_slice(kept.head());
+    let has_body = asked.request.method != "HEAD" && has_length(status) && body_bytes != Some(0);
+    if !has_length(status) {
+        return finish(out, asked, said, status, Body::None, false);
+    }
+    if let (Some(bytes), None) = (body_bytes, kept.body_bytes) {
+        out.extend_from_slice(b"Content-Length: ");
+        push_number(out, bytes);
+        out.extend_from_slice(b"\r\n");
+    }
+    match (has_body, body_bytes, asked.minor_version) {
+        (false, ..) => finish(out, asked, said, status, Body::None, false),
+        (true, Some(_), _) => finish(out, asked, said, status, Body::Whole, false),
+        (true, None, 0) => finish(out, asked, said, status, Body::Whole, true),
+        (true, None, _) => {
+            out.extend_from_slice(b"Transfer-Encoding: chunked\r\n");
+            finish(out, asked, said, status, Body::Chunks, false)
+        }
+    }
+}
+
+/// One part as it is, several as `multipart/byteranges` (RFC 9110, section 14.6).
+fn part(
+    out: &mut Vec<u8>,
+    kept: &Kept<'_>,
+    asked: &Asked<'_>,
+    said: &Said<'_>,
+    parts: &[(u64, u64)],
+    bytes: u64,
+) -> Composed {
+    push_status_line(out, 206);
+    let content_range = |&(first, last): &(u64, u64)| format!("bytes {first}-{last}/{bytes}");
+    let range = |&(first, last): &(u64, u64)| Segment::Body(first..last + 1);
+    if let [only] = parts {
+        out.extend_from_slice(kept.field_lines());
+        push_field(out, "Content-Range", content_range(only).as_bytes());
+        out.extend_from_slice(b"Content-Length: ");
+        push_number(out, only.1 - only.0 + 1);
+        out.extend_from_slice(b"\r\n");
+        return finish(out, asked, said, 206, Body::Segments(vec![range(only)]), false);
+    }
+    let is_type = |field: &Field<'_>| field.name.eq_ignore_ascii_case("content-type");
+    let content_type = kept.fields().find(is_type).map(|field| field.value);
+    for field in kept.fields().filter(|field| !is_type(field)) {
+        push_field(out, field.name, field.value);
+    }
+    let of_parts = format!("multipart/byteranges; boundary={BOUNDARY}");
+    push_field(out, "Content-Type", of_parts.as_bytes());
+    let (mut segments, mut sum) = (Vec::new(), 0);
+    for it in parts {
+        let mut head = format!("\r\n--{BOUNDARY}\r\n").into_bytes();
+        if let Some(content_type) = content_type {
+            push_field(&mut head, "Content-Type", content_type);
+        }
+        push_field(&mut head, "Content-Range", content_range(it).as_bytes());
+        head.extend_from_slice(b"\r\n");
+        sum += head.len() as u64 + (it.1 - it.0 + 1);
+        segments.extend([Segment::Octets(head), range(it)]);
+    }
+    let end = format!("\r\n--{BOUNDARY}--\r\n").into_bytes();
+    sum += end.len() as u64;
+    segments.push(Segment::Octets(end));
+    out.extend_from_slice(b"Content-Length: ");
+    push_number(out, sum);
+    out.extend_from_slice(b"\r\n");
+    finish(out, asked, said, 206, Body::Segments(segments), false)
+}
+
+/// What all have: age, way, cache, connection, and the empty line.
+fn finish(
+    out: &mut Vec<u8>,
+    asked: &Asked<'_>,
+    said: &Said<'_>,
+    status: u16,
+    body: Body,
+    is_until_close: bool,
+) -> Composed {
+    if let Some(age_s) = said.age_s {
+        out.extend_from_slice(b"Age: ");
+        push_number(out, age_s);
+        out.extend_from_slice(b"\r\n");
+    }
+    out.extend_from_slice(b"Via: 1.1 larder\r\n");
+    if !said.cache_status.is_empty() {
+        push_field(out, "Cache-Status", said.cache_status);
+    }
+    let closes = is_until_close || !asked.keeps_alive;
+    push_connection(out, asked.minor_version, closes);
+    out.extend_from_slice(b"\r\n");
+    Composed { status, body, closes }
+}
+
+fn push_connection(out: &mut Vec<u8>, minor_version: u8, closes: bool) {
+    match (closes, minor_version) {
+        (true, _) => out.extend_from_slice(b"Connection: close\r\n"),
+        (false, 0) => out.extend_from_slice(b"Connection: keep-alive\r\n"),
+        (false, _) => {}
+    }
+}
+
+/// Appends a whole response of ours: a status, and a line that says what is the matter.
+pub fn push_own(
+    out: &mut Vec<u8>,
+    status: u16,
+    text: &str,
+    asked: &Asked<'_>,
+    said: &Said<'_>,
+    date_s: u64,
+) -> Composed {
+    push_status_line(out, status);
+    crate::message::encode::push_field(out, "Content-Type", b"text/plain; charset=utf-8");
+    out.extend_from_slice(b"Date: ");
+    crate::message::encode::push_date(out, date_s);
+    out.extend_from_slice(b"\r\nContent-Length: ");
+    push_number(out, text.len() as u64 + 1);
+    out.extend_from_slice(b"\r\n");
+    let composed = finish(out, asked, said, status, Body::None, false);
+    if asked.request.method != "HEAD" {
+        out.extend_from_slice(text.as_bytes());
+        out.push(b'\n');
+    }
+    composed
+}
+
+/// Appends what of a body that lies in the record follows the head.
+pub fn push_body(out: &mut Vec<u8>, body: &Body, octets: &[u8]) {
+    match body {
+        Body::None => {}
+        Body::Whole | Body::Chunks => out.extend_from_slice(octets),
+        Body::Segments(segments) => {
+            for segment in segments {
+                match segment {
+                    Segment::Octets(octets) => out.extend_from_slice(octets),
+                    Segment::Body(range) => {
+                        let (start, end) = (range.start as usize, range.end as usize);
+                        out.extend_from_slice(octets.get(start..end).unwrap_or_default());
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Parts, Record, fields_of, push_response};
+    use crate::storage::{Moments, store};
+    use crate::{Response, Rules};
+
+    const LINES: &[u8] =
+        b"Content-Type: text/x\r\nCache-Control: max-age=60\r\nETag: \"a\"\r\nX-Other: y\r\n";
+
+    fn record(status: u16, body: Option<&[u8]>) -> Vec<u8> {
+        let fields: Vec<Field<'_>> = fields_of(LINES).collect();
+        let moments = Moments { request_s: 1_000, response_s: 1_000 };
+        let request = Request { method: "GET", fields: &[] };
+        let response = Response { status, fields: &fields };
+        let stored = store(&request, &response, moments, &Rules::default()).unwrap();
+        let (mut out, mut status_line) = (Vec::new(), Vec::new());
+        push_status_line(&mut status_line, status);
+        let parts = Parts {
+            stored: &stored,
+            url: b"a.example/",
+            serial: 0,
+            tags: &[],
+            status_line: &status_line,
+            field_lines: LINES,
+            body_bytes: body.map(|body| body.len() as u64),
+            body_id: None,
+        };
+        assert!(push_response(&mut out, &parts));
+        out.extend_from_slice(body.unwrap_or_default());
+        out
+    }
+
+    /// The whole response in text, and what was composed.
+    fn composed(record: &[u8], minor_version: u8, asked: &[(&str, &str)]) -> (String, Composed) {
+        let Some(Record::Response(kept)) = Record::read(record) else { panic!("a response") };
+        let fields: Vec<Field<'_>> =
+            asked.iter().map(|&(name, value)| Field { name, value: value.as_bytes() }).collect();
+        let request = Request { method: "GET", fields: &fields };
+        let asked = Asked { request, minor_version, keeps_alive: minor_version == 1 };
+        let said = Said { age_s: Some(5), cache_status: b"larder; hit", heeds_conditions: true };
+        let mut out = Vec::new();
+        let composed = compose(&mut out, &kept, &asked, &said, kept.body_bytes);
+        push_body(&mut out, &composed.body, kept.body);
+        (String::from_utf8(out).unwrap(), composed)
+    }
+
+    const TAIL: &str = "Age: 5\r\nVia: 1.1 larder\r\nCache-Status: larder; hit\r\n";
+
+    /// All of it, with age and way; and in chunks, or until the end, where its length is not known.
+    #[test]
+    fn all_of_it() {
+        let lines = std::str::from_utf8(LINES).unwrap();
+        let (text, it) = composed(&record(200, Some(b"0123456789")), 1, &[]);
+        let head = format!("HTTP/1.1 200 OK\r\n{lines}Content-Length: 10\r\n{TAIL}\r\n");
+        assert_eq!(text, format!("{head}0123456789"));
+        assert_eq!(it, Composed { status: 200, body: Body::Whole, closes: false });
+        let (text, it) = composed(&record(200, None), 1, &[]);
+        assert!(text.contains("Transfer-Encoding: chunked\r\n") && it.body == Body::Chunks);
+        let (text, it) = composed(&record(200, None), 0, &[]);
+        assert!(!text.contains("chunked") && it.body == Body::Whole && it.closes);
+        let (text, it) = composed(&record(204, Some(b"")), 1, &[]);
+        assert!(!text.contains("Content-Length") && it.body == Body::None && !it.closes);
+    }
+
+    /// Who has it is told so, without what describes a body.
+    #[test]
+    fn not_modified() {
+        let (text, it) = composed(&record(200, Some(b"0123456789")), 1, &[("If-None-Match", "\"a\"")]);
+        let fields = "Cache-Control: max-age=60\r\nETag: \"a\"\r\n";
+        assert_eq!(text, format!("HTTP/1.1 304 Not Modified\r\n{fields}{TAIL}\r\n"));
+        assert_eq!((it.status, it.body), (304, Body::None));
+    }
+
+    /// A part, several, none.
+    #[test]
+    fn parts() {
+        let record = record(200, Some(b"0123456789"));
+        let (text, it) = composed(&record, 1, &[("Range", "bytes=2-4")]);
+        assert!(text.starts_with("HTTP/1.1 206 Partial Content\r\nContent-Type: text/x\r\n"));
+        assert!(text.contains("Content-Range: bytes 2-4/10\r\nContent-Length: 3\r\n"));
+        assert!(text.ends_with("\r\n\r\n234") && it.status == 206);
+        let (text, _) = composed(&record, 1, &[("Range", "bytes=0-0,8-")]);
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())), "{text}");
+        assert!(head.contains("Content-Type: multipart/byteranges; boundary=") && !head.contains("text/x"));
+        assert_eq!(body.matches("Content-Type: text/x\r\nContent-Range: bytes ").count(), 2);
+        assert!(body.contains("0-0/10\r\n\r\n0\r\n--") && body.contains("8-9/10\r\n\r\n89\r\n--"));
+        let (text, it) = composed(&record, 1, &[("Range", "bytes=10-")]);
+        assert!(text.contains("Content-Range: bytes */10\r\nContent-Length: 0\r\n"));
+        assert_eq!((it.status, it.body), (416, Body::None));
+    }
+}

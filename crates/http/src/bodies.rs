@@ -1,0 +1,173 @@
+//! Bodies that are too long for a record: objects by number, and which of them leaves when memory is wanted.
+//!
+//! ```text
+//! insert -> held: get() counts a hit -> remove(), by who gives the record up
+//!                                    -> evict(), where memory is wanted: the record then leads to nothing, which is a miss
+//! ```
+//!
+//! What leaves is decided by the engine's own policy ([`larder::policy`]), by numbers of bodies and not by their lengths. A body that
+//! leaves is doomed: who reads it reads on, and its memory is free when the last has done.
+//!
+//! Invariant: a [`BodyId`] has a generation, so one of a body that is gone finds nothing, never another's body.
+//!
+//! Bounds: the bodies that [`Bodies::new`] was told of. Cost: a lock, held for as long as the policy takes; some 80 octets a body.
+
+use std::sync::Arc;
+
+use larder::mem::object::Object;
+use larder::policy::{Entries, EntryNumber, Partitioned, Replacement};
+use parking_lot::Mutex;
+
+use crate::key::Key;
+use crate::record::BodyId;
+
+/// Bodies at once, at most.
+pub const BODIES_MAX: usize = 1 << 24;
+
+/// The bodies of a cache.
+#[derive(Debug)]
+pub struct Bodies {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    slots: Vec<Slot>,
+    slots_max: usize,
+    free: Vec<EntryNumber>,
+    policy: Partitioned,
+    evicted: u64,
+}
+
+#[derive(Debug)]
+struct Slot {
+    generation: u32,
+    key: u64,
+    object: Option<Arc<Object>>,
+}
+
+/// What the policy may ask.
+struct Known<'a>(&'a [Slot]);
+
+impl Entries for Known<'_> {
+    fn is_expired(&self, _entry: EntryNumber) -> bool {
+        // A stale body may be renewed by a 304; its record says when it is of no use.
+        false
+    }
+
+    fn key(&self, entry: EntryNumber) -> u64 {
+        self.0.get(entry as usize).map_or(0, |slot| slot.key)
+    }
+}
+
+impl BodyId {
+    fn new(number: EntryNumber, generation: u32) -> BodyId {
+        BodyId(u64::from(generation) << 32 | u64::from(number))
+    }
+
+    fn parts(self) -> (usize, u32) {
+        (self.0 as u32 as usize, (self.0 >> 32) as u32)
+    }
+}
+
+impl Bodies {
+    /// Room for so many bodies.
+    pub fn new(bodies_max: usize) -> Result<Bodies, larder::Error> {
+        let slots_max = bodies_max.clamp(16, BODIES_MAX);
+        let policy = Partitioned::new(slots_max, slots_max as u64)?;
+        let inner = Inner { slots: Vec::new(), slots_max, free: Vec::new(), policy, evicted: 0 };
+        Ok(Bodies { inner: Mutex::new(inner) })
+    }
+
+    /// Holds a body. Where all numbers are taken another leaves for it.
+    pub fn insert(&self, key: &Key, object: Arc<Object>) -> BodyId {
+        let key = u64::from_le_bytes(*key.first_chunk().expect("a key is longer"));
+        let mut left = None;
+        let id = {
+            let mut inner = self.inner.lock();
+            inner.policy.arriving(key);
+            if inner.free.is_empty() && inner.slots.len() == inner.slots_max {
+                left = inner.evict();
+            }
+            let number = match inner.free.pop() {
+                Some(number) => number,
+                None => {
+                    inner.slots.push(Slot { generation: 0, key: 0, object: None });
+                    (inner.slots.len() - 1) as EntryNumber
+                }
+            };
+            let slot = &mut inner.slots[number as usize];
+            (slot.key, slot.object) = (key, Some(object));
+            let id = BodyId::new(number, slot.generation);
+            inner.policy.inserted(number);
+            id
+        };
+        doom(left);
+        id
+    }
+
+    /// The body, if it is still held; a hit.
+    pub fn get(&self, id: BodyId) -> Option<Arc<Object>> {
+        let mut inner = self.inner.lock();
+        let number = inner.number(id)?;
+        inner.policy.hit(number, 0);
+        inner.slots[number as usize].object.clone()
+    }
+
+    /// Gives a body up.
+    pub fn remove(&self, id: BodyId) {
+        let object = {
+            let mut inner = self.inner.lock();
+            let Some(number) = inner.number(id) else { return };
+            inner.policy.removed(number);
+            inner.take(number)
+        };
+        doom(object);
+    }
+
+    /// Gives bodies up until so many octets of memory are free, or will be when who reads them has done: how many there are.
+    pub fn evict(&self, bytes: u64) -> u64 {
+        let mut freed = 0;
+        while freed < bytes {
+            let left = self.inner.lock().evict();
+            let Some(object) = left else { break };
+            freed += object.bytes_held();
+            doom(Some(object));
+        }
+        freed
+    }
+
+    /// Bodies held, and how many left because memory was wanted.
+    pub fn counts(&self) -> (usize, u64) {
+        let inner = self.inner.lock();
+        (inner.slots.len() - inner.free.len(), inner.evicted)
+    }
+}
+
+impl Inner {
+    fn number(&self, id: BodyId) -> Option<EntryNumber> {
+        let (index, generation) = id.parts();
+        let slot = self.slots.get(index)?;
+        (slot.generation == generation && slot.object.is_some()).then_some(index as EntryNumber)
+    }
+
+    fn evict(&mut self) -> Option<Arc<Object>> {
+        let number = self.policy.evict(None, &Known(&self.slots))?;
+        self.evicted += 1;
+        self.take(number)
+    }
+
+    fn take(&mut self, number: EntryNumber) -> Option<Arc<Object>> {
+        let slot = &mut self.slots[number as usize];
+        slot.generation = slot.generation.wrapping_add(1);
+        self.free.push(number);
+        slot.object.take()
+    }
+}
+
+/// Lets memory go; under no lock, since others may be told of it.
+fn doom(object: Option<Arc<Object>>) {
+    if let Some(object) = object {
+        object.doom();
+    }
+}

@@ -1,0 +1,184 @@
+//! What is being asked of an origin: one question for all who want the same, on whatever core.
+//!
+//! ```text
+//! board()   nobody asks yet: leads, and starts the fetch     asked already: waits     answered already: joins what comes
+//! land()    once, by the fetch: everybody who waits is told, each on its own loop
+//! close()   by the fetch, when what came is kept, or will not be
+//! ```
+//!
+//! A fetch is nobody's: the client that led is one who waits like the others, and may leave. Between landing and closing the body
+//! still comes; who boards then reads it as it does.
+//!
+//! Invariants
+//! 1. A key has one flight in the table at most, and a flight lands once.
+//! 2. Who waits is told once, or left before.
+//!
+//! Bounds: [`Flights::new`] is told how many; beyond, one asks for himself. Cost: a lock of one of [`SHARDS`] a miss.
+
+use std::sync::Arc;
+
+use foldhash::{HashMap, HashMapExt};
+use parking_lot::Mutex;
+
+use crate::answer::Answer;
+use crate::key::Key;
+
+const SHARDS: usize = 16;
+
+/// A client that waits, by its loop and its token there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Waiter {
+    /// Number of the loop.
+    pub loop_number: u32,
+    /// The client's token there.
+    pub client: u64,
+}
+
+/// What came of a flight.
+#[derive(Debug, Clone)]
+pub enum Landing {
+    /// An answer for all.
+    Answer(Arc<Answer>),
+    /// The answer is one client's own: the others ask for themselves.
+    Alone,
+    /// None, and what a client is told instead: a status code.
+    Failed(u16),
+}
+
+/// One question.
+#[derive(Debug)]
+pub struct Flight {
+    key: Key,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+enum State {
+    Asked(Vec<Waiter>),
+    Landed(Landing),
+}
+
+/// What to do for a client.
+#[derive(Debug)]
+pub enum Boarding {
+    /// Start the fetch, with this; the client waits for it.
+    Leads(Arc<Flight>),
+    /// It waits, and is told.
+    Waits(Arc<Flight>),
+    /// This is the answer.
+    Landed(Landing),
+    /// There are too many: ask for this one.
+    Full,
+}
+
+/// All questions being asked.
+#[derive(Debug)]
+pub struct Flights {
+    shards: [Mutex<HashMap<Key, Arc<Flight>>>; SHARDS],
+    shard_max: usize,
+}
+
+impl Flights {
+    /// Room for so many.
+    pub fn new(flights_max: usize) -> Flights {
+        let shards = std::array::from_fn(|_| Mutex::new(HashMap::new()));
+        Flights { shards, shard_max: flights_max.div_ceil(SHARDS).max(1) }
+    }
+
+    fn shard(&self, key: &Key) -> &Mutex<HashMap<Key, Arc<Flight>>> {
+        &self.shards[usize::from(key[0]) % SHARDS]
+    }
+
+    /// Wants an answer. Without a waiter: wants it to be fetched, and nobody has to be told.
+    pub fn board(&self, key: &Key, waiter: Option<Waiter>) -> Boarding {
+        let mut shard = self.shard(key).lock();
+        if let Some(flight) = shard.get(key) {
+            return flight.join(waiter);
+        }
+        if shard.len() >= self.shard_max {
+            return Boarding::Full;
+        }
+        let state = Mutex::new(State::Asked(waiter.into_iter().collect()));
+        let flight = Arc::new(Flight { key: *key, state });
+        shard.insert(*key, flight.clone());
+        Boarding::Leads(flight)
+    }
+
+    /// True where this is being asked.
+    pub fn has(&self, key: &Key) -> bool {
+        self.shard(key).lock().contains_key(key)
+    }
+
+    /// Takes a flight out: who comes now finds what was kept, or asks anew.
+    pub fn close(&self, flight: &Arc<Flight>) {
+        let mut shard = self.shard(&flight.key).lock();
+        if shard.get(&flight.key).is_some_and(|it| Arc::ptr_eq(it, flight)) {
+            shard.remove(&flight.key);
+        }
+    }
+
+    /// Takes whatever flight of a key out: what it brings is outdated. Who waits for it gets it all the same.
+    pub fn supersede(&self, key: &Key) {
+        self.shard(key).lock().remove(key);
+    }
+
+    /// Flights in the table.
+    pub fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// True while this flight is the one of its key: nothing has outdated what it brings.
+    pub fn is_current(&self, flight: &Arc<Flight>) -> bool {
+        self.shard(&flight.key).lock().get(&flight.key).is_some_and(|it| Arc::ptr_eq(it, flight))
+    }
+}
+
+impl Flight {
+    /// What it is about.
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    fn join(self: &Arc<Self>, waiter: Option<Waiter>) -> Boarding {
+        match &mut *self.state.lock() {
+            State::Asked(waiters) => {
+                waiters.extend(waiter);
+                Boarding::Waits(self.clone())
+            }
+            State::Landed(landing) => Boarding::Landed(landing.clone()),
+        }
+    }
+
+    /// Who waits leaves.
+    pub fn leave(&self, waiter: Waiter) {
+        if let State::Asked(waiters) = &mut *self.state.lock() {
+            waiters.retain(|it| *it != waiter);
+        }
+    }
+
+    /// Clients that wait.
+    pub fn waiting(&self) -> usize {
+        match &*self.state.lock() {
+            State::Asked(waiters) => waiters.len(),
+            State::Landed(_) => 0,
+        }
+    }
+
+    /// Lands: who is to be told, in the order in which they came. A second landing changes nothing and tells nobody.
+    pub fn land(&self, landing: Landing) -> Vec<Waiter> {
+        let mut state = self.state.lock();
+        match &mut *state {
+            State::Asked(waiters) => {
+                let waiters = std::mem::take(waiters);
+                *state = State::Landed(landing);
+                waiters
+            }
+            State::Landed(_) => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What one loop has to say to another: a queue, and a wake-up.
+//!
+//! A message is put in under a lock that is held for as long as that takes, and the loop is woken where the queue was empty: once a
+//! batch. Senders on one loop are few and its messages short, so a lock did as well as queues without one (`docs/decisions`).
+//!
+//! Bounds: what is posted is bounded by who posts: one message a client that waits, one an object, a loop and batch.
+
+use std::sync::{Arc, OnceLock};
+
+use larder::mem::object::{Notice, Post};
+use larder_io::reactor::Waker;
+use parking_lot::Mutex;
+
+use crate::flights::{Landing, Waiter};
+
+/// What may be said.
+#[derive(Debug)]
+pub enum Message {
+    /// Of an object that somebody on this loop reads or fills.
+    Notice(Notice),
+    /// To a client on this loop that waits.
+    Landed(u64, Landing),
+}
+
+/// One loop's messages.
+#[derive(Debug, Default)]
+struct Mailbox {
+    queue: Mutex<Vec<Message>>,
+    waker: OnceLock<Waker>,
+}
+
+/// All loops' messages. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Mail {
+    boxes: Arc<[Mailbox]>,
+}
+
+impl Mail {
+    /// For so many loops.
+    pub fn new(loops: usize) -> Mail {
+        Mail { boxes: (0..loops).map(|_| Mailbox::default()).collect() }
+    }
+
+    /// How a loop is woken from now on.
+    pub fn set_waker(&self, loop_number: u32, waker: Waker) {
+        if let Some(mailbox) = self.boxes.get(loop_number as usize) {
+            // A loop begins once.
+            let _ = mailbox.waker.set(waker);
+        }
+    }
+
+    /// Says something to a loop.
+    pub fn post(&self, loop_number: u32, message: Message) {
+        let Some(mailbox) = self.boxes.get(loop_number as usize) else { return };
+        let was_empty = {
+            let mut queue = mailbox.queue.lock();
+            queue.push(message);
+            queue.len() == 1
+        };
+        if was_empty {
+            self.wake(loop_number);
+        }
+    }
+
+    /// Wakes a loop.
+    pub fn wake(&self, loop_number: u32) {
+        if let Some(waker) = self.boxes.get(loop_number as usize).and_then(|it| it.waker.get()) {
+            waker.wake();
+        }
+    }
+
+    /// Wakes all.
+    pub fn wake_all(&self) {
+        (0..self.boxes.len()).for_each(|number| self.wake(number as u32));
+    }
+
+    /// Tells those who waited what came of it.
+    pub fn tell(&self, waiters: &[Waiter], landing: &Landing) {
+        for waiter in waiters {
+            let message = Message::Landed(waiter.client, landing.clone());
+            self.post(waiter.loop_number, message);
+        }
+    }
+
+    /// What has been said to a loop since the last time, in order, into an empty vector.
+    pub fn take(&self, loop_number: u32, into: &mut Vec<Message>) {
+        if let Some(mailbox) = self.boxes.get(loop_number as usize) {
+            std::mem::swap(&mut *mailbox.queue.lock(), into);
+        }
+    }
+}
+
+impl Post for Mail {
+    fn post(&self, notice: Notice) {
+        Mail::post(self, notice.loop_number, Message::Notice(notice));
+    }
+}
