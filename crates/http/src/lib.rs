@@ -1,10 +1,11 @@
 //! What an HTTP cache may keep, and what it may answer with it: RFC 9111 as plain functions of messages and moments, without
-//! sockets, clock or store.
+//! sockets, clock or store. And the messages themselves: HTTP/1.1 (RFC 9112) as plain functions of octets.
 //!
 //! ```text
 //! request, response, moments -> storage::store -> Stored, or why not
 //! request, Stored, now       -> reuse::decide  -> serve, serve while asking, ask first, 504
 //! request, fields, validators -> preconditions -> 304, or which octets
+//! octets                     -> message      -> heads and bodies, or why not
 //! ```
 //!
 //! | module | duty |
@@ -14,6 +15,7 @@
 //! | [`storage`] | what may be kept, for how long, and for which requests (`Vary`) |
 //! | [`reuse`] | what may be answered from it; what its update by a 304 is; whom an unsafe method invalidates |
 //! | [`preconditions`] | `If-None-Match`, `If-Modified-Since`, `Range` and `If-Range` (RFC 9110, sections 13 and 14) |
+//! | [`message`] | heads, framing, chunks; heads for the next hop |
 //!
 //! It is a shared cache (RFC 9111, section 1) that is told so by nobody: `private` is never kept.
 //!
@@ -23,19 +25,15 @@
 pub mod directives;
 pub mod field;
 pub mod key;
+pub mod message;
 pub mod preconditions;
 pub mod record;
 pub mod reuse;
 pub mod storage;
 
-/// A header field, as it was received: without the white space around its value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Field<'a> {
-    /// Its name, in any case.
-    pub name: &'a str,
-    /// Its value.
-    pub value: &'a [u8],
-}
+/// A header field, as it was received: its name in any case, and its value without the white space around it. httparse fills
+/// arrays of them, which saves a copy for each head.
+pub use httparse::Header as Field;
 
 /// A request, as far as caching looks at it.
 #[derive(Debug, Clone, Copy)]

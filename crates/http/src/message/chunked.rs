@@ -1,0 +1,350 @@
+//! Bodies in chunks (RFC 9112, section 7.1), decoded in whatever pieces they come and without a copy.
+//!
+//! ```text
+//! Size -> Padding? -> Extension? -> SizeFeed -> Data -> DataReturn -> DataFeed -> Size ...
+//!                                     |  (size 0)
+//!                                     TrailerBegin -> TrailerName -> TrailerValue -> TrailerFeed -> TrailerBegin ... -> LastFeed -> End
+//! ```
+//!
+//! Extensions and trailers are read and dropped. Every line ends in CRLF and nothing else: a line feed alone in an extension is a
+//! known way to smuggle. After an error nothing is read.
+//!
+//! Bounds: 16 digits a size, [`EXTENSION_BYTES_MAX`] and [`TRAILER_BYTES_MAX`] a message. Cost: data is borrowed; all else is
+//! looked at an octet at a time.
+
+use super::{is_token_octet, is_value_octet};
+
+/// Most octets of all extensions of a message, so that a body is not made of them.
+pub const EXTENSION_BYTES_MAX: u32 = 4 << 10;
+
+/// Most octets of the trailers of a message.
+pub const TRAILER_BYTES_MAX: u32 = 8 << 10;
+
+/// Most digits of a size, with leading zeros.
+const SIZE_DIGITS_MAX: u8 = 16;
+
+/// Where the decoder is: what it expects next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Size,
+    /// White space before an extension, which is wrong and to be suffered.
+    Padding,
+    Extension,
+    SizeFeed,
+    Data,
+    DataReturn,
+    DataFeed,
+    TrailerBegin,
+    TrailerName,
+    TrailerValue,
+    TrailerFeed,
+    LastFeed,
+    End,
+    Broken(BadChunk),
+}
+
+/// The decoder of one body.
+#[derive(Debug, Clone)]
+pub struct Chunked {
+    state: State,
+    /// Digits of the size so far.
+    digits: u8,
+    /// The size so far, then what is left of the chunk.
+    left_bytes: u64,
+    extension_bytes: u32,
+    trailer_bytes: u32,
+}
+
+/// What octets begin with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Piece<'a> {
+    /// Data, at the end of what was consumed.
+    Data {
+        /// The data; not empty.
+        octets: &'a [u8],
+        /// How many octets were looked at, with what stood before the data.
+        consumed: usize,
+    },
+    /// No more of it: all was looked at.
+    More {
+        /// All of them.
+        consumed: usize,
+    },
+    /// The body has ended; what follows is of the next message.
+    End {
+        /// How many octets were looked at.
+        consumed: usize,
+    },
+}
+
+/// Why a body is not read. After it the connection is of no use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum BadChunk {
+    /// A size that is no number, or too large.
+    Size,
+    /// A line that does not end in CRLF, or data that is not followed by one.
+    LineEnd,
+    /// Control octets in an extension.
+    Extension,
+    /// More than [`EXTENSION_BYTES_MAX`].
+    ExtensionsTooLong,
+    /// A trailer that is no field.
+    Trailer,
+    /// More than [`TRAILER_BYTES_MAX`].
+    TrailersTooLong,
+}
+
+impl BadChunk {
+    /// A word for logs and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            BadChunk::Size => "chunk-size",
+            BadChunk::LineEnd => "chunk-line-end",
+            BadChunk::Extension => "chunk-extension",
+            BadChunk::ExtensionsTooLong => "chunk-extensions-too-long",
+            BadChunk::Trailer => "trailer",
+            BadChunk::TrailersTooLong => "trailers-too-long",
+        }
+    }
+}
+
+impl Default for Chunked {
+    fn default() -> Chunked {
+        Chunked::new()
+    }
+}
+
+impl Chunked {
+    /// Before the first chunk.
+    pub const fn new() -> Chunked {
+        Chunked {
+            state: State::Size,
+            digits: 0,
+            left_bytes: 0,
+            extension_bytes: 0,
+            trailer_bytes: 0,
+        }
+    }
+
+    /// True once the end was seen.
+    pub fn has_ended(&self) -> bool {
+        self.state == State::End
+    }
+
+    /// Looks at octets that follow those consumed before, up to the end of the next data.
+    pub fn next<'a>(&mut self, octets: &'a [u8]) -> Result<Piece<'a>, BadChunk> {
+        let mut consumed = 0;
+        loop {
+            match self.state {
+                State::Broken(error) => return Err(error),
+                State::End => return Ok(Piece::End { consumed }),
+                State::Data if consumed < octets.len() => {
+                    return Ok(self.data(&octets[consumed..], consumed));
+                }
+                _ => {}
+            }
+            let Some(&octet) = octets.get(consumed) else { return Ok(Piece::More { consumed }) };
+            consumed += 1;
+            self.state = self.after(octet).unwrap_or_else(State::Broken);
+        }
+    }
+
+    fn data<'a>(&mut self, octets: &'a [u8], before: usize) -> Piece<'a> {
+        // What does not fit in a usize is certainly more than there is.
+        let bytes = usize::try_from(self.left_bytes).unwrap_or(usize::MAX).min(octets.len());
+        self.left_bytes -= bytes as u64;
+        if self.left_bytes == 0 {
+            self.state = State::DataReturn;
+        }
+        Piece::Data { octets: &octets[..bytes], consumed: before + bytes }
+    }
+
+    /// The state after an octet that is not data.
+    fn after(&mut self, octet: u8) -> Result<State, BadChunk> {
+        match self.state {
+            State::Size => self.size(octet),
+            State::Padding | State::Extension => self.extension(octet),
+            State::SizeFeed if octet == b'\n' => {
+                self.digits = 0;
+                Ok(if self.left_bytes > 0 { State::Data } else { State::TrailerBegin })
+            }
+            State::DataReturn if octet == b'\r' => Ok(State::DataFeed),
+            State::DataFeed if octet == b'\n' => Ok(State::Size),
+            State::TrailerBegin | State::TrailerName | State::TrailerValue => self.trailer(octet),
+            State::TrailerFeed if octet == b'\n' => Ok(State::TrailerBegin),
+            State::LastFeed if octet == b'\n' => Ok(State::End),
+            _ => Err(BadChunk::LineEnd),
+        }
+    }
+
+    fn size(&mut self, octet: u8) -> Result<State, BadChunk> {
+        if let Some(digit) = char::from(octet).to_digit(16) {
+            self.digits += 1;
+            // No shift loses a digit: the sum fits 63 bits before each, or it is refused.
+            self.left_bytes = self.left_bytes << 4 | u64::from(digit);
+            let is_fine = self.digits <= SIZE_DIGITS_MAX && self.left_bytes <= i64::MAX as u64;
+            return if is_fine { Ok(State::Size) } else { Err(BadChunk::Size) };
+        }
+        match octet {
+            _ if self.digits == 0 => Err(BadChunk::Size),
+            b'\r' => Ok(State::SizeFeed),
+            b';' | b' ' | b'\t' => {
+                self.state = State::Padding;
+                self.extension(octet)
+            }
+            b'\n' => Err(BadChunk::LineEnd),
+            _ => Err(BadChunk::Size),
+        }
+    }
+
+    fn extension(&mut self, octet: u8) -> Result<State, BadChunk> {
+        self.extension_bytes += 1;
+        if self.extension_bytes > EXTENSION_BYTES_MAX {
+            return Err(BadChunk::ExtensionsTooLong);
+        }
+        match (self.state, octet) {
+            (State::Padding, b' ' | b'\t') => Ok(State::Padding),
+            (State::Padding, b';') => Ok(State::Extension),
+            // White space after a size and no extension: somebody's parser stopped there.
+            (State::Padding, _) => Err(BadChunk::Size),
+            (_, b'\r') => Ok(State::SizeFeed),
+            (_, b'\n') => Err(BadChunk::LineEnd),
+            _ if is_value_octet(octet) => Ok(State::Extension),
+            _ => Err(BadChunk::Extension),
+        }
+    }
+
+    fn trailer(&mut self, octet: u8) -> Result<State, BadChunk> {
+        self.trailer_bytes += 1;
+        if self.trailer_bytes > TRAILER_BYTES_MAX {
+            return Err(BadChunk::TrailersTooLong);
+        }
+        match (self.state, octet) {
+            (State::TrailerBegin, b'\r') => Ok(State::LastFeed),
+            (State::TrailerName, b':') => Ok(State::TrailerValue),
+            (State::TrailerValue, b'\r') => Ok(State::TrailerFeed),
+            (State::TrailerBegin | State::TrailerName, _) if is_token_octet(octet) => {
+                Ok(State::TrailerName)
+            }
+            (State::TrailerValue, _) if is_value_octet(octet) => Ok(State::TrailerValue),
+            (_, b'\n') => Err(BadChunk::LineEnd),
+            _ => Err(BadChunk::Trailer),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All data of a body, how many octets it took, and whether it ended; fed in pieces of a size.
+    fn decode(octets: &[u8], piece_bytes: usize) -> Result<(Vec<u8>, usize, bool), BadChunk> {
+        let (mut chunked, mut data, mut total) = (Chunked::new(), Vec::new(), 0);
+        for mut piece in octets.chunks(piece_bytes) {
+            loop {
+                match chunked.next(piece)? {
+                    Piece::Data { octets, consumed } => {
+                        assert!(!octets.is_empty());
+                        data.extend_from_slice(octets);
+                        (piece, total) = (&piece[consumed..], total + consumed);
+                    }
+                    Piece::More { consumed } => {
+                        assert_eq!(consumed, piece.len());
+                        total += consumed;
+                        break;
+                    }
+                    Piece::End { consumed } => return Ok((data, total + consumed, true)),
+                }
+            }
+        }
+        Ok((data, total, false))
+    }
+
+    /// Data, extensions, padding and trailers, in pieces of every size; what follows is not touched.
+    #[test]
+    fn bodies() {
+        let body = b"4;a=\"b;\t\"\r\nRust\r\n00A \t;x\r\n0123456789\r\n0\r\nA: b\r\nC:\r\n\r\n";
+        let all = [&body[..], b"GET /"].concat();
+        for piece_bytes in 1..all.len() {
+            let whole = decode(&all, piece_bytes);
+            assert_eq!(whole, Ok((b"Rust0123456789".to_vec(), body.len(), true)), "{piece_bytes}");
+        }
+        let unfinished = decode(&body[..body.len() - 1], 7);
+        assert_eq!(unfinished, Ok((b"Rust0123456789".to_vec(), body.len() - 1, false)));
+        assert_eq!(decode(b"0\r\n\r\n", 1), Ok((Vec::new(), 5, true)));
+    }
+
+    /// Sizes end where a file would, and have few digits.
+    #[test]
+    fn sizes() {
+        let size = |text: &str| {
+            let mut chunked = Chunked::new();
+            chunked.next(format!("{text}\r\n").as_bytes()).map(|_| chunked.left_bytes)
+        };
+        assert_eq!(size("7fffffffffffffff"), Ok(i64::MAX as u64));
+        assert_eq!(size("000000000000000F"), Ok(15));
+        let bad = ["8000000000000000", "00000000000000001", "", "-1", "+1", "0x1", " 1", "g", ";a"];
+        for bad in bad.into_iter().chain(["1g", "1 ", "1 1", "1\t", "1_0", "\r\n1"]) {
+            assert_eq!(size(bad), Err(BadChunk::Size), "{bad:?}");
+        }
+    }
+
+    /// Whatever is no CRLF where one belongs, no field where one belongs, or a control octet, is refused, and nothing after it is
+    /// read.
+    #[test]
+    fn refusals() {
+        use BadChunk::{Extension, LineEnd, Trailer};
+        let table: [(&[u8], BadChunk); 19] = [
+            (b"1\n", LineEnd),
+            (b"1\r\r", LineEnd),
+            (b"1\ra", LineEnd),
+            (b"1;a\n", LineEnd),
+            (b"1;a\r0", LineEnd),
+            (b"1;\0\r\n", Extension),
+            (b"1;\x7f\r\n", Extension),
+            (b"1;\x0b\r\n", Extension),
+            (b"1\r\nab", LineEnd),
+            (b"1\r\na\n", LineEnd),
+            (b"1\r\na\rb", LineEnd),
+            (b"0\r\n\n", LineEnd),
+            (b"0\r\n\r\r", LineEnd),
+            (b"0\r\na\r\n", Trailer),
+            (b"0\r\n a: b\r\n", Trailer),
+            (b"0\r\na : b\r\n", Trailer),
+            (b"0\r\n: b\r\n", Trailer),
+            (b"0\r\na: \0\r\n", Trailer),
+            (b"0\r\na: b\nc: d\r\n", LineEnd),
+        ];
+        for (octets, error) in table {
+            let mut chunked = Chunked::new();
+            let mut result = chunked.next(octets);
+            if let Ok(Piece::Data { octets: data, consumed }) = result {
+                assert_eq!(data, b"a");
+                result = chunked.next(&octets[consumed..]);
+            }
+            assert_eq!(result, Err(error), "{octets:?}");
+            assert_eq!(chunked.next(b"0\r\n\r\n"), Err(error));
+        }
+    }
+
+    /// Neither extensions nor trailers go on for ever, also when each is short.
+    #[test]
+    fn bounds() {
+        let room = EXTENSION_BYTES_MAX as usize;
+        let extended = |bytes: usize| {
+            let chunk = "1;a\r\nx\r\n".repeat(bytes / 3);
+            let last = format!("0;{}\r\n\r\n", "a".repeat(bytes % 3));
+            decode((chunk + &last).as_bytes(), 1000).map(|(data, ..)| data.len())
+        };
+        // Of "1;a\r" the three after the size count, of the last chunk ";" and "\r" too.
+        assert_eq!(extended(room - 2), Ok((room - 2) / 3));
+        assert_eq!(extended(room - 1), Err(BadChunk::ExtensionsTooLong));
+        let room = TRAILER_BYTES_MAX as usize;
+        let trailed = |bytes: usize| {
+            let body = format!("0\r\na:{}\r\n\r\n", "b".repeat(bytes - 4));
+            decode(body.as_bytes(), 1000).map(|(.., has_ended)| has_ended)
+        };
+        assert_eq!(trailed(room), Ok(true));
+        assert_eq!(trailed(room + 1), Err(BadChunk::TrailersTooLong));
+    }
+}

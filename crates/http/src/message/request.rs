@@ -1,0 +1,330 @@
+//! Heads of requests.
+
+use httparse::{Error, Status};
+
+use super::fields::{Fault, Said};
+use super::target::is_authority;
+use super::{FieldRoom, Framing, Limits, Target, has_bare_feed};
+use crate::Field;
+
+/// The head of a request.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestHead<'a> {
+    /// The method, in its case.
+    pub method: &'a str,
+    /// What it is about.
+    pub target: Target<'a>,
+    /// 0 or 1, of HTTP/1.
+    pub minor_version: u8,
+    /// The fields, in their order.
+    pub fields: &'a [Field<'a>],
+    /// Octets of the head, with the empty lines before it and the one after it.
+    pub head_bytes: usize,
+    /// Where the message ends; never [`Framing::UntilClose`].
+    pub framing: Framing,
+    /// The client wants to send another request.
+    pub keeps_alive: bool,
+    /// The client waits for `100 Continue` before it sends the body.
+    pub expects_continue: bool,
+    /// Whose: the authority of the target if it has one, else `Host`; empty where an HTTP/1.0 client said neither.
+    pub host: &'a [u8],
+}
+
+/// A request that is not read: the answer's status code, and why. After it the connection is of no use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refused {
+    /// 400, 414, 431, 501 or 505.
+    pub status: u16,
+    /// For logs and metrics.
+    pub reason: Reason,
+}
+
+/// Why a request is not read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// More than two empty lines before it.
+    EmptyLines,
+    /// A line that does not end in CRLF, but in a line feed alone or a carriage return and something else.
+    LineEnd,
+    /// It is not method, target and version with one space between.
+    RequestLine,
+    /// TLS, where HTTP was to be spoken in the open.
+    Tls,
+    /// HTTP/2 with prior knowledge.
+    Http2,
+    /// Another version of HTTP.
+    Version,
+    /// A target with octets that no target has, or with a host that is none.
+    Target,
+    /// A target in a form that its method does not take, or of another scheme.
+    TargetForm,
+    /// A longer target than [`Limits`] allow.
+    TargetTooLong,
+    /// A longer head than [`Limits`] allow.
+    HeadTooLong,
+    /// More fields than [`Limits`] allow.
+    TooManyFields,
+    /// A field whose name is none; white space before the colon; a folded line.
+    FieldName,
+    /// Control octets in a value.
+    FieldValue,
+    /// No `Host`, in HTTP/1.1.
+    HostMissing,
+    /// More than one `Host`.
+    HostTwice,
+    /// A `Host` that is none.
+    Host,
+    /// A length that is no number, is too large, or is there twice and differs.
+    Length,
+    /// Both a length and codings.
+    LengthAndCoding,
+    /// Codings of which `chunked` is not the last and there once.
+    Coding,
+    /// Codings before `chunked`.
+    CodingUnknown,
+    /// Codings in HTTP/1.0, which has none.
+    CodingOfOldVersion,
+    /// More options of the connection than are looked at.
+    ConnectionOptions,
+}
+
+impl Reason {
+    /// A word for logs and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Reason::EmptyLines => "empty-lines",
+            Reason::LineEnd => "line-end",
+            Reason::RequestLine => "request-line",
+            Reason::Tls => "tls",
+            Reason::Http2 => "http2",
+            Reason::Version => "version",
+            Reason::Target => "target",
+            Reason::TargetForm => "target-form",
+            Reason::TargetTooLong => "target-too-long",
+            Reason::HeadTooLong => "head-too-long",
+            Reason::TooManyFields => "too-many-fields",
+            Reason::FieldName => "field-name",
+            Reason::FieldValue => "field-value",
+            Reason::HostMissing => "host-missing",
+            Reason::HostTwice => "host-twice",
+            Reason::Host => "host",
+            Reason::Length => "length",
+            Reason::LengthAndCoding => "length-and-coding",
+            Reason::Coding => "coding",
+            Reason::CodingUnknown => "coding-unknown",
+            Reason::CodingOfOldVersion => "coding-of-old-version",
+            Reason::ConnectionOptions => "connection-options",
+        }
+    }
+
+    /// The status code of the answer.
+    pub fn status(self) -> u16 {
+        match self {
+            Reason::TargetTooLong => 414,
+            Reason::HeadTooLong | Reason::TooManyFields => 431,
+            Reason::CodingUnknown => 501,
+            Reason::Version | Reason::Http2 => 505,
+            _ => 400,
+        }
+    }
+}
+
+impl From<Reason> for Refused {
+    fn from(reason: Reason) -> Refused {
+        Refused { status: reason.status(), reason }
+    }
+}
+
+impl From<Fault> for Reason {
+    fn from(fault: Fault) -> Reason {
+        match fault {
+            Fault::Length => Reason::Length,
+            Fault::Coding => Reason::Coding,
+            Fault::CodingUnknown => Reason::CodingUnknown,
+            Fault::LengthAndCoding => Reason::LengthAndCoding,
+            Fault::ConnectionOptions => Reason::ConnectionOptions,
+        }
+    }
+}
+
+/// Reads the head that octets begin with; `None` where more of them are wanted.
+pub fn request<'a, 'b: 'a>(
+    octets: &'b [u8],
+    room: &'a mut FieldRoom<'b>,
+    limits: &Limits,
+) -> Result<Option<RequestHead<'a>>, Refused> {
+    let Some(begin) = after_empty_lines(octets)? else { return Ok(None) };
+    let octets = &octets[begin..];
+    let octets = &octets[..octets.len().min(limits.head_bytes_max)];
+    let mut read = httparse::Request::new(&mut []);
+    let room = &mut room.0[..limits.fields_max.min(super::FIELDS_MAX)];
+    let head_bytes = match read.parse_with_uninit_headers(octets, room) {
+        Ok(Status::Complete(head_bytes)) => head_bytes,
+        Ok(Status::Partial) => {
+            unfinished(octets, limits)?;
+            return Ok(None);
+        }
+        Err(error) => return Err(reason(error, octets).into()),
+    };
+    let (Some(method), Some(target), Some(minor_version)) = (read.method, read.path, read.version)
+    else {
+        return Err(Reason::RequestLine.into());
+    };
+    if target.len() > limits.target_bytes_max {
+        return Err(Reason::TargetTooLong.into());
+    }
+    if has_bare_feed(&octets[..head_bytes]) {
+        return Err(Reason::LineEnd.into());
+    }
+    let target = Target::read(method, target.as_bytes())?;
+    let said = Said::read(read.headers).map_err(Reason::from)?;
+    let framing = match said.length {
+        _ if said.is_chunked && minor_version == 0 => {
+            return Err(Reason::CodingOfOldVersion.into());
+        }
+        _ if said.is_chunked => Framing::Chunked,
+        Some(length) => Framing::Length(length),
+        None => Framing::None,
+    };
+    Ok(Some(RequestHead {
+        method,
+        target,
+        minor_version,
+        fields: read.headers,
+        head_bytes: begin + head_bytes,
+        framing,
+        keeps_alive: said.stays_open(minor_version),
+        expects_continue: said.expects_continue && minor_version > 0,
+        host: host(&target, &said, minor_version)?,
+    }))
+}
+
+/// Where a request begins: an empty line or two before it are left over from another (RFC 9112, section 2.2). `None` where that
+/// cannot be told yet.
+fn after_empty_lines(octets: &[u8]) -> Result<Option<usize>, Reason> {
+    for begin in [0, 2, 4] {
+        match octets.get(begin..).unwrap_or_default() {
+            [] | [b'\r'] => return Ok(None),
+            [b'\r', b'\n', ..] => {}
+            [b'\r' | b'\n', ..] => return Err(Reason::LineEnd),
+            _ => return Ok(Some(begin)),
+        }
+    }
+    Err(Reason::EmptyLines)
+}
+
+/// Refuses what will not become a request whatever follows.
+fn unfinished(octets: &[u8], limits: &Limits) -> Result<(), Reason> {
+    if has_bare_feed(octets) {
+        return Err(Reason::LineEnd);
+    }
+    let target = octets.split(|&octet| octet == b' ').nth(1).unwrap_or_default();
+    if target.len() > limits.target_bytes_max {
+        return Err(Reason::TargetTooLong);
+    }
+    if octets.len() >= limits.head_bytes_max {
+        return Err(Reason::HeadTooLong);
+    }
+    Ok(())
+}
+
+/// Why httparse does not read octets.
+fn reason(error: Error, octets: &[u8]) -> Reason {
+    match error {
+        Error::HeaderName => Reason::FieldName,
+        Error::HeaderValue => Reason::FieldValue,
+        Error::TooManyHeaders => Reason::TooManyFields,
+        Error::NewLine => Reason::LineEnd,
+        Error::Version if octets.starts_with(b"PRI * HTTP/2") => Reason::Http2,
+        Error::Version => {
+            let version = octets.split(|&octet| octet == b' ').nth(2).unwrap_or_default();
+            let number = version.strip_prefix(b"HTTP/").and_then(<[u8]>::first);
+            let is_other = number.is_some_and(u8::is_ascii_digit);
+            if is_other { Reason::Version } else { Reason::RequestLine }
+        }
+        _ if octets.starts_with(&[22, 3]) => Reason::Tls,
+        Error::Token | Error::Status => Reason::RequestLine,
+    }
+}
+
+/// Whose resource is asked for (RFC 9112, section 3.2).
+fn host<'a>(target: &Target<'a>, said: &Said<'a>, minor_version: u8) -> Result<&'a [u8], Reason> {
+    if said.hosts > 1 {
+        return Err(Reason::HostTwice);
+    }
+    if said.host.is_some_and(|host| !is_authority(host)) {
+        return Err(Reason::Host);
+    }
+    match (*target, said.host) {
+        (_, None) if minor_version > 0 => Err(Reason::HostMissing),
+        (Target::Absolute { authority, .. } | Target::Authority(authority), _) => Ok(authority),
+        (_, host) => Ok(host.unwrap_or_default()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(octets: &[u8], check: impl Fn(Option<RequestHead<'_>>)) -> Result<(), Refused> {
+        let mut room = FieldRoom::new();
+        request(octets, &mut room, &Limits::default()).map(check)
+    }
+
+    /// A plain request, with all that is read of it; what follows is left.
+    #[test]
+    fn plain() {
+        let octets = b"\r\nGET /a?b HTTP/1.1\r\nHost: a.b:80\r\nX:\t c d \r\n\r\nGET /";
+        let check = |head: Option<RequestHead<'_>>| {
+            let head = head.unwrap();
+            assert_eq!((head.method, head.minor_version), ("GET", 1));
+            assert_eq!(head.target, Target::Origin { path: b"/a?b" });
+            assert_eq!((head.host, head.head_bytes), (&b"a.b:80"[..], octets.len() - 5));
+            let fields = [("Host", &b"a.b:80"[..]), ("X", b"c d")];
+            assert!(head.fields.iter().map(|it| (it.name, it.value)).eq(fields));
+            assert_eq!(head.framing, Framing::None);
+            assert!(head.keeps_alive && !head.expects_continue);
+        };
+        assert_eq!(read(octets, check), Ok(()));
+    }
+
+    /// A limit is what is still allowed, and one more is not, for the target, the head and its fields.
+    #[test]
+    fn limits() {
+        let octets = b"GET /abc HTTP/1.1\r\nHost: a\r\nB: c\r\n\r\n";
+        let fits = Limits { head_bytes_max: octets.len(), target_bytes_max: 4, fields_max: 2 };
+        let status = |limits: &Limits, octets: &[u8]| {
+            let mut room = FieldRoom::new();
+            let read = request(octets, &mut room, limits);
+            read.map(|head| head.is_some()).map_err(|refused| refused.status)
+        };
+        assert_eq!(status(&fits, octets), Ok(true));
+        assert_eq!(status(&fits, &[&b"\r\n"[..], octets].concat()), Ok(true));
+        for (limits, expected) in [
+            (Limits { head_bytes_max: octets.len() - 1, ..fits }, 431),
+            (Limits { target_bytes_max: 3, ..fits }, 414),
+            (Limits { fields_max: 1, ..fits }, 431),
+        ] {
+            assert_eq!(status(&limits, octets), Err(expected));
+            let early = (0..octets.len()).find_map(|end| status(&limits, &octets[..end]).err());
+            assert_eq!(early, Some(expected), "as soon as it can be told");
+        }
+        let huge = Limits { head_bytes_max: usize::MAX, fields_max: 1000, ..Limits::default() };
+        let fields = "A: b\r\n".repeat(super::super::FIELDS_MAX);
+        let many = format!("GET / HTTP/1.1\r\n{fields}Host: a\r\n\r\n");
+        assert_eq!(status(&huge, many.as_bytes()), Err(431));
+    }
+
+    /// Other protocols, and other versions, are named.
+    #[test]
+    fn others() {
+        let reason = |octets: &[u8]| read(octets, |_| ()).map_err(|it| (it.status, it.reason));
+        let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+        assert_eq!(reason(preface), Err((505, Reason::Http2)));
+        assert_eq!(reason(&preface[..14]), Err((505, Reason::Http2)));
+        assert_eq!(reason(b"GET / HTTP/2.0\r\n"), Err((505, Reason::Version)));
+        assert_eq!(reason(b"GET / HTTP/1.2\r\n"), Err((505, Reason::Version)));
+        assert_eq!(reason(b"GET / HTTQ/1.1\r\n"), Err((400, Reason::RequestLine)));
+        assert_eq!(reason(b"\x16\x03\x01\x02\x00\x01"), Err((400, Reason::Tls)));
+    }
+}

@@ -1,0 +1,184 @@
+//! Targets of requests in their four forms (RFC 9112, section 3.2), and authorities (RFC 3986, section 3.2).
+
+use std::net::Ipv6Addr;
+
+use super::Reason;
+
+/// What a request is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target<'a> {
+    /// `/path?query`.
+    Origin {
+        /// Path and query.
+        path: &'a [u8],
+    },
+    /// `http://authority/path?query`, as it is sent to proxies.
+    Absolute {
+        /// Which of two.
+        scheme: Scheme,
+        /// Host, and port where there is one.
+        authority: &'a [u8],
+        /// Path and query; `/` where there was none, `*` for `OPTIONS` without one (RFC 9112, section 3.2.4).
+        path: &'a [u8],
+    },
+    /// `host:port`, of `CONNECT` alone.
+    Authority(&'a [u8]),
+    /// `*`, of `OPTIONS` alone.
+    Asterisk,
+}
+
+/// A scheme that is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Scheme {
+    Http,
+    Https,
+}
+
+impl Scheme {
+    /// As it is written in a URI.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Scheme::Http => "http",
+            Scheme::Https => "https",
+        }
+    }
+}
+
+impl<'a> Target<'a> {
+    /// What stands in the request line when the request is passed on to an origin.
+    pub fn path(&self) -> &'a [u8] {
+        match *self {
+            Target::Origin { path } | Target::Absolute { path, .. } => path,
+            Target::Authority(authority) => authority,
+            Target::Asterisk => b"*",
+        }
+    }
+
+    /// Reads a target: visible ASCII without a fragment, in a form that its method allows. Octets that RFC 3986 wants encoded
+    /// and that browsers send as they are (`|`, `"`, `{`) pass; a URI with a path that is empty before a query does not.
+    pub(super) fn read(method: &str, octets: &'a [u8]) -> Result<Target<'a>, Reason> {
+        if !octets.iter().all(|&octet| octet.is_ascii_graphic() && octet != b'#') {
+            return Err(Reason::Target);
+        }
+        if method == "CONNECT" {
+            let is_fine = is_authority(octets) && has_port(octets);
+            return if is_fine { Ok(Target::Authority(octets)) } else { Err(Reason::TargetForm) };
+        }
+        match octets {
+            [b'/', ..] => Ok(Target::Origin { path: octets }),
+            b"*" if method == "OPTIONS" => Ok(Target::Asterisk),
+            b"*" => Err(Reason::TargetForm),
+            _ => Target::absolute(method, octets),
+        }
+    }
+
+    fn absolute(method: &str, octets: &'a [u8]) -> Result<Target<'a>, Reason> {
+        let (scheme, rest) = if let Some(rest) = without_prefix(octets, b"http://") {
+            (Scheme::Http, rest)
+        } else if let Some(rest) = without_prefix(octets, b"https://") {
+            (Scheme::Https, rest)
+        } else {
+            return Err(Reason::TargetForm);
+        };
+        let end = rest.iter().position(|octet| b"/?".contains(octet)).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(end);
+        if !is_authority(authority) {
+            return Err(Reason::Target);
+        }
+        let path = match path {
+            [] if method == "OPTIONS" => b"*",
+            [] => b"/",
+            [b'/', ..] => path,
+            _ => return Err(Reason::Target),
+        };
+        Ok(Target::Absolute { scheme, authority, path })
+    }
+}
+
+/// What comes after a prefix in any case.
+fn without_prefix<'a>(octets: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
+    let (first, rest) = octets.split_at_checked(prefix.len())?;
+    first.eq_ignore_ascii_case(prefix).then_some(rest)
+}
+
+/// True for a host, with or without a port: a name of letters, digits, `-`, `.` and `_`, an IPv4 address, or an IPv6 address in
+/// brackets. What RFC 3986 allows beside that (`,`, `%41`, an empty port, somebody's name and password) is nothing that clients
+/// send, and others read it in other ways.
+pub fn is_authority(octets: &[u8]) -> bool {
+    let (host, port) = if let Some(bracketed) = octets.strip_prefix(b"[") {
+        let Some(end) = bracketed.iter().position(|&octet| octet == b']') else { return false };
+        let address = std::str::from_utf8(&bracketed[..end]).unwrap_or_default();
+        if address.parse::<Ipv6Addr>().is_err() {
+            return false;
+        }
+        (&b"[]"[..], &bracketed[end + 1..])
+    } else {
+        octets.split_at(octets.iter().position(|&octet| octet == b':').unwrap_or(octets.len()))
+    };
+    let is_host_octet = |octet: &u8| octet.is_ascii_alphanumeric() || b"-._".contains(octet);
+    let is_host = host == b"[]" || (!host.is_empty() && host.iter().all(is_host_octet));
+    is_host && (port.is_empty() || port.strip_prefix(b":").is_some_and(is_port))
+}
+
+/// True where an authority says its port.
+fn has_port(authority: &[u8]) -> bool {
+    authority.iter().rev().find(|octet| !octet.is_ascii_digit()) == Some(&b':')
+}
+
+fn is_port(digits: &[u8]) -> bool {
+    let add = |sum: u32, digit: &u8| sum * 10 + u32::from(digit - b'0');
+    (1..=5).contains(&digits.len())
+        && digits.iter().all(u8::is_ascii_digit)
+        && digits.iter().fold(0, add) <= u32::from(u16::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Hosts with and without ports, and what only looks like one.
+    #[test]
+    fn authorities() {
+        for fine in ["a", "a.b", "A-b_c.d:80", "127.0.0.1:8080", "[::1]", "[2001:db8::1]:65535"] {
+            assert!(is_authority(fine.as_bytes()), "{fine}");
+        }
+        let bad = ["", ":80", "a:", "a:b", "a:65536", "a:000080", "a:80:80", "a b", "a/b", "a@b"];
+        for bad in bad.into_iter().chain(["[]", "[::1", "[::1]80", "[a]", "[::1%25x]", "::1"]) {
+            assert!(!is_authority(bad.as_bytes()), "{bad}");
+        }
+        for bad in ["a,b", "a%41", "a\t", "a\u{e4}", "a\0", "[::1]]", "a#", "a?", "a\\b"] {
+            assert!(!is_authority(bad.as_bytes()), "{bad}");
+        }
+    }
+
+    /// Each form where its method allows it.
+    #[test]
+    fn forms() {
+        let read = |method, octets: &'static str| Target::read(method, octets.as_bytes());
+        let path = |method, octets| read(method, octets).map(|target| target.path());
+        assert_eq!(path("GET", "/a?b|\"{}"), Ok(&b"/a?b|\"{}"[..]));
+        assert_eq!(path("GET", "//a/b"), Ok(&b"//a/b"[..]));
+        assert_eq!(
+            read("GET", "hTTp://a.b:80/c?d"),
+            Ok(Target::Absolute { scheme: Scheme::Http, authority: b"a.b:80", path: b"/c?d" })
+        );
+        assert_eq!(path("GET", "https://a"), Ok(&b"/"[..]));
+        assert_eq!(path("OPTIONS", "http://a"), Ok(&b"*"[..]));
+        assert_eq!(read("OPTIONS", "*"), Ok(Target::Asterisk));
+        assert_eq!(read("CONNECT", "a:443"), Ok(Target::Authority(b"a:443")));
+        assert_eq!(read("CONNECT", "[::1]:443"), Ok(Target::Authority(b"[::1]:443")));
+        let forms =
+            [("GET", "*"), ("GET", "a:443"), ("GET", "ftp://a/"), ("GET", "a"), ("GET", "")];
+        let connects =
+            [("CONNECT", "/"), ("CONNECT", "a"), ("CONNECT", "[::1]"), ("OPTIONS", "**")];
+        for (method, octets) in forms.into_iter().chain(connects) {
+            assert_eq!(read(method, octets), Err(Reason::TargetForm), "{method} {octets}");
+        }
+        let bad =
+            ["/a#b", "/a b", "/\t", "/\u{7f}", "/\u{e4}", "http://", "http:///a", "http://a?b"];
+        for bad in bad.into_iter().chain(["http://a@b/", "http://a:/", "http://a,b/"]) {
+            assert_eq!(read("GET", bad), Err(Reason::Target), "{bad}");
+        }
+    }
+}
