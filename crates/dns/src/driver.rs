@@ -46,10 +46,10 @@ use crate::metrics::{Counts, PUBLISH_MS, Shared};
 use crate::pool::Pool;
 use crate::query_log::QueryLog;
 use crate::reload::Follower;
-use crate::stage::{Stage, Stages};
 use crate::streams::Streams;
 use crate::trace::Trace;
 use crate::xdp;
+use larder_io::stage::{Stage, Stages};
 
 /// Messages received or sent by one system call.
 const BATCH: usize = 64;

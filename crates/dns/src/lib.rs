@@ -4,7 +4,6 @@
 //! |---|---|
 //! | [`server`] | start: sockets, cache, threads |
 //! | [`supervisor`] | what the calling thread does meanwhile |
-//! | [`stage`] | how far the server's life has come |
 //! | [`driver`] | one core's loop |
 //! | [`clock`] | time that never steps, and the time of day |
 //! | [`xdp`] | questions and answers as frames of a network interface |
@@ -69,7 +68,6 @@ pub mod reload;
 pub mod server;
 pub mod shadow;
 pub mod snapshot;
-pub mod stage;
 pub mod streams;
 pub mod supervisor;
 pub mod trace;

@@ -35,11 +35,11 @@ use crate::policy::{PolicyError, PolicyOptions, Report};
 use crate::pool::Origin;
 use crate::query_log::{self, QueryLog};
 use crate::reload::Reload;
-use crate::stage::Stages;
 use crate::supervisor::{Common, Crew, Operation, Supervisor};
 use crate::trace::Trace;
 use crate::zones::{Forward, Zones};
 use crate::{dnstap, exchanges, streams, xdp};
+use larder_io::stage::Stages;
 
 /// Octets that may wait at a listening socket, in either direction; the system may allow less.
 const SOCKET_BUFFER_BYTES: usize = 4 << 20;

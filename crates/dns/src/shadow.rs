@@ -57,7 +57,7 @@ use crate::driver::{Driver, Parts};
 use crate::metrics::{self, Shared};
 use crate::reload::Reload;
 use crate::server::{self, Options, ServeError};
-use crate::stage::{Stage, Stages};
+use larder_io::stage::{Stage, Stages};
 use crate::zones::{Upstream, Zones};
 
 pub use self::copy::{Counts as CopyCounts, From};

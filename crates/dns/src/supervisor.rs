@@ -42,8 +42,8 @@ use crate::policy::{PolicyError, Report};
 use crate::query_log;
 use crate::reload::Reload;
 use crate::snapshot::{Loading, Snapshots, clear_leftovers};
-use crate::stage::Stage;
 use crate::writer::Writer;
+use larder_io::stage::Stage;
 
 /// How long what is in flight may take at the end, milliseconds.
 pub const DRAIN_MS: u64 = 2_000;

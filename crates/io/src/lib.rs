@@ -18,6 +18,7 @@
 //! | [`reactor`] | the loop of a core that serves many TCP connections by few system calls |
 //! | [`timer`] | many short timers, without a clock |
 //! | [`activation`] | sockets that a service manager opened for us |
+//! | [`clock`], [`stage`] | time that never steps; how far a server's life has come |
 //! | [`cores`], [`netns`], [`random`] | pinned threads; a private network; numbers nobody can foresee |
 //! | `socket` | options and addresses of sockets |
 //!
@@ -28,6 +29,7 @@
 
 pub mod activation;
 pub mod batch;
+pub mod clock;
 pub mod cores;
 pub mod decode;
 pub mod event;
@@ -42,6 +44,7 @@ pub mod random;
 pub mod reactor;
 pub mod sender;
 mod socket;
+pub mod stage;
 mod stream;
 pub mod table;
 pub mod tcp;

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use larder_io::event::Waker;
 
 use crate::driver::Driver;
-use crate::stage::{Stage, Stages};
+use larder_io::stage::{Stage, Stages};
 
 /// Threads of the cores. Dropped, they are ended at once.
 pub(crate) struct Crew {

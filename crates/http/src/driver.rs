@@ -1,0 +1,462 @@
+//! One core's loop: clients, origins, and what is kept between them.
+//!
+//! ```text
+//! turn     wait for the kernel, and for other loops
+//!          events: connections, octets of clients, sockets of origins that are ready
+//!          messages of other loops: more of a body, memory, answers
+//!          answers for those who wait here
+//!          bodies that had their share and go on
+//!          show what was kept; patience that is at its end
+//! ```
+//!
+//! | module | duty |
+//! |---|---|
+//! | `clients` | from octets to requests, from requests to answers or waits |
+//! | `delivery` | a body on its way to a client: leases, chunks, `sendfile` |
+//! | `upload` | a request's body on its way to an origin |
+//! | `origins` | connections to origins: asking, reading, keeping them |
+//! | `fetch` | what comes of a response: who gets it, whether it is kept |
+//!
+//! Nothing in a turn waits, and nobody has a thread. A client that cannot take more holds what it leased and no more; an origin whose
+//! body nobody takes is not read. What a loop says to another is a message in its [`crate::mail::Mail`].
+//!
+//! Invariants
+//! 1. A client, and a connection to an origin, is taken out of its table while something is done with it, so nothing that happens
+//!    meanwhile reaches it: what concerns it is put in a queue and done later in the turn.
+//! 2. A fetch belongs to one connection or to the queue; whatever ends it lands its flight or tells its client.
+//! 3. Of a body that fails no client sees the end: its connection is reset.
+
+mod clients;
+mod delivery;
+mod fetch;
+mod origins;
+mod upload;
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use foldhash::{HashMap, HashMapExt};
+use larder::Seconds;
+use larder::mem::object::{News, Notice, ObjectId};
+use larder_io::clock::Clock;
+use larder_io::reactor::{self, Batch, Event, Reactor};
+use larder_io::table::{Id, Table};
+
+use self::clients::{CLIENT_LISTS, Client};
+use self::fetch::Fetch;
+use self::origins::{Backend, ORIGIN_LISTS, Origin};
+use crate::counts::{Counts, Shared};
+use crate::flights::{Flight, Landing};
+use crate::mail::{Mail, Message};
+use crate::options::Options;
+use larder_io::stage::{Stage, Stages};
+use crate::store::{Face, Store};
+
+/// Spaces of tokens.
+const CLIENTS: u8 = 1;
+const ORIGINS: u8 = 2;
+const LISTENERS: u8 = 3;
+
+/// The longest wait, milliseconds.
+const WAIT_MS_MAX: u64 = 1_000;
+
+/// How long octets that came may be unannounced to those who wait for them, microseconds.
+const ANNOUNCE_US: u64 = 1_000;
+
+/// How often what was counted is shown, milliseconds.
+const PUBLISH_MS: u64 = 100;
+
+/// How long a listener that failed is left alone, milliseconds.
+const LISTEN_AGAIN_MS: u64 = 100;
+
+/// Octets that are read of an origin at once where a body has no memory yet, and of what has to be decoded.
+const SCRATCH_BYTES: usize = 64 << 10;
+
+fn listener_token(which: usize) -> u64 {
+    u64::from(LISTENERS) << larder_io::table::ID_BITS | which as u64
+}
+
+/// A moment.
+#[derive(Debug, Clone, Copy, Default)]
+struct Now {
+    us: u64,
+    ms: u64,
+    /// Since 1970.
+    wall_s: u64,
+}
+
+impl Now {
+    fn seconds(self) -> Seconds {
+        Seconds(u32::try_from(self.wall_s).unwrap_or(u32::MAX - 1))
+    }
+}
+
+/// What a loop is made of.
+#[derive(Debug)]
+pub struct Parts {
+    /// Its number.
+    pub number: u32,
+    /// As for all.
+    pub options: Arc<Options>,
+    /// What is kept.
+    pub store: Arc<Store>,
+    /// Messages.
+    pub mail: Mail,
+    /// Where it listens.
+    pub listeners: Vec<TcpListener>,
+    /// The time.
+    pub clock: Clock,
+    /// Where it shows what it counted.
+    pub shared: Arc<Shared>,
+    /// Whether it goes on.
+    pub stages: Arc<Stages>,
+}
+
+/// One core's loop.
+#[derive(Debug)]
+pub struct Driver {
+    number: u32,
+    options: Arc<Options>,
+    store: Arc<Store>,
+    face: Face,
+    mail: Mail,
+    messages: Vec<Message>,
+    reactor: Reactor,
+    listeners: Vec<TcpListener>,
+    /// When to listen again, by listener that failed.
+    deaf: Vec<(usize, u64)>,
+    clients: Table<Option<Box<Client>>, CLIENT_LISTS>,
+    origins: Table<Option<Box<Origin>>, ORIGIN_LISTS>,
+    backends: Vec<Backend>,
+    /// The backend that is asked next.
+    turn: usize,
+    /// Fetches that wait for a connection.
+    queue: VecDeque<Box<Fetch>>,
+    /// Clients that wait for more of a body.
+    waits: HashMap<ObjectId, Vec<u64>>,
+    /// Who fills a body and waits for room.
+    rooms: HashMap<ObjectId, u64>,
+    /// Answers for clients of this loop.
+    landed: VecDeque<(u64, Landing)>,
+    /// Deliveries that had their share of a turn.
+    again: Vec<u64>,
+    /// Connections that read octets nobody was told of yet, and since when.
+    unannounced: Vec<(Id, u64)>,
+    scratch: Box<[u8]>,
+    url: Vec<u8>,
+    note: Vec<u8>,
+    clock: Clock,
+    now: Now,
+    counts: Counts,
+    shared: Arc<Shared>,
+    publish_ms: u64,
+    stages: Arc<Stages>,
+    is_draining: bool,
+}
+
+impl Driver {
+    /// Takes the parts; what comes is to be handed to [`Driver::run`].
+    pub fn new(parts: Parts) -> io::Result<(Driver, Batch)> {
+        let Parts { number, options, store, mail, listeners, clock, shared, stages } = parts;
+        let reactor_options = reactor::Options { choice: options.io, ..Default::default() };
+        let (mut reactor, batch) = Reactor::new(&reactor_options)?;
+        mail.set_waker(number, reactor.waker());
+        for (at, listener) in listeners.iter().enumerate() {
+            reactor.listen(listener, listener_token(at))?;
+        }
+        let face = store.face().map_err(io::Error::other)?;
+        let share = |all: usize| all.div_ceil(options.loops).max(1);
+        let backends = options.origins.iter().map(|it| Backend::new(it.clone())).collect();
+        let origins_max = share(options.origin_connections_max) * options.origins.len().max(1);
+        Ok((
+            Driver {
+                number,
+                face,
+                store,
+                mail,
+                messages: Vec::new(),
+                reactor,
+                listeners,
+                deaf: Vec::new(),
+                clients: Table::new(CLIENTS, share(options.clients_max)),
+                origins: Table::new(ORIGINS, origins_max),
+                backends,
+                turn: number as usize,
+                queue: VecDeque::new(),
+                waits: HashMap::new(),
+                rooms: HashMap::new(),
+                landed: VecDeque::new(),
+                again: Vec::new(),
+                unannounced: Vec::new(),
+                scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
+                url: Vec::new(),
+                note: Vec::new(),
+                now: Now::default(),
+                clock,
+                counts: Counts::default(),
+                shared,
+                publish_ms: 0,
+                stages,
+                is_draining: false,
+                options,
+            },
+            batch,
+        ))
+    }
+
+    /// How it talks to the kernel, and why not by io_uring, where that was wished for.
+    pub fn io(&self) -> (reactor::Backend, Option<&str>) {
+        (self.reactor.backend(), self.reactor.fallback())
+    }
+
+    /// Serves until told to stop. An error is the kernel's, and there is no going on.
+    pub fn run(&mut self, batch: &mut Batch) -> io::Result<()> {
+        let mut result = Ok(());
+        while result.is_ok() && self.goes_on() {
+            result = self.turn(batch);
+        }
+        self.publish();
+        result
+    }
+
+    fn goes_on(&mut self) -> bool {
+        match self.stages.get() {
+            Stage::Serves => true,
+            Stage::Drains => {
+                if !self.is_draining {
+                    self.drain();
+                }
+                !self.clients.is_empty()
+            }
+            Stage::Ends => false,
+        }
+    }
+
+    /// Takes no new connections, and closes those without a request.
+    fn drain(&mut self) {
+        self.is_draining = true;
+        for (at, listener) in self.listeners.iter().enumerate() {
+            self.reactor.unlisten(listener, listener_token(at));
+        }
+        self.listeners.clear();
+        let ids: Vec<Id> = self.clients.ids().collect();
+        for id in ids {
+            self.with_client(id, |driver, client| driver.drain_client(client));
+        }
+    }
+
+    fn tell_time(&mut self) {
+        let us = self.clock.us();
+        let wall_s = self.clock.unix_us(us) / 1_000_000;
+        self.now = Now { us, ms: us / 1_000, wall_s };
+    }
+
+    fn turn(&mut self, batch: &mut Batch) -> io::Result<()> {
+        self.tell_time();
+        let wait = self.wait();
+        self.reactor.wait(batch, Some(wait))?;
+        self.tell_time();
+        self.face.sync(&self.store);
+        while let Some(event) = batch.next() {
+            self.handle(event);
+        }
+        self.read_mail();
+        self.land();
+        for token in std::mem::take(&mut self.again) {
+            self.with_client_of(token, Driver::go_on);
+        }
+        self.announce(false);
+        self.land();
+        self.face.flush();
+        self.look_at_clock();
+        if self.now.ms >= self.publish_ms {
+            self.publish();
+        }
+        Ok(())
+    }
+
+    /// How long nothing is to be done if nothing comes.
+    fn wait(&self) -> Duration {
+        let is_busy = !self.again.is_empty() || !self.landed.is_empty();
+        if is_busy {
+            return Duration::ZERO;
+        }
+        let now_ms = self.now.ms;
+        let waits = [
+            self.clients.wait_ms(self.client_waits_ms(), now_ms),
+            self.origins.wait_ms(self.origin_waits_ms(), now_ms),
+            self.deaf.iter().map(|(_, due_ms)| due_ms.saturating_sub(now_ms)).min(),
+        ];
+        let wait_ms = waits.into_iter().flatten().fold(WAIT_MS_MAX, u64::min);
+        let announce_us = self.unannounced.iter().map(|(_, since_us)| since_us + ANNOUNCE_US).min();
+        let announce_us = announce_us.map(|due_us| due_us.saturating_sub(self.now.us));
+        // A millisecond more, so that what is waited for is over.
+        let wait_us = (wait_ms + 1) * 1_000;
+        Duration::from_micros(announce_us.map_or(wait_us, |us| us.min(wait_us)))
+    }
+
+    fn handle(&mut self, event: Event<'_>) {
+        match event {
+            Event::Accepted { socket, peer, .. } => self.accept(socket, peer),
+            Event::Received { token, octets } => {
+                self.with_client_of(token, |driver, client| driver.receive(client, octets));
+            }
+            Event::Finished { token } => self.with_client_of(token, Driver::finished),
+            Event::Sent { token } => self.with_client_of(token, Driver::sent),
+            Event::Ready { token, .. } if self.origins.owns(token) => {
+                self.with_origin_of(token, Driver::origin_ready);
+            }
+            Event::Ready { token, .. } => self.with_client_of(token, Driver::go_on),
+            Event::Failed { token, error } => self.failed(token, &error),
+            Event::Woken => {}
+        }
+    }
+
+    fn failed(&mut self, token: u64, error: &io::Error) {
+        if self.clients.owns(token) {
+            self.with_client_of(token, Driver::client_failed);
+        } else if self.origins.owns(token) {
+            self.with_origin_of(token, Driver::origin_ready);
+        } else {
+            // Descriptors or memory ran out, most likely.
+            self.counts.accept_failures += 1;
+            let which = (token & ((1 << larder_io::table::ID_BITS) - 1)) as usize;
+            let _ = error;
+            self.deaf.push((which, self.now.ms + LISTEN_AGAIN_MS));
+        }
+    }
+
+    fn read_mail(&mut self) {
+        let mut messages = std::mem::take(&mut self.messages);
+        self.mail.take(self.number, &mut messages);
+        for message in messages.drain(..) {
+            match message {
+                Message::Landed(client, landing) => self.landed.push_back((client, landing)),
+                Message::Notice(Notice { object, news: News::More, .. }) => {
+                    for token in self.waits.remove(&object).unwrap_or_default() {
+                        self.with_client_of(token, Driver::go_on);
+                    }
+                }
+                Message::Notice(Notice { object, news: News::Room, .. }) => {
+                    match self.rooms.remove(&object) {
+                        Some(token) if self.origins.owns(token) => {
+                            self.with_origin_of(token, Driver::origin_has_room);
+                        }
+                        Some(token) => self.with_client_of(token, Driver::upload_has_room),
+                        None => {}
+                    }
+                }
+            }
+        }
+        self.messages = messages;
+    }
+
+    /// Gives answers to those who wait for them here.
+    fn land(&mut self) {
+        while let Some((token, landing)) = self.landed.pop_front() {
+            self.with_client_of(token, |driver, client| driver.deliver(client, landing));
+        }
+    }
+
+    /// Lands a flight: clients of this loop in this turn, the others by message.
+    fn land_flight(&mut self, flight: &Arc<Flight>, landing: &Landing) {
+        for waiter in flight.land(landing.clone()) {
+            if waiter.loop_number == self.number {
+                self.landed.push_back((waiter.client, landing.clone()));
+            } else {
+                self.mail.tell(&[waiter], landing);
+            }
+        }
+    }
+
+    /// Tells of octets that came a while ago, or of all.
+    fn announce(&mut self, all: bool) {
+        let mut at = 0;
+        while let Some(&(id, since_us)) = self.unannounced.get(at) {
+            if all || self.now.us >= since_us + ANNOUNCE_US {
+                self.unannounced.swap_remove(at);
+                self.with_origin(id, |_, origin| {
+                    origin.announce();
+                    true
+                });
+            } else {
+                at += 1;
+            }
+        }
+        if !self.unannounced.is_empty() || all {
+            return;
+        }
+        // Posts of this turn to this loop are in its own mail; they need no other turn.
+        self.read_mail();
+    }
+
+    fn look_at_clock(&mut self) {
+        let now_ms = self.now.ms;
+        while let Some((id, list)) = self.clients.overdue(self.client_waits_ms(), now_ms) {
+            self.with_client(id, |driver, client| driver.client_overdue(client, list));
+        }
+        while let Some((id, list)) = self.origins.overdue(self.origin_waits_ms(), now_ms) {
+            self.with_origin(id, |driver, origin| driver.origin_overdue(origin, list));
+        }
+        let mut at = 0;
+        while let Some(&(which, due_ms)) = self.deaf.get(at) {
+            if now_ms < due_ms {
+                at += 1;
+                continue;
+            }
+            self.deaf.swap_remove(at);
+            if let Some(listener) = self.listeners.get(which)
+                && self.reactor.listen(listener, listener_token(which)).is_err()
+            {
+                self.deaf.push((which, now_ms + LISTEN_AGAIN_MS));
+                break;
+            }
+        }
+    }
+
+    fn publish(&mut self) {
+        self.publish_ms = self.now.ms + PUBLISH_MS;
+        self.counts.clients_open = self.clients.len() as u64;
+        self.counts.origins_open = self.origins.len() as u64;
+        self.shared.publish(self.number as usize, &self.counts);
+    }
+
+    fn with_client_of(&mut self, token: u64, act: impl FnOnce(&mut Driver, &mut Client) -> bool) {
+        if let Some(id) = self.clients.id_of(token) {
+            self.with_client(id, act);
+        }
+    }
+
+    /// Does something with a client (invariant 1); where `act` says so it is gone then.
+    fn with_client(&mut self, id: Id, act: impl FnOnce(&mut Driver, &mut Client) -> bool) {
+        let Some(mut client) = self.clients.get_mut(id).and_then(Option::take) else { return };
+        if act(self, &mut client) {
+            if let Some(place) = self.clients.get_mut(id) {
+                *place = Some(client);
+            }
+        } else {
+            self.close_client(id, client);
+        }
+    }
+
+    fn with_origin_of(&mut self, token: u64, act: impl FnOnce(&mut Driver, &mut Origin) -> bool) {
+        if let Some(id) = self.origins.id_of(token) {
+            self.with_origin(id, act);
+        }
+    }
+
+    /// The same for a connection to an origin.
+    fn with_origin(&mut self, id: Id, act: impl FnOnce(&mut Driver, &mut Origin) -> bool) {
+        let Some(mut origin) = self.origins.get_mut(id).and_then(Option::take) else { return };
+        if act(self, &mut origin) {
+            if let Some(place) = self.origins.get_mut(id) {
+                *place = Some(origin);
+            }
+        } else {
+            self.close_origin(id, origin);
+        }
+    }
+}

@@ -1,0 +1,713 @@
+//! Clients: from octets to requests, and from requests to answers or waits.
+//!
+//! ```text
+//! idle -> head -> answered at once -> idle
+//!              -> waiting (flight, or a fetch of its own) -> delivering -> idle
+//! idle, head, waiting, delivering -> closed
+//! ```
+//!
+//! Requests that come at once are answered at once: answers that are short go into one buffer and leave in one call. What comes while
+//! a request is being answered is kept up to the length of a head; then the client is not read.
+
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use larder::mem::object::Object;
+use larder_io::reactor::Sending;
+use larder_io::table::Id;
+
+use super::delivery::Delivery;
+use super::fetch::{Fetch, Purpose};
+use super::upload::Upload;
+use super::Driver;
+use crate::answer::{Answer, Asked, Body, Composed, Said, compose, push_body, push_own};
+use crate::directives::RequestDirectives;
+use crate::flights::{Boarding, Flight, Landing, Waiter};
+use crate::key::{Key, push_url};
+use crate::message::{self, FieldRoom, Framing, Refused, RequestHead, Target};
+use crate::record::{Kept, Record};
+use crate::reuse::{Decision, decide};
+use crate::store::Found;
+use crate::{Field, Request};
+
+/// What a client waits for, by list.
+pub const CLIENT_LISTS: usize = 5;
+const IDLE: usize = 0;
+const HEAD: usize = 1;
+const WAITING: usize = 2;
+const TAKING: usize = 3;
+const SENDING_BODY: usize = 4;
+
+/// Octets of answers after which they leave, however many requests are there.
+const GATHERED_BYTES: usize = 64 << 10;
+
+/// A connection of a client.
+#[derive(Debug)]
+pub struct Client {
+    pub(super) id: Id,
+    pub(super) token: u64,
+    pub(super) socket: OwnedFd,
+    pub(super) peer: Option<SocketAddr>,
+    /// Octets that came and were not looked at yet.
+    pub(super) inbox: Vec<u8>,
+    /// Of these so many were seen to end no head.
+    looked_at: usize,
+    pub(super) is_paused: bool,
+    /// It sends no more.
+    pub(super) is_finished: bool,
+    /// It is closed when what is being sent has been.
+    pub(super) closes: bool,
+    /// The reactor has octets of ours.
+    pub(super) is_sending: bool,
+    /// What is to be sent after those.
+    queued: Vec<u8>,
+    pub(super) exchange: Option<Box<Exchange>>,
+    pub(super) delivery: Option<Box<Delivery>>,
+    pub(super) upload: Option<Box<Upload>>,
+}
+
+/// A request that has no answer yet.
+#[derive(Debug)]
+pub struct Exchange {
+    /// Its head, as it came.
+    head: Vec<u8>,
+    /// Whom it waits with.
+    flight: Option<Arc<Flight>>,
+    /// How it came to be asked, for `Cache-Status`.
+    forwarded: Forwarded,
+}
+
+/// Why a request was passed on (RFC 9211, section 2.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Forwarded {
+    /// Nothing is kept of its URL.
+    UriMiss,
+    /// Nothing of this variant.
+    VaryMiss,
+    /// What is kept is stale, or the client wants newer.
+    Stale,
+    /// Its method.
+    Method,
+    /// What its URL gives is not shared.
+    Bypass,
+}
+
+impl Forwarded {
+    fn as_str(self) -> &'static str {
+        match self {
+            Forwarded::UriMiss => "uri-miss",
+            Forwarded::VaryMiss => "vary-miss",
+            Forwarded::Stale => "stale",
+            Forwarded::Method => "method",
+            Forwarded::Bypass => "bypass",
+        }
+    }
+}
+
+/// What is to be done for a request, once what was found is no longer looked at.
+enum Step {
+    /// It has its answer.
+    Answered(Composed),
+    /// It has a head, and its body is there.
+    Deliver(Composed, Arc<Object>),
+    /// It is answered with what is stale, which is asked about meanwhile.
+    Renew(Composed, Option<Arc<Object>>, Key, Vec<u8>),
+    /// The origin is asked, for all who want the same.
+    Ask(Key, Forwarded, Option<Vec<u8>>),
+    /// The origin is asked for this client.
+    Pass(Forwarded),
+    /// It wants what is kept, and nothing is.
+    Unsatisfiable,
+}
+
+impl Driver {
+    pub(super) fn accept(&mut self, socket: OwnedFd, peer: Option<SocketAddr>) {
+        self.counts.connections += 1;
+        let Ok(id) = self.clients.insert(None, IDLE, self.now.ms) else {
+            self.counts.refused_full += 1;
+            return;
+        };
+        let token = self.clients.token(id);
+        if self.reactor.receive(&socket, token).is_err() {
+            self.clients.remove(id);
+            self.counts.accept_failures += 1;
+            return;
+        }
+        let client = Client {
+            id,
+            token,
+            socket,
+            peer,
+            inbox: Vec::new(),
+            looked_at: 0,
+            is_paused: false,
+            is_finished: false,
+            closes: false,
+            is_sending: false,
+            queued: Vec::new(),
+            exchange: None,
+            delivery: None,
+            upload: None,
+        };
+        if let Some(place) = self.clients.get_mut(id) {
+            *place = Some(Box::new(client));
+        }
+    }
+
+    pub(super) fn client_waits_ms(&self) -> [u64; CLIENT_LISTS] {
+        let patience = &self.options.patience;
+        let idle_ms = if self.is_draining { 0 } else { patience.idle_ms };
+        [idle_ms, patience.head_ms, u64::MAX, patience.client_ms, patience.client_ms]
+    }
+
+    fn wait_in(&mut self, client: &Client, list: usize) {
+        self.clients.wait_in(client.id, list, self.now.ms);
+    }
+
+    pub(super) fn waits_to_take(&mut self, client: &Client) {
+        self.wait_in(client, TAKING);
+    }
+
+    pub(super) fn waits_for_origin(&mut self, client: &Client) {
+        let list = if client.upload.is_some() { SENDING_BODY } else { WAITING };
+        self.wait_in(client, list);
+    }
+
+    /// A client's patience is over, or ours.
+    pub(super) fn client_overdue(&mut self, client: &mut Client, list: usize) -> bool {
+        match list {
+            IDLE => self.counts.closed_idle += 1,
+            HEAD if !client.is_sending => {
+                self.counts.closed_slow += 1;
+                return self.refuse(client, 408, "the request did not come in time");
+            }
+            _ => {
+                self.counts.closed_slow += 1;
+                super::delivery::reset(client);
+            }
+        }
+        false
+    }
+
+    pub(super) fn drain_client(&mut self, client: &mut Client) -> bool {
+        client.closes = true;
+        let is_idle = client.exchange.is_none() && client.delivery.is_none() && !client.is_sending;
+        !(is_idle && client.inbox.is_empty())
+    }
+
+    pub(super) fn client_failed(&mut self, _client: &mut Client) -> bool {
+        false
+    }
+
+    pub(super) fn close_client(&mut self, id: Id, client: Box<Client>) {
+        self.clients.remove(id);
+        let Client { socket, token, exchange, delivery, upload, .. } = *client;
+        if let Some(flight) = exchange.and_then(|it| it.flight) {
+            flight.leave(Waiter { loop_number: self.number, client: token });
+        }
+        // Their readers and fillers tell those at the other end.
+        drop((delivery, upload));
+        self.reactor.close(socket, token);
+    }
+
+    /// Octets of a client.
+    pub(super) fn receive(&mut self, client: &mut Client, octets: &[u8]) -> bool {
+        let is_ready = client.inbox.is_empty() && self.takes_requests(client);
+        if is_ready {
+            let used = self.requests(client, octets);
+            client.inbox.extend_from_slice(&octets[used.min(octets.len())..]);
+        } else {
+            client.inbox.extend_from_slice(octets);
+        }
+        self.go_on(client)
+    }
+
+    /// True where the next request may be looked at.
+    fn takes_requests(&self, client: &Client) -> bool {
+        client.exchange.is_none()
+            && client.delivery.is_none()
+            && client.upload.is_none()
+            && !client.closes
+            && client.queued.is_empty()
+    }
+
+    pub(super) fn finished(&mut self, client: &mut Client) -> bool {
+        client.is_finished = true;
+        self.go_on(client)
+    }
+
+    /// The kernel has all that was sent.
+    pub(super) fn sent(&mut self, client: &mut Client) -> bool {
+        client.is_sending = false;
+        if !client.queued.is_empty() {
+            let queued = std::mem::take(&mut client.queued);
+            if !self.send(client, queued) {
+                return false;
+            }
+        }
+        self.go_on(client)
+    }
+
+    /// Whatever there is to do for a client: its body, its answer, its next requests. False: it is to be closed.
+    pub(super) fn go_on(&mut self, client: &mut Client) -> bool {
+        if client.upload.is_some() && !self.take_upload(client) {
+            return false;
+        }
+        if client.delivery.is_some() && !client.is_sending && !self.pump(client) {
+            return false;
+        }
+        while self.takes_requests(client) && !client.inbox.is_empty() {
+            if !message::may_end_head(&client.inbox, client.looked_at)
+                && client.inbox.len() < self.options.limits.head_bytes_max
+            {
+                client.looked_at = client.inbox.len();
+                break;
+            }
+            let inbox = std::mem::take(&mut client.inbox);
+            client.looked_at = 0;
+            let used = self.requests(client, &inbox).min(inbox.len());
+            let rest = [&inbox[used..], &client.inbox[..]].concat();
+            client.inbox = rest;
+            if used == 0 {
+                client.looked_at = client.inbox.len();
+                break;
+            }
+            if client.upload.is_some() && !self.take_upload(client) {
+                return false;
+            }
+            if client.delivery.is_some() && !client.is_sending && !self.pump(client) {
+                return false;
+            }
+        }
+        self.settle(client)
+    }
+
+    /// What a client waits for now, and whether it is read; false: nothing.
+    fn settle(&mut self, client: &mut Client) -> bool {
+        let is_done = client.exchange.is_none()
+            && client.delivery.is_none()
+            && !client.is_sending
+            && client.queued.is_empty();
+        if is_done && (client.closes || client.is_finished) {
+            return false;
+        }
+        if is_done {
+            let list = if client.inbox.is_empty() { IDLE } else { HEAD };
+            // A head has one time in all, however its octets come.
+            if self.clients.list_of(client.id) != Some(list) || list == IDLE {
+                self.wait_in(client, list);
+            }
+        } else if client.is_sending && client.delivery.is_none() && client.exchange.is_none() {
+            self.wait_in(client, TAKING);
+        }
+        let is_full = client.inbox.len() >= self.options.limits.head_bytes_max;
+        if is_full && !client.is_paused {
+            client.is_paused = true;
+            self.reactor.pause(&client.socket, client.token);
+        } else if !is_full && client.is_paused && !client.is_finished {
+            client.is_paused = false;
+            return self.reactor.receive(&client.socket, client.token).is_ok();
+        }
+        true
+    }
+
+    /// Answers the requests in `octets`, as far as they can be now: how many octets they were.
+    fn requests(&mut self, client: &mut Client, octets: &[u8]) -> usize {
+        let (mut used, mut out) = (0, self.reactor.buffer());
+        while used < octets.len() && self.takes_requests(client) && out.len() < GATHERED_BYTES {
+            let rest = &octets[used..];
+            let mut room = FieldRoom::new();
+            match message::request(rest, &mut room, &self.options.limits) {
+                Ok(None) => break,
+                Ok(Some(head)) => {
+                    used += head.head_bytes;
+                    self.request(client, &head, &rest[..head.head_bytes], &mut out);
+                }
+                Err(refused) => {
+                    used = octets.len();
+                    self.refused(client, refused, &mut out);
+                }
+            }
+        }
+        self.respond(client, out);
+        used
+    }
+
+    /// Octets of an answer, after those before; or in front of the body that follows.
+    fn respond(&mut self, client: &mut Client, out: Vec<u8>) {
+        match &mut client.delivery {
+            _ if out.is_empty() => self.reactor.give_back(out),
+            Some(delivery) if !client.is_sending => delivery.begin_with(out),
+            _ if client.is_sending => client.queued.extend_from_slice(&out),
+            _ => {
+                if !self.send(client, out) {
+                    // It is gone: there is nothing to be sent, and nothing is read.
+                    client.closes = true;
+                    client.exchange = None;
+                    client.delivery = None;
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, client: &mut Client, out: Vec<u8>) -> bool {
+        match self.reactor.send(&client.socket, client.token, out) {
+            Sending::Done => true,
+            Sending::Later => {
+                client.is_sending = true;
+                true
+            }
+            Sending::Failed(_) => false,
+        }
+    }
+
+    fn refused(&mut self, client: &mut Client, refused: Refused, out: &mut Vec<u8>) {
+        self.counts.refused_requests += 1;
+        let text = format!("refused: {}", refused.reason.as_str());
+        self.push_error(client, refused.status, &text, out);
+    }
+
+    /// Answers with an error of ours, and closes.
+    fn refuse(&mut self, client: &mut Client, status: u16, text: &str) -> bool {
+        let mut out = self.reactor.buffer();
+        self.push_error(client, status, text, &mut out);
+        self.respond(client, out);
+        self.settle(client)
+    }
+
+    fn push_error(&mut self, client: &mut Client, status: u16, text: &str, out: &mut Vec<u8>) {
+        let request = Request { method: "GET", fields: &[] };
+        let asked = Asked { request, minor_version: 1, keeps_alive: false };
+        let said = Said { age_s: None, cache_status: b"", heeds_conditions: false };
+        push_own(out, status, text, &asked, &said, self.now.wall_s);
+        client.closes = true;
+        client.inbox.clear();
+    }
+
+    /// One request.
+    fn request(&mut self, client: &mut Client, head: &RequestHead<'_>, octets: &[u8], out: &mut Vec<u8>) {
+        self.counts.requests += 1;
+        if matches!(head.target, Target::Authority(_)) {
+            client.closes = true;
+            return self.own(client, head, 501, "this server is no tunnel", out);
+        }
+        let asked = asked(head, self.is_draining);
+        if !asked.keeps_alive {
+            client.closes = true;
+        }
+        let is_looked_up = matches!(head.method, "GET" | "HEAD") && head.framing == Framing::None;
+        let step = match is_looked_up {
+            true => self.look_up(head, &asked, out),
+            false => Step::Pass(Forwarded::Method),
+        };
+        match step {
+            Step::Answered(_) => self.counts.hits += 1,
+            Step::Deliver(composed, object) => {
+                self.counts.hits += 1;
+                self.begin(client, composed, object, false);
+            }
+            Step::Renew(composed, object, key, stale) => {
+                self.counts.hits_stale += 1;
+                if let Some(object) = object {
+                    self.begin(client, composed, object, false);
+                }
+                self.renew(client, head, octets, key, stale);
+            }
+            Step::Ask(key, forwarded, stale) => {
+                self.ask(client, head, octets, key, forwarded, stale, out);
+            }
+            Step::Pass(forwarded) => self.pass(client, head, octets, forwarded, out),
+            Step::Unsatisfiable => {
+                self.own(client, head, 504, "nothing is kept that may be used", out);
+            }
+        }
+    }
+
+    /// Looks for what is kept, and puts it in `out` where it may be used.
+    fn look_up(&mut self, head: &RequestHead<'_>, asked: &Asked<'_>, out: &mut Vec<u8>) -> Step {
+        self.url.clear();
+        push_url(&mut self.url, head.host, head.target.path());
+        let directives = RequestDirectives::heeded(head.fields, &self.options.rules);
+        let now = self.now;
+        let (key, kept, is_purged) = match self.face.find(&self.url, head.fields, now.seconds()) {
+            Found::Kept { key, kept, is_purged } => (key, kept, is_purged),
+            _ if directives.only_if_cached => return Step::Unsatisfiable,
+            Found::Unshared => return Step::Pass(Forwarded::Bypass),
+            Found::Nothing { key, is_variant } => {
+                let forwarded = if is_variant { Forwarded::VaryMiss } else { Forwarded::UriMiss };
+                return Step::Ask(key, forwarded, None);
+            }
+        };
+        let decision = match decide(&kept.life, &directives, now.wall_s) {
+            Decision::Serve { .. } | Decision::ServeAndValidate { .. } if is_purged => {
+                Decision::Validate
+            }
+            decision => decision,
+        };
+        let object = match kept.body_id {
+            None => None,
+            Some(id) => match self.store.bodies.get(id) {
+                Some(object) => Some(object),
+                None if directives.only_if_cached => return Step::Unsatisfiable,
+                None => return Step::Ask(key, Forwarded::UriMiss, None),
+            },
+        };
+        let (age_s, renews) = match decision {
+            Decision::Serve { age_s } => (age_s, false),
+            Decision::ServeAndValidate { age_s } => (age_s, true),
+            Decision::Validate => {
+                return Step::Ask(key, Forwarded::Stale, Some(kept.octets.to_vec()));
+            }
+            Decision::Unsatisfiable => return Step::Unsatisfiable,
+        };
+        if self.options.says_status {
+            push_hit(&mut self.note, &kept, now.wall_s);
+        } else {
+            self.note.clear();
+        }
+        let said =
+            Said { age_s: Some(age_s), cache_status: &self.note, heeds_conditions: true };
+        let composed = compose(out, &kept, asked, &said, kept.body_bytes);
+        if object.is_none() {
+            push_body(out, &composed.body, kept.body);
+        }
+        let object = object.filter(|_| composed.body != Body::None);
+        match (renews && !self.store.flights.has(&key), object) {
+            (true, object) => Step::Renew(composed, object, key, kept.octets.to_vec()),
+            (false, Some(object)) => Step::Deliver(composed, object),
+            (false, None) => Step::Answered(composed),
+        }
+    }
+
+    /// Begins to deliver a body after a head that is in the client's answer.
+    fn begin(&mut self, client: &mut Client, composed: Composed, object: Arc<Object>, is_private: bool) {
+        client.closes |= composed.closes;
+        if composed.body != Body::None {
+            let delivery = Delivery::new(object, composed.body, is_private);
+            client.delivery = Some(Box::new(delivery));
+        }
+    }
+
+    /// An answer of ours.
+    fn own(&mut self, client: &mut Client, head: &RequestHead<'_>, status: u16, text: &str, out: &mut Vec<u8>) {
+        let asked = asked(head, client.closes || head.framing != Framing::None);
+        client.closes |= !asked.keeps_alive;
+        let said = Said { age_s: None, cache_status: b"", heeds_conditions: false };
+        push_own(out, status, text, &asked, &said, self.now.wall_s);
+    }
+
+    /// Asks about what is stale, for nobody in particular.
+    fn renew(&mut self, client: &Client, head: &RequestHead<'_>, octets: &[u8], key: Key, stale: Vec<u8>) {
+        if let Boarding::Leads(flight) = self.store.flights.board(&key, None) {
+            let purpose = Purpose::Shared { flight, stale: Some(stale), leader: None };
+            let fetch = self.fetch_of(client, head, octets, purpose, None);
+            self.start(fetch);
+        }
+    }
+
+    /// Asks the origin, or waits with who has asked.
+    #[expect(clippy::too_many_arguments, reason = "one place calls it, with what a look-up found")]
+    fn ask(
+        &mut self,
+        client: &mut Client,
+        head: &RequestHead<'_>,
+        octets: &[u8],
+        key: Key,
+        forwarded: Forwarded,
+        stale: Option<Vec<u8>>,
+        out: &mut Vec<u8>,
+    ) {
+        let waiter = Waiter { loop_number: self.number, client: client.token };
+        match self.store.flights.board(&key, Some(waiter)) {
+            Boarding::Leads(flight) => {
+                self.counts.misses += 1;
+                self.wait_with(client, octets, Some(flight.clone()), forwarded);
+                let purpose = Purpose::Shared { flight, stale, leader: Some(client.token) };
+                let fetch = self.fetch_of(client, head, octets, purpose, None);
+                self.start(fetch);
+            }
+            Boarding::Waits(flight) => {
+                self.counts.collapsed += 1;
+                self.wait_with(client, octets, Some(flight), forwarded);
+            }
+            Boarding::Landed(landing) => {
+                self.counts.collapsed += 1;
+                self.wait_with(client, octets, None, forwarded);
+                self.landed.push_back((client.token, self.still_good(head, landing)));
+            }
+            Boarding::Full => self.pass(client, head, octets, forwarded, out),
+        }
+    }
+
+    /// What has landed a while ago may be given to who comes now, if it is fresh; else he asks for himself.
+    fn still_good(&self, head: &RequestHead<'_>, landing: Landing) -> Landing {
+        let Landing::Answer(answer) = &landing else { return Landing::Alone };
+        let Some(Record::Response(kept)) = Record::read(&answer.record) else {
+            return Landing::Alone;
+        };
+        let directives = RequestDirectives::heeded(head.fields, &self.options.rules);
+        match decide(&kept.life, &directives, self.now.wall_s) {
+            Decision::Serve { .. } => landing,
+            _ => Landing::Alone,
+        }
+    }
+
+    fn wait_with(
+        &mut self,
+        client: &mut Client,
+        octets: &[u8],
+        flight: Option<Arc<Flight>>,
+        forwarded: Forwarded,
+    ) {
+        let exchange = Exchange { head: octets.to_vec(), flight, forwarded };
+        client.exchange = Some(Box::new(exchange));
+        self.waits_for_origin(client);
+    }
+
+    /// Asks the origin for this client alone, with its body, if it has one.
+    fn pass(
+        &mut self,
+        client: &mut Client,
+        head: &RequestHead<'_>,
+        octets: &[u8],
+        forwarded: Forwarded,
+        out: &mut Vec<u8>,
+    ) {
+        self.counts.passed += 1;
+        let (upload, body) = match head.framing {
+            Framing::None | Framing::UntilClose => (None, None),
+            framing => {
+                let (upload, reader) = self.upload_of(framing);
+                (Some(Box::new(upload)), Some(reader))
+            }
+        };
+        client.upload = upload;
+        if head.expects_continue && client.upload.is_some() {
+            out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+        }
+        self.wait_with(client, octets, None, forwarded);
+        let purpose = Purpose::Private { client: client.token };
+        let fetch = self.fetch_of(client, head, octets, purpose, body);
+        self.start(fetch);
+    }
+
+    fn fetch_of(
+        &mut self,
+        client: &Client,
+        head: &RequestHead<'_>,
+        octets: &[u8],
+        purpose: Purpose,
+        upload: Option<larder::mem::object::Reader>,
+    ) -> Box<Fetch> {
+        let peer = client.peer.or_else(|| super::origins::peer_of(&client.socket));
+        let now = self.now;
+        let serial = self.store.next_serial();
+        Box::new(Fetch::new(head, octets, purpose, upload, peer, now.wall_s, serial))
+    }
+
+    /// An answer came for a client that waits.
+    pub(super) fn deliver(&mut self, client: &mut Client, landing: Landing) -> bool {
+        let Some(exchange) = client.exchange.take() else { return true };
+        let mut room = FieldRoom::new();
+        let head = match message::request(&exchange.head, &mut room, &self.options.limits) {
+            Ok(Some(head)) => head,
+            // It was one before.
+            _ => return false,
+        };
+        let mut out = self.reactor.buffer();
+        match landing {
+            Landing::Answer(answer) => {
+                let request = Request { method: head.method, fields: head.fields };
+                let is_for = |it: &crate::storage::Selected| {
+                    crate::storage::selecting_value(request.fields, &it.name) == it.value
+                };
+                if answer.vary.iter().all(is_for) {
+                    self.give(client, &head, &answer, exchange.forwarded, &mut out);
+                } else {
+                    // Another variant; which one it is can be told now.
+                    self.request(client, &head, &exchange.head, &mut out);
+                }
+            }
+            Landing::Alone => {
+                self.pass(client, &head, &exchange.head, Forwarded::Bypass, &mut out);
+            }
+            Landing::Failed(status) => {
+                let text = match status {
+                    503 => "too many requests wait for the origin",
+                    504 => "the origin did not answer in time",
+                    _ => "the origin cannot be reached, or gave no proper answer",
+                };
+                client.upload = None;
+                self.own(client, &head, status, text, &mut out);
+            }
+        }
+        self.respond(client, out);
+        self.go_on(client)
+    }
+
+    /// Gives a client an answer that came.
+    fn give(
+        &mut self,
+        client: &mut Client,
+        head: &RequestHead<'_>,
+        answer: &Answer,
+        forwarded: Forwarded,
+        out: &mut Vec<u8>,
+    ) {
+        let Some(Record::Response(kept)) = Record::read(&answer.record) else { return };
+        self.note.clear();
+        if self.options.says_status {
+            push_forwarded(&mut self.note, forwarded, &kept, answer);
+        }
+        let age_s = (!answer.is_private).then(|| kept.life.age_s(self.now.wall_s));
+        // What just came from an origin that said no age has none.
+        let age_s = age_s.filter(|&age_s| age_s > 0 || answer.object.is_none());
+        let said =
+            Said { age_s, cache_status: &self.note, heeds_conditions: !answer.is_private };
+        // A body that is still sent must be read to its end, or the connection is of no more use.
+        let asked = asked(head, self.is_draining || client.upload.is_some());
+        let sealed_bytes = answer.object.as_ref().and_then(|object| super::delivery::sealed(object));
+        let body_bytes = kept.body_bytes.or(sealed_bytes);
+        let composed = compose(out, &kept, &asked, &said, body_bytes);
+        client.closes |= composed.closes;
+        match &answer.object {
+            Some(object) => self.begin(client, composed, object.clone(), answer.is_private),
+            None => push_body(out, &composed.body, kept.body),
+        }
+    }
+}
+
+fn asked<'a>(head: &RequestHead<'a>, closes: bool) -> Asked<'a> {
+    let request = Request { method: head.method, fields: head.fields };
+    Asked { request, minor_version: head.minor_version, keeps_alive: head.keeps_alive && !closes }
+}
+
+/// `Cache-Status` of a hit.
+fn push_hit(note: &mut Vec<u8>, kept: &Kept<'_>, now_s: u64) {
+    note.clear();
+    note.extend_from_slice(b"larder; hit; ttl=");
+    let stale_s = kept.life.stale_s(now_s);
+    if stale_s > 0 {
+        note.push(b'-');
+        crate::message::push_number(note, stale_s);
+    } else {
+        crate::message::push_number(note, kept.life.fresh_s(now_s));
+    }
+}
+
+/// `Cache-Status` of what the origin gave.
+fn push_forwarded(note: &mut Vec<u8>, forwarded: Forwarded, kept: &Kept<'_>, answer: &Answer) {
+    note.extend_from_slice(b"larder; fwd=");
+    note.extend_from_slice(forwarded.as_str().as_bytes());
+    note.extend_from_slice(b"; fwd-status=");
+    crate::message::push_number(note, u64::from(kept.life.status));
+    if !answer.is_private {
+        note.extend_from_slice(b"; stored");
+    }
+}
+
+/// Fields of a head that was read, for who keeps it.
+pub(super) fn owned(fields: &[Field<'_>]) -> Vec<(String, Vec<u8>)> {
+    fields.iter().map(|field| (field.name.to_owned(), field.value.to_vec())).collect()
+}

@@ -1,0 +1,265 @@
+//! A body on its way to a client.
+//!
+//! ```text
+//! segments -> reader of the body -> leases -> pieces -> socket
+//!             Later: the client is in `waits` until more has come
+//! ```
+//!
+//! Pieces are sent in their order: octets of ours (heads, sizes of chunks) and leases. Several leave in one call; a lease of
+//! [`SENDFILE_BYTES_MIN`] or more of a body that is kept leaves by `sendfile`, without a copy. Its pages stay with the socket when
+//! the lease is returned, which is why such memory is given back to the kernel before it is used again (`larder::mem::object`).
+//! The body of one client's own answer is copied, so that its memory may be used again at once.
+//!
+//! A turn gives a client [`CALLS_MAX`] calls; then others have theirs. Bounds: [`GATHER_BYTES`] leased beyond what the kernel took.
+
+use std::collections::VecDeque;
+use std::io::{ErrorKind, IoSlice};
+use std::sync::Arc;
+
+use larder::mem::object::{Lease, Leased, Object, Phase, Reader, ReaderOptions};
+use larder_io::reactor::Interest;
+use larder_io::tcp;
+
+use super::Driver;
+use super::clients::Client;
+use crate::answer::{Body, Segment};
+use crate::message::push_chunk_size;
+
+/// Shorter leases are copied: a call for each would cost more than the copy.
+const SENDFILE_BYTES_MIN: usize = 16 << 10;
+/// Octets leased ahead of what the kernel takes.
+const GATHER_BYTES: u64 = 2 << 20;
+/// Pieces of one call.
+const PIECES_MAX: usize = 32;
+/// Calls for one client in a turn.
+const CALLS_MAX: usize = 8;
+
+/// A piece of what is sent.
+#[derive(Debug)]
+enum Piece {
+    Octets(Vec<u8>),
+    Lease(Lease),
+}
+
+impl Piece {
+    fn octets(&self) -> &[u8] {
+        match self {
+            Piece::Octets(octets) => octets,
+            Piece::Lease(lease) => lease.octets(),
+        }
+    }
+}
+
+/// A body, and what of it is on its way.
+#[derive(Debug)]
+pub struct Delivery {
+    object: Arc<Object>,
+    segments: VecDeque<Segment>,
+    reader: Option<Reader>,
+    is_chunked: bool,
+    /// The body is one client's own: its memory is used again at once.
+    is_private: bool,
+    pieces: VecDeque<Piece>,
+    /// Octets of the first piece that were sent.
+    sent: usize,
+    /// Leases before they are pieces.
+    leases: Vec<Lease>,
+    is_complete: bool,
+}
+
+/// What a look for more gave.
+enum More {
+    Some,
+    Later,
+    Complete,
+    Failed,
+}
+
+/// How long a body is, once it is all there.
+pub(super) fn sealed(object: &Object) -> Option<u64> {
+    (object.phase() == Phase::Sealed).then(|| object.published())
+}
+
+/// Lets the client see that something went wrong: its connection is reset, not ended.
+pub(super) fn reset(client: &Client) {
+    // Where it cannot be, it is closed all the same, before the length that was said.
+    let _ = tcp::reset_on_close(&client.socket);
+}
+
+impl Delivery {
+    pub(super) fn new(object: Arc<Object>, body: Body, is_private: bool) -> Delivery {
+        let is_chunked = body == Body::Chunks;
+        let segments = match body {
+            Body::None => VecDeque::new(),
+            Body::Whole | Body::Chunks => [Segment::Body(0..u64::MAX)].into(),
+            Body::Segments(segments) => segments.into(),
+        };
+        Delivery {
+            object,
+            segments,
+            reader: None,
+            is_chunked,
+            is_private,
+            pieces: VecDeque::new(),
+            sent: 0,
+            leases: Vec::new(),
+            is_complete: false,
+        }
+    }
+
+    /// Sends these before all else.
+    pub(super) fn begin_with(&mut self, octets: Vec<u8>) {
+        self.pieces.push_front(Piece::Octets(octets));
+    }
+
+    /// Leases more of the body.
+    fn look_for_more(&mut self, loop_number: u32, lease_bytes_max: u64) -> More {
+        while let Some(segment) = self.segments.front_mut() {
+            let range = match segment {
+                Segment::Octets(octets) => {
+                    self.pieces.push_back(Piece::Octets(std::mem::take(octets)));
+                    self.segments.pop_front();
+                    continue;
+                }
+                Segment::Body(range) => range.clone(),
+            };
+            let reader = match &mut self.reader {
+                Some(reader) => reader,
+                none => {
+                    let options = ReaderOptions { loop_number, lease_bytes_max };
+                    let Ok(reader) = self.object.open(range, options) else { return More::Failed };
+                    none.insert(reader)
+                }
+            };
+            match reader.lease(&mut self.leases, GATHER_BYTES) {
+                Leased::Some { bytes, is_end } => {
+                    self.take_leases(bytes);
+                    if is_end {
+                        self.end_segment();
+                    }
+                    return More::Some;
+                }
+                Leased::End => self.end_segment(),
+                // What is leased is among the pieces.
+                Leased::ReturnFirst if !self.pieces.is_empty() => return More::Some,
+                Leased::Later | Leased::ReturnFirst => return More::Later,
+                Leased::Failed(_) => return More::Failed,
+            }
+        }
+        if !self.is_complete && self.is_chunked {
+            self.pieces.push_back(Piece::Octets(b"0\r\n\r\n".to_vec()));
+        }
+        self.is_complete = true;
+        More::Complete
+    }
+
+    fn end_segment(&mut self) {
+        self.reader = None;
+        self.segments.pop_front();
+    }
+
+    fn take_leases(&mut self, bytes: u64) {
+        if self.is_chunked {
+            let mut line = Vec::new();
+            push_chunk_size(&mut line, bytes as usize);
+            self.pieces.push_back(Piece::Octets(line));
+        }
+        self.pieces.extend(self.leases.drain(..).map(Piece::Lease));
+        if self.is_chunked {
+            self.pieces.push_back(Piece::Octets(b"\r\n".to_vec()));
+        }
+    }
+
+    /// Takes what was sent off the pieces.
+    fn advance(&mut self, mut bytes: usize) {
+        bytes += self.sent;
+        while let Some(first) = self.pieces.front() {
+            let first_bytes = first.octets().len();
+            if bytes < first_bytes {
+                break;
+            }
+            bytes -= first_bytes;
+            // A lease is returned by this.
+            self.pieces.pop_front();
+        }
+        self.sent = bytes;
+    }
+
+    /// One call: octets that the kernel took.
+    fn send(&mut self, client_socket: &std::os::fd::OwnedFd, memory: std::os::fd::BorrowedFd<'_>) -> std::io::Result<usize> {
+        if let Some(Piece::Lease(lease)) = self.pieces.front()
+            && !self.is_private
+            && lease.octets().len() - self.sent >= SENDFILE_BYTES_MIN
+        {
+            let (offset, bytes) = lease.file_range();
+            let (offset, bytes) = (offset + self.sent as u64, bytes - self.sent);
+            return tcp::send_file(client_socket, &memory, offset, bytes);
+        }
+        let is_long = |piece: &Piece| match piece {
+            Piece::Lease(lease) => !self.is_private && lease.octets().len() >= SENDFILE_BYTES_MIN,
+            Piece::Octets(_) => false,
+        };
+        let mut slices = [const { IoSlice::new(&[]) }; PIECES_MAX];
+        let mut count = 0;
+        let short = self.pieces.iter().take_while(|piece| !is_long(piece)).take(PIECES_MAX);
+        for (at, piece) in short.enumerate() {
+            let from = if at == 0 { self.sent } else { 0 };
+            slices[at] = IoSlice::new(&piece.octets()[from..]);
+            count += 1;
+        }
+        // What follows by another call goes into the same packets.
+        let more = count < self.pieces.len();
+        tcp::write_gathered(client_socket, &slices[..count], more)
+    }
+}
+
+impl Driver {
+    /// Sends what there is of a client's body. False: the client is to be closed.
+    pub(super) fn pump(&mut self, client: &mut Client) -> bool {
+        let Some(mut delivery) = client.delivery.take() else { return true };
+        for _ in 0..CALLS_MAX {
+            let is_short = delivery.pieces.len() < PIECES_MAX && !delivery.is_complete;
+            if is_short {
+                match delivery.look_for_more(self.number, self.options.lease_bytes_max) {
+                    More::Failed => {
+                        self.counts.bodies_failed += 1;
+                        reset(client);
+                        return false;
+                    }
+                    More::Later if delivery.pieces.is_empty() => {
+                        let waits = self.waits.entry(delivery.object.id()).or_default();
+                        if !waits.contains(&client.token) {
+                            waits.push(client.token);
+                        }
+                        client.delivery = Some(delivery);
+                        self.waits_for_origin(client);
+                        return true;
+                    }
+                    More::Some | More::Later | More::Complete => {}
+                }
+            }
+            if delivery.pieces.is_empty() && delivery.is_complete {
+                return true;
+            }
+            match delivery.send(&client.socket, self.store.objects.memory()) {
+                Ok(bytes) => {
+                    self.counts.sent_bytes += bytes as u64;
+                    delivery.advance(bytes);
+                    self.waits_to_take(client);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    client.delivery = Some(delivery);
+                    let watched = self.reactor.watch(&client.socket, client.token, Interest::WRITE);
+                    return watched.is_ok();
+                }
+                Err(_) => {
+                    self.counts.clients_gone += 1;
+                    return false;
+                }
+            }
+        }
+        self.again.push(client.token);
+        client.delivery = Some(delivery);
+        true
+    }
+}

@@ -1,0 +1,154 @@
+//! A request's body on its way to an origin: filled by the client, read by the connection to the origin, like any body.
+//!
+//! It is an object of its own with a window: a client that sends faster than the origin takes is not read. What follows the body in
+//! the client's octets is its next request.
+
+use larder::mem::object::{Failure, Filler, Kind, Plan, Reader, ReaderOptions, Room};
+
+use super::Driver;
+use super::clients::Client;
+use crate::message::{Chunked, Framing, Piece};
+
+/// A body that comes.
+#[derive(Debug)]
+pub struct Upload {
+    filler: Option<Filler>,
+    framing: Remaining,
+}
+
+#[derive(Debug)]
+enum Remaining {
+    Octets(u64),
+    Chunks(Box<Chunked>),
+}
+
+/// How far it came.
+enum Step {
+    /// All of it is there.
+    Complete,
+    /// More octets are wanted.
+    More,
+    /// Memory is wanted.
+    Room,
+    /// It is not what it should be.
+    Bad,
+}
+
+impl Driver {
+    /// An object for a body of this framing, and its one reader.
+    pub(super) fn upload_of(&mut self, framing: Framing) -> (Upload, Reader) {
+        let (bytes, framing) = match framing {
+            Framing::Length(bytes) => (Some(bytes), Remaining::Octets(bytes)),
+            _ => (None, Remaining::Chunks(Box::default())),
+        };
+        let kind = Kind::Transit { window_bytes: self.options.window_bytes };
+        let plan = Plan { loop_number: self.number, bytes, kind };
+        let filler = self.store.objects.create(plan);
+        let lease_bytes_max = self.options.window_bytes;
+        let options = ReaderOptions { loop_number: self.number, lease_bytes_max };
+        let reader = filler.object().open(0..u64::MAX, options);
+        let reader = reader.expect("nobody else has opened what was just made");
+        (Upload { filler: Some(filler), framing }, reader)
+    }
+
+    pub(super) fn upload_has_room(&mut self, client: &mut Client) -> bool {
+        self.go_on(client)
+    }
+
+    /// Takes a body out of the client's octets. False: the client is to be closed.
+    pub(super) fn take_upload(&mut self, client: &mut Client) -> bool {
+        let Some(mut upload) = client.upload.take() else { return true };
+        let Some(mut filler) = upload.filler.take() else { return true };
+        let inbox = std::mem::take(&mut client.inbox);
+        let (used, step) = upload.framing.take(&inbox, &mut filler);
+        client.inbox = inbox;
+        client.inbox.drain(..used);
+        match step {
+            Step::Complete => filler.seal(),
+            Step::More if client.is_finished => filler.fail(Failure::Abandoned),
+            Step::Bad => {
+                self.counts.refused_requests += 1;
+                filler.fail(Failure::Damaged);
+                client.closes = true;
+                client.inbox.clear();
+            }
+            Step::More => {
+                filler.publish_now();
+                upload.filler = Some(filler);
+                client.upload = Some(upload);
+            }
+            Step::Room => {
+                filler.publish_now();
+                self.make_room();
+                self.rooms.insert(filler.object().id(), client.token);
+                upload.filler = Some(filler);
+                client.upload = Some(upload);
+            }
+        }
+        true
+    }
+
+    /// Gives up what is kept where somebody waits for memory.
+    pub(super) fn make_room(&mut self) {
+        let bytes = self.store.objects.shortage_bytes();
+        if bytes > 0 {
+            self.store.bodies.evict(bytes);
+        }
+    }
+}
+
+impl Remaining {
+    /// Moves octets of the body into its object: how many octets that were, and how it stands.
+    fn take(&mut self, octets: &[u8], filler: &mut Filler) -> (usize, Step) {
+        match self {
+            Remaining::Octets(left) => {
+                let wanted = usize::try_from(*left).unwrap_or(usize::MAX).min(octets.len());
+                let moved = fill(filler, &octets[..wanted]);
+                *left -= moved as u64;
+                let step = match (*left, moved == wanted) {
+                    (0, _) => Step::Complete,
+                    (_, true) => Step::More,
+                    (_, false) => Step::Room,
+                };
+                (moved, step)
+            }
+            Remaining::Chunks(chunked) => {
+                let mut used = 0;
+                loop {
+                    match chunked.next(&octets[used..]) {
+                        Ok(Piece::Data { octets: data, consumed }) => {
+                            let moved = fill(filler, data);
+                            if moved < data.len() {
+                                chunked.put_back(data.len() - moved);
+                                return (used + consumed - (data.len() - moved), Step::Room);
+                            }
+                            used += consumed;
+                        }
+                        Ok(Piece::More { consumed }) => return (used + consumed, Step::More),
+                        Ok(Piece::End { consumed }) => return (used + consumed, Step::Complete),
+                        Err(_) => return (octets.len(), Step::Bad),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Copies octets into an object: how many there was room for.
+pub(super) fn fill(filler: &mut Filler, octets: &[u8]) -> usize {
+    let mut moved = 0;
+    while moved < octets.len() {
+        let rest = &octets[moved..];
+        let bytes = match filler.room(rest.len()) {
+            Room::Memory(memory) => {
+                let bytes = memory.len().min(rest.len());
+                memory[..bytes].copy_from_slice(&rest[..bytes]);
+                bytes
+            }
+            Room::Later => break,
+        };
+        filler.wrote(bytes);
+        moved += bytes;
+    }
+    moved
+}

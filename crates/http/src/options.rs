@@ -1,0 +1,116 @@
+//! What an operator decides.
+
+use std::net::SocketAddr;
+
+use larder_io::reactor::Choice;
+
+use crate::Rules;
+use crate::message::Limits;
+use crate::store::Memory;
+
+/// An origin: a server that is asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OriginAddress {
+    /// Where it is.
+    pub address: SocketAddr,
+    /// As it is called in messages: host and port.
+    pub name: String,
+}
+
+/// How long is waited, milliseconds.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// For the next request on a connection.
+    pub idle_ms: u64,
+    /// For the rest of a request's head, from its first octet on.
+    pub head_ms: u64,
+    /// For a client to take something, or to send more of its body.
+    pub client_ms: u64,
+    /// For an origin's connection.
+    pub connect_ms: u64,
+    /// For the head of its response.
+    pub first_byte_ms: u64,
+    /// For more of its body.
+    pub between_bytes_ms: u64,
+    /// That a connection to an origin stays unused.
+    pub origin_idle_ms: u64,
+}
+
+impl Default for Patience {
+    /// As Varnish has it, mostly.
+    fn default() -> Patience {
+        Patience {
+            idle_ms: 60_000,
+            head_ms: 10_000,
+            client_ms: 60_000,
+            connect_ms: 3_500,
+            first_byte_ms: 60_000,
+            between_bytes_ms: 60_000,
+            origin_idle_ms: 30_000,
+        }
+    }
+}
+
+/// All of it.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Where to listen.
+    pub listen: Vec<SocketAddr>,
+    /// Who is asked; in turn.
+    pub origins: Vec<OriginAddress>,
+    /// Loops, each on a core.
+    pub loops: usize,
+    /// How to wait for the kernel.
+    pub io: Choice,
+    /// Memory of what is kept and what is on its way.
+    pub memory: Memory,
+    /// Matters of taste in caching.
+    pub rules: Rules,
+    /// Lengths of heads.
+    pub limits: Limits,
+    /// Connections of clients, all loops together.
+    pub clients_max: usize,
+    /// Connections to one origin, all loops together.
+    pub origin_connections_max: usize,
+    /// Requests that wait for a connection to an origin, a loop.
+    pub queue_max: usize,
+    /// How far an answer for one client may be ahead of that client, octets.
+    pub window_bytes: u64,
+    /// Octets of one body that one client holds in its own pace.
+    pub lease_bytes_max: u64,
+    /// A body up to so long is kept in its record, octets.
+    pub inline_bytes_max: usize,
+    /// That what cannot be shared is not waited for by others, seconds.
+    pub unshared_s: u32,
+    /// How long what is stale is kept for its validators, seconds.
+    pub keep_s: u32,
+    /// Says `Cache-Status`.
+    pub says_status: bool,
+    /// Waits.
+    pub patience: Patience,
+}
+
+impl Options {
+    /// With the rest as `larder http` has it by default.
+    pub fn new(listen: Vec<SocketAddr>, origins: Vec<OriginAddress>) -> Options {
+        Options {
+            listen,
+            origins,
+            loops: 1,
+            io: Choice::Auto,
+            memory: Memory { records_bytes: 64 << 20, bodies_bytes: 192 << 20 },
+            rules: Rules::default(),
+            limits: Limits::default(),
+            clients_max: 10_000,
+            origin_connections_max: 1_000,
+            queue_max: 1_024,
+            window_bytes: 1 << 20,
+            lease_bytes_max: 8 << 20,
+            inline_bytes_max: 16 << 10,
+            unshared_s: 120,
+            keep_s: 604_800,
+            says_status: true,
+            patience: Patience::default(),
+        }
+    }
+}

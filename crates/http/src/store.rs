@@ -1,0 +1,391 @@
+//! What is kept, by all loops together: records in the engine, long bodies beside it, what is being asked, what was purged.
+//!
+//! ```text
+//! find      URL, fields      -> a kept response, or under which key to ask for it
+//! keep      record           -> in the engine; what lay there before gives its body up
+//! forget    URL              -> the record of the URL, and with it all of its variants
+//! purge     tag, or all      -> what was kept before is gone, or stale, from now on
+//! ```
+//!
+//! A response that is chosen by more than its URL lies under a key of its own, and under that of the URL lies which fields choose
+//! it, and a generation: a new choice, or a URL that was forgotten, has another, so that no older variant is found again.
+//!
+//! Each loop has a [`Face`]: a proxy and a writer of the engine, and what is purged as it saw it last.
+//!
+//! Bounds: the memory of [`Memory`]; [`TAGS_MAX`] purged tags, beyond which all that has tags is taken for purged. Cost: a look-up
+//! of the engine, and another for a variant.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::{fmt, io};
+
+use foldhash::{HashMap, HashMapExt};
+use larder::mem::object::{ObjectStore, Post, StoreOptions};
+use larder::{Cache, Proxy, Seconds, Ttl, Writer};
+use parking_lot::Mutex;
+
+use crate::Field;
+use crate::bodies::Bodies;
+use crate::flights::Flights;
+use crate::key::{Key, primary, variant};
+use crate::record::{Choice, Kept, Record, body_of, push_choice, push_unshared};
+use crate::storage::{Selected, Stored};
+
+/// Tags that are remembered as purged.
+pub const TAGS_MAX: usize = 1 << 16;
+
+/// Fields that choose a variant at most; a response that names more is not kept.
+pub const CHOICE_MAX: usize = 16;
+
+/// How memory is divided.
+#[derive(Debug, Clone, Copy)]
+pub struct Memory {
+    /// Octets of records, small bodies among them.
+    pub records_bytes: u64,
+    /// Octets of long bodies, and of all that is on its way.
+    pub bodies_bytes: u64,
+}
+
+/// What is kept.
+pub struct Store {
+    cache: Cache,
+    /// Memory of long bodies and of what is on its way.
+    pub objects: ObjectStore,
+    /// Long bodies that are kept.
+    pub bodies: Arc<Bodies>,
+    /// What is being asked.
+    pub flights: Flights,
+    serial: AtomicU64,
+    purges: Mutex<Arc<Purges>>,
+    purges_version: AtomicU64,
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("cache", &self.cache).finish_non_exhaustive()
+    }
+}
+
+/// Why there is no store.
+#[derive(Debug)]
+pub enum OpenError {
+    /// The engine refuses the budget.
+    Records(larder::Error),
+    /// The kernel gives no memory for bodies.
+    Bodies(io::Error),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenError::Records(error) => write!(f, "memory for records: {error}"),
+            OpenError::Bodies(error) => write!(f, "memory for bodies: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// What was purged: serials below which a record is gone, or stale.
+#[derive(Debug, Clone, Default)]
+struct Purges {
+    all: Before,
+    tagged: Before,
+    tags: HashMap<u64, Before>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Before {
+    gone: u64,
+    stale: u64,
+}
+
+impl Before {
+    fn max(self, other: Before) -> Before {
+        Before { gone: self.gone.max(other.gone), stale: self.stale.max(other.stale) }
+    }
+}
+
+/// How a record stands to what was purged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    Good,
+    Stale,
+    Gone,
+}
+
+impl Purges {
+    fn standing(&self, kept: &Kept<'_>) -> Standing {
+        let mut before = self.all;
+        if kept.has_tags() {
+            before = before.max(self.tagged);
+            for tag in kept.tags() {
+                before = before.max(self.tags.get(&tag).copied().unwrap_or_default());
+            }
+        }
+        match kept.serial {
+            serial if serial < before.gone => Standing::Gone,
+            serial if serial < before.stale => Standing::Stale,
+            _ => Standing::Good,
+        }
+    }
+}
+
+/// What was found.
+#[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "it lives on the stack, for one look-up")]
+pub enum Found<'a> {
+    /// A response for this request.
+    Kept {
+        /// Its key.
+        key: Key,
+        /// It.
+        kept: Kept<'a>,
+        /// It was purged softly: stale, whatever it says.
+        is_purged: bool,
+    },
+    /// What the URL gives is not shared: ask for this client alone.
+    Unshared,
+    /// Nothing; ask, and share the asking by this key.
+    Nothing {
+        /// Of the URL, or of the variant.
+        key: Key,
+        /// There are other variants.
+        is_variant: bool,
+    },
+}
+
+/// One loop's way to what is kept.
+#[derive(Debug)]
+pub struct Face {
+    proxy: Proxy,
+    writer: Writer,
+    purges: Arc<Purges>,
+    purges_version: u64,
+    /// Something was written and not shown yet.
+    is_dirty: bool,
+    scratch: Vec<u8>,
+}
+
+impl Store {
+    /// Memory for so many loops.
+    pub fn open(memory: Memory, loops: usize, post: Arc<dyn Post>) -> Result<Store, OpenError> {
+        let options = StoreOptions { bytes: memory.bodies_bytes, digest: None };
+        let objects = ObjectStore::new(options, post).map_err(OpenError::Bodies)?;
+        // What is shorter lies in its record.
+        const BODY_BYTES_MEAN_MIN: u64 = 16 << 10;
+        let bodies_max = usize::try_from(memory.bodies_bytes / BODY_BYTES_MEAN_MIN);
+        let bodies = Bodies::new(bodies_max.unwrap_or(usize::MAX)).map_err(OpenError::Records)?;
+        let bodies = Arc::new(bodies);
+        let evicted = bodies.clone();
+        let cache = Cache::builder()
+            .budget(memory.records_bytes)
+            .proxies_max(loops + 1)
+            .entry_bytes_mean(2_048)
+            .seed(larder_io::random::seed())
+            .on_evicted(move |entry| {
+                if let Some(id) = body_of(entry.value) {
+                    evicted.remove(id);
+                }
+            })
+            .build()
+            .map_err(OpenError::Records)?;
+        const FLIGHTS_MAX: usize = 1 << 16;
+        Ok(Store {
+            cache,
+            objects,
+            bodies,
+            flights: Flights::new(FLIGHTS_MAX),
+            serial: AtomicU64::new(1),
+            purges: Mutex::new(Arc::new(Purges { tags: HashMap::new(), ..Purges::default() })),
+            purges_version: AtomicU64::new(0),
+        })
+    }
+
+    /// A loop's face.
+    pub fn face(&self) -> Result<Face, larder::Error> {
+        Ok(Face {
+            proxy: self.cache.proxy()?,
+            writer: self.cache.writer(),
+            purges: self.purges.lock().clone(),
+            purges_version: self.purges_version.load(Ordering::Acquire),
+            is_dirty: false,
+            scratch: Vec::new(),
+        })
+    }
+
+    /// The engine, for its figures.
+    pub fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    /// The next number: of what is kept from now on.
+    pub fn next_serial(&self) -> u64 {
+        self.serial.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Purges what has a tag and was kept until now; softly: it is stale from now on.
+    pub fn purge_tag(&self, tag: u64, is_soft: bool) {
+        self.purge(is_soft, |purges| {
+            let is_full = purges.tags.len() >= TAGS_MAX && !purges.tags.contains_key(&tag);
+            if !is_full {
+                return purges.tags.entry(tag).or_default();
+            }
+            purges.tags.clear();
+            // None of those is remembered, so all that has tags goes.
+            &mut purges.tagged
+        });
+    }
+
+    /// Purges all that was kept until now.
+    pub fn purge_all(&self, is_soft: bool) {
+        self.purge(is_soft, |purges| &mut purges.all);
+    }
+
+    fn purge(&self, is_soft: bool, which: impl FnOnce(&mut Purges) -> &mut Before) {
+        let mut purges = self.purges.lock();
+        let serial = self.next_serial();
+        let mut next = Purges::clone(&purges);
+        let before = which(&mut next);
+        if is_soft {
+            before.stale = serial;
+        } else {
+            before.gone = serial;
+        }
+        *purges = Arc::new(next);
+        self.purges_version.fetch_add(1, Ordering::Release);
+    }
+}
+
+impl Face {
+    /// Shows what others have kept and purged. To be called at the beginning of a turn.
+    pub fn sync(&mut self, store: &Store) {
+        self.proxy.sync();
+        let version = store.purges_version.load(Ordering::Acquire);
+        if version != self.purges_version {
+            (self.purges_version, self.purges) = (version, store.purges.lock().clone());
+        }
+    }
+
+    /// Looks for a response to a request for a URL ([`crate::key::push_url`]).
+    pub fn find(&self, url: &[u8], fields: &[Field<'_>], now: Seconds) -> Found<'_> {
+        let key = primary(url);
+        match self.read(&key, now) {
+            Some(Record::Response(kept)) => self.judge(key, kept, url, false),
+            Some(Record::Choice(choice)) => {
+                let key = variant(&key, choice.generation, choice.names(), fields);
+                match self.read(&key, now) {
+                    Some(Record::Response(kept)) => self.judge(key, kept, url, true),
+                    Some(Record::Unshared) => Found::Unshared,
+                    _ => Found::Nothing { key, is_variant: true },
+                }
+            }
+            Some(Record::Unshared) => Found::Unshared,
+            None => Found::Nothing { key, is_variant: false },
+        }
+    }
+
+    fn read(&self, key: &Key, now: Seconds) -> Option<Record<'_>> {
+        Record::read(self.proxy.get(key, now)?.value())
+    }
+
+    fn judge<'a>(&self, key: Key, kept: Kept<'a>, url: &[u8], is_variant: bool) -> Found<'a> {
+        if kept.url != url {
+            // Two with the same digest: this one takes the place, once it is kept.
+            return Found::Nothing { key, is_variant };
+        }
+        match self.purges.standing(&kept) {
+            Standing::Good => Found::Kept { key, kept, is_purged: false },
+            Standing::Stale => Found::Kept { key, kept, is_purged: true },
+            Standing::Gone => Found::Nothing { key, is_variant },
+        }
+    }
+
+    /// Under which key a response to a request is kept, by what it was chosen by; notes the choice where there is none yet. `None`: it
+    /// is chosen by too much.
+    pub fn key_for(
+        &mut self,
+        store: &Store,
+        url: &[u8],
+        stored: &Stored,
+        fields: &[Field<'_>],
+        now: Seconds,
+    ) -> Option<Key> {
+        let key = primary(url);
+        if stored.vary.is_empty() {
+            return Some(key);
+        }
+        let there = match self.read(&key, now) {
+            Some(Record::Choice(choice)) => Some(choice),
+            _ => None,
+        };
+        let is_in = |choice: &Choice<'_>, it: &Selected| choice.names().any(|name| name == it.name);
+        if let Some(choice) = there.filter(|it| stored.vary.iter().all(|name| is_in(it, name))) {
+            return Some(variant(&key, choice.generation, choice.names(), fields));
+        }
+        let mut names: Vec<String> =
+            there.iter().flat_map(Choice::names).map(str::to_owned).collect();
+        for it in &stored.vary {
+            if !names.contains(&it.name) {
+                names.push(it.name.clone());
+            }
+        }
+        if names.len() > CHOICE_MAX {
+            return None;
+        }
+        let generation = store.next_serial();
+        let mut record = std::mem::take(&mut self.scratch);
+        record.clear();
+        push_choice(&mut record, generation, names.iter().map(String::as_str));
+        self.insert(store, &key, &record, Ttl::FOREVER, now);
+        self.scratch = record;
+        Some(variant(&key, generation, names.iter().map(String::as_str), fields))
+    }
+
+    /// Keeps a record under a key; false: the engine has no room for it.
+    pub fn insert(&mut self, store: &Store, key: &Key, record: &[u8], ttl: Ttl, now: Seconds) -> bool {
+        let before = self.proxy.get(key, now).and_then(|entry| body_of(entry.value()));
+        let is_kept = self.writer.insert(key, record, ttl, now).is_ok();
+        self.is_dirty = true;
+        if let Some(id) = before.filter(|&id| Some(id) != body_of(record)) {
+            store.bodies.remove(id);
+        }
+        is_kept
+    }
+
+    /// Octets that a record may have.
+    pub fn record_bytes_max(&self, store: &Store) -> usize {
+        store.cache.value_bytes_max(crate::key::KEY_BYTES)
+    }
+
+    /// Notes that what a key gives is not to be shared, for so long.
+    pub fn set_unshared(&mut self, store: &Store, key: &Key, for_s: u32, now: Seconds) {
+        let mut record = Vec::new();
+        push_unshared(&mut record);
+        self.insert(store, key, &record, Ttl::seconds(for_s), now);
+    }
+
+    /// Forgets a URL and its variants; true where there was something, as far as this loop knows.
+    pub fn forget(&mut self, store: &Store, url: &[u8], now: Seconds) -> bool {
+        let key = primary(url);
+        let entry = self.proxy.get(&key, now);
+        let was_there = entry.is_some();
+        let body = entry.and_then(|entry| body_of(entry.value()));
+        // What is on its way was asked before.
+        store.flights.supersede(&key);
+        let _ = self.writer.remove(&key);
+        self.is_dirty = true;
+        if let Some(id) = body {
+            store.bodies.remove(id);
+        }
+        was_there
+    }
+
+    /// Shows others what was written. To be called at the end of a turn.
+    pub fn flush(&mut self) {
+        if std::mem::take(&mut self.is_dirty) {
+            // A stall means that another loop is slow; what was written is shown with the next flush.
+            self.is_dirty = self.writer.flush().is_err();
+        }
+    }
+}
