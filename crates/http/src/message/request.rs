@@ -315,6 +315,27 @@ mod tests {
         assert_eq!(status(&huge, many.as_bytes()), Err(431));
     }
 
+    /// Whether the connection goes on and who waits for 100, by version and fields; and what is refused before the head ends.
+    #[test]
+    fn connections() {
+        let said = |version: u8, field: &str| {
+            let octets = format!("GET / HTTP/1.{version}\r\nHost: a\r\n{field}\r\n\r\n");
+            let mut room = FieldRoom::new();
+            let head = request(octets.as_bytes(), &mut room, &Limits::default()).unwrap().unwrap();
+            (head.keeps_alive, head.expects_continue)
+        };
+        assert_eq!((said(1, "A: b"), said(0, "A: b")), ((true, false), (false, false)));
+        assert_eq!(
+            (said(1, "Connection: x,CLOSE").0, said(0, "Connection: keep-alive").0),
+            (false, true)
+        );
+        assert_eq!(said(1, "Expect: 100-Continue"), (true, true));
+        assert_eq!(said(0, "Expect: 100-continue"), (false, false), "it had none");
+        assert_eq!(said(1, "Expect: 200"), (true, false));
+        let early = read(b"GET / HTTP/1.1\nHost", |_| ()).map_err(|refused| refused.reason);
+        assert_eq!(early, Err(Reason::LineEnd));
+    }
+
     /// Other protocols, and other versions, are named.
     #[test]
     fn others() {
