@@ -16,6 +16,7 @@
 //! | [`reuse`] | what may be answered from it; what its update by a 304 is; whom an unsafe method invalidates |
 //! | [`preconditions`] | `If-None-Match`, `If-Modified-Since`, `Range` and `If-Range` (RFC 9110, sections 13 and 14) |
 //! | [`message`] | heads, framing, chunks; heads for the next hop |
+//! | [`status`] | `Cache-Status` (RFC 9211) |
 //!
 //! It is a shared cache (RFC 9111, section 1) that is told so by nobody: `private` is never kept.
 //!
@@ -29,6 +30,7 @@ pub mod message;
 pub mod preconditions;
 pub mod record;
 pub mod reuse;
+pub mod status;
 pub mod storage;
 
 /// A header field, as it was received: its name in any case, and its value without the white space around it. httparse fills
