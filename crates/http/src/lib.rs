@@ -17,6 +17,7 @@
 //! | [`preconditions`] | `If-None-Match`, `If-Modified-Since`, `Range` and `If-Range` (RFC 9110, sections 13 and 14) |
 //! | [`message`] | heads, framing, chunks; heads for the next hop |
 //! | [`status`] | `Cache-Status` (RFC 9211) |
+//! | [`log`] | a line for each exchange |
 //!
 //! It is a shared cache (RFC 9111, section 1) that is told so by nobody: `private` is never kept.
 //!
@@ -26,6 +27,7 @@
 pub mod directives;
 pub mod field;
 pub mod key;
+pub mod log;
 pub mod message;
 pub mod preconditions;
 pub mod record;

@@ -1,0 +1,354 @@
+//! A line of the log for each exchange: in the combined format that every reader of logs knows, or as an object of JSON.
+//!
+//! ```text
+//! 192.0.2.1 - - [10/Oct/2026:13:55:36 +0000] "GET /a HTTP/1.1" 200 2326 "http://b.test/" "curl/8.5.0"
+//! {"time":"2026-10-10T13:55:36.123Z","client":"192.0.2.1",...}
+//! ```
+//!
+//! Whatever a client sends, a line is one line, its quotes are ours, and an object is one that can be read: in the combined
+//! format quotes, backslashes and all that is not visible ASCII are `\xHH`, as nginx writes them; in JSON what is not UTF-8 is
+//! likewise. Times are UTC. Cost: a line of octets, appended; at most six octets for one of the client's.
+
+use std::io::Write;
+use std::net::IpAddr;
+
+use crate::message::push_number;
+
+/// What happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Exchange<'a> {
+    /// Who asked.
+    pub client: IpAddr,
+    /// When its head was whole, milliseconds since 1970.
+    pub began_ms: u64,
+    /// Who the client says it is, if somebody believed it.
+    pub user: Option<&'a [u8]>,
+    /// What it asked for.
+    pub asked: Asked<'a>,
+    /// Whose resource; empty where that is not known.
+    pub host: &'a [u8],
+    /// `Referer`.
+    pub referer: Option<&'a [u8]>,
+    /// `User-Agent`.
+    pub user_agent: Option<&'a [u8]>,
+    /// The status code of the answer; 0 where there was none.
+    pub status: u16,
+    /// Octets of the body that were sent, without what chunks add.
+    pub body_bytes: u64,
+    /// From its beginning to the last octet of the answer, microseconds.
+    pub duration_us: u64,
+    /// What the cache did: [`crate::status::Outcome::as_str`]; `None` where it was not asked.
+    pub cache: Option<&'a str>,
+    /// The status code of the origin's answer, if it was asked and answered.
+    pub origin_status: Option<u16>,
+    /// From asking the origin to the head of its answer, microseconds.
+    pub origin_us: Option<u64>,
+    /// Why it did not go well: [`crate::message::Reason::as_str`] and the like.
+    pub error: Option<&'a str>,
+}
+
+/// What a client asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked<'a> {
+    /// A request that was read.
+    Request {
+        /// Its method.
+        method: &'a str,
+        /// Its target, as it was sent or as it is passed on.
+        target: &'a [u8],
+        /// 0 or 1, of HTTP/1.
+        minor_version: u8,
+    },
+    /// The beginning of one that was not.
+    Octets(&'a [u8]),
+}
+
+/// A line of the combined format, with its end.
+pub fn push_combined(out: &mut Vec<u8>, exchange: &Exchange<'_>) {
+    push_address(out, exchange.client);
+    out.extend_from_slice(b" - ");
+    // A space would begin the next column, and nothing is none.
+    push_escaped(out, exchange.user.filter(|user| !user.is_empty()).unwrap_or(b"-"), b' ');
+    let Moment { year, month, day, hour, minute, second } = Moment::of(exchange.began_ms / 1000);
+    let month = MONTHS[month - 1];
+    write_all(
+        out,
+        format_args!(" [{day:02}/{month}/{year:04}:{hour:02}:{minute:02}:{second:02} +0000] \""),
+    );
+    match exchange.asked {
+        Asked::Request { method, target, minor_version } => {
+            push_escaped(out, method.as_bytes(), b' ');
+            out.push(b' ');
+            push_escaped(out, target, b'"');
+            out.extend_from_slice(b" HTTP/1.");
+            push_number(out, u64::from(minor_version));
+        }
+        Asked::Octets(octets) => push_escaped(out, octets, b'"'),
+    }
+    out.extend_from_slice(b"\" ");
+    push_number(out, u64::from(exchange.status));
+    out.push(b' ');
+    push_number(out, exchange.body_bytes);
+    for value in [exchange.referer, exchange.user_agent] {
+        out.extend_from_slice(b" \"");
+        push_escaped(out, value.unwrap_or(b"-"), b'"');
+        out.push(b'"');
+    }
+    out.push(b'\n');
+}
+
+/// An object of JSON in a line, with its end. What is not known is left out.
+pub fn push_json(out: &mut Vec<u8>, exchange: &Exchange<'_>) {
+    let Moment { year, month, day, hour, minute, second } = Moment::of(exchange.began_ms / 1000);
+    let ms = exchange.began_ms % 1000;
+    write_all(
+        out,
+        format_args!(
+            "{{\"time\":\"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z\""
+        ),
+    );
+    out.extend_from_slice(b",\"client\":\"");
+    push_address(out, exchange.client);
+    out.push(b'"');
+    push_member(out, "user", exchange.user);
+    match exchange.asked {
+        Asked::Request { method, target, minor_version } => {
+            push_member(out, "method", Some(method.as_bytes()));
+            push_member(out, "host", Some(exchange.host).filter(|host| !host.is_empty()));
+            push_member(out, "target", Some(target));
+            let protocol = if minor_version == 0 { "HTTP/1.0" } else { "HTTP/1.1" };
+            push_member(out, "protocol", Some(protocol.as_bytes()));
+        }
+        Asked::Octets(octets) => push_member(out, "octets", Some(octets)),
+    }
+    push_count(out, "status", Some(exchange.status.into()));
+    push_count(out, "body_bytes", Some(exchange.body_bytes));
+    push_count(out, "duration_us", Some(exchange.duration_us));
+    push_member(out, "cache", exchange.cache.map(str::as_bytes));
+    push_count(out, "origin_status", exchange.origin_status.map(u64::from));
+    push_count(out, "origin_us", exchange.origin_us);
+    push_member(out, "referer", exchange.referer);
+    push_member(out, "user_agent", exchange.user_agent);
+    push_member(out, "error", exchange.error.map(str::as_bytes));
+    out.extend_from_slice(b"}\n");
+}
+
+fn push_address(out: &mut Vec<u8>, address: IpAddr) {
+    write_all(out, format_args!("{}", address.to_canonical()));
+}
+
+fn write_all(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
+    out.write_fmt(text).expect("a vector takes all that is written");
+}
+
+/// `\x0A`.
+fn push_hex(out: &mut Vec<u8>, octet: u8) {
+    let digit = |value: u8| b"0123456789ABCDEF"[usize::from(value)];
+    out.extend_from_slice(&[b'\\', b'x', digit(octet >> 4), digit(octet & 15)]);
+}
+
+/// Octets that stand before one which ends them.
+fn push_escaped(out: &mut Vec<u8>, octets: &[u8], end: u8) {
+    for &octet in octets {
+        match octet {
+            b'"' | b'\\' => push_hex(out, octet),
+            b' '..=b'~' if octet != end => out.push(octet),
+            _ => push_hex(out, octet),
+        }
+    }
+}
+
+fn push_name(out: &mut Vec<u8>, name: &str) {
+    out.extend_from_slice(b",\"");
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b"\":");
+}
+
+fn push_count(out: &mut Vec<u8>, name: &str, count: Option<u64>) {
+    if let Some(count) = count {
+        push_name(out, name);
+        push_number(out, count);
+    }
+}
+
+fn push_member(out: &mut Vec<u8>, name: &str, value: Option<&[u8]>) {
+    let Some(value) = value else { return };
+    push_name(out, name);
+    out.push(b'"');
+    for chunk in value.utf8_chunks() {
+        for &octet in chunk.valid().as_bytes() {
+            match octet {
+                b'"' | b'\\' => out.extend_from_slice(&[b'\\', octet]),
+                0..b' ' | 0x7f => write_all(out, format_args!("\\u{octet:04x}")),
+                _ => out.push(octet),
+            }
+        }
+        for &octet in chunk.invalid() {
+            // The backslash is a character of the value.
+            out.push(b'\\');
+            push_hex(out, octet);
+        }
+    }
+    out.push(b'"');
+}
+
+const MONTHS: [&str; 12] =
+    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+/// A second of the calendar.
+#[derive(Debug, PartialEq, Eq)]
+struct Moment {
+    year: u64,
+    /// From 1.
+    month: usize,
+    /// From 1.
+    day: u64,
+    hour: u64,
+    minute: u64,
+    second: u64,
+}
+
+impl Moment {
+    /// Of seconds since 1970. The calendar repeats every 400 years; years are counted from March, so that the odd day is the last
+    /// of them (Hinnant, "chrono-Compatible Low-Level Date Algorithms").
+    fn of(s: u64) -> Moment {
+        const DAYS_OF_400_YEARS: u64 = 146_097;
+        // From 0000-03-01.
+        let days = s / 86_400 + 719_468;
+        let (eras, day_of_era) = (days / DAYS_OF_400_YEARS, days % DAYS_OF_400_YEARS);
+        let leap_days = day_of_era / 1_460 + day_of_era / 146_096;
+        let year_of_era = (day_of_era + day_of_era / 36_524 - leap_days) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        // March is 0.
+        let month = (5 * day_of_year + 2) / 153;
+        Moment {
+            year: 400 * eras + year_of_era + u64::from(month >= 10),
+            month: if month < 10 { month as usize + 3 } else { month as usize - 9 },
+            day: day_of_year - (153 * month + 2) / 5 + 1,
+            hour: s / 3600 % 24,
+            minute: s / 60 % 60,
+            second: s % 60,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    use super::*;
+    use crate::message::push_date;
+
+    const PLAIN: Exchange<'_> = Exchange {
+        client: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
+        began_ms: 784_111_777_045,
+        user: None,
+        asked: Asked::Request { method: "GET", target: b"/a?b", minor_version: 1 },
+        host: b"c.test",
+        referer: None,
+        user_agent: None,
+        status: 200,
+        body_bytes: 2326,
+        duration_us: 12,
+        cache: Some("hit"),
+        origin_status: None,
+        origin_us: None,
+        error: None,
+    };
+
+    fn combined(exchange: &Exchange<'_>) -> String {
+        let mut out = Vec::new();
+        push_combined(&mut out, exchange);
+        String::from_utf8(out).unwrap()
+    }
+
+    fn json(exchange: &Exchange<'_>) -> String {
+        let mut out = Vec::new();
+        push_json(&mut out, exchange);
+        String::from_utf8(out).unwrap()
+    }
+
+    /// A plain exchange in both forms, and one of which all is known.
+    #[test]
+    fn plain() {
+        assert_eq!(
+            combined(&PLAIN),
+            "192.0.2.1 - - [06/Nov/1994:08:49:37 +0000] \"GET /a?b HTTP/1.1\" 200 2326 \"-\" \"-\"\n"
+        );
+        assert_eq!(
+            json(&PLAIN),
+            "{\"time\":\"1994-11-06T08:49:37.045Z\",\"client\":\"192.0.2.1\",\"method\":\"GET\",\
+             \"host\":\"c.test\",\"target\":\"/a?b\",\"protocol\":\"HTTP/1.1\",\"status\":200,\
+             \"body_bytes\":2326,\"duration_us\":12,\"cache\":\"hit\"}\n"
+        );
+        let all = Exchange {
+            client: IpAddr::V6(Ipv6Addr::LOCALHOST),
+            user: Some(b"d"),
+            referer: Some(b"http://e.test/"),
+            user_agent: Some(b"curl/8"),
+            origin_status: Some(503),
+            origin_us: Some(9),
+            error: Some("timeout"),
+            ..PLAIN
+        };
+        assert_eq!(
+            combined(&all),
+            "::1 - d [06/Nov/1994:08:49:37 +0000] \"GET /a?b HTTP/1.1\" 200 2326 \
+             \"http://e.test/\" \"curl/8\"\n"
+        );
+        assert!(json(&all).ends_with(
+            "\"cache\":\"hit\",\"origin_status\":503,\"origin_us\":9,\"referer\":\"http://e.test/\",\
+             \"user_agent\":\"curl/8\",\"error\":\"timeout\"}\n"
+        ));
+        assert!(json(&all).contains("\"client\":\"::1\",\"user\":\"d\","));
+        let mapped = Ipv4Addr::new(192, 0, 2, 1).to_ipv6_mapped();
+        assert_eq!(combined(&Exchange { client: mapped.into(), ..PLAIN }), combined(&PLAIN));
+        assert_eq!(combined(&Exchange { user: Some(b""), ..PLAIN }), combined(&PLAIN));
+    }
+
+    /// Nobody writes a second line, a quote or an escape into the log.
+    #[test]
+    fn escapes() {
+        let nasty = b"a\"b\\c\r\n\0\x7f\t\xff\xc3\xa4 d";
+        let exchange = Exchange {
+            user: Some(b"e f"),
+            asked: Asked::Octets(nasty),
+            user_agent: Some(nasty),
+            ..PLAIN
+        };
+        let escaped = "a\\x22b\\x5Cc\\x0D\\x0A\\x00\\x7F\\x09\\xFF\\xC3\\xA4 d";
+        assert_eq!(
+            combined(&exchange),
+            format!(
+                "192.0.2.1 - e\\x20f [06/Nov/1994:08:49:37 +0000] \"{escaped}\" 200 2326 \"-\" \"{escaped}\"\n"
+            )
+        );
+        let escaped = "a\\\"b\\\\c\\u000d\\u000a\\u0000\\u007f\\u0009\\\\xFF\u{e4} d";
+        assert!(json(&exchange).contains(&format!(",\"octets\":\"{escaped}\",\"status\"")));
+        for octet in 0..=u8::MAX {
+            let one = [octet];
+            let exchange = Exchange { referer: Some(&one), asked: Asked::Octets(&one), ..PLAIN };
+            let (line, object) = (combined(&exchange), json(&exchange));
+            assert!(line.is_ascii() && line.matches('"').count() == 6, "{line}");
+            for text in [line, object] {
+                let end = text.len() - 1;
+                assert_eq!(text.find(|it: char| it.is_ascii_control()), Some(end), "{text}");
+            }
+        }
+    }
+
+    /// Dates agree with httpdate's for days of all kinds, and far away.
+    #[test]
+    fn calendar() {
+        let days = (0..150_000_u64).step_by(13).chain([59, 60, 11_016, 11_017, 47_540, 47_541]);
+        for s in days.map(|day| day * 86_400 + day % 86_400) {
+            let mut theirs = Vec::new();
+            push_date(&mut theirs, s);
+            let Moment { year, month, day, hour, minute, second } = Moment::of(s);
+            let month = MONTHS[month - 1];
+            let ours = format!("{day:02} {month} {year} {hour:02}:{minute:02}:{second:02} GMT");
+            assert_eq!(String::from_utf8_lossy(&theirs[5..]), ours);
+        }
+        assert_eq!(Moment::of(u64::MAX / 1000).second, u64::MAX / 1000 % 60);
+    }
+}
