@@ -87,6 +87,36 @@ macro_rules! counted {
                 note_read_modify_write();
                 self.0.fetch_sub(value, order)
             }
+
+            /// Counted as a read-modify-write.
+            pub fn fetch_or(&self, value: $integer, order: Ordering) -> $integer {
+                note_read_modify_write();
+                self.0.fetch_or(value, order)
+            }
+
+            /// Counted as a read-modify-write.
+            pub fn fetch_and(&self, value: $integer, order: Ordering) -> $integer {
+                note_read_modify_write();
+                self.0.fetch_and(value, order)
+            }
+
+            /// Counted as a read-modify-write.
+            pub fn swap(&self, value: $integer, order: Ordering) -> $integer {
+                note_read_modify_write();
+                self.0.swap(value, order)
+            }
+
+            /// Counted as a read-modify-write.
+            pub fn compare_exchange(
+                &self,
+                current: $integer,
+                new: $integer,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$integer, $integer> {
+                note_read_modify_write();
+                self.0.compare_exchange(current, new, success, failure)
+            }
         }
     };
 }

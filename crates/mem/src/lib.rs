@@ -61,9 +61,13 @@
 //!
 //! `slab` keeps objects instead of octets under a protocol of the same kind, and stands by itself.
 //!
-//! `unsafe` lives in `region` (mappings), `table` (buckets), `arena` (slots), `log` (records), `slab` and the
-//! prefetch below; `shard`, `reader` and `lease` call those with the invariant that allows it, and no other
-//! crate of the engine has any.
+//! [`object`] keeps bodies, which are longer than a slot and are read while they arrive: chunks of one memfd, written
+//! by one, leased by many, under a protocol of its own. It shares nothing with the shard but the seam to the model
+//! checker.
+//!
+//! `unsafe` lives in `region` (mappings), `table` (buckets), `arena` (slots), `log` (records), `slab`, `object` (its
+//! mapping, its rooms and its leases) and the prefetch below; `shard`, `reader` and `lease` call those with the
+//! invariant that allows it, and no other crate of the engine has any.
 
 mod arena;
 mod class;
@@ -71,6 +75,7 @@ mod class;
 pub mod counted;
 mod lease;
 mod log;
+pub mod object;
 mod pages;
 mod reader;
 mod region;

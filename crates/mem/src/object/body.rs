@@ -1,0 +1,324 @@
+//! An object: the state word, who reads it, who asked to be told. The argument is in the module's header.
+
+use std::ops::Range;
+
+use super::buddy::Extent;
+use super::directory::{Chunk, Directory};
+use super::fifo::Fifo;
+use super::reader::Reader;
+use super::ring::{Ring, Step};
+use super::store::Store;
+use super::{
+    Failure, Gone, Kind, LOOPS_MAX, News, Notice, ObjectId, Phase, Plan, ReaderOptions, UNIT_BYTES,
+};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
+
+/// A body, or what there is of it so far. Its handles keep its memory, as its readers and leases do.
+pub struct Object {
+    id: ObjectId,
+    pub(crate) store: Arc<Store>,
+    state: AtomicU64,
+    /// Loops to be told, a bit each.
+    loops: AtomicU64,
+    /// Threads and tasks to be told, in order.
+    wakers: Mutex<Fifo<std::task::Waker>>,
+    readers: AtomicU64,
+    filler_loop: u32,
+    pub(crate) chunks: Chunks,
+}
+
+/// Where its chunks lie.
+pub(crate) enum Chunks {
+    Kept(Directory),
+    Transit(Ring),
+}
+
+const WAITING: u64 = 1;
+const WAKERS: u64 = 1 << 1;
+const SEALED: u64 = 1 << 2;
+const FAILURE_SHIFT: u32 = 3;
+const FAILURE: u64 = 7 << FAILURE_SHIFT;
+const OPENED: u64 = 1 << 6;
+const DOOMED: u64 = 1 << 7;
+const LENGTH_SHIFT: u32 = 8;
+
+/// Octets of the longest body; at ten gigabytes a second it takes two months.
+pub(crate) const LENGTH_MAX: u64 = u64::MAX >> LENGTH_SHIFT;
+
+/// The state word at a moment.
+#[derive(Clone, Copy)]
+pub(crate) struct State(u64);
+
+impl State {
+    pub fn published(self) -> u64 {
+        self.0 >> LENGTH_SHIFT
+    }
+
+    pub fn phase(self) -> Phase {
+        match (self.0 & FAILURE) >> FAILURE_SHIFT {
+            0 if self.0 & SEALED != 0 => Phase::Sealed,
+            0 => Phase::Filling,
+            1 => Phase::Failed(Failure::Origin),
+            2 => Phase::Failed(Failure::Abandoned),
+            3 => Phase::Failed(Failure::TooLong),
+            _ => Phase::Failed(Failure::Damaged),
+        }
+    }
+
+    fn has(self, bits: u64) -> bool {
+        self.0 & bits != 0
+    }
+}
+
+fn failure_bits(failure: Failure) -> u64 {
+    let code = match failure {
+        Failure::Origin => 1,
+        Failure::Abandoned => 2,
+        Failure::TooLong => 3,
+        Failure::Damaged => 4,
+    };
+    code << FAILURE_SHIFT
+}
+
+impl Object {
+    pub(crate) fn new(store: &Arc<Store>, plan: Plan) -> Self {
+        assert!(plan.loop_number < LOOPS_MAX, "loops are numbered below {LOOPS_MAX}");
+        Object {
+            id: store.born(),
+            store: store.clone(),
+            state: AtomicU64::new(0),
+            loops: AtomicU64::new(0),
+            wakers: Mutex::new(Fifo::default()),
+            readers: AtomicU64::new(0),
+            filler_loop: plan.loop_number,
+            chunks: match plan.kind {
+                Kind::Kept => Chunks::Kept(Directory::new()),
+                Kind::Transit { window_bytes } => Chunks::Transit(Ring::new(window_bytes)),
+            },
+        }
+    }
+
+    /// Its name.
+    pub fn id(&self) -> ObjectId {
+        self.id
+    }
+
+    /// Where it is in its life.
+    pub fn phase(&self) -> Phase {
+        self.look().phase()
+    }
+
+    /// Octets that readers may lease.
+    pub fn published(&self) -> u64 {
+        self.look().published()
+    }
+
+    /// Octets of the arena that it holds.
+    pub fn bytes_held(&self) -> u64 {
+        let units = match &self.chunks {
+            Chunks::Kept(directory) => directory.units(),
+            Chunks::Transit(ring) => u64::from(ring.held_units()),
+        };
+        units * UNIT_BYTES as u64
+    }
+
+    /// Nobody new opens it; its memory goes with the last handle, reader and lease.
+    pub fn doom(&self) {
+        let before = State(self.state.fetch_or(DOOMED, Ordering::AcqRel));
+        if !before.has(DOOMED) && before.phase() == Phase::Filling && self.readers() == 0 {
+            self.tell_filler();
+        }
+    }
+
+    /// True after `doom`.
+    pub fn is_doomed(&self) -> bool {
+        self.look().has(DOOMED)
+    }
+
+    /// A reader of `range`, which may begin and end behind what is there; `u64::MAX` ends at the body's end.
+    #[cfg(not(loom))]
+    pub fn open(
+        self: &Arc<Self>,
+        range: Range<u64>,
+        options: ReaderOptions,
+    ) -> Result<Reader, Gone> {
+        Object::open_reader(self, range, options)
+    }
+
+    /// As the method; loom's `Arc` cannot be a receiver.
+    #[cfg(loom)]
+    pub fn open(
+        this: &Arc<Self>,
+        range: Range<u64>,
+        options: ReaderOptions,
+    ) -> Result<Reader, Gone> {
+        Object::open_reader(this, range, options)
+    }
+
+    fn open_reader(
+        this: &Arc<Self>,
+        range: Range<u64>,
+        options: ReaderOptions,
+    ) -> Result<Reader, Gone> {
+        assert!(options.loop_number < LOOPS_MAX, "loops are numbered below {LOOPS_MAX}");
+        this.readers.fetch_add(1, Ordering::AcqRel);
+        let state = match &this.chunks {
+            Chunks::Kept(_) => this.look(),
+            Chunks::Transit(_) => State(this.state.fetch_or(OPENED, Ordering::AcqRel)),
+        };
+        let gone = match state.phase() {
+            Phase::Failed(failure) => Some(Gone::Failed(failure)),
+            _ if state.has(DOOMED) => Some(Gone::Doomed),
+            _ if state.has(OPENED) => Some(Gone::Taken),
+            _ => None,
+        };
+        if let Some(gone) = gone {
+            this.close();
+            return Err(gone);
+        }
+        if let Chunks::Transit(ring) = &this.chunks {
+            this.take_step(ring.skip(range.start));
+        }
+        Ok(Reader::new(this, range, options))
+    }
+
+    /// Acquire: pairs with the Release of `publish`, and so shows the octets and the directory.
+    pub(crate) fn look(&self) -> State {
+        State(self.state.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn readers(&self) -> u64 {
+        self.readers.load(Ordering::Acquire)
+    }
+
+    /// True when nobody reads it and nobody ever will.
+    pub(crate) fn is_unwanted(&self) -> bool {
+        self.look().has(DOOMED | OPENED) && self.readers() == 0
+    }
+
+    /// A reader goes.
+    pub(crate) fn close(&self) {
+        if self.readers.fetch_sub(1, Ordering::AcqRel) == 1 && self.phase() == Phase::Filling {
+            self.tell_filler();
+        }
+    }
+
+    /// By a reader that found nothing: its loop will be told. What it gets back it must look at (2 in the header).
+    pub(crate) fn ask(&self, loop_bit: u64) -> State {
+        // Before the bit, whose Release carries it to whoever takes that away.
+        self.loops.fetch_or(loop_bit, Ordering::Relaxed);
+        State(self.state.fetch_or(WAITING, Ordering::AcqRel))
+    }
+
+    /// By the filler: `bytes` more are visible. What was before says whether somebody waits.
+    pub(crate) fn publish(&self, bytes: u64) -> State {
+        State(self.state.fetch_add(bytes << LENGTH_SHIFT, Ordering::AcqRel))
+    }
+
+    /// By the filler, once: the last `bytes` are visible, and no more come.
+    pub(crate) fn seal(&self, bytes: u64) -> State {
+        State(self.state.fetch_add(bytes << LENGTH_SHIFT | SEALED, Ordering::AcqRel))
+    }
+
+    /// The first failure stays.
+    pub(crate) fn fail(&self, failure: Failure) -> State {
+        let mut state = self.state.load(Ordering::Acquire);
+        while state & FAILURE == 0 {
+            let failed = state | failure_bits(failure);
+            match self.state.compare_exchange(state, failed, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => break,
+                Err(now) => state = now,
+            }
+        }
+        State(state)
+    }
+
+    /// Tells whoever waited, if `before` says that somebody did (3 in the header).
+    pub(crate) fn tell_readers(&self, before: State) {
+        if !before.has(WAITING | WAKERS) {
+            return;
+        }
+        let taken = State(self.state.fetch_and(!(WAITING | WAKERS), Ordering::AcqRel));
+        if taken.has(WAITING) {
+            let mut loops = self.loops.swap(0, Ordering::Relaxed);
+            while loops != 0 {
+                let loop_number = loops.trailing_zeros();
+                loops &= loops - 1;
+                self.store.post(Notice { loop_number, object: self.id, news: News::More });
+            }
+        }
+        if taken.has(WAKERS) {
+            let mut waiting = std::mem::take(&mut *self.wakers.lock());
+            while let Some(waker) = waiting.pop() {
+                waker.wake();
+            }
+        }
+    }
+
+    /// Its filler should look again.
+    pub(crate) fn tell_filler(&self) {
+        let loop_number = self.filler_loop;
+        self.store.post(Notice { loop_number, object: self.id, news: News::Room });
+    }
+
+    /// Does what a step of the ring came to, without its lock.
+    pub(crate) fn take_step(&self, step: Step) {
+        self.store.give_back(step.freed);
+        if step.is_room {
+            self.tell_filler();
+        }
+    }
+
+    /// The number of the chunk of a published octet.
+    pub(crate) fn find(&self, position: u64) -> u64 {
+        match &self.chunks {
+            Chunks::Kept(directory) => directory.find(position) as u64,
+            Chunks::Transit(ring) => ring.find(position),
+        }
+    }
+
+    pub(crate) fn chunk(&self, number: u64) -> Chunk {
+        match &self.chunks {
+            Chunks::Kept(directory) => directory.chunk(number as usize),
+            Chunks::Transit(ring) => ring.chunk(number),
+        }
+    }
+
+    pub(crate) fn push(&self, start: u64, extent: Extent) {
+        match &self.chunks {
+            Chunks::Kept(directory) => {
+                directory.push(start, extent);
+            }
+            Chunks::Transit(ring) => ring.push(start, extent),
+        }
+    }
+
+    /// The filler's chunk has `extent` left.
+    pub(crate) fn trim(&self, extent: Extent) {
+        match &self.chunks {
+            Chunks::Kept(directory) => directory.trim(directory.count() - 1, extent),
+            Chunks::Transit(ring) => ring.trim(extent),
+        }
+    }
+}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        self.store.bury(match &self.chunks {
+            Chunks::Kept(directory) => directory.extents(),
+            Chunks::Transit(ring) => ring.extents(),
+        });
+    }
+}
+
+impl std::fmt::Debug for Object {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let state = self.look();
+        f.debug_struct("Object")
+            .field("id", &self.id)
+            .field("phase", &state.phase())
+            .field("published", &state.published())
+            .field("is_doomed", &state.has(DOOMED))
+            .finish_non_exhaustive()
+    }
+}

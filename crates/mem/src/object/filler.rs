@@ -1,0 +1,224 @@
+//! The filler: the one writer of an object.
+//!
+//! ```text
+//! room() -> Memory(octets) -> wrote(n) -> publish() -> ... -> seal() | fail() | drop
+//!        -> Later, until News::Room
+//! ```
+
+use super::body::{Chunks, LENGTH_MAX, Object};
+use super::buddy::Extent;
+use super::fifo::Ticket;
+use super::store::Store;
+use super::{CHUNK_UNITS_MAX, FIRST_CHUNK_UNITS, Failure, POST_BYTES, Plan, UNIT_BYTES};
+use crate::sync::Arc;
+
+/// Writes an object. Dropped before `seal`, it has abandoned it: readers learn that there is no more.
+pub struct Filler {
+    object: Arc<Object>,
+    plan: Plan,
+    /// The chunk that it writes into.
+    current: Option<Extent>,
+    /// Octets of the current chunk that were written.
+    used: u64,
+    written: u64,
+    published: u64,
+    /// What was published when readers were last told.
+    posted: u64,
+    /// Octets of the last room that were not written yet.
+    room_bytes: usize,
+    /// Units of the next chunk, of a body whose length nobody knows.
+    next_units: u32,
+    ticket: Option<Ticket>,
+    has_ended: bool,
+}
+
+/// Where to write.
+#[derive(Debug)]
+pub enum Room<'a> {
+    /// Here; at least one octet. What was there before is anybody's.
+    Memory(&'a mut [u8]),
+    /// Nowhere yet; [`super::News::Room`] comes.
+    Later,
+}
+
+impl Filler {
+    pub(crate) fn new(store: &Arc<Store>, plan: Plan) -> Self {
+        Filler {
+            object: Arc::new(Object::new(store, plan)),
+            plan,
+            current: None,
+            used: 0,
+            written: 0,
+            published: 0,
+            posted: 0,
+            room_bytes: 0,
+            next_units: FIRST_CHUNK_UNITS,
+            ticket: None,
+            has_ended: false,
+        }
+    }
+
+    /// What it fills.
+    pub fn object(&self) -> &Arc<Object> {
+        &self.object
+    }
+
+    /// Readers of it at the moment.
+    pub fn readers(&self) -> usize {
+        self.object.readers() as usize
+    }
+
+    /// True when nobody reads it and nobody ever will: it is doomed, or in transit and had its reader.
+    pub fn is_unwanted(&self) -> bool {
+        self.object.is_unwanted()
+    }
+
+    /// Octets written so far, visible or not.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Room for up to `bytes_max` octets, in one piece. What the last room had left is part of it again.
+    pub fn room(&mut self, bytes_max: usize) -> Room<'_> {
+        self.room_bytes = 0;
+        if self.left() == 0 && !self.next_chunk() {
+            return Room::Later;
+        }
+        let current = self.current.expect("it has a chunk with room");
+        let len = usize::try_from(self.left()).unwrap_or(usize::MAX).min(bytes_max.max(1));
+        let offset = u64::from(current.unit) * UNIT_BYTES as u64 + self.used;
+        self.room_bytes = len;
+        let octets = self.object.store.memory.at(offset, len);
+        // SAFETY: the chunk is the object's (O1), nothing of it from `used` on is published, so it is ours alone, and
+        // `&mut self` lends it once at a time (O2). Memory of the arena is always initialised: it began as zeroes.
+        Room::Memory(unsafe { std::slice::from_raw_parts_mut(octets, len) })
+    }
+
+    /// The first `bytes` of the last room are the object's now; nobody sees them yet.
+    pub fn wrote(&mut self, bytes: usize) {
+        assert!(bytes <= self.room_bytes, "{bytes} octets in a room of {}", self.room_bytes);
+        let current = self.current.expect("a room was in a chunk");
+        let offset = u64::from(current.unit) * UNIT_BYTES as u64 + self.used;
+        self.object.store.memory.note_write(offset, bytes);
+        self.room_bytes -= bytes;
+        self.used += bytes as u64;
+        self.written += bytes as u64;
+    }
+
+    /// All that was written is visible now. Readers that wait are told when [`POST_BYTES`] have come since they
+    /// were told last.
+    pub fn publish(&mut self) {
+        if self.written - self.posted >= POST_BYTES {
+            self.publish_now();
+        } else if self.written > self.published {
+            self.object.publish(self.written - self.published);
+            self.published = self.written;
+        }
+    }
+
+    /// All that was written is visible now, and readers that wait are told, however little it is.
+    pub fn publish_now(&mut self) {
+        if self.written == self.posted {
+            return;
+        }
+        let before = match self.written - self.published {
+            // It has been visible for some time, and who waits has not been told.
+            0 => self.object.look(),
+            bytes => self.object.publish(bytes),
+        };
+        self.published = self.written;
+        self.posted = self.written;
+        self.object.tell_readers(before);
+    }
+
+    /// The body is complete, with all that was written; unless another length was announced: then it has failed.
+    pub fn seal(mut self) {
+        self.end(match self.plan.bytes {
+            Some(bytes) if self.written < bytes => Some(Failure::Origin),
+            Some(bytes) if self.written > bytes => Some(Failure::TooLong),
+            _ => None,
+        });
+    }
+
+    /// The body will never be complete. What was published stays readable; what was only written is lost.
+    pub fn fail(mut self, failure: Failure) {
+        self.end(Some(failure));
+    }
+
+    /// Octets of the current chunk that are not written.
+    fn left(&self) -> u64 {
+        self.current.map_or(0, |extent| u64::from(extent.units) * UNIT_BYTES as u64 - self.used)
+    }
+
+    /// Gets a chunk; false when there is none now, and then it will be told.
+    fn next_chunk(&mut self) -> bool {
+        if LENGTH_MAX - self.written < (UNIT_BYTES * CHUNK_UNITS_MAX as usize) as u64 {
+            let before = self.object.fail(Failure::TooLong);
+            self.object.tell_readers(before);
+            return false;
+        }
+        let units = match &self.object.chunks {
+            Chunks::Transit(ring) => {
+                let step = ring.next();
+                self.object.store.give_back(step.freed);
+                if !step.is_room {
+                    return false;
+                }
+                ring.chunk_units
+            }
+            Chunks::Kept(_) => {
+                match self.plan.bytes.map(|bytes| bytes.saturating_sub(self.written)) {
+                    Some(rest) if rest > 0 => {
+                        rest.div_ceil(UNIT_BYTES as u64).min(u64::from(CHUNK_UNITS_MAX)) as u32
+                    }
+                    _ => self.next_units,
+                }
+            }
+        };
+        let (id, loop_number) = (self.object.id(), self.plan.loop_number);
+        let Some(extent) = self.object.store.take(&mut self.ticket, id, loop_number, units) else {
+            return false;
+        };
+        self.object.push(self.written, extent);
+        self.current = Some(extent);
+        self.used = 0;
+        self.next_units = (self.next_units * 2).min(CHUNK_UNITS_MAX);
+        true
+    }
+
+    fn end(&mut self, failure: Option<Failure>) {
+        if std::mem::replace(&mut self.has_ended, true) {
+            return;
+        }
+        if let Some(ticket) = self.ticket.take() {
+            self.object.store.leave(ticket);
+        }
+        let tail = self.current.take().map(|mut extent| {
+            let tail = extent.split_off(self.used.div_ceil(UNIT_BYTES as u64) as u32);
+            self.object.trim(extent);
+            tail
+        });
+        let before = match failure {
+            None => self.object.seal(self.written - self.published),
+            Some(failure) => self.object.fail(failure),
+        };
+        self.object.tell_readers(before);
+        // Nothing of it was ever published, so nobody leases it and the kernel was not shown it.
+        self.object.store.give_back(tail.map(|tail| (tail, false)).into_iter().collect());
+    }
+}
+
+impl Drop for Filler {
+    fn drop(&mut self) {
+        self.end(Some(Failure::Abandoned));
+    }
+}
+
+impl std::fmt::Debug for Filler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Filler")
+            .field("object", &self.object)
+            .field("written", &self.written)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,146 @@
+//! Leases: octets of an object that outlive the call that found them, on any thread.
+
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicBool;
+
+use super::body::{Chunks, Object};
+use super::ring::Returned;
+use crate::sync::{Arc, AtomicU64, Ordering};
+
+/// What a reader and its leases share.
+pub(crate) struct Account {
+    pub object: Arc<Object>,
+    pub loop_number: u32,
+    pub lease_bytes_max: u64,
+    /// Octets that its leases hold.
+    pub leased_bytes: AtomicU64,
+}
+
+/// The right to read some octets of an object, in one piece, until it is dropped or given back; nobody changes them
+/// meanwhile, and whatever becomes of the object, they stay.
+pub struct Lease {
+    account: Arc<Account>,
+    octets: NonNull<u8>,
+    len: usize,
+    offset: u64,
+    chunk: u64,
+    is_shown: AtomicBool,
+    /// It was given back, and what is left is to let go of the account.
+    is_returned: bool,
+    /// For whoever holds it: a connection's number, an offset into a response. Begins as 0.
+    pub user: u64,
+}
+
+// SAFETY: a shared slice in memory that the account keeps mapped and unchanged (O3, O4).
+unsafe impl Send for Lease {}
+// SAFETY: as above; what changes behind `&self` is atomic.
+unsafe impl Sync for Lease {}
+
+impl Lease {
+    /// Octets `offset .. offset + len` of the arena, which lie in `chunk`, are published, and were not leased by this
+    /// account before.
+    pub(crate) fn new(account: &Arc<Account>, chunk: u64, offset: u64, len: usize) -> Self {
+        let octets = account.object.store.memory.at(offset, len);
+        Lease {
+            account: account.clone(),
+            octets: NonNull::new(octets).expect("no mapping begins at 0"),
+            len,
+            offset,
+            chunk,
+            is_shown: AtomicBool::new(false),
+            is_returned: false,
+            user: 0,
+        }
+    }
+
+    /// The octets.
+    pub fn octets(&self) -> &[u8] {
+        self.account.object.store.memory.note_read(self.offset, self.len);
+        // SAFETY: they are published, so they do not change (O3) as long as the object has their unit: it does,
+        // because this lease was not given back (O4), and it cannot be while `self` is borrowed.
+        unsafe { std::slice::from_raw_parts(self.octets.as_ptr(), self.len) }
+    }
+
+    /// Where they lie in the store's file, for `sendfile`: offset and length. The kernel may hold on to the pages
+    /// after the call has returned and the lease is gone; they are not written again (O5).
+    pub fn file_range(&self) -> (u64, usize) {
+        self.is_shown.store(true, Ordering::Relaxed);
+        (self.offset, self.len)
+    }
+
+    /// How many octets.
+    #[expect(clippy::len_without_is_empty, reason = "a lease is never empty")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Takes what it gives back, once; dropping it does nothing more then.
+    pub(crate) fn leave(&mut self) -> Returned {
+        debug_assert!(!self.is_returned, "given back twice");
+        self.is_returned = true;
+        let is_shown = self.is_shown.load(Ordering::Relaxed);
+        Returned { chunk: self.chunk, bytes: self.len as u64, is_shown }
+    }
+
+    pub(crate) fn account(&self) -> &Arc<Account> {
+        &self.account
+    }
+
+    /// The object.
+    pub fn object(&self) -> &Arc<Object> {
+        &self.account.object
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if !self.is_returned {
+            let returned = self.leave();
+            self.account.settle(std::iter::once(returned));
+        }
+    }
+}
+
+impl std::fmt::Debug for Lease {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lease")
+            .field("object", &self.account.object.id())
+            .field("offset", &self.offset)
+            .field("len", &self.len)
+            .field("user", &self.user)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Account {
+    /// Octets that it may lease yet.
+    pub fn budget(&self) -> u64 {
+        self.lease_bytes_max.saturating_sub(self.leased_bytes.load(Ordering::Relaxed))
+    }
+
+    /// Leases were made.
+    pub fn book(&self, bytes: u64) {
+        self.leased_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.object.store.stripe(self.loop_number).fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Leases of this account come back. They carry no order: what their holders read is before the ring's lock, or
+    /// before the drop of their handle of the object.
+    pub fn settle(&self, returned: impl Iterator<Item = Returned>) {
+        let mut bytes = 0;
+        let returned = returned.inspect(|lease| bytes += lease.bytes);
+        match &self.object.chunks {
+            Chunks::Kept(directory) => {
+                returned
+                    .filter(|lease| lease.is_shown)
+                    .for_each(|lease| directory.note_shown(lease.chunk as usize));
+            }
+            Chunks::Transit(ring) => {
+                let step = ring.give_back(returned);
+                self.object.take_step(step);
+            }
+        }
+        self.leased_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.object.store.stripe(self.loop_number).fetch_sub(bytes, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,221 @@
+//! The octets: one memfd, mapped once, shared with the kernel by offset.
+//!
+//! `sendfile` hands the pages themselves to a socket and returns; nothing tells when the peer has read them, and
+//! what is written to them meanwhile is what the peer gets (measured: all of 65 536 octets). So a page that the
+//! kernel may still have in its hands is never written again. It is *punched*: the file lets go of it, whoever still
+//! holds it keeps the old octets, and the next touch of the range brings a fresh page.
+//!
+//! That a punch lets go of whole pages is what it rests on. A huge page that is in flight cannot be split; a hole in
+//! a part of it is made by zeroing that part in place, which the peer would see. So huge pages are declined.
+//!
+//! Elsewhere than on Linux, and under loom and Miri, the memory is a region and there is no file. Under loom each
+//! octet has a shadow, so that the model checker sees each access.
+
+use std::io;
+
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
+mod shared {
+    use std::fs::File;
+    use std::io;
+    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+    use std::ptr::NonNull;
+
+    #[derive(Debug)]
+    pub struct Shared {
+        pub base: NonNull<u8>,
+        bytes: usize,
+        pub file: File,
+    }
+
+    // SAFETY: an address range and a file; who may touch what in it is the business of the module's invariants.
+    unsafe impl Send for Shared {}
+    // SAFETY: as above.
+    unsafe impl Sync for Shared {}
+
+    impl Shared {
+        /// `bytes` is not 0.
+        pub fn new(bytes: usize) -> io::Result<Self> {
+            // SAFETY: the name is a string with its end; the kernel makes a new file of our own.
+            let fd = unsafe { libc::memfd_create(c"larder-objects".as_ptr(), libc::MFD_CLOEXEC) };
+            if fd < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            // SAFETY: just made, and nobody else has it.
+            let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+            file.set_len(bytes as u64)?;
+            // SAFETY: a mapping at an address of the kernel's choice touches nothing that exists; the file is as
+            // long as it, and stays so: nobody but us has the descriptor with a right to more than to borrow it.
+            let base = unsafe {
+                libc::mmap(
+                    std::ptr::null_mut(),
+                    bytes,
+                    libc::PROT_READ | libc::PROT_WRITE,
+                    libc::MAP_SHARED | libc::MAP_NORESERVE,
+                    file.as_raw_fd(),
+                    0,
+                )
+            };
+            if base == libc::MAP_FAILED {
+                return Err(io::Error::last_os_error());
+            }
+            // SAFETY: our own new mapping. Advice: a kernel without huge pages says no, and has none to decline.
+            let _ = unsafe { libc::madvise(base, bytes, libc::MADV_NOHUGEPAGE) };
+            let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+            Ok(Shared { base, bytes, file })
+        }
+
+        pub fn punch(&self, offset: u64, bytes: u64) -> io::Result<()> {
+            let too_large = |_| io::ErrorKind::InvalidInput;
+            let offset = libc::off_t::try_from(offset).map_err(too_large)?;
+            let bytes = libc::off_t::try_from(bytes).map_err(too_large)?;
+            let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+            loop {
+                // SAFETY: a system call on a file of our own; what it does to memory that somebody may look at is
+                // the business of `Memory::punch`.
+                if unsafe { libc::fallocate(self.file.as_raw_fd(), mode, offset, bytes) } == 0 {
+                    return Ok(());
+                }
+                let error = io::Error::last_os_error();
+                if error.kind() != io::ErrorKind::Interrupted {
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    impl Drop for Shared {
+        fn drop(&mut self) {
+            // SAFETY: `new` mapped `bytes` at `base`; whoever borrows from it holds the store that holds us.
+            let _ = unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
+        }
+    }
+}
+
+#[cfg(all(target_os = "linux", not(miri), not(loom)))]
+use shared::Shared as Octets;
+
+#[cfg(not(all(target_os = "linux", not(miri), not(loom))))]
+type Octets = crate::region::Region<u8>;
+
+/// The arena's octets, by offset.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    octets: Octets,
+    bytes: u64,
+    #[cfg(loom)]
+    shadows: Box<[crate::sync::RaceCell<()>]>,
+}
+
+// SAFETY: under loom the shadows are not `Sync`; loom itself checks each access to them.
+#[cfg(loom)]
+unsafe impl Sync for Memory {}
+// SAFETY: as above.
+#[cfg(loom)]
+unsafe impl Send for Memory {}
+
+impl Memory {
+    pub fn new(bytes: u64) -> io::Result<Self> {
+        let len = usize::try_from(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        if isize::try_from(len).is_err() {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        Ok(Memory {
+            octets: Octets::new(len)?,
+            bytes,
+            #[cfg(loom)]
+            shadows: (0..len).map(|_| crate::sync::RaceCell::new(())).collect(),
+        })
+    }
+
+    /// The file, where there is one.
+    #[cfg(all(target_os = "linux", not(miri), not(loom)))]
+    pub fn file(&self) -> std::os::fd::BorrowedFd<'_> {
+        use std::os::fd::AsFd;
+        self.octets.file.as_fd()
+    }
+
+    /// Where `len` octets at `offset` lie.
+    pub fn at(&self, offset: u64, len: usize) -> *mut u8 {
+        assert!(
+            offset <= self.bytes && len as u64 <= self.bytes - offset,
+            "{len} octets at {offset} of an arena of {}",
+            self.bytes
+        );
+        #[cfg(all(target_os = "linux", not(miri), not(loom)))]
+        let base = self.octets.base.as_ptr();
+        #[cfg(not(all(target_os = "linux", not(miri), not(loom))))]
+        let base = self.octets.base().as_ptr();
+        // SAFETY: the range ends inside the mapping (the assertion), which is no longer than `isize::MAX`.
+        unsafe { base.add(offset as usize) }
+    }
+
+    /// Tells the model checker of a write.
+    #[cfg(loom)]
+    pub fn note_write(&self, offset: u64, len: usize) {
+        for shadow in &self.shadows[offset as usize..][..len] {
+            shadow.with_mut(|_| ());
+        }
+    }
+
+    /// Tells the model checker of a read.
+    #[cfg(loom)]
+    pub fn note_read(&self, offset: u64, len: usize) {
+        for shadow in &self.shadows[offset as usize..][..len] {
+            shadow.with(|_| ());
+        }
+    }
+
+    /// Nothing to tell.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub fn note_write(&self, _offset: u64, _len: usize) {}
+
+    /// Nothing to tell.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub fn note_read(&self, _offset: u64, _len: usize) {}
+
+    /// Lets go of the pages of a range; it reads as zeroes then.
+    ///
+    /// # Safety
+    /// Nobody has a reference into the range: it is neither free for anybody to take nor any object's.
+    pub unsafe fn punch(&self, offset: u64, bytes: u64) -> io::Result<()> {
+        assert!(offset <= self.bytes && bytes <= self.bytes - offset);
+        #[cfg(all(target_os = "linux", not(miri), not(loom)))]
+        return self.octets.punch(offset, bytes);
+        #[cfg(not(all(target_os = "linux", not(miri), not(loom))))]
+        {
+            self.note_write(offset, bytes as usize);
+            // SAFETY: within the region, and nobody looks (this function's contract).
+            unsafe { self.at(offset, bytes as usize).write_bytes(0, bytes as usize) };
+            Ok(())
+        }
+    }
+}
+
+#[cfg(all(test, target_os = "linux", not(miri), not(loom)))]
+mod tests {
+    use super::*;
+
+    /// What is written through the mapping is read through the file at the same offset; a punched range reads as
+    /// zeroes in both, and its neighbours stay.
+    #[test]
+    fn file_and_mapping_are_one() {
+        use std::os::unix::fs::FileExt;
+        let memory = Memory::new(2 << 20).unwrap();
+        // SAFETY: within the mapping, and we are alone.
+        unsafe { memory.at(4096, 3 * 4096).write_bytes(7, 3 * 4096) };
+        let file = std::fs::File::from(memory.file().try_clone_to_owned().unwrap());
+        let mut octets = [0; 5 * 4096];
+        file.read_exact_at(&mut octets, 0).unwrap();
+        assert!(octets[4096..4 * 4096].iter().all(|&octet| octet == 7));
+        // SAFETY: nobody has a reference into it.
+        unsafe { memory.punch(2 * 4096, 4096) }.unwrap();
+        file.read_exact_at(&mut octets, 0).unwrap();
+        for (page, expected) in [0, 7, 0, 7, 0].into_iter().enumerate() {
+            assert!(octets[page * 4096..][..4096].iter().all(|&octet| octet == expected), "{page}");
+        }
+        // SAFETY: as above.
+        assert_eq!(unsafe { memory.at(2 * 4096, 1).read() }, 0);
+    }
+}

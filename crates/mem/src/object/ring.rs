@@ -1,0 +1,188 @@
+//! Where a transit object's chunks lie: a queue that its filler extends and its one reader's leases shorten.
+//!
+//! Under a lock of its own, which two at most want: a chunk is some 16 to 256 KiB, so neither comes often.
+//!
+//! ```text
+//! chunk   current -> complete -> each octet given back or skipped, and so each chunk before it -> out of the ring
+//! by      push       next        give_back, skip                                                  whoever sees it
+//! ```
+//!
+//! The window is counted in units held, so it is what the object takes of the arena, and also the most that the
+//! filler is ahead of what was given back.
+
+use std::collections::VecDeque;
+
+use super::buddy::Extent;
+use super::directory::Chunk;
+use super::{TRANSIT_CHUNK_UNITS, UNIT_BYTES};
+use crate::sync::Mutex;
+
+pub(crate) struct Ring {
+    /// Units that it holds at most.
+    window_units: u32,
+    /// Units that a chunk should have.
+    pub chunk_units: u32,
+    books: Mutex<Books>,
+}
+
+struct Books {
+    chunks: VecDeque<Passing>,
+    /// The number of the chunk in front; they are counted from the first ever.
+    first: u64,
+    held_units: u32,
+    /// Octets before this are nobody's to read.
+    skipped: u64,
+    filler_waits: bool,
+}
+
+struct Passing {
+    chunk: Chunk,
+    /// Octets that leases gave back.
+    returned: u64,
+    /// The filler has left it.
+    is_complete: bool,
+    /// The kernel was shown some of it.
+    is_shown: bool,
+}
+
+/// What a lease gives back.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Returned {
+    pub chunk: u64,
+    pub bytes: u64,
+    pub is_shown: bool,
+}
+
+/// What came of a step: chunks out of the ring, and whether the filler may go on.
+#[derive(Default)]
+#[must_use]
+pub(crate) struct Step {
+    pub freed: Vec<(Extent, bool)>,
+    pub is_room: bool,
+}
+
+impl Ring {
+    pub fn new(window_bytes: u64) -> Self {
+        let window = u32::try_from(window_bytes / UNIT_BYTES as u64).unwrap_or(u32::MAX / 2);
+        let (least, most) = TRANSIT_CHUNK_UNITS;
+        let chunk_units = 1 << (window / 4).clamp(least, most).ilog2();
+        Ring {
+            window_units: window.max(chunk_units),
+            chunk_units,
+            books: Mutex::new(Books {
+                chunks: VecDeque::new(),
+                first: 0,
+                held_units: 0,
+                skipped: 0,
+                filler_waits: false,
+            }),
+        }
+    }
+
+    /// The filler has left its chunk and wants another. If `is_room` is false the window is used up, and it is told
+    /// when half of it is free.
+    pub fn next(&self) -> Step {
+        let mut books = self.books.lock();
+        if let Some(last) = books.chunks.back_mut() {
+            last.is_complete = true;
+        }
+        let freed = books.shift();
+        let is_room = books.held_units + self.chunk_units <= self.window_units;
+        books.filler_waits = !is_room;
+        Step { freed, is_room }
+    }
+
+    /// One more chunk, by the filler, after `next` had room.
+    pub fn push(&self, start: u64, extent: Extent) {
+        let mut books = self.books.lock();
+        books.held_units += extent.units;
+        let chunk = Chunk { start, extent };
+        books.chunks.push_back(Passing { chunk, returned: 0, is_complete: false, is_shown: false });
+    }
+
+    /// The filler's chunk has `extent` left.
+    pub fn trim(&self, extent: Extent) {
+        let mut books = self.books.lock();
+        if let Some(last) = books.chunks.back_mut() {
+            let units = last.chunk.extent.units - extent.units;
+            last.chunk.extent = extent;
+            books.held_units -= units;
+        }
+    }
+
+    /// The chunk of a published octet that was not given back.
+    pub fn find(&self, position: u64) -> u64 {
+        let books = self.books.lock();
+        let behind = books.chunks.partition_point(|passing| passing.chunk.start <= position);
+        books.first + behind.checked_sub(1).expect("not given back, so it is here") as u64
+    }
+
+    /// A chunk that has something that was not given back.
+    pub fn chunk(&self, number: u64) -> Chunk {
+        let books = self.books.lock();
+        books.chunks[(number - books.first) as usize].chunk
+    }
+
+    /// The one reader begins at `position`.
+    pub fn skip(&self, position: u64) -> Step {
+        let mut books = self.books.lock();
+        books.skipped = position;
+        self.settle(&mut books)
+    }
+
+    /// Leases come back, in any order.
+    pub fn give_back(&self, leases: impl IntoIterator<Item = Returned>) -> Step {
+        let mut books = self.books.lock();
+        for Returned { chunk, bytes, is_shown } in leases {
+            let index = (chunk - books.first) as usize;
+            let passing = &mut books.chunks[index];
+            passing.returned += bytes;
+            passing.is_shown |= is_shown;
+            assert!(passing.returned <= passing.bytes(), "a lease was given back twice");
+        }
+        self.settle(&mut books)
+    }
+
+    pub fn held_units(&self) -> u32 {
+        self.books.lock().held_units
+    }
+
+    /// All that is left, and which of it the kernel was shown: when the object goes.
+    pub fn extents(&self) -> Vec<(Extent, bool)> {
+        let books = self.books.lock();
+        books.chunks.iter().map(|passing| (passing.chunk.extent, passing.is_shown)).collect()
+    }
+
+    fn settle(&self, books: &mut Books) -> Step {
+        let freed = books.shift();
+        let is_room = books.filler_waits && books.held_units <= self.window_units / 2;
+        if is_room {
+            books.filler_waits = false;
+        }
+        Step { freed, is_room }
+    }
+}
+
+impl Books {
+    /// Takes out what is done with, from the front.
+    fn shift(&mut self) -> Vec<(Extent, bool)> {
+        let mut freed = Vec::new();
+        while let Some(front) = self.chunks.front() {
+            let skipped = self.skipped.saturating_sub(front.chunk.start).min(front.bytes());
+            if !front.is_complete || front.returned + skipped < front.bytes() {
+                break;
+            }
+            self.held_units -= front.chunk.extent.units;
+            freed.push((front.chunk.extent, front.is_shown));
+            self.chunks.pop_front();
+            self.first += 1;
+        }
+        freed
+    }
+}
+
+impl Passing {
+    fn bytes(&self) -> u64 {
+        self.chunk.end() - self.chunk.start
+    }
+}
