@@ -10,6 +10,7 @@
 //! | [`manual`] | the table as man pages and completions |
 //! | [`annotate`] | settings to a run of `larder_annotate`, and how it ends |
 //! | [`dns`] | settings to a server of `larder_dns` |
+//! | [`http`] | settings to a server of `larder_http` |
 //! | [`demo`] | annotate on the capture inside the program, explained |
 //! | [`mod@bench`], [`gen_capture`] | measuring, and inputs for it |
 //! | [`mod@ctl`] | what operators ask of a running `larder dns` |
@@ -29,6 +30,7 @@ mod dns;
 mod encrypted;
 mod exit;
 mod gen_capture;
+mod http;
 mod layers;
 mod manual;
 mod model;
@@ -80,6 +82,7 @@ fn start() -> Outcome {
     match command.path {
         ["annotate"] => annotate::annotate(&resolve(file()?.as_ref())?),
         ["dns"] => dns::dns(&resolve(file()?.as_ref())?),
+        ["http"] => http::http(&resolve(file()?.as_ref())?),
         ["demo"] => demo::demo(&resolve(None)?),
         ["bench", "annotate"] => bench::bench_annotate(&resolve(None)?),
         ["bench", "engine"] => bench::bench_engine(&resolve(None)?),

@@ -10,12 +10,14 @@
 //! 3. The defaults of `annotate` are `larder_annotate::Options::default()`.
 
 mod dns;
+mod http;
 
 use larder_sim::trace::Format;
 
 use crate::value::Kind;
 
 pub use dns::DNS;
+pub use http::HTTP;
 
 /// Where a setting may be given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -1505,9 +1507,10 @@ pub const MAN: Command = Command {
 };
 
 /// Every command, in the order of help.
-pub const COMMANDS: [&Command; 16] = [
+pub const COMMANDS: [&Command; 17] = [
     &ANNOTATE,
     &DNS,
+    &HTTP,
     &DEMO,
     &BENCH_ANNOTATE,
     &BENCH_ENGINE,

@@ -57,8 +57,8 @@ use crate::driver::{Driver, Parts};
 use crate::metrics::{self, Shared};
 use crate::reload::Reload;
 use crate::server::{self, Options, ServeError};
-use larder_io::stage::{Stage, Stages};
 use crate::zones::{Upstream, Zones};
+use larder_io::stage::{Stage, Stages};
 
 pub use self::copy::{Counts as CopyCounts, From};
 pub use self::report::Report;

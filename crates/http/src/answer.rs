@@ -354,7 +354,8 @@ mod tests {
     /// Who has it is told so, without what describes a body.
     #[test]
     fn not_modified() {
-        let (text, it) = composed(&record(200, Some(b"0123456789")), 1, &[("If-None-Match", "\"a\"")]);
+        let (text, it) =
+            composed(&record(200, Some(b"0123456789")), 1, &[("If-None-Match", "\"a\"")]);
         let fields = "Cache-Control: max-age=60\r\nETag: \"a\"\r\n";
         assert_eq!(text, format!("HTTP/1.1 304 Not Modified\r\n{fields}{TAIL}\r\n"));
         assert_eq!((it.status, it.body), (304, Body::None));
@@ -371,7 +372,10 @@ mod tests {
         let (text, _) = composed(&record, 1, &[("Range", "bytes=0-0,8-")]);
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())), "{text}");
-        assert!(head.contains("Content-Type: multipart/byteranges; boundary=") && !head.contains("text/x"));
+        assert!(
+            head.contains("Content-Type: multipart/byteranges; boundary=")
+                && !head.contains("text/x")
+        );
         assert_eq!(body.matches("Content-Type: text/x\r\nContent-Range: bytes ").count(), 2);
         assert!(body.contains("0-0/10\r\n\r\n0\r\n--") && body.contains("8-9/10\r\n\r\n89\r\n--"));
         let (text, it) = composed(&record, 1, &[("Range", "bytes=10-")]);

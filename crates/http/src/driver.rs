@@ -52,8 +52,8 @@ use crate::counts::{Counts, Shared};
 use crate::flights::{Flight, Landing};
 use crate::mail::{Mail, Message};
 use crate::options::Options;
-use larder_io::stage::{Stage, Stages};
 use crate::store::{Face, Store};
+use larder_io::stage::{Stage, Stages};
 
 /// Spaces of tokens.
 const CLIENTS: u8 = 1;

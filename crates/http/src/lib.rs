@@ -24,16 +24,25 @@
 //! Cost: walks over the fields of a message; a [`storage::Stored`] owns what it needs of them.
 #![forbid(unsafe_code)]
 
+pub mod answer;
+pub mod bodies;
+pub mod counts;
 pub mod directives;
+pub mod driver;
 pub mod field;
+pub mod flights;
 pub mod key;
 pub mod log;
+pub mod mail;
 pub mod message;
+pub mod options;
 pub mod preconditions;
 pub mod record;
 pub mod reuse;
+pub mod server;
 pub mod status;
 pub mod storage;
+pub mod store;
 
 /// A header field, as it was received: its name in any case, and its value without the white space around it. httparse fills
 /// arrays of them, which saves a copy for each head.

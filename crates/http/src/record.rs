@@ -61,6 +61,8 @@ impl<'a> Choice<'a> {
 /// A kept response.
 #[derive(Debug, Clone, Copy)]
 pub struct Kept<'a> {
+    /// The record itself.
+    pub octets: &'a [u8],
     /// How it may be used.
     pub life: Life,
     /// What it is known by.
@@ -87,6 +89,11 @@ impl<'a> Kept<'a> {
     /// Status line, fields and `Content-Length`, where that is known; without the empty line.
     pub fn head(&self) -> &'a [u8] {
         self.head
+    }
+
+    /// The status line.
+    pub fn status_line(&self) -> &'a [u8] {
+        &self.head[..self.status_bytes]
     }
 
     /// The fields alone, without `Content-Length`.
@@ -326,6 +333,7 @@ impl<'a> Kept<'a> {
             response_s: word64(16),
         };
         Some(Kept {
+            octets,
             life,
             validators: Validators { etag: validator(48), last_modified: validator(52) },
             url,

@@ -22,6 +22,7 @@ use std::{fmt, io};
 use foldhash::{HashMap, HashMapExt};
 use larder::mem::object::{ObjectStore, Post, StoreOptions};
 use larder::{Cache, Proxy, Seconds, Ttl, Writer};
+use larder_io::random::Random;
 use parking_lot::Mutex;
 
 use crate::Field;
@@ -178,11 +179,13 @@ impl Store {
         let bodies = Bodies::new(bodies_max.unwrap_or(usize::MAX)).map_err(OpenError::Records)?;
         let bodies = Arc::new(bodies);
         let evicted = bodies.clone();
+        // Keys come from strangers.
+        let seed = Random::new().u64().map_err(OpenError::Bodies)?;
         let cache = Cache::builder()
             .budget(memory.records_bytes)
             .proxies_max(loops + 1)
             .entry_bytes_mean(2_048)
-            .seed(larder_io::random::seed())
+            .seed(seed)
             .on_evicted(move |entry| {
                 if let Some(id) = body_of(entry.value) {
                     evicted.remove(id);
@@ -343,7 +346,14 @@ impl Face {
     }
 
     /// Keeps a record under a key; false: the engine has no room for it.
-    pub fn insert(&mut self, store: &Store, key: &Key, record: &[u8], ttl: Ttl, now: Seconds) -> bool {
+    pub fn insert(
+        &mut self,
+        store: &Store,
+        key: &Key,
+        record: &[u8],
+        ttl: Ttl,
+        now: Seconds,
+    ) -> bool {
         let before = self.proxy.get(key, now).and_then(|entry| body_of(entry.value()));
         let is_kept = self.writer.insert(key, record, ttl, now).is_ok();
         self.is_dirty = true;

@@ -105,6 +105,7 @@ pub(crate) fn open(address: &SocketAddr, kind: c_int) -> io::Result<OwnedFd> {
 /// Types whose octets the kernel may read: plain data without padding that matters.
 pub(crate) trait OptionValue {}
 impl OptionValue for c_int {}
+impl OptionValue for libc::linger {}
 impl OptionValue for libc::sock_fprog {}
 #[cfg(feature = "xdp")]
 impl OptionValue for libc::xdp_umem_reg {}

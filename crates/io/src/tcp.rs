@@ -17,7 +17,8 @@ use crate::socket::{
 };
 
 pub use transfer::{
-    read_into, send_file, set_nodelay, shutdown_write, take_error, write, write_gathered,
+    peer, read_into, reset_on_close, send_file, set_nodelay, shutdown_write, take_error, write,
+    write_gathered,
 };
 
 /// Connections that ended before they were accepted, passed over in one call.

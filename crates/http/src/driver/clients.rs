@@ -17,19 +17,20 @@ use larder::mem::object::Object;
 use larder_io::reactor::Sending;
 use larder_io::table::Id;
 
+use super::Driver;
 use super::delivery::Delivery;
 use super::fetch::{Fetch, Purpose};
 use super::upload::Upload;
-use super::Driver;
-use crate::answer::{Answer, Asked, Body, Composed, Said, compose, push_body, push_own};
+use crate::Request;
+use crate::answer::{Answer, Asked, Body, Composed, NAME, Said, compose, push_body, push_own};
 use crate::directives::RequestDirectives;
 use crate::flights::{Boarding, Flight, Landing, Waiter};
 use crate::key::{Key, push_url};
 use crate::message::{self, FieldRoom, Framing, Refused, RequestHead, Target};
 use crate::record::{Kept, Record};
 use crate::reuse::{Decision, decide};
+use crate::status::{CacheStatus, Forward, Outcome, push_cache_status};
 use crate::store::Found;
-use crate::{Field, Request};
 
 /// What a client waits for, by list.
 pub const CLIENT_LISTS: usize = 5;
@@ -75,34 +76,7 @@ pub struct Exchange {
     /// Whom it waits with.
     flight: Option<Arc<Flight>>,
     /// How it came to be asked, for `Cache-Status`.
-    forwarded: Forwarded,
-}
-
-/// Why a request was passed on (RFC 9211, section 2.2).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Forwarded {
-    /// Nothing is kept of its URL.
-    UriMiss,
-    /// Nothing of this variant.
-    VaryMiss,
-    /// What is kept is stale, or the client wants newer.
-    Stale,
-    /// Its method.
-    Method,
-    /// What its URL gives is not shared.
-    Bypass,
-}
-
-impl Forwarded {
-    fn as_str(self) -> &'static str {
-        match self {
-            Forwarded::UriMiss => "uri-miss",
-            Forwarded::VaryMiss => "vary-miss",
-            Forwarded::Stale => "stale",
-            Forwarded::Method => "method",
-            Forwarded::Bypass => "bypass",
-        }
-    }
+    why: Forward,
 }
 
 /// What is to be done for a request, once what was found is no longer looked at.
@@ -114,9 +88,9 @@ enum Step {
     /// It is answered with what is stale, which is asked about meanwhile.
     Renew(Composed, Option<Arc<Object>>, Key, Vec<u8>),
     /// The origin is asked, for all who want the same.
-    Ask(Key, Forwarded, Option<Vec<u8>>),
+    Ask(Key, Forward, Option<Vec<u8>>),
     /// The origin is asked for this client.
-    Pass(Forwarded),
+    Pass(Forward),
     /// It wants what is kept, and nothing is.
     Unsatisfiable,
 }
@@ -386,7 +360,13 @@ impl Driver {
     }
 
     /// One request.
-    fn request(&mut self, client: &mut Client, head: &RequestHead<'_>, octets: &[u8], out: &mut Vec<u8>) {
+    fn request(
+        &mut self,
+        client: &mut Client,
+        head: &RequestHead<'_>,
+        octets: &[u8],
+        out: &mut Vec<u8>,
+    ) {
         self.counts.requests += 1;
         if matches!(head.target, Target::Authority(_)) {
             client.closes = true;
@@ -399,25 +379,29 @@ impl Driver {
         let is_looked_up = matches!(head.method, "GET" | "HEAD") && head.framing == Framing::None;
         let step = match is_looked_up {
             true => self.look_up(head, &asked, out),
-            false => Step::Pass(Forwarded::Method),
+            false => Step::Pass(Forward::Method),
         };
         match step {
-            Step::Answered(_) => self.counts.hits += 1,
+            Step::Answered(composed) => {
+                self.counts.hits += 1;
+                client.closes |= composed.closes;
+            }
             Step::Deliver(composed, object) => {
                 self.counts.hits += 1;
                 self.begin(client, composed, object, false);
             }
             Step::Renew(composed, object, key, stale) => {
                 self.counts.hits_stale += 1;
+                client.closes |= composed.closes;
                 if let Some(object) = object {
                     self.begin(client, composed, object, false);
                 }
                 self.renew(client, head, octets, key, stale);
             }
-            Step::Ask(key, forwarded, stale) => {
-                self.ask(client, head, octets, key, forwarded, stale, out);
+            Step::Ask(key, why, stale) => {
+                self.ask(client, head, octets, key, why, stale, out);
             }
-            Step::Pass(forwarded) => self.pass(client, head, octets, forwarded, out),
+            Step::Pass(why) => self.pass(client, head, octets, why, out),
             Step::Unsatisfiable => {
                 self.own(client, head, 504, "nothing is kept that may be used", out);
             }
@@ -433,10 +417,10 @@ impl Driver {
         let (key, kept, is_purged) = match self.face.find(&self.url, head.fields, now.seconds()) {
             Found::Kept { key, kept, is_purged } => (key, kept, is_purged),
             _ if directives.only_if_cached => return Step::Unsatisfiable,
-            Found::Unshared => return Step::Pass(Forwarded::Bypass),
+            Found::Unshared => return Step::Pass(Forward::Bypass),
             Found::Nothing { key, is_variant } => {
-                let forwarded = if is_variant { Forwarded::VaryMiss } else { Forwarded::UriMiss };
-                return Step::Ask(key, forwarded, None);
+                let why = if is_variant { Forward::VaryMiss } else { Forward::UriMiss };
+                return Step::Ask(key, why, None);
             }
         };
         let decision = match decide(&kept.life, &directives, now.wall_s) {
@@ -450,14 +434,14 @@ impl Driver {
             Some(id) => match self.store.bodies.get(id) {
                 Some(object) => Some(object),
                 None if directives.only_if_cached => return Step::Unsatisfiable,
-                None => return Step::Ask(key, Forwarded::UriMiss, None),
+                None => return Step::Ask(key, Forward::UriMiss, None),
             },
         };
         let (age_s, renews) = match decision {
             Decision::Serve { age_s } => (age_s, false),
             Decision::ServeAndValidate { age_s } => (age_s, true),
             Decision::Validate => {
-                return Step::Ask(key, Forwarded::Stale, Some(kept.octets.to_vec()));
+                return Step::Ask(key, Forward::Stale, Some(kept.octets.to_vec()));
             }
             Decision::Unsatisfiable => return Step::Unsatisfiable,
         };
@@ -466,8 +450,7 @@ impl Driver {
         } else {
             self.note.clear();
         }
-        let said =
-            Said { age_s: Some(age_s), cache_status: &self.note, heeds_conditions: true };
+        let said = Said { age_s: Some(age_s), cache_status: &self.note, heeds_conditions: true };
         let composed = compose(out, &kept, asked, &said, kept.body_bytes);
         if object.is_none() {
             push_body(out, &composed.body, kept.body);
@@ -481,7 +464,13 @@ impl Driver {
     }
 
     /// Begins to deliver a body after a head that is in the client's answer.
-    fn begin(&mut self, client: &mut Client, composed: Composed, object: Arc<Object>, is_private: bool) {
+    fn begin(
+        &mut self,
+        client: &mut Client,
+        composed: Composed,
+        object: Arc<Object>,
+        is_private: bool,
+    ) {
         client.closes |= composed.closes;
         if composed.body != Body::None {
             let delivery = Delivery::new(object, composed.body, is_private);
@@ -490,7 +479,14 @@ impl Driver {
     }
 
     /// An answer of ours.
-    fn own(&mut self, client: &mut Client, head: &RequestHead<'_>, status: u16, text: &str, out: &mut Vec<u8>) {
+    fn own(
+        &mut self,
+        client: &mut Client,
+        head: &RequestHead<'_>,
+        status: u16,
+        text: &str,
+        out: &mut Vec<u8>,
+    ) {
         let asked = asked(head, client.closes || head.framing != Framing::None);
         client.closes |= !asked.keeps_alive;
         let said = Said { age_s: None, cache_status: b"", heeds_conditions: false };
@@ -498,7 +494,14 @@ impl Driver {
     }
 
     /// Asks about what is stale, for nobody in particular.
-    fn renew(&mut self, client: &Client, head: &RequestHead<'_>, octets: &[u8], key: Key, stale: Vec<u8>) {
+    fn renew(
+        &mut self,
+        client: &Client,
+        head: &RequestHead<'_>,
+        octets: &[u8],
+        key: Key,
+        stale: Vec<u8>,
+    ) {
         if let Boarding::Leads(flight) = self.store.flights.board(&key, None) {
             let purpose = Purpose::Shared { flight, stale: Some(stale), leader: None };
             let fetch = self.fetch_of(client, head, octets, purpose, None);
@@ -514,7 +517,7 @@ impl Driver {
         head: &RequestHead<'_>,
         octets: &[u8],
         key: Key,
-        forwarded: Forwarded,
+        why: Forward,
         stale: Option<Vec<u8>>,
         out: &mut Vec<u8>,
     ) {
@@ -522,21 +525,21 @@ impl Driver {
         match self.store.flights.board(&key, Some(waiter)) {
             Boarding::Leads(flight) => {
                 self.counts.misses += 1;
-                self.wait_with(client, octets, Some(flight.clone()), forwarded);
+                self.wait_with(client, octets, Some(flight.clone()), why);
                 let purpose = Purpose::Shared { flight, stale, leader: Some(client.token) };
                 let fetch = self.fetch_of(client, head, octets, purpose, None);
                 self.start(fetch);
             }
             Boarding::Waits(flight) => {
                 self.counts.collapsed += 1;
-                self.wait_with(client, octets, Some(flight), forwarded);
+                self.wait_with(client, octets, Some(flight), why);
             }
             Boarding::Landed(landing) => {
                 self.counts.collapsed += 1;
-                self.wait_with(client, octets, None, forwarded);
+                self.wait_with(client, octets, None, why);
                 self.landed.push_back((client.token, self.still_good(head, landing)));
             }
-            Boarding::Full => self.pass(client, head, octets, forwarded, out),
+            Boarding::Full => self.pass(client, head, octets, why, out),
         }
     }
 
@@ -558,9 +561,9 @@ impl Driver {
         client: &mut Client,
         octets: &[u8],
         flight: Option<Arc<Flight>>,
-        forwarded: Forwarded,
+        why: Forward,
     ) {
-        let exchange = Exchange { head: octets.to_vec(), flight, forwarded };
+        let exchange = Exchange { head: octets.to_vec(), flight, why };
         client.exchange = Some(Box::new(exchange));
         self.waits_for_origin(client);
     }
@@ -571,7 +574,7 @@ impl Driver {
         client: &mut Client,
         head: &RequestHead<'_>,
         octets: &[u8],
-        forwarded: Forwarded,
+        why: Forward,
         out: &mut Vec<u8>,
     ) {
         self.counts.passed += 1;
@@ -586,7 +589,7 @@ impl Driver {
         if head.expects_continue && client.upload.is_some() {
             out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
         }
-        self.wait_with(client, octets, None, forwarded);
+        self.wait_with(client, octets, None, why);
         let purpose = Purpose::Private { client: client.token };
         let fetch = self.fetch_of(client, head, octets, purpose, body);
         self.start(fetch);
@@ -598,7 +601,7 @@ impl Driver {
         head: &RequestHead<'_>,
         octets: &[u8],
         purpose: Purpose,
-        upload: Option<larder::mem::object::Reader>,
+        upload: Option<Delivery>,
     ) -> Box<Fetch> {
         let peer = client.peer.or_else(|| super::origins::peer_of(&client.socket));
         let now = self.now;
@@ -623,14 +626,14 @@ impl Driver {
                     crate::storage::selecting_value(request.fields, &it.name) == it.value
                 };
                 if answer.vary.iter().all(is_for) {
-                    self.give(client, &head, &answer, exchange.forwarded, &mut out);
+                    self.give(client, &head, &answer, exchange.why, &mut out);
                 } else {
                     // Another variant; which one it is can be told now.
                     self.request(client, &head, &exchange.head, &mut out);
                 }
             }
             Landing::Alone => {
-                self.pass(client, &head, &exchange.head, Forwarded::Bypass, &mut out);
+                self.pass(client, &head, &exchange.head, Forward::Bypass, &mut out);
             }
             Landing::Failed(status) => {
                 let text = match status {
@@ -652,22 +655,22 @@ impl Driver {
         client: &mut Client,
         head: &RequestHead<'_>,
         answer: &Answer,
-        forwarded: Forwarded,
+        why: Forward,
         out: &mut Vec<u8>,
     ) {
         let Some(Record::Response(kept)) = Record::read(&answer.record) else { return };
         self.note.clear();
         if self.options.says_status {
-            push_forwarded(&mut self.note, forwarded, &kept, answer);
+            push_forwarded(&mut self.note, why, &kept, answer);
         }
         let age_s = (!answer.is_private).then(|| kept.life.age_s(self.now.wall_s));
         // What just came from an origin that said no age has none.
         let age_s = age_s.filter(|&age_s| age_s > 0 || answer.object.is_none());
-        let said =
-            Said { age_s, cache_status: &self.note, heeds_conditions: !answer.is_private };
+        let said = Said { age_s, cache_status: &self.note, heeds_conditions: !answer.is_private };
         // A body that is still sent must be read to its end, or the connection is of no more use.
         let asked = asked(head, self.is_draining || client.upload.is_some());
-        let sealed_bytes = answer.object.as_ref().and_then(|object| super::delivery::sealed(object));
+        let sealed_bytes =
+            answer.object.as_ref().and_then(|object| super::delivery::sealed(object));
         let body_bytes = kept.body_bytes.or(sealed_bytes);
         let composed = compose(out, &kept, &asked, &said, body_bytes);
         client.closes |= composed.closes;
@@ -685,29 +688,24 @@ fn asked<'a>(head: &RequestHead<'a>, closes: bool) -> Asked<'a> {
 
 /// `Cache-Status` of a hit.
 fn push_hit(note: &mut Vec<u8>, kept: &Kept<'_>, now_s: u64) {
+    let life = &kept.life;
+    let ttl_s = match life.stale_s(now_s) {
+        0 => life.fresh_s(now_s) as i64,
+        stale_s => -(stale_s as i64),
+    };
     note.clear();
-    note.extend_from_slice(b"larder; hit; ttl=");
-    let stale_s = kept.life.stale_s(now_s);
-    if stale_s > 0 {
-        note.push(b'-');
-        crate::message::push_number(note, stale_s);
-    } else {
-        crate::message::push_number(note, kept.life.fresh_s(now_s));
-    }
+    let status = CacheStatus { outcome: Outcome::Hit, ttl_s: Some(ttl_s), key: None, detail: None };
+    push_cache_status(note, NAME, &status);
 }
 
 /// `Cache-Status` of what the origin gave.
-fn push_forwarded(note: &mut Vec<u8>, forwarded: Forwarded, kept: &Kept<'_>, answer: &Answer) {
-    note.extend_from_slice(b"larder; fwd=");
-    note.extend_from_slice(forwarded.as_str().as_bytes());
-    note.extend_from_slice(b"; fwd-status=");
-    crate::message::push_number(note, u64::from(kept.life.status));
-    if !answer.is_private {
-        note.extend_from_slice(b"; stored");
-    }
-}
-
-/// Fields of a head that was read, for who keeps it.
-pub(super) fn owned(fields: &[Field<'_>]) -> Vec<(String, Vec<u8>)> {
-    fields.iter().map(|field| (field.name.to_owned(), field.value.to_vec())).collect()
+fn push_forwarded(note: &mut Vec<u8>, why: Forward, kept: &Kept<'_>, answer: &Answer) {
+    let outcome = Outcome::Forwarded {
+        why,
+        status: Some(kept.life.status),
+        is_stored: !answer.is_private,
+        is_collapsed: false,
+    };
+    let status = CacheStatus { outcome, ttl_s: None, key: None, detail: None };
+    push_cache_status(note, NAME, &status);
 }

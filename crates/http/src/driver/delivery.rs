@@ -13,10 +13,11 @@
 //! A turn gives a client [`CALLS_MAX`] calls; then others have theirs. Bounds: [`GATHER_BYTES`] leased beyond what the kernel took.
 
 use std::collections::VecDeque;
-use std::io::{ErrorKind, IoSlice};
+use std::io::{self, ErrorKind, IoSlice};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use larder::mem::object::{Lease, Leased, Object, Phase, Reader, ReaderOptions};
+use larder::mem::object::{Lease, Leased, Object, ObjectId, Phase, Reader, ReaderOptions};
 use larder_io::reactor::Interest;
 use larder_io::tcp;
 
@@ -186,20 +187,20 @@ impl Delivery {
     }
 
     /// One call: octets that the kernel took.
-    fn send(&mut self, client_socket: &std::os::fd::OwnedFd, memory: std::os::fd::BorrowedFd<'_>) -> std::io::Result<usize> {
+    fn send(&mut self, socket: &OwnedFd, memory: BorrowedFd<'_>) -> io::Result<usize> {
         if let Some(Piece::Lease(lease)) = self.pieces.front()
             && !self.is_private
             && lease.octets().len() - self.sent >= SENDFILE_BYTES_MIN
         {
             let (offset, bytes) = lease.file_range();
             let (offset, bytes) = (offset + self.sent as u64, bytes - self.sent);
-            return tcp::send_file(client_socket, &memory, offset, bytes);
+            return tcp::send_file(socket, &memory, offset, bytes);
         }
         let is_long = |piece: &Piece| match piece {
             Piece::Lease(lease) => !self.is_private && lease.octets().len() >= SENDFILE_BYTES_MIN,
             Piece::Octets(_) => false,
         };
-        let mut slices = [const { IoSlice::new(&[]) }; PIECES_MAX];
+        let mut slices = [IoSlice::new(&[]); PIECES_MAX];
         let mut count = 0;
         let short = self.pieces.iter().take_while(|piece| !is_long(piece)).take(PIECES_MAX);
         for (at, piece) in short.enumerate() {
@@ -209,7 +210,62 @@ impl Delivery {
         }
         // What follows by another call goes into the same packets.
         let more = count < self.pieces.len();
-        tcp::write_gathered(client_socket, &slices[..count], more)
+        tcp::write_gathered(socket, &slices[..count], more)
+    }
+}
+
+/// How far a delivery came.
+pub(super) enum Ran {
+    /// All of it was taken.
+    Complete,
+    /// More of the body has to come: a notice tells.
+    Waits,
+    /// The socket takes no more now.
+    Blocked,
+    /// It has had its share of the turn.
+    Share,
+    /// The body failed.
+    Failed,
+    /// Who takes it is gone.
+    Gone,
+}
+
+impl Delivery {
+    /// The body.
+    pub(super) fn object(&self) -> &Arc<Object> {
+        &self.object
+    }
+
+    /// Sends what there is, as long as the socket takes it; octets sent are added to `sent_bytes`.
+    pub(super) fn run(
+        &mut self,
+        socket: &OwnedFd,
+        memory: BorrowedFd<'_>,
+        loop_number: u32,
+        lease_bytes_max: u64,
+        sent_bytes: &mut u64,
+    ) -> Ran {
+        for _ in 0..CALLS_MAX {
+            if self.pieces.len() < PIECES_MAX && !self.is_complete {
+                match self.look_for_more(loop_number, lease_bytes_max) {
+                    More::Failed => return Ran::Failed,
+                    More::Later if self.pieces.is_empty() => return Ran::Waits,
+                    More::Some | More::Later | More::Complete => {}
+                }
+            }
+            if self.pieces.is_empty() {
+                return Ran::Complete;
+            }
+            match self.send(socket, memory) {
+                Ok(bytes) => {
+                    *sent_bytes += bytes as u64;
+                    self.advance(bytes);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ran::Blocked,
+                Err(_) => return Ran::Gone,
+            }
+        }
+        Ran::Share
     }
 }
 
@@ -217,49 +273,49 @@ impl Driver {
     /// Sends what there is of a client's body. False: the client is to be closed.
     pub(super) fn pump(&mut self, client: &mut Client) -> bool {
         let Some(mut delivery) = client.delivery.take() else { return true };
-        for _ in 0..CALLS_MAX {
-            let is_short = delivery.pieces.len() < PIECES_MAX && !delivery.is_complete;
-            if is_short {
-                match delivery.look_for_more(self.number, self.options.lease_bytes_max) {
-                    More::Failed => {
-                        self.counts.bodies_failed += 1;
-                        reset(client);
-                        return false;
-                    }
-                    More::Later if delivery.pieces.is_empty() => {
-                        let waits = self.waits.entry(delivery.object.id()).or_default();
-                        if !waits.contains(&client.token) {
-                            waits.push(client.token);
-                        }
-                        client.delivery = Some(delivery);
-                        self.waits_for_origin(client);
-                        return true;
-                    }
-                    More::Some | More::Later | More::Complete => {}
-                }
+        let before = self.counts.sent_bytes;
+        let ran = delivery.run(
+            &client.socket,
+            self.store.objects.memory(),
+            self.number,
+            self.options.lease_bytes_max,
+            &mut self.counts.sent_bytes,
+        );
+        if self.counts.sent_bytes > before {
+            self.waits_to_take(client);
+        }
+        match ran {
+            Ran::Complete => return true,
+            Ran::Waits => {
+                self.wait_for_more(delivery.object().id(), client.token);
+                self.waits_for_origin(client);
             }
-            if delivery.pieces.is_empty() && delivery.is_complete {
-                return true;
-            }
-            match delivery.send(&client.socket, self.store.objects.memory()) {
-                Ok(bytes) => {
-                    self.counts.sent_bytes += bytes as u64;
-                    delivery.advance(bytes);
-                    self.waits_to_take(client);
-                }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    client.delivery = Some(delivery);
-                    let watched = self.reactor.watch(&client.socket, client.token, Interest::WRITE);
-                    return watched.is_ok();
-                }
-                Err(_) => {
-                    self.counts.clients_gone += 1;
+            Ran::Blocked => {
+                let watched = self.reactor.watch(&client.socket, client.token, Interest::WRITE);
+                if watched.is_err() {
                     return false;
                 }
             }
+            Ran::Share => self.again.push(client.token),
+            Ran::Failed => {
+                self.counts.bodies_failed += 1;
+                reset(client);
+                return false;
+            }
+            Ran::Gone => {
+                self.counts.clients_gone += 1;
+                return false;
+            }
         }
-        self.again.push(client.token);
         client.delivery = Some(delivery);
         true
+    }
+
+    /// Who waits for more of a body is told when it has come.
+    pub(super) fn wait_for_more(&mut self, object: ObjectId, token: u64) {
+        let waits = self.waits.entry(object).or_default();
+        if !waits.contains(&token) {
+            waits.push(token);
+        }
     }
 }

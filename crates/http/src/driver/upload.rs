@@ -3,10 +3,12 @@
 //! It is an object of its own with a window: a client that sends faster than the origin takes is not read. What follows the body in
 //! the client's octets is its next request.
 
-use larder::mem::object::{Failure, Filler, Kind, Plan, Reader, ReaderOptions, Room};
+use larder::mem::object::{Failure, Filler, Kind, Plan, Room};
 
 use super::Driver;
 use super::clients::Client;
+use super::delivery::Delivery;
+use crate::answer::Body;
 use crate::message::{Chunked, Framing, Piece};
 
 /// A body that comes.
@@ -35,20 +37,16 @@ enum Step {
 }
 
 impl Driver {
-    /// An object for a body of this framing, and its one reader.
-    pub(super) fn upload_of(&mut self, framing: Framing) -> (Upload, Reader) {
-        let (bytes, framing) = match framing {
-            Framing::Length(bytes) => (Some(bytes), Remaining::Octets(bytes)),
-            _ => (None, Remaining::Chunks(Box::default())),
+    /// An object for a body of this framing, and its delivery to an origin.
+    pub(super) fn upload_of(&mut self, framing: Framing) -> (Upload, Delivery) {
+        let (bytes, body, framing) = match framing {
+            Framing::Length(bytes) => (Some(bytes), Body::Whole, Remaining::Octets(bytes)),
+            _ => (None, Body::Chunks, Remaining::Chunks(Box::default())),
         };
         let kind = Kind::Transit { window_bytes: self.options.window_bytes };
-        let plan = Plan { loop_number: self.number, bytes, kind };
-        let filler = self.store.objects.create(plan);
-        let lease_bytes_max = self.options.window_bytes;
-        let options = ReaderOptions { loop_number: self.number, lease_bytes_max };
-        let reader = filler.object().open(0..u64::MAX, options);
-        let reader = reader.expect("nobody else has opened what was just made");
-        (Upload { filler: Some(filler), framing }, reader)
+        let filler = self.store.objects.create(Plan { loop_number: self.number, bytes, kind });
+        let delivery = Delivery::new(filler.object().clone(), body, true);
+        (Upload { filler: Some(filler), framing }, delivery)
     }
 
     pub(super) fn upload_has_room(&mut self, client: &mut Client) -> bool {
@@ -117,12 +115,12 @@ impl Remaining {
                 loop {
                     match chunked.next(&octets[used..]) {
                         Ok(Piece::Data { octets: data, consumed }) => {
-                            let moved = fill(filler, data);
-                            if moved < data.len() {
-                                chunked.put_back(data.len() - moved);
-                                return (used + consumed - (data.len() - moved), Step::Room);
+                            let left = data.len() - fill(filler, data);
+                            chunked.put_back(left);
+                            used += consumed - left;
+                            if left > 0 {
+                                return (used, Step::Room);
                             }
-                            used += consumed;
                         }
                         Ok(Piece::More { consumed }) => return (used + consumed, Step::More),
                         Ok(Piece::End { consumed }) => return (used + consumed, Step::Complete),

@@ -149,6 +149,14 @@ impl Chunked {
         }
     }
 
+    /// Takes back the last `bytes` octets of the data that was given last: they come again with the next octets.
+    pub fn put_back(&mut self, bytes: usize) {
+        if bytes > 0 {
+            self.left_bytes += bytes as u64;
+            self.state = State::Data;
+        }
+    }
+
     fn data<'a>(&mut self, octets: &'a [u8], before: usize) -> Piece<'a> {
         // What does not fit in a usize is certainly more than there is.
         let bytes = usize::try_from(self.left_bytes).unwrap_or(usize::MAX).min(octets.len());

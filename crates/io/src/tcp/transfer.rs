@@ -5,9 +5,10 @@
 //! Interrupted calls are made again; they did nothing.
 
 use std::io::{self, IoSlice};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
 
-use crate::socket::{check, get_int, set_option};
+use crate::socket::{RawAddress, check, get_int, set_option};
 
 /// Most pieces that one call takes (`UIO_MAXIOV` of the kernel).
 pub const PIECES_MAX: usize = 1024;
@@ -85,6 +86,22 @@ pub fn shutdown_write(socket: &impl AsFd) -> io::Result<()> {
     // SAFETY: takes integers only, one of which is a descriptor that is open while it is borrowed.
     check(unsafe { libc::shutdown(socket.as_fd().as_raw_fd(), libc::SHUT_WR) })?;
     Ok(())
+}
+
+/// Who is at the other end.
+pub fn peer(socket: &impl AsFd) -> io::Result<SocketAddr> {
+    let mut raw = RawAddress::EMPTY;
+    let mut length = RawAddress::BYTES;
+    let fd = socket.as_fd().as_raw_fd();
+    // SAFETY: the kernel writes at most `length` octets to `raw`, which has that many and may hold any.
+    check(unsafe { libc::getpeername(fd, (&raw mut raw).cast(), &raw mut length) })?;
+    raw.decode().ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))
+}
+
+/// Closing resets the connection (SO_LINGER of no time): the peer is told of an error, and not of an end. What was not sent yet is
+/// thrown away.
+pub fn reset_on_close(socket: &impl AsFd) -> io::Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_LINGER, &libc::linger { l_onoff: 1, l_linger: 0 })
 }
 
 /// What befell the socket since it was asked last, such as why it could not connect.

@@ -1,0 +1,123 @@
+//! `larder http`: settings to a server of `larder_http`, and how it ends.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+
+use larder_http::Rules;
+use larder_http::counts::Counts;
+use larder_http::message::Limits;
+use larder_http::options::{Options, OriginAddress, Patience};
+use larder_http::server::{LOOPS_MAX, News, serve};
+use larder_http::store::Memory;
+use larder_io::reactor::Choice;
+
+use crate::annotate::cores;
+use crate::bench::eprint_quietly;
+use crate::dns::addresses_with;
+use crate::exit::{self, Failure, Outcome};
+use crate::layers::Resolved;
+
+/// The port of HTTP.
+const PORT: u16 = 80;
+
+/// Runs the command.
+pub fn http(settings: &Resolved) -> Outcome {
+    let options = options(settings)?;
+    let loops = options.loops;
+    let mut tell = |news: News<'_>| match news {
+        News::Started { addresses, io } => {
+            let at: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
+            let at = at.join(", ");
+            let plural = if loops == 1 { "" } else { "s" };
+            eprint_quietly(&format!(
+                "larder http: serving at {at} with {loops} loop{plural}, {io}"
+            ));
+        }
+        News::Line(line) => eprint_quietly(&format!("larder http: {line}")),
+    };
+    let served = serve(&options, &mut tell).map_err(|error| Failure::usage(error.to_string()))?;
+    eprint_quietly(&format!("larder http: {}", summary(&served.counts)));
+    Ok(if served.was_hurried { exit::INTERRUPTED } else { exit::DONE })
+}
+
+fn options(settings: &Resolved) -> Result<Options, Failure> {
+    let number = |name| settings.number_or_default(name);
+    let ms = |name| number(name).saturating_mul(1_000);
+    let words = settings.list("origin");
+    let origins: Vec<OriginAddress> = words.into_iter().map(origin).collect::<Result<_, _>>()?;
+    let memory_bytes = number("memory");
+    let records_bytes = memory_bytes / 100 * number("memory-small");
+    let size = |name| usize::try_from(number(name)).unwrap_or(usize::MAX);
+    Ok(Options {
+        loops: cores(number("cores")).min(LOOPS_MAX),
+        io: match settings.choice("io") {
+            "uring" => Choice::Uring,
+            "epoll" => Choice::Epoll,
+            _ => Choice::Auto,
+        },
+        memory: Memory { records_bytes, bodies_bytes: memory_bytes - records_bytes },
+        rules: Rules {
+            heuristic_share: number("heuristic-percent") as f64 / 100.0,
+            heuristic_max_s: number("heuristic-max"),
+            heeds_clients: !settings.switch("ignore-client-cache-control"),
+            stale_if_error_s: number("stale-if-error"),
+            ..Rules::default()
+        },
+        limits: Limits { head_bytes_max: size("head-max"), ..Limits::default() },
+        clients_max: size("clients-max"),
+        origin_connections_max: size("origin-connections"),
+        window_bytes: number("window"),
+        lease_bytes_max: number("client-hold"),
+        inline_bytes_max: size("inline"),
+        unshared_s: u32::try_from(number("unshared")).unwrap_or(u32::MAX),
+        keep_s: u32::try_from(number("keep")).unwrap_or(u32::MAX),
+        says_status: !settings.switch("no-cache-status"),
+        patience: Patience {
+            idle_ms: ms("idle-timeout"),
+            head_ms: ms("head-timeout"),
+            client_ms: ms("client-timeout"),
+            connect_ms: ms("connect-timeout"),
+            first_byte_ms: ms("first-byte-timeout"),
+            between_bytes_ms: ms("between-bytes-timeout"),
+            ..Patience::default()
+        },
+        ..Options::new(addresses_with(settings, "listen", PORT)?, origins)
+    })
+}
+
+/// `http://HOST[:PORT]`, looked up.
+fn origin(word: &str) -> Result<OriginAddress, Failure> {
+    let expected = |what: &str| {
+        let text = format!("--origin {word:?}: {what}; expected http://HOST[:PORT]");
+        Failure::usage(text)
+    };
+    if word.starts_with("https://") {
+        return Err(expected("origins over TLS are not there yet"));
+    }
+    let authority = word.strip_prefix("http://").unwrap_or(word);
+    let authority = authority.strip_suffix('/').unwrap_or(authority);
+    if authority.is_empty() || authority.contains(['/', '?', '#', '@']) {
+        return Err(expected("a path, or no host"));
+    }
+    let after_bracket = authority.rsplit(']').next().unwrap_or(authority);
+    let full = match after_bracket.contains(':') {
+        true => authority.to_owned(),
+        false => format!("{authority}:{PORT}"),
+    };
+    let found = full.to_socket_addrs().map_err(|error| expected(&error.to_string()))?;
+    let address = { found }.next().ok_or_else(|| expected("the name has no address"))?;
+    Ok(OriginAddress { address, name: authority.to_owned() })
+}
+
+fn summary(counts: &Counts) -> String {
+    format!(
+        "{} requests, {} answered from what is kept, {} missed, {} waited with others, {} passed, \
+         {} refused, {} failed",
+        counts.requests,
+        counts.hits + counts.hits_stale,
+        counts.misses,
+        counts.collapsed,
+        counts.passed,
+        counts.refused_requests,
+        counts.fetches_failed
+    )
+}

@@ -1,0 +1,258 @@
+//! The rows of `larder http`.
+
+use super::{Command, Kind, ROW, Reach, SWITCH, Setting};
+
+const LASTING: Setting = Setting { reach: Reach::Lasting, ..ROW };
+const SERVER: Setting = Setting { group: "Server", ..LASTING };
+const ORIGIN: Setting = Setting { group: "Origins", ..LASTING };
+const CACHING: Setting = Setting { group: "Caching", ..LASTING };
+const LIMIT: Setting = Setting { group: "Limits", ..LASTING };
+const ON_OFF: Setting = Setting { reach: Reach::Lasting, ..SWITCH };
+
+/// `larder http`.
+pub const HTTP: Command = Command {
+    path: &["http"],
+    about: "Cache and stream HTTP objects before an origin",
+    long: "Answers HTTP/1.1 requests from memory where RFC 9111 allows it, and asks the origins for the rest: once for all who \
+want the same, and each gets the body while it comes. Ranges and conditions are answered from what is kept, also while it \
+comes. What may not be shared passes through a window of memory, however long it is.
+
+Clients are served by a few loops, one a core, and none has a thread. Memory for what is kept is fixed at the start; what was not \
+asked for leaves first. An origin that dies in a body resets the connections of those who read it: nobody takes a part for the \
+whole, and nothing half is kept.
+
+It runs in the foreground until Ctrl-C or SIGTERM; then it takes no new connections, finishes what it has begun, for ten \
+seconds at most, and prints what it did. A second signal ends it at once. Exit status: 0 ended as asked; 2 usage, configuration, \
+an address that cannot be had; 130 ended at once.
+
+Examples:
+  larder http --listen 127.0.0.1:8080 --origin http://127.0.0.1:9000
+  larder http --listen 192.0.2.1:80,[2001:db8::1]:80 --origin http://10.0.0.1,http://10.0.0.2:8080 --memory 8GiB
+  larder http --origin http://127.0.0.1:9000 --stale-if-error 1h --ignore-client-cache-control",
+    settings: &[
+        Setting {
+            name: "listen",
+            letter: Some('l'),
+            value_name: "ADDR[:PORT]",
+            kind: Kind::List,
+            many: true,
+            default: "127.0.0.1:8080",
+            help: "Addresses to serve at; port 80 where none is given",
+            why: "Only this machine is served unless told otherwise.",
+            ..SERVER
+        },
+        Setting {
+            name: "cores",
+            value_name: "N|all",
+            kind: Kind::Cores,
+            default: "all",
+            help: "Loops, each with sockets and connections of its own; 64 at most",
+            why: "Loops share nothing but what is kept.",
+            ..SERVER
+        },
+        Setting {
+            name: "io",
+            value_name: "WAY",
+            kind: Kind::Choice(&["auto", "uring", "epoll"]),
+            default: "auto",
+            help: "How to talk to the kernel",
+            why: "io_uring where the kernel has it and lets us; the first line of the log says which it is, and why.",
+            ..SERVER
+        },
+        Setting {
+            name: "origin",
+            value_name: "URL",
+            kind: Kind::List,
+            many: true,
+            required: true,
+            help: "Origins that are asked in turn: http://HOST[:PORT]",
+            why: "Names are looked up once, at the start. An origin that cannot be reached is passed over for two seconds.",
+            ..ORIGIN
+        },
+        Setting {
+            name: "origin-connections",
+            value_name: "N",
+            kind: Kind::Count { min: 1, max: 1_000_000 },
+            default: "1000",
+            help: "Connections to an origin",
+            why: "Beyond it requests wait for one that is free.",
+            ..ORIGIN
+        },
+        Setting {
+            name: "connect-timeout",
+            value_name: "TIME",
+            kind: Kind::Seconds { min: 1, max: 600 },
+            default: "4s",
+            help: "How long a connection to an origin may take",
+            why: "After it the next origin is tried.",
+            ..ORIGIN
+        },
+        Setting {
+            name: "first-byte-timeout",
+            value_name: "TIME",
+            kind: Kind::Seconds { min: 1, max: 86_400 },
+            default: "60s",
+            help: "How long an origin may take for the head of its answer",
+            why: "As Varnish has it. After it the client gets 504, or what is stale if it may.",
+            ..ORIGIN
+        },
+        Setting {
+            name: "between-bytes-timeout",
+            value_name: "TIME",
+            kind: Kind::Seconds { min: 1, max: 86_400 },
+            default: "60s",
+            help: "How long an origin may send nothing of a body",
+            why: "As Varnish has it. After it those who read the body are reset.",
+            ..ORIGIN
+        },
+        Setting {
+            name: "memory",
+            value_name: "SIZE",
+            kind: Kind::Bytes { min: 16 << 20, max: 1 << 44 },
+            default: "256MiB",
+            help: "Memory for what is kept and what is on its way",
+            why: "Connections take some kilobytes each beside it.",
+            ..CACHING
+        },
+        Setting {
+            name: "memory-small",
+            value_name: "PERCENT",
+            kind: Kind::Count { min: 5, max: 90 },
+            default: "25",
+            help: "Of it the share for heads, and for bodies up to --inline octets",
+            why: "More, where most objects are short.",
+            ..CACHING
+        },
+        Setting {
+            name: "inline",
+            value_name: "SIZE",
+            kind: Kind::Bytes { min: 0, max: 24 << 10 },
+            default: "16KiB",
+            help: "Longest body that is kept beside its head, and answered with one copy",
+            why: "Longer ones are sent from where they lie.",
+            ..CACHING
+        },
+        Setting {
+            name: "heuristic-percent",
+            value_name: "N",
+            kind: Kind::Count { min: 0, max: 100 },
+            default: "10",
+            help: "Of the time since its last change, the share for which a response is fresh that does not say",
+            why: "RFC 9111, section 4.2.2, suggests a tenth.",
+            ..CACHING
+        },
+        Setting {
+            name: "heuristic-max",
+            value_name: "TIME",
+            kind: Kind::Seconds { min: 0, max: 31_536_000 },
+            default: "1d",
+            help: "That time at most",
+            why: "A page that was not changed for years may be today.",
+            ..CACHING
+        },
+        Setting {
+            name: "stale-if-error",
+            value_name: "TIME",
+            kind: Kind::Seconds { min: 0, max: 31_536_000 },
+            default: "0s",
+            help: "How long what is stale is given while the origin fails, where a response does not say",
+            why: "RFC 5861; responses that forbid it are obeyed.",
+            ..CACHING
+        },
+        Setting {
+            name: "keep",
+            value_name: "TIME",
+            kind: Kind::Seconds { min: 0, max: 31_536_000 },
+            default: "7d",
+            help: "How long what is stale is kept, so that the origin can be asked whether it has changed",
+            why: "What memory is wanted for leaves before.",
+            ..CACHING
+        },
+        Setting {
+            name: "unshared",
+            value_name: "TIME",
+            kind: Kind::Seconds { min: 1, max: 86_400 },
+            default: "120s",
+            help: "How long nobody waits for others, after an answer that could not be shared",
+            why: "Varnish's hit-for-miss: requests for one's own pages must not queue up.",
+            ..CACHING
+        },
+        Setting {
+            name: "window",
+            value_name: "SIZE",
+            kind: Kind::Bytes { min: 64 << 10, max: 1 << 30 },
+            default: "1MiB",
+            help: "How far an answer for one client may be ahead of that client",
+            why: "It bounds what a slow client costs; less memory in use is also faster.",
+            ..CACHING
+        },
+        Setting {
+            name: "ignore-client-cache-control",
+            help: "Let no client ask for newer than what is kept",
+            why: "Whoever runs a cache before a site often wants that; Varnish does it.",
+            group: "Caching",
+            ..ON_OFF
+        },
+        Setting {
+            name: "no-cache-status",
+            help: "Do not say Cache-Status",
+            why: "RFC 9211: it tells whoever looks whether the cache answered, and for how long it may.",
+            group: "Caching",
+            ..ON_OFF
+        },
+        Setting {
+            name: "clients-max",
+            value_name: "N",
+            kind: Kind::Count { min: 1, max: 1_000_000 },
+            default: "10000",
+            help: "Connections of clients",
+            why: "Beyond it new ones are closed.",
+            ..LIMIT
+        },
+        Setting {
+            name: "client-hold",
+            value_name: "SIZE",
+            kind: Kind::Bytes { min: 64 << 10, max: 1 << 30 },
+            default: "8MiB",
+            help: "Octets of a body that one client may hold while it takes them",
+            why: "A slow client must not keep a whole object from leaving.",
+            ..LIMIT
+        },
+        Setting {
+            name: "head-max",
+            value_name: "SIZE",
+            kind: Kind::Bytes { min: 1 << 10, max: 1 << 20 },
+            default: "32KiB",
+            help: "Longest head of a request or response",
+            why: "Longer ones are answered with 431, or 502.",
+            ..LIMIT
+        },
+        Setting {
+            name: "idle-timeout",
+            value_name: "TIME",
+            kind: Kind::Seconds { min: 1, max: 86_400 },
+            default: "60s",
+            help: "How long a connection may be without a request",
+            why: "A connection costs some kilobytes.",
+            ..LIMIT
+        },
+        Setting {
+            name: "head-timeout",
+            value_name: "TIME",
+            kind: Kind::Seconds { min: 1, max: 600 },
+            default: "10s",
+            help: "How long the head of a request may take, from its first octet on",
+            why: "It ends those who send an octet at a time (slow loris).",
+            ..LIMIT
+        },
+        Setting {
+            name: "client-timeout",
+            value_name: "TIME",
+            kind: Kind::Seconds { min: 1, max: 86_400 },
+            default: "60s",
+            help: "How long a client may take nothing of its answer, or send nothing of its body",
+            why: "Then its connection is reset.",
+            ..LIMIT
+        },
+    ],
+};

@@ -1,0 +1,111 @@
+//! What is counted, by each loop for itself, and shown together.
+//!
+//! A loop counts in plain numbers and copies them to where others see them ten times a second. One table names them all: metrics and
+//! summaries are made of it.
+
+use parking_lot::Mutex;
+
+macro_rules! counts {
+    ($($name:ident $kind:ident $text:literal)*) => {
+        /// One loop's counters, or the sum of all.
+        #[derive(Debug, Clone, Default, PartialEq, Eq)]
+        pub struct Counts {
+            $(#[doc = $text] pub $name: u64,)*
+        }
+
+        /// Names, kinds (`counter`, `gauge`) and meanings, in the order of [`Counts::values`].
+        pub const ROWS: &[(&str, &str, &str)] =
+            &[$((stringify!($name), stringify!($kind), $text),)*];
+
+        impl Counts {
+            /// Adds another loop's.
+            pub fn add(&mut self, other: &Counts) {
+                $(self.$name += other.$name;)*
+            }
+
+            /// In the order of [`ROWS`].
+            pub fn values(&self) -> impl Iterator<Item = u64> {
+                [$(self.$name,)*].into_iter()
+            }
+        }
+    };
+}
+
+counts! {
+    requests counter "Requests of clients that were understood"
+    hits counter "Requests answered from what is kept"
+    hits_stale counter "Requests answered from what is stale, while the origin is asked"
+    misses counter "Requests for which the origin was asked, to answer all who want the same"
+    collapsed counter "Requests that waited for what was being asked already"
+    passed counter "Requests for which the origin was asked, to answer them alone"
+    renewed counter "Answers of an origin that what is kept is still good"
+    stale_on_error counter "Times that what is stale was given because the origin failed"
+    kept counter "Responses kept"
+    not_kept counter "Responses that could have been kept, had there been room"
+    refused_requests counter "Requests that were refused for their form"
+    sent_bytes counter "Octets of long bodies sent to clients"
+    received_bytes counter "Octets of bodies read from origins"
+    bodies_failed counter "Connections of clients that were reset because a body failed"
+    bodies_broken counter "Bodies that an origin did not finish"
+    bad_responses counter "Responses that were no proper HTTP"
+    fetches_failed counter "Questions to origins that brought nothing"
+    fetches_abandoned counter "Bodies that nobody wanted any more"
+    origin_connections counter "Connections made to origins"
+    origin_failures counter "Connections to origins that failed"
+    origin_timeouts counter "Waits for origins that were too long"
+    queue_full counter "Requests that failed because too many waited for an origin"
+    connections counter "Connections of clients"
+    refused_full counter "Connections of clients that were refused because there were too many"
+    accept_failures counter "Connections of clients that could not be taken"
+    closed_idle counter "Connections of clients closed because they were not used"
+    closed_slow counter "Connections of clients closed because they were too slow"
+    clients_gone counter "Clients that left before their answer's end"
+    clients_open gauge "Connections of clients"
+    origins_open gauge "Connections to origins"
+}
+
+/// Where loops show what they counted.
+#[derive(Debug)]
+pub struct Shared {
+    loops: Box<[Mutex<Counts>]>,
+}
+
+impl Shared {
+    /// For so many loops.
+    pub fn new(loops: usize) -> Shared {
+        Shared { loops: (0..loops).map(|_| Mutex::default()).collect() }
+    }
+
+    /// A loop shows its counters.
+    pub fn publish(&self, number: usize, counts: &Counts) {
+        if let Some(place) = self.loops.get(number) {
+            place.lock().clone_from(counts);
+        }
+    }
+
+    /// All loops' counters.
+    pub fn sum(&self) -> Counts {
+        let mut sum = Counts::default();
+        self.loops.iter().for_each(|counts| sum.add(&counts.lock()));
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What loops show is summed, and rows and values have one order.
+    #[test]
+    fn sums() {
+        let shared = Shared::new(2);
+        shared.publish(0, &Counts { requests: 1, origins_open: 2, ..Counts::default() });
+        shared.publish(1, &Counts { requests: 10, ..Counts::default() });
+        shared.publish(1, &Counts { requests: 20, ..Counts::default() });
+        let sum = shared.sum();
+        assert_eq!((sum.requests, sum.origins_open), (21, 2));
+        assert_eq!(ROWS.len(), sum.values().count());
+        assert_eq!((ROWS[0].0, sum.values().next()), ("requests", Some(21)));
+        assert_eq!((ROWS.last().unwrap().0, sum.values().last()), ("origins_open", Some(2)));
+    }
+}

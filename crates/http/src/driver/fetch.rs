@@ -1,0 +1,593 @@
+//! A fetch: what an origin is asked, and what comes of its answer.
+//!
+//! ```text
+//! asked for all who want it    304          what is kept is brought up to date, and given to all
+//!                              may be kept  given to all if it is fresh, kept when it is whole
+//!                              else         given to who asked first; the others ask for themselves, and so do, for a while, those
+//!                                           who come later
+//!                              failed       what is stale, if it may be given; else an error
+//! asked for one                             given to that one, and kept if it may be
+//! ```
+//!
+//! What is given to one client lies in a window and is gone when it has been sent; what is kept, or given to several, lies in memory as a
+//! whole. A body that came with its head, and is short, is kept at once.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use larder::Ttl;
+use larder::mem::object::{Kind, Leased, Object, Plan, ReaderOptions};
+
+use super::Driver;
+use super::delivery::Delivery;
+use super::origins::{Incoming, Keep, Origin};
+use crate::answer::Answer;
+use crate::directives::RequestDirectives;
+use crate::field::{members, only};
+use crate::flights::{Flight, Landing};
+use crate::key::{Key, push_url, tag};
+use crate::message::forward::{push_kept_head, push_request};
+use crate::message::{self, FieldRoom, Framing, RequestHead, ResponseHead, push_date, push_field};
+use crate::record::{Kept, Parts, Record, push_response};
+use crate::reuse::{conditions, invalidates, is_about, may_serve_on_error, updated};
+use crate::storage::{Moments, Selected, Stored, store};
+use crate::{Field, Request, Response};
+
+/// Fields of conditions and ranges: what is asked for all is asked without those of one.
+const OF_ONE: [&str; 6] =
+    ["if-none-match", "if-modified-since", "if-match", "if-unmodified-since", "range", "if-range"];
+
+/// Fields by which an origin names tags.
+const TAG_FIELDS: [&str; 3] = ["surrogate-key", "xkey", "cache-tag"];
+/// Tags of one response; those beyond are not heeded.
+const TAGS_MAX: usize = 64;
+
+/// For whom it is.
+#[derive(Debug)]
+pub enum Purpose {
+    /// For all who want it.
+    Shared {
+        /// Who waits.
+        flight: Arc<Flight>,
+        /// What is kept of it.
+        stale: Option<Vec<u8>>,
+        /// The client of this loop that asked first.
+        leader: Option<u64>,
+    },
+    /// For this client.
+    Private {
+        /// Its token.
+        client: u64,
+    },
+}
+
+/// What an origin is asked.
+#[derive(Debug)]
+pub struct Fetch {
+    /// What is sent.
+    pub(super) request: Vec<u8>,
+    /// What the client sent.
+    client_head: Vec<u8>,
+    pub(super) method: String,
+    url: Vec<u8>,
+    pub(super) purpose: Purpose,
+    pub(super) upload: Option<Delivery>,
+    peer: Option<SocketAddr>,
+    asked_s: u64,
+    serial: u64,
+    pub(super) tries: u8,
+}
+
+impl Fetch {
+    pub(super) fn new(
+        head: &RequestHead<'_>,
+        octets: &[u8],
+        purpose: Purpose,
+        upload: Option<Delivery>,
+        peer: Option<SocketAddr>,
+        asked_s: u64,
+        serial: u64,
+    ) -> Fetch {
+        let mut url = Vec::new();
+        push_url(&mut url, head.host, head.target.path());
+        let mut fetch = Fetch {
+            request: Vec::new(),
+            client_head: octets.to_vec(),
+            method: head.method.to_owned(),
+            url,
+            purpose,
+            upload,
+            peer,
+            asked_s,
+            serial,
+            tries: 0,
+        };
+        fetch.render(head);
+        fetch
+    }
+
+    fn render(&mut self, head: &RequestHead<'_>) {
+        self.request.clear();
+        let address = self.peer.map(|peer| peer.ip().to_string()).unwrap_or_default();
+        let mut extra: Vec<(&str, &[u8])> = Vec::new();
+        let shared = match &self.purpose {
+            Purpose::Shared { stale, .. } => {
+                if let Some(Record::Response(kept)) = stale.as_deref().and_then(Record::read) {
+                    extra.extend(conditions(kept.validators));
+                }
+                // What is only looked at is fetched: the next wants it whole.
+                self.method = "GET".to_owned();
+                true
+            }
+            Purpose::Private { .. } => false,
+        };
+        extra.push(("Via", b"1.1 larder"));
+        if !address.is_empty() {
+            extra.push(("X-Forwarded-For", address.as_bytes()));
+        }
+        let drops = |name: &str| shared && OF_ONE.iter().any(|it| it.eq_ignore_ascii_case(name));
+        let head = RequestHead { method: &self.method, ..*head };
+        push_request(&mut self.request, &head, None, &extra, drops);
+    }
+
+    /// Asks for the whole, whatever is kept.
+    fn forget_stale(&mut self, limits: &message::Limits) {
+        if let Purpose::Shared { stale, .. } = &mut self.purpose {
+            *stale = None;
+        }
+        let octets = std::mem::take(&mut self.client_head);
+        let mut room = FieldRoom::new();
+        if let Ok(Some(head)) = message::request(&octets, &mut room, limits) {
+            self.render(&head);
+        }
+        self.client_head = octets;
+    }
+
+    /// True where asking twice does no harm, and can be done.
+    pub(super) fn may_be_asked_again(&self) -> bool {
+        matches!(self.method.as_str(), "GET" | "HEAD" | "OPTIONS") && self.upload.is_none()
+    }
+}
+
+/// What is to be done with an answer whose head is there.
+pub(super) enum Next {
+    /// Its body is to be read.
+    Body(Box<Incoming>),
+    /// It has none, or it is done with.
+    Done,
+    /// The origin is to be asked again, otherwise.
+    Again,
+    /// Nobody wants it.
+    Unwanted,
+}
+
+impl Driver {
+    /// An origin's head has come. What follows it in the inbox is its body.
+    pub(super) fn answered(
+        &mut self,
+        origin: &mut Origin,
+        head: &ResponseHead<'_>,
+        rest: &[u8],
+    ) -> (Next, usize) {
+        let Some(mut fetch) = origin.fetch.take() else { return (Next::Unwanted, 0) };
+        let client_head = std::mem::take(&mut fetch.client_head);
+        let mut room = FieldRoom::new();
+        let asked = match message::request(&client_head, &mut room, &self.options.limits) {
+            Ok(Some(asked)) => asked,
+            _ => return (Next::Unwanted, 0),
+        };
+        let method = std::mem::take(&mut fetch.method);
+        let request = Request { method: &method, fields: asked.fields };
+        let response = Response { status: head.status, fields: head.fields };
+        let outcome = self.judge(&mut fetch, &request, &response, head, rest);
+        (fetch.client_head, fetch.method) = (client_head, method);
+        if matches!(outcome.0, Next::Again) {
+            fetch.forget_stale(&self.options.limits);
+        }
+        origin.fetch = Some(fetch);
+        outcome
+    }
+
+    fn judge(
+        &mut self,
+        fetch: &mut Fetch,
+        request: &Request<'_>,
+        response: &Response<'_>,
+        head: &ResponseHead<'_>,
+        rest: &[u8],
+    ) -> (Next, usize) {
+        if invalidates(request.method, head.status) {
+            self.invalidate(&fetch.url, head.fields);
+        }
+        if let Purpose::Shared { flight, stale: Some(stale), .. } = &fetch.purpose {
+            let (flight, stale) = (flight.clone(), stale.clone());
+            let Some(Record::Response(kept)) = Record::read(&stale) else {
+                return (Next::Unwanted, 0);
+            };
+            if head.status == 304 {
+                if !is_about(kept.validators, response) {
+                    return (Next::Again, 0);
+                }
+                return (self.renewed(fetch, &flight, &kept, request, response), 0);
+            }
+            if matches!(head.status, 500 | 502 | 503 | 504) && self.give_stale(&flight, &stale) {
+                self.counts.stale_on_error += 1;
+                return (Next::Unwanted, 0);
+            }
+        }
+        let moments = Moments { request_s: fetch.asked_s, response_s: self.now.wall_s };
+        let stored = match store(request, response, moments, &self.options.rules) {
+            Ok(stored) if stored.is_of_use(&self.options.rules) => Some(stored),
+            Ok(_) | Err(_) => None,
+        };
+        self.take(fetch, request, response, head, rest, stored)
+    }
+
+    /// A whole answer: who gets it, and whether it is kept.
+    fn take(
+        &mut self,
+        fetch: &mut Fetch,
+        request: &Request<'_>,
+        response: &Response<'_>,
+        head: &ResponseHead<'_>,
+        rest: &[u8],
+        stored: Option<Stored>,
+    ) -> (Next, usize) {
+        let now = self.now;
+        let key = stored.as_ref().and_then(|stored| {
+            let Driver { face, store, .. } = self;
+            face.key_for(store, &fetch.url, stored, request.fields, now.seconds())
+        });
+        let keep = stored.zip(key);
+        let is_fresh = keep.as_ref().is_some_and(|(stored, _)| {
+            stored.life.fresh_s(now.wall_s) > 0 && !stored.life.directives.no_cache
+        });
+        let said_bytes = only(head.fields, "content-length").and_then(digits);
+        let body_bytes = match head.framing {
+            Framing::None if request.method == "HEAD" => said_bytes,
+            Framing::None => Some(0),
+            Framing::Length(bytes) => Some(bytes),
+            Framing::Chunked | Framing::UntilClose => None,
+        };
+        let has_body = !matches!(head.framing, Framing::None | Framing::Length(0));
+        let vary = keep.as_ref().map(|(stored, _)| stored.vary.clone()).unwrap_or_default();
+        let is_kept = keep.is_some();
+        let plain = keep.as_ref().map_or_else(|| unkept(response, now.wall_s), |it| it.0.clone());
+        let rendered = Rendered::new(fetch, &plain, response, now.wall_s);
+        let whole = body_bytes
+            .and_then(|bytes| usize::try_from(bytes).ok())
+            .filter(|&bytes| !has_body || bytes <= rest.len().min(self.options.inline_bytes_max));
+        // Of a response to HEAD the length is another's.
+        let whole = if has_body { whole } else { Some(0) };
+        let Some(mut record) = rendered.record(&plain, body_bytes, None) else {
+            self.fail_fetch(fetch, 502);
+            return (Next::Unwanted, 0);
+        };
+        if let Some(bytes) = whole {
+            record.extend_from_slice(&rest[..bytes]);
+            if let Some((stored, key)) = &keep {
+                self.keep(fetch, key, stored, &record);
+            }
+            let answer = Answer { record, vary, object: None, is_private: !is_kept };
+            let is_wanted = self.hand_out(fetch, Arc::new(answer), is_fresh, is_kept);
+            self.end_flight(fetch);
+            let _ = is_wanted;
+            return (Next::Done, bytes);
+        }
+        let kind = if is_kept {
+            Kind::Kept
+        } else {
+            Kind::Transit { window_bytes: self.options.window_bytes }
+        };
+        let plan = Plan { loop_number: self.number, bytes: body_bytes, kind };
+        let filler = self.store.objects.create(plan);
+        let object = Some(filler.object().clone());
+        let answer = Answer { record, vary, object, is_private: !is_kept };
+        let is_wanted = self.hand_out(fetch, Arc::new(answer), is_fresh, is_kept);
+        if !is_wanted && !is_kept {
+            self.end_flight(fetch);
+            return (Next::Unwanted, 0);
+        }
+        let keep = keep.map(|(stored, key)| Keep { key, stored, rendered });
+        (Next::Body(Box::new(Incoming::new(filler, head.framing, head.keeps_alive, keep))), 0)
+    }
+
+    /// Gives an answer to those who wait for it; false: nobody does.
+    fn hand_out(
+        &mut self,
+        fetch: &Fetch,
+        answer: Arc<Answer>,
+        is_shared: bool,
+        is_kept: bool,
+    ) -> bool {
+        match &fetch.purpose {
+            Purpose::Private { client } => {
+                let is_there = self.clients.id_of(*client).is_some();
+                self.landed.push_back((*client, Landing::Answer(answer)));
+                is_there
+            }
+            Purpose::Shared { flight, .. } if is_shared => {
+                let landing = Landing::Answer(answer);
+                let flight = flight.clone();
+                self.land_flight(&flight, &landing);
+                true
+            }
+            Purpose::Shared { flight, leader, .. } => {
+                if !is_kept {
+                    let (now, for_s) = (self.now.seconds(), self.options.unshared_s);
+                    self.face.set_unshared(&self.store, flight.key(), for_s, now);
+                    self.face.flush();
+                }
+                let mut is_there = false;
+                for waiter in flight.land(Landing::Alone) {
+                    let is_here = waiter.loop_number == self.number;
+                    if is_here && Some(waiter.client) == *leader {
+                        is_there = true;
+                        self.landed.push_back((waiter.client, Landing::Answer(answer.clone())));
+                    } else if is_here {
+                        self.landed.push_back((waiter.client, Landing::Alone));
+                    } else {
+                        self.mail.tell(&[waiter], &Landing::Alone);
+                    }
+                }
+                is_there
+            }
+        }
+    }
+
+    /// Keeps a record, unless what it is of was forgotten meanwhile.
+    fn keep(&mut self, fetch: &Fetch, key: &Key, stored: &Stored, record: &[u8]) {
+        if let Purpose::Shared { flight, .. } = &fetch.purpose
+            && !self.store.flights.is_current(flight)
+        {
+            return;
+        }
+        let (rules, now) = (&self.options.rules, self.now);
+        let life = &stored.life;
+        let keep_s = if stored.validators().has_any() { u64::from(self.options.keep_s) } else { 0 };
+        let ttl_s = life.fresh_s(now.wall_s) + life.stale_window_s(rules).max(keep_s);
+        let ttl = Ttl::seconds(u32::try_from(ttl_s).unwrap_or(u32::MAX - 1));
+        if self.face.insert(&self.store, key, record, ttl, now.seconds()) {
+            self.counts.kept += 1;
+        } else {
+            self.counts.not_kept += 1;
+        }
+        // Who looks from now on finds it, and nobody waits for the turn's end.
+        self.face.flush();
+    }
+
+    /// A body is whole: it is kept, if it may be.
+    pub(super) fn keep_whole(&mut self, fetch: &Fetch, keep: Keep, object: &Arc<Object>) {
+        let bytes = object.published();
+        let Keep { key, stored, rendered } = keep;
+        let inline_max = self.options.inline_bytes_max;
+        let room = self.face.record_bytes_max(&self.store);
+        if let Some(mut record) = rendered.record(&stored, Some(bytes), None)
+            && bytes <= inline_max as u64
+            && record.len() + bytes as usize <= room
+            && append_body(&mut record, object)
+        {
+            self.keep(fetch, &key, &stored, &record);
+            return;
+        }
+        let id = self.store.bodies.insert(&key, object.clone());
+        match rendered.record(&stored, Some(bytes), Some(id)) {
+            Some(record) if record.len() <= room => self.keep(fetch, &key, &stored, &record),
+            _ => {
+                self.counts.not_kept += 1;
+                self.store.bodies.remove(id);
+            }
+        }
+    }
+
+    /// A 304 came: what is kept is brought up to date (RFC 9111, section 4.3.4).
+    fn renewed(
+        &mut self,
+        fetch: &Fetch,
+        flight: &Arc<Flight>,
+        kept: &Kept<'_>,
+        request: &Request<'_>,
+        response: &Response<'_>,
+    ) -> Next {
+        self.counts.renewed += 1;
+        let old: Vec<Field<'_>> = kept.fields().collect();
+        let fields = updated(&old, response.fields);
+        let fresh = Response { status: kept.life.status, fields: &fields };
+        let moments = Moments { request_s: fetch.asked_s, response_s: self.now.wall_s };
+        let object = kept.body_id.and_then(|id| self.store.bodies.get(id));
+        if kept.body_id.is_some() && object.is_none() {
+            // Its body left meanwhile.
+            return Next::Again;
+        }
+        let stored = store(request, &fresh, moments, &self.options.rules);
+        let plain = stored.clone().unwrap_or_else(|_| unkept(&fresh, self.now.wall_s));
+        let rendered = Rendered::new(fetch, &plain, &fresh, self.now.wall_s);
+        let Some(mut record) = rendered.record(&plain, kept.body_bytes, kept.body_id) else {
+            return Next::Again;
+        };
+        record.extend_from_slice(kept.body);
+        if stored.is_ok() {
+            self.keep(fetch, flight.key(), &plain, &record);
+        }
+        let answer = Answer { record, vary: plain.vary, object, is_private: false };
+        self.land_flight(flight, &Landing::Answer(Arc::new(answer)));
+        self.end_flight(fetch);
+        Next::Done
+    }
+
+    /// Gives what is stale, because the origin fails; false: it may not be.
+    fn give_stale(&mut self, flight: &Arc<Flight>, stale: &[u8]) -> bool {
+        let Some(Record::Response(kept)) = Record::read(stale) else { return false };
+        let asked = RequestDirectives::default();
+        if !may_serve_on_error(&kept.life, &asked, self.now.wall_s, &self.options.rules) {
+            return false;
+        }
+        let object = kept.body_id.and_then(|id| self.store.bodies.get(id));
+        if kept.body_id.is_some() && object.is_none() {
+            return false;
+        }
+        let answer = Answer { record: stale.to_vec(), vary: Vec::new(), object, is_private: false };
+        self.land_flight(flight, &Landing::Answer(Arc::new(answer)));
+        self.store.flights.close(flight);
+        true
+    }
+
+    /// A fetch brought nothing: those who wait get what is stale, or are told.
+    pub(super) fn fail_fetch(&mut self, fetch: &Fetch, status: u16) {
+        self.counts.fetches_failed += 1;
+        match &fetch.purpose {
+            Purpose::Private { client } => {
+                self.landed.push_back((*client, Landing::Failed(status)));
+            }
+            Purpose::Shared { flight, stale, .. } => {
+                let flight = flight.clone();
+                if let Some(stale) = stale
+                    && self.give_stale(&flight, &stale.clone())
+                {
+                    self.counts.stale_on_error += 1;
+                    return;
+                }
+                self.land_flight(&flight, &Landing::Failed(status));
+                self.store.flights.close(&flight);
+            }
+        }
+    }
+
+    pub(super) fn end_flight(&mut self, fetch: &Fetch) {
+        if let Purpose::Shared { flight, .. } = &fetch.purpose {
+            self.store.flights.close(flight);
+        }
+    }
+
+    /// What an unsafe method did makes what is kept of its URL outdated, and of URLs that the answer names, on the same host
+    /// (RFC 9111, section 4.4).
+    fn invalidate(&mut self, url: &[u8], fields: &[Field<'_>]) {
+        let now = self.now.seconds();
+        self.face.forget(&self.store, url, now);
+        let host_bytes = memchr::memchr(b'/', url).unwrap_or(url.len());
+        let host = &url[..host_bytes];
+        for name in ["location", "content-location"] {
+            let Some(named) = only(fields, name) else { continue };
+            let absolute = named.strip_prefix(b"http://").or(named.strip_prefix(b"https://"));
+            let other = match absolute {
+                Some(rest) => {
+                    let end = memchr::memchr(b'/', rest).unwrap_or(rest.len());
+                    let mut other = Vec::new();
+                    push_url(&mut other, &rest[..end], &rest[end..]);
+                    other
+                }
+                None => resolve(url, named),
+            };
+            let is_same_host = other.starts_with(host) && other.get(host.len()) == Some(&b'/');
+            if is_same_host {
+                self.face.forget(&self.store, &other, now);
+            }
+        }
+    }
+}
+
+/// A reference of the same host, as far as caches need it: from the root, or beside the URL (RFC 3986, section 5.2).
+fn resolve(url: &[u8], reference: &[u8]) -> Vec<u8> {
+    let host_bytes = memchr::memchr(b'/', url).unwrap_or(url.len());
+    let reference = reference.split(|&octet| octet == b'#').next().unwrap_or_default();
+    if reference.first() == Some(&b'/') {
+        return [&url[..host_bytes], reference].concat();
+    }
+    let path = url.split(|&octet| octet == b'?').next().unwrap_or_default();
+    if reference.first() == Some(&b'?') {
+        return [path, reference].concat();
+    }
+    let folder = memchr::memrchr(b'/', path).map_or(path, |at| &path[..=at]);
+    [folder, reference].concat()
+}
+
+/// A response that is not kept, as its record says it.
+fn unkept(response: &Response<'_>, now_s: u64) -> Stored {
+    let life = crate::storage::Life {
+        status: response.status,
+        directives: Default::default(),
+        lifetime_s: 0,
+        is_heuristic: false,
+        initial_age_s: 0,
+        response_s: now_s,
+    };
+    Stored { life, vary: Vec::<Selected>::new(), etag: None, last_modified: None }
+}
+
+fn digits(value: &[u8]) -> Option<u64> {
+    std::str::from_utf8(value).ok()?.parse().ok()
+}
+
+/// A head in its final form.
+#[derive(Debug)]
+pub struct Rendered {
+    url: Vec<u8>,
+    serial: u64,
+    tags: Vec<u64>,
+    status_line: Vec<u8>,
+    field_lines: Vec<u8>,
+}
+
+impl Rendered {
+    fn new(fetch: &Fetch, stored: &Stored, response: &Response<'_>, now_s: u64) -> Rendered {
+        let mut status_line = Vec::new();
+        let is_skipped = |name: &str| {
+            // Of what is not kept the age is its origin's to tell.
+            let is_kept = stored.etag.is_some() || stored.life.lifetime_s > 0;
+            name.eq_ignore_ascii_case("content-length")
+                || is_kept && name.eq_ignore_ascii_case("age")
+        };
+        push_kept_head(&mut status_line, stored.life.status, response.fields, is_skipped);
+        let status_bytes = memchr::memmem::find(&status_line, b"\r\n").map_or(0, |at| at + 2);
+        let mut field_lines = status_line.split_off(status_bytes);
+        if !crate::field::has(response.fields, "date") {
+            let mut date = Vec::new();
+            push_date(&mut date, now_s);
+            push_field(&mut field_lines, "Date", &date);
+        }
+        let mut tags: Vec<u64> = Vec::new();
+        for name in TAG_FIELDS {
+            let words = members(response.fields, name)
+                .flat_map(|member| member.split(|octet| octet.is_ascii_whitespace()));
+            tags.extend(words.filter(|word| !word.is_empty()).map(tag));
+        }
+        tags.truncate(TAGS_MAX);
+        Rendered { url: fetch.url.clone(), serial: fetch.serial, tags, status_line, field_lines }
+    }
+
+    fn record(
+        &self,
+        stored: &Stored,
+        body_bytes: Option<u64>,
+        body_id: Option<crate::record::BodyId>,
+    ) -> Option<Vec<u8>> {
+        let mut record = Vec::with_capacity(256 + self.field_lines.len());
+        let parts = Parts {
+            stored,
+            url: &self.url,
+            serial: self.serial,
+            tags: &self.tags,
+            status_line: &self.status_line,
+            field_lines: &self.field_lines,
+            body_bytes,
+            body_id,
+        };
+        push_response(&mut record, &parts).then_some(record)
+    }
+}
+
+/// Copies a whole body behind its record; false where it cannot be read.
+fn append_body(record: &mut Vec<u8>, object: &Arc<Object>) -> bool {
+    let options = ReaderOptions { loop_number: 0, lease_bytes_max: u64::MAX };
+    let Ok(mut reader) = object.open(0..u64::MAX, options) else { return false };
+    let mut leases = Vec::new();
+    loop {
+        match reader.lease(&mut leases, u64::MAX) {
+            Leased::Some { .. } => {
+                leases.drain(..).for_each(|lease| record.extend_from_slice(lease.octets()));
+            }
+            Leased::End => return true,
+            _ => return false,
+        }
+    }
+}

@@ -1,0 +1,643 @@
+//! Connections to origins: asking, reading, keeping them for the next.
+//!
+//! ```text
+//! connecting -> asking (head, then the request's body) -> head -> body -> idle, in its backend's pool
+//! any        -> closed, and what was asked failed, or is asked again
+//! ```
+//!
+//! A connection that was used before may have been closed by the origin meanwhile: a request that may be asked twice is asked again on
+//! another. Where none can be had within [`Options::origin_connections_max`](crate::options::Options) a request waits in a queue; where that is
+//! full it fails at once.
+//!
+//! Bodies of a known length are read straight into the memory that they are kept in.
+
+use std::collections::VecDeque;
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use larder::mem::object::{Failure, Filler, Object, Room};
+use larder_io::reactor::Interest;
+use larder_io::table::Id;
+use larder_io::tcp::{self, ConnectOptions};
+
+use super::Driver;
+use super::delivery::Ran;
+use super::fetch::{Fetch, Next, Rendered};
+use super::upload::fill;
+use crate::key::Key;
+use crate::message::{self, Chunked, FieldRoom, Framing, Piece};
+use crate::options::OriginAddress;
+use crate::storage::Stored;
+
+/// What a connection waits for, by list.
+pub const ORIGIN_LISTS: usize = 5;
+const CONNECTING: usize = 0;
+const HEAD: usize = 1;
+const BODY: usize = 2;
+const IDLE: usize = 3;
+/// For whom it reads: a client, or memory.
+const HELD_UP: usize = 4;
+
+/// Times that one request is asked.
+const TRIES_MAX: u8 = 3;
+/// Reads of one connection in a turn.
+const READS_MAX: usize = 8;
+/// Octets read at once into memory.
+const READ_BYTES: usize = 1 << 20;
+/// How long an origin that could not be reached is passed over, where there are others, milliseconds.
+const SICK_MS: u64 = 2_000;
+
+/// One origin, and connections to it that are not in use.
+#[derive(Debug)]
+pub struct Backend {
+    origin: OriginAddress,
+    idle: VecDeque<Id>,
+    open: usize,
+    sick_until_ms: u64,
+}
+
+impl Backend {
+    pub(super) fn new(origin: OriginAddress) -> Backend {
+        Backend { origin, idle: VecDeque::new(), open: 0, sick_until_ms: 0 }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Connecting,
+    Asking,
+    Head,
+    Body,
+    Idle,
+}
+
+/// A connection to an origin.
+#[derive(Debug)]
+pub struct Origin {
+    id: Id,
+    token: u64,
+    socket: OwnedFd,
+    backend: usize,
+    state: State,
+    pub(super) fetch: Option<Box<Fetch>>,
+    /// Octets of the request's head that were sent.
+    asked_bytes: usize,
+    /// Octets that came and were not used yet.
+    inbox: Vec<u8>,
+    incoming: Option<Box<Incoming>>,
+    /// It answered before.
+    is_reused: bool,
+    has_ended: bool,
+}
+
+/// A body that comes.
+#[derive(Debug)]
+pub struct Incoming {
+    filler: Filler,
+    remaining: Remaining,
+    keeps_alive: bool,
+    keep: Option<Keep>,
+}
+
+/// What is to be kept when the body is whole.
+#[derive(Debug)]
+pub struct Keep {
+    /// Under this.
+    pub key: Key,
+    /// What is known of it.
+    pub stored: Stored,
+    /// Its head.
+    pub rendered: Rendered,
+}
+
+#[derive(Debug)]
+enum Remaining {
+    Octets(u64),
+    Chunks(Box<Chunked>),
+    UntilClose,
+}
+
+impl Incoming {
+    pub(super) fn new(
+        filler: Filler,
+        framing: Framing,
+        keeps_alive: bool,
+        keep: Option<Keep>,
+    ) -> Incoming {
+        let remaining = match framing {
+            Framing::None => Remaining::Octets(0),
+            Framing::Length(bytes) => Remaining::Octets(bytes),
+            Framing::Chunked => Remaining::Chunks(Box::default()),
+            Framing::UntilClose => Remaining::UntilClose,
+        };
+        Incoming { filler, remaining, keeps_alive, keep }
+    }
+}
+
+impl Origin {
+    /// Tells of what came.
+    pub(super) fn announce(&mut self) {
+        if let Some(incoming) = &mut self.incoming {
+            incoming.filler.publish_now();
+        }
+    }
+}
+
+/// How far reading came.
+enum Read {
+    /// Nothing more is there.
+    Blocked,
+    /// It has had its share.
+    Share,
+    /// No memory, or nobody takes what is there.
+    NoRoom,
+    /// The body is whole.
+    Complete,
+    /// It is not, and nothing more comes.
+    Broken,
+}
+
+/// Who is at the other end of a socket.
+pub(super) fn peer_of(socket: &OwnedFd) -> Option<SocketAddr> {
+    tcp::peer(socket).ok()
+}
+
+impl Driver {
+    pub(super) fn origin_waits_ms(&self) -> [u64; ORIGIN_LISTS] {
+        let it = &self.options.patience;
+        [it.connect_ms, it.first_byte_ms, it.between_bytes_ms, it.origin_idle_ms, u64::MAX]
+    }
+
+    fn origin_waits_in(&mut self, origin: &Origin, list: usize) {
+        self.origins.wait_in(origin.id, list, self.now.ms);
+    }
+
+    /// Asks an origin, now or as soon as there is a connection.
+    pub(super) fn start(&mut self, fetch: Box<Fetch>) {
+        if let Some(fetch) = self.try_start(fetch) {
+            if self.queue.len() < self.options.queue_max {
+                self.queue.push_back(fetch);
+            } else {
+                self.counts.queue_full += 1;
+                self.fail_fetch(&fetch, 503);
+            }
+        }
+    }
+
+    /// Gives the fetch back where no connection is to be had.
+    fn try_start(&mut self, mut fetch: Box<Fetch>) -> Option<Box<Fetch>> {
+        let count = self.backends.len();
+        let share = self.options.origin_connections_max.div_ceil(self.options.loops).max(1);
+        let now_ms = self.now.ms;
+        let first = self.turn;
+        self.turn = (self.turn + 1) % count.max(1);
+        // Those that are sick come last.
+        let mut order: Vec<usize> = (0..count).map(|at| (first + at) % count).collect();
+        order.sort_by_key(|&at| self.backends[at].sick_until_ms > now_ms);
+        let may_reuse = fetch.tries < TRIES_MAX - 1;
+        let mut is_full = false;
+        for backend in order {
+            while may_reuse && let Some(id) = self.backends[backend].idle.pop_back() {
+                let mut rest = Some(fetch);
+                self.with_origin(id, |driver, origin| {
+                    let fetch = rest.take().expect("it is called once");
+                    driver.ask_again_on(origin, fetch)
+                });
+                match rest {
+                    None => return None,
+                    Some(it) => fetch = it,
+                }
+            }
+            if self.backends[backend].open >= share {
+                is_full = true;
+                continue;
+            }
+            match self.connect(backend, fetch) {
+                Ok(()) => return None,
+                Err(it) => fetch = it,
+            }
+        }
+        if is_full {
+            return Some(fetch);
+        }
+        self.fail_fetch(&fetch, 502);
+        None
+    }
+
+    fn connect(&mut self, backend: usize, mut fetch: Box<Fetch>) -> Result<(), Box<Fetch>> {
+        let address = self.backends[backend].origin.address;
+        let Ok(stream) = tcp::connect(address, &ConnectOptions::default()) else {
+            self.sicken(backend);
+            return Err(fetch);
+        };
+        let Ok(id) = self.origins.insert(None, CONNECTING, self.now.ms) else { return Err(fetch) };
+        let (token, socket) = (self.origins.token(id), OwnedFd::from(stream));
+        if self.reactor.watch(&socket, token, Interest::WRITE).is_err() {
+            self.origins.remove(id);
+            return Err(fetch);
+        }
+        self.counts.origin_connections += 1;
+        self.backends[backend].open += 1;
+        fetch.tries += 1;
+        let origin = Origin {
+            id,
+            token,
+            socket,
+            backend,
+            state: State::Connecting,
+            fetch: Some(fetch),
+            asked_bytes: 0,
+            inbox: Vec::new(),
+            incoming: None,
+            is_reused: false,
+            has_ended: false,
+        };
+        if let Some(place) = self.origins.get_mut(id) {
+            *place = Some(Box::new(origin));
+        }
+        Ok(())
+    }
+
+    fn ask_again_on(&mut self, origin: &mut Origin, mut fetch: Box<Fetch>) -> bool {
+        fetch.tries += 1;
+        origin.fetch = Some(fetch);
+        origin.asked_bytes = 0;
+        origin.is_reused = true;
+        self.reactor.unwatch(&origin.socket, origin.token);
+        self.ask_origin(origin)
+    }
+
+    fn sicken(&mut self, backend: usize) {
+        self.counts.origin_failures += 1;
+        self.backends[backend].sick_until_ms = self.now.ms + SICK_MS;
+    }
+
+    /// A socket is ready, or something else that it waited for has come. False: it is to be closed.
+    pub(super) fn origin_ready(&mut self, origin: &mut Origin) -> bool {
+        match origin.state {
+            State::Connecting => match tcp::take_error(&origin.socket) {
+                Ok(None) => self.ask_origin(origin),
+                _ => {
+                    self.sicken(origin.backend);
+                    false
+                }
+            },
+            State::Asking => self.ask_origin(origin),
+            State::Head => self.read_head(origin),
+            State::Body => self.read_body(origin),
+            // It was closed, or says something that nobody asked.
+            State::Idle => false,
+        }
+    }
+
+    pub(super) fn origin_has_room(&mut self, origin: &mut Origin) -> bool {
+        origin.state != State::Body || self.read_body(origin)
+    }
+
+    /// Sends what is left of the request.
+    fn ask_origin(&mut self, origin: &mut Origin) -> bool {
+        origin.state = State::Asking;
+        let Some(fetch) = &mut origin.fetch else { return false };
+        while origin.asked_bytes < fetch.request.len() {
+            match tcp::write(&origin.socket, &fetch.request[origin.asked_bytes..]) {
+                Ok(bytes) => origin.asked_bytes += bytes,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.origin_waits_in(origin, HEAD);
+                    return self
+                        .reactor
+                        .watch(&origin.socket, origin.token, Interest::WRITE)
+                        .is_ok();
+                }
+                Err(_) => return false,
+            }
+        }
+        let Some(upload) = &mut fetch.upload else {
+            origin.state = State::Head;
+            self.origin_waits_in(origin, HEAD);
+            return self.reactor.watch(&origin.socket, origin.token, Interest::READ).is_ok();
+        };
+        let mut sent_bytes = 0;
+        let memory = self.store.objects.memory();
+        let lease_bytes_max = self.options.window_bytes;
+        let ran = upload.run(&origin.socket, memory, self.number, lease_bytes_max, &mut sent_bytes);
+        let object = upload.object().id();
+        let interest = match ran {
+            Ran::Complete => {
+                fetch.upload = None;
+                origin.state = State::Head;
+                self.origin_waits_in(origin, HEAD);
+                return self.read_head(origin);
+            }
+            Ran::Waits => {
+                self.wait_for_more(object, origin.token);
+                // An answer may come before the request's end.
+                Interest::READ
+            }
+            Ran::Blocked | Ran::Share => Interest::BOTH,
+            // The client left; or the origin has, and may have said why.
+            Ran::Failed => return false,
+            Ran::Gone => {
+                fetch.upload = None;
+                origin.state = State::Head;
+                return self.read_head(origin);
+            }
+        };
+        if matches!(ran, Ran::Waits) {
+            self.origin_waits_in(origin, HELD_UP);
+        } else {
+            self.origin_waits_in(origin, HEAD);
+        }
+        if self.reactor.watch(&origin.socket, origin.token, interest).is_err() {
+            return false;
+        }
+        self.read_head(origin)
+    }
+
+    /// Reads the head of an answer.
+    fn read_head(&mut self, origin: &mut Origin) -> bool {
+        for _ in 0..READS_MAX {
+            match tcp::read_into(&origin.socket, &mut self.scratch) {
+                Ok(0) => return false,
+                Ok(bytes) => origin.inbox.extend_from_slice(&self.scratch[..bytes]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if origin.state == State::Asking {
+                        return true;
+                    }
+                    return self
+                        .reactor
+                        .watch(&origin.socket, origin.token, Interest::READ)
+                        .is_ok();
+                }
+                Err(_) => return false,
+            }
+            if let Some(goes_on) = self.look_for_head(origin) {
+                return goes_on;
+            }
+        }
+        self.reactor.watch(&origin.socket, origin.token, Interest::READ).is_ok()
+    }
+
+    /// Looks for a head in the inbox; `None`: it is not whole.
+    fn look_for_head(&mut self, origin: &mut Origin) -> Option<bool> {
+        loop {
+            let inbox = std::mem::take(&mut origin.inbox);
+            let mut room = FieldRoom::new();
+            let method =
+                origin.fetch.as_ref().map_or("GET", |fetch| fetch.method.as_str()).to_owned();
+            let head = match message::response(&inbox, &mut room, &method, &self.options.limits) {
+                Ok(Some(head)) => head,
+                Ok(None) => {
+                    origin.inbox = inbox;
+                    return None;
+                }
+                Err(_) => {
+                    self.counts.bad_responses += 1;
+                    if let Some(fetch) = origin.fetch.take() {
+                        self.fail_fetch(&fetch, 502);
+                    }
+                    return Some(false);
+                }
+            };
+            let rest = &inbox[head.head_bytes..];
+            if head.status < 200 {
+                // What is only on the way: 100, 102, 103.
+                origin.inbox = rest.to_vec();
+                continue;
+            }
+            let is_unfinished = origin.fetch.as_ref().is_some_and(|fetch| fetch.upload.is_some());
+            let keeps_alive = head.keeps_alive && !is_unfinished;
+            let (next, used) = self.answered(origin, &head, rest);
+            origin.inbox = rest[used..].to_vec();
+            return Some(match next {
+                Next::Body(mut incoming) => {
+                    incoming.keeps_alive = keeps_alive;
+                    self.begin_body(origin, incoming)
+                }
+                Next::Done => {
+                    origin.fetch = None;
+                    let has_body = matches!(head.framing, Framing::Chunked | Framing::UntilClose);
+                    self.rest_origin(origin, keeps_alive && !has_body)
+                }
+                Next::Again => {
+                    if let Some(fetch) = origin.fetch.take() {
+                        self.start(fetch);
+                    }
+                    false
+                }
+                Next::Unwanted => {
+                    origin.fetch = None;
+                    false
+                }
+            });
+        }
+    }
+
+    fn begin_body(&mut self, origin: &mut Origin, incoming: Box<Incoming>) -> bool {
+        origin.state = State::Body;
+        origin.incoming = Some(incoming);
+        self.origin_waits_in(origin, BODY);
+        self.read_body(origin)
+    }
+
+    /// Reads what there is of a body.
+    fn read_body(&mut self, origin: &mut Origin) -> bool {
+        let Some(mut incoming) = origin.incoming.take() else { return false };
+        if incoming.filler.is_unwanted() && incoming.keep.is_none() {
+            // The one who wanted it is gone.
+            self.counts.fetches_abandoned += 1;
+            return false;
+        }
+        let read = self.fill_body(origin, &mut incoming);
+        incoming.filler.publish();
+        match read {
+            Read::Complete => return self.end_body(origin, incoming),
+            Read::Broken => {
+                self.counts.bodies_broken += 1;
+                incoming.filler.fail(Failure::Origin);
+                return false;
+            }
+            Read::NoRoom => {
+                incoming.filler.publish_now();
+                self.make_room();
+                self.rooms.insert(incoming.filler.object().id(), origin.token);
+                self.origin_waits_in(origin, HELD_UP);
+                origin.incoming = Some(incoming);
+                return true;
+            }
+            Read::Blocked | Read::Share => {}
+        }
+        origin.incoming = Some(incoming);
+        if !self.unannounced.iter().any(|(id, _)| *id == origin.id) {
+            self.unannounced.push((origin.id, self.now.us));
+        }
+        self.origin_waits_in(origin, BODY);
+        self.reactor.watch(&origin.socket, origin.token, Interest::READ).is_ok()
+    }
+
+    fn fill_body(&mut self, origin: &mut Origin, incoming: &mut Incoming) -> Read {
+        let Incoming { filler, remaining, .. } = incoming;
+        for _ in 0..READS_MAX {
+            if !origin.inbox.is_empty() {
+                let inbox = std::mem::take(&mut origin.inbox);
+                let (used, read) = remaining.take(&inbox, filler);
+                origin.inbox = inbox;
+                origin.inbox.drain(..used);
+                if let Some(read) = read {
+                    return read;
+                }
+            }
+            if origin.has_ended {
+                return match remaining {
+                    Remaining::UntilClose => Read::Complete,
+                    _ => Read::Broken,
+                };
+            }
+            let result = match remaining {
+                Remaining::Octets(0) => return Read::Complete,
+                Remaining::Octets(left) => {
+                    let wanted = usize::try_from(*left).unwrap_or(usize::MAX).min(READ_BYTES);
+                    match filler.room(wanted) {
+                        Room::Memory(memory) => {
+                            let wanted = memory.len().min(wanted);
+                            let result = tcp::read_into(&origin.socket, &mut memory[..wanted]);
+                            if let Ok(bytes) = result {
+                                filler.wrote(bytes);
+                                *left -= bytes as u64;
+                            }
+                            result
+                        }
+                        Room::Later => return Read::NoRoom,
+                    }
+                }
+                _ => {
+                    let result = tcp::read_into(&origin.socket, &mut self.scratch);
+                    if let Ok(bytes) = result {
+                        origin.inbox.extend_from_slice(&self.scratch[..bytes]);
+                    }
+                    result
+                }
+            };
+            match result {
+                Ok(0) => origin.has_ended = true,
+                Ok(bytes) => self.counts.received_bytes += bytes as u64,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Read::Blocked,
+                Err(_) => return Read::Broken,
+            }
+        }
+        Read::Share
+    }
+
+    /// A body is whole.
+    fn end_body(&mut self, origin: &mut Origin, incoming: Box<Incoming>) -> bool {
+        let Incoming { filler, keep, keeps_alive, .. } = *incoming;
+        let object: Arc<Object> = filler.object().clone();
+        filler.seal();
+        if let Some(fetch) = origin.fetch.take() {
+            if let Some(keep) = keep {
+                self.keep_whole(&fetch, keep, &object);
+            }
+            self.end_flight(&fetch);
+        }
+        self.unannounced.retain(|(id, _)| *id != origin.id);
+        self.rest_origin(origin, keeps_alive && !origin.has_ended)
+    }
+
+    /// Keeps a connection for the next request, or asks one that waits.
+    fn rest_origin(&mut self, origin: &mut Origin, keeps_alive: bool) -> bool {
+        if !keeps_alive || !origin.inbox.is_empty() || self.is_draining {
+            return false;
+        }
+        if let Some(fetch) = self.queue.pop_front() {
+            return self.ask_again_on(origin, fetch);
+        }
+        origin.state = State::Idle;
+        self.backends[origin.backend].idle.push_back(origin.id);
+        self.origin_waits_in(origin, IDLE);
+        self.reactor.watch(&origin.socket, origin.token, Interest::READ).is_ok()
+    }
+
+    pub(super) fn origin_overdue(&mut self, origin: &mut Origin, list: usize) -> bool {
+        if list != IDLE {
+            self.counts.origin_timeouts += 1;
+        }
+        if list == CONNECTING {
+            self.sicken(origin.backend);
+        } else if let Some(fetch) = origin.fetch.take_if(|_| list == HEAD) {
+            self.fail_fetch(&fetch, 504);
+        }
+        false
+    }
+
+    pub(super) fn close_origin(&mut self, id: Id, origin: Box<Origin>) {
+        self.origins.remove(id);
+        let Origin { socket, token, backend, fetch, incoming, state, is_reused, inbox, .. } =
+            *origin;
+        self.reactor.close(socket, token);
+        let pool = &mut self.backends[backend];
+        pool.open -= 1;
+        pool.idle.retain(|it| *it != id);
+        self.unannounced.retain(|(it, _)| *it != id);
+        let had_body = incoming.is_some() || state == State::Body;
+        drop(incoming);
+        if let Some(fetch) = fetch {
+            let has_not_begun = state == State::Connecting && fetch.tries < TRIES_MAX;
+            let may_be_stale = is_reused && inbox.is_empty() && fetch.may_be_asked_again();
+            if had_body {
+                self.end_flight(&fetch);
+            } else if has_not_begun || (may_be_stale && fetch.tries < TRIES_MAX) {
+                self.start(fetch);
+            } else {
+                self.fail_fetch(&fetch, 502);
+            }
+        }
+        if let Some(fetch) = self.queue.pop_front() {
+            self.start(fetch);
+        }
+    }
+}
+
+impl Remaining {
+    /// Moves octets of the body into its object: how many octets that were, and how it stands unless more is to be read.
+    fn take(&mut self, octets: &[u8], filler: &mut Filler) -> (usize, Option<Read>) {
+        match self {
+            Remaining::Octets(left) => {
+                let wanted = usize::try_from(*left).unwrap_or(usize::MAX).min(octets.len());
+                let moved = fill(filler, &octets[..wanted]);
+                *left -= moved as u64;
+                let read = match *left {
+                    0 => Some(Read::Complete),
+                    _ if moved < wanted => Some(Read::NoRoom),
+                    _ => None,
+                };
+                (moved, read)
+            }
+            Remaining::UntilClose => {
+                let moved = fill(filler, octets);
+                (moved, (moved < octets.len()).then_some(Read::NoRoom))
+            }
+            Remaining::Chunks(chunked) => {
+                let mut used = 0;
+                loop {
+                    match chunked.next(&octets[used..]) {
+                        Ok(Piece::Data { octets: data, consumed }) => {
+                            let moved = fill(filler, data);
+                            let left = data.len() - moved;
+                            chunked.put_back(left);
+                            used += consumed - left;
+                            if left > 0 {
+                                return (used, Some(Read::NoRoom));
+                            }
+                        }
+                        Ok(Piece::More { consumed }) => return (used + consumed, None),
+                        Ok(Piece::End { consumed }) => {
+                            return (used + consumed, Some(Read::Complete));
+                        }
+                        Err(_) => return (octets.len(), Some(Read::Broken)),
+                    }
+                }
+            }
+        }
+    }
+}
