@@ -135,7 +135,7 @@ pub struct Driver {
     turn: usize,
     /// Fetches that wait for a connection.
     queue: VecDeque<Box<Fetch>>,
-    /// Clients that wait for more of a body.
+    /// Who waits for more of a body: clients, and connections to origins for a client's.
     waits: HashMap<ObjectId, Vec<u64>>,
     /// Who fills a body and waits for room.
     rooms: HashMap<ObjectId, u64>,
@@ -337,7 +337,11 @@ impl Driver {
                 Message::Landed(client, landing) => self.landed.push_back((client, landing)),
                 Message::Notice(Notice { object, news: News::More, .. }) => {
                     for token in self.waits.remove(&object).unwrap_or_default() {
-                        self.with_client_of(token, Driver::go_on);
+                        if self.origins.owns(token) {
+                            self.with_origin_of(token, Driver::origin_ready);
+                        } else {
+                            self.with_client_of(token, Driver::go_on);
+                        }
                     }
                 }
                 Message::Notice(Notice { object, news: News::Room, .. }) => {
