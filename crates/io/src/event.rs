@@ -60,6 +60,11 @@ impl Interest {
         self.0 & other.0 == other.0
     }
 
+    /// As the kernel has it, for epoll and for poll alike.
+    pub(crate) const fn bits(self) -> u32 {
+        self.0
+    }
+
     /// Whether it ends with the first event.
     pub const fn is_once(self) -> bool {
         self.0 & libc::EPOLLONESHOT as u32 != 0
@@ -165,13 +170,19 @@ impl Poller {
 }
 
 fn event_of(event: &libc::epoll_event) -> Event {
-    const FAILED: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
-    let bits = event.events;
-    Event {
-        token: event.u64,
-        readable: bits & (Interest::READ.0 | FAILED) != 0,
-        writable: bits & (Interest::WRITE.0 | FAILED) != 0,
-        closed: bits & (libc::EPOLLRDHUP as u32 | FAILED) != 0,
+    Event::of(event.u64, event.events)
+}
+
+impl Event {
+    /// From what the kernel says, to epoll and to poll alike.
+    pub(crate) fn of(token: u64, bits: u32) -> Event {
+        const FAILED: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
+        Event {
+            token,
+            readable: bits & (Interest::READ.0 | FAILED) != 0,
+            writable: bits & (Interest::WRITE.0 | FAILED) != 0,
+            closed: bits & (libc::EPOLLRDHUP as u32 | FAILED) != 0,
+        }
     }
 }
 

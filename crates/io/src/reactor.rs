@@ -14,6 +14,8 @@
 //! | file | duty |
 //! |---|---|
 //! | `epoll` | tells of readiness; reads and writes are calls of ours |
+//! | `uring` | one call hands over what is to be done, and brings what came of it |
+//! | `buffers` | memory that the kernel receives into |
 //! | `batch` | what a wait found |
 //! | `pool` | buffers to write answers to |
 //!
@@ -39,10 +41,12 @@
 //! socket is some octets in a table by descriptor, so as many as there may be descriptors.
 
 mod batch;
+mod buffers;
 mod epoll;
 mod pool;
 #[cfg(test)]
 mod tests;
+mod uring;
 
 use std::fmt;
 use std::io;
@@ -56,6 +60,7 @@ pub use crate::event::Interest;
 pub use batch::{Batch, Event};
 use epoll::Epoll;
 use pool::Pool;
+use uring::Uring;
 
 /// Connections taken from one listener a wait.
 const ACCEPTED_MAX: usize = 64;
@@ -134,7 +139,8 @@ pub enum Sending {
 }
 
 /// Many sockets, and what is under way on them. It may be made in one thread and used in another;
-/// from the first [`Reactor::wait`] on it stays in that thread.
+/// from the first [`Reactor::wait`] on it stays in that thread, where it is dropped too: elsewhere
+/// waits fail, and memory that the kernel may still use is leaked.
 #[derive(Debug)]
 pub struct Reactor {
     engine: Engine,
@@ -145,6 +151,7 @@ pub struct Reactor {
 
 #[derive(Debug)]
 enum Engine {
+    Uring(Box<Uring>),
     Epoll(Epoll),
 }
 
@@ -153,19 +160,26 @@ impl Reactor {
     /// chosen, or descriptors.
     pub fn new(options: &Options) -> io::Result<(Reactor, Batch)> {
         let options = options.clamped();
-        let waker = Waker::new()?;
-        if options.choice == Choice::Uring {
-            return Err(io::Error::new(io::ErrorKind::Unsupported, "no io_uring yet"));
+        let (waker, pool) = (Waker::new()?, Pool::new(options.events_max));
+        let mut fallback = None;
+        if options.choice != Choice::Epoll {
+            match Uring::new(&options, &waker) {
+                Ok((uring, batch)) => {
+                    let engine = Engine::Uring(Box::new(uring));
+                    return Ok((Reactor { engine, fallback, pool, waker }, batch));
+                }
+                Err(error) if options.choice == Choice::Uring => return Err(error),
+                Err(error) => fallback = Some(error.to_string()),
+            }
         }
         let (epoll, batch) = Epoll::new(&options, &waker.0.event)?;
-        let fallback = (options.choice == Choice::Auto).then(|| "no io_uring yet".to_owned());
-        let pool = Pool::new(options.events_max);
         Ok((Reactor { engine: Engine::Epoll(epoll), fallback, pool, waker }, batch))
     }
 
     /// Which way it talks to the kernel.
     pub fn backend(&self) -> Backend {
         match self.engine {
+            Engine::Uring(_) => Backend::Uring,
             Engine::Epoll(_) => Backend::Epoll,
         }
     }
@@ -180,13 +194,16 @@ impl Reactor {
     pub fn listen(&mut self, listener: &TcpListener, token: u64) -> io::Result<()> {
         listener.set_nonblocking(true)?;
         match &mut self.engine {
+            Engine::Uring(uring) => uring.listen(listener, token),
             Engine::Epoll(epoll) => epoll.listen(listener, token),
         }
     }
 
-    /// Takes no more connections; some that were taken may still come.
+    /// Takes no more connections; some that were taken may still come. The address is free once the
+    /// listener is closed and the next wait has begun.
     pub fn unlisten(&mut self, listener: &TcpListener, token: u64) {
         match &mut self.engine {
+            Engine::Uring(uring) => uring.unlisten(listener, token),
             Engine::Epoll(epoll) => epoll.unlisten(listener, token),
         }
     }
@@ -195,6 +212,7 @@ impl Reactor {
     /// connection on which nothing comes costs no buffer. Again on a socket that receives: nothing.
     pub fn receive(&mut self, socket: &impl AsFd, token: u64) -> io::Result<()> {
         match &mut self.engine {
+            Engine::Uring(uring) => uring.receive(socket.as_fd(), token),
             Engine::Epoll(epoll) => epoll.receive(socket.as_fd(), token),
         }
     }
@@ -203,6 +221,7 @@ impl Reactor {
     /// resuming within the walk of one batch costs no system call.
     pub fn pause(&mut self, socket: &impl AsFd, token: u64) {
         match &mut self.engine {
+            Engine::Uring(uring) => uring.pause(socket.as_fd(), token),
             Engine::Epoll(epoll) => epoll.pause(socket.as_fd(), token),
         }
     }
@@ -212,6 +231,7 @@ impl Reactor {
     /// before that: the last interest counts. Readiness may have passed when it is heard of.
     pub fn watch(&mut self, socket: &impl AsFd, token: u64, interest: Interest) -> io::Result<()> {
         match &mut self.engine {
+            Engine::Uring(uring) => uring.watch(socket.as_fd(), token, interest),
             Engine::Epoll(epoll) => epoll.watch(socket.as_fd(), token, interest),
         }
     }
@@ -219,6 +239,7 @@ impl Reactor {
     /// Watches no more.
     pub fn unwatch(&mut self, socket: &impl AsFd, token: u64) {
         match &mut self.engine {
+            Engine::Uring(uring) => uring.unwatch(socket.as_fd(), token),
             Engine::Epoll(epoll) => epoll.unwatch(socket.as_fd(), token),
         }
     }
@@ -244,6 +265,7 @@ impl Reactor {
             return Sending::Done;
         }
         match &mut self.engine {
+            Engine::Uring(uring) => uring.send(socket.as_fd(), token, octets),
             Engine::Epoll(epoll) => epoll.send(socket.as_fd(), token, octets, &mut self.pool),
         }
     }
@@ -252,6 +274,7 @@ impl Reactor {
     /// kernel is lost.
     pub fn close(&mut self, socket: OwnedFd, token: u64) {
         match &mut self.engine {
+            Engine::Uring(uring) => uring.close(socket, token),
             Engine::Epoll(epoll) => epoll.close(socket, token, &mut self.pool),
         }
     }
@@ -264,11 +287,15 @@ impl Reactor {
     /// Waits until something happens or `timeout` has passed (`None`: without end; cut to
     /// milliseconds, upwards): how many events there are. A signal ends it early, with none. Events
     /// of the last wait that were not walked are given at once, and nothing else is done.
+    ///
+    /// # Panics
+    /// Where the batch is another reactor's.
     pub fn wait(&mut self, batch: &mut Batch, timeout: Option<Duration>) -> io::Result<usize> {
         if !batch.is_empty() {
             return Ok(batch.len());
         }
         match &mut self.engine {
+            Engine::Uring(uring) => uring.wait(batch, timeout, &mut self.pool),
             Engine::Epoll(epoll) => epoll.wait(batch, timeout, &mut self.pool, &self.waker),
         }
     }
@@ -305,6 +332,25 @@ impl Waker {
     fn hear(&self) -> bool {
         self.0.is_called.swap(false, Ordering::AcqRel)
     }
+}
+
+/// Reading, writing, both or neither; nothing of how often.
+fn plain(interest: Interest) -> Interest {
+    match (interest.covers(Interest::READ), interest.covers(Interest::WRITE)) {
+        (true, true) => Interest::BOTH,
+        (true, false) => Interest::READ,
+        (false, true) => Interest::WRITE,
+        (false, false) => Interest::NONE,
+    }
+}
+
+/// Whether an event is what was watched for. A peer that only finished sending does not make its
+/// socket ready for writing, and must not be told of again and again as if.
+fn is_ready(watched: Interest, event: &crate::event::Event) -> bool {
+    let is_failed = event.closed && event.writable;
+    (watched.covers(Interest::READ) && (event.readable || event.closed))
+        || (watched.covers(Interest::WRITE) && event.writable)
+        || is_failed
 }
 
 /// The place of a descriptor in a table.

@@ -6,6 +6,9 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use super::buffers::Region;
 
 /// Something that happened.
 #[derive(Debug)]
@@ -70,14 +73,22 @@ pub(super) enum Item {
     Woken,
 }
 
+/// Where octets lie.
+#[derive(Debug)]
+pub(super) enum Memory {
+    Owned(Box<[u8]>),
+    /// Shared with the kernel.
+    Shared(Arc<Region>),
+}
+
 /// What a wait found, and the memory of it.
 pub struct Batch {
     pub(super) items: VecDeque<Item>,
-    pub(super) memory: Box<[u8]>,
+    pub(super) memory: Memory,
 }
 
 impl Batch {
-    pub(super) fn new(memory: Box<[u8]>) -> Batch {
+    pub(super) fn new(memory: Memory) -> Batch {
         Batch { items: VecDeque::new(), memory }
     }
 
@@ -87,7 +98,13 @@ impl Batch {
         Some(match self.items.pop_front()? {
             Item::Accepted { token, socket, peer } => Event::Accepted { token, socket, peer },
             Item::Received { token, at, bytes } => {
-                Event::Received { token, octets: &self.memory[at..at + bytes] }
+                let octets = match &self.memory {
+                    Memory::Owned(memory) => &memory[at..at + bytes],
+                    // SAFETY: the kernel named this buffer, and has it again only after a wait that
+                    // borrows the batch, with which no event is left (invariant 2 of `buffers`).
+                    Memory::Shared(region) => unsafe { region.octets(at, bytes) },
+                };
+                Event::Received { token, octets }
             }
             Item::Finished { token } => Event::Finished { token },
             Item::Ready { token, readable, writable, closed } => {
@@ -97,6 +114,17 @@ impl Batch {
             Item::Failed { token, error } => Event::Failed { token, error },
             Item::Woken => Event::Woken,
         })
+    }
+
+    /// Memory to receive into.
+    ///
+    /// # Panics
+    /// Where the batch is one of io_uring.
+    pub(super) fn own_memory(&mut self) -> &mut [u8] {
+        match &mut self.memory {
+            Memory::Owned(memory) => memory,
+            Memory::Shared(_) => panic!("a batch serves the reactor that it was made with"),
+        }
     }
 
     /// Events that are left.

@@ -20,9 +20,9 @@ use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-use super::batch::{Batch, Item};
+use super::batch::{Batch, Item, Memory};
 use super::pool::Pool;
-use super::{ACCEPTED_MAX, Options, Sending, Waker, index_of};
+use super::{ACCEPTED_MAX, Options, Sending, Waker, index_of, is_ready, plain};
 use crate::event::{Event, Events, Interest, Poller};
 use crate::tcp;
 
@@ -87,17 +87,6 @@ impl Socket {
         }
         Some(lasting.and(self.watched.unwrap_or(Interest::NONE)))
     }
-
-    /// Whether the event is what was watched for. A peer that only finished sending does not make
-    /// its socket ready for writing, and must not be told again and again as if.
-    fn is_ready(&self, event: &Event) -> bool {
-        self.watched.is_some_and(|watched| {
-            let is_failed = event.closed && event.writable;
-            (watched.covers(Interest::READ) && (event.readable || event.closed))
-                || (watched.covers(Interest::WRITE) && event.writable)
-                || is_failed
-        })
-    }
 }
 
 impl Epoll {
@@ -117,7 +106,7 @@ impl Epoll {
             receive_bytes: options.receive_bytes,
             sockets: Vec::new(),
         };
-        Ok((epoll, Batch::new(memory)))
+        Ok((epoll, Batch::new(Memory::Owned(memory))))
     }
 
     pub(super) fn listen(&mut self, listener: &TcpListener, token: u64) -> io::Result<()> {
@@ -146,15 +135,7 @@ impl Epoll {
         token: u64,
         interest: Interest,
     ) -> io::Result<()> {
-        let interest = if interest.covers(Interest::BOTH) {
-            Interest::BOTH
-        } else if interest.covers(Interest::WRITE) {
-            Interest::WRITE
-        } else if interest.covers(Interest::READ) {
-            Interest::READ
-        } else {
-            Interest::NONE
-        };
+        let interest = plain(interest);
         self.change(fd, token, |socket| socket.watched = Some(interest))
     }
 
@@ -291,7 +272,7 @@ impl Epoll {
             }
             while batch.len() < self.events_max
                 && let Some(event) = self.events.get(self.events_at)
-                && memory_used + self.receive_bytes <= batch.memory.len()
+                && memory_used + self.receive_bytes <= batch.own_memory().len()
             {
                 self.events_at += 1;
                 if event.token != WAKER {
@@ -331,7 +312,7 @@ impl Epoll {
             accept(socket, fd, batch, self.events_max);
         }
         if event.readable && socket.is_receiving {
-            let room = &mut batch.memory[*memory_used..][..self.receive_bytes];
+            let room = &mut batch.own_memory()[*memory_used..][..self.receive_bytes];
             let received = tcp::read_into(&fd, room);
             let at = *memory_used;
             let token = socket.token;
@@ -354,7 +335,7 @@ impl Epoll {
         if event.writable && socket.outgoing.is_some() {
             go_on(socket, fd, batch, pool);
         }
-        if socket.is_ready(event) {
+        if socket.watched.is_some_and(|watched| is_ready(watched, event)) {
             socket.watched = None;
             let &Event { readable, writable, closed, .. } = event;
             batch.items.push_back(Item::Ready { token: socket.token, readable, writable, closed });

@@ -95,16 +95,24 @@ fn octets(count: usize, seed: u64) -> Vec<u8> {
 }
 
 /// Runs a scenario by each way to the kernel that this machine has.
-fn by_each_way(_test: &str, scenario: impl Fn(Options)) {
+fn by_each_way(scenario: impl Fn(Options)) {
     let options =
         Options { events_max: 64, receive_bytes: 4096, buffers: 16, ..Options::default() };
     scenario(Options { choice: Choice::Epoll, ..options.clone() });
+    let options = Options { choice: Choice::Uring, ..options };
+    match Reactor::new(&options) {
+        Ok((reactor, _)) => {
+            assert_eq!(reactor.backend(), Backend::Uring);
+            scenario(options);
+        }
+        Err(error) => crate::testing::skip("reactors_by_io_uring", &error.to_string()),
+    }
 }
 
 /// Many connections are accepted and each hears what it said, until it ends, with few buffers.
 #[test]
 fn many_connections_echo() {
-    by_each_way("reactor::many_connections_echo", |options| {
+    by_each_way(|options| {
         let mut many = Loop::new(&options);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address: SocketAddr = listener.local_addr().unwrap();
@@ -176,7 +184,7 @@ fn many_connections_echo() {
 /// A reader that takes its time gets all of a large send, and then only is it told to be sent.
 #[test]
 fn slow_readers_get_all() {
-    by_each_way("reactor::slow_readers_get_all", |options| {
+    by_each_way(|options| {
         let (mut theirs, ours) = pair();
         let mut one = Loop::new(&options);
         let all = octets(12 << 20, 5);
@@ -200,7 +208,7 @@ fn slow_readers_get_all() {
 /// there, in order; a file goes back by its pages, as the socket has room.
 #[test]
 fn bodies_bypass_buffers() {
-    by_each_way("reactor::bodies_bypass_buffers", |options| {
+    by_each_way(|options| {
         let (mut theirs, ours) = pair();
         let mut one = Loop::new(&options);
         one.reactor.receive(&ours, 3).unwrap();
@@ -267,7 +275,7 @@ fn bodies_bypass_buffers() {
 /// A peer that resets its connection is told of as a failure of what was under way, once.
 #[test]
 fn resets_are_failures() {
-    by_each_way("reactor::resets_are_failures", |options| {
+    by_each_way(|options| {
         let mut one = Loop::new(&options);
         for is_sending in [false, true] {
             let (theirs, ours) = pair();

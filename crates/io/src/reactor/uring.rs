@@ -1,0 +1,343 @@
+//! The reactor by io_uring: what is to be done is written to a ring, and one system call a wait hands
+//! all of it over and brings what came of it.
+//!
+//! ```text
+//! socket    receiving   idle -> armed -> idle              each receive fills a buffer of the kernel's choice
+//!                               armed -> cancelling -> idle
+//!           watching    the same, but it ends with the first event
+//!           sending     a slot, from send to its completion
+//!           close       cancels what is armed, then closes: both in the ring, in order
+//! ```
+//!
+//! What a socket should do is noted when the caller says so, and compared with what is armed right
+//! before the wait ([`State::settle`]): what was paused and resumed meanwhile costs nothing.
+//!
+//! A completion names its operation, its descriptor and the generation of that. After [`Uring::close`]
+//! the generation is another, so that what is still on its way finds nobody; sends find their slot, in
+//! which their octets have waited for them.
+//!
+//! Needs Linux 6.0: receives that repeat, into buffers from a ring.
+//!
+//! Invariants
+//! 1. Octets of a send live in its slot, unmoved and untouched, until its completion.
+//! 2. Octets to receive into are the `buffers`' (invariants there).
+//! 3. Where not all operations can be brought to their end, slots and buffers are leaked (`drop`).
+//! 4. Closing goes through the ring, behind all that names the descriptor: its number is not another's
+//!    before the kernel has read those. Listeners are copies of ours.
+//! 5. A watch begins when receiving has ended, if it is to end: octets that were received are told
+//!    first.
+//!
+//! Bounds: entries of the ring; when it is full they are handed over early. Cost: a system call a
+//! wait, and no other; a request is a receive's and a send's completion.
+
+mod state;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use io_uring::types::{CancelBuilder, Fd, SubmitArgs, Timespec};
+use io_uring::{EnterFlags, IoUring, Probe, opcode, squeue};
+
+use self::state::{Kind, Phase, State, name};
+use super::batch::{Batch, Memory};
+use super::buffers::Buffers;
+use super::pool::Pool;
+use super::{Options, Sending, Waker, index_of, plain};
+use crate::event::Interest;
+
+/// Most entries of the ring of what is to be done; the other ring has four times as many.
+const ENTRIES_MAX: usize = 4096;
+
+/// Longest time that a reactor that is dropped waits for its operations to end.
+const END_MAX: Duration = Duration::from_secs(1);
+
+pub(super) struct Uring {
+    queue: Queue,
+    state: ManuallyDrop<State>,
+    events_max: usize,
+}
+
+/// The rings.
+struct Queue {
+    ring: IoUring,
+    /// Enabled by the thread that waits first, which alone may use it from then on.
+    is_enabled: bool,
+    /// What the ring had no room for, in order.
+    backlog: VecDeque<squeue::Entry>,
+}
+
+impl Queue {
+    /// Adds an entry, whose memory is alive until its completion (invariants 1 and 2).
+    fn push(&mut self, entry: squeue::Entry) {
+        if self.backlog.is_empty() && self.try_push(&entry) {
+            return;
+        }
+        // A failure is told by the next wait, which tries the same.
+        if self.is_enabled && self.ring.submit().is_ok() {
+            self.flush();
+        }
+        if !self.backlog.is_empty() || !self.try_push(&entry) {
+            self.backlog.push_back(entry);
+        }
+    }
+
+    fn try_push(&mut self, entry: &squeue::Entry) -> bool {
+        // SAFETY: what the entry points to is alive until its completion, by the contract of `push`.
+        unsafe { self.ring.submission().push(entry) }.is_ok()
+    }
+
+    fn flush(&mut self) {
+        while let Some(entry) = self.backlog.pop_front() {
+            if !self.try_push(&entry) {
+                self.backlog.push_front(entry);
+                return;
+            }
+        }
+    }
+
+    fn cancel(&mut self, name: u64) {
+        let entry = opcode::AsyncCancel2::new(CancelBuilder::user_data(name)).build();
+        self.push_unanswered(entry);
+    }
+
+    /// Adds an entry of whose success nobody hears.
+    fn push_unanswered(&mut self, entry: squeue::Entry) {
+        let entry = entry.flags(squeue::Flags::SKIP_SUCCESS);
+        self.push(entry.user_data(name(Kind::Other, 0, 0)));
+    }
+
+    /// Hands over what was added, and waits for one completion where `is_waiting`.
+    fn enter(&mut self, is_waiting: bool, timeout: Option<Duration>) -> io::Result<()> {
+        if !self.is_enabled {
+            self.ring.submitter().register_enable_rings()?;
+            self.is_enabled = true;
+        }
+        self.flush();
+        let count = self.ring.submission().len() as u32;
+        let time = timeout.map(Timespec::from);
+        let arguments = match &time {
+            Some(time) => SubmitArgs::new().timespec(time),
+            None => SubmitArgs::new(),
+        };
+        let flags = EnterFlags::GETEVENTS | EnterFlags::EXT_ARG;
+        // SAFETY: as many entries as the ring holds, and arguments that live through the call.
+        let entered = unsafe {
+            let (submitter, wanted) = (self.ring.submitter(), u32::from(is_waiting));
+            submitter.enter(count, wanted, flags.bits(), Some(&arguments))
+        };
+        match entered {
+            Ok(_) => Ok(()),
+            Err(error) => match error.raw_os_error() {
+                // Time passed; a signal; there are completions to be taken first, or no memory now.
+                Some(libc::ETIME | libc::EINTR | libc::EBUSY | libc::EAGAIN) => Ok(()),
+                _ => Err(error),
+            },
+        }
+    }
+}
+
+impl Uring {
+    /// Rings and buffers. An error says why there are none.
+    pub(super) fn new(options: &Options, waker: &Waker) -> io::Result<(Uring, Batch)> {
+        let ring = build(options.events_max).map_err(explain)?;
+        let mut probe = Probe::new();
+        ring.submitter().register_probe(&mut probe).map_err(explain)?;
+        // It came with 6.0, as what we need did, which cannot be asked for.
+        if !probe.is_supported(opcode::SendZc::CODE) {
+            return Err(too_old());
+        }
+        // SAFETY: `Uring::drop` drops them after the last operation that uses them.
+        let buffers = unsafe { Buffers::register(&ring, options.buffers, options.receive_bytes) };
+        let buffers = buffers.map_err(explain)?;
+        let batch = Batch::new(Memory::Shared(Arc::clone(buffers.region())));
+        let queue = Queue { ring, is_enabled: false, backlog: VecDeque::new() };
+        let state = ManuallyDrop::new(State::new(buffers, waker.clone()));
+        Ok((Uring { queue, state, events_max: options.events_max }, batch))
+    }
+
+    pub(super) fn listen(&mut self, listener: &TcpListener, token: u64) -> io::Result<()> {
+        self.state.listen(listener.as_fd().try_clone_to_owned()?, token);
+        Ok(())
+    }
+
+    pub(super) fn unlisten(&mut self, _: &TcpListener, token: u64) {
+        if let Some(slot) = self.state.unlisten(token) {
+            self.queue.cancel(name(Kind::Accept, slot, 0));
+        }
+    }
+
+    pub(super) fn receive(&mut self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
+        self.state.change(fd, token, |socket| socket.should_receive = true);
+        Ok(())
+    }
+
+    pub(super) fn pause(&mut self, fd: BorrowedFd<'_>, token: u64) {
+        self.state.change(fd, token, |socket| socket.should_receive = false);
+    }
+
+    pub(super) fn watch(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        token: u64,
+        interest: Interest,
+    ) -> io::Result<()> {
+        self.state.change(fd, token, |socket| socket.watched = Some(plain(interest)));
+        Ok(())
+    }
+
+    pub(super) fn unwatch(&mut self, fd: BorrowedFd<'_>, token: u64) {
+        self.state.change(fd, token, |socket| socket.watched = None);
+    }
+
+    pub(super) fn send(&mut self, fd: BorrowedFd<'_>, token: u64, octets: Vec<u8>) -> Sending {
+        let slot = self.state.begin_send(fd, token, octets);
+        self.state.push_send(slot, &mut self.queue);
+        Sending::Later
+    }
+
+    pub(super) fn close(&mut self, fd: OwnedFd, token: u64) {
+        let (index, socket) = (index_of(&fd), self.state.known(fd.as_fd(), token));
+        if socket.receiving == Phase::Armed {
+            self.queue.cancel(name(Kind::Receive, index, socket.generation));
+        }
+        if socket.watching == Phase::Armed {
+            self.queue.cancel(name(Kind::Watch, index, socket.generation));
+        }
+        if let Some(slot) = socket.sending {
+            self.queue.cancel(name(Kind::Send, slot, 0));
+        }
+        self.state.forget(index);
+        let fd = Fd(fd.into_raw_fd());
+        self.queue.push_unanswered(opcode::Close::new(fd).build());
+    }
+
+    pub(super) fn wait(
+        &mut self,
+        batch: &mut Batch,
+        timeout: Option<Duration>,
+        pool: &mut Pool,
+    ) -> io::Result<usize> {
+        let is_ours = match &batch.memory {
+            Memory::Shared(region) => Arc::ptr_eq(region, self.state.buffers.region()),
+            Memory::Owned(_) => false,
+        };
+        assert!(is_ours, "a batch serves the reactor that it was made with");
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let mut left = timeout;
+        loop {
+            // The batch is empty and borrowed, so no event can name a buffer.
+            self.state.buffers.give_taken();
+            self.state.settle(&mut self.queue);
+            let is_waiting =
+                left != Some(Duration::ZERO) && self.queue.ring.completion().is_empty();
+            self.queue.enter(is_waiting, left)?;
+            let is_any = self.take_completions(batch, pool);
+            if !is_any || !batch.is_empty() || left == Some(Duration::ZERO) {
+                return Ok(batch.len());
+            }
+            // What came was for us alone.
+            left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
+        }
+    }
+
+    /// Moves what has happened to the batch, as far as it has room: whether anything has.
+    fn take_completions(&mut self, batch: &mut Batch, pool: &mut Pool) -> bool {
+        let mut is_any = false;
+        let mut completions = self.queue.ring.completion();
+        while batch.len() < self.events_max
+            && let Some(completion) = completions.next()
+        {
+            is_any = true;
+            self.state.complete(&completion, batch, pool);
+        }
+        is_any
+    }
+
+    /// Brings all operations to their end; whether it could.
+    fn end(&mut self) -> bool {
+        let everything = CancelBuilder::any().all();
+        self.queue.push_unanswered(opcode::AsyncCancel2::new(everything).build());
+        let mut pool = Pool::new(0);
+        let start = Instant::now();
+        loop {
+            let left = END_MAX.saturating_sub(start.elapsed());
+            let is_waiting = self.state.under_way > 0 && self.queue.ring.completion().is_empty();
+            if self.queue.enter(is_waiting, Some(left)).is_err() {
+                return false;
+            }
+            let region = Arc::clone(self.state.buffers.region());
+            // What came too late is dropped, connections among it.
+            self.take_completions(&mut Batch::new(Memory::Shared(region)), &mut pool);
+            if self.state.under_way == 0 && self.queue.backlog.is_empty() {
+                return true;
+            }
+            if left.is_zero() {
+                return false;
+            }
+        }
+    }
+}
+
+impl Drop for Uring {
+    fn drop(&mut self) {
+        if self.end() {
+            // SAFETY: once, and nothing is used after it but the rings, of which no operation is under
+            // way: the kernel has no more use for slots and buffers.
+            unsafe { ManuallyDrop::drop(&mut self.state) };
+        }
+    }
+}
+
+impl fmt::Debug for Uring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Uring").field("state", &*self.state).finish_non_exhaustive()
+    }
+}
+
+/// Rings for one thread, whose completions are made when it asks for them (6.1), or else at its next
+/// system call. They are enabled by the thread that waits.
+fn build(events_max: usize) -> io::Result<IoUring> {
+    let entries = events_max.next_power_of_two().clamp(64, ENTRIES_MAX) as u32;
+    let builder = || {
+        let mut builder = IoUring::builder();
+        builder.setup_submit_all().setup_cqsize(entries * 4).setup_r_disabled();
+        builder
+    };
+    match builder().setup_single_issuer().setup_defer_taskrun().build(entries) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            builder().setup_coop_taskrun().build(entries)
+        }
+        result => result,
+    }
+}
+
+/// Why there is no io_uring, in words.
+fn explain(error: io::Error) -> io::Error {
+    let text = match error.raw_os_error() {
+        Some(libc::ENOSYS) => "the kernel has no io_uring".to_owned(),
+        Some(libc::EPERM | libc::EACCES) => {
+            "io_uring is forbidden here (kernel.io_uring_disabled, or the container's seccomp filter)"
+                .to_owned()
+        }
+        Some(libc::EINVAL) => return too_old(),
+        Some(libc::ENOMEM) => "io_uring may not lock enough memory (RLIMIT_MEMLOCK)".to_owned(),
+        _ => format!("io_uring: {error}"),
+    };
+    io::Error::new(error.kind(), text)
+}
+
+fn too_old() -> io::Error {
+    let text = "the kernel's io_uring is older than Linux 6.0";
+    io::Error::new(io::ErrorKind::Unsupported, text)
+}
+
+/// A descriptor as entries name it.
+fn raw(fd: &impl AsRawFd) -> Fd {
+    Fd(fd.as_raw_fd())
+}

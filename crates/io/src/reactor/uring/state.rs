@@ -1,0 +1,485 @@
+//! What is known of sockets, sends and listeners, what is armed for them, and what completions change.
+//! No system call is made here. The invariants are those of [`super`].
+
+use std::io;
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
+
+use io_uring::types::Fd;
+use io_uring::{cqueue, opcode};
+
+use super::super::batch::{Batch, Item};
+use super::super::buffers::{Buffers, GROUP};
+use super::super::pool::Pool;
+use super::super::{Waker, index_of, is_ready};
+use super::{Queue, raw};
+use crate::event::{Event, Interest};
+
+/// Most octets that one operation sends: below what the kernel cuts at.
+const SENT_BYTES_MAX: usize = 1 << 30;
+
+/// What a completion is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Receive,
+    Watch,
+    Send,
+    Accept,
+    Wake,
+    /// Nobody cares.
+    Other,
+}
+
+const KINDS: [Kind; 6] =
+    [Kind::Receive, Kind::Watch, Kind::Send, Kind::Accept, Kind::Wake, Kind::Other];
+
+const GENERATION_BITS: u32 = 28;
+const GENERATIONS: u32 = 1 << GENERATION_BITS;
+
+/// Names an operation: by descriptor and generation, or by slot.
+pub(super) fn name(kind: Kind, index: usize, generation: u32) -> u64 {
+    debug_assert!(index <= u32::MAX as usize && generation < GENERATIONS);
+    (u64::from(kind as u32) << GENERATION_BITS | u64::from(generation)) << 32 | index as u64
+}
+
+/// The other way.
+fn parts(name: u64) -> (Kind, usize, u32) {
+    let above = (name >> 32) as u32;
+    let kind = KINDS.get((above >> GENERATION_BITS) as usize).copied().unwrap_or(Kind::Other);
+    (kind, name as u32 as usize, above & (GENERATIONS - 1))
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Phase {
+    #[default]
+    Idle,
+    Armed,
+    Cancelling,
+}
+
+/// What is known of a descriptor.
+#[derive(Debug, Default)]
+pub(super) struct Socket {
+    token: u64,
+    /// Another one when the descriptor is closed.
+    pub(super) generation: u32,
+    is_known: bool,
+    /// In the list of those to settle.
+    is_listed: bool,
+    pub(super) should_receive: bool,
+    pub(super) receiving: Phase,
+    pub(super) watched: Option<Interest>,
+    pub(super) watching: Phase,
+    /// What it is watched for, while it is.
+    armed: Option<Interest>,
+    /// The slot of the send under way.
+    pub(super) sending: Option<usize>,
+}
+
+/// A send under way.
+#[derive(Debug)]
+struct Outgoing {
+    index: usize,
+    generation: u32,
+    octets: Vec<u8>,
+    sent: usize,
+}
+
+#[derive(Debug)]
+struct Listener {
+    /// A copy of ours, so that the caller's may be closed (invariant 4).
+    socket: OwnedFd,
+    token: u64,
+    should_accept: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) buffers: Buffers,
+    /// By number of descriptor.
+    sockets: Vec<Socket>,
+    /// Those to settle: numbers and generations.
+    listed: Vec<(usize, u32)>,
+    sends: Vec<Option<Outgoing>>,
+    sends_free: Vec<usize>,
+    /// Slots of sends that were cut short.
+    sends_again: Vec<usize>,
+    listeners: Vec<Option<Listener>>,
+    /// Slots of listeners that do not accept now.
+    accept_again: Vec<usize>,
+    waker: Waker,
+    is_waker_idle: bool,
+    /// Operations that were begun and have not come to their end.
+    pub(super) under_way: usize,
+}
+
+impl State {
+    pub(super) fn new(buffers: Buffers, waker: Waker) -> State {
+        State {
+            buffers,
+            sockets: Vec::new(),
+            listed: Vec::new(),
+            sends: Vec::new(),
+            sends_free: Vec::new(),
+            sends_again: Vec::new(),
+            listeners: Vec::new(),
+            accept_again: Vec::new(),
+            waker,
+            is_waker_idle: true,
+            under_way: 0,
+        }
+    }
+
+    pub(super) fn listen(&mut self, socket: OwnedFd, token: u64) {
+        let listener = Some(Listener { socket, token, should_accept: true });
+        let slot = match self.listeners.iter().position(Option::is_none) {
+            Some(slot) => slot,
+            None => {
+                self.listeners.push(None);
+                self.listeners.len() - 1
+            }
+        };
+        self.listeners[slot] = listener;
+        self.accept_again.push(slot);
+    }
+
+    /// The slot whose accepting is to be cancelled.
+    pub(super) fn unlisten(&mut self, token: u64) -> Option<usize> {
+        let is_meant = |of: &Listener| of.token == token && of.should_accept;
+        let slot = self.listeners.iter().position(|of| of.as_ref().is_some_and(is_meant))?;
+        self.listeners[slot].as_mut()?.should_accept = false;
+        Some(slot)
+    }
+
+    /// The table's line of a descriptor, which has this token.
+    pub(super) fn known(&mut self, fd: BorrowedFd<'_>, token: u64) -> &mut Socket {
+        let index = index_of(&fd);
+        if index >= self.sockets.len() {
+            self.sockets.resize_with(index + 1, Socket::default);
+        }
+        let socket = &mut self.sockets[index];
+        if !socket.is_known {
+            (socket.is_known, socket.token) = (true, token);
+        }
+        assert_eq!(socket.token, token, "a socket has one token until it is closed by the reactor");
+        socket
+    }
+
+    /// Changes what a socket should do; [`State::settle`] sees to it.
+    pub(super) fn change(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        token: u64,
+        change: impl FnOnce(&mut Socket),
+    ) {
+        change(self.known(fd, token));
+        self.list(index_of(&fd));
+    }
+
+    fn list(&mut self, index: usize) {
+        let socket = &mut self.sockets[index];
+        if !std::mem::replace(&mut socket.is_listed, true) {
+            self.listed.push((index, socket.generation));
+        }
+    }
+
+    /// A descriptor is about to be closed.
+    pub(super) fn forget(&mut self, index: usize) {
+        let generation = (self.sockets[index].generation + 1) % GENERATIONS;
+        self.sockets[index] = Socket { generation, ..Socket::default() };
+    }
+
+    /// The line of a descriptor that has not been closed since.
+    fn living(&mut self, index: usize, generation: u32) -> Option<&mut Socket> {
+        self.sockets.get_mut(index).filter(|of| of.generation == generation && of.is_known)
+    }
+
+    /// Keeps octets to send: their slot.
+    pub(super) fn begin_send(&mut self, fd: BorrowedFd<'_>, token: u64, octets: Vec<u8>) -> usize {
+        let slot = self.sends_free.pop().unwrap_or_else(|| {
+            self.sends.push(None);
+            self.sends.len() - 1
+        });
+        let socket = self.known(fd, token);
+        assert!(socket.sending.is_none(), "one send of a socket at a time");
+        socket.sending = Some(slot);
+        let (index, generation) = (index_of(&fd), socket.generation);
+        self.sends[slot] = Some(Outgoing { index, generation, octets, sent: 0 });
+        slot
+    }
+
+    /// Sends what is left of a slot.
+    pub(super) fn push_send(&mut self, slot: usize, queue: &mut Queue) {
+        let Some(outgoing) = &self.sends[slot] else { return };
+        let left = &outgoing.octets[outgoing.sent..];
+        let count = left.len().min(SENT_BYTES_MAX) as u32;
+        // With MSG_WAITALL the kernel itself goes on where there was room for a part only.
+        let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
+        let entry = opcode::Send::new(Fd(outgoing.index as i32), left.as_ptr(), count).flags(flags);
+        queue.push(entry.build().user_data(name(Kind::Send, slot, 0)));
+        self.under_way += 1;
+    }
+
+    /// Begins and ends operations, so that what is under way is what should be.
+    pub(super) fn settle(&mut self, queue: &mut Queue) {
+        if std::mem::replace(&mut self.is_waker_idle, false) {
+            let event = raw(&std::os::fd::AsFd::as_fd(&self.waker.0.event));
+            let entry = opcode::PollAdd::new(event, libc::POLLIN as u32).multi(true).build();
+            queue.push(entry.user_data(name(Kind::Wake, 0, 0)));
+            self.under_way += 1;
+        }
+        while let Some(slot) = self.accept_again.pop() {
+            self.settle_listener(slot, queue);
+        }
+        while let Some(slot) = self.sends_again.pop() {
+            let Some(outgoing) = &self.sends[slot] else { continue };
+            let (index, generation) = (outgoing.index, outgoing.generation);
+            if self.living(index, generation).is_some() {
+                self.push_send(slot, queue);
+            } else {
+                self.sends[slot] = None;
+                self.sends_free.push(slot);
+            }
+        }
+        let mut listed = std::mem::take(&mut self.listed);
+        for (index, generation) in listed.drain(..) {
+            let Some(socket) = self.living(index, generation) else { continue };
+            let begun = settle_socket(socket, index, queue);
+            self.under_way += begun;
+        }
+        // Nothing was listed meanwhile; its memory is used again.
+        self.listed = listed;
+    }
+
+    fn settle_listener(&mut self, slot: usize, queue: &mut Queue) {
+        let Some(listener) = &self.listeners[slot] else { return };
+        if !listener.should_accept {
+            self.listeners[slot] = None;
+            return;
+        }
+        let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+        let entry = opcode::AcceptMulti::new(raw(&listener.socket)).flags(flags).build();
+        queue.push(entry.user_data(name(Kind::Accept, slot, 0)));
+        self.under_way += 1;
+    }
+
+    /// Notes what a completion says, and tells of it.
+    pub(super) fn complete(
+        &mut self,
+        completion: &cqueue::Entry,
+        batch: &mut Batch,
+        pool: &mut Pool,
+    ) {
+        let (kind, index, generation) = parts(completion.user_data());
+        let result = match completion.result() {
+            count @ 0.. => Ok(count as u32),
+            error => Err(io::Error::from_raw_os_error(-error)),
+        };
+        let is_over = !cqueue::more(completion.flags());
+        if is_over && kind != Kind::Other {
+            self.under_way -= 1;
+        }
+        match kind {
+            Kind::Receive => {
+                // Whoever it is for, the buffer is ours now.
+                let buffer = cqueue::buffer_select(completion.flags());
+                let at = buffer.map_or(0, |id| self.buffers.take(id));
+                let Some(socket) = self.living(index, generation) else { return };
+                if is_over {
+                    socket.receiving = Phase::Idle;
+                }
+                batch.items.extend(received(socket, result, at));
+                if is_over && (socket.should_receive || socket.watched.is_some()) {
+                    self.list(index);
+                }
+            }
+            Kind::Watch => {
+                let Some(socket) = self.living(index, generation) else { return };
+                socket.watching = Phase::Idle;
+                batch.items.extend(watched(socket, result));
+                if socket.watched.is_some() {
+                    self.list(index);
+                }
+            }
+            Kind::Send => self.complete_send(index, result, batch, pool),
+            Kind::Accept => self.complete_accept(index, result, is_over, batch),
+            Kind::Wake => {
+                self.is_waker_idle |= is_over;
+                if self.waker.hear() {
+                    batch.items.push_back(Item::Woken);
+                }
+            }
+            Kind::Other => {}
+        }
+    }
+
+    fn complete_send(
+        &mut self,
+        slot: usize,
+        result: io::Result<u32>,
+        batch: &mut Batch,
+        pool: &mut Pool,
+    ) {
+        let Some(mut outgoing) = self.sends[slot].take() else { return };
+        let socket = self
+            .sockets
+            .get_mut(outgoing.index)
+            .filter(|of| of.generation == outgoing.generation && of.is_known);
+        if let Some(socket) = socket {
+            let token = socket.token;
+            let item = match result {
+                Ok(0) => Item::Failed { token, error: io::ErrorKind::WriteZero.into() },
+                Ok(count) => {
+                    outgoing.sent += count as usize;
+                    if outgoing.sent < outgoing.octets.len() {
+                        self.sends[slot] = Some(outgoing);
+                        return self.sends_again.push(slot);
+                    }
+                    Item::Sent { token }
+                }
+                Err(error) if is_passing(&error) => {
+                    self.sends[slot] = Some(outgoing);
+                    return self.sends_again.push(slot);
+                }
+                Err(error) => Item::Failed { token, error },
+            };
+            socket.sending = None;
+            batch.items.push_back(item);
+        }
+        self.sends_free.push(slot);
+        pool.give_back(outgoing.octets);
+    }
+
+    fn complete_accept(
+        &mut self,
+        slot: usize,
+        result: io::Result<u32>,
+        is_over: bool,
+        batch: &mut Batch,
+    ) {
+        // SAFETY: the kernel has just made this descriptor for us.
+        let socket = result.map(|fd| unsafe { OwnedFd::from_raw_fd(fd as i32) });
+        let Some(listener) = &mut self.listeners[slot] else { return };
+        let token = listener.token;
+        match socket {
+            Ok(socket) => batch.items.push_back(Item::Accepted { token, socket, peer: None }),
+            Err(error) if listener.should_accept && is_lack(&error) => {
+                listener.should_accept = false;
+                batch.items.push_back(Item::Failed { token, error });
+            }
+            // Cancelled, or what befell a connection before it was taken.
+            Err(_) => {}
+        }
+        if is_over {
+            self.accept_again.push(slot);
+        }
+    }
+}
+
+/// Begins and ends operations of one socket: how many were begun.
+fn settle_socket(socket: &mut Socket, index: usize, queue: &mut Queue) -> usize {
+    socket.is_listed = false;
+    let (fd, mut begun) = (Fd(index as i32), 0);
+    let receive = name(Kind::Receive, index, socket.generation);
+    match (socket.receiving, socket.should_receive) {
+        (Phase::Idle, true) => {
+            queue.push(opcode::RecvMulti::new(fd, GROUP).build().user_data(receive));
+            socket.receiving = Phase::Armed;
+            begun += 1;
+        }
+        (Phase::Armed, false) => {
+            queue.cancel(receive);
+            socket.receiving = Phase::Cancelling;
+        }
+        _ => {}
+    }
+    let watch = name(Kind::Watch, index, socket.generation);
+    let may_watch = socket.should_receive || socket.receiving == Phase::Idle;
+    match (socket.watching, socket.watched) {
+        (Phase::Idle, Some(interest)) if may_watch => {
+            queue.push(opcode::PollAdd::new(fd, interest.bits()).build().user_data(watch));
+            (socket.watching, socket.armed) = (Phase::Armed, Some(interest));
+            begun += 1;
+        }
+        (Phase::Armed, watched) if watched != socket.armed => {
+            queue.cancel(watch);
+            socket.watching = Phase::Cancelling;
+        }
+        _ => {}
+    }
+    begun
+}
+
+/// What a receive says.
+fn received(socket: &mut Socket, result: io::Result<u32>, at: usize) -> Option<Item> {
+    let token = socket.token;
+    match result {
+        // Of a socket that was paused meanwhile, the next receive says so again.
+        Ok(0) if !socket.should_receive => None,
+        Ok(0) => {
+            socket.should_receive = false;
+            Some(Item::Finished { token })
+        }
+        Ok(count) => Some(Item::Received { token, at, bytes: count as usize }),
+        Err(error) => match error.raw_os_error() {
+            // Buffers ran out: it is begun again when they are back.
+            Some(libc::ECANCELED | libc::ENOBUFS) => None,
+            _ if is_passing(&error) => None,
+            _ => {
+                socket.should_receive = false;
+                Some(Item::Failed { token, error })
+            }
+        },
+    }
+}
+
+/// What a watch says.
+fn watched(socket: &mut Socket, result: io::Result<u32>) -> Option<Item> {
+    let (token, interest) = (socket.token, socket.watched?);
+    match result {
+        Ok(bits) => {
+            let event = Event::of(token, bits);
+            if !is_ready(interest, &event) {
+                return None;
+            }
+            socket.watched = None;
+            let Event { readable, writable, closed, .. } = event;
+            Some(Item::Ready { token, readable, writable, closed })
+        }
+        Err(error) if error.raw_os_error() == Some(libc::ECANCELED) => None,
+        Err(error) => {
+            socket.watched = None;
+            Some(Item::Failed { token, error })
+        }
+    }
+}
+
+/// Whether the same may succeed at once.
+fn is_passing(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR))
+}
+
+/// Whether accepting again at once would fail again: a lack of descriptors or memory, or a listener
+/// that is none.
+fn is_lack(error: &io::Error) -> bool {
+    use libc::{EBADF, EFAULT, EINVAL, EMFILE, ENFILE, ENOBUFS, ENOMEM, ENOTSOCK, EOPNOTSUPP};
+    let lacks = [EMFILE, ENFILE, ENOBUFS, ENOMEM, EBADF, EINVAL, ENOTSOCK, EFAULT, EOPNOTSUPP];
+    error.raw_os_error().is_some_and(|error| lacks.contains(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Names lead back to what they name, at the ends of their ranges too.
+    #[test]
+    fn names_lead_back() {
+        for kind in KINDS {
+            for index in [0, 1, i32::MAX as usize, u32::MAX as usize] {
+                for generation in [0, 1, GENERATIONS - 1] {
+                    assert_eq!(parts(name(kind, index, generation)), (kind, index, generation));
+                }
+            }
+        }
+        assert_eq!(parts(u64::MAX).0, Kind::Other);
+    }
+}
