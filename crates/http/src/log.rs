@@ -69,12 +69,16 @@ pub fn push_combined(out: &mut Vec<u8>, exchange: &Exchange<'_>) {
     out.extend_from_slice(b" - ");
     // A space would begin the next column, and nothing is none.
     push_escaped(out, exchange.user.filter(|user| !user.is_empty()).unwrap_or(b"-"), b' ');
-    let Moment { year, month, day, hour, minute, second } = Moment::of(exchange.began_ms / 1000);
-    let month = MONTHS[month - 1];
-    write_all(
-        out,
-        format_args!(" [{day:02}/{month}/{year:04}:{hour:02}:{minute:02}:{second:02} +0000] \""),
-    );
+    let moment = Moment::of(exchange.began_ms / 1000);
+    out.extend_from_slice(b" [");
+    push_padded(out, moment.day, 2);
+    out.push(b'/');
+    out.extend_from_slice(MONTHS[moment.month - 1].as_bytes());
+    out.push(b'/');
+    push_padded(out, moment.year, 4);
+    out.push(b':');
+    push_time(out, &moment);
+    out.extend_from_slice(b" +0000] \"");
     match exchange.asked {
         Asked::Request { method, target, minor_version } => {
             push_escaped(out, method.as_bytes(), b' ');
@@ -99,14 +103,18 @@ pub fn push_combined(out: &mut Vec<u8>, exchange: &Exchange<'_>) {
 
 /// An object of JSON in a line, with its end. What is not known is left out.
 pub fn push_json(out: &mut Vec<u8>, exchange: &Exchange<'_>) {
-    let Moment { year, month, day, hour, minute, second } = Moment::of(exchange.began_ms / 1000);
-    let ms = exchange.began_ms % 1000;
-    write_all(
-        out,
-        format_args!(
-            "{{\"time\":\"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z\""
-        ),
-    );
+    let moment = Moment::of(exchange.began_ms / 1000);
+    out.extend_from_slice(b"{\"time\":\"");
+    push_padded(out, moment.year, 4);
+    out.push(b'-');
+    push_padded(out, moment.month as u64, 2);
+    out.push(b'-');
+    push_padded(out, moment.day, 2);
+    out.push(b'T');
+    push_time(out, &moment);
+    out.push(b'.');
+    push_padded(out, exchange.began_ms % 1000, 3);
+    out.extend_from_slice(b"Z\"");
     out.extend_from_slice(b",\"client\":\"");
     push_address(out, exchange.client);
     out.push(b'"');
@@ -134,28 +142,61 @@ pub fn push_json(out: &mut Vec<u8>, exchange: &Exchange<'_>) {
 }
 
 fn push_address(out: &mut Vec<u8>, address: IpAddr) {
-    write_all(out, format_args!("{}", address.to_canonical()));
+    match address.to_canonical() {
+        IpAddr::V4(address) => {
+            for (place, octet) in address.octets().into_iter().enumerate() {
+                if place > 0 {
+                    out.push(b'.');
+                }
+                push_number(out, octet.into());
+            }
+        }
+        IpAddr::V6(address) => {
+            write!(out, "{address}").expect("a vector takes all that is written");
+        }
+    }
 }
 
-fn write_all(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
-    out.write_fmt(text).expect("a vector takes all that is written");
+/// `13:55:36`.
+fn push_time(out: &mut Vec<u8>, moment: &Moment) {
+    push_padded(out, moment.hour, 2);
+    out.push(b':');
+    push_padded(out, moment.minute, 2);
+    out.push(b':');
+    push_padded(out, moment.second, 2);
+}
+
+/// A number with zeros before it, if it has fewer digits.
+fn push_padded(out: &mut Vec<u8>, number: u64, digits: u32) {
+    for place in (1..digits).rev() {
+        if number < 10_u64.pow(place) {
+            out.push(b'0');
+        }
+    }
+    push_number(out, number);
 }
 
 /// `\x0A`.
 fn push_hex(out: &mut Vec<u8>, octet: u8) {
-    let digit = |value: u8| b"0123456789ABCDEF"[usize::from(value)];
-    out.extend_from_slice(&[b'\\', b'x', digit(octet >> 4), digit(octet & 15)]);
+    out.extend_from_slice(b"\\x");
+    push_digits(out, octet);
 }
 
-/// Octets that stand before one which ends them.
-fn push_escaped(out: &mut Vec<u8>, octets: &[u8], end: u8) {
-    for &octet in octets {
-        match octet {
-            b'"' | b'\\' => push_hex(out, octet),
-            b' '..=b'~' if octet != end => out.push(octet),
-            _ => push_hex(out, octet),
-        }
+/// `0A`.
+fn push_digits(out: &mut Vec<u8>, octet: u8) {
+    let digit = |value: u8| b"0123456789ABCDEF"[usize::from(value)];
+    out.extend_from_slice(&[digit(octet >> 4), digit(octet & 15)]);
+}
+
+/// Octets that stand before one which ends them. Almost all pass as they are, and are copied together.
+fn push_escaped(out: &mut Vec<u8>, mut octets: &[u8], end: u8) {
+    let is_plain = |octet: u8| (b' '..=b'~').contains(&octet) && !b"\"\\".contains(&octet);
+    while let Some(at) = octets.iter().position(|&octet| !is_plain(octet) || octet == end) {
+        out.extend_from_slice(&octets[..at]);
+        push_hex(out, octets[at]);
+        octets = &octets[at + 1..];
     }
+    out.extend_from_slice(octets);
 }
 
 fn push_name(out: &mut Vec<u8>, name: &str) {
@@ -176,13 +217,20 @@ fn push_member(out: &mut Vec<u8>, name: &str, value: Option<&[u8]>) {
     push_name(out, name);
     out.push(b'"');
     for chunk in value.utf8_chunks() {
-        for &octet in chunk.valid().as_bytes() {
-            match octet {
-                b'"' | b'\\' => out.extend_from_slice(&[b'\\', octet]),
-                0..b' ' | 0x7f => write_all(out, format_args!("\\u{octet:04x}")),
-                _ => out.push(octet),
+        let mut octets = chunk.valid().as_bytes();
+        let is_special = |&octet: &u8| octet.is_ascii_control() || b"\"\\".contains(&octet);
+        while let Some(at) = octets.iter().position(is_special) {
+            out.extend_from_slice(&octets[..at]);
+            match octets[at] {
+                octet @ (b'"' | b'\\') => out.extend_from_slice(&[b'\\', octet]),
+                octet => {
+                    out.extend_from_slice(b"\\u00");
+                    push_digits(out, octet);
+                }
             }
+            octets = &octets[at + 1..];
         }
+        out.extend_from_slice(octets);
         for &octet in chunk.invalid() {
             // The backslash is a character of the value.
             out.push(b'\\');
@@ -323,7 +371,7 @@ mod tests {
                 "192.0.2.1 - e\\x20f [06/Nov/1994:08:49:37 +0000] \"{escaped}\" 200 2326 \"-\" \"{escaped}\"\n"
             )
         );
-        let escaped = "a\\\"b\\\\c\\u000d\\u000a\\u0000\\u007f\\u0009\\\\xFF\u{e4} d";
+        let escaped = "a\\\"b\\\\c\\u000D\\u000A\\u0000\\u007F\\u0009\\\\xFF\u{e4} d";
         assert!(json(&exchange).contains(&format!(",\"octets\":\"{escaped}\",\"status\"")));
         for octet in 0..=u8::MAX {
             let one = [octet];
