@@ -87,6 +87,8 @@ impl Seeds {
                 self.write("tls", &[&[0, 99], &octets])?;
             } else if octets.first().is_some_and(u8::is_ascii_alphabetic) {
                 self.write("http", &[&[40], &octets])?;
+                let kind = if octets.starts_with(b"HTTP/") { 2 } else { 0 };
+                self.write("http_message", &[&[kind, 40], &octets])?;
             }
         }
         Ok(())
@@ -138,6 +140,9 @@ impl Seeds {
     fn made_by_hand(&mut self) -> std::io::Result<()> {
         "by-hand".clone_into(&mut self.stem);
         self.write("dns_walk", &[WALK])?;
+        for (kind, message) in MESSAGES {
+            self.write("http_message", &[&[kind, 6], message.as_bytes()])?;
+        }
         for line in LOGS_EVE {
             self.write("eve", &[line.as_bytes(), b"\n"])?;
         }
@@ -194,6 +199,32 @@ const HELLO_HEAD: [u8; 56] = [
     1, 0, 0, 58,  3, 3,
     0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
     0,  0, 2, 0x13, 1,  1, 0,  0, 15,  0, 0, 0, 11, 0, 9, 0, 0, 6,
+];
+
+/// Messages of HTTP/1.1, by what they are to the target.
+const MESSAGES: [(u8, &str); 7] = [
+    (
+        0,
+        "GET /a?b HTTP/1.1\r\nHost: a.test:80\r\nConnection: close, x-y\r\nX-Y: z\r\nTE: trailers\r\n\r\n",
+    ),
+    (
+        0,
+        "\r\nPOST http://b.test/ HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n3;a=\"b\"\r\nabc\r\n0\r\nA: b\r\n\r\n",
+    ),
+    (
+        0,
+        "OPTIONS * HTTP/1.0\r\nHost: [2001:db8::1]:8080\r\nConnection: Keep-Alive\r\nContent-Length: 3, 3\r\n\r\nabc",
+    ),
+    (0, "CONNECT a.test:443 HTTP/1.1\r\nHost: a.test:443\r\n\r\n"),
+    (
+        2,
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: A\r\n\r\n00A \t;x\r\n0123456789\r\n0\r\n\r\n",
+    ),
+    (
+        1,
+        "HTTP/1.0 404 \r\nContent-Length: 5\r\nConnection: keep-alive, ETag\r\nETag: \"a\"\r\n\r\n",
+    ),
+    (3, "4\r\nRust\r\n00a ; b\r\n0123456789\r\n0\r\nA: b\r\nC:\r\n\r\n"),
 ];
 
 const LOGS_EVE: [&str; 4] = [

@@ -15,6 +15,7 @@ mod feeds;
 mod fragment;
 mod frame;
 mod hosts;
+mod http_message;
 mod names_file;
 mod own_name;
 mod packet;
@@ -32,6 +33,7 @@ pub use feeds::{dnstap, eve, zeek};
 pub use fragment::fragment;
 pub use frame::frame;
 pub use hosts::{dhcp, nbns};
+pub use http_message::http_message;
 pub use names_file::names_file;
 pub use own_name::{http, tls};
 pub use packet::{LINK_TYPES, packet};
@@ -46,7 +48,7 @@ pub use walk::dns_walk;
 pub type Target = fn(&[u8]);
 
 /// Every target by name, the most exposed first.
-pub const TARGETS: [(&str, Target); 22] = [
+pub const TARGETS: [(&str, Target); 23] = [
     ("packet", packet),
     ("dns", dns),
     ("dns_query", dns_query),
@@ -56,6 +58,7 @@ pub const TARGETS: [(&str, Target); 22] = [
     ("capture", capture),
     ("tls", tls),
     ("http", http),
+    ("http_message", http_message),
     ("quic", quic),
     ("stream", stream),
     ("dns_stream", dns_stream),
