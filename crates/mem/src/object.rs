@@ -69,9 +69,11 @@
 
 mod body;
 mod buddy;
+mod digest;
 mod directory;
 mod fifo;
 mod filler;
+mod iterate;
 mod lease;
 mod memory;
 mod reader;
@@ -80,6 +82,9 @@ mod store;
 
 pub use body::Object;
 pub use filler::{Filler, Room};
+pub use iterate::LeaseStream;
+#[cfg(not(loom))]
+pub use iterate::iterate;
 pub use lease::Lease;
 pub use reader::Reader;
 pub use store::{ObjectStats, ObjectStore};

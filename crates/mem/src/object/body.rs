@@ -1,10 +1,12 @@
 //! An object: the state word, who reads it, who asked to be told. The argument is in the module's header.
 
 use std::ops::Range;
+use std::task::Waker;
 
 use super::buddy::Extent;
+use super::digest::Digests;
 use super::directory::{Chunk, Directory};
-use super::fifo::Fifo;
+use super::fifo::{Fifo, Ticket};
 use super::reader::Reader;
 use super::ring::{Ring, Step};
 use super::store::Store;
@@ -21,10 +23,12 @@ pub struct Object {
     /// Loops to be told, a bit each.
     loops: AtomicU64,
     /// Threads and tasks to be told, in order.
-    wakers: Mutex<Fifo<std::task::Waker>>,
+    wakers: Mutex<Fifo<Waker>>,
     readers: AtomicU64,
     filler_loop: u32,
     pub(crate) chunks: Chunks,
+    /// Boxed, since most stores have none.
+    pub(crate) digests: Option<Box<Digests>>,
 }
 
 /// Where its chunks lie.
@@ -83,6 +87,14 @@ fn failure_bits(failure: Failure) -> u64 {
 impl Object {
     pub(crate) fn new(store: &Arc<Store>, plan: Plan) -> Self {
         assert!(plan.loop_number < LOOPS_MAX, "loops are numbered below {LOOPS_MAX}");
+        let chunks = match plan.kind {
+            Kind::Kept => Chunks::Kept(Directory::new()),
+            Kind::Transit { window_bytes } => Chunks::Transit(Ring::new(window_bytes)),
+        };
+        let units_max = match &chunks {
+            Chunks::Kept(_) => usize::MAX,
+            Chunks::Transit(ring) => ring.window_units as usize,
+        };
         Object {
             id: store.born(),
             store: store.clone(),
@@ -91,10 +103,8 @@ impl Object {
             wakers: Mutex::new(Fifo::default()),
             readers: AtomicU64::new(0),
             filler_loop: plan.loop_number,
-            chunks: match plan.kind {
-                Kind::Kept => Chunks::Kept(Directory::new()),
-                Kind::Transit { window_bytes } => Chunks::Transit(Ring::new(window_bytes)),
-            },
+            chunks,
+            digests: store.digest.map(|digest| Box::new(Digests::new(digest, units_max))),
         }
     }
 
@@ -210,6 +220,26 @@ impl Object {
         State(self.state.fetch_or(WAITING, Ordering::AcqRel))
     }
 
+    /// The same by a thread or a task; `ticket` is its place among them, which it keeps when it asks again.
+    pub(crate) fn ask_waker(&self, ticket: &mut Option<Ticket>, waker: &Waker) -> State {
+        // Cloned and dropped outside the lock: that is other people's code.
+        let mut waker = waker.clone();
+        {
+            let mut wakers = self.wakers.lock();
+            match ticket.and_then(|ticket| wakers.get_mut(ticket)) {
+                Some(place) => std::mem::swap(place, &mut waker),
+                None => *ticket = Some(wakers.push(waker)),
+            }
+        }
+        State(self.state.fetch_or(WAKERS, Ordering::AcqRel))
+    }
+
+    /// It does not wait any more.
+    pub(crate) fn forget_waker(&self, ticket: Ticket) {
+        let waker = self.wakers.lock().remove(ticket);
+        drop(waker);
+    }
+
     /// By the filler: `bytes` more are visible. What was before says whether somebody waits.
     pub(crate) fn publish(&self, bytes: u64) -> State {
         State(self.state.fetch_add(bytes << LENGTH_SHIFT, Ordering::AcqRel))
@@ -248,7 +278,7 @@ impl Object {
             }
         }
         if taken.has(WAKERS) {
-            let mut waiting = std::mem::take(&mut *self.wakers.lock());
+            let mut waiting = self.wakers.lock().take();
             while let Some(waker) = waiting.pop() {
                 waker.wake();
             }

@@ -106,6 +106,12 @@ impl<T> Fifo<T> {
         self.remove(first)
     }
 
+    /// All of it; tickets of before find nothing here.
+    pub fn take(&mut self) -> Fifo<T> {
+        let entries_ever = self.entries_ever;
+        std::mem::replace(self, Fifo { entries_ever, ..Fifo::default() })
+    }
+
     fn ticket(&self, place: u32) -> Option<Ticket> {
         Some(Ticket { place, life: self.places.get(place as usize)?.life })
     }
@@ -127,8 +133,13 @@ mod tests {
         for step in 0..1000u64 {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let random = (seed >> 33) as usize;
-            match random % 5 {
-                0..=2 => model.push_back((fifo.push(step), step)),
+            match random % 6 {
+                5 if random.is_multiple_of(11) => {
+                    let taken = fifo.take();
+                    assert_eq!((taken.len(), fifo.len()), (model.len(), 0));
+                    gone.extend(model.drain(..).map(|(ticket, _)| ticket));
+                }
+                0..=2 | 5 => model.push_back((fifo.push(step), step)),
                 3 => {
                     let expected = model.pop_front();
                     assert_eq!(fifo.pop(), expected.map(|(_, value)| value));

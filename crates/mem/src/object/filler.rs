@@ -5,8 +5,9 @@
 //!        -> Later, until News::Room
 //! ```
 
-use super::body::{Chunks, LENGTH_MAX, Object};
+use super::body::{Chunks, LENGTH_MAX, Object, State};
 use super::buddy::Extent;
+use super::digest::Digesting;
 use super::fifo::Ticket;
 use super::store::Store;
 use super::{CHUNK_UNITS_MAX, FIRST_CHUNK_UNITS, Failure, POST_BYTES, Plan, UNIT_BYTES};
@@ -29,6 +30,7 @@ pub struct Filler {
     /// Units of the next chunk, of a body whose length nobody knows.
     next_units: u32,
     ticket: Option<Ticket>,
+    digesting: Digesting,
     has_ended: bool,
 }
 
@@ -54,6 +56,7 @@ impl Filler {
             room_bytes: 0,
             next_units: FIRST_CHUNK_UNITS,
             ticket: None,
+            digesting: Digesting::default(),
             has_ended: false,
         }
     }
@@ -99,7 +102,13 @@ impl Filler {
         assert!(bytes <= self.room_bytes, "{bytes} octets in a room of {}", self.room_bytes);
         let current = self.current.expect("a room was in a chunk");
         let offset = u64::from(current.unit) * UNIT_BYTES as u64 + self.used;
-        self.object.store.memory.note_write(offset, bytes);
+        let memory = &self.object.store.memory;
+        memory.note_write(offset, bytes);
+        if let Some(digests) = &self.object.digests {
+            // SAFETY: as in `room`, whose borrow is over.
+            let octets = unsafe { std::slice::from_raw_parts(memory.at(offset, bytes), bytes) };
+            self.digesting.wrote(digests.digest, octets);
+        }
         self.room_bytes -= bytes;
         self.used += bytes as u64;
         self.written += bytes as u64;
@@ -111,8 +120,7 @@ impl Filler {
         if self.written - self.posted >= POST_BYTES {
             self.publish_now();
         } else if self.written > self.published {
-            self.object.publish(self.written - self.published);
-            self.published = self.written;
+            self.show();
         }
     }
 
@@ -124,11 +132,23 @@ impl Filler {
         let before = match self.written - self.published {
             // It has been visible for some time, and who waits has not been told.
             0 => self.object.look(),
-            bytes => self.object.publish(bytes),
+            _ => self.show(),
         };
-        self.published = self.written;
         self.posted = self.written;
         self.object.tell_readers(before);
+    }
+
+    fn show(&mut self) -> State {
+        self.publish_digests(false);
+        let before = self.object.publish(self.written - self.published);
+        self.published = self.written;
+        before
+    }
+
+    fn publish_digests(&mut self, is_last: bool) {
+        if let Some(digests) = &self.object.digests {
+            self.digesting.publish(digests, is_last);
+        }
     }
 
     /// The body is complete, with all that was written; unless another length was announced: then it has failed.
@@ -199,7 +219,10 @@ impl Filler {
             tail
         });
         let before = match failure {
-            None => self.object.seal(self.written - self.published),
+            None => {
+                self.publish_digests(true);
+                self.object.seal(self.written - self.published)
+            }
             Some(failure) => self.object.fail(failure),
         };
         self.object.tell_readers(before);

@@ -2,19 +2,23 @@
 
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicBool;
+use std::task::Waker;
 
 use super::body::{Chunks, Object};
 use super::ring::Returned;
-use crate::sync::{Arc, AtomicU64, Ordering};
+use crate::sync::{Arc, AtomicU64, Mutex, Ordering};
 
 /// What a reader and its leases share.
 pub(crate) struct Account {
     pub object: Arc<Object>,
     pub loop_number: u32,
     pub lease_bytes_max: u64,
-    /// Octets that its leases hold.
+    /// Octets that its leases hold; `WAITS` when somebody is to be woken as they come back.
     pub leased_bytes: AtomicU64,
+    pub returned_waker: Mutex<Option<Waker>>,
 }
+
+const WAITS: u64 = 1 << 63;
 
 /// The right to read some octets of an object, in one piece, until it is dropped or given back; nobody changes them
 /// meanwhile, and whatever becomes of the object, they stay.
@@ -115,7 +119,16 @@ impl std::fmt::Debug for Lease {
 impl Account {
     /// Octets that it may lease yet.
     pub fn budget(&self) -> u64 {
-        self.lease_bytes_max.saturating_sub(self.leased_bytes.load(Ordering::Relaxed))
+        self.lease_bytes_max.saturating_sub(self.leased_bytes.load(Ordering::Relaxed) & !WAITS)
+    }
+
+    /// Wakes `waker` when a lease comes back; false when one just did, and then it need not wait. In the same way as
+    /// a reader asks for more: what it got back, it looks at again.
+    pub fn ask_returned(&self, waker: &Waker) -> bool {
+        let waker = Some(waker.clone());
+        let before = std::mem::replace(&mut *self.returned_waker.lock(), waker);
+        drop(before);
+        self.leased_bytes.fetch_or(WAITS, Ordering::AcqRel) & !WAITS >= self.lease_bytes_max
     }
 
     /// Leases were made.
@@ -140,7 +153,13 @@ impl Account {
                 self.object.take_step(step);
             }
         }
-        self.leased_bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.object.store.stripe(self.loop_number).fetch_sub(bytes, Ordering::Relaxed);
+        if self.leased_bytes.fetch_sub(bytes, Ordering::AcqRel) & WAITS != 0 {
+            self.leased_bytes.fetch_and(!WAITS, Ordering::AcqRel);
+            let waker = self.returned_waker.lock().take();
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
     }
 }

@@ -1,11 +1,14 @@
 //! A reader: one walk through a range of an object, by leases.
 
 use std::ops::Range;
+use std::task::{Context, Poll, Waker};
 
 use super::body::{Object, State};
+use super::directory::Chunk;
+use super::fifo::Ticket;
 use super::lease::{Account, Lease};
 use super::{Failure, Leased, Phase, ReaderOptions};
-use crate::sync::{Arc, AtomicU64};
+use crate::sync::{Arc, AtomicU64, Mutex};
 
 /// Reads a range of an object, in order, once. Dropping it cancels whatever it asked for; its leases stay good.
 pub struct Reader {
@@ -15,6 +18,8 @@ pub struct Reader {
     end: u64,
     /// The number of the chunk in which it is, once it has found one.
     chunk: Option<u64>,
+    /// Its place among those to be woken.
+    ticket: Option<Ticket>,
 }
 
 impl Reader {
@@ -26,10 +31,12 @@ impl Reader {
                 loop_number: options.loop_number,
                 lease_bytes_max: options.lease_bytes_max.max(1),
                 leased_bytes: AtomicU64::new(0),
+                returned_waker: Mutex::new(None),
             }),
             position: range.start,
             end: range.end,
             chunk: None,
+            ticket: None,
         }
     }
 
@@ -42,6 +49,37 @@ impl Reader {
                 self.lease_at(state, out, bytes_max)
             }
             leased => leased,
+        }
+    }
+
+    /// The same for threads and tasks: pending, where it would be [`Leased::Later`], and then the waker of the last
+    /// call is woken, in the order in which readers began to wait.
+    pub fn poll_lease(
+        &mut self,
+        cx: &mut Context<'_>,
+        out: &mut Vec<Lease>,
+        bytes_max: u64,
+    ) -> Poll<Leased> {
+        let mut leased = self.lease_at(self.object().look(), out, bytes_max);
+        if leased == Leased::Later {
+            let state = self.account.object.ask_waker(&mut self.ticket, cx.waker());
+            leased = self.lease_at(state, out, bytes_max);
+            if leased == Leased::Later {
+                return Poll::Pending;
+            }
+        }
+        self.forget_waker();
+        Poll::Ready(leased)
+    }
+
+    /// After [`Leased::ReturnFirst`]: true when `waker` will be woken as a lease comes back, false when one has.
+    pub(crate) fn ask_returned(&self, waker: &Waker) -> bool {
+        self.account.ask_returned(waker)
+    }
+
+    fn forget_waker(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            self.object().forget_waker(ticket);
         }
     }
 
@@ -87,21 +125,31 @@ impl Reader {
             return Leased::ReturnFirst;
         }
         let bytes = there.min(budget).min(bytes_max.max(1));
-        self.extend(out, bytes);
+        if self.extend(out, bytes).is_err() {
+            self.object().doom();
+            let before = self.object().fail(Failure::Damaged);
+            self.object().tell_readers(before);
+            return Leased::Failed(Failure::Damaged);
+        }
         Leased::Some { bytes, is_end: self.position == end }
     }
 
-    /// Leases the next `bytes`, which are published.
-    fn extend(&mut self, out: &mut Vec<Lease>, bytes: u64) {
-        self.account.book(bytes);
-        let end = self.position + bytes;
+    /// Leases the next `bytes`, which are published; fails when they are not what was written.
+    fn extend(&mut self, out: &mut Vec<Lease>, bytes: u64) -> Result<(), ()> {
+        let (start, end, before) = (self.position, self.position + bytes, out.len());
         let mut number = match self.chunk {
             Some(number) => number,
             None => self.object().find(self.position),
         };
         while self.position < end {
             let chunk = self.object().chunk(number);
-            let len = (chunk.end().min(end) - self.position) as usize;
+            let piece_end = chunk.end().min(end);
+            if self.check(&chunk, piece_end).is_err() {
+                self.account.book(self.position - start);
+                out.truncate(before);
+                return Err(());
+            }
+            let len = (piece_end - self.position) as usize;
             out.push(Lease::new(&self.account, number, chunk.offset(self.position), len));
             self.position += len as u64;
             if self.position == chunk.end() {
@@ -109,12 +157,28 @@ impl Reader {
                 number += 1;
             }
         }
+        self.account.book(bytes);
         self.chunk = Some(number);
+        Ok(())
+    }
+
+    /// Checks what `chunk` has from here to `end`.
+    fn check(&self, chunk: &Chunk, end: u64) -> Result<(), ()> {
+        let Some(digests) = &self.object().digests else { return Ok(()) };
+        let memory = &self.object().store.memory;
+        digests.check(self.position, end, |position, len| {
+            let offset = chunk.offset(position);
+            memory.note_read(offset, len);
+            // SAFETY: this unit's digest was put under a lock after its octets, which do not change from then on; the
+            // object has the unit, because what we are about to lease of it was not given back (O4).
+            unsafe { std::slice::from_raw_parts(memory.at(offset, len), len) }
+        })
     }
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
+        self.forget_waker();
         self.object().close();
     }
 }

@@ -19,7 +19,7 @@ use crate::sync::Mutex;
 
 pub(crate) struct Ring {
     /// Units that it holds at most.
-    window_units: u32,
+    pub window_units: u32,
     /// Units that a chunk should have.
     pub chunk_units: u32,
     books: Mutex<Books>,

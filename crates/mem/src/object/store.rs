@@ -9,6 +9,7 @@ use std::io;
 use std::sync::Arc as Shared;
 
 use super::buddy::{Buddy, Extent};
+use super::digest::Digest;
 use super::fifo::{Fifo, Ticket};
 use super::filler::Filler;
 use super::memory::Memory;
@@ -49,6 +50,7 @@ pub struct ObjectStats {
 
 pub(crate) struct Store {
     pub memory: Memory,
+    pub digest: Option<Digest>,
     post: Shared<dyn Post>,
     books: Mutex<Books>,
     /// `shortage_bytes`, as of the last change of the books.
@@ -88,6 +90,7 @@ impl ObjectStore {
         Ok(ObjectStore {
             core: Arc::new(Store {
                 memory: Memory::new(bytes)?,
+                digest: options.digest,
                 post,
                 books: Mutex::new(Books {
                     buddy: Buddy::new(units),
