@@ -143,6 +143,26 @@ pub struct StoreOptions {
 pub enum ObjectFault {
     /// None: the protocol as it is.
     None,
+    /// The length is published without Release.
+    PublishRelaxed,
+    /// A reader that asked does not look at what it got back.
+    NoSecondLook,
+    /// A reader sets the bit before its loop is in the set.
+    BitBeforeLoop,
+    /// The filler takes the set of loops before the bit.
+    SetBeforeBit,
+    /// A failure is a load and a store.
+    FailInTwoSteps,
+    /// Places among the wakers are numbered anew each time they are taken.
+    TicketsRepeat,
+    /// A filler looks for memory and queues under two locks.
+    QueueUnlocked,
+    /// Memory is punched when it is free already.
+    PunchWhenFree,
+    /// A filler looks at its window and says that it waits under two locks.
+    WindowUnlocked,
+    /// A chunk in transit is free when the filler has left it.
+    FreeUnreturned,
 }
 
 /// Told of news; called with no lock of the store held.

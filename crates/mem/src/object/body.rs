@@ -3,6 +3,8 @@
 use std::ops::Range;
 use std::task::Waker;
 
+#[cfg(loom)]
+use super::ObjectFault;
 use super::buddy::Extent;
 use super::digest::Digests;
 use super::directory::{Chunk, Directory};
@@ -89,7 +91,11 @@ impl Object {
         assert!(plan.loop_number < LOOPS_MAX, "loops are numbered below {LOOPS_MAX}");
         let chunks = match plan.kind {
             Kind::Kept => Chunks::Kept(Directory::new()),
-            Kind::Transit { window_bytes } => Chunks::Transit(Ring::new(window_bytes)),
+            Kind::Transit { window_bytes } => Chunks::Transit(Ring::new(
+                window_bytes,
+                #[cfg(loom)]
+                store.fault,
+            )),
         };
         let units_max = match &chunks {
             Chunks::Kept(_) => usize::MAX,
@@ -215,6 +221,12 @@ impl Object {
 
     /// By a reader that found nothing: its loop will be told. What it gets back it must look at (2 in the header).
     pub(crate) fn ask(&self, loop_bit: u64) -> State {
+        #[cfg(loom)]
+        if self.store.fault == ObjectFault::BitBeforeLoop {
+            let state = State(self.state.fetch_or(WAITING, Ordering::AcqRel));
+            self.loops.fetch_or(loop_bit, Ordering::Relaxed);
+            return state;
+        }
         // Before the bit, whose Release carries it to whoever takes that away.
         self.loops.fetch_or(loop_bit, Ordering::Relaxed);
         State(self.state.fetch_or(WAITING, Ordering::AcqRel))
@@ -242,7 +254,12 @@ impl Object {
 
     /// By the filler: `bytes` more are visible. What was before says whether somebody waits.
     pub(crate) fn publish(&self, bytes: u64) -> State {
-        State(self.state.fetch_add(bytes << LENGTH_SHIFT, Ordering::AcqRel))
+        let order = match () {
+            #[cfg(loom)]
+            () if self.store.fault == ObjectFault::PublishRelaxed => Ordering::Relaxed,
+            () => Ordering::AcqRel,
+        };
+        State(self.state.fetch_add(bytes << LENGTH_SHIFT, order))
     }
 
     /// By the filler, once: the last `bytes` are visible, and no more come.
@@ -253,6 +270,11 @@ impl Object {
     /// The first failure stays.
     pub(crate) fn fail(&self, failure: Failure) -> State {
         let mut state = self.state.load(Ordering::Acquire);
+        #[cfg(loom)]
+        if self.store.fault == ObjectFault::FailInTwoSteps {
+            self.state.store(state | failure_bits(failure), Ordering::Release);
+            return State(state);
+        }
         while state & FAILURE == 0 {
             let failed = state | failure_bits(failure);
             match self.state.compare_exchange(state, failed, Ordering::AcqRel, Ordering::Acquire) {
@@ -268,20 +290,36 @@ impl Object {
         if !before.has(WAITING | WAKERS) {
             return;
         }
+        #[cfg(loom)]
+        if self.store.fault == ObjectFault::SetBeforeBit {
+            self.tell_loops();
+            self.state.fetch_and(!WAITING, Ordering::AcqRel);
+            return;
+        }
         let taken = State(self.state.fetch_and(!(WAITING | WAKERS), Ordering::AcqRel));
         if taken.has(WAITING) {
-            let mut loops = self.loops.swap(0, Ordering::Relaxed);
-            while loops != 0 {
-                let loop_number = loops.trailing_zeros();
-                loops &= loops - 1;
-                self.store.post(Notice { loop_number, object: self.id, news: News::More });
-            }
+            self.tell_loops();
         }
         if taken.has(WAKERS) {
-            let mut waiting = self.wakers.lock().take();
+            let mut waiting = match () {
+                #[cfg(loom)]
+                () if self.store.fault == ObjectFault::TicketsRepeat => {
+                    std::mem::take(&mut *self.wakers.lock())
+                }
+                () => self.wakers.lock().take(),
+            };
             while let Some(waker) = waiting.pop() {
                 waker.wake();
             }
+        }
+    }
+
+    fn tell_loops(&self) {
+        let mut loops = self.loops.swap(0, Ordering::Relaxed);
+        while loops != 0 {
+            let loop_number = loops.trailing_zeros();
+            loops &= loops - 1;
+            self.store.post(Notice { loop_number, object: self.id, news: News::More });
         }
     }
 

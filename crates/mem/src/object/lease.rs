@@ -128,7 +128,12 @@ impl Account {
         let waker = Some(waker.clone());
         let before = std::mem::replace(&mut *self.returned_waker.lock(), waker);
         drop(before);
-        self.leased_bytes.fetch_or(WAITS, Ordering::AcqRel) & !WAITS >= self.lease_bytes_max
+        let before = self.leased_bytes.fetch_or(WAITS, Ordering::AcqRel) & !WAITS;
+        #[cfg(loom)]
+        if self.object.store.fault == super::ObjectFault::NoSecondLook {
+            return true;
+        }
+        before >= self.lease_bytes_max
     }
 
     /// Leases were made.

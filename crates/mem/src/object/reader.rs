@@ -46,6 +46,10 @@ impl Reader {
         match self.lease_at(self.object().look(), out, bytes_max) {
             Leased::Later => {
                 let state = self.object().ask(1 << self.account.loop_number);
+                #[cfg(loom)]
+                if self.object().store.fault == super::ObjectFault::NoSecondLook {
+                    return Leased::Later;
+                }
                 self.lease_at(state, out, bytes_max)
             }
             leased => leased,

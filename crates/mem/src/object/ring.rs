@@ -23,6 +23,8 @@ pub(crate) struct Ring {
     /// Units that a chunk should have.
     pub chunk_units: u32,
     books: Mutex<Books>,
+    #[cfg(loom)]
+    fault: super::ObjectFault,
 }
 
 struct Books {
@@ -33,6 +35,8 @@ struct Books {
     /// Octets before this are nobody's to read.
     skipped: u64,
     filler_waits: bool,
+    #[cfg(loom)]
+    frees_unreturned: bool,
 }
 
 struct Passing {
@@ -62,7 +66,7 @@ pub(crate) struct Step {
 }
 
 impl Ring {
-    pub fn new(window_bytes: u64) -> Self {
+    pub fn new(window_bytes: u64, #[cfg(loom)] fault: super::ObjectFault) -> Self {
         let window = u32::try_from(window_bytes / UNIT_BYTES as u64).unwrap_or(u32::MAX / 2);
         let (least, most) = TRANSIT_CHUNK_UNITS;
         let chunk_units = 1 << (window / 4).clamp(least, most).ilog2();
@@ -75,7 +79,11 @@ impl Ring {
                 held_units: 0,
                 skipped: 0,
                 filler_waits: false,
+                #[cfg(loom)]
+                frees_unreturned: fault == super::ObjectFault::FreeUnreturned,
             }),
+            #[cfg(loom)]
+            fault,
         }
     }
 
@@ -88,6 +96,11 @@ impl Ring {
         }
         let freed = books.shift();
         let is_room = books.held_units + self.chunk_units <= self.window_units;
+        #[cfg(loom)]
+        if self.fault == super::ObjectFault::WindowUnlocked {
+            drop(books);
+            books = self.books.lock();
+        }
         books.filler_waits = !is_room;
         Step { freed, is_room }
     }
@@ -169,7 +182,12 @@ impl Books {
         let mut freed = Vec::new();
         while let Some(front) = self.chunks.front() {
             let skipped = self.skipped.saturating_sub(front.chunk.start).min(front.bytes());
-            if !front.is_complete || front.returned + skipped < front.bytes() {
+            let is_done = match () {
+                #[cfg(loom)]
+                () if self.frees_unreturned => true,
+                () => front.returned + skipped == front.bytes(),
+            };
+            if !front.is_complete || !is_done {
                 break;
             }
             self.held_units -= front.chunk.extent.units;

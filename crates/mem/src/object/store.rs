@@ -51,6 +51,8 @@ pub struct ObjectStats {
 pub(crate) struct Store {
     pub memory: Memory,
     pub digest: Option<Digest>,
+    #[cfg(loom)]
+    pub fault: super::ObjectFault,
     post: Shared<dyn Post>,
     books: Mutex<Books>,
     /// `shortage_bytes`, as of the last change of the books.
@@ -91,6 +93,8 @@ impl ObjectStore {
             core: Arc::new(Store {
                 memory: Memory::new(bytes)?,
                 digest: options.digest,
+                #[cfg(loom)]
+                fault: options.fault,
                 post,
                 books: Mutex::new(Books {
                     buddy: Buddy::new(units),
@@ -185,6 +189,11 @@ impl Store {
                 books.buddy.alloc(units).expect("something is free")
             }
             None => {
+                #[cfg(loom)]
+                if self.fault == super::ObjectFault::QueueUnlocked {
+                    drop(books);
+                    books = self.books.lock();
+                }
                 let waiter = Waiter { object, loop_number, units, reserved: None };
                 *ticket = Some(books.queue.push(waiter));
                 books.waiting += 1;
@@ -225,6 +234,12 @@ impl Store {
         if extents.is_empty() {
             return;
         }
+        #[cfg(loom)]
+        let mut late = extents.clone();
+        #[cfg(loom)]
+        if self.fault == super::ObjectFault::PunchWhenFree {
+            extents.iter_mut().for_each(|extent| extent.1 = false);
+        }
         let lost = self.punch(&mut extents);
         let mut news = Vec::new();
         {
@@ -237,6 +252,10 @@ impl Store {
             books.lost_units += lost;
             books.serve(&mut news);
             self.note_shortage(&books);
+        }
+        #[cfg(loom)]
+        if self.fault == super::ObjectFault::PunchWhenFree {
+            self.punch(&mut late);
         }
         self.tell(news);
     }

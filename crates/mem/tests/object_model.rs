@@ -1,0 +1,411 @@
+//! Random lives of bodies, beside a model that keeps each as a `Vec`: several fillers and readers in one arena that is
+//! too small for them, in one thread. After every step each answer, each octet and each notice is the model's; at the
+//! end all leases have come back once and the arena is whole.
+#![cfg(not(loom))]
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use larder_mem::object::*;
+use proptest::prelude::*;
+
+#[derive(Default)]
+struct Inbox(Mutex<Vec<Notice>>);
+
+impl Post for Inbox {
+    fn post(&self, notice: Notice) {
+        self.0.lock().unwrap().push(notice);
+    }
+}
+
+/// What happens next; numbers choose among what there is.
+#[derive(Debug, Clone)]
+enum Step {
+    Create { announced: Option<u64>, window: Option<u64> },
+    Write { filler: usize, bytes: u64 },
+    Publish { filler: usize, now: bool },
+    End { filler: usize, how: u8 },
+    Open { object: usize, start: u64, len: Option<u64>, lease_bytes_max: u64 },
+    Lease { reader: usize, bytes_max: u64 },
+    GiveBack { reader: usize, count: usize },
+    DropLease { lease: usize, is_shown: bool },
+    DropReader { reader: usize },
+    Forget { object: usize, dooms: bool },
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let number = 0usize..1000;
+    let bytes = || prop_oneof![1u64..100, 1u64..70_000, 1u64..600_000];
+    let step = prop_oneof![
+        2 => (prop::option::of(bytes()), prop::option::of(1u64..400_000))
+            .prop_map(|(announced, window)| Step::Create { announced, window }),
+        8 => (number.clone(), bytes()).prop_map(|(filler, bytes)| Step::Write { filler, bytes }),
+        5 => (number.clone(), any::<bool>())
+            .prop_map(|(filler, now)| Step::Publish { filler, now }),
+        1 => (number.clone(), any::<u8>()).prop_map(|(filler, how)| Step::End { filler, how }),
+        4 => (number.clone(), bytes(), prop::option::of(bytes()), bytes())
+            .prop_map(|(object, start, len, lease_bytes_max)| {
+                // Half of them from the beginning.
+                let start = if start % 2 == 0 { 0 } else { start };
+                Step::Open { object, start, len, lease_bytes_max }
+            }),
+        10 => (number.clone(), bytes())
+            .prop_map(|(reader, bytes_max)| Step::Lease { reader, bytes_max }),
+        3 => (number.clone(), 0usize..4)
+            .prop_map(|(reader, count)| Step::GiveBack { reader, count }),
+        5 => (number.clone(), any::<bool>())
+            .prop_map(|(lease, is_shown)| Step::DropLease { lease, is_shown }),
+        1 => number.clone().prop_map(|reader| Step::DropReader { reader }),
+        1 => (number, any::<bool>()).prop_map(|(object, dooms)| Step::Forget { object, dooms }),
+    ];
+    prop::collection::vec(step, 1..150)
+}
+
+/// An object as the model has it.
+struct Body {
+    id: ObjectId,
+    octets: Vec<u8>,
+    published: usize,
+    phase: Phase,
+    is_doomed: bool,
+    announced: Option<u64>,
+    window: Option<u64>,
+    had_reader: bool,
+}
+
+struct Reading {
+    reader: Reader,
+    body: usize,
+    end: u64,
+    loop_number: u32,
+    lease_bytes_max: u64,
+    /// It found nothing and was not told since.
+    waits: bool,
+}
+
+struct Held {
+    lease: Lease,
+    loop_number: u32,
+    body: usize,
+    position: usize,
+}
+
+struct World {
+    store: ObjectStore,
+    inbox: Arc<Inbox>,
+    bodies: Vec<Body>,
+    /// Indices of bodies.
+    fillers: Vec<(usize, Filler)>,
+    handles: Vec<(usize, Arc<Object>)>,
+    readers: Vec<Reading>,
+    held: Vec<Held>,
+    /// Fillers that wait for memory, in order.
+    queue: VecDeque<ObjectId>,
+    loops: u32,
+}
+
+impl World {
+    fn new() -> Self {
+        let inbox = Arc::new(Inbox::default());
+        let options = StoreOptions { bytes: 1 << 20, digest: Some(sum) };
+        World {
+            store: ObjectStore::new(options, inbox.clone()).unwrap(),
+            inbox,
+            bodies: Vec::new(),
+            fillers: Vec::new(),
+            handles: Vec::new(),
+            readers: Vec::new(),
+            held: Vec::new(),
+            queue: VecDeque::new(),
+            loops: 0,
+        }
+    }
+
+    /// More notices came for those who asked, and Room in the order in which fillers began to wait.
+    fn hear(&mut self) {
+        for notice in std::mem::take(&mut *self.inbox.0.lock().unwrap()) {
+            match notice.news {
+                News::More => {
+                    let asked = |reading: &&mut Reading| {
+                        reading.waits
+                            && reading.loop_number == notice.loop_number
+                            && self.bodies[reading.body].id == notice.object
+                    };
+                    let reading = self.readers.iter_mut().find(asked);
+                    // Or it has gone since.
+                    if let Some(reading) = reading {
+                        reading.waits = false;
+                    }
+                }
+                News::Room => {
+                    if self.queue.contains(&notice.object)
+                        && self.store.stats().waiting_fillers < self.queue.len() as u64
+                    {
+                        assert_eq!(self.queue.pop_front(), Some(notice.object), "out of turn");
+                    }
+                }
+            }
+        }
+    }
+
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Create { announced, window } => self.create(announced, window),
+            Step::Write { filler, bytes } => self.write(filler, bytes),
+            Step::Publish { filler, now } => self.publish(filler, now),
+            Step::End { filler, how } => self.end(filler, how),
+            Step::Open { object, start, len, lease_bytes_max } => {
+                let end = len.map_or(u64::MAX, |len| start + len);
+                self.open(object, start, end, lease_bytes_max);
+            }
+            Step::Lease { reader, bytes_max } => self.lease(reader, bytes_max),
+            Step::GiveBack { reader, count } => self.give_back(reader, count),
+            Step::DropLease { lease, is_shown } => {
+                if let Some(index) = lease.checked_rem(self.held.len()) {
+                    let held = self.held.swap_remove(index);
+                    self.check(&held);
+                    if is_shown {
+                        let _ = held.lease.file_range();
+                    }
+                }
+            }
+            Step::DropReader { reader } => {
+                if let Some(index) = reader.checked_rem(self.readers.len()) {
+                    self.readers.swap_remove(index);
+                }
+            }
+            Step::Forget { object, dooms } => {
+                if let Some(index) = object.checked_rem(self.handles.len()) {
+                    let (body, handle) = self.handles.swap_remove(index);
+                    if dooms {
+                        handle.doom();
+                        self.bodies[body].is_doomed = true;
+                    }
+                }
+            }
+        }
+        self.hear();
+        let held: u64 = self.held.iter().map(|held| held.lease.len() as u64).sum();
+        assert_eq!(self.store.stats().leased_bytes, held);
+        self.store.validate().unwrap();
+    }
+
+    fn create(&mut self, announced: Option<u64>, window: Option<u64>) {
+        if self.fillers.len() == 5 {
+            return;
+        }
+        let kind = match window {
+            Some(window_bytes) => Kind::Transit { window_bytes },
+            None => Kind::Kept,
+        };
+        let filler = self.store.create(Plan { loop_number: 0, bytes: announced, kind });
+        self.handles.push((self.bodies.len(), filler.object().clone()));
+        self.bodies.push(Body {
+            id: filler.object().id(),
+            octets: Vec::new(),
+            published: 0,
+            phase: Phase::Filling,
+            is_doomed: false,
+            announced,
+            window,
+            had_reader: false,
+        });
+        self.fillers.push((self.bodies.len() - 1, filler));
+    }
+
+    fn write(&mut self, filler: usize, bytes: u64) {
+        let Some(index) = filler.checked_rem(self.fillers.len()) else { return };
+        let (body, filler) = &mut self.fillers[index];
+        let body = &mut self.bodies[*body];
+        let end = body.octets.len() + bytes as usize;
+        while body.octets.len() < end {
+            let waiting = self.store.stats().waiting_fillers;
+            let asked = end - body.octets.len();
+            match filler.room(asked) {
+                Room::Memory(octets) => {
+                    assert!(!octets.is_empty() && octets.len() <= asked);
+                    // Not all of it, now and then.
+                    let len = octets.len().div_ceil(1 + bytes as usize % 2);
+                    for place in &mut octets[..len] {
+                        let octet = (body.octets.len() * 31 + body.octets.len() / 1000) as u8;
+                        *place = octet;
+                        body.octets.push(octet);
+                    }
+                    filler.wrote(len);
+                }
+                Room::Later => {
+                    if self.store.stats().waiting_fillers > waiting {
+                        self.queue.push_back(body.id);
+                    }
+                    break;
+                }
+            }
+        }
+        if let Some(window) = body.window {
+            assert!(filler.object().bytes_held() <= window.max(16 << 10));
+        }
+    }
+
+    fn publish(&mut self, filler: usize, now: bool) {
+        let Some(index) = filler.checked_rem(self.fillers.len()) else { return };
+        let (body, filler) = &mut self.fillers[index];
+        let grown = self.bodies[*body].octets.len() > self.bodies[*body].published;
+        self.bodies[*body].published = self.bodies[*body].octets.len();
+        if now {
+            filler.publish_now();
+        } else {
+            filler.publish();
+        }
+        assert_eq!(filler.object().published(), self.bodies[*body].published as u64);
+        let body = *body;
+        self.hear();
+        if now && grown {
+            self.nobody_waits(body);
+        }
+    }
+
+    fn nobody_waits(&self, body: usize) {
+        let waits = |reading: &Reading| reading.body == body && reading.waits;
+        assert!(!self.readers.iter().any(waits), "a reader was not told");
+    }
+
+    fn end(&mut self, filler: usize, how: u8) {
+        let Some(index) = filler.checked_rem(self.fillers.len()) else { return };
+        let (number, filler) = self.fillers.swap_remove(index);
+        let body = &mut self.bodies[number];
+        let id = body.id;
+        self.queue.retain(|&waiting| waiting != id);
+        let announced = body.announced.unwrap_or(body.octets.len() as u64);
+        body.phase = match how {
+            0 => Phase::Failed(Failure::Abandoned),
+            1..100 => Phase::Failed(Failure::Damaged),
+            _ => match (body.octets.len() as u64).cmp(&announced) {
+                std::cmp::Ordering::Less => Phase::Failed(Failure::Origin),
+                std::cmp::Ordering::Equal => Phase::Sealed,
+                std::cmp::Ordering::Greater => Phase::Failed(Failure::TooLong),
+            },
+        };
+        let object = filler.object().clone();
+        match how {
+            0 => drop(filler),
+            1..100 => filler.fail(Failure::Damaged),
+            _ => filler.seal(),
+        }
+        if body.phase == Phase::Sealed {
+            body.published = body.octets.len();
+        }
+        assert_eq!((object.phase(), object.published()), (body.phase, body.published as u64));
+        if body.window.is_none() {
+            assert_eq!(object.bytes_held(), body.octets.len().next_multiple_of(UNIT_BYTES) as u64);
+        }
+        self.hear();
+        self.nobody_waits(number);
+    }
+
+    fn open(&mut self, object: usize, start: u64, end: u64, lease_bytes_max: u64) {
+        let Some(index) = object.checked_rem(self.handles.len()) else { return };
+        let (number, handle) = &self.handles[index];
+        let body = &mut self.bodies[*number];
+        // A loop of its own, mostly: then each notice has one reader.
+        self.loops = (self.loops + 1) % LOOPS_MAX;
+        let loop_number = self.loops;
+        if self.readers.iter().any(|reading| reading.loop_number == loop_number) {
+            return;
+        }
+        let expected = match body.phase {
+            Phase::Failed(failure) => Some(Gone::Failed(failure)),
+            _ if body.is_doomed => Some(Gone::Doomed),
+            _ if body.window.is_some() && body.had_reader => Some(Gone::Taken),
+            _ => None,
+        };
+        let opened = handle.open(start..end, ReaderOptions { loop_number, lease_bytes_max });
+        body.had_reader = true;
+        assert_eq!(opened.as_ref().err(), expected.as_ref());
+        if let Ok(reader) = opened {
+            let (body, waits) = (*number, false);
+            self.readers.push(Reading { reader, body, end, loop_number, lease_bytes_max, waits });
+        }
+    }
+
+    fn lease(&mut self, reader: usize, bytes_max: u64) {
+        let Some(index) = reader.checked_rem(self.readers.len()) else { return };
+        let reading = &mut self.readers[index];
+        let body = &self.bodies[reading.body];
+        let position = reading.reader.position();
+        let own =
+            |held: &&Held| held.loop_number == reading.loop_number && held.body == reading.body;
+        let leased: u64 = self.held.iter().filter(own).map(|held| held.lease.len() as u64).sum();
+        let published = body.published as u64;
+        let end =
+            if body.phase == Phase::Sealed { reading.end.min(published) } else { reading.end };
+        let bytes = end.min(published).saturating_sub(position);
+        let bytes = bytes.min(bytes_max).min(reading.lease_bytes_max.saturating_sub(leased));
+        let expected = match body.phase {
+            Phase::Failed(Failure::Damaged) => Leased::Failed(Failure::Damaged),
+            _ if position >= end => Leased::End,
+            Phase::Failed(failure) if position >= published => Leased::Failed(failure),
+            _ if position >= published => Leased::Later,
+            _ if bytes == 0 => Leased::ReturnFirst,
+            _ => Leased::Some { bytes, is_end: position + bytes == end },
+        };
+        let mut leases = Vec::new();
+        assert_eq!(reading.reader.lease(&mut leases, bytes_max), expected);
+        reading.waits |= expected == Leased::Later;
+        let (loop_number, body) = (reading.loop_number, reading.body);
+        let mut at = position as usize;
+        for lease in leases {
+            let held = Held { position: at, lease, loop_number, body };
+            at += held.lease.len();
+            self.check(&held);
+            self.held.push(held);
+        }
+        let came = if let Leased::Some { bytes, .. } = expected { bytes } else { 0 };
+        assert_eq!(at as u64, position + came);
+        assert_eq!(self.readers[index].reader.position(), position + came);
+    }
+
+    fn check(&self, held: &Held) {
+        let expected = &self.bodies[held.body].octets[held.position..][..held.lease.len()];
+        assert!(held.lease.octets() == expected, "other octets at {}", held.position);
+    }
+
+    /// Some of anybody's leases by one reader's hand.
+    fn give_back(&mut self, reader: usize, count: usize) {
+        let Some(index) = reader.checked_rem(self.readers.len()) else { return };
+        let count = count.min(self.held.len());
+        let leases: Vec<Lease> = self.held.drain(..count).map(|held| held.lease).collect();
+        self.readers[index].reader.give_back(leases);
+    }
+}
+
+/// Any checksum does.
+fn sum(before: u32, octets: &[u8]) -> u32 {
+    octets.iter().fold(before, |sum, &octet| sum.wrapping_mul(31) ^ u32::from(octet))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..Default::default() })]
+
+    /// Whatever happens, in whatever order, and in whatever order what is left goes.
+    #[test]
+    fn as_the_model_has_it(steps in steps(), last in 0u8..3) {
+        let mut world = World::new();
+        for step in steps {
+            world.step(step);
+        }
+        for held in &world.held {
+            world.check(held);
+        }
+        let World { store, fillers, handles, readers, held, .. } = world;
+        match last {
+            0 => drop((fillers, handles, readers, held)),
+            1 => drop((held, readers, handles, fillers)),
+            _ => drop((readers, fillers, held, handles)),
+        }
+        store.validate().unwrap();
+        let stats = store.stats();
+        prop_assert_eq!((stats.free_bytes, stats.objects, stats.leased_bytes), (stats.bytes, 0, 0));
+        prop_assert_eq!((stats.waiting_fillers, stats.reserved_bytes, stats.lost_bytes), (0, 0, 0));
+        prop_assert_eq!(store.shortage_bytes(), 0);
+    }
+}
