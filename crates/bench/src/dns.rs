@@ -7,7 +7,6 @@
 //! signed    what makes its zones signed ones
 //! key       what signs them
 //! server    how larder, unbound, dnsdist and BIND are set up for one upstream
-//! process   a contestant that runs: its processor time, its memory, its end
 //! plan      what is asked and how much, and what comes of it
 //! ground    the network, cores and upstream of a run, and the asking
 //! field     works and rounds: everybody is asked once a round, in rotated order
@@ -25,7 +24,6 @@ mod ground;
 pub mod hierarchy;
 mod key;
 pub mod plan;
-pub mod process;
 pub mod question;
 pub mod report;
 pub mod server;

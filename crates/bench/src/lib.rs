@@ -6,11 +6,12 @@
 //! stand     a contestant on its stand: filled, churned, and made to do a work; every answer is checked
 //! field     contestants and rounds: everybody runs once a round, in rotated order
 //! sample    medians, their 95 % intervals, ratios of rounds
-//! row       one line of JSON a comparison
+//! row       one line of JSON a comparison        table     figures for people
 //! duel      one thing done in several ways
 //! engine    larder as a contestant      limit   what memory alone would take
 //! locked    the textbook LRU            paper   the experiments of the paper that larder began with
 //! net       a load generator, and what a network alone would take (feature `net`)
+//! process   a server that runs: its time, its memory, its end (feature `net`)
 //! dns       DNS servers beside one another and those limits (feature `net`)
 //! ```
 //!
@@ -40,6 +41,9 @@ pub mod locked;
 pub mod net;
 pub mod paper;
 pub mod peer;
+#[cfg(feature = "net")]
+pub mod process;
 pub mod row;
 pub mod sample;
 pub mod stand;
+pub mod table;

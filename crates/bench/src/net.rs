@@ -5,6 +5,7 @@
 //! echo      the least that a server of UDP can do: the limit of answers from a cache
 //! relay     the least that a forwarder can do: the limit of answers that an upstream must give
 //! latency   a histogram of nanoseconds, to 3 %
+//! place     cores, folder and ports of a comparison
 //! ```
 //!
 //! Contestants and limits are asked by one generator, on a core of its own, over loopback, in a network
@@ -15,6 +16,7 @@
 pub mod echo;
 pub mod latency;
 pub mod load;
+pub mod place;
 pub mod relay;
 
 /// What a server's loop did until it was stopped.

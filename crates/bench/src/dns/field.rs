@@ -19,13 +19,14 @@ use larder_io::cores::pin_to_core;
 use larder_io::netns::enter_private_network;
 use larder_io::udp::UdpSocket;
 
-use super::ground::{BATCH, Ground, PORTS_FROM, Target, at_port, bound, run_on};
+use super::ground::{BATCH, Ground, PORTS_FROM, Target, ask_once, bound};
 use super::plan::{Entry, Error, Event, Figures, Measured, Plan, Work};
-use super::process::Running;
 use super::question;
 use super::server::{Server, Setup};
 use crate::net::echo::echo;
+use crate::net::place::{at_port, run_on};
 use crate::net::relay::relay;
+use crate::process::Running;
 use crate::sample::Median;
 
 /// Names that a server must be able to take in a second, for the time that filling may take.
@@ -126,7 +127,7 @@ impl Field<'_> {
             }
         }
         let entries = taking.into_iter().map(|contestant| contestant.entry).chain(both).collect();
-        let (cores, rounds) = (self.ground.server_cores.len(), self.plan.rounds);
+        let (cores, rounds) = (self.ground.cores.server.len(), self.plan.rounds);
         let work = work.clone();
         Ok((!self.is_stopped()).then_some(Measured { work, cores, rounds, rate_per_s, entries }))
     }
@@ -145,16 +146,16 @@ impl Field<'_> {
                 listen: at_port(port),
                 upstream: (!self.plan.hierarchy).then_some(self.ground.upstream.address),
                 anchor: signer.map(|signer| signer.anchor()),
-                cores: self.ground.server_cores.len(),
+                cores: self.ground.cores.server.len(),
                 entries,
                 folder: &self.ground.folder.0,
             };
-            run_on(&self.ground.server_cores)?;
+            run_on(&self.ground.cores.server)?;
             let started = server.start(&setup);
-            run_on(&self.ground.load_cores)?;
+            run_on(&self.ground.cores.load)?;
             let started = started.and_then(|mut running| {
                 let number = self.ground.fresh();
-                running.wait_until_answers(number, question::is_answer, self.stop)?;
+                running.wait_until(self.stop, |address| ask_once(address, number))?;
                 Ok(running)
             });
             match started {
@@ -193,7 +194,7 @@ impl Field<'_> {
         body: fn(&UdpSocket, SocketAddr, &AtomicBool) -> io::Result<()>,
     ) -> Result<Contestant, Error> {
         let (address, upstream) = (at_port(port), self.ground.upstream.address);
-        let bodies = (self.ground.server_cores.iter())
+        let bodies = (self.ground.cores.server.iter())
             .map(|&core| {
                 let socket = bound(address, true)?;
                 Ok(move |stop: &AtomicBool| {
@@ -239,7 +240,7 @@ impl Field<'_> {
             figures.per_s.push(load.answers_per_s());
             figures
                 .busy
-                .push(ran_s / load.seconds.max(1e-9) / self.ground.server_cores.len() as f64);
+                .push(ran_s / load.seconds.max(1e-9) / self.ground.cores.server.len() as f64);
             let per = if misses > 0 { misses } else { load.asked };
             figures.upstream.push(asked as f64 / per.max(1) as f64);
         }

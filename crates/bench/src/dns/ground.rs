@@ -3,27 +3,23 @@
 //! Everything in here is made on the run's thread, whose network and cores the upstream, the servers and the
 //! generators inherit, and is taken down when dropped.
 
-use std::fs::{self, DirBuilder};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use larder_io::cores::{available_cores, pin_to_core};
-use larder_io::random::Random;
+use larder_io::cores::pin_to_core;
 use larder_io::udp::{UdpOptions, UdpSocket};
-use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::hierarchy::ANY;
 use super::plan::{Error, Plan, Work};
 use super::question::{self, AUTHENTIC, FRESH_FROM, Mix};
 use super::stub::{StubCounts, StubOptions, stub};
-use crate::net::SOCKET_BUFFER_BYTES;
-use crate::net::load::{Load, LoadOptions, load};
+use crate::net::load::{Load, LoadOptions, Question, load};
+use crate::net::place::{Cores, Folder, at_port};
+use crate::net::{MESSAGE_BYTES_MAX, SOCKET_BUFFER_BYTES};
 
 /// Messages a system call: of the generator, the limits and the upstream.
 pub const BATCH: usize = 64;
@@ -31,6 +27,8 @@ pub const BATCH: usize = 64;
 const IN_FLIGHT_BY_CLOCK: usize = 8192;
 /// A question without an answer is given up after this.
 const LOST_AFTER: Duration = Duration::from_secs(1);
+/// Longest that a server may take for the question that asks whether it is there.
+const ANSWER_MAX: Duration = Duration::from_millis(20);
 /// Ports of the run's own network; the upstream has the first.
 pub const PORTS_FROM: u16 = 5300;
 /// Where resolvers ask servers that they were referred to.
@@ -44,10 +42,8 @@ pub struct Ground<'a> {
     stop: &'a AtomicBool,
     /// For configurations and logs.
     pub folder: Folder,
-    /// Where servers run.
-    pub server_cores: Vec<usize>,
-    /// Where questions and upstream come from.
-    pub load_cores: Vec<usize>,
+    /// Where servers run, and where questions and upstream come from.
+    pub cores: Cores,
     /// Whom servers ask.
     pub upstream: Upstream,
     fresh: Arc<AtomicU64>,
@@ -66,25 +62,18 @@ pub struct Target {
 impl<'a> Ground<'a> {
     /// Takes cores and folder and starts the upstream, in the network of the calling thread.
     pub fn new(plan: &'a Plan, stop: &'a AtomicBool) -> Result<Ground<'a>, Error> {
-        let all = available_cores()?;
-        let server_cores: Vec<usize> = all.iter().copied().take(plan.cores.max(1)).collect();
-        // What is left, as many as the server has; one of the server's where nothing is.
-        let left: Vec<usize> = all.iter().copied().skip(server_cores.len()).collect();
-        let load_cores = match left.is_empty() {
-            true => server_cores.last().copied().into_iter().collect(),
-            false => left[..left.len().min(server_cores.len())].to_vec(),
-        };
-        let upstream_core = load_cores.last().copied().unwrap_or(0);
+        let cores = Cores::split(plan.cores)?;
+        let upstream_core = cores.load.last().copied().unwrap_or(0);
         let upstream = Upstream::start(plan.upstream.clone(), plan.hierarchy, upstream_core)?;
-        let (folder, fresh) = (Folder::new()?, Arc::new(AtomicU64::new(FRESH_FROM)));
-        Ok(Ground { plan, stop, folder, server_cores, load_cores, upstream, fresh })
+        let (folder, fresh) = (Folder::new("dns")?, Arc::new(AtomicU64::new(FRESH_FROM)));
+        Ok(Ground { plan, stop, folder, cores, upstream, fresh })
     }
 
     /// What of the machine limits the figures.
     pub fn machine(&self) -> String {
-        let (server, load) = (self.server_cores.len(), self.load_cores.len());
+        let (server, load) = (self.cores.server.len(), self.cores.load.len());
         let text = format!("servers on {server} core(s), questions and upstream on {load}");
-        match self.load_cores.iter().any(|core| self.server_cores.contains(core)) {
+        match self.cores.are_shared() {
             true => {
                 text + ", which the server has too: answers by the clock say little of it, compare \
                         answers a second of processor time"
@@ -133,8 +122,8 @@ impl<'a> Ground<'a> {
         numbers: impl Fn(u64) -> S,
     ) -> Result<Load, Error> {
         let Target { address, check, rate_per_s } = *target;
-        let threads = self.load_cores.len();
-        let sockets = match self.server_cores.len() {
+        let threads = self.cores.load.len();
+        let sockets = match self.cores.server.len() {
             1 => 1,
             cores => (cores * SOCKETS_A_CORE).div_ceil(threads),
         };
@@ -152,7 +141,7 @@ impl<'a> Ground<'a> {
         let (stop, edns) = (self.stop, self.plan.edns);
         let flags = if self.plan.upstream.signer.is_some() { AUTHENTIC } else { 0 };
         let loads = thread::scope(|scope| {
-            let threads: Vec<_> = (self.load_cores.iter())
+            let threads: Vec<_> = (self.cores.load.iter())
                 .map(|&core| {
                     let seed = self.fresh.load(Ordering::Relaxed) ^ (core as u64) << 48;
                     let (mut numbers, options) = (numbers(seed), &options);
@@ -177,25 +166,6 @@ impl<'a> Ground<'a> {
         let mut all = loads.next().ok_or_else(|| Error::Failed("no core is left".to_owned()))?;
         loads.for_each(|load| all.merge(&load));
         Ok(all)
-    }
-}
-
-/// A folder for configurations and logs, removed at the end.
-pub struct Folder(pub PathBuf);
-
-impl Folder {
-    fn new() -> io::Result<Folder> {
-        let name = format!("larder-bench-dns-{:016x}", Random::new().u64()?);
-        let folder = std::env::temp_dir().join(name);
-        // Nobody else's, and new: the name cannot be guessed.
-        DirBuilder::new().mode(0o700).create(&folder)?;
-        Ok(Folder(folder))
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -241,18 +211,24 @@ impl Drop for Upstream {
     }
 }
 
-/// Keeps the calling thread, and what it starts, on these cores.
-pub fn run_on(cores: &[usize]) -> io::Result<()> {
-    let mut set = CpuSet::new();
-    for &core in cores.iter().filter(|core| **core < CpuSet::MAX_CPU) {
-        set.set(core);
+/// Asks for a name over UDP and tells whether it is answered rightly; the error says what came instead.
+pub fn ask_once(address: SocketAddr, number: u64) -> Result<(), String> {
+    let words = |error: io::Error| error.to_string();
+    let socket = std::net::UdpSocket::bind(at_port(0)).map_err(words)?;
+    socket.connect(address).map_err(words)?;
+    socket.set_read_timeout(Some(ANSWER_MAX)).map_err(words)?;
+    let mut room = [0; MESSAGE_BYTES_MAX];
+    let Question { length, tag } = question::write(1, number, false, &mut room);
+    // Refused until the server listens.
+    let got = socket.send(&room[..length]).and_then(|_| socket.recv(&mut room));
+    match got {
+        Ok(length) if question::is_answer(tag, &room[..length]) => Ok(()),
+        Ok(length) => {
+            let code = if length > 3 { room[3] & 15 } else { 0 };
+            Err(format!("a wrong answer of {length} octets with RCODE {code}"))
+        }
+        Err(_) => Err("no answer".to_owned()),
     }
-    Ok(sched_setaffinity(None, &set)?)
-}
-
-/// An address of the run's own network.
-pub fn at_port(port: u16) -> SocketAddr {
-    SocketAddr::from(([127, 0, 0, 1], port))
 }
 
 /// A socket with room for every question in flight.

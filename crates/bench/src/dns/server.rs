@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use super::hierarchy::ROOT_HINTS;
-use super::process::{Running, find, version};
+use crate::process::{Running, find, version};
 
 /// What a server is to do.
 #[derive(Debug, Clone)]

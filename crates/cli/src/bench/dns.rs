@@ -13,10 +13,11 @@ use std::time::Duration;
 
 use larder_bench::dns::field::run;
 use larder_bench::dns::plan::{Error, Event, Plan, Work};
-use larder_bench::dns::report::{Style, legend};
+use larder_bench::dns::report::legend;
 use larder_bench::dns::server::{self, Launch, Server};
 use larder_bench::dns::signed::Signer;
 use larder_bench::dns::stub::StubOptions;
+use larder_bench::table::Style;
 
 use super::eprint_quietly;
 use crate::exit::{DONE, Failure, INTERRUPTED, Outcome};

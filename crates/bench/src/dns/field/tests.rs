@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use super::*;
-use crate::dns::report::Style;
 use crate::dns::stub::StubOptions;
+use crate::table::Style;
 
 fn work(name: &str, hot: u32, hit_percent: u32) -> Work {
     Work { name: name.to_owned(), hot, hit_percent }

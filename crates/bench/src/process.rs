@@ -1,18 +1,19 @@
 //! A contestant that runs: a process of somebody's server, or threads of ours.
 //!
-//! life of a contestant   what is known                 leaves by
-//! started                its process or its threads    `wait_until_answers`, drop
-//! answering              its time and its memory       drop
+//! life of a contestant   what is known                   leaves by
+//! started                its processes or its threads    `wait_until`, drop
+//! answering              its time and its memory         drop
 //!
 //! Invariants
-//! 1. A process that was started is ended and reaped when its value is dropped, on every path out. Where this
-//!    program is killed itself, `setpriv --pdeathsig`, where there is one, ends the servers.
+//! 1. A process that was started is ended and reaped when its value is dropped, on every path out, with the
+//!    processes that it started itself. Where this program is killed, `setpriv --pdeathsig`, where there is one,
+//!    asks the servers to end.
 //! 2. Every wait has an end.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -21,14 +22,19 @@ use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::question;
-use crate::net::MESSAGE_BYTES_MAX;
-use crate::net::load::Question;
+use rustix::process::Signal;
+
+pub use tree::Usage;
+use tree::{Member, task_ran_ns, task_usage};
+
+mod tree;
 
 /// Longest that a server may take until it answers.
 const START_MAX: Duration = Duration::from_secs(20);
 /// Longest that a program may take to say its version.
 const VERSION_MAX: Duration = Duration::from_secs(5);
+/// Longest that a process with processes of its own may take to end them.
+const END_MAX: Duration = Duration::from_secs(3);
 const POLL: Duration = Duration::from_millis(20);
 
 /// Something that answers at an address.
@@ -41,7 +47,7 @@ pub struct Running {
 
 #[derive(Debug)]
 enum Kind {
-    Process(Process),
+    Processes(Vec<Process>),
     Threads(Threads),
 }
 
@@ -55,6 +61,16 @@ struct Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
+        let tree = tree::tree(self.child.id());
+        if let [root, _, ..] = &tree[..] {
+            // It knows best how to end its own; killed, it would leave them behind.
+            root.signal(Signal::TERM);
+            let begun = Instant::now();
+            while begun.elapsed() < END_MAX && matches!(self.child.try_wait(), Ok(None)) {
+                thread::sleep(POLL);
+            }
+        }
+        tree.iter().skip(1).for_each(|member| member.signal(Signal::KILL));
         // It may have ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -93,7 +109,7 @@ impl Running {
         let mut command = match find("setpriv") {
             Some(setpriv) => {
                 let mut command = Command::new(setpriv);
-                command.args(["--pdeathsig", "KILL", "--"]).arg(program);
+                command.args(["--pdeathsig", "TERM", "--"]).arg(program);
                 command
             }
             None => Command::new(program),
@@ -105,7 +121,7 @@ impl Running {
             .stdout(output.try_clone()?)
             .stderr(output)
             .spawn()?;
-        let kind = Kind::Process(Process { child, log: log.to_owned() });
+        let kind = Kind::Processes(vec![Process { child, log: log.to_owned() }]);
         Ok(Running { address, kind })
     }
 
@@ -133,72 +149,92 @@ impl Running {
         Ok(Running { address, kind: Kind::Threads(threads) })
     }
 
-    /// Waits until a question is answered rightly; the error says what came instead.
-    pub fn wait_until_answers(
+    /// Measures another one with this one, which is asked: a server that is a chain of two.
+    pub fn with(mut self, other: Running) -> Running {
+        match (&mut self.kind, other.kind) {
+            (Kind::Processes(own), Kind::Processes(others)) => own.extend(others),
+            _ => unreachable!("threads of ours have no second server"),
+        }
+        self
+    }
+
+    /// Waits until `ask` says that it answers rightly; the error says what came instead.
+    pub fn wait_until(
         &mut self,
-        number: u64,
-        check: fn(u64, &[u8]) -> bool,
         stop: &AtomicBool,
+        mut ask: impl FnMut(SocketAddr) -> Result<(), String>,
     ) -> Result<(), String> {
-        let words = |error: io::Error| error.to_string();
-        let socket = UdpSocket::bind("127.0.0.1:0").map_err(words)?;
-        socket.connect(self.address).map_err(words)?;
-        socket.set_read_timeout(Some(POLL)).map_err(words)?;
-        let mut room = [0; MESSAGE_BYTES_MAX];
-        let Question { length, tag } = question::write(1, number, false, &mut room);
-        let question = room[..length].to_vec();
         let begun = Instant::now();
         let mut came = "no answer".to_owned();
         while begun.elapsed() < START_MAX && !stop.load(Ordering::Relaxed) {
-            if let Kind::Process(Process { child, log }) = &mut self.kind
-                && let Some(status) = child.try_wait().map_err(words)?
-            {
-                return Err(format!("it ended ({status}): {}", last_line(log)));
-            }
-            // Refused until the server listens.
-            let got = socket.send(&question).and_then(|_| socket.recv(&mut room));
-            match got {
-                Ok(length) if check(tag, &room[..length]) => return Ok(()),
-                Ok(length) => {
-                    let code = if length > 3 { room[3] & 15 } else { 0 };
-                    came = format!("a wrong answer of {length} octets with RCODE {code}");
-                    thread::sleep(POLL);
+            if let Kind::Processes(processes) = &mut self.kind {
+                for Process { child, log } in processes {
+                    let status = child.try_wait().map_err(|error| error.to_string())?;
+                    if let Some(status) = status {
+                        return Err(format!("it ended ({status}): {}", last_line(log)));
+                    }
                 }
-                Err(_) => thread::sleep(POLL),
             }
+            match ask(self.address) {
+                Ok(()) => return Ok(()),
+                Err(reason) => came = reason,
+            }
+            thread::sleep(POLL);
         }
         let log = match &self.kind {
-            Kind::Process(Process { log, .. }) => last_line(log),
+            Kind::Processes(processes) => processes.iter().map(|one| last_line(&one.log)).collect(),
             Kind::Threads(_) => String::new(),
         };
         Err(format!("{came} in {} s; {log}", begun.elapsed().as_secs()))
     }
 
     /// Nanoseconds that its threads have run, all together, to a tick of the kernel's clock (some
-    /// milliseconds) for those that run just now.
+    /// milliseconds) for those that run just now. Of the processes that were started: not of their own.
     pub fn ran_ns(&self) -> Option<u64> {
         match &self.kind {
             Kind::Threads(threads) => threads.tasks.iter().map(|task| task_ran_ns(task)).sum(),
-            Kind::Process(process) => {
-                let tasks = fs::read_dir(format!("/proc/{}/task", process.child.id())).ok()?;
-                // One that ends in between is left out.
-                Some(tasks.flatten().filter_map(|task| task_ran_ns(&task.path())).sum())
+            Kind::Processes(processes) => {
+                let ran_ns = |process: &Process| {
+                    let tasks = fs::read_dir(format!("/proc/{}/task", process.child.id())).ok()?;
+                    // One that ends in between is left out.
+                    Some(tasks.flatten().filter_map(|task| task_ran_ns(&task.path())).sum::<u64>())
+                };
+                processes.iter().map(ran_ns).sum()
+            }
+        }
+    }
+
+    /// What all its threads have used, in all processes that it has by now.
+    pub fn usage(&self) -> Usage {
+        match &self.kind {
+            Kind::Threads(threads) => threads.tasks.iter().map(|task| task_usage(task)).sum(),
+            Kind::Processes(_) => self.members().iter().map(Member::usage).sum(),
+        }
+    }
+
+    /// Numbers of all processes that it has by now; none for threads of ours.
+    pub fn pids(&self) -> Vec<u32> {
+        self.members().iter().map(|member| member.pid).collect()
+    }
+
+    fn members(&self) -> Vec<Member> {
+        match &self.kind {
+            Kind::Threads(_) => Vec::new(),
+            Kind::Processes(processes) => {
+                processes.iter().flat_map(|process| tree::tree(process.child.id())).collect()
             }
         }
     }
 
     /// Octets in memory now; `None` for what is no process.
     pub fn resident_bytes(&self) -> Option<u64> {
-        let Kind::Process(process) = &self.kind else { return None };
-        let status = fs::read_to_string(format!("/proc/{}/status", process.child.id())).ok()?;
-        crate::clock::resident_in(&status)
+        let Kind::Processes(processes) = &self.kind else { return None };
+        let resident = |process: &Process| {
+            let status = fs::read_to_string(format!("/proc/{}/status", process.child.id()));
+            crate::clock::resident_in(&status.ok()?)
+        };
+        processes.iter().map(resident).sum()
     }
-}
-
-/// The first figure of schedstat: nanoseconds on a processor.
-fn task_ran_ns(task: &Path) -> Option<u64> {
-    let text = fs::read_to_string(task.join("schedstat")).ok()?;
-    text.split_whitespace().next()?.parse().ok()
 }
 
 /// The last line that says something, or that there is none.
@@ -262,8 +298,7 @@ mod tests {
             Running::process(Path::new("/bin/sh"), &arguments, &folder, &log, anywhere()).unwrap()
         };
         let asleep = run("exec sleep 600");
-        let Kind::Process(process) = &asleep.kind else { panic!("a process") };
-        let place = PathBuf::from(format!("/proc/{}", process.child.id()));
+        let place = PathBuf::from(format!("/proc/{}", asleep.pids()[0]));
         if cfg!(target_os = "linux") {
             assert!(place.exists() && asleep.ran_ns().is_some());
             // While one program takes the place of another, there is none.
@@ -278,10 +313,41 @@ mod tests {
 
         let stop = AtomicBool::new(false);
         let failed = run("echo first; echo; echo the reason >&2; exit 3")
-            .wait_until_answers(1, question::is_answer, &stop)
+            .wait_until(&stop, |_| Err("nothing".to_owned()))
             .unwrap_err();
         fs::remove_file(&log).unwrap();
         assert!(failed.contains("it said: the reason"), "{failed}");
+    }
+
+    /// What a process started ends with it, and is measured with it.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn processes_end_with_their_own() {
+        let folder = std::env::temp_dir();
+        let log = folder.join(format!("larder-process-tree-{}", std::process::id()));
+        // Deaf to being asked: so both are killed.
+        let script = "trap '' TERM; sleep 600 & sleep 600; sleep 600";
+        let arguments = ["-c".to_owned(), script.to_owned()];
+        let running =
+            Running::process(Path::new("/bin/sh"), &arguments, &folder, &log, anywhere()).unwrap();
+        let begun = Instant::now();
+        while running.pids().len() < 3 {
+            assert!(begun.elapsed() < Duration::from_secs(60), "it starts nothing");
+            thread::yield_now();
+        }
+        let (pids, usage) = (running.pids(), running.usage());
+        assert!(usage.threads >= 3 && usage.switches > 0 && usage.ran_ns > 0, "{usage:?}");
+        drop(running);
+        fs::remove_file(&log).unwrap();
+        let is_there = |pid: &u32| {
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            // Whoever adopts them may be slow to reap.
+            !status.is_empty() && !status.contains("State:\tZ")
+        };
+        while pids.iter().any(is_there) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "they live on");
+            thread::yield_now();
+        }
     }
 
     /// Threads run until their value is dropped, and their time is counted.
