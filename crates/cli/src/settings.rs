@@ -1633,7 +1633,7 @@ pub const MAN: Command = Command {
 };
 
 /// Every command, in the order of help.
-pub const COMMANDS: [&Command; 17] = [
+pub const COMMANDS: [&Command; 18] = [
     &ANNOTATE,
     &DNS,
     &HTTP,
