@@ -62,7 +62,8 @@
 //!
 //! Bounds: the arena; a reader's leases (`lease_bytes_max`); a transit object's window. A filler that waits holds one
 //! place in a queue. Cost: a lease is one load of the state word, two additions to lines of its reader's and one
-//! to its loop's; a publish is one read-modify-write however many read; a seek is O(log chunks).
+//! to its loop's; a publish is one read-modify-write however many read; a seek is O(log chunks). An object has 216 octets
+//! beside its body; a body of one page is created, sealed and freed in half a microsecond.
 //!
 //! What it does not do: decide. Fillers may wait for memory for ever if nobody evicts ([`ObjectStore::shortage_bytes`]
 //! says how much), and an object that is larger than the arena never ends: who makes the plan limits it.
@@ -169,7 +170,8 @@ pub enum ObjectFault {
 pub trait Post: Send + Sync {
     /// `notice.loop_number` has something to do. It may be called from any thread that has a part in the store, and
     /// at any time until the last part is gone; what is named may be gone by then. It should put the notice into a
-    /// queue and return: a loop that leases looks at its notices after the lease that found nothing has returned.
+    /// queue and return: a loop that leases looks at its notices after the lease that found nothing has returned. The
+    /// store keeps it, so it should not keep the store.
     fn post(&self, notice: Notice);
 }
 
@@ -189,7 +191,8 @@ pub struct Notice {
 pub enum News {
     /// Its readers on this loop: lease again, or learn the end. One at most until one of them found nothing again.
     More,
-    /// Its filler, which lives on this loop: write again, or find itself without readers.
+    /// Its filler, which lives on this loop: write again, or find that it is not wanted any more
+    /// ([`Filler::is_unwanted`]). One too many does no harm.
     Room,
 }
 

@@ -207,9 +207,19 @@ impl Object {
         self.readers.load(Ordering::Acquire)
     }
 
-    /// True when nobody reads it and nobody ever will.
+    /// True when to fill it further is of no use to anybody.
     pub(crate) fn is_unwanted(&self) -> bool {
-        self.look().has(DOOMED | OPENED) && self.readers() == 0
+        let state = self.look();
+        state.phase() != Phase::Filling || state.has(DOOMED | OPENED) && self.readers() == 0
+    }
+
+    /// By others than the filler, or while it goes on: it has failed, and everybody hears of it.
+    pub(crate) fn break_off(&self, failure: Failure) {
+        let before = self.fail(failure);
+        self.tell_readers(before);
+        if before.phase() == Phase::Filling {
+            self.tell_filler();
+        }
     }
 
     /// A reader goes.

@@ -71,7 +71,8 @@ impl Filler {
         self.object.readers() as usize
     }
 
-    /// True when nobody reads it and nobody ever will: it is doomed, or in transit and had its reader.
+    /// True when to go on is of no use: nobody reads it and nobody ever will, because it is doomed, or in transit and
+    /// had its reader; or it has failed while it was filled. A filler that hears [`super::News::Room`] should look.
     pub fn is_unwanted(&self) -> bool {
         self.object.is_unwanted()
     }
@@ -173,8 +174,7 @@ impl Filler {
     /// Gets a chunk; false when there is none now, and then it will be told.
     fn next_chunk(&mut self) -> bool {
         if LENGTH_MAX - self.written < (UNIT_BYTES * CHUNK_UNITS_MAX as usize) as u64 {
-            let before = self.object.fail(Failure::TooLong);
-            self.object.tell_readers(before);
+            self.object.break_off(Failure::TooLong);
             return false;
         }
         let units = match &self.object.chunks {

@@ -67,6 +67,10 @@ impl Lease {
 
     /// Where they lie in the store's file, for `sendfile`: offset and length. The kernel may hold on to the pages
     /// after the call has returned and the lease is gone; they are not written again (O5).
+    ///
+    /// That has a price when the memory is used again: a punch and fresh pages, for 2 MiB some 0.3 to 0.6 ms and 1.6 to
+    /// 2.1 ms, where pages that are still there are filled in 0.1 ms. It is for what is kept and sent often. Send what
+    /// is in transit by copy.
     pub fn file_range(&self) -> (u64, usize) {
         self.is_shown.store(true, Ordering::Relaxed);
         (self.offset, self.len)
@@ -157,6 +161,9 @@ impl Account {
                 let step = ring.give_back(returned);
                 self.object.take_step(step);
             }
+        }
+        if bytes == 0 {
+            return;
         }
         self.object.store.stripe(self.loop_number).fetch_sub(bytes, Ordering::Relaxed);
         if self.leased_bytes.fetch_sub(bytes, Ordering::AcqRel) & WAITS != 0 {

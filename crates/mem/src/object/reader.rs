@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::task::{Context, Poll, Waker};
 
-use super::body::{Object, State};
+use super::body::{Chunks, Object, State};
 use super::directory::Chunk;
 use super::fifo::Ticket;
 use super::lease::{Account, Lease};
@@ -89,12 +89,15 @@ impl Reader {
 
     /// Gives leases back, those of other readers too.
     pub fn give_back(&mut self, leases: impl IntoIterator<Item = Lease>) {
-        let (mut own, others): (Vec<Lease>, Vec<Lease>) =
-            leases.into_iter().partition(|lease| Arc::ptr_eq(lease.account(), &self.account));
-        if !own.is_empty() {
-            self.account.settle(own.iter_mut().map(Lease::leave));
+        let account = &self.account;
+        let own = leases
+            .into_iter()
+            .filter_map(|mut lease| Arc::ptr_eq(lease.account(), account).then(|| lease.leave()));
+        match account.object.chunks {
+            Chunks::Kept(_) => account.settle(own),
+            // The caller's iterator does not run under the ring's lock.
+            Chunks::Transit(_) => account.settle(own.collect::<Vec<_>>().into_iter()),
         }
-        drop(others);
     }
 
     /// Where the next lease begins.
@@ -130,9 +133,8 @@ impl Reader {
         }
         let bytes = there.min(budget).min(bytes_max.max(1));
         if self.extend(out, bytes).is_err() {
+            self.object().break_off(Failure::Damaged);
             self.object().doom();
-            let before = self.object().fail(Failure::Damaged);
-            self.object().tell_readers(before);
             return Leased::Failed(Failure::Damaged);
         }
         Leased::Some { bytes, is_end: self.position == end }
