@@ -443,3 +443,37 @@ fn memory_in_a_socket_is_not_written() {
         assert_eq!(wrong, 0, "of {sent} octets");
     }
 }
+
+/// Damage that a reader finds while the body is still being filled ends it for the filler too, which is told.
+#[test]
+#[cfg(all(target_os = "linux", not(miri)))]
+fn damage_is_told_to_the_filler() {
+    use std::os::unix::fs::FileExt;
+
+    let sum = |before: u32, octets: &[u8]| {
+        octets.iter().fold(before, |sum, &octet| sum + u32::from(octet))
+    };
+    let inbox = Arc::new(Inbox::default());
+    let options = StoreOptions { bytes: CHUNK, digest: Some(sum) };
+    let store = ObjectStore::new(options, inbox.clone()).unwrap();
+    let mut filler = store.create(kept(4, None));
+    let id = filler.object().id();
+    write(&mut filler, UNIT);
+    filler.publish_now();
+    let mut waiting = filler.object().open(UNIT..u64::MAX, on(1)).unwrap();
+    let mut leases = Vec::new();
+    assert_eq!(waiting.lease(&mut leases, 1), Leased::Later);
+    let file = std::fs::File::from(store.memory().try_clone_to_owned().unwrap());
+    // The arena's first unit is the first that is given out.
+    file.write_all_at(&[0xee], 5).unwrap();
+    let mut reader = filler.object().open(0..u64::MAX, on(2)).unwrap();
+    assert!(!filler.is_unwanted());
+    assert_eq!(reader.lease(&mut leases, 1), Leased::Failed(Failure::Damaged));
+    assert_eq!(inbox.take(), [(1, id, News::More), (4, id, News::Room)]);
+    assert!(filler.is_unwanted());
+    // Sealed or not, it stays what it is.
+    filler.seal();
+    assert_eq!(waiting.lease(&mut leases, 1), Leased::Failed(Failure::Damaged));
+    drop((reader, waiting));
+    is_empty(&store);
+}
