@@ -442,7 +442,7 @@ impl Driver {
                 *place = Some(client);
             }
         } else {
-            self.close_client(id, client);
+            self.close_client(id, *client);
         }
     }
 
@@ -460,7 +460,7 @@ impl Driver {
                 *place = Some(origin);
             }
         } else {
-            self.close_origin(id, origin);
+            self.close_origin(id, *origin);
         }
     }
 }

@@ -174,9 +174,9 @@ impl Driver {
         false
     }
 
-    pub(super) fn close_client(&mut self, id: Id, client: Box<Client>) {
+    pub(super) fn close_client(&mut self, id: Id, client: Client) {
         self.clients.remove(id);
-        let Client { socket, token, exchange, delivery, upload, .. } = *client;
+        let Client { socket, token, exchange, delivery, upload, .. } = client;
         if let Some(flight) = exchange.and_then(|it| it.flight) {
             flight.leave(Waiter { loop_number: self.number, client: token });
         }

@@ -570,10 +570,10 @@ impl Driver {
         false
     }
 
-    pub(super) fn close_origin(&mut self, id: Id, origin: Box<Origin>) {
+    pub(super) fn close_origin(&mut self, id: Id, origin: Origin) {
         self.origins.remove(id);
         let Origin { socket, token, backend, fetch, incoming, state, is_reused, inbox, .. } =
-            *origin;
+            origin;
         self.reactor.close(socket, token);
         let pool = &mut self.backends[backend];
         pool.open -= 1;
