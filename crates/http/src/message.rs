@@ -81,11 +81,14 @@ pub enum Framing {
     UntilClose,
 }
 
-/// True where a head may end in octets, of which the first so many were looked at before: whether it is worth the while to read
-/// it again. A head that comes an octet at a time is so read once or twice, and not once for each.
-pub fn may_end_head(octets: &[u8], looked_at_bytes: usize) -> bool {
-    let new = octets.get(looked_at_bytes.saturating_sub(3)..).unwrap_or_default();
-    new.windows(4).any(|four| four == b"\r\n\r\n")
+/// Whether it is worth the while to read a head from octets of which the first so many were read before, in vain: where none were,
+/// where it may end in the new ones, and where a bare line feed is among them, with which it never will. A head that comes an octet
+/// at a time is so read twice, and not once for each.
+pub fn may_end_head(octets: &[u8], read_bytes: usize) -> bool {
+    let new = octets.get(read_bytes.saturating_sub(3)..).unwrap_or_default();
+    read_bytes == 0
+        || new.windows(4).any(|four| four == b"\r\n\r\n")
+        || new.windows(2).any(|two| two[0] != b'\r' && two[1] == b'\n')
 }
 
 /// True for a token (RFC 9110, section 5.6.2): names of fields, methods.
@@ -156,14 +159,18 @@ mod tests {
         }
     }
 
-    /// The end of a head is seen with the octet that ends it, wherever the pieces were cut.
+    /// The end of a head is seen with the octet that ends it, wherever the pieces were cut, and so is a bare line feed; the octets
+    /// between are not read again.
     #[test]
     fn ends() {
         let head = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
-        for cut in 0..head.len() {
-            assert!(!may_end_head(&head[..cut], 0));
+        for cut in 1..head.len() {
+            assert!(!may_end_head(&head[..cut], cut - 1) || cut == 1, "{cut}");
             assert!(may_end_head(head, cut), "{cut}");
         }
+        assert!(may_end_head(head, 0) && may_end_head(b"\x16", 0), "the first octets are read");
         assert!(!may_end_head(head, head.len()) && !may_end_head(head, 1000));
+        let bare = b"GET / HTTP/1.1\nHost";
+        assert!(may_end_head(bare, 14) && !may_end_head(&bare[..14], 9));
     }
 }
