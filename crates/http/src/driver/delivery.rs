@@ -202,8 +202,11 @@ impl Delivery {
         };
         let mut slices = [IoSlice::new(&[]); PIECES_MAX];
         let mut count = 0;
-        let short = self.pieces.iter().take_while(|piece| !is_long(piece)).take(PIECES_MAX);
-        for (at, piece) in short.enumerate() {
+        for (at, piece) in self.pieces.iter().take(PIECES_MAX).enumerate() {
+            // The first one has to go, if only the end of it is left.
+            if at > 0 && is_long(piece) {
+                break;
+            }
             let from = if at == 0 { self.sent } else { 0 };
             slices[at] = IoSlice::new(&piece.octets()[from..]);
             count += 1;
