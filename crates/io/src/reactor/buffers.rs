@@ -12,7 +12,7 @@
 //!    can name it: at a wait, for which the batch is borrowed and empty.
 //! 3. The kernel reads entries of the ring below `tail`, and never writes them.
 //! 4. While the kernel may write to buffers their region is shared: by the [`Buffers`], which outlive
-//!    the operations that use them, or are leaked.
+//!    the operations that use them, or are leaked (contract of [`Buffers::register`]).
 //!
 //! Bounds: [`BUFFERS_MAX`] buffers. Cost: a store a buffer and one a batch, no system call.
 
@@ -90,7 +90,8 @@ impl Buffers {
     /// At least `count` buffers, registered with `uring`, which has them all.
     ///
     /// # Safety
-    /// `uring` is dropped before the buffers, or they are leaked.
+    /// The buffers are dropped when no operation that receives into them is under way, and none is begun
+    /// afterwards; or they are leaked.
     pub(super) unsafe fn register(
         uring: &IoUring,
         count: usize,
@@ -101,7 +102,7 @@ impl Buffers {
         let region = Arc::new(Region::new(count * buffer_bytes)?);
         let count = count as u16;
         let address = ring.start.as_ptr() as u64;
-        // SAFETY: `count` entries are mapped there, and stay so until `uring` is gone.
+        // SAFETY: `count` entries are mapped there, and stay so while anything is received.
         unsafe { uring.submitter().register_buf_ring_with_flags(address, count, GROUP, 0) }?;
         let taken = (0..count).collect();
         let mut buffers = Buffers { region, ring, count, buffer_bytes, tail: 0, taken };

@@ -1,4 +1,13 @@
 //! Scenarios that every way to the kernel passes, over real sockets.
+//!
+//! | file | what |
+//! |---|---|
+//! | here | octets come and go, whatever their number |
+//! | `control` | pausing, watching, waking, closing, and what is left when it ends |
+//! | `interleaved` | any order of operations |
+
+mod control;
+mod interleaved;
 
 use super::*;
 use std::io::{Read, Write};

@@ -67,6 +67,8 @@ pub(super) struct Socket {
     is_listed: bool,
     pub(super) should_receive: bool,
     pub(super) receiving: Phase,
+    /// Whether octets have come since receiving began.
+    has_received: bool,
     pub(super) watched: Option<Interest>,
     pub(super) watching: Phase,
     /// What it is watched for, while it is.
@@ -99,6 +101,8 @@ pub(super) struct State {
     sockets: Vec<Socket>,
     /// Those to settle: numbers and generations.
     listed: Vec<(usize, u32)>,
+    /// Whether buffers ran out since the last time.
+    is_short: bool,
     sends: Vec<Option<Outgoing>>,
     sends_free: Vec<usize>,
     /// Slots of sends that were cut short.
@@ -118,6 +122,7 @@ impl State {
             buffers,
             sockets: Vec::new(),
             listed: Vec::new(),
+            is_short: false,
             sends: Vec::new(),
             sends_free: Vec::new(),
             sends_again: Vec::new(),
@@ -241,6 +246,10 @@ impl State {
             }
         }
         let mut listed = std::mem::take(&mut self.listed);
+        if std::mem::take(&mut self.is_short) {
+            // Who had none of the buffers is the first to have some, or busy ones would take them all.
+            listed.sort_by_key(|(index, _)| self.sockets[*index].has_received);
+        }
         for (index, generation) in listed.drain(..) {
             let Some(socket) = self.living(index, generation) else { continue };
             let begun = settle_socket(socket, index, queue);
@@ -280,6 +289,8 @@ impl State {
         }
         match kind {
             Kind::Receive => {
+                let is_short = |error: &io::Error| error.raw_os_error() == Some(libc::ENOBUFS);
+                self.is_short |= result.as_ref().is_err_and(is_short);
                 // Whoever it is for, the buffer is ours now.
                 let buffer = cqueue::buffer_select(completion.flags());
                 let at = buffer.map_or(0, |id| self.buffers.take(id));
@@ -383,7 +394,7 @@ fn settle_socket(socket: &mut Socket, index: usize, queue: &mut Queue) -> usize 
     match (socket.receiving, socket.should_receive) {
         (Phase::Idle, true) => {
             queue.push(opcode::RecvMulti::new(fd, GROUP).build().user_data(receive));
-            socket.receiving = Phase::Armed;
+            (socket.receiving, socket.has_received) = (Phase::Armed, false);
             begun += 1;
         }
         (Phase::Armed, false) => {
@@ -419,7 +430,10 @@ fn received(socket: &mut Socket, result: io::Result<u32>, at: usize) -> Option<I
             socket.should_receive = false;
             Some(Item::Finished { token })
         }
-        Ok(count) => Some(Item::Received { token, at, bytes: count as usize }),
+        Ok(count) => {
+            socket.has_received = true;
+            Some(Item::Received { token, at, bytes: count as usize })
+        }
         Err(error) => match error.raw_os_error() {
             // Buffers ran out: it is begun again when they are back.
             Some(libc::ECANCELED | libc::ENOBUFS) => None,

@@ -1,0 +1,349 @@
+//! Pausing, watching, waking, closing, and what is left when a reactor ends.
+
+use std::net::Shutdown;
+
+use super::*;
+
+/// Says something, as far as there is room.
+fn fill(stream: &TcpStream) -> usize {
+    let mut count = 0;
+    while let Ok(more) = tcp::write(stream, &[7; 1 << 16]) {
+        count += more;
+    }
+    count
+}
+
+/// While it is paused nothing more comes of a socket than what had been received; resumed, the rest
+/// comes, and nothing is lost or out of order.
+#[test]
+fn pausing_holds_back() {
+    by_each_way(|options| {
+        let (mut theirs, ours) = pair();
+        let mut one = Loop::new(&options);
+        let all = octets(2 << 20, 3);
+        let said = all.clone();
+        one.reactor.receive(&ours, 1).unwrap();
+        let peer = std::thread::spawn(move || {
+            theirs.write_all(&said).unwrap();
+            theirs
+        });
+        let (mut heard, mut count) = (Vec::new(), 0);
+        while heard.len() < all.len() {
+            one.until(|reactor, told| match told {
+                Told::Received(1, octets) => {
+                    heard.extend(octets);
+                    count += 1;
+                    // Within one walk it is as if nothing had been said.
+                    reactor.pause(&ours, 1);
+                    reactor.receive(&ours, 1).unwrap();
+                    true
+                }
+                told => panic!("{told:?}"),
+            });
+            if count % 16 == 0 {
+                one.reactor.pause(&ours, 1);
+                while let told @ [_, ..] = &one.turn(Duration::from_millis(2))[..] {
+                    for told in told {
+                        let Told::Received(1, octets) = told else { panic!("{told:?}") };
+                        heard.extend(octets);
+                    }
+                }
+                one.stays_silent();
+                one.reactor.receive(&ours, 1).unwrap();
+            }
+        }
+        assert!(heard == all);
+        drop(peer.join().unwrap());
+        one.until(|_, told| matches!(told, Told::Finished(1)));
+        one.stays_silent();
+        one.reactor.close(ours, 1);
+    });
+}
+
+/// A paused socket does not tell of its peer's end; resumed it does, once.
+#[test]
+fn ends_wait_too() {
+    by_each_way(|options| {
+        let (theirs, ours) = pair();
+        let mut one = Loop::new(&options);
+        one.reactor.receive(&ours, 1).unwrap();
+        one.stays_silent();
+        one.reactor.pause(&ours, 1);
+        theirs.shutdown(Shutdown::Write).unwrap();
+        one.stays_silent();
+        one.stays_silent();
+        one.reactor.receive(&ours, 1).unwrap();
+        one.until(|_, told| matches!(told, Told::Finished(1)));
+        one.stays_silent();
+        one.reactor.close(ours, 1);
+    });
+}
+
+/// Readiness is told once, for what was asked last; a peer that finishes sending does not make its
+/// full socket ready for writing.
+#[test]
+fn readiness_is_told_once() {
+    by_each_way(|options| {
+        let (mut theirs, ours) = pair();
+        let mut one = Loop::new(&options);
+        one.reactor.watch(&ours, 4, Interest::READ).unwrap();
+        one.stays_silent();
+        one.reactor.watch(&ours, 4, Interest::BOTH).unwrap();
+        one.until(|_, told| matches!(told, Told::Ready(4, false, true)));
+        one.stays_silent();
+        one.reactor.watch(&ours, 4, Interest::READ).unwrap();
+        theirs.write_all(b"x").unwrap();
+        one.until(|_, told| matches!(told, Told::Ready(4, true, _)));
+        one.stays_silent();
+        one.reactor.watch(&ours, 4, Interest::READ).unwrap();
+        one.reactor.unwatch(&ours, 4);
+        one.stays_silent();
+
+        let ours = TcpStream::from(ours);
+        let filled = fill(&ours);
+        one.reactor.receive(&ours, 4).unwrap();
+        one.reactor.watch(&ours, 4, Interest::WRITE).unwrap();
+        theirs.shutdown(Shutdown::Write).unwrap();
+        let mut told = Vec::new();
+        one.until(|_, event| {
+            told.push(event);
+            matches!(told.last(), Some(Told::Finished(4)))
+        });
+        assert!(matches!(&told[..], [Told::Received(4, _), Told::Finished(4)]), "{told:?}");
+        one.stays_silent();
+        theirs.read_exact(&mut vec![0; filled]).unwrap();
+        one.until(|_, told| matches!(told, Told::Ready(4, _, true)));
+        one.reactor.close(ours.into(), 4);
+    });
+}
+
+/// Connections that are being made are watched: one succeeds, one is refused.
+#[test]
+fn connecting_is_watched() {
+    by_each_way(|options| {
+        let mut one = Loop::new(&options);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let open = listener.local_addr().unwrap();
+        let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        for (token, address, is_open) in [(1, open, true), (2, closed, false)] {
+            let stream = tcp::connect(address, &tcp::ConnectOptions::default()).unwrap();
+            one.reactor.watch(&stream, token, Interest::WRITE).unwrap();
+            one.until(|_, told| match told {
+                Told::Ready(of, _, true) => of == token,
+                told => panic!("{told:?}"),
+            });
+            assert_eq!(tcp::take_error(&stream).unwrap().is_none(), is_open);
+            one.reactor.close(stream.into(), token);
+        }
+        one.stays_silent();
+    });
+}
+
+/// However often it is called before the reactor hears, a waker is told once and costs one system
+/// call; from another thread it ends a wait that has no other end.
+#[test]
+fn wakers_are_heard_once() {
+    by_each_way(|options| {
+        let mut one = Loop::new(&options);
+        let waker = one.reactor.waker();
+        for _ in 0..3 {
+            (0..1000).for_each(|_| waker.wake());
+            let told = one.turn(LONG);
+            assert!(matches!(told[..], [Told::Woken]), "{told:?}");
+            one.stays_silent();
+        }
+        let mut calls = [0; 8];
+        let counter = waker.0.event.as_fd().try_clone_to_owned().unwrap();
+        std::fs::File::from(counter).read_exact(&mut calls).unwrap();
+        assert_eq!(u64::from_ne_bytes(calls), 3);
+
+        let caller = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(20));
+            waker.wake();
+        });
+        assert_eq!(one.reactor.wait(&mut one.batch, None).unwrap(), 1);
+        assert!(matches!(one.batch.next(), Some(Event::Woken)));
+        caller.join().unwrap();
+    });
+}
+
+/// A connection is closed while it sends, receives and is watched: the peer gets a part and the end,
+/// nothing is told of it any more, and the next connection with that number is another.
+#[test]
+fn closing_ends_what_is_under_way() {
+    by_each_way(|options| {
+        let mut one = Loop::new(&options);
+        let all = octets(12 << 20, 5);
+        let mut numbers = Vec::new();
+        for token in 1..=20 {
+            let (mut theirs, ours) = pair();
+            numbers.push(ours.as_raw_fd());
+            one.reactor.receive(&ours, token).unwrap();
+            one.reactor.watch(&ours, token, Interest::READ).unwrap();
+            assert!(matches!(one.reactor.send(&ours, token, all.clone()), Sending::Later));
+            if token % 2 == 0 {
+                one.stays_silent();
+                theirs.write_all(b"too late").unwrap();
+            }
+            one.reactor.close(ours, token);
+            one.stays_silent();
+            let mut heard = Vec::new();
+            // With octets unread at our end, theirs is a reset.
+            let end = theirs.read_to_end(&mut heard);
+            assert!(token % 2 == 0 || end.is_ok(), "{end:?}");
+            assert!(heard.len() < all.len() && all.starts_with(&heard));
+        }
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert!(numbers.len() < 20, "numbers are used again");
+    });
+}
+
+/// A hundred connections speak at once, more than there are buffers, and one never stops: each is
+/// heard long before that one ends.
+#[test]
+fn many_share_few_buffers() {
+    by_each_way(|options| {
+        let mut many = Loop::new(&Options { receive_bytes: 256, buffers: 2, ..options });
+        let (mut loud, loud_ours) = pair();
+        const LOUD_BYTES: usize = 8 << 20;
+        let said = fill(&loud);
+        let speaker = std::thread::spawn(move || drop(loud.write_all(&vec![7; LOUD_BYTES - said])));
+        many.reactor.receive(&loud_ours, 0).unwrap();
+        let mut others = Vec::new();
+        for token in 1..=100 {
+            let (mut theirs, ours) = pair();
+            theirs.write_all(&octets(1000, token)).unwrap();
+            many.reactor.receive(&ours, token).unwrap();
+            others.push((theirs, ours));
+        }
+        let mut heard = vec![Vec::new(); 101];
+        let mut left = 100;
+        many.until(|_, told| {
+            let Told::Received(token, octets) = told else { panic!("{told:?}") };
+            let heard = &mut heard[token as usize];
+            heard.extend(octets);
+            left -= usize::from(token > 0 && heard.len() == 1000);
+            left == 0
+        });
+        assert!(heard[0].len() < LOUD_BYTES / 8, "{} of it", heard[0].len());
+        for (token, heard) in (0..).zip(&heard).skip(1) {
+            assert!(*heard == octets(1000, token));
+        }
+        many.reactor.close(loud_ours, 0);
+        for (token, (_, ours)) in (1..).zip(others) {
+            many.reactor.close(ours, token);
+        }
+        many.stays_silent();
+        speaker.join().unwrap();
+    });
+}
+
+/// A listener that is no longer listened to brings nobody; closed, it refuses, and its address is
+/// free. Listening again goes on.
+#[test]
+fn unlistening_ends() {
+    by_each_way(|options| {
+        let mut one = Loop::new(&options);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        for _ in 0..2 {
+            one.reactor.listen(&listener, 8).unwrap();
+            let _theirs = TcpStream::connect(address).unwrap();
+            one.until(|_, told| matches!(told, Told::Accepted(8, _)));
+            one.reactor.unlisten(&listener, 8);
+            one.stays_silent();
+        }
+        // Neither listened nor heard of: it may be closed before anything was done.
+        one.reactor.listen(&listener, 9).unwrap();
+        one.reactor.unlisten(&listener, 9);
+        let _waiting = TcpStream::connect(address).unwrap();
+        one.stays_silent();
+        drop(listener);
+        one.stays_silent();
+        TcpStream::connect(address).unwrap_err();
+        TcpListener::bind(address).unwrap();
+    });
+}
+
+/// Events that were not walked are given again, before anything else is done, and outlive the reactor
+/// with their octets.
+#[test]
+fn events_are_the_batchs() {
+    by_each_way(|options| {
+        let (mut theirs, ours) = pair();
+        let mut one = Loop::new(&options);
+        let said = octets(3000, 1);
+        theirs.write_all(&said).unwrap();
+        one.reactor.receive(&ours, 1).unwrap();
+        let _ = one.reactor.send(&ours, 1, octets(12 << 20, 2));
+        while one.batch.is_empty() {
+            one.reactor.wait(&mut one.batch, Some(LONG)).unwrap();
+        }
+        let count = one.batch.len();
+        theirs.write_all(&said).unwrap();
+        assert_eq!(one.reactor.wait(&mut one.batch, None).unwrap(), count);
+        let Loop { reactor, mut batch } = one;
+        drop(reactor);
+        let mut other = Loop::new(&options);
+        other.stays_silent();
+        let Some(Event::Received { token: 1, octets }) = batch.next() else { panic!() };
+        assert!(said.starts_with(octets));
+    });
+}
+
+/// A batch is its reactor's alone: with another's, a wait is refused before anything is lent twice.
+#[test]
+fn batches_are_not_mixed() {
+    by_each_way(|options| {
+        if options.choice == Choice::Epoll {
+            return;
+        }
+        let (mut one, mut two) = (Loop::new(&options), Loop::new(&options));
+        let wait = || one.reactor.wait(&mut two.batch, Some(Duration::ZERO)).is_ok();
+        let wait = std::panic::AssertUnwindSafe(wait);
+        assert!(std::panic::catch_unwind(wait).is_err());
+    });
+}
+
+/// Made in one thread with a listener, a reactor serves in another.
+#[test]
+fn reactors_move_before_they_wait() {
+    by_each_way(|options| {
+        let mut one = Loop::new(&options);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        one.reactor.listen(&listener, 8).unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = std::thread::spawn(move || {
+            one.until(|_, told| matches!(told, Told::Accepted(8, _)));
+        });
+        TcpStream::connect(address).unwrap();
+        server.join().unwrap();
+    });
+}
+
+/// Two sends of a socket at once are a mistake of the caller, who is told so.
+#[test]
+#[should_panic(expected = "one send of a socket at a time")]
+fn sends_do_not_overlap() {
+    let (_theirs, ours) = pair();
+    let (mut reactor, _batch) = Reactor::new(&Options::default()).unwrap();
+    assert!(matches!(reactor.send(&ours, 1, octets(12 << 20, 5)), Sending::Later));
+    let _ = reactor.send(&ours, 1, b"more".to_vec());
+}
+
+/// Where io_uring is not to be had, one who insists is told why, and one who does not goes by epoll.
+#[test]
+fn fallbacks_have_reasons() {
+    let (reactor, _) = Reactor::new(&Options::default()).unwrap();
+    let insisted = Reactor::new(&Options { choice: Choice::Uring, ..Options::default() });
+    match (reactor.backend(), reactor.fallback(), insisted) {
+        (Backend::Uring, None, Ok(_)) => {}
+        (Backend::Epoll, Some(reason), Err(error)) => assert_eq!(reason, error.to_string()),
+        other => panic!("{other:?}"),
+    }
+    let (epoll, _) =
+        Reactor::new(&Options { choice: Choice::Epoll, ..Options::default() }).unwrap();
+    assert_eq!((epoll.backend(), epoll.fallback()), (Backend::Epoll, None));
+    assert_eq!([Backend::Uring, Backend::Epoll].map(|by| by.to_string()), ["io_uring", "epoll"]);
+}

@@ -1,0 +1,205 @@
+//! Any order of operations: what one side says the other hears, in order and whole.
+
+use std::net::Shutdown;
+
+use proptest::prelude::*;
+
+use super::*;
+
+#[derive(Debug, Clone)]
+enum Step {
+    TheySay {
+        bytes: usize,
+    },
+    TheyHear {
+        bytes: usize,
+    },
+    WeSay {
+        bytes: usize,
+    },
+    Pause,
+    Resume,
+    /// Pauses, and reads directly when it is ready.
+    ReadDirectly {
+        bytes: usize,
+    },
+    Turn,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (1usize..200_000).prop_map(|bytes| Step::TheySay { bytes }),
+        3 => (1usize..300_000).prop_map(|bytes| Step::TheyHear { bytes }),
+        3 => (1usize..300_000).prop_map(|bytes| Step::WeSay { bytes }),
+        1 => Just(Step::Pause),
+        2 => Just(Step::Resume),
+        2 => (1usize..50_000).prop_map(|bytes| Step::ReadDirectly { bytes }),
+        5 => Just(Step::Turn),
+    ]
+}
+
+/// A connection, both ends of it, and counts of what each has said and heard: what is said is the
+/// same endless row of octets, so counts and a comparison say all.
+struct Connection {
+    theirs: TcpStream,
+    ours: OwnedFd,
+    token: u64,
+    they_said: usize,
+    they_heard: usize,
+    we_said: usize,
+    we_heard: usize,
+    is_sending: bool,
+    /// Octets to read directly, where that is being waited for.
+    direct: Option<usize>,
+    is_finished: bool,
+}
+
+const ROW_BYTES: usize = 1 << 20;
+
+fn row() -> Vec<u8> {
+    octets(ROW_BYTES, 77)
+}
+
+/// Whether octets are those of the row from `at` on.
+fn is_of_row(row: &[u8], at: usize, octets: &[u8]) -> bool {
+    octets.iter().enumerate().all(|(index, octet)| *octet == row[(at + index) % ROW_BYTES])
+}
+
+fn from_row(row: &[u8], at: usize, bytes: usize) -> Vec<u8> {
+    (at..at + bytes).map(|index| row[index % ROW_BYTES]).collect()
+}
+
+impl Connection {
+    fn new(token: u64) -> Connection {
+        let (theirs, ours) = pair();
+        theirs.set_nonblocking(true).unwrap();
+        let (they_said, they_heard, we_said, we_heard) = (0, 0, 0, 0);
+        let (is_sending, direct, is_finished) = (false, None, false);
+        Connection {
+            theirs,
+            ours,
+            token,
+            they_said,
+            they_heard,
+            we_said,
+            we_heard,
+            is_sending,
+            direct,
+            is_finished,
+        }
+    }
+
+    fn they_hear(&mut self, row: &[u8], bytes: usize) {
+        let mut room = vec![0; bytes];
+        let Ok(count) = tcp::read_into(&self.theirs, &mut room) else { return };
+        assert!(is_of_row(row, self.they_heard, &room[..count]));
+        self.they_heard += count;
+    }
+
+    fn act(&mut self, reactor: &mut Reactor, row: &[u8], step: &Step) {
+        match *step {
+            Step::TheySay { bytes } => {
+                let octets = from_row(row, self.they_said, bytes);
+                self.they_said += tcp::write(&self.theirs, &octets).unwrap_or(0);
+            }
+            Step::TheyHear { bytes } => self.they_hear(row, bytes),
+            Step::WeSay { bytes } if !self.is_sending => {
+                let octets = from_row(row, self.we_said, bytes);
+                self.we_said += bytes;
+                match reactor.send(&self.ours, self.token, octets) {
+                    Sending::Done => {}
+                    Sending::Later => self.is_sending = true,
+                    Sending::Failed(error) => panic!("{error}"),
+                }
+            }
+            Step::Pause => reactor.pause(&self.ours, self.token),
+            // Who reads directly does not receive.
+            Step::Resume if self.direct.is_none() => {
+                reactor.receive(&self.ours, self.token).unwrap();
+            }
+            Step::ReadDirectly { bytes } => {
+                reactor.pause(&self.ours, self.token);
+                reactor.watch(&self.ours, self.token, Interest::READ).unwrap();
+                self.direct = Some(bytes);
+            }
+            Step::WeSay { .. } | Step::Resume | Step::Turn => {}
+        }
+    }
+
+    fn hear(&mut self, row: &[u8], told: Told) {
+        match told {
+            Told::Received(_, octets) => {
+                assert!(is_of_row(row, self.we_heard, &octets));
+                self.we_heard += octets.len();
+            }
+            Told::Ready(..) => {
+                let mut room = vec![0; self.direct.take().expect("it is asked for")];
+                let Ok(count) = tcp::read_into(&self.ours, &mut room) else { return };
+                assert!(is_of_row(row, self.we_heard, &room[..count]));
+                self.we_heard += count;
+            }
+            Told::Sent(_) => assert!(std::mem::take(&mut self.is_sending)),
+            Told::Finished(_) => assert!(!std::mem::replace(&mut self.is_finished, true)),
+            told => panic!("{told:?}"),
+        }
+    }
+}
+
+fn run(options: &Options, steps: &[(usize, Step)]) {
+    let row = row();
+    let mut all = Loop::new(options);
+    let mut connections: Vec<Connection> = (0..3).map(Connection::new).collect();
+    for (which, step) in steps {
+        connections[*which].act(&mut all.reactor, &row, step);
+        if let Step::Turn = step {
+            for told in all.turn(Duration::from_millis(1)) {
+                let token = token_of(&told);
+                connections[token].hear(&row, told);
+            }
+        }
+    }
+    for connection in &mut connections {
+        connection.theirs.shutdown(Shutdown::Write).unwrap();
+        if connection.direct.take().is_some() {
+            all.reactor.unwatch(&connection.ours, connection.token);
+        }
+        all.reactor.receive(&connection.ours, connection.token).unwrap();
+    }
+    let start = Instant::now();
+    while !connections.iter().all(|of| of.is_finished && of.they_heard == of.we_said) {
+        assert!(start.elapsed() < LONG, "it does not come");
+        connections.iter_mut().for_each(|connection| connection.they_hear(&row, ROW_BYTES));
+        for told in all.turn(Duration::from_millis(1)) {
+            let token = token_of(&told);
+            connections[token].hear(&row, told);
+        }
+    }
+    for connection in connections {
+        assert_eq!(connection.we_heard, connection.they_said);
+        all.reactor.close(connection.ours, connection.token);
+    }
+    all.stays_silent();
+}
+
+fn token_of(told: &Told) -> usize {
+    match told {
+        Told::Received(token, _)
+        | Told::Finished(token)
+        | Told::Ready(token, ..)
+        | Told::Sent(token)
+        | Told::Failed(token, _)
+        | Told::Accepted(token, _) => *token as usize,
+        Told::Woken => panic!("nobody wakes"),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 200, ..ProptestConfig::default() })]
+
+    /// Three connections say and hear, pause and resume, read directly, in any order and with few
+    /// buffers: all that was said is heard, in order, and then the end.
+    #[test]
+    fn interleaved(steps in prop::collection::vec((0usize..3, step()), 1..120)) {
+        by_each_way(|options| run(&Options { buffers: 4, ..options }, &steps));
+    }
+}
