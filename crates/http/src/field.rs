@@ -1,6 +1,6 @@
 //! Header fields: those of a name, members of lists, numbers of seconds, dates (RFC 9110, section 5).
 
-use std::time::UNIX_EPOCH;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::{Field, SECONDS_MAX};
 
@@ -68,11 +68,37 @@ pub fn unquoted(value: &[u8]) -> &[u8] {
     value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value)
 }
 
-/// A date in any of its three forms (RFC 9110, section 5.6.7), seconds since 1970; before that, 0.
+/// A date in any of its three forms (RFC 9110, section 5.6.7), seconds since 1970; before that, 0. Letters may be of any case, and the
+/// weekday may be another than the date's: what day is meant is clear.
 pub fn date(value: &[u8]) -> Option<u64> {
-    let text = std::str::from_utf8(value).ok()?;
-    let date = httpdate::parse_http_date(text.trim()).ok()?;
+    let text = std::str::from_utf8(value).ok()?.trim();
+    let date = httpdate::parse_http_date(text).ok().or_else(|| lenient_date(text))?;
     Some(date.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
+}
+
+const DAYS: [&str; 7] =
+    ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
+
+fn lenient_date(text: &str) -> Option<SystemTime> {
+    let (day, rest) = text.split_at(text.find(|it: char| !it.is_ascii_alphabetic())?);
+    let is_day = |name: &str| [name, &name[..3]].iter().any(|it| it.eq_ignore_ascii_case(day));
+    DAYS.iter().find(|name| is_day(name))?;
+    let mut octets = rest.to_ascii_lowercase().into_bytes();
+    let mut is_in_word = false;
+    for octet in &mut octets {
+        let is_letter = octet.is_ascii_alphabetic();
+        if is_letter && !is_in_word {
+            octet.make_ascii_uppercase();
+        }
+        is_in_word = is_letter;
+    }
+    let rest = String::from_utf8(octets).ok()?.replace("Gmt", "GMT");
+    // The name that fits, in full or cut, as it was.
+    let fits = |name: &&str| {
+        let name = if day.len() > 3 { name } else { &name[..3] };
+        httpdate::parse_http_date(&format!("{name}{rest}")).ok()
+    };
+    DAYS.iter().find_map(fits)
 }
 
 /// The date that the only field with a name has.
@@ -116,5 +142,19 @@ mod tests {
         ];
         assert!(dates.iter().all(|text| date(text) == Some(784_111_777)));
         assert_eq!((date(b"0"), date(b"Sun, 06 Nov 1994"), date(b"\xff")), (None, None, None));
+        let lenient: [&[u8]; 4] = [
+            b"SUN, 06 nOV 1994 08:49:37 gmt",
+            b"Mon, 06 Nov 1994 08:49:37 GMT",
+            b"Tue Nov  6 08:49:37 1994",
+            b"Friday, 06-Nov-94 08:49:37 GMT",
+        ];
+        for text in lenient {
+            assert_eq!(date(text), Some(784_111_777), "{}", String::from_utf8_lossy(text));
+        }
+        for none in
+            ["Sun, 06 Nov 1994 08:49:37 UTC", "Sol, 06 Nov 1994 08:49:37 GMT", "Sun", "06 Nov"]
+        {
+            assert_eq!(date(none.as_bytes()), None, "{none}");
+        }
     }
 }

@@ -43,6 +43,8 @@ pub enum Landing {
     Alone,
     /// None, and what a client is told instead: a status code.
     Failed(u16),
+    /// A head that says that an answer is on its way (102, 103): octets for a client, who waits on.
+    Interim(Arc<[u8]>),
 }
 
 /// One question.

@@ -34,7 +34,8 @@ pub fn is_not_modified(status: u16, validators: Validators<'_>, request: &Reques
             .any(|tag| tag == b"*" || etag.is_some_and(|etag| is_same_weakly(tag, etag)));
     }
     let since_s = only(request.fields, "if-modified-since").and_then(date);
-    let modified_s = validators.last_modified.and_then(date);
+    // Without a date of change its own date serves (RFC 9111, section 4.3.2).
+    let modified_s = validators.last_modified.or(validators.date).and_then(date);
     matches!((since_s, modified_s), (Some(since_s), Some(at_s)) if at_s <= since_s)
 }
 
@@ -142,7 +143,11 @@ mod tests {
     }
 
     fn kept(etag: &str) -> Validators<'_> {
-        Validators { etag: Some(etag.as_bytes()), last_modified: Some(MODIFIED.as_bytes()) }
+        Validators {
+            etag: Some(etag.as_bytes()),
+            last_modified: Some(MODIFIED.as_bytes()),
+            date: None,
+        }
     }
 
     fn has_it(method: &str, asked: &[(&str, &str)]) -> bool {

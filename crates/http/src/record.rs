@@ -1,7 +1,7 @@
 //! A response as it is kept: octets in the engine, read where they lie.
 //!
 //! ```text
-//! response   80 octets of numbers | URL | tags | status line | fields | Content-Length | body, where it is small
+//! response   88 octets of numbers | URL | tags | status line | fields | Content-Length | body, where it is small
 //! choice     kind, generation | names of the fields by which a variant is chosen, one a line
 //! unshared   kind: what this URL gives is nobody else's; each asks for himself for a while
 //! ```
@@ -19,7 +19,7 @@ use crate::directives::ResponseDirectives;
 use crate::storage::{Life, Stored, Validators};
 
 /// Octets of numbers.
-const NUMBERS: usize = 80;
+const NUMBERS: usize = 88;
 /// No number.
 const NONE: u32 = u32::MAX;
 
@@ -222,10 +222,11 @@ pub fn push_response(out: &mut Vec<u8>, parts: &Parts<'_>) -> bool {
     word16(out, status_line.len());
     word16(out, field_lines.len());
     word16(out, head_bytes);
-    for name in [&b"etag"[..], b"last-modified"] {
+    for name in [&b"etag"[..], b"last-modified", b"date"] {
         let is_known = match name {
             b"etag" => stored.etag.is_some(),
-            _ => stored.last_modified.is_some(),
+            b"last-modified" => stored.last_modified.is_some(),
+            _ => true,
         };
         let found = spans(field_lines)
             .find(|(it, _)| is_known && field_lines[it.clone()].eq_ignore_ascii_case(name));
@@ -233,6 +234,7 @@ pub fn push_response(out: &mut Vec<u8>, parts: &Parts<'_>) -> bool {
         word16(out, value.start);
         word16(out, value.len());
     }
+    word32(out, 0);
     out.extend_from_slice(&parts.body_bytes.unwrap_or(0).to_le_bytes());
     out.extend_from_slice(&parts.body_id.map_or(0, |id| id.0).to_le_bytes());
     out.extend_from_slice(&parts.serial.to_le_bytes());
@@ -335,11 +337,15 @@ impl<'a> Kept<'a> {
         Some(Kept {
             octets,
             life,
-            validators: Validators { etag: validator(48), last_modified: validator(52) },
+            validators: Validators {
+                etag: validator(48),
+                last_modified: validator(52),
+                date: validator(56),
+            },
             url,
-            body_bytes: (!has(LENGTH_UNKNOWN)).then(|| word64(56)),
-            body_id: has(BODY_ELSEWHERE).then(|| BodyId(word64(64))),
-            serial: word64(72),
+            body_bytes: (!has(LENGTH_UNKNOWN)).then(|| word64(64)),
+            body_id: has(BODY_ELSEWHERE).then(|| BodyId(word64(72))),
+            serial: word64(80),
             tags,
             head,
             status_bytes,

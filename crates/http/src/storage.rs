@@ -122,6 +122,8 @@ pub struct Validators<'a> {
     pub etag: Option<&'a [u8]>,
     /// `Last-Modified`.
     pub last_modified: Option<&'a [u8]>,
+    /// `Date`: it tells a client whether what is kept is newer; the origin is not asked by it.
+    pub date: Option<&'a [u8]>,
 }
 
 impl Validators<'_> {
@@ -147,7 +149,11 @@ pub struct Stored {
 impl Stored {
     /// What it is known by.
     pub fn validators(&self) -> Validators<'_> {
-        Validators { etag: self.etag.as_deref(), last_modified: self.last_modified.as_deref() }
+        Validators {
+            etag: self.etag.as_deref(),
+            last_modified: self.last_modified.as_deref(),
+            date: None,
+        }
     }
 
     /// True where it can ever answer: it is fresh for some time, or may be stale, or can be validated.

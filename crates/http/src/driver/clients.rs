@@ -75,6 +75,8 @@ pub struct Exchange {
     head: Vec<u8>,
     /// Whom it waits with.
     flight: Option<Arc<Flight>>,
+    /// It is of HTTP/1.1.
+    knows_interim: bool,
     /// How it came to be asked, for `Cache-Status`.
     why: Forward,
 }
@@ -523,24 +525,58 @@ impl Driver {
     ) {
         let waiter = Waiter { loop_number: self.number, client: client.token };
         match self.store.flights.board(&key, Some(waiter)) {
+            Boarding::Leads(flight) if self.is_kept_meanwhile(head, &flight) => {
+                self.counts.collapsed += 1;
+                self.wait_with(client, head, octets, None, why);
+            }
             Boarding::Leads(flight) => {
                 self.counts.misses += 1;
-                self.wait_with(client, octets, Some(flight.clone()), why);
+                self.wait_with(client, head, octets, Some(flight.clone()), why);
                 let purpose = Purpose::Shared { flight, stale, leader: Some(client.token) };
                 let fetch = self.fetch_of(client, head, octets, purpose, None);
                 self.start(fetch);
             }
             Boarding::Waits(flight) => {
                 self.counts.collapsed += 1;
-                self.wait_with(client, octets, Some(flight), why);
+                self.wait_with(client, head, octets, Some(flight), why);
             }
             Boarding::Landed(landing) => {
                 self.counts.collapsed += 1;
-                self.wait_with(client, octets, None, why);
+                self.wait_with(client, head, octets, None, why);
                 self.landed.push_back((client.token, self.still_good(head, landing)));
             }
             Boarding::Full => self.pass(client, head, octets, why, out),
         }
+    }
+
+    /// Another loop may have kept it, and closed its flight, after this one looked: then this flight lands with that.
+    fn is_kept_meanwhile(&mut self, head: &RequestHead<'_>, flight: &Arc<Flight>) -> bool {
+        if self.options.loops == 1 {
+            return false;
+        }
+        self.face.sync(&self.store);
+        let now = self.now;
+        let answer = match self.face.find(&self.url, head.fields, now.seconds()) {
+            Found::Kept { key, kept, is_purged: false } if key == *flight.key() => {
+                let directives = RequestDirectives::heeded(head.fields, &self.options.rules);
+                let object = kept.body_id.map(|id| self.store.bodies.get(id));
+                match (decide(&kept.life, &directives, now.wall_s), object) {
+                    (_, Some(None)) => None,
+                    (Decision::Serve { .. }, object) => Some(Answer {
+                        record: kept.octets.to_vec(),
+                        vary: Vec::new(),
+                        object: object.flatten(),
+                        is_private: false,
+                    }),
+                    _ => None,
+                }
+            }
+            _ => None,
+        };
+        let Some(answer) = answer else { return false };
+        self.land_flight(flight, &Landing::Answer(Arc::new(answer)));
+        self.store.flights.close(flight);
+        true
     }
 
     /// What has landed a while ago may be given to who comes now, if it is fresh; else he asks for himself.
@@ -559,11 +595,13 @@ impl Driver {
     fn wait_with(
         &mut self,
         client: &mut Client,
+        head: &RequestHead<'_>,
         octets: &[u8],
         flight: Option<Arc<Flight>>,
         why: Forward,
     ) {
-        let exchange = Exchange { head: octets.to_vec(), flight, why };
+        let knows_interim = head.minor_version > 0;
+        let exchange = Exchange { head: octets.to_vec(), flight, knows_interim, why };
         client.exchange = Some(Box::new(exchange));
         self.waits_for_origin(client);
     }
@@ -589,7 +627,7 @@ impl Driver {
         if head.expects_continue && client.upload.is_some() {
             out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
         }
-        self.wait_with(client, octets, None, why);
+        self.wait_with(client, head, octets, None, why);
         let purpose = Purpose::Private { client: client.token };
         let fetch = self.fetch_of(client, head, octets, purpose, body);
         self.start(fetch);
@@ -611,6 +649,16 @@ impl Driver {
 
     /// An answer came for a client that waits.
     pub(super) fn deliver(&mut self, client: &mut Client, landing: Landing) -> bool {
+        if let Landing::Interim(head) = landing {
+            // Clients of HTTP/1.0 do not know such.
+            let is_known = client.exchange.as_ref().is_some_and(|it| it.knows_interim);
+            if is_known {
+                let mut out = self.reactor.buffer();
+                out.extend_from_slice(&head);
+                self.respond(client, out);
+            }
+            return true;
+        }
         let Some(exchange) = client.exchange.take() else { return true };
         let mut room = FieldRoom::new();
         let head = match message::request(&exchange.head, &mut room, &self.options.limits) {
@@ -635,6 +683,7 @@ impl Driver {
             Landing::Alone => {
                 self.pass(client, &head, &exchange.head, Forward::Bypass, &mut out);
             }
+            Landing::Interim(_) => {}
             Landing::Failed(status) => {
                 let text = match status {
                     503 => "too many requests wait for the origin",

@@ -24,9 +24,11 @@ use larder_io::tcp::{self, ConnectOptions};
 
 use super::Driver;
 use super::delivery::Ran;
-use super::fetch::{Fetch, Next, Rendered};
+use super::fetch::{Fetch, Next, Purpose, Rendered};
 use super::upload::fill;
+use crate::flights::Landing;
 use crate::key::Key;
+use crate::message::forward::push_kept_head;
 use crate::message::{self, Chunked, FieldRoom, Framing, Piece};
 use crate::options::OriginAddress;
 use crate::storage::Stored;
@@ -402,7 +404,13 @@ impl Driver {
             };
             let rest = &inbox[head.head_bytes..];
             if head.status < 200 {
-                // What is only on the way: 100, 102, 103.
+                // What is only on the way: 102, 103 are of use to who waits, 100 is ours.
+                if head.status != 100 {
+                    let mut interim = Vec::new();
+                    push_kept_head(&mut interim, head.status, head.fields, |_| false);
+                    interim.extend_from_slice(b"\r\n");
+                    self.pass_interim(origin, &interim);
+                }
                 origin.inbox = rest.to_vec();
                 continue;
             }
@@ -431,6 +439,17 @@ impl Driver {
                     false
                 }
             });
+        }
+    }
+
+    /// Tells the client that asked, or asked first.
+    fn pass_interim(&mut self, origin: &Origin, head: &[u8]) {
+        let client = origin.fetch.as_ref().and_then(|fetch| match &fetch.purpose {
+            Purpose::Private { client } => Some(*client),
+            Purpose::Shared { leader, .. } => *leader,
+        });
+        if let Some(client) = client {
+            self.landed.push_back((client, Landing::Interim(head.into())));
         }
     }
 
