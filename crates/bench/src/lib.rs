@@ -13,6 +13,7 @@
 //! net       a load generator, and what a network alone would take (feature `net`)
 //! process   a server that runs: its time, its memory, its end (feature `net`)
 //! dns       DNS servers beside one another and those limits (feature `net`)
+//! http      HTTP caches beside one another and their limits (feature `net`)
 //! ```
 //!
 //! `larder bench engine` uses it as it is; the workspace `bench/` adds other people's caches, which so
@@ -35,6 +36,8 @@ pub mod dns;
 pub mod duel;
 pub mod engine;
 pub mod field;
+#[cfg(feature = "net")]
+pub mod http;
 pub mod limit;
 pub mod locked;
 #[cfg(feature = "net")]

@@ -261,7 +261,7 @@ pub fn version(program: &Path, flag: &str) -> Option<String> {
         .arg(OsStr::new(flag))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
+        .stderr(Stdio::piped())
         .spawn()
         .ok()?;
     let begun = Instant::now();
@@ -276,6 +276,8 @@ pub fn version(program: &Path, flag: &str) -> Option<String> {
     let _ = child.wait();
     let mut text = String::new();
     child.stdout.take()?.take(4096).read_to_string(&mut text).ok()?;
+    // Some say it where others say what is wrong.
+    child.stderr.take()?.take(4096).read_to_string(&mut text).ok()?;
     text.lines().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
 }
 

@@ -45,7 +45,7 @@ impl Sum for Usage {
 
 /// A process and all that descend from it, itself first.
 pub fn tree(root: u32) -> Vec<Member> {
-    let all: Vec<(u32, Member)> = numbers("/proc").filter_map(|pid| member(pid)).collect();
+    let all: Vec<(u32, Member)> = numbers("/proc").filter_map(member).collect();
     let mut tree: Vec<Member> =
         all.iter().filter(|(_, member)| member.pid == root).map(|(_, member)| *member).collect();
     let mut at = 0;

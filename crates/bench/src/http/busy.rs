@@ -1,0 +1,125 @@
+//! Many clients who ask for one resource at once while the origin is still sending it.
+//!
+//! All connections are open before the first asks. Each asks once; every tenth compares what comes octet by octet, the
+//! others check status, length and the beginning. Times of clients and origin are those of one clock.
+
+use std::io::{self, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use larder_io::event::{Events, Interest, Poller};
+
+use super::exchange::{Exchange, Room};
+use super::load::{Load, Target};
+
+/// Longest sleep, so that the flag is seen.
+const WAIT_MS: u64 = 10;
+/// One in so many compares.
+const CHECKED_ONE_IN: usize = 10;
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub struct Crowd {
+    /// When each client had its first octet of the body, in order.
+    pub first: Vec<Instant>,
+    /// From request to last octet, in order.
+    pub last: Vec<Duration>,
+    /// Octets of all bodies, and what was wrong.
+    pub load: Load,
+}
+
+struct Client {
+    stream: TcpStream,
+    exchange: Exchange,
+    asked_at: Instant,
+    has_begun: bool,
+}
+
+/// Asks from the calling thread; `ready` is called when all connections are open. Clients without a whole answer after
+/// `longest` have failed.
+pub fn ask(
+    target: &Target,
+    clients: usize,
+    longest: Duration,
+    stop: &AtomicBool,
+    ready: impl FnOnce(),
+) -> io::Result<Crowd> {
+    let (poller, mut events) = (Poller::new()?, Events::new(clients.max(1)));
+    let (request, mut room) = (target.request(), Room::new());
+    let mut waiting = Vec::with_capacity(clients);
+    for token in 0..clients {
+        let mut exchange = Exchange::new(target.resource.body(), target.resource.bytes);
+        exchange.checks = token.is_multiple_of(CHECKED_ONE_IN);
+        exchange.begin();
+        let stream = target.connect()?;
+        poller.add(&stream, token as u64, Interest::READ)?;
+        let asked_at = Instant::now();
+        waiting.push(Some(Client { stream, exchange, asked_at, has_begun: false }));
+    }
+    ready();
+    let begun = Instant::now();
+    for client in waiting.iter_mut().flatten() {
+        client.asked_at = Instant::now();
+        // One that is gone is found out when it is read.
+        let _ = client.stream.write_all(&request);
+    }
+    let (mut crowd, mut left) = (Crowd::default(), clients);
+    while left > 0 && begun.elapsed() < longest && !stop.load(Ordering::Relaxed) {
+        poller.wait(&mut events, Some(WAIT_MS))?;
+        for event in events.iter() {
+            let Some(place) = waiting.get_mut(event.token as usize) else { continue };
+            let Some(client) = place else { continue };
+            match client.exchange.receive(&client.stream, &mut room) {
+                Ok(took) => {
+                    crowd.load.octets += took.octets;
+                    if took.octets > 0 && !std::mem::replace(&mut client.has_begun, true) {
+                        crowd.first.push(Instant::now());
+                    }
+                    if !took.is_done {
+                        continue;
+                    }
+                    crowd.load.responses += 1;
+                    crowd.last.push(client.asked_at.elapsed());
+                }
+                Err(fault) => crowd.load.fault(&fault),
+            }
+            *place = None;
+            left -= 1;
+        }
+    }
+    crowd.load.failed += left as u64;
+    crowd.last.sort();
+    Ok(crowd)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::body::Resource;
+    use crate::http::origin::Origin;
+    use crate::http::serve::while_serving;
+
+    /// All clients get all octets of what takes its time, none before the origin began, and those who ask for what is not
+    /// there get nothing.
+    #[test]
+    fn a_crowd_is_served() {
+        let mut origin = Origin::default();
+        let asked = origin.asked.clone();
+        while_serving(&mut origin, |address| {
+            let resource = Resource::of_path("/slow/300000/1/60").unwrap();
+            let target = Target::of(address, resource);
+            let longest = Duration::from_secs(60);
+            let ready = || assert_eq!(asked.all(), 0);
+            let crowd = ask(&target, 12, longest, &AtomicBool::new(false), ready).unwrap();
+            assert_eq!((crowd.first.len(), crowd.last.len()), (12, 12));
+            assert_eq!((crowd.load.octets, crowd.load.wrong, crowd.load.failed), (3_600_000, 0, 0));
+            assert_eq!(asked.of(&target.path).count, 12);
+            // Five steps: the last leaves after four of them.
+            assert!(crowd.last[0] >= Duration::from_millis(40));
+            let target = Target { path: "/nothing".to_owned(), ..target };
+            let crowd = ask(&target, 3, longest, &AtomicBool::new(false), || {}).unwrap();
+            assert_eq!((crowd.load.wrong, crowd.last.len()), (3, 0));
+        });
+    }
+}

@@ -1,0 +1,287 @@
+//! Works and rounds: everybody is asked once a round, in rotated order, so that a busy moment of the machine hits
+//! all of them.
+//!
+//! For each work all contestants are started anew, given what they are to hold, measured in rounds, and ended. The
+//! first round of works that ask again and again warms up and is thrown away. Nobody else runs while one is asked: a
+//! server without clients sleeps.
+//!
+//! life of a work   leaves by
+//! starting         everybody answers, or is left out
+//! rounds           all have counted: figures; a stop: nothing
+//! counting calls   if asked for, in a run that is not timed
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use larder_io::cores::pin_to_core;
+use larder_io::netns::enter_private_network;
+
+use super::body::{Resource, Way};
+use super::calls::Counting;
+use super::ceiling::{Ceiling, Means};
+use super::ground::{Ground, PORTS_FROM, Span, listening};
+use super::load::{Load, Target};
+use super::plan::{Entry, Error, Event, Figures, Kind, Measured, Plan, Work};
+use super::serve::serve;
+use super::server::{Server, Setup};
+use crate::net::place::{at_port, run_on};
+use crate::process::{Running, Usage};
+
+/// Longest that a server may take for what it is to hold.
+const FILL_MAX: Duration = Duration::from_secs(60);
+/// Longest that a server may take for the question that asks whether it is there.
+const ANSWER_MAX: Duration = Duration::from_secs(1);
+/// Octets of first responses that are compared in the round that warms up: some of the longest, all of the others.
+const COMPARED_BYTES: u64 = 1 << 30;
+/// And in every other round, which must not wait for it.
+const COMPARED_BYTES_LATER: u64 = 128 << 20;
+/// How long system calls are counted.
+const CALLS_FOR: Duration = Duration::from_secs(1);
+/// Measures works. Ends early, with what is complete, when `stop` is set; servers are ended on every path out.
+pub fn run(
+    servers: &[Server],
+    works: &[Work],
+    plan: &Plan,
+    stop: &Arc<AtomicBool>,
+    mut tell: impl FnMut(Event) + Send,
+) -> Result<(), Error> {
+    // On a thread of its own, which takes its network, its cores and its children with it.
+    thread::scope(|scope| {
+        let run = scope.spawn(|| {
+            enter_private_network().map_err(Error::NotPermitted)?;
+            let ground = Ground::new(plan, stop)?;
+            tell(Event::Machine(ground.machine()));
+            let mut field = Field { servers, plan, stop, ground, number: 0 };
+            for work in works {
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                if let Some(measured) = field.measure(work, &mut tell)? {
+                    tell(Event::Measured(measured));
+                }
+            }
+            Ok(())
+        });
+        run.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// A run.
+struct Field<'a> {
+    servers: &'a [Server],
+    plan: &'a Plan,
+    stop: &'a AtomicBool,
+    ground: Ground<'a>,
+    /// The last number of a resource that nobody has.
+    number: u64,
+}
+
+/// Somebody who is measured.
+struct Contestant {
+    running: Running,
+    target: Target,
+    entry: Entry,
+}
+
+impl Field<'_> {
+    /// A resource that nobody holds.
+    fn fresh(&mut self, work: &Work) -> Resource {
+        self.number += 1;
+        let takes_ms = if work.kind == Kind::Busy { self.plan.takes.as_millis() as u64 } else { 0 };
+        Resource { way: Way::Size, bytes: work.bytes, number: self.number, takes_ms }
+    }
+
+    /// Measures one work; `None` where it was stopped.
+    fn measure(
+        &mut self,
+        work: &Work,
+        tell: &mut impl FnMut(Event),
+    ) -> Result<Option<Measured>, Error> {
+        let mut taking = self.start(work, tell)?;
+        // What is asked once has nothing to warm up.
+        let first = usize::from(work.kind == Kind::Busy);
+        for round in first..=self.plan.rounds {
+            for turn in 0..taking.len() {
+                let contestant = (turn + round) % taking.len();
+                let contestant = &mut taking[contestant];
+                let name = contestant.entry.name;
+                tell(Event::Progress(format!("{}: round {round}, {name}", work.name())));
+                match work.kind {
+                    Kind::Busy => self.crowd(work, contestant)?,
+                    _ => self.ask(contestant, round > 0)?,
+                }
+                if self.ground.is_stopped() {
+                    return Ok(None);
+                }
+            }
+        }
+        if self.plan.strace && work.kind != Kind::Busy {
+            for contestant in taking.iter_mut().filter(|contestant| !contestant.entry.is_limit) {
+                let name = contestant.entry.name;
+                tell(Event::Progress(format!("{}: system calls, {name}", work.name())));
+                self.count_calls(contestant)?;
+            }
+        }
+        let entries = taking.into_iter().map(|contestant| contestant.entry).collect();
+        Ok((!self.ground.is_stopped()).then(|| Measured {
+            work: *work,
+            plan: self.plan.clone(),
+            entries,
+        }))
+    }
+
+    /// Starts everybody who can take part, and gives them what they are to hold.
+    fn start(
+        &mut self,
+        work: &Work,
+        tell: &mut impl FnMut(Event),
+    ) -> Result<Vec<Contestant>, Error> {
+        let mut taking = Vec::new();
+        let mut port = PORTS_FROM;
+        let resource = self.fresh(work);
+        for server in self.servers {
+            port += 2;
+            let setup = Setup {
+                listen: at_port(port),
+                second: at_port(port + 1),
+                origin: self.ground.origin.address,
+                kind: work.kind,
+                resource,
+                cores: self.ground.cores.server.len(),
+                folder: &self.ground.folder.0,
+            };
+            let launch = server.launch(&setup);
+            tell(Event::Progress(format!("{}: {} starts", work.name(), server.name)));
+            run_on(&self.ground.cores.server)?;
+            let started = server.start(&setup);
+            run_on(&self.ground.cores.load)?;
+            let started = started.and_then(|mut running| {
+                let probe = Resource { way: Way::Size, bytes: 1, number: 0, takes_ms: 0 };
+                let ask = |address| Target::of(address, probe).ask_once(ANSWER_MAX);
+                running.wait_until(self.stop, ask)?;
+                if let Some(fill) = &launch.fill {
+                    fill.ask_once(FILL_MAX).map_err(|reason| format!("filling: {reason}"))?;
+                }
+                Ok(running)
+            });
+            match started {
+                Ok(running) => {
+                    let target = launch.target.clone();
+                    tell(Event::SetUp(server.name, launch));
+                    taking.push(Contestant::new(server.name, running, target, false));
+                }
+                Err(reason) => tell(Event::Skipped(server.name, reason)),
+            }
+        }
+        if work.kind == Kind::Hits {
+            for &means in Means::of_bytes(work.bytes) {
+                port += 2;
+                taking.push(self.limit(means, resource, at_port(port))?);
+            }
+        }
+        Ok(taking)
+    }
+
+    /// Starts a limit, a thread a core.
+    fn limit(&self, means: Means, resource: Resource, at: SocketAddr) -> Result<Contestant, Error> {
+        let bodies = (self.ground.cores.server.iter())
+            .map(|&core| {
+                let (listener, mut ceiling) = (listening(at)?, Ceiling::new(means, resource)?);
+                Ok(move |stop: &AtomicBool| {
+                    pin_to_core(core)?;
+                    serve(&listener, &mut ceiling, stop)
+                })
+            })
+            .collect::<io::Result<Vec<_>>>()?;
+        let running = Running::threads(at, bodies)?;
+        Ok(Contestant::new(means.name(), running, Target::of(at, resource), true))
+    }
+
+    /// One round of one contestant.
+    fn ask(&self, contestant: &mut Contestant, counts: bool) -> Result<(), Error> {
+        let asked = self.ground.origin.asked.all();
+        let compared = if counts { COMPARED_BYTES_LATER } else { COMPARED_BYTES };
+        let Contestant { running, target, .. } = &*contestant;
+        let (load, span) = self.ground.counted(running, target, compared)?;
+        contestant.note(&load, &span.used);
+        if counts {
+            let figures = &mut contestant.entry.figures;
+            figures.fetches.push((self.ground.origin.asked.all().saturating_sub(asked)) as f64);
+            figures.p50_us.push(load.latency.percentile_ns(0.5) as f64 / 1e3);
+            figures.p99_us.push(load.latency.percentile_ns(0.99) as f64 / 1e3);
+            let bytes = contestant.target.resource.bytes;
+            figures.add(&load, bytes, &span, self.ground.cores.server.len());
+        }
+        Ok(())
+    }
+
+    /// One round of one contestant, with a resource that nobody has.
+    fn crowd(&mut self, work: &Work, contestant: &mut Contestant) -> Result<(), Error> {
+        let resource = Resource { way: Way::Slow, ..self.fresh(work) };
+        let target = Target { path: resource.path(), resource, ..contestant.target.clone() };
+        let (mut crowd, span) = self.ground.crowd(&contestant.running, &target)?;
+        contestant.note(&crowd.load, &span.used);
+        let figures = &mut contestant.entry.figures;
+        let fetches = self.ground.origin.asked.of(&target.path);
+        figures.fetches.push(fetches.count as f64);
+        crowd.first.sort();
+        if let (Some(first_at), Some(most)) = (fetches.first_at, crowd.first.last()) {
+            let ms = |at: &Instant| at.saturating_duration_since(first_at).as_secs_f64() * 1e3;
+            figures.first_ms.push(ms(&crowd.first[(crowd.first.len() - 1) / 2]));
+            figures.first_ms_most.push(ms(most));
+        }
+        if let Some(half) = crowd.last.len().checked_sub(1).map(|last| crowd.last[last / 2]) {
+            figures.last_s.push(half.as_secs_f64());
+        }
+        figures.add(&crowd.load, work.bytes, &span, self.ground.cores.server.len());
+        Ok(())
+    }
+
+    /// Asks while system calls are counted.
+    fn count_calls(&self, contestant: &mut Contestant) -> Result<(), Error> {
+        let Some(counting) = Counting::begin(&contestant.running, &self.ground.folder.0) else {
+            return Ok(());
+        };
+        let load = self.ground.asked_for(&contestant.target, CALLS_FOR)?;
+        contestant.entry.figures.calls = counting.end(load.all_responses);
+        Ok(())
+    }
+}
+
+impl Contestant {
+    fn new(name: &'static str, running: Running, target: Target, is_limit: bool) -> Contestant {
+        Contestant { running, target, entry: Entry { name, is_limit, figures: Figures::default() } }
+    }
+
+    /// Keeps what is of interest in every round.
+    fn note(&mut self, load: &Load, used: &Usage) {
+        let figures = &mut self.entry.figures;
+        figures.wrong += load.wrong;
+        figures.failed += load.failed;
+        figures.first_fault = figures.first_fault.take().or_else(|| load.first_fault.clone());
+        figures.threads = figures.threads.max(used.threads);
+        figures.peak_bytes = figures.peak_bytes.max(used.peak_bytes);
+    }
+}
+
+impl Figures {
+    /// A round with bodies of so many octets. Parts of responses count: long ones are seldom over in time.
+    fn add(&mut self, load: &Load, bytes: u64, span: &Span, cores: usize) {
+        let (ran_s, seconds) = (span.used.ran_ns as f64 / 1e9, span.seconds.max(1e-9));
+        let (gb, responses) = (load.octets as f64 / 1e9, load.octets as f64 / bytes.max(1) as f64);
+        // Where nothing came there is no cost of it.
+        self.cpu_us_per_request.push(ran_s * 1e6 / responses);
+        self.cpu_s_per_gb.push(ran_s / gb);
+        self.requests_per_s.push(responses / seconds);
+        self.gb_per_s.push(gb / seconds);
+        self.busy.push(ran_s / seconds / cores as f64);
+        self.switches_per_s.push(span.used.switches as f64 / seconds);
+    }
+}
+
+#[cfg(test)]
+mod tests;

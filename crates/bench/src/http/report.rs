@@ -1,0 +1,240 @@
+//! What was measured, as tables for people and lines of JSON for programs.
+//!
+//! ```json
+//! {"work":"hits 1 KB","bytes":1024,"cores":1,"connections":100,"server":"nginx","is_limit":false,
+//!  "cpu_us_per_request":15.3,"cpu_us_per_request_interval":[..],"cpu_s_per_gb":..,"cpu_of_best":..,"larder_over_this":..,
+//!  "requests_per_s":..,"gb_per_s":..,"rate_of_best":..,"busy":..,"switches_per_s":..,"p50_us":..,"p99_us":..,
+//!  "fetches":..,"first_ms":..,"first_ms_most":..,"last_s":..,"threads":4,"peak_bytes":..,"calls_per_request":..,
+//!  "calls":{"sendto":1.0},"wrong":0,"failed":0,"first_fault":null,"runs":5}
+//! ```
+//!
+//! Every median has its 95 % interval beside it, in a field that ends in `_interval`. What was not measured is
+//! null in JSON and a dash in tables.
+
+use std::fmt::Write as _;
+
+use super::plan::{Entry, Kind, Measured};
+use super::server::LARDER;
+use crate::row::{interval, number, quote};
+use crate::sample::Median;
+use crate::table::{self, Style, draw, ranged, short};
+
+/// Columns of a table, with what each says.
+const COLUMNS: [(&str, &str); 19] = [
+    ("server", "who; in brackets what a sender without HTTP does"),
+    (
+        "CPU us/req",
+        "microseconds of the server's processor time a response, median and 95 % interval",
+    ),
+    ("CPU s/GB", "seconds of it for 10^9 octets of bodies"),
+    (
+        "of best",
+        "its processor time over that of the best server that is not larder, round by round",
+    ),
+    ("larder/this", "larder's processor time over this one's, round by round"),
+    ("req/s", "responses a second by the clock, server and clients together"),
+    ("GB/s", "10^9 octets of bodies a second, likewise"),
+    ("of fastest", "its octets a second over those of the fastest server that is not larder"),
+    ("busy", "share of its cores' time that the server ran"),
+    ("p50 us", "how long half of the responses took at most, from request to last octet"),
+    ("p99 us", "and 99 %"),
+    ("fetches", "requests that the origin got"),
+    ("first ms", "from the origin's first octet to a client's, for half of the clients at most"),
+    ("most ms", "and for all of them"),
+    ("last s", "from request to last octet, for half of the clients at most"),
+    ("threads", "of all its processes"),
+    ("switches/s", "times a second that a thread left its processor"),
+    ("peak MB", "most memory, the sum over its processes, what they share counted for each"),
+    ("calls/req", "system calls a response, in a run of their own under strace"),
+];
+
+/// Those that works which ask again and again have no use for, and those of the others.
+const ONLY_BUSY: [&str; 4] = ["fetches", "first ms", "most ms", "last s"];
+const NOT_BUSY: [&str; 6] = ["CPU us/req", "req/s", "of fastest", "p50 us", "p99 us", "calls/req"];
+
+impl Measured {
+    fn columns(&self) -> impl Iterator<Item = &'static str> + use<> {
+        let is_busy = self.work.kind == Kind::Busy;
+        let left_out = if is_busy { &NOT_BUSY[..] } else { &ONLY_BUSY[..] };
+        COLUMNS.iter().map(|(title, _)| *title).filter(|title| !left_out.contains(title))
+    }
+
+    fn larder_over(&self, entry: &Entry) -> Median {
+        let found = self.entries.iter().find(|entry| entry.name == LARDER);
+        let own = found.map_or(&[][..], |larder| self.costs(&larder.figures));
+        Median::of_ratios(own, self.costs(&entry.figures))
+    }
+
+    fn of_best(&self, entry: &Entry) -> Median {
+        let best = self.least(LARDER, |figures| self.costs(figures));
+        Median::of_ratios(self.costs(&entry.figures), best.unwrap_or_default())
+    }
+
+    fn of_fastest(&self, entry: &Entry) -> Median {
+        let others = self.entries.iter().filter(|entry| !entry.is_limit && entry.name != LARDER);
+        let rates = others.map(|entry| &entry.figures.gb_per_s);
+        let value = |rates: &[f64]| Median::of(rates).value;
+        let fastest = rates.max_by(|one, other| value(one).total_cmp(&value(other)));
+        Median::of_ratios(&entry.figures.gb_per_s, fastest.map_or(&[][..], Vec::as_slice))
+    }
+
+    /// A title and a table, and what was wrong if anything was.
+    pub fn table(&self, style: Style) -> String {
+        let titles: Vec<String> =
+            self.columns().map(str::to_owned).chain(["wrong/failed".to_owned()]).collect();
+        let rows: Vec<Vec<String>> = self.entries.iter().map(|entry| self.cells(entry)).collect();
+        let mut text = match style {
+            Style::Text => String::new(),
+            Style::Markdown => "### ".to_owned(),
+        };
+        let plan = &self.plan;
+        let _ = write!(text, "{}: ", self.work.name());
+        let _ = match self.work.kind {
+            Kind::Busy => write!(
+                text,
+                "{} clients at once, origin sends for {} s, ",
+                plan.clients,
+                plan.takes.as_secs_f64()
+            ),
+            _ => write!(text, "{} connections, ", plan.connections),
+        };
+        let _ = writeln!(text, "server on {} core(s), {} rounds\n", plan.cores, plan.rounds);
+        text += &draw(&titles, &rows, style);
+        for Entry { name, figures, .. } in &self.entries {
+            if let Some(fault) = &figures.first_fault {
+                let _ = writeln!(text, "\n{name}: the first fault was: {fault}");
+            }
+        }
+        if let Some(calls) = self.calls() {
+            let _ = write!(text, "\n{calls}");
+        }
+        text
+    }
+
+    /// System calls by name.
+    fn calls(&self) -> Option<String> {
+        let mut text = String::new();
+        for Entry { name, figures, .. } in &self.entries {
+            let Some(calls) = &figures.calls else { continue };
+            let often = calls.by_name.iter().filter(|(_, calls)| *calls >= 0.01);
+            let often: Vec<String> =
+                often.map(|(call, calls)| format!("{call} {}", short(*calls))).collect();
+            let _ = writeln!(text, "calls of {name}: {}", often.join(", "));
+        }
+        (!text.is_empty()).then_some(text)
+    }
+
+    fn cells(&self, entry: &Entry) -> Vec<String> {
+        let figures = &entry.figures;
+        let median = |figures: &[f64]| short(Median::of(figures).value);
+        let cell = |title: &str| match title {
+            "server" if entry.is_limit => format!("({})", entry.name),
+            "server" => entry.name.to_owned(),
+            "CPU us/req" if self.work.is_short() => ranged(Median::of(&figures.cpu_us_per_request)),
+            "CPU us/req" => median(&figures.cpu_us_per_request),
+            "CPU s/GB" if self.work.is_short() => median(&figures.cpu_s_per_gb),
+            "CPU s/GB" => ranged3(Median::of(&figures.cpu_s_per_gb)),
+            "of best" => ranged(self.of_best(entry)),
+            "larder/this" if entry.name == LARDER => "-".to_owned(),
+            "larder/this" => short(self.larder_over(entry).value),
+            "req/s" => median(&figures.requests_per_s),
+            "GB/s" => median(&figures.gb_per_s),
+            "of fastest" => short(self.of_fastest(entry).value),
+            "busy" => median(&figures.busy),
+            "p50 us" => median(&figures.p50_us),
+            "p99 us" => median(&figures.p99_us),
+            "fetches" => median(&figures.fetches),
+            "first ms" => ranged(Median::of(&figures.first_ms)),
+            "most ms" => median(&figures.first_ms_most),
+            "last s" => median(&figures.last_s),
+            "threads" => figures.threads.to_string(),
+            "switches/s" => median(&figures.switches_per_s),
+            "peak MB" if figures.peak_bytes == 0 => "-".to_owned(),
+            "peak MB" => short(figures.peak_bytes as f64 / 1e6),
+            "calls/req" => {
+                figures.calls.as_ref().map_or("-".to_owned(), |calls| short(calls.per_request))
+            }
+            _ => String::new(),
+        };
+        let wrong = format!("{}/{}", figures.wrong, figures.failed);
+        self.columns().map(cell).chain([wrong]).collect()
+    }
+
+    /// A line a contestant.
+    pub fn json(&self) -> String {
+        self.entries.iter().map(|entry| self.line(entry) + "\n").collect()
+    }
+
+    fn line(&self, entry: &Entry) -> String {
+        let (work, plan, figures) = (&self.work, &self.plan, &entry.figures);
+        let mut text = format!(
+            "{{\"work\":{},\"bytes\":{},\"cores\":{},\"connections\":{},\"server\":{},\"is_limit\":{}",
+            quote(&work.name()),
+            work.bytes,
+            plan.cores,
+            if work.kind == Kind::Busy { plan.clients } else { plan.connections },
+            quote(entry.name),
+            entry.is_limit
+        );
+        let of = |figures: &Vec<f64>| Median::of(figures);
+        for (name, median) in [
+            ("cpu_us_per_request", of(&figures.cpu_us_per_request)),
+            ("cpu_s_per_gb", of(&figures.cpu_s_per_gb)),
+            ("cpu_of_best", self.of_best(entry)),
+            ("larder_over_this", self.larder_over(entry)),
+            ("requests_per_s", of(&figures.requests_per_s)),
+            ("gb_per_s", of(&figures.gb_per_s)),
+            ("rate_of_best", self.of_fastest(entry)),
+            ("busy", of(&figures.busy)),
+            ("switches_per_s", of(&figures.switches_per_s)),
+            ("p50_us", of(&figures.p50_us)),
+            ("p99_us", of(&figures.p99_us)),
+            ("fetches", of(&figures.fetches)),
+            ("first_ms", of(&figures.first_ms)),
+            ("first_ms_most", of(&figures.first_ms_most)),
+            ("last_s", of(&figures.last_s)),
+        ] {
+            let (value, ends) = (number(median.value), interval(median));
+            let _ = write!(text, ",\"{name}\":{value},\"{name}_interval\":{ends}");
+        }
+        let calls = figures.calls.as_ref();
+        let by_name = calls.map(|calls| {
+            let pairs = calls.by_name.iter();
+            let pairs: Vec<String> =
+                pairs.map(|(name, calls)| format!("{}:{}", quote(name), number(*calls))).collect();
+            format!("{{{}}}", pairs.join(","))
+        });
+        let fault = figures.first_fault.as_ref().map(|fault| quote(fault));
+        let null = || "null".to_owned();
+        let _ = write!(
+            text,
+            ",\"threads\":{},\"peak_bytes\":{},\"calls_per_request\":{},\"calls\":{},\"wrong\":{},\"failed\":{},\
+             \"first_fault\":{},\"runs\":{}}}",
+            figures.threads,
+            figures.peak_bytes,
+            number(calls.map_or(f64::NAN, |calls| calls.per_request)),
+            by_name.unwrap_or_else(null),
+            figures.wrong,
+            figures.failed,
+            fault.unwrap_or_else(null),
+            plan.rounds
+        );
+        text
+    }
+}
+
+/// What the columns say.
+pub fn legend(style: Style) -> String {
+    let wrong = "responses with a wrong status, length or octets; connections that ended early; of all rounds";
+    let columns: Vec<(&str, &str)> =
+        COLUMNS.iter().copied().chain([("wrong/failed", wrong)]).collect();
+    table::legend(&columns, style)
+}
+
+/// A median with its interval, of figures that are small.
+fn ranged3(Median { value, low, high, .. }: Median) -> String {
+    match value.is_finite() {
+        true => format!("{value:.3} [{low:.3}, {high:.3}]"),
+        false => "-".to_owned(),
+    }
+}
