@@ -9,11 +9,14 @@
 //! Each contestant runs once a round; the table ([`table`]) gives the median and the spread over
 //! the rounds, so that a busy moment of the machine shows instead of hiding in a mean.
 //!
-//! The cache by itself is measured in [`mod@engine`], DNS servers in [`mod@dns`].
+//! The cache by itself is measured in [`mod@engine`], DNS servers in [`mod@dns`], HTTP caches in
+//! [`mod@http`].
 
 pub mod dns;
 mod engine;
+mod http;
 mod memory;
+mod printer;
 mod table;
 mod walk;
 
@@ -30,6 +33,7 @@ use larder_io::mapped::Mapped;
 
 pub use dns::bench_dns;
 pub use engine::bench_engine;
+pub use http::bench_http;
 use walk::{Plan, Seen};
 
 use crate::annotate::cores;

@@ -557,6 +557,132 @@ and name the program with --peers bench/target/release/larder-peers, or put it b
     ],
 };
 
+/// `larder bench http`.
+pub const BENCH_HTTP: Command = Command {
+    path: &["bench", "http"],
+    about: "Measure HTTP caches beside one another and what a bare sender does",
+    long: "Starts larder http and, where installed, nginx, HAProxy and Varnish as caches before an origin of its \
+own, in a network of its own, and asks them: what they hold (hits), what they must pass on (pass: from themselves, \
+through: from the origin), and what is still coming (busy: many clients at once, one slow origin). Beside the hits the \
+least that a sender can do, without HTTP: one buffer sent, a body copied, a file sent by the kernel. Responses are \
+checked: status, length, and the first of each connection octet by octet. Servers run on the first cores, clients and \
+origin on others. All are asked once a round, in rotated order; figures are medians with their 95 % interval.
+
+Over loopback whoever asks is soon the limit by the clock; compare processor time. Configurations of all servers are \
+printed with the figures. A network of its own is root's to have, or anybody's by: unshare --user --map-root-user \
+larder bench http
+
+Examples:
+  larder bench http
+  larder bench http --work hits --sizes 1KB,64MB --rounds 3 --servers larder,haproxy --strace
+  larder bench http --work pass --connections 400
+  larder bench http --work busy --sizes 16MB --format markdown",
+    settings: &[
+        Setting {
+            name: "format",
+            value_name: "FORMAT",
+            kind: Kind::Choice(&["table", "markdown", "json"]),
+            default: "table",
+            group: "Output",
+            help: "Tables for a terminal or a page, or a line of JSON for each server and work",
+            why: "Configurations are in all three.",
+            ..ROW
+        },
+        Setting {
+            name: "servers",
+            value_name: "LIST",
+            default: "larder,nginx,haproxy,varnish",
+            help: "Servers that take part: larder nginx haproxy varnish",
+            why: "One that is not installed is left out, with a line that says so.",
+            ..ROW
+        },
+        Setting {
+            name: "larder",
+            value_name: "PROGRAM",
+            kind: Kind::Path,
+            group: "Input",
+            help: "The program of larder, if not this one",
+            why: "To measure another build.",
+            ..ROW
+        },
+        Setting {
+            name: "work",
+            value_name: "LIST",
+            default: "hits,pass,busy",
+            help: "What is asked: hits, pass, through, busy, or all",
+            why: "What is held, what is not to be held, and what is still coming.",
+            ..ROW
+        },
+        Setting {
+            name: "sizes",
+            value_name: "LIST",
+            help: "Lengths of bodies: 1KB,10KB,1MB,64MB (each 1,024 times the one before it)",
+            why: "Without it, what each work is told most by: hits those four, pass and through 64MB, busy 16MB and 64MB.",
+            ..ROW
+        },
+        Setting {
+            name: "connections",
+            value_name: "N",
+            kind: Kind::Count { min: 1, max: 4_096 },
+            default: "100",
+            help: "Connections that ask again and again",
+            why: "Enough that a server is never without a request.",
+            ..ROW
+        },
+        Setting {
+            name: "clients",
+            value_name: "N",
+            kind: Kind::Count { min: 1, max: 4_096 },
+            default: "200",
+            help: "Clients who ask at once for what is still coming",
+            why: "A crowd that a thread for each client begins to feel.",
+            ..ROW
+        },
+        Setting {
+            name: "busy-ms",
+            value_name: "N",
+            kind: Kind::Count { min: 1, max: 600_000 },
+            default: "5000",
+            help: "Milliseconds for which the origin sends what is still coming",
+            why: "As a film that is being encoded, or a slow application.",
+            ..ROW
+        },
+        Setting {
+            name: "rounds",
+            value_name: "N",
+            kind: Kind::Count { min: 1, max: 1_000 },
+            default: "5",
+            help: "Rounds; every server is asked once a round",
+            why: "With fewer than six there is no interval of 95 %, and all rounds are shown.",
+            ..ROW
+        },
+        Setting {
+            name: "measured-ms",
+            value_name: "N",
+            kind: Kind::Count { min: 10, max: 600_000 },
+            default: "2000",
+            help: "Milliseconds for which a server is asked in a round, after a quarter of that to warm up",
+            why: "The kernel counts time that a server ran to some milliseconds.",
+            ..ROW
+        },
+        Setting {
+            name: "cores",
+            value_name: "N",
+            kind: Kind::Count { min: 1, max: 256 },
+            default: "1",
+            help: "Cores and workers of a server",
+            why: "Clients run on as many others; where none is left, on one of the server's.",
+            ..ROW
+        },
+        Setting {
+            name: "strace",
+            help: "Count system calls too, with strace where installed, in a run that is not timed",
+            why: "A traced server is several times slower.",
+            ..SWITCH
+        },
+    ],
+};
+
 /// `larder bench dns`.
 pub const BENCH_DNS: Command = Command {
     path: &["bench", "dns"],
@@ -1508,6 +1634,7 @@ pub const MAN: Command = Command {
 
 /// Every command, in the order of help.
 pub const COMMANDS: [&Command; 18] = [
+pub const COMMANDS: [&Command; 17] = [
     &ANNOTATE,
     &DNS,
     &HTTP,
@@ -1515,6 +1642,7 @@ pub const COMMANDS: [&Command; 18] = [
     &BENCH_ANNOTATE,
     &BENCH_ENGINE,
     &BENCH_DNS,
+    &BENCH_HTTP,
     &GEN_CAPTURE,
     &SIM_HIT_RATIO,
     &SIM_SYNC,

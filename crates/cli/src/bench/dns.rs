@@ -4,9 +4,7 @@
 //! Tables come as soon as a work is done, configurations at the end. SKIP lines and progress go to standard
 //! error.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,24 +12,17 @@ use std::time::Duration;
 use larder_bench::dns::field::run;
 use larder_bench::dns::plan::{Error, Event, Plan, Work};
 use larder_bench::dns::report::legend;
-use larder_bench::dns::server::{self, Launch, Server};
+use larder_bench::dns::server::{self, Server};
 use larder_bench::dns::signed::Signer;
 use larder_bench::dns::stub::StubOptions;
-use larder_bench::table::Style;
 
 use super::eprint_quietly;
+use super::printer::{Format, Printer};
 use crate::exit::{DONE, Failure, INTERRUPTED, Outcome};
 use crate::layers::Resolved;
 use crate::nearest;
 use crate::show::print;
 use crate::signals::ask_on_signals;
-
-/// How figures are printed.
-#[derive(Clone, Copy, PartialEq)]
-enum Format {
-    Tables(Style),
-    Json,
-}
 
 /// Runs the command.
 pub fn bench_dns(settings: &Resolved) -> Outcome {
@@ -59,21 +50,17 @@ pub fn bench_dns(settings: &Resolved) -> Outcome {
         hierarchy: settings.switch("hierarchy"),
         latency: !settings.switch("no-waiting"),
     };
-    let format = match settings.choice("format") {
-        "json" => Format::Json,
-        "markdown" => Format::Tables(Style::Markdown),
-        _ => Format::Tables(Style::Text),
-    };
     let stop = Arc::new(AtomicBool::new(false));
     let asked = Arc::clone(&stop);
     ask_on_signals(false, "stopping; servers are being ended", move || {
         asked.store(true, Ordering::Relaxed);
     })
     .map_err(|error| Failure::file("signals", &error, "try again"))?;
-    let mut printer = Printer::new(format, &servers);
+    let programs = servers.iter().map(|one| (one.name, one.program.clone(), one.version.clone()));
+    let mut printer = Printer::new(Format::of(settings), programs);
     let mut printed = Ok(DONE);
     let result = run(&servers, &works, &plan, &stop, |event| {
-        let text = printer.text(event);
+        let text = text(&mut printer, event);
         if !text.is_empty() && printed.is_ok() {
             printed = print(&text);
             if printed.is_err() {
@@ -85,7 +72,7 @@ pub fn bench_dns(settings: &Resolved) -> Outcome {
     printed?;
     match result {
         Ok(()) if stop.load(Ordering::Relaxed) => Ok(INTERRUPTED),
-        Ok(()) => print(&printer.end()),
+        Ok(()) => print(&printer.end(legend)),
         Err(Error::NotPermitted(error)) => Err(Failure::file(
             "a network of its own",
             &error,
@@ -147,95 +134,20 @@ pub fn servers(list: Option<&str>, own: &Path) -> Result<Vec<Server>, Failure> {
     Ok(found)
 }
 
-/// Makes texts of events, and keeps what comes at the end.
-struct Printer {
-    format: Format,
-    /// Name to program and version.
-    versions: BTreeMap<&'static str, (PathBuf, String)>,
-    /// How each server was started last.
-    launches: BTreeMap<&'static str, Launch>,
-    skipped: BTreeMap<&'static str, String>,
-}
-
-impl Printer {
-    fn new(format: Format, servers: &[Server]) -> Printer {
-        let versions = servers
-            .iter()
-            .map(|server| (server.name, (server.program.clone(), server.version.clone())));
-        Printer {
-            format,
-            versions: versions.collect(),
-            launches: BTreeMap::new(),
-            skipped: BTreeMap::new(),
+/// What to print now of an event; often nothing.
+fn text(printer: &mut Printer, event: Event) -> String {
+    match event {
+        Event::Progress(line) => eprint_quietly(&line),
+        Event::Machine(line) => return printer.machine(&line),
+        Event::Skipped(name, reason) => printer.leave_out(name, reason),
+        Event::SetUp(name, launch) => {
+            printer.set_up(name, vec![launch.arguments], launch.configuration);
+        }
+        Event::Measured(measured) => {
+            return printer.measured(|style| measured.table(style), || measured.json());
         }
     }
-
-    /// What to print now; often nothing.
-    fn text(&mut self, event: Event) -> String {
-        match event {
-            Event::Progress(line) => eprint_quietly(&line),
-            Event::Machine(line) => {
-                if let Format::Tables(_) = self.format {
-                    return format!("{line}\n\n");
-                }
-                eprint_quietly(&line);
-            }
-            Event::Skipped(name, reason) => {
-                if self.skipped.get(name) != Some(&reason) {
-                    eprint_quietly(&format!("SKIP {name}: {reason}"));
-                }
-                self.skipped.insert(name, reason);
-            }
-            Event::SetUp(name, launch) => {
-                self.launches.insert(name, launch);
-            }
-            Event::Measured(measured) => {
-                return match self.format {
-                    Format::Json => measured.json(),
-                    Format::Tables(style) => measured.table(style) + "\n",
-                };
-            }
-        }
-        String::new()
-    }
-
-    /// What the columns say, and how each server was set up.
-    fn end(&self) -> String {
-        let Format::Tables(style) = self.format else { return self.end_json() };
-        let mut text = legend(style);
-        for (name, launch) in &self.launches {
-            let (program, version) = self.versions.get(name).cloned().unwrap_or_default();
-            let line = format!("{} {}", program.display(), launch.arguments.join(" "));
-            let configuration = launch.configuration.trim_end();
-            let _ = match style {
-                Style::Text => write!(text, "\n{name}: {version}\n$ {line}\n{configuration}\n"),
-                Style::Markdown => write!(
-                    text,
-                    "\n### {name}: {version}\n\n```text\n$ {line}\n{configuration}\n```\n"
-                ),
-            };
-        }
-        text
-    }
-
-    /// A line a server, with its configuration.
-    fn end_json(&self) -> String {
-        let quote = larder_bench::row::quote;
-        let mut text = String::new();
-        for (name, launch) in &self.launches {
-            let (program, version) = self.versions.get(name).cloned().unwrap_or_default();
-            let _ = writeln!(
-                text,
-                "{{\"server\":{},\"version\":{},\"program\":{},\"arguments\":{},\"configuration\":{}}}",
-                quote(name),
-                quote(&version),
-                quote(&program.display().to_string()),
-                quote(&launch.arguments.join(" ")),
-                quote(&launch.configuration)
-            );
-        }
-        text
-    }
+    String::new()
 }
 
 #[cfg(test)]
