@@ -103,59 +103,150 @@ impl Drop for Ending {
     }
 }
 
+/// A server that serves, on threads of its own. Dropped, it ends at once.
+#[derive(Debug)]
+pub struct Running {
+    addresses: Vec<SocketAddr>,
+    io: String,
+    threads: Vec<JoinHandle<io::Result<()>>>,
+    stages: Arc<Stages>,
+    mail: Mail,
+    store: Arc<Store>,
+    shared: Arc<Shared>,
+    ended: Arc<AtomicUsize>,
+    /// Wakes who waits for threads to end.
+    waker: Arc<Waker>,
+}
+
+impl Running {
+    /// Takes addresses and memory, and begins to serve.
+    pub fn start(options: &Options) -> Result<Running, ServeError> {
+        let loops = options.loops.clamp(1, LOOPS_MAX);
+        let options = Arc::new(Options { loops, ..options.clone() });
+        let listeners = bind(&options)?;
+        let addresses: Vec<SocketAddr> =
+            listeners[0].iter().filter_map(|listener| listener.local_addr().ok()).collect();
+        let mail = Mail::new(loops);
+        let store = Store::open(options.memory, loops, Arc::new(mail.clone()));
+        let store = Arc::new(store.map_err(ServeError::Memory)?);
+        let (shared, stages) = (Arc::new(Shared::new(loops)), Arc::new(Stages::new()));
+        let waker = Arc::new(Waker::new().map_err(system("eventfd"))?);
+        let clock = Clock::start();
+        let mut drivers = Vec::new();
+        for (number, listeners) in listeners.into_iter().enumerate() {
+            let parts = Parts {
+                number: number as u32,
+                options: options.clone(),
+                store: store.clone(),
+                mail: mail.clone(),
+                listeners,
+                clock,
+                shared: shared.clone(),
+                stages: stages.clone(),
+            };
+            drivers.push(Driver::new(parts).map_err(system("a loop"))?);
+        }
+        let io = match drivers[0].0.io() {
+            (backend, Some(why)) => format!("{backend} ({why})"),
+            (backend, None) => backend.to_string(),
+        };
+        let (threads, ended) = (Vec::new(), Arc::new(AtomicUsize::new(0)));
+        let mut running =
+            Running { addresses, io, threads, stages, mail, store, shared, ended, waker };
+        for (number, (mut driver, mut batch)) in drivers.into_iter().enumerate() {
+            let ending = Ending { ended: running.ended.clone(), waker: running.waker.clone() };
+            let run = move || {
+                let _ending = ending;
+                driver.run(&mut batch)
+            };
+            let thread = thread::Builder::new().name(format!("http-{number}")).spawn(run);
+            running.threads.push(thread.map_err(system("a thread"))?);
+        }
+        Ok(running)
+    }
+
+    /// Where it listens.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// How it waits for the kernel.
+    pub fn io(&self) -> &str {
+        &self.io
+    }
+
+    /// What was counted, as of a tenth of a second ago or a turn of the loops, whichever is longer.
+    pub fn counts(&self) -> Counts {
+        self.shared.sum()
+    }
+
+    /// What is kept.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Makes each loop turn, though nothing has come for it.
+    pub fn wake(&self) {
+        self.mail.wake_all();
+    }
+
+    /// Takes nothing new, and finishes what was begun.
+    pub fn drain(&self) {
+        self.go_on(Stage::Drains);
+    }
+
+    /// Ends now: what was begun is broken off.
+    pub fn hurry(&self) {
+        self.go_on(Stage::Ends);
+    }
+
+    /// True when all loops have ended.
+    pub fn has_ended(&self) -> bool {
+        self.ended() == self.threads.len()
+    }
+
+    /// Ends now, and says what was counted in all. An error is why a loop could not go on.
+    pub fn stop(mut self) -> io::Result<Counts> {
+        self.hurry();
+        self.join()?;
+        Ok(self.shared.sum())
+    }
+
+    fn go_on(&self, stage: Stage) {
+        self.stages.go_on(stage);
+        self.wake();
+    }
+
+    /// Loops that have ended.
+    fn ended(&self) -> usize {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    fn join(&mut self) -> io::Result<()> {
+        let panicked = |_| Err(io::Error::other("a loop's thread panicked; see above"));
+        let results = self.threads.drain(..).map(|it| it.join().unwrap_or_else(panicked));
+        results.fold(Ok(()), Result::and)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.hurry();
+        // Whoever wants to know how it went calls `stop`.
+        let _ = self.join();
+    }
+}
+
 /// Serves until told to end.
 pub fn serve(options: &Options, tell: &mut dyn FnMut(News<'_>)) -> Result<Served, ServeError> {
     // Before any thread starts, so that all of them leave signals to this one.
     let signals = Signals::block().map_err(system("signals"))?;
-    let loops = options.loops.clamp(1, LOOPS_MAX);
-    let options = Arc::new(Options { loops, ..options.clone() });
-    let listeners = bind(&options)?;
-    let addresses: Vec<SocketAddr> =
-        listeners[0].iter().filter_map(|listener| listener.local_addr().ok()).collect();
-    let mail = Mail::new(loops);
-    let store =
-        Store::open(options.memory, loops, Arc::new(mail.clone())).map_err(ServeError::Memory)?;
-    let (store, shared, stages) =
-        (Arc::new(store), Arc::new(Shared::new(loops)), Arc::new(Stages::new()));
-    let (ended, waker) =
-        (Arc::new(AtomicUsize::new(0)), Arc::new(Waker::new().map_err(system("eventfd"))?));
-    let clock = Clock::start();
-    let mut drivers = Vec::new();
-    for (number, listeners) in listeners.into_iter().enumerate() {
-        let parts = Parts {
-            number: number as u32,
-            options: options.clone(),
-            store: store.clone(),
-            mail: mail.clone(),
-            listeners,
-            clock,
-            shared: shared.clone(),
-            stages: stages.clone(),
-        };
-        drivers.push(Driver::new(parts).map_err(system("a loop"))?);
-    }
-    let io = match drivers[0].0.io() {
-        (backend, Some(why)) => format!("{backend} ({why})"),
-        (backend, None) => backend.to_string(),
-    };
-    let mut threads: Vec<JoinHandle<io::Result<()>>> = Vec::new();
-    for (number, (mut driver, mut batch)) in drivers.into_iter().enumerate() {
-        let ending = Ending { ended: ended.clone(), waker: waker.clone() };
-        let run = move || {
-            let _ending = ending;
-            driver.run(&mut batch)
-        };
-        let thread = thread::Builder::new().name(format!("http-{number}")).spawn(run);
-        threads.push(thread.map_err(system("a thread"))?);
-    }
-    tell(News::Started { addresses: &addresses, io });
-    let watched = Watched { signals, waker, ended, loops, stages, mail };
-    let was_hurried = watched.run(tell).map_err(system("waiting"))?;
-    for thread in threads {
-        let panicked = |_| Err(io::Error::other("a loop's thread panicked; see above"));
-        thread.join().unwrap_or_else(panicked).map_err(system("a loop"))?;
-    }
-    Ok(Served { counts: shared.sum(), was_hurried })
+    let running = Running::start(options)?;
+    tell(News::Started { addresses: running.addresses(), io: running.io().to_owned() });
+    let was_hurried = watch(&running, &signals, tell).map_err(system("waiting"))?;
+    signals.unblock().map_err(system("signals"))?;
+    let counts = running.stop().map_err(system("a loop"))?;
+    Ok(Served { counts, was_hurried })
 }
 
 /// Listeners of each loop at each address.
@@ -175,58 +266,40 @@ fn bind(options: &Options) -> Result<Vec<Vec<TcpListener>>, ServeError> {
     Ok(all)
 }
 
-/// What is watched over while loops serve.
-struct Watched {
-    signals: Signals,
-    waker: Arc<Waker>,
-    ended: Arc<AtomicUsize>,
-    loops: usize,
-    stages: Arc<Stages>,
-    mail: Mail,
-}
-
-impl Watched {
-    /// Until all loops have ended: whether they were hurried.
-    fn run(self, tell: &mut dyn FnMut(News<'_>)) -> io::Result<bool> {
-        const LOOK_MS: u64 = 1_000;
-        let poller = Poller::new()?;
-        poller.add(&self.signals, 0, Interest::READ)?;
-        poller.add(&*self.waker, 1, Interest::READ)?;
-        let (mut events, mut asked, mut was_hurried) = (Events::new(8), None::<Instant>, false);
-        while self.ended.load(Ordering::Acquire) < self.loops {
-            poller.wait(&mut events, Some(LOOK_MS))?;
-            self.waker.clear()?;
-            while let Some(signal) = self.signals.read()? {
-                match (signal, asked) {
-                    (Signal::HangUp, _) => {}
-                    (_, None) => {
-                        asked = Some(Instant::now());
-                        tell(News::Line("ending: answers that were begun are finished"));
-                        self.go_on(Stage::Drains);
-                    }
-                    (_, Some(_)) => {
-                        was_hurried = true;
-                        self.go_on(Stage::Ends);
-                    }
+/// Watches over loops until all have ended: whether they were hurried.
+fn watch(running: &Running, signals: &Signals, tell: &mut dyn FnMut(News<'_>)) -> io::Result<bool> {
+    const LOOK_MS: u64 = 1_000;
+    let poller = Poller::new()?;
+    poller.add(signals, 0, Interest::READ)?;
+    poller.add(&*running.waker, 1, Interest::READ)?;
+    let (mut events, mut asked, mut was_hurried) = (Events::new(8), None::<Instant>, false);
+    while !running.has_ended() {
+        poller.wait(&mut events, Some(LOOK_MS))?;
+        running.waker.clear()?;
+        while let Some(signal) = signals.read()? {
+            match (signal, asked) {
+                (Signal::HangUp, _) => {}
+                (_, None) => {
+                    asked = Some(Instant::now());
+                    tell(News::Line("ending: answers that were begun are finished"));
+                    running.drain();
+                }
+                (_, Some(_)) => {
+                    was_hurried = true;
+                    running.hurry();
                 }
             }
-            let is_late = asked.is_some_and(|at| at.elapsed().as_millis() >= u128::from(DRAIN_MS));
-            if is_late && self.stages.get() == Stage::Drains {
-                was_hurried = true;
-                tell(News::Line("some answers were not finished in time"));
-                self.go_on(Stage::Ends);
-            }
-            // A loop that ended by an error ends all.
-            if self.ended.load(Ordering::Acquire) > 0 && asked.is_none() {
-                self.go_on(Stage::Ends);
-            }
         }
-        self.signals.unblock()?;
-        Ok(was_hurried)
+        let is_late = asked.is_some_and(|at| at.elapsed().as_millis() >= u128::from(DRAIN_MS));
+        if is_late && running.stages.get() == Stage::Drains {
+            was_hurried = true;
+            tell(News::Line("some answers were not finished in time"));
+            running.hurry();
+        }
+        // A loop that ended by an error ends all.
+        if running.ended() > 0 && asked.is_none() {
+            running.hurry();
+        }
     }
-
-    fn go_on(&self, stage: Stage) {
-        self.stages.go_on(stage);
-        self.mail.wake_all();
-    }
+    Ok(was_hurried)
 }
