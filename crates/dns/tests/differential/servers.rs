@@ -12,9 +12,9 @@ use larder_dns::driver::{Driver, Parts};
 use larder_dns::metrics::{Counts, Shared};
 use larder_dns::policy::PolicyOptions;
 use larder_dns::reload::Reload;
-use larder_dns::stage::{Stage, Stages};
 use larder_dns::zones::{Forward, Zones};
 use larder_io::event::Waker;
+use larder_io::stage::{Stage, Stages};
 use larder_io::tcp::{self, ListenOptions};
 use larder_io::udp::{UdpOptions, UdpSocket};
 
