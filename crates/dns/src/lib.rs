@@ -28,12 +28,13 @@
 //! | [`dnstap`] | questions and answers to a file or a collector |
 //! | [`query_log`] | a line for an answer, or for one in so many |
 //! | [`trace`] | what a core tells of its messages |
-//! | [`handover`], [`writer`] | records from the cores to a thread that writes them |
-//! | [`metrics`] | counters, one table of them, and the endpoint for Prometheus |
-//! | [`notify`] | what a service manager is told |
+//! | [`metrics`] | counters, and one table of them |
 //! | `name` | names from text |
 //! | [`presentation`] | names, types and codes as operators write them |
 //! | [`snapshot`] | the cache in a file, saved while it is used, loaded at the start |
+//!
+//! What operators are served by that is no matter of DNS is [`larder_io::service`]: the endpoint for Prometheus, threads that write
+//! logs, what a service manager is told.
 //!
 //! A core owns a UDP socket, a proxy and a writer of the cache, sockets to the upstreams and its timers, and
 //! shares nothing with the others but the cache. What it does with a message is decided in a part that has no
@@ -52,13 +53,10 @@ pub mod dnstap;
 pub mod driver;
 pub mod exchanges;
 mod frames;
-pub mod handover;
 pub mod key;
 pub mod limit;
 pub mod metrics;
 mod name;
-mod nonblocking;
-pub mod notify;
 pub mod pending;
 pub mod policy;
 pub mod pool;
@@ -71,6 +69,5 @@ pub mod snapshot;
 pub mod streams;
 pub mod supervisor;
 pub mod trace;
-pub mod writer;
 pub mod xdp;
 pub mod zones;

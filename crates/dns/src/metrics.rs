@@ -14,19 +14,20 @@
 //! Cost: to count, an addition in memory of one's own; to publish, a relaxed store a counter (lines that no other core
 //! writes); to read, a load a counter and core. Nothing is allocated after [`Shared::new`].
 
-pub mod endpoint;
 mod upstreams;
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use larder::Stats;
+use larder_io::service::figures::{self, write_head};
 use larder_wire::dns::Message;
 use serde_json::Value;
 
 use self::upstreams::Upstreams;
 
-use crate::ctl::Fields;
+pub use larder_io::service::figures::{Fields, Gauge, gauge_fields};
+
 use crate::dnstap::Protocol;
 use crate::zones::Upstream;
 
@@ -339,10 +340,6 @@ fn seconds(us: u64) -> f64 {
     us as f64 / 1e6
 }
 
-fn write_head(out: &mut String, name: &str, help: &str, kind: &str) {
-    let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
-}
-
 /// Words of a core: a line of memory that no other core writes.
 #[derive(Debug)]
 #[repr(align(128))]
@@ -404,19 +401,6 @@ impl Shared {
     }
 }
 
-/// A figure that goes up and down.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Gauge {
-    /// Its name, `[a-z_]+`, without prefix. Gauges of one name follow one another, and differ in their label.
-    pub name: &'static str,
-    /// What it says, a line.
-    pub help: &'static str,
-    /// A label and its value; the value may be any text.
-    pub label: Option<(&'static str, String)>,
-    /// The figure.
-    pub value: f64,
-}
-
 /// Gauges of a cache.
 pub fn cache_gauges(stats: &Stats) -> Vec<Gauge> {
     let behind = stats.proxies.iter().filter_map(|proxy| proxy.behind).max().unwrap_or(0);
@@ -437,43 +421,9 @@ pub fn cache_gauges(stats: &Stats) -> Vec<Gauge> {
     figures.map(gauge).into()
 }
 
-/// Gauges as fields of `stats`: by name, or below their name by label.
-pub fn gauge_fields(gauges: &[Gauge]) -> Fields {
-    let mut fields = Fields::new();
-    for gauge in gauges {
-        let value = Value::from(gauge.value);
-        match &gauge.label {
-            None => {
-                fields.insert(gauge.name.to_owned(), value);
-            }
-            Some((_, label)) => {
-                let family = fields.entry(gauge.name).or_insert_with(|| Fields::new().into());
-                if let Value::Object(family) = family {
-                    family.insert(label.clone(), value);
-                }
-            }
-        }
-    }
-    fields
-}
-
 /// Gauges in Prometheus' text format.
 pub fn write_gauges(out: &mut String, gauges: &[Gauge]) {
-    let mut last = "";
-    for gauge in gauges {
-        let name = format!("{PREFIX}_{}", gauge.name);
-        if gauge.name != last {
-            last = gauge.name;
-            write_head(out, &name, gauge.help, "gauge");
-        }
-        let _ = match &gauge.label {
-            Some((label, of)) => {
-                let of = of.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-                writeln!(out, "{name}{{{label}=\"{of}\"}} {}", gauge.value)
-            }
-            None => writeln!(out, "{name} {}", gauge.value),
-        };
-    }
+    figures::write_gauges(out, PREFIX, gauges);
 }
 
 /// The table for the guide, as Markdown.

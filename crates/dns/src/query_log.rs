@@ -9,7 +9,7 @@
 //! not seen from one side only. A line says what the answer says (`line`); what it does not say (where it comes from,
 //! since when its client waits) the core tells before it answers.
 //!
-//! Bounds: those of [`crate::handover`], files of [`Options::bytes_max`] and a batch, [`Options::files_max`] of them
+//! Bounds: those of [`larder_io::service::handover`], files of [`Options::bytes_max`] and a batch, [`Options::files_max`] of them
 //! ([`file`](self)). Cost for an answer that is not logged: an addition. For one that is: a walk over its records, some 100
 //! octets, the clock.
 
@@ -26,8 +26,8 @@ pub use self::line::{Format, Prefix, Source};
 use self::line::{Line, put};
 use crate::clock::Clock;
 use crate::core::{Client, Now};
-use crate::handover::Feed;
-use crate::writer::Writer;
+use larder_io::service::handover::Feed;
+use larder_io::service::writer::Writer;
 
 /// What is logged, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]

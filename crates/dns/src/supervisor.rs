@@ -36,13 +36,13 @@ use crate::clock::Clock;
 use crate::ctl::{self, Control};
 use crate::dnstap::Target;
 use crate::metrics::Shared;
-use crate::metrics::endpoint::{self, Endpoint};
-use crate::notify::Notifier;
 use crate::policy::{PolicyError, Report};
 use crate::query_log;
 use crate::reload::Reload;
 use crate::snapshot::{Loading, Snapshots, clear_leftovers};
-use crate::writer::Writer;
+use larder_io::service::endpoint::{self, Endpoint};
+use larder_io::service::notify::Notifier;
+use larder_io::service::writer::Writer;
 use larder_io::stage::Stage;
 
 /// How long what is in flight may take at the end, milliseconds.

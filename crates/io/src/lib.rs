@@ -18,6 +18,7 @@
 //! | [`reactor`] | the loop of a core that serves many TCP connections by few system calls |
 //! | [`timer`] | many short timers, without a clock |
 //! | [`activation`] | sockets that a service manager opened for us |
+//! | [`service`] | what a server has for its operators: metrics, control, logs |
 //! | [`clock`], [`stage`] | time that never steps; how far a server's life has come |
 //! | [`cores`], [`netns`], [`random`] | pinned threads; a private network; numbers nobody can foresee |
 //! | `socket` | options and addresses of sockets |
@@ -43,6 +44,7 @@ mod pool;
 pub mod random;
 pub mod reactor;
 pub mod sender;
+pub mod service;
 mod socket;
 pub mod stage;
 mod stream;

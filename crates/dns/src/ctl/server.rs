@@ -24,7 +24,7 @@ use larder_io::event::{Event, Interest, Poller, Waker};
 use super::jobs::{Next, Running};
 use super::socket::{SocketFile, listen};
 use super::{Actions, Answer, Request, act, closing_line};
-use crate::nonblocking::retry;
+use larder_io::service::nonblocking::retry;
 
 /// Octets read at once.
 const READ_BYTES: usize = 16 << 10;

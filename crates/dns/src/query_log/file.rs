@@ -15,7 +15,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use super::Options;
-use crate::writer::{Sink, write_whole};
+use larder_io::service::writer::{Sink, write_whole};
 
 /// Who asked what is not for everybody to read.
 const MODE: u32 = 0o640;

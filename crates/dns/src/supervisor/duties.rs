@@ -18,7 +18,7 @@ use crate::ctl::{Actions, Answer, Fields};
 use crate::metrics::{Gauge, cache_gauges, gauge_fields, write_gauges};
 use crate::policy::{PolicyError, Report};
 use crate::snapshot::{Loading, Snapshots};
-use crate::writer::Writer;
+use larder_io::service::writer::Writer;
 
 /// What clients of the control socket may ask for.
 pub(super) struct Duties {

@@ -13,10 +13,9 @@
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
-use larder_io::event::{Event, Interest, Poller};
-use larder_io::tcp::{self, ListenOptions};
-
-use crate::nonblocking::retry;
+use super::nonblocking::retry;
+use crate::event::{Event, Interest, Poller};
+use crate::tcp::{self, ListenOptions};
 
 /// Most clients that may be allowed.
 pub const CLIENTS_MAX: usize = 64;
@@ -278,7 +277,7 @@ impl What {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use larder_io::event::Events;
+    use crate::event::Events;
     use std::time::{Duration, Instant};
 
     /// Turns of a loop until `is_done`; fails after a minute.

@@ -1,4 +1,4 @@
-//! Records from the cores to a thread that writes them: dnstap, query log.
+//! Records from the cores to a thread that writes them: dnstap, logs.
 //!
 //! ```text
 //! a core: record, record, ... flush, once a turn -> a bounded channel -> the writer
@@ -18,8 +18,10 @@ const BATCHES: usize = 64;
 
 /// Records in their final form, one after the other.
 #[derive(Debug, Default)]
-pub(crate) struct Batch {
+pub struct Batch {
+    /// The records.
     pub octets: Vec<u8>,
+    /// How many.
     pub records: u64,
 }
 
@@ -32,7 +34,7 @@ pub struct Feed {
 }
 
 /// A channel: the end that cores clone ([`Feed::another`]), and the writer's.
-pub(crate) fn channel() -> (Feed, Receiver<Batch>) {
+pub fn channel() -> (Feed, Receiver<Batch>) {
     let (batches, received) = sync_channel(BATCHES);
     (Feed { batches, batch: Batch::default(), dropped: 0 }, received)
 }
@@ -44,7 +46,7 @@ impl Feed {
     }
 
     /// Appends what `write` writes, as one record.
-    pub(crate) fn record(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+    pub fn record(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.batch.octets);
         self.batch.records += 1;
         if self.batch.octets.len() >= BATCH_BYTES {

@@ -9,7 +9,7 @@
 //! What is handed over while nothing can be written is dropped and counted. [`Writer::news`] tells of each loss and return
 //! once, however often it is tried in between.
 //!
-//! Bounds: those of [`crate::handover`]; [`NEWS_MAX`] texts that nobody has read. Cost: a thread, which looks around ten times a
+//! Bounds: those of [`super::handover`]; [`NEWS_MAX`] texts that nobody has read. Cost: a thread, which looks around ten times a
 //! second.
 
 use std::fs::File;
@@ -21,7 +21,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::handover::{Batch, Feed, channel};
+use super::handover::{Batch, Feed, channel};
 
 /// How often the thread looks whether it shall reopen or end.
 const LOOK: Duration = Duration::from_millis(100);
@@ -34,7 +34,7 @@ const BACKOFF_MAX: Duration = Duration::from_secs(30);
 pub const NEWS_MAX: usize = 16;
 
 /// What records are written to. Its methods are called on the writer's thread, and may wait.
-pub(crate) trait Sink: Send + 'static {
+pub trait Sink: Send + 'static {
     /// What the records are, in words of an operator; also the thread's name.
     const NAME: &'static str;
 
@@ -73,7 +73,7 @@ struct Shared {
 
 impl Writer {
     /// Starts the thread.
-    pub(crate) fn start<S: Sink>(sink: S) -> io::Result<(Writer, Feed)> {
+    pub fn start<S: Sink>(sink: S) -> io::Result<(Writer, Feed)> {
         let (feed, batches) = channel();
         let (say, news) = sync_channel(NEWS_MAX);
         let shared = Arc::new(Shared::default());
@@ -205,7 +205,7 @@ impl<S: Sink> Work<S> {
 
 /// Writes records to a file of which `whole` octets are whole records. Of what cannot be written whole, nothing stays: what
 /// comes later is in step.
-pub(crate) fn write_whole(file: &mut File, whole: &mut u64, records: &[u8]) -> io::Result<()> {
+pub fn write_whole(file: &mut File, whole: &mut u64, records: &[u8]) -> io::Result<()> {
     let written = file.write_all(records);
     if written.is_ok() {
         *whole += records.len() as u64;

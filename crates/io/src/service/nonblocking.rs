@@ -3,7 +3,7 @@
 use std::io;
 
 /// Does a read or write: how many octets; `None` where it would wait.
-pub(crate) fn retry(mut act: impl FnMut() -> io::Result<usize>) -> io::Result<Option<usize>> {
+pub fn retry(mut act: impl FnMut() -> io::Result<usize>) -> io::Result<Option<usize>> {
     loop {
         match act() {
             Ok(count) => return Ok(Some(count)),

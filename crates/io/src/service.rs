@@ -1,0 +1,18 @@
+//! What a server has for those who operate it, the same for every front end.
+//!
+//! | module | duty |
+//! |---|---|
+//! | [`endpoint`] | `GET /metrics`, in the supervisor's loop |
+//! | [`figures`] | figures for Prometheus and for `larder ctl stats` |
+//! | [`handover`], [`writer`] | records from the cores to a thread that writes them |
+//! | [`notify`] | what a service manager is told |
+//! | [`nonblocking`] | reads and writes that never wait |
+//!
+//! None of it has a loop or a clock of its own: a supervisor's loop calls it, and says what time it is.
+
+pub mod endpoint;
+pub mod figures;
+pub mod handover;
+pub mod nonblocking;
+pub mod notify;
+pub mod writer;

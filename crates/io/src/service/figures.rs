@@ -1,0 +1,91 @@
+//! Figures of a server in the two forms that operators read: Prometheus' text, and fields of `larder ctl stats`.
+
+use std::fmt::Write;
+
+use serde_json::{Map, Value};
+
+/// What an answer to an operator says, by name.
+pub type Fields = Map<String, Value>;
+
+/// A figure that goes up and down.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Gauge {
+    /// Its name, `[a-z_]+`, without prefix. Gauges of one name follow one another, and differ in their label.
+    pub name: &'static str,
+    /// What it says, a line.
+    pub help: &'static str,
+    /// A label and its value; the value may be any text.
+    pub label: Option<(&'static str, String)>,
+    /// The figure.
+    pub value: f64,
+}
+
+/// The lines that begin a metric of Prometheus: its name in full, what it says, and `counter`, `gauge` or `histogram`.
+pub fn write_head(out: &mut String, name: &str, help: &str, kind: &str) {
+    // Writing to a string does not fail.
+    let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+}
+
+/// Gauges in Prometheus' text format, their names after `prefix` and an underscore.
+pub fn write_gauges(out: &mut String, prefix: &str, gauges: &[Gauge]) {
+    let mut last = "";
+    for gauge in gauges {
+        let name = format!("{prefix}_{}", gauge.name);
+        if gauge.name != last {
+            last = gauge.name;
+            write_head(out, &name, gauge.help, "gauge");
+        }
+        let _ = match &gauge.label {
+            Some((label, of)) => {
+                let of = of.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+                writeln!(out, "{name}{{{label}=\"{of}\"}} {}", gauge.value)
+            }
+            None => writeln!(out, "{name} {}", gauge.value),
+        };
+    }
+}
+
+/// Gauges as fields of `stats`: by name, or below their name by label.
+pub fn gauge_fields(gauges: &[Gauge]) -> Fields {
+    let mut fields = Fields::new();
+    for gauge in gauges {
+        let value = Value::from(gauge.value);
+        match &gauge.label {
+            None => {
+                fields.insert(gauge.name.to_owned(), value);
+            }
+            Some((_, label)) => {
+                let family = fields.entry(gauge.name).or_insert_with(|| Fields::new().into());
+                if let Value::Object(family) = family {
+                    family.insert(label.clone(), value);
+                }
+            }
+        }
+    }
+    fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A metric has one head, whatever its labels; labels are whatever text; fields have the same figures.
+    #[test]
+    fn both_forms() {
+        let up = |label: &str| {
+            let label = Some(("origin", label.to_owned()));
+            Gauge { name: "up", help: "Whether it answers", label, value: 1.0 }
+        };
+        let free = Gauge { name: "free", help: "Octets", label: None, value: 2.5 };
+        let gauges = [up("a\"b\\\n"), up("c"), free];
+        let mut text = String::new();
+        write_gauges(&mut text, "x", &gauges);
+        assert_eq!(
+            text,
+            "# HELP x_up Whether it answers\n# TYPE x_up gauge\nx_up{origin=\"a\\\"b\\\\\\n\"} 1\n\
+             x_up{origin=\"c\"} 1\n# HELP x_free Octets\n# TYPE x_free gauge\nx_free 2.5\n"
+        );
+        let fields = gauge_fields(&gauges);
+        assert_eq!((fields["up"]["c"].as_f64(), fields["free"].as_f64()), (Some(1.0), Some(2.5)));
+    }
+}
