@@ -19,6 +19,7 @@ use larder::{Cache, Seconds};
 use larder_io::activation::{Inherited, take_inherited};
 use larder_io::event::{Signals, Waker};
 use larder_io::random;
+use larder_io::service::crew::{Crew, wake};
 use larder_io::tcp::{self, ListenOptions};
 use larder_io::udp::{UdpOptions, UdpSocket};
 
@@ -35,7 +36,7 @@ use crate::policy::{PolicyError, PolicyOptions, Report};
 use crate::pool::Origin;
 use crate::query_log::{self, QueryLog};
 use crate::reload::Reload;
-use crate::supervisor::{Common, Crew, Operation, Supervisor};
+use crate::supervisor::{Common, Operation, Supervisor};
 use crate::trace::Trace;
 use crate::zones::{Forward, Zones};
 use crate::{dnstap, exchanges, streams, xdp};
@@ -257,9 +258,10 @@ pub fn serve(options: &Options, tell: &mut dyn FnMut(News<'_>)) -> Result<Served
     let running = Running::start(&options.answerers)?;
     let beside = options.beside.as_ref().map(|beside| beside.start(desks)).transpose();
     let beside = beside.map_err(ServeError::Operation)?;
-    let mut crew = Crew::new(wakers, stages, supervisor_waker);
-    for driver in drivers {
-        crew.start(driver).map_err(system("a thread for a core"))?;
+    let wake_all = Arc::new(move || wakers.iter().for_each(|waker| wake(waker)));
+    let mut crew = Crew::new("dns", wake_all, stages, supervisor_waker);
+    for mut driver in drivers {
+        crew.start(move || driver.run()).map_err(system("a thread for a core"))?;
     }
     let metrics = supervisor.metrics_address();
     tell(News::Started { addresses: &addresses, metrics, policy: &report });

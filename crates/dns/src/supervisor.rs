@@ -16,7 +16,6 @@
 //! Cost: none while nobody asks and nothing is due, but a wake-up a second where there is a trace, a query log or an answerer, and a
 //! hundred for each core while a client of the control socket is connected.
 
-mod crew;
 mod duties;
 
 use std::io;
@@ -27,8 +26,6 @@ use std::sync::{Arc, mpsc};
 use larder::Cache;
 use larder_io::event::{Events, Interest, Poller, Signal, Signals, Waker};
 
-pub(crate) use self::crew::Crew;
-use self::crew::wake;
 use self::duties::Duties;
 use crate::answerer::Answerer;
 use crate::bridge::Running;
@@ -40,6 +37,7 @@ use crate::policy::{PolicyError, Report};
 use crate::query_log;
 use crate::reload::Reload;
 use crate::snapshot::{Loading, Snapshots, clear_leftovers};
+use larder_io::service::crew::{Crew, wake};
 use larder_io::service::endpoint::{self, Endpoint};
 use larder_io::service::notify::Notifier;
 use larder_io::service::writer::Writer;
@@ -226,9 +224,9 @@ impl Supervisor {
             let directory = "its directory cannot be read";
             tell(&format!("snapshot {}: {directory}: {error}", path.display()));
         }
-        let (wakers, own) = (Arc::clone(&crew.wakers), Arc::clone(&self.duties.common.waker));
+        let (wake_cores, own) = (crew.wakes(), Arc::clone(&self.duties.common.waker));
         let wake_all = move || {
-            wakers.iter().for_each(|waker| wake(waker));
+            wake_cores();
             wake(&own);
         };
         let cache = self.duties.common.cache.clone();

@@ -2,6 +2,7 @@
 //!
 //! | module | duty |
 //! |---|---|
+//! | [`crew`] | the threads of the cores |
 //! | [`endpoint`] | `GET /metrics`, in the supervisor's loop |
 //! | [`figures`] | figures for Prometheus and for `larder ctl stats` |
 //! | [`handover`], [`writer`] | records from the cores to a thread that writes them |
@@ -10,6 +11,7 @@
 //!
 //! None of it has a loop or a clock of its own: a supervisor's loop calls it, and says what time it is.
 
+pub mod crew;
 pub mod endpoint;
 pub mod figures;
 pub mod handover;

@@ -12,12 +12,12 @@ use std::sync::{Arc, mpsc};
 use larder::{Cache, Seconds};
 
 use super::Common;
-use super::crew::wake;
 use crate::bridge::Running;
 use crate::ctl::{Actions, Answer, Fields};
 use crate::metrics::{Gauge, cache_gauges, gauge_fields, write_gauges};
 use crate::policy::{PolicyError, Report};
 use crate::snapshot::{Loading, Snapshots};
+use larder_io::service::crew::wake;
 use larder_io::service::writer::Writer;
 
 /// What clients of the control socket may ask for.
