@@ -1634,7 +1634,6 @@ pub const MAN: Command = Command {
 
 /// Every command, in the order of help.
 pub const COMMANDS: [&Command; 18] = [
-pub const COMMANDS: [&Command; 17] = [
     &ANNOTATE,
     &DNS,
     &HTTP,
