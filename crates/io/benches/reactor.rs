@@ -6,6 +6,9 @@
 //! the CPU; clients are a reactor on the last one, the same for each row. What a wait brings at once is what came while
 //! the wait before was worked on, so rows differ in that too: it is shown.
 //!
+//! `--epoll` or `--uring` asks for that row only, a number for so many connections. Real system calls are counted from
+//! outside: `perf stat -e raw_syscalls:sys_enter`, or `strace -f -c`, which makes batches larger.
+//!
 //! Rows take turns, so that what disturbs the machine disturbs all; the best and the middle round are shown.
 
 use std::io;
@@ -172,10 +175,13 @@ fn round(on: &[usize], choice: Choice, connections: usize, requests: usize) -> C
     std::thread::scope(|scope| {
         let (first, last) = (on.first().copied(), on.last().copied());
         let listener = &listener;
-        let server = scope.spawn(move || {
+        let server = move || {
             let _ = first.map(cores::pin_to_core);
             serve(listener, choice, connections)
-        });
+        };
+        let server =
+            std::thread::Builder::new().name("server".to_owned()).spawn_scoped(scope, server);
+        let server = server.expect("a thread");
         let _ = last.map(cores::pin_to_core);
         ask(listener, connections, requests).expect("the server answers");
         server.join().expect("the server ends")
@@ -205,11 +211,13 @@ fn main() {
     println!(
         "connections  by        CPU us a request: best, middle   requests a wait   requests/s"
     );
-    for connections in [1, 8, 64, 512] {
+    let asked: Vec<usize> = arguments.iter().filter_map(|argument| argument.parse().ok()).collect();
+    let connections = if asked.is_empty() { vec![8, 64, 512] } else { asked };
+    for connections in connections {
         let mut costs = vec![Vec::new(); choices.len()];
         for _ in 0..rounds {
             for ((choice, _), costs) in choices.iter().zip(&mut costs) {
-                let requests = (requests_total / connections).clamp(1, 50_000);
+                let requests = (requests_total / connections).max(1);
                 let cost = round(&on, *choice, connections, requests);
                 assert_eq!(cost.requests, (requests * connections) as u64, "all are answered");
                 costs.push(cost);
