@@ -18,7 +18,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use larder_io::cores::pin_to_core;
-use larder_io::netns::enter_private_network;
+use larder_io::netns::{enter_private_network, set_congestion_control};
 
 use super::body::{Resource, Way};
 use super::calls::Counting;
@@ -39,6 +39,9 @@ const ANSWER_MAX: Duration = Duration::from_secs(1);
 const COMPARED_BYTES: u64 = 1 << 30;
 /// And in every other round, which must not wait for it.
 const COMPARED_BYTES_LATER: u64 = 128 << 20;
+/// How connections are controlled, the first that can be had: a machine's own way may pace what it sends (`bbr`), and over loopback
+/// that is most of the cost.
+const CONGESTION_CONTROLS: [&str; 2] = ["cubic", "reno"];
 /// How long system calls are counted.
 const CALLS_FOR: Duration = Duration::from_secs(1);
 /// Measures works. Ends early, with what is complete, when `stop` is set; servers are ended on every path out.
@@ -53,8 +56,10 @@ pub fn run(
     thread::scope(|scope| {
         let run = scope.spawn(|| {
             enter_private_network().map_err(Error::NotPermitted)?;
+            let had = CONGESTION_CONTROLS.iter().find(|it| set_congestion_control(it).is_ok());
+            let control = had.copied().unwrap_or("the machine's");
             let ground = Ground::new(plan, stop)?;
-            tell(Event::Machine(ground.machine()));
+            tell(Event::Machine(format!("{}; congestion control {control}", ground.machine())));
             let mut field = Field { servers, plan, stop, ground, number: 0 };
             for work in works {
                 if stop.load(Ordering::Relaxed) {
