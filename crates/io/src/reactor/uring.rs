@@ -31,6 +31,7 @@
 //! wait, and no other; a request is a receive's and a send's completion. Tried without effect: handing
 //! sends over early, every 8th to 32nd, so that the peer's core has work sooner.
 
+mod slots;
 mod state;
 
 use std::collections::VecDeque;

@@ -1,8 +1,8 @@
-//! What is known of sockets, sends and listeners, what is armed for them, and what completions change.
-//! No system call is made here. The invariants are those of [`super`].
+//! What is known of sockets, what is armed for them, and what completions change. No system call is
+//! made here. The invariants are those of [`super`].
 
 use std::io;
-use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use io_uring::types::Fd;
 use io_uring::{cqueue, opcode};
@@ -11,11 +11,9 @@ use super::super::batch::{Batch, Item};
 use super::super::buffers::{Buffers, GROUP};
 use super::super::pool::Pool;
 use super::super::{Waker, index_of, is_ready};
+use super::slots::{Listener, Outgoing, is_passing};
 use super::{Queue, raw};
 use crate::event::{Event, Interest};
-
-/// Most octets that one operation sends: below what the kernel cuts at.
-const SENT_BYTES_MAX: usize = 1 << 30;
 
 /// What a completion is of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,10 +57,10 @@ pub(super) enum Phase {
 /// What is known of a descriptor.
 #[derive(Debug, Default)]
 pub(super) struct Socket {
-    token: u64,
+    pub(super) token: u64,
     /// Another one when the descriptor is closed.
     pub(super) generation: u32,
-    is_known: bool,
+    pub(super) is_known: bool,
     /// In the list of those to settle.
     is_listed: bool,
     pub(super) should_receive: bool,
@@ -77,39 +75,22 @@ pub(super) struct Socket {
     pub(super) sending: Option<usize>,
 }
 
-/// A send under way.
-#[derive(Debug)]
-struct Outgoing {
-    index: usize,
-    generation: u32,
-    octets: Vec<u8>,
-    sent: usize,
-}
-
-#[derive(Debug)]
-struct Listener {
-    /// A copy of ours, so that the caller's may be closed (invariant 4).
-    socket: OwnedFd,
-    token: u64,
-    should_accept: bool,
-}
-
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) buffers: Buffers,
     /// By number of descriptor.
-    sockets: Vec<Socket>,
+    pub(super) sockets: Vec<Socket>,
     /// Those to settle: numbers and generations.
     listed: Vec<(usize, u32)>,
     /// Whether buffers ran out since the last time.
     is_short: bool,
-    sends: Vec<Option<Outgoing>>,
-    sends_free: Vec<usize>,
+    pub(super) sends: Vec<Option<Outgoing>>,
+    pub(super) sends_free: Vec<usize>,
     /// Slots of sends that were cut short.
-    sends_again: Vec<usize>,
-    listeners: Vec<Option<Listener>>,
+    pub(super) sends_again: Vec<usize>,
+    pub(super) listeners: Vec<Option<Listener>>,
     /// Slots of listeners that do not accept now.
-    accept_again: Vec<usize>,
+    pub(super) accept_again: Vec<usize>,
     waker: Waker,
     is_waker_idle: bool,
     /// Operations that were begun and have not come to their end.
@@ -132,27 +113,6 @@ impl State {
             is_waker_idle: true,
             under_way: 0,
         }
-    }
-
-    pub(super) fn listen(&mut self, socket: OwnedFd, token: u64) {
-        let listener = Some(Listener { socket, token, should_accept: true });
-        let slot = match self.listeners.iter().position(Option::is_none) {
-            Some(slot) => slot,
-            None => {
-                self.listeners.push(None);
-                self.listeners.len() - 1
-            }
-        };
-        self.listeners[slot] = listener;
-        self.accept_again.push(slot);
-    }
-
-    /// The slot whose accepting is to be cancelled.
-    pub(super) fn unlisten(&mut self, token: u64) -> Option<usize> {
-        let is_meant = |of: &Listener| of.token == token && of.should_accept;
-        let slot = self.listeners.iter().position(|of| of.as_ref().is_some_and(is_meant))?;
-        self.listeners[slot].as_mut()?.should_accept = false;
-        Some(slot)
     }
 
     /// The table's line of a descriptor, which has this token.
@@ -194,40 +154,14 @@ impl State {
     }
 
     /// The line of a descriptor that has not been closed since.
-    fn living(&mut self, index: usize, generation: u32) -> Option<&mut Socket> {
+    pub(super) fn living(&mut self, index: usize, generation: u32) -> Option<&mut Socket> {
         self.sockets.get_mut(index).filter(|of| of.generation == generation && of.is_known)
-    }
-
-    /// Keeps octets to send: their slot.
-    pub(super) fn begin_send(&mut self, fd: BorrowedFd<'_>, token: u64, octets: Vec<u8>) -> usize {
-        let slot = self.sends_free.pop().unwrap_or_else(|| {
-            self.sends.push(None);
-            self.sends.len() - 1
-        });
-        let socket = self.known(fd, token);
-        assert!(socket.sending.is_none(), "one send of a socket at a time");
-        socket.sending = Some(slot);
-        let (index, generation) = (index_of(&fd), socket.generation);
-        self.sends[slot] = Some(Outgoing { index, generation, octets, sent: 0 });
-        slot
-    }
-
-    /// Sends what is left of a slot.
-    pub(super) fn push_send(&mut self, slot: usize, queue: &mut Queue) {
-        let Some(outgoing) = &self.sends[slot] else { return };
-        let left = &outgoing.octets[outgoing.sent..];
-        let count = left.len().min(SENT_BYTES_MAX) as u32;
-        // With MSG_WAITALL the kernel itself goes on where there was room for a part only.
-        let flags = libc::MSG_NOSIGNAL | libc::MSG_WAITALL;
-        let entry = opcode::Send::new(Fd(outgoing.index as i32), left.as_ptr(), count).flags(flags);
-        queue.push(entry.build().user_data(name(Kind::Send, slot, 0)));
-        self.under_way += 1;
     }
 
     /// Begins and ends operations, so that what is under way is what should be.
     pub(super) fn settle(&mut self, queue: &mut Queue) {
         if std::mem::replace(&mut self.is_waker_idle, false) {
-            let event = raw(&std::os::fd::AsFd::as_fd(&self.waker.0.event));
+            let event = raw(&self.waker.0.event.as_fd());
             let entry = opcode::PollAdd::new(event, libc::POLLIN as u32).multi(true).build();
             queue.push(entry.user_data(name(Kind::Wake, 0, 0)));
             self.under_way += 1;
@@ -236,14 +170,7 @@ impl State {
             self.settle_listener(slot, queue);
         }
         while let Some(slot) = self.sends_again.pop() {
-            let Some(outgoing) = &self.sends[slot] else { continue };
-            let (index, generation) = (outgoing.index, outgoing.generation);
-            if self.living(index, generation).is_some() {
-                self.push_send(slot, queue);
-            } else {
-                self.sends[slot] = None;
-                self.sends_free.push(slot);
-            }
+            self.settle_send(slot, queue);
         }
         let mut listed = std::mem::take(&mut self.listed);
         if std::mem::take(&mut self.is_short) {
@@ -257,18 +184,6 @@ impl State {
         }
         // Nothing was listed meanwhile; its memory is used again.
         self.listed = listed;
-    }
-
-    fn settle_listener(&mut self, slot: usize, queue: &mut Queue) {
-        let Some(listener) = &self.listeners[slot] else { return };
-        if !listener.should_accept {
-            self.listeners[slot] = None;
-            return;
-        }
-        let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-        let entry = opcode::AcceptMulti::new(raw(&listener.socket)).flags(flags).build();
-        queue.push(entry.user_data(name(Kind::Accept, slot, 0)));
-        self.under_way += 1;
     }
 
     /// Notes what a completion says, and tells of it.
@@ -320,68 +235,6 @@ impl State {
                 }
             }
             Kind::Other => {}
-        }
-    }
-
-    fn complete_send(
-        &mut self,
-        slot: usize,
-        result: io::Result<u32>,
-        batch: &mut Batch,
-        pool: &mut Pool,
-    ) {
-        let Some(mut outgoing) = self.sends[slot].take() else { return };
-        let socket = self
-            .sockets
-            .get_mut(outgoing.index)
-            .filter(|of| of.generation == outgoing.generation && of.is_known);
-        if let Some(socket) = socket {
-            let token = socket.token;
-            let item = match result {
-                Ok(0) => Item::Failed { token, error: io::ErrorKind::WriteZero.into() },
-                Ok(count) => {
-                    outgoing.sent += count as usize;
-                    if outgoing.sent < outgoing.octets.len() {
-                        self.sends[slot] = Some(outgoing);
-                        return self.sends_again.push(slot);
-                    }
-                    Item::Sent { token }
-                }
-                Err(error) if is_passing(&error) => {
-                    self.sends[slot] = Some(outgoing);
-                    return self.sends_again.push(slot);
-                }
-                Err(error) => Item::Failed { token, error },
-            };
-            socket.sending = None;
-            batch.items.push_back(item);
-        }
-        self.sends_free.push(slot);
-        pool.give_back(outgoing.octets);
-    }
-
-    fn complete_accept(
-        &mut self,
-        slot: usize,
-        result: io::Result<u32>,
-        is_over: bool,
-        batch: &mut Batch,
-    ) {
-        // SAFETY: the kernel has just made this descriptor for us.
-        let socket = result.map(|fd| unsafe { OwnedFd::from_raw_fd(fd as i32) });
-        let Some(listener) = &mut self.listeners[slot] else { return };
-        let token = listener.token;
-        match socket {
-            Ok(socket) => batch.items.push_back(Item::Accepted { token, socket, peer: None }),
-            Err(error) if listener.should_accept && is_lack(&error) => {
-                listener.should_accept = false;
-                batch.items.push_back(Item::Failed { token, error });
-            }
-            // Cancelled, or what befell a connection before it was taken.
-            Err(_) => {}
-        }
-        if is_over {
-            self.accept_again.push(slot);
         }
     }
 }
@@ -465,19 +318,6 @@ fn watched(socket: &mut Socket, result: io::Result<u32>) -> Option<Item> {
             Some(Item::Failed { token, error })
         }
     }
-}
-
-/// Whether the same may succeed at once.
-fn is_passing(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR))
-}
-
-/// Whether accepting again at once would fail again: a lack of descriptors or memory, or a listener
-/// that is none.
-fn is_lack(error: &io::Error) -> bool {
-    use libc::{EBADF, EFAULT, EINVAL, EMFILE, ENFILE, ENOBUFS, ENOMEM, ENOTSOCK, EOPNOTSUPP};
-    let lacks = [EMFILE, ENFILE, ENOBUFS, ENOMEM, EBADF, EINVAL, ENOTSOCK, EFAULT, EOPNOTSUPP];
-    error.raw_os_error().is_some_and(|error| lacks.contains(&error))
 }
 
 #[cfg(test)]
