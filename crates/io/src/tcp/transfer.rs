@@ -121,3 +121,109 @@ fn again_if_interrupted(mut call: impl FnMut() -> isize) -> io::Result<usize> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{readable, writable};
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let ours = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (theirs, _) = listener.accept().unwrap();
+        (theirs, ours)
+    }
+
+    /// On sockets that would block nothing blocks: reading what has not come, writing where there is
+    /// no room. What came is read as it fits, and the end is 0.
+    #[test]
+    fn nothing_blocks() {
+        let (mut theirs, ours) = pair();
+        let mut room = [0; 4];
+        assert_eq!(read_into(&ours, &mut room).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        theirs.write_all(b"octets").unwrap();
+        assert!(readable(&ours));
+        assert_eq!(read_into(&ours, &mut room).unwrap(), 4);
+        assert_eq!(&room, b"octe");
+        assert_eq!(read_into(&ours, &mut room).unwrap(), 2);
+        let pieces = [IoSlice::new(&[7; 1 << 16])];
+        let error = loop {
+            if let Err(error) = write_gathered(&ours, &pieces, false) {
+                break error;
+            }
+        };
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(write(&ours, b"x").unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        shutdown_write(&theirs).unwrap();
+        assert!(readable(&ours));
+        assert_eq!(read_into(&ours, &mut room).unwrap(), 0);
+    }
+
+    /// Pieces arrive in their order, at most 1,024 a call; what is said to be followed leaves with
+    /// what follows.
+    #[test]
+    fn pieces_are_gathered() {
+        let (mut theirs, ours) = pair();
+        set_nodelay(&ours).unwrap();
+        let octets: Vec<u8> = (0..1500u32).map(|index| index as u8).collect();
+        let pieces: Vec<IoSlice<'_>> = octets.chunks(1).map(IoSlice::new).collect();
+        assert_eq!(write_gathered(&ours, &pieces, false).unwrap(), PIECES_MAX);
+        assert_eq!(write_gathered(&ours, &pieces[PIECES_MAX..], false).unwrap(), 476);
+        assert_eq!(write_gathered(&ours, &[], false).unwrap(), 0);
+        let mut heard = vec![0; octets.len()];
+        theirs.read_exact(&mut heard).unwrap();
+        assert_eq!(heard, octets);
+
+        assert_eq!(write_gathered(&ours, &[IoSlice::new(b"head, ")], true).unwrap(), 6);
+        let early = read_into(&theirs, &mut [0; 10]).unwrap_err();
+        assert_eq!(early.kind(), io::ErrorKind::WouldBlock, "it waits for what follows");
+        assert_eq!(write(&ours, b"body").unwrap(), 4);
+        let mut heard = [0; 10];
+        theirs.read_exact(&mut heard).unwrap();
+        assert_eq!(&heard, b"head, body");
+    }
+
+    /// A file is sent from any place in it, whatever its own position, up to its end; past what can
+    /// be a place is an error.
+    #[test]
+    fn files_are_sent() {
+        let (mut theirs, ours) = pair();
+        ours.set_nonblocking(true).unwrap();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"0123456789").unwrap();
+        assert_eq!(send_file(&ours, &file, 2, 5).unwrap(), 5);
+        assert_eq!(send_file(&ours, &file, 8, 5).unwrap(), 2);
+        assert_eq!(send_file(&ours, &file, 10, 5).unwrap(), 0);
+        let error = send_file(&ours, &file, u64::MAX, 1).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        let mut heard = [0; 7];
+        theirs.read_exact(&mut heard).unwrap();
+        assert_eq!(&heard, b"2345689");
+        file.set_len(8 << 20).unwrap();
+        let error = loop {
+            if let Err(error) = send_file(&ours, &file, 0, 8 << 20) {
+                break error;
+            }
+        };
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+    }
+
+    /// A connection that the peer has closed is an error, and the process lives.
+    #[test]
+    fn closed_connections_are_errors() {
+        let (theirs, ours) = pair();
+        assert!(writable(&ours) && take_error(&ours).unwrap().is_none());
+        write(&ours, b"unread").unwrap();
+        // Closed with octets unread, it resets.
+        assert!(readable(&theirs));
+        drop(theirs);
+        assert!(readable(&ours));
+        assert!(take_error(&ours).unwrap().is_some() && take_error(&ours).unwrap().is_none());
+        for _ in 0..2 {
+            let error = write_gathered(&ours, &[IoSlice::new(b"x")], false).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+        }
+    }
+}

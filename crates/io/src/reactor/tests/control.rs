@@ -347,3 +347,59 @@ fn fallbacks_have_reasons() {
     assert_eq!((epoll.backend(), epoll.fallback()), (Backend::Epoll, None));
     assert_eq!([Backend::Uring, Backend::Epoll].map(|by| by.to_string()), ["io_uring", "epoll"]);
 }
+
+/// Without descriptors left, a listener fails once and not over and over; when there are some, it
+/// listens again and the connection is still there. In a process of its own, whose limit it lowers.
+#[test]
+fn a_lack_of_descriptors_is_told() {
+    const CHILD: &str = "LARDER_TEST_DESCRIPTORS";
+    if std::env::var_os(CHILD).is_none() {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        let test = "reactor::tests::control::a_lack_of_descriptors_is_told";
+        let output = child.args(["--exact", test]).env(CHILD, "1").output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        return;
+    }
+    let limit = libc::rlimit { rlim_cur: 64, rlim_max: 64 };
+    // SAFETY: the kernel reads a limit that lives here.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+    by_each_way(|options| {
+        let mut one = Loop::new(&options);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        one.reactor.listen(&listener, 8).unwrap();
+        one.stays_silent();
+        let _theirs = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut taken = Vec::new();
+        while let Ok(copy) = listener.try_clone() {
+            taken.push(copy);
+        }
+        one.until(|_, told| match told {
+            Told::Failed(8, error) => error.raw_os_error() == Some(libc::EMFILE),
+            told => panic!("{told:?}"),
+        });
+        one.stays_silent();
+        taken.clear();
+        one.reactor.listen(&listener, 8).unwrap();
+        one.until(|_, told| matches!(told, Told::Accepted(8, _)));
+        one.reactor.unlisten(&listener, 8);
+    });
+}
+
+/// A reactor that has waited in one thread refuses to in another, by io_uring at least; nothing that
+/// the kernel may still use is freed there.
+#[test]
+fn reactors_stay_where_they_waited() {
+    by_each_way(|options| {
+        let mut one = Loop::new(&options);
+        let (_theirs, ours) = pair();
+        one.reactor.receive(&ours, 1).unwrap();
+        assert!(matches!(one.reactor.send(&ours, 1, octets(12 << 20, 5)), Sending::Later));
+        one.stays_silent();
+        let is_epoll = one.reactor.backend() == Backend::Epoll;
+        let elsewhere = std::thread::spawn(move || {
+            let waited = one.reactor.wait(&mut one.batch, Some(Duration::ZERO));
+            assert!(is_epoll || waited.is_err(), "{waited:?}");
+        });
+        elsewhere.join().unwrap();
+    });
+}
