@@ -1,0 +1,175 @@
+//! Origins that die while they send: whoever reads learns it, nothing is kept, and the next asks anew.
+
+use crate::support::{Client, Connection, End, KEPT, World, assert_octets, body, scenario};
+
+/// How an origin says where its body ends.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Framing {
+    Length,
+    Chunks,
+    Close,
+}
+
+const BYTES: usize = 200_000;
+const SENT: usize = 100_000;
+
+fn begin(origin: &mut Connection, framing: Framing) {
+    match framing {
+        Framing::Length => origin.begins("200 OK", &[KEPT], BYTES),
+        Framing::Chunks => origin.begins_chunks("200 OK", &[KEPT]),
+        Framing::Close => origin.send(format!("HTTP/1.1 200 OK\r\n{KEPT}\r\n\r\n")),
+    }
+    match framing {
+        Framing::Chunks => origin.sends_chunk(&body(SENT)),
+        _ => origin.send(body(SENT)),
+    }
+}
+
+/// Readers of a body of which the first octets came: all have those.
+fn readers(world: &World, framing: Framing) -> (Connection, Vec<Client>) {
+    let mut readers = world.clients(6);
+    readers[0].get("/film");
+    let mut origin = world.asked("GET /film");
+    begin(&mut origin, framing);
+    for (at, reader) in readers.iter_mut().enumerate() {
+        if at > 0 {
+            reader.get("/film");
+        }
+        let head = reader.head();
+        assert_eq!((head.status(), head.is_chunked()), (200, framing != Framing::Length));
+        let mut read = Vec::new();
+        while read.len() < SENT {
+            match framing {
+                Framing::Length => read.extend(reader.take(SENT)),
+                _ => read.extend(reader.try_chunk().unwrap()),
+            }
+        }
+        assert_octets(&read, &body(SENT));
+    }
+    (origin, readers)
+}
+
+fn all_hear_of_it(framing: Framing, ends: &[fn(Connection)]) {
+    for end in ends {
+        scenario().loops(&[1, 2]).tell(|world| {
+            let (origin, mut readers) = readers(world, framing);
+            end(origin);
+            for reader in &mut readers {
+                // Its connection ends here, by a reset: no length was met, and no last chunk came.
+                assert_eq!(reader.end(), End::Reset);
+            }
+            world.until_counts("the body broke", |it| it.bodies_broken == 1);
+            let mut next = world.client();
+            next.get("/film");
+            world.asked("GET /film").answers("200 OK", &[KEPT], "anew");
+            assert_eq!(next.response().text(), "anew");
+        });
+    }
+}
+
+/// An origin that had said how long its body is closes before its end, or is reset.
+#[test]
+fn before_its_length() {
+    all_hear_of_it(Framing::Length, &[|origin| drop(origin), |origin| origin.reset()]);
+}
+
+/// An origin that sends chunks ends without the last, is reset, or sends what is no chunk.
+#[test]
+fn before_the_last_chunk() {
+    let nonsense: fn(Connection) = |mut origin| origin.send("no size\r\n");
+    let half: fn(Connection) = |mut origin| origin.send("10\r\n");
+    all_hear_of_it(
+        Framing::Chunks,
+        &[|origin| drop(origin), |origin| origin.reset(), nonsense, half],
+    );
+}
+
+/// Where the end of the connection is the end of the body, a reset is none.
+#[test]
+fn before_the_end() {
+    all_hear_of_it(Framing::Close, &[|origin| origin.reset()]);
+}
+
+/// Where the end of the connection is the end of the body, that is kept with the length that it had.
+#[test]
+fn until_the_end() {
+    scenario().tell(|world| {
+        let (origin, mut readers) = readers(world, Framing::Close);
+        drop(origin);
+        for reader in &mut readers {
+            assert_eq!(reader.try_chunk(), Ok(Vec::new()));
+        }
+        let kept = readers[0].fetch("/film");
+        assert_eq!(kept.head.length(), Some(SENT));
+        assert!(kept.head.cache_status().contains("hit"), "{kept:?}");
+    });
+}
+
+/// A client of HTTP/1.0 knows the end of a body of unknown length by the connection's: it is not ended but reset, where the
+/// origin dies.
+#[test]
+fn who_cannot_read_chunks_is_reset() {
+    for is_broken in [true, false] {
+        scenario().tell(move |world| {
+            let mut client = world.client();
+            client.send("GET /film HTTP/1.0\r\nHost: a.example\r\n\r\n");
+            let mut origin = world.asked("GET /film");
+            begin(&mut origin, Framing::Chunks);
+            let head = client.head();
+            assert!(!head.is_chunked() && head.length().is_none());
+            assert_octets(&client.take(SENT), &body(SENT));
+            if is_broken {
+                drop(origin);
+                assert_eq!(client.end(), End::Reset);
+            } else {
+                origin.send("0\r\n\r\n");
+                assert_eq!(client.end(), End::Clean);
+            }
+        });
+    }
+}
+
+/// An origin that dies before its head is whole, or says what is no HTTP, is a 502 for all who wait, and nothing is kept.
+#[test]
+fn before_its_head() {
+    let ends: [fn(Connection); 4] = [
+        |origin| drop(origin),
+        |origin| origin.reset(),
+        |mut origin| origin.send("HTTP/1.1 200 OK\r\nContent-Le"),
+        |mut origin| origin.send("SSH-2.0-OpenSSH_9.2\r\n\r\n"),
+    ];
+    for end in ends {
+        scenario().loops(&[1, 2]).tell(|world| {
+            let mut readers = world.clients(4);
+            readers[0].get("/film");
+            let origin = world.asked("GET /film");
+            readers[1..].iter_mut().for_each(|it| it.get("/film"));
+            world.until_counts("all wait", |it| it.collapsed == 3);
+            end(origin);
+            for reader in &mut readers {
+                assert_eq!(reader.response().status(), 502);
+            }
+            readers[0].get("/film");
+            world.asked("GET /film").answers("200 OK", &[KEPT], "anew");
+            assert_eq!(readers[0].response().text(), "anew");
+        });
+    }
+}
+
+/// What an origin sends beyond its body is nobody's: the body is whole, and the connection is not used again.
+#[test]
+fn beyond_its_length() {
+    scenario().tell(|world| {
+        let mut client = world.client();
+        client.get("/a");
+        let mut origin = world.asked("GET /a");
+        origin.send(format!(
+            "HTTP/1.1 200 OK\r\n{KEPT}\r\nContent-Length: 4\r\n\r\nbodyHTTP/1.1 200 OK\r\n"
+        ));
+        assert_eq!(client.response().text(), "body");
+        origin.is_closed();
+        client.get("/b");
+        world.asked("GET /b").answers("200 OK", &[KEPT], "other");
+        assert_eq!(client.response().text(), "other");
+    });
+}

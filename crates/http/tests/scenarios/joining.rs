@@ -1,0 +1,38 @@
+//! Clients that join an answer while it comes.
+
+use crate::support::{KEPT, assert_octets, body, octets, scenario};
+
+const BYTES: usize = 256 << 10;
+const FIRST: usize = 64 << 10;
+
+/// A second client joins while the origin is still sending: both have the first octets before the origin sends the rest, and the
+/// origin is asked once.
+#[test]
+fn second_client_joins() {
+    scenario().loops(&[1, 2]).tell(|world| {
+        let mut first = world.client();
+        first.get("/film");
+        let mut origin = world.asked("GET /film");
+        origin.begins("200 OK", &[KEPT], BYTES);
+        origin.send(octets(0, FIRST));
+        let head = first.head();
+        assert_eq!((head.status(), head.length()), (200, Some(BYTES)));
+        assert_octets(&first.take(FIRST), &body(FIRST));
+        // So many that there are some on each loop.
+        let mut others = world.clients(12);
+        for other in &mut others {
+            other.get("/film");
+            assert_eq!(other.head().length(), Some(BYTES));
+            assert_octets(&other.take(FIRST), &body(FIRST));
+        }
+        origin.send(octets(FIRST, BYTES - FIRST));
+        for client in others.iter_mut().chain([&mut first]) {
+            assert_octets(&client.take(BYTES - FIRST), &octets(FIRST, BYTES - FIRST));
+        }
+        world.until_counts("all are counted", |it| it.misses == 1 && it.collapsed == 12);
+        world.origin().is_idle();
+        let again = first.fetch("/film");
+        assert!(again.head.cache_status().contains("hit"), "{again:?}");
+        assert_octets(&again.body, &body(BYTES));
+    });
+}

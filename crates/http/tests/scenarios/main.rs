@@ -1,0 +1,12 @@
+//! Scenarios of the HTTP server: clients and origins on loopback that do what a story says, and the real server between them.
+//!
+//! | module | tells of |
+//! |---|---|
+//! | `joining` | clients that join an answer while it comes |
+//! | `breaking` | origins that die while they send |
+//! | `ranges` | parts of a body that still comes |
+
+mod breaking;
+mod joining;
+mod ranges;
+mod support;

@@ -1,0 +1,161 @@
+//! Parts of a body that still comes.
+
+use crate::support::{Connection, KEPT, World, assert_octets, body, octets, scenario};
+
+const BYTES: usize = 200_000;
+const FIRST: usize = 100_000;
+const ETAG: &str = "ETag: \"a\"";
+
+/// A body of which half has come.
+fn half(world: &World) -> Connection {
+    let mut leader = world.client();
+    leader.get("/film");
+    let mut origin = world.asked("GET /film");
+    origin.begins("200 OK", &[KEPT, ETAG, "Content-Type: video/x"], BYTES);
+    origin.send(body(FIRST));
+    leader.head();
+    // It has left; the body comes all the same.
+    origin
+}
+
+/// A part that is there is given at once, one that is not as soon as it comes, and one that begins before and ends behind what is
+/// there as it comes.
+#[test]
+fn as_it_comes() {
+    scenario().loops(&[1, 2]).tell(|world| {
+        let mut origin = half(world);
+        let mut there = world.client();
+        let part = there.fetch_with("/film", &["Range: bytes=1000-1999"]);
+        assert_eq!(part.status(), 206);
+        assert_eq!(part.head.field("content-range"), Some("bytes 1000-1999/200000"));
+        assert_octets(&part.body, &octets(1000, 1000));
+
+        let mut later = world.client();
+        later.ask("GET", "/film", &["Range: bytes=150000-150099"]);
+        assert_eq!(later.head().field("content-range"), Some("bytes 150000-150099/200000"));
+        let mut both = world.client();
+        both.ask("GET", "/film", &["Range: bytes=99000-"]);
+        assert_eq!(both.head().length(), Some(BYTES - 99_000));
+        assert_octets(&both.take(1000), &octets(99_000, 1000));
+        let mut last = world.client();
+        last.ask("GET", "/film", &["Range: bytes=-10"]);
+        assert_eq!(last.head().field("content-range"), Some("bytes 199990-199999/200000"));
+
+        origin.send(octets(FIRST, 60_000));
+        assert_octets(&later.take(100), &octets(150_000, 100));
+        assert_octets(&both.take(60_000), &octets(FIRST, 60_000));
+        origin.send(octets(160_000, 40_000));
+        assert_octets(&both.take(40_000), &octets(160_000, 40_000));
+        assert_octets(&last.take(10), &octets(199_990, 10));
+        assert_octets(&later.fetch("/film").body, &body(BYTES));
+        world.origin().is_idle();
+    });
+}
+
+/// Several parts come in the order asked for, also where the first is the last to arrive.
+#[test]
+fn several() {
+    scenario().tell(|world| {
+        let mut origin = half(world);
+        let mut client = world.client();
+        client.ask("GET", "/film", &["Range: bytes=150000-150009, 10-19"]);
+        let head = client.head();
+        assert_eq!(head.status(), 206);
+        let boundary = head.field("content-type").unwrap().strip_prefix("multipart/byteranges; boundary=");
+        let boundary = boundary.unwrap().to_owned();
+        origin.send(octets(FIRST, BYTES - FIRST));
+        let part = |first: usize| {
+            let range = format!("{first}-{}", first + 9);
+            let head = format!(
+                "\r\n--{boundary}\r\nContent-Type: video/x\r\nContent-Range: bytes {range}/{BYTES}\r\n\r\n"
+            );
+            [head.as_bytes(), &octets(first, 10)].concat()
+        };
+        let end = format!("\r\n--{boundary}--\r\n").into_bytes();
+        let expected = [part(150_000), part(10), end].concat();
+        assert_eq!(head.length(), Some(expected.len()));
+        assert_octets(&client.take(expected.len()), &expected);
+    });
+}
+
+/// `If-Range` decides by the tag of what comes; a range behind the end is 416; one of a unit that nobody knows is not heeded.
+#[test]
+fn conditions() {
+    scenario().tell(|world| {
+        let mut origin = half(world);
+        let mut client = world.client();
+        let same = client.fetch_with("/film", &["Range: bytes=0-9", "If-Range: \"a\""]);
+        assert_eq!((same.status(), same.body.len()), (206, 10));
+        let behind = client.fetch_with("/film", &["Range: bytes=200000-"]);
+        assert_eq!(behind.status(), 416);
+        assert_eq!(behind.head.field("content-range"), Some("bytes */200000"));
+        let known = client.fetch_with("/film", &["If-None-Match: \"a\""]);
+        assert_eq!(known.status(), 304);
+        let mut wholes = Vec::new();
+        for fields in [
+            &["Range: bytes=0-9", "If-Range: \"b\""][..],
+            &["Range: lines=0-9"],
+            &["Range: bytes=9-0"],
+        ] {
+            let mut client = world.client();
+            client.ask("GET", "/film", fields);
+            assert_eq!(client.head().status(), 200, "{fields:?}");
+            wholes.push(client);
+        }
+        origin.send(octets(FIRST, BYTES - FIRST));
+        wholes.iter_mut().for_each(|it| assert_octets(&it.take(BYTES), &body(BYTES)));
+    });
+}
+
+/// Who asks first for a part gets it, and the origin is asked for the whole, once.
+#[test]
+fn who_asks_first_for_a_part() {
+    scenario().tell(|world| {
+        let mut client = world.client();
+        client.ask("GET", "/film", &["Range: bytes=10-19"]);
+        let mut origin = world.origin().accept();
+        let asked = origin.asked("GET /film");
+        assert!(!asked.has("range"), "{asked:?}");
+        origin.begins("200 OK", &[KEPT], BYTES);
+        origin.send(body(100));
+        let part = client.response();
+        assert_eq!((part.status(), part.body), (206, octets(10, 10)));
+        origin.send(octets(100, BYTES - 100));
+        assert_octets(&client.fetch("/film").body, &body(BYTES));
+    });
+}
+
+/// Of a body whose length nobody knows yet all is given; when it is whole, parts are.
+#[test]
+fn unknown_length() {
+    scenario().tell(|world| {
+        let mut client = world.client();
+        client.ask("GET", "/film", &["Range: bytes=10-19"]);
+        let mut origin = world.asked("GET /film");
+        origin.begins_chunks("200 OK", &[KEPT]);
+        origin.sends_chunk(&body(FIRST));
+        let head = client.head();
+        assert!(head.status() == 200 && head.is_chunked(), "{head:?}");
+        origin.send("0\r\n\r\n");
+        assert_octets(&client.try_body(&head).unwrap(), &body(FIRST));
+        let part = client.fetch_with("/film", &["Range: bytes=10-19"]);
+        assert_eq!((part.status(), part.body), (206, octets(10, 10)));
+    });
+}
+
+/// A part of a body that breaks before the part came breaks; one that came before is whole.
+#[test]
+fn of_what_breaks() {
+    scenario().tell(|world| {
+        let mut origin = half(world);
+        let mut client = world.client();
+        client.ask("GET", "/film", &["Range: bytes=150000-150099"]);
+        let head = client.head();
+        assert_eq!(head.status(), 206);
+        origin.send(octets(FIRST, 10_000));
+        let there = world.client().fetch_with("/film", &["Range: bytes=105000-105099"]);
+        assert_octets(&there.body, &octets(105_000, 100));
+        drop(origin);
+        assert_eq!(client.broken_body(&head), b"");
+    });
+}

@@ -1,0 +1,207 @@
+//! How stories are told: a real server on loopback, an origin and clients that do what the story says, in its order.
+//!
+//! A story is straight code on one thread: each step is a send, or a read that waits until what it wants is there. So the order of
+//! what happens is the story's, and nothing sleeps to let something happen. What cannot be seen from a socket (that a request waits
+//! with another) is looked for in the server's counters, until it is so.
+//!
+//! Each story is told for both ways to wait for the kernel, and for as many loops as it says. When it is over everybody leaves, and
+//! the server must come to rest: nothing leased, nothing asked, no object but what is kept.
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod client;
+mod origin;
+mod wire;
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use larder_http::counts::Counts;
+use larder_http::options::{Options, OriginAddress};
+use larder_http::server::Running;
+use larder_http::store::Memory;
+use larder_io::reactor::{Choice, Options as ReactorOptions, Reactor};
+
+pub use client::{Client, Response, request};
+pub use origin::{Connection, Origin, answer, chunk};
+pub use wire::{End, Head};
+
+/// The longest wait for what must come.
+pub const WAIT: Duration = Duration::from_secs(20);
+
+/// What may be kept for long.
+pub const KEPT: &str = "Cache-Control: max-age=3600";
+/// What is not to be kept.
+pub const UNKEPT: &str = "Cache-Control: no-store";
+
+/// How a story is told.
+pub struct Scenario {
+    loops: &'static [usize],
+    origins: usize,
+    adjust: Box<dyn Fn(&mut Options)>,
+}
+
+/// On one loop.
+pub fn scenario() -> Scenario {
+    Scenario { loops: &[1], origins: 1, adjust: Box::new(|_| ()) }
+}
+
+impl Scenario {
+    /// Told once for each of these numbers of loops.
+    pub fn loops(self, loops: &'static [usize]) -> Scenario {
+        Scenario { loops, ..self }
+    }
+
+    /// With so many origins.
+    pub fn origins(self, origins: usize) -> Scenario {
+        Scenario { origins, ..self }
+    }
+
+    /// With other options.
+    pub fn with(self, adjust: impl Fn(&mut Options) + 'static) -> Scenario {
+        Scenario { adjust: Box::new(adjust), ..self }
+    }
+
+    pub fn tell(&self, story: impl Fn(&World)) {
+        for io in [Choice::Epoll, Choice::Uring] {
+            let options = ReactorOptions { choice: io, ..ReactorOptions::default() };
+            if let Err(error) = Reactor::new(&options) {
+                let line = format!("SKIP scenarios by {io:?}: {error}\n");
+                std::io::stderr().write_all(line.as_bytes()).unwrap();
+                continue;
+            }
+            for &loops in self.loops {
+                // It is shown where the story fails.
+                eprintln!("{io:?}, {loops} loops");
+                let world = World::new(self, io, loops);
+                story(&world);
+                world.end();
+            }
+        }
+    }
+}
+
+/// A server, and who is asked.
+pub struct World {
+    pub server: Running,
+    origins: Vec<Origin>,
+}
+
+impl World {
+    fn new(scenario: &Scenario, io: Choice, loops: usize) -> World {
+        let origins: Vec<Origin> = (0..scenario.origins).map(|_| Origin::new()).collect();
+        let named = |origin: &Origin| OriginAddress {
+            address: origin.address,
+            name: origin.address.to_string(),
+        };
+        let listen = vec!["127.0.0.1:0".parse().unwrap()];
+        let mut options = Options::new(listen, origins.iter().map(named).collect());
+        options.loops = loops;
+        options.io = io;
+        options.memory = Memory { records_bytes: 4 << 20, bodies_bytes: 32 << 20 };
+        (scenario.adjust)(&mut options);
+        World { server: Running::start(&options).unwrap(), origins }
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.server.addresses()[0]
+    }
+
+    pub fn client(&self) -> Client {
+        Client::new(self.address())
+    }
+
+    pub fn clients(&self, count: usize) -> Vec<Client> {
+        (0..count).map(|_| self.client()).collect()
+    }
+
+    /// The origin, where there is one.
+    pub fn origin(&self) -> &Origin {
+        &self.origins[0]
+    }
+
+    pub fn origin_at(&self, at: usize) -> &Origin {
+        &self.origins[at]
+    }
+
+    /// The origin is asked for this, on a new connection.
+    pub fn asked(&self, line: &str) -> Connection {
+        self.origin().asked(line)
+    }
+
+    /// Waits until the counters are so.
+    pub fn until_counts(&self, what: &str, is_so: impl Fn(&Counts) -> bool) {
+        let is_so = || {
+            self.server.wake();
+            is_so(&self.server.counts())
+        };
+        if !holds_soon(is_so) {
+            panic!("not within {WAIT:?}: {what}; {:?}", self.server.counts());
+        }
+    }
+
+    /// Waits until something is so.
+    pub fn until(&self, what: &str, is_so: impl Fn() -> bool) {
+        assert!(holds_soon(is_so), "not within {WAIT:?}: {what}; {:?}", self.objects());
+    }
+
+    pub fn objects(&self) -> larder::mem::object::ObjectStats {
+        self.server.store().objects.stats()
+    }
+
+    /// Everybody has left: the server comes to rest, and then ends.
+    fn end(self) {
+        let World { server, origins } = self;
+        let store = server.store();
+        let is_at_rest = || {
+            server.wake();
+            let stats = store.objects.stats();
+            stats.leased_bytes == 0
+                && stats.waiting_fillers == 0
+                && stats.reserved_bytes == 0
+                && stats.lost_bytes == 0
+                && stats.objects == store.bodies.counts().0 as u64
+                && store.flights.is_empty()
+        };
+        if !holds_soon(is_at_rest) {
+            let (stats, bodies) = (store.objects.stats(), store.bodies.counts());
+            let flights = store.flights.len();
+            panic!("no rest: {stats:?}, {bodies:?} bodies, {flights} flights");
+        }
+        store.objects.validate().unwrap();
+        server.stop().unwrap();
+        drop(origins);
+    }
+}
+
+fn holds_soon(is_so: impl Fn() -> bool) -> bool {
+    let start = Instant::now();
+    while !is_so() {
+        if start.elapsed() > WAIT {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    true
+}
+
+/// Octets of the body that all stories have: what is at an offset is at no other nearby.
+pub fn octets(from: usize, bytes: usize) -> Vec<u8> {
+    let octet = |at: usize| ((at as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8;
+    (from..from + bytes).map(octet).collect()
+}
+
+/// The first octets of that body.
+pub fn body(bytes: usize) -> Vec<u8> {
+    octets(0, bytes)
+}
+
+/// Says where bodies differ, and not what they are.
+#[track_caller]
+pub fn assert_octets(found: &[u8], expected: &[u8]) {
+    if found != expected {
+        let at = found.iter().zip(expected).position(|(a, b)| a != b);
+        panic!("{} octets, not {}; the first other one at {at:?}", found.len(), expected.len());
+    }
+}

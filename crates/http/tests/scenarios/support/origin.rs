@@ -1,0 +1,200 @@
+//! An origin. A story takes its connections one by one and answers by hand; or all are answered by a rule, on threads.
+
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+
+use super::WAIT;
+use super::wire::{Head, Wire};
+
+type Rule = Arc<dyn Fn(&Head) -> Vec<u8> + Send + Sync>;
+
+#[derive(Debug)]
+pub struct Origin {
+    pub address: SocketAddr,
+    connections: Receiver<TcpStream>,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    has_ended: AtomicBool,
+    /// Requests that were answered by the rule.
+    answered: AtomicUsize,
+    rule: Mutex<Option<Rule>>,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Shared")
+    }
+}
+
+/// A connection of the server to the origin.
+#[derive(Debug)]
+pub struct Connection(Wire);
+
+impl Deref for Connection {
+    type Target = Wire;
+
+    fn deref(&self) -> &Wire {
+        &self.0
+    }
+}
+
+impl DerefMut for Connection {
+    fn deref_mut(&mut self) -> &mut Wire {
+        &mut self.0
+    }
+}
+
+impl Origin {
+    pub fn new() -> Origin {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (sender, connections) = channel();
+        let shared = Arc::new(Shared::default());
+        let its = shared.clone();
+        let thread = Some(thread::spawn(move || accept(&listener, &its, &sender)));
+        Origin { address, connections, shared, thread }
+    }
+
+    /// An address at which nobody listens.
+    pub fn nowhere() -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap()
+    }
+
+    /// The next connection.
+    pub fn accept(&self) -> Connection {
+        let stream = self.connections.recv_timeout(WAIT).expect("the server connects");
+        Connection(Wire::new(stream))
+    }
+
+    /// The next connection, and the first line of its first request.
+    pub fn asked(&self, line: &str) -> Connection {
+        let mut connection = self.accept();
+        connection.asked(line);
+        connection
+    }
+
+    /// Nobody has connected that a story did not take.
+    pub fn is_idle(&self) {
+        match self.connections.try_recv() {
+            Err(TryRecvError::Empty) => {}
+            Ok(stream) => {
+                let head = Wire::new(stream).try_head();
+                panic!("the server connected, and asked for {head:?}");
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Answers all that comes on new connections from now on by a rule: octets for each head of a request.
+    pub fn answers_by(&self, rule: impl Fn(&Head) -> Vec<u8> + Send + Sync + 'static) {
+        *self.shared.rule.lock().unwrap() = Some(Arc::new(rule));
+    }
+
+    /// Requests that were answered by the rule.
+    pub fn answered(&self) -> usize {
+        self.shared.answered.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Origin {
+    fn drop(&mut self) {
+        self.shared.has_ended.store(true, Ordering::SeqCst);
+        // It hears of it by one more connection.
+        let _ = TcpStream::connect(self.address);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn accept(listener: &TcpListener, shared: &Arc<Shared>, sender: &Sender<TcpStream>) {
+    for stream in listener.incoming() {
+        if shared.has_ended.load(Ordering::SeqCst) {
+            return;
+        }
+        let Ok(stream) = stream else { continue };
+        let Some(rule) = shared.rule.lock().unwrap().clone() else {
+            let _ = sender.send(stream);
+            continue;
+        };
+        let shared = shared.clone();
+        thread::spawn(move || {
+            let mut wire = Wire::new(stream);
+            // It may stay unused for longer than a test waits.
+            wire.stream.set_read_timeout(None).unwrap();
+            while let Some(head) = wire.try_head() {
+                let answer = rule(&head);
+                shared.answered.fetch_add(1, Ordering::SeqCst);
+                if !wire.try_send(answer) {
+                    return;
+                }
+            }
+        });
+    }
+}
+
+impl Connection {
+    /// The next request: its first line is this and its version.
+    pub fn asked(&mut self, line: &str) -> Head {
+        let head = self.head();
+        assert_eq!(head.line, format!("{line} HTTP/1.1"), "{head:?}");
+        head
+    }
+
+    /// Sends a whole answer.
+    pub fn answers(&mut self, status: &str, fields: &[&str], body: impl AsRef<[u8]>) {
+        self.send(answer(status, fields, body));
+    }
+
+    /// Sends a head, which says how long the body is.
+    pub fn begins(&mut self, status: &str, fields: &[&str], body_bytes: usize) {
+        self.send(head(status, fields, Some(body_bytes)));
+    }
+
+    /// Sends a head after which chunks come.
+    pub fn begins_chunks(&mut self, status: &str, fields: &[&str]) {
+        self.send(head(status, &[fields, &["Transfer-Encoding: chunked"]].concat(), None));
+    }
+
+    pub fn sends_chunk(&mut self, octets: &[u8]) {
+        self.send(chunk(octets));
+    }
+
+    /// Breaks it off.
+    pub fn reset(self) {
+        self.reset_on_close();
+    }
+
+    /// The server has closed it, and nothing came before.
+    pub fn is_closed(&mut self) {
+        self.end();
+    }
+}
+
+fn head(status: &str, fields: &[&str], body_bytes: Option<usize>) -> Vec<u8> {
+    let lines: String = fields.iter().map(|line| format!("{line}\r\n")).collect();
+    let length = body_bytes.map(|bytes| format!("Content-Length: {bytes}\r\n")).unwrap_or_default();
+    format!("HTTP/1.1 {status}\r\n{lines}{length}\r\n").into_bytes()
+}
+
+/// A whole answer.
+pub fn answer(status: &str, fields: &[&str], body: impl AsRef<[u8]>) -> Vec<u8> {
+    let body = body.as_ref();
+    let has_length = !status.starts_with("304") && !status.starts_with("204");
+    let mut octets = head(status, fields, has_length.then_some(body.len()));
+    octets.extend_from_slice(body);
+    octets
+}
+
+pub fn chunk(octets: &[u8]) -> Vec<u8> {
+    [format!("{:x}\r\n", octets.len()).as_bytes(), octets, b"\r\n"].concat()
+}

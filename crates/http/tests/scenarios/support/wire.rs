@@ -1,0 +1,229 @@
+//! One end of a connection, blocking: what comes is read until something is there, for a bounded time.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+
+use larder_io::tcp;
+
+use super::WAIT;
+
+/// How a connection ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// The other side said that nothing more comes.
+    Clean,
+    /// It was broken off.
+    Reset,
+}
+
+/// A head: its first line, and its fields.
+#[derive(Debug, Clone)]
+pub struct Head {
+    pub line: String,
+    pub fields: Vec<(String, String)>,
+}
+
+impl Head {
+    fn read(octets: &[u8]) -> Head {
+        let text = String::from_utf8_lossy(octets);
+        let mut lines = text.split("\r\n").filter(|line| !line.is_empty());
+        let line = lines.next().unwrap_or_default().to_owned();
+        let field = |line: &str| {
+            let (name, value) = line.split_once(": ").unwrap_or((line, ""));
+            (name.to_owned(), value.to_owned())
+        };
+        Head { line, fields: lines.map(field).collect() }
+    }
+
+    /// The value of the only field of this name.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        let mut found = self.fields.iter().filter(|(it, _)| it.eq_ignore_ascii_case(name));
+        let value = found.next().map(|(_, value)| value.as_str());
+        assert!(found.next().is_none(), "{name} is there twice: {self:?}");
+        value
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.fields.iter().any(|(it, _)| it.eq_ignore_ascii_case(name))
+    }
+
+    /// The status of a response.
+    pub fn status(&self) -> u16 {
+        let code = self.line.split(' ').nth(1).and_then(|it| it.parse().ok());
+        code.unwrap_or_else(|| panic!("no response: {:?}", self.line))
+    }
+
+    /// Octets of the body, as the head says.
+    pub fn length(&self) -> Option<usize> {
+        self.field("content-length").map(|it| it.parse().unwrap())
+    }
+
+    pub fn is_chunked(&self) -> bool {
+        self.field("transfer-encoding") == Some("chunked")
+    }
+
+    /// What the cache says that it did.
+    pub fn cache_status(&self) -> &str {
+        self.field("cache-status").unwrap_or_default()
+    }
+}
+
+#[derive(Debug)]
+pub struct Wire {
+    pub stream: TcpStream,
+    /// What came and was not looked at.
+    inbox: Vec<u8>,
+    end: Option<End>,
+}
+
+impl Wire {
+    pub fn new(stream: TcpStream) -> Wire {
+        stream.set_read_timeout(Some(WAIT)).unwrap();
+        stream.set_write_timeout(Some(WAIT)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Wire { stream, inbox: Vec::new(), end: None }
+    }
+
+    /// Sends all of it.
+    pub fn send(&mut self, octets: impl AsRef<[u8]>) {
+        self.stream.write_all(octets.as_ref()).unwrap();
+    }
+
+    /// Sends as much as the other side takes before it breaks the connection: whether that was all.
+    pub fn try_send(&mut self, octets: impl AsRef<[u8]>) -> bool {
+        self.stream.write_all(octets.as_ref()).is_ok()
+    }
+
+    /// Reads what is there next; false: nothing more comes.
+    fn more(&mut self) -> bool {
+        if self.end.is_some() {
+            return false;
+        }
+        let mut room = [0; 16 << 10];
+        match self.stream.read(&mut room) {
+            Ok(0) => self.end = Some(End::Clean),
+            Ok(bytes) => self.inbox.extend_from_slice(&room[..bytes]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                panic!("nothing came for {WAIT:?}; there is {:?}", self.shown());
+            }
+            Err(_) => self.end = Some(End::Reset),
+        }
+        self.end.is_none()
+    }
+
+    fn shown(&self) -> String {
+        String::from_utf8_lossy(&self.inbox[..self.inbox.len().min(500)]).into_owned()
+    }
+
+    /// The next head; `None`: the connection ended before it.
+    pub fn try_head(&mut self) -> Option<Head> {
+        loop {
+            if let Some(at) = self.inbox.windows(4).position(|it| it == b"\r\n\r\n") {
+                let rest = self.inbox.split_off(at + 4);
+                let head = std::mem::replace(&mut self.inbox, rest);
+                return Some(Head::read(&head));
+            }
+            if !self.more() {
+                return None;
+            }
+        }
+    }
+
+    pub fn head(&mut self) -> Head {
+        let head = self.try_head();
+        head.unwrap_or_else(|| panic!("ended ({:?}) before a head: {:?}", self.end, self.shown()))
+    }
+
+    /// As many of the next octets as come before the end.
+    fn up_to(&mut self, bytes: usize) -> Vec<u8> {
+        while self.inbox.len() < bytes && self.more() {}
+        let rest = self.inbox.split_off(self.inbox.len().min(bytes));
+        std::mem::replace(&mut self.inbox, rest)
+    }
+
+    /// So many of the next octets.
+    pub fn take(&mut self, bytes: usize) -> Vec<u8> {
+        let octets = self.up_to(bytes);
+        assert_eq!(octets.len(), bytes, "ended ({:?}) too early", self.end);
+        octets
+    }
+
+    fn try_line(&mut self) -> Option<String> {
+        loop {
+            if let Some(at) = self.inbox.windows(2).position(|it| it == b"\r\n") {
+                let line = self.take(at + 2);
+                return Some(String::from_utf8(line[..at].to_vec()).unwrap());
+            }
+            if !self.more() {
+                return None;
+            }
+        }
+    }
+
+    /// The next chunk, nothing for the last one; `Err` with what there was of it where the connection ended first.
+    pub fn try_chunk(&mut self) -> Result<Vec<u8>, Vec<u8>> {
+        let Some(line) = self.try_line() else { return Err(Vec::new()) };
+        let bytes = usize::from_str_radix(&line, 16).unwrap();
+        let mut octets = self.up_to(bytes + 2);
+        if octets.len() < bytes + 2 {
+            octets.truncate(bytes);
+            return Err(octets);
+        }
+        assert_eq!(octets.split_off(bytes), b"\r\n");
+        Ok(octets)
+    }
+
+    /// A body that this head begins: all of it, or what came of it before the connection broke.
+    pub fn try_body(&mut self, head: &Head) -> Result<Vec<u8>, (Vec<u8>, End)> {
+        let (octets, is_whole) = if head.is_chunked() {
+            let mut octets = Vec::new();
+            loop {
+                match self.try_chunk() {
+                    Ok(chunk) if chunk.is_empty() => break (octets, true),
+                    Ok(chunk) => octets.extend(chunk),
+                    Err(part) => {
+                        octets.extend(part);
+                        break (octets, false);
+                    }
+                }
+            }
+        } else if let Some(bytes) = head.length() {
+            let octets = self.up_to(bytes);
+            let is_whole = octets.len() == bytes;
+            (octets, is_whole)
+        } else {
+            let octets = self.up_to(usize::MAX);
+            (octets, self.end == Some(End::Clean))
+        };
+        if is_whole { Ok(octets) } else { Err((octets, self.end.expect("it has ended"))) }
+    }
+
+    /// How the connection ends; nothing may come before.
+    pub fn end(&mut self) -> End {
+        while self.more() {}
+        assert_eq!(self.shown(), "", "before the end");
+        self.end.expect("it has ended")
+    }
+
+    /// Sends no more.
+    pub fn finish(&mut self) {
+        self.stream.shutdown(Shutdown::Write).unwrap();
+    }
+
+    /// Closes the connection so that the other side sees it broken.
+    pub fn reset_on_close(&self) {
+        tcp::reset_on_close(&self.stream).unwrap();
+    }
+
+    /// True where something has come, or the end.
+    pub fn has_news(&mut self) -> bool {
+        if !self.inbox.is_empty() || self.end.is_some() {
+            return true;
+        }
+        self.stream.set_nonblocking(true).unwrap();
+        let is_there = self.stream.peek(&mut [0]);
+        self.stream.set_nonblocking(false).unwrap();
+        !matches!(is_there, Err(error) if error.kind() == ErrorKind::WouldBlock)
+    }
+}
