@@ -137,7 +137,7 @@ pub struct Driver {
     queue: VecDeque<Box<Fetch>>,
     /// Who waits for more of a body: clients, and connections to origins for a client's.
     waits: HashMap<ObjectId, Vec<u64>>,
-    /// Who fills a body and waits for room.
+    /// Who fills a body: told when there is room, and when nobody wants it any more.
     rooms: HashMap<ObjectId, u64>,
     /// Answers for clients of this loop.
     landed: VecDeque<(u64, Landing)>,
@@ -345,7 +345,7 @@ impl Driver {
                     }
                 }
                 Message::Notice(Notice { object, news: News::Room, .. }) => {
-                    match self.rooms.remove(&object) {
+                    match self.rooms.get(&object).copied() {
                         Some(token) if self.origins.owns(token) => {
                             self.with_origin_of(token, Driver::origin_has_room);
                         }

@@ -182,6 +182,9 @@ impl Driver {
         if let Some(flight) = exchange.and_then(|it| it.flight) {
             flight.leave(Waiter { loop_number: self.number, client: token });
         }
+        if let Some(object) = upload.as_ref().and_then(|it| it.object()) {
+            self.rooms.remove(&object);
+        }
         // Their readers and fillers tell those at the other end.
         drop((delivery, upload));
         self.reactor.close(socket, token);

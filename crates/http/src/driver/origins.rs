@@ -455,6 +455,7 @@ impl Driver {
 
     fn begin_body(&mut self, origin: &mut Origin, incoming: Box<Incoming>) -> bool {
         origin.state = State::Body;
+        self.rooms.insert(incoming.filler.object().id(), origin.token);
         origin.incoming = Some(incoming);
         self.origin_waits_in(origin, BODY);
         self.read_body(origin)
@@ -466,6 +467,7 @@ impl Driver {
         if incoming.filler.is_unwanted() && incoming.keep.is_none() {
             // The one who wanted it is gone.
             self.counts.fetches_abandoned += 1;
+            self.rooms.remove(&incoming.filler.object().id());
             return false;
         }
         let read = self.fill_body(origin, &mut incoming);
@@ -474,13 +476,13 @@ impl Driver {
             Read::Complete => return self.end_body(origin, incoming),
             Read::Broken => {
                 self.counts.bodies_broken += 1;
+                self.rooms.remove(&incoming.filler.object().id());
                 incoming.filler.fail(Failure::Origin);
                 return false;
             }
             Read::NoRoom => {
                 incoming.filler.publish_now();
                 self.make_room();
-                self.rooms.insert(incoming.filler.object().id(), origin.token);
                 self.origin_waits_in(origin, HELD_UP);
                 origin.incoming = Some(incoming);
                 return true;
@@ -552,6 +554,7 @@ impl Driver {
     fn end_body(&mut self, origin: &mut Origin, incoming: Box<Incoming>) -> bool {
         let Incoming { filler, keep, keeps_alive, .. } = *incoming;
         let object: Arc<Object> = filler.object().clone();
+        self.rooms.remove(&object.id());
         filler.seal();
         if let Some(fetch) = origin.fetch.take() {
             if let Some(keep) = keep {
@@ -599,7 +602,9 @@ impl Driver {
         pool.idle.retain(|it| *it != id);
         self.unannounced.retain(|(it, _)| *it != id);
         let had_body = incoming.is_some() || state == State::Body;
-        drop(incoming);
+        if let Some(incoming) = incoming {
+            self.rooms.remove(&incoming.filler.object().id());
+        }
         if let Some(fetch) = fetch {
             let has_not_begun = state == State::Connecting && fetch.tries < TRIES_MAX;
             let may_be_stale = is_reused && inbox.is_empty() && fetch.may_be_asked_again();

@@ -3,7 +3,7 @@
 //! It is an object of its own with a window: a client that sends faster than the origin takes is not read. What follows the body in
 //! the client's octets is its next request.
 
-use larder::mem::object::{Failure, Filler, Kind, Plan, Room};
+use larder::mem::object::{Failure, Filler, Kind, ObjectId, Plan, Room};
 
 use super::Driver;
 use super::clients::Client;
@@ -36,6 +36,13 @@ enum Step {
     Bad,
 }
 
+impl Upload {
+    /// The body, while it comes.
+    pub(super) fn object(&self) -> Option<ObjectId> {
+        self.filler.as_ref().map(|filler| filler.object().id())
+    }
+}
+
 impl Driver {
     /// An object for a body of this framing, and its delivery to an origin.
     pub(super) fn upload_of(&mut self, framing: Framing) -> (Upload, Delivery) {
@@ -61,6 +68,9 @@ impl Driver {
         let (used, step) = upload.framing.take(&inbox, &mut filler);
         client.inbox = inbox;
         client.inbox.drain(..used);
+        if !matches!(step, Step::Room) {
+            self.rooms.remove(&filler.object().id());
+        }
         match step {
             Step::Complete => filler.seal(),
             Step::More if client.is_finished => filler.fail(Failure::Abandoned),

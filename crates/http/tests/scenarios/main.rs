@@ -4,9 +4,11 @@
 //! |---|---|
 //! | `joining` | clients that join an answer while it comes |
 //! | `breaking` | origins that die while they send |
+//! | `leaving` | clients that leave before they have it all |
 //! | `ranges` | parts of a body that still comes |
 
 mod breaking;
 mod joining;
+mod leaving;
 mod ranges;
 mod support;
