@@ -41,6 +41,8 @@ pub enum Landing {
     Answer(Arc<Answer>),
     /// The answer is one client's own: the others ask for themselves.
     Alone,
+    /// Somebody was quicker: look once more at what is kept.
+    Again,
     /// None, and what a client is told instead: a status code.
     Failed(u16),
     /// A head that says that an answer is on its way (102, 103): octets for a client, who waits on.

@@ -531,6 +531,10 @@ impl Driver {
             Boarding::Leads(flight) if self.is_kept_meanwhile(head, &flight) => {
                 self.counts.collapsed += 1;
                 self.wait_with(client, head, octets, None, why);
+            Boarding::Leads(flight) if self.is_outdated(head) => {
+                self.wait_with(client, octets, Some(flight.clone()), why);
+                self.store.flights.close(&flight);
+                self.land_flight(&flight, &Landing::Again);
             }
             Boarding::Leads(flight) => {
                 self.counts.misses += 1;
@@ -580,6 +584,16 @@ impl Driver {
         self.land_flight(flight, &Landing::Answer(Arc::new(answer)));
         self.store.flights.close(flight);
         true
+    /// True where what a look-up just found is not so any more. Who leads a flight has to look again: another one that led may have
+    /// kept its answer, and closed its flight, between the look and the boarding.
+    fn is_outdated(&mut self, head: &RequestHead<'_>) -> bool {
+        let now = self.now.seconds();
+        let is_known = |found: Found<'_>| match found {
+            Found::Kept { key, kept, .. } => Some((key, kept.serial)),
+            Found::Nothing { key, .. } => Some((key, 0)),
+            Found::Unshared => None,
+        let before = is_known(self.face.find(&self.url, head.fields, now));
+        before != is_known(self.face.find(&self.url, head.fields, now))
     }
 
     /// What has landed a while ago may be given to who comes now, if it is fresh; else he asks for himself.
@@ -682,6 +696,10 @@ impl Driver {
                     // Another variant; which one it is can be told now.
                     self.request(client, &head, &exchange.head, &mut out);
                 }
+            }
+            Landing::Again => {
+                self.face.sync(&self.store);
+                self.request(client, &head, &exchange.head, &mut out);
             }
             Landing::Alone => {
                 self.pass(client, &head, &exchange.head, Forward::Bypass, &mut out);

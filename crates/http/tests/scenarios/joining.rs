@@ -36,3 +36,27 @@ fn second_client_joins() {
         assert_octets(&again.body, &body(BYTES));
     });
 }
+
+/// A client that comes just as a body ends finds it: either it joins what comes, or it gets what is kept.
+#[test]
+fn as_it_ends() {
+    scenario().loops(&[1, 2]).tell(|world| {
+        let (mut first, mut client) = (world.client(), world.client());
+        // The first one's loop has one connection to the origin.
+        let mut origin = None;
+        for number in 0..200 {
+            let path = format!("/film/{number}");
+            first.get(&path);
+            let origin = origin.get_or_insert_with(|| world.origin().accept());
+            origin.asked(&format!("GET {path}"));
+            origin.begins("200 OK", &[KEPT], BYTES);
+            origin.send(octets(0, BYTES - 1));
+            first.head();
+            origin.send(octets(BYTES - 1, 1));
+            client.get(&path);
+            assert_octets(&client.response().body, &body(BYTES));
+            assert_octets(&first.take(BYTES), &body(BYTES));
+        }
+        world.origin().is_idle();
+    });
+}
