@@ -164,15 +164,9 @@ fn operation(settings: &Resolved) -> Result<Operation, Failure> {
     let mode = u32::from_str_radix(mode, 8).ok().filter(|_| is_octal).ok_or_else(|| {
         Failure::usage(format!("--ctl-mode {mode:?}: expected octal digits, as 0600 or 660"))
     })?;
-    let metrics = match word("metrics") {
-        None => None,
-        Some(word) => Some(word.parse().map_err(|_| {
-            Failure::usage(format!("--metrics {word:?}: expected ADDR:PORT, as 127.0.0.1:9953"))
-        })?),
-    };
     Ok(Operation {
         control: path("ctl").map(|path| (path, mode)),
-        metrics,
+        metrics: metrics(settings)?,
         snapshot: path("snapshot"),
         snapshot_every_s: settings.number_or_default("snapshot-every"),
         dnstap: word("dnstap").map(|word| match word.strip_prefix("unix:") {
@@ -181,6 +175,17 @@ fn operation(settings: &Resolved) -> Result<Operation, Failure> {
         }),
         query_log: path("query-log").map(|path| query_log(settings, path)).transpose()?,
     })
+}
+
+/// Where metrics are told.
+pub(crate) fn metrics(settings: &Resolved) -> Result<Option<SocketAddr>, Failure> {
+    let word = settings.word("metrics").filter(|word| *word != "none");
+    let parsed = word.map(|word| {
+        word.parse().map_err(|_| {
+            Failure::usage(format!("--metrics {word:?}: expected ADDR:PORT, as 127.0.0.1:9953"))
+        })
+    });
+    parsed.transpose()
 }
 
 /// What is logged of answers.

@@ -5,14 +5,14 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use larder_http::Rules;
 use larder_http::counts::Counts;
 use larder_http::message::Limits;
-use larder_http::options::{Options, OriginAddress, Patience};
+use larder_http::options::{Operation, Options, OriginAddress, Patience};
 use larder_http::server::{LOOPS_MAX, News, serve};
 use larder_http::store::Memory;
 use larder_io::reactor::Choice;
 
 use crate::annotate::cores;
 use crate::bench::eprint_quietly;
-use crate::dns::addresses_with;
+use crate::dns::{addresses_with, metrics};
 use crate::exit::{self, Failure, Outcome};
 use crate::layers::Resolved;
 
@@ -24,13 +24,16 @@ pub fn http(settings: &Resolved) -> Outcome {
     let options = options(settings)?;
     let loops = options.loops;
     let mut tell = |news: News<'_>| match news {
-        News::Started { addresses, io } => {
+        News::Started { addresses, io, metrics } => {
             let at: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
             let at = at.join(", ");
             let plural = if loops == 1 { "" } else { "s" };
             eprint_quietly(&format!(
                 "larder http: serving at {at} with {loops} loop{plural}, {io}"
             ));
+            if let Some(metrics) = metrics {
+                eprint_quietly(&format!("larder http: metrics at http://{metrics}/metrics"));
+            }
         }
         News::Line(line) => eprint_quietly(&format!("larder http: {line}")),
     };
@@ -44,6 +47,10 @@ fn options(settings: &Resolved) -> Result<Options, Failure> {
     let ms = |name| number(name).saturating_mul(1_000);
     let words = settings.list("origin");
     let origins: Vec<OriginAddress> = words.into_iter().map(origin).collect::<Result<_, _>>()?;
+    if origins.is_empty() {
+        let text = "there is no origin to ask: name one, as --origin http://127.0.0.1:9000";
+        return Err(Failure::usage(text));
+    }
     let memory_bytes = number("memory");
     let records_bytes = memory_bytes / 100 * number("memory-small");
     let size = |name| usize::try_from(number(name)).unwrap_or(usize::MAX);
@@ -80,8 +87,14 @@ fn options(settings: &Resolved) -> Result<Options, Failure> {
             between_bytes_ms: ms("between-bytes-timeout"),
             ..Patience::default()
         },
+        operation: operation(settings)?,
         ..Options::new(addresses_with(settings, "listen", PORT)?, origins)
     })
+}
+
+/// How it is operated.
+fn operation(settings: &Resolved) -> Result<Operation, Failure> {
+    Ok(Operation { metrics: metrics(settings)? })
 }
 
 /// `http://HOST[:PORT]`, looked up.

@@ -3,7 +3,13 @@
 //! A loop counts in plain numbers and copies them to where others see them ten times a second. One table names them all: metrics and
 //! summaries are made of it.
 
+use std::fmt::Write;
+
+use larder_io::service::figures::{Fields, write_head};
 use parking_lot::Mutex;
+
+/// What every name of a metric begins with.
+pub const PREFIX: &str = "larder_http";
 
 macro_rules! counts {
     ($($name:ident $kind:ident $text:literal)*) => {
@@ -64,6 +70,25 @@ counts! {
     origins_open gauge "Connections to origins"
 }
 
+impl Counts {
+    /// As the answer to `stats`, by name.
+    pub fn fields(&self) -> Fields {
+        let rows = ROWS.iter().zip(self.values());
+        rows.map(|((name, ..), value)| ((*name).to_owned(), value.into())).collect()
+    }
+
+    /// In Prometheus' text format.
+    pub fn write_text(&self, out: &mut String) {
+        for (&(name, kind, help), value) in ROWS.iter().zip(self.values()) {
+            let end = if kind == "counter" { "_total" } else { "" };
+            let name = format!("{PREFIX}_{name}{end}");
+            write_head(out, &name, help, kind);
+            // Writing to a string does not fail.
+            let _ = writeln!(out, "{name} {value}");
+        }
+    }
+}
+
 /// Where loops show what they counted.
 #[derive(Debug)]
 pub struct Shared {
@@ -104,6 +129,11 @@ mod tests {
         shared.publish(1, &Counts { requests: 20, ..Counts::default() });
         let sum = shared.sum();
         assert_eq!((sum.requests, sum.origins_open), (21, 2));
+        let mut text = String::new();
+        sum.write_text(&mut text);
+        assert!(text.contains("\nlarder_http_requests_total 21\n"), "{text}");
+        assert!(text.ends_with(" gauge\nlarder_http_origins_open 2\n"), "{text}");
+        assert_eq!(sum.fields()["requests"], 21);
         assert_eq!(ROWS.len(), sum.values().count());
         assert_eq!((ROWS[0].0, sum.values().next()), ("requests", Some(21)));
         assert_eq!((ROWS.last().unwrap().0, sum.values().last()), ("origins_open", Some(2)));

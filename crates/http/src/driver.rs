@@ -50,8 +50,10 @@ use self::fetch::Fetch;
 use self::origins::{Backend, ORIGIN_LISTS, Origin};
 use crate::counts::{Counts, Shared};
 use crate::flights::{Flight, Landing};
+use crate::health::Health;
 use crate::mail::{Mail, Message};
 use crate::options::Options;
+use crate::server::Common;
 use crate::store::{Face, Store};
 use larder_io::stage::{Stage, Stages};
 
@@ -99,20 +101,10 @@ impl Now {
 pub struct Parts {
     /// Its number.
     pub number: u32,
-    /// As for all.
-    pub options: Arc<Options>,
-    /// What is kept.
-    pub store: Arc<Store>,
-    /// Messages.
-    pub mail: Mail,
     /// Where it listens.
     pub listeners: Vec<TcpListener>,
-    /// The time.
-    pub clock: Clock,
-    /// Where it shows what it counted.
-    pub shared: Arc<Shared>,
-    /// Whether it goes on.
-    pub stages: Arc<Stages>,
+    /// What it shares.
+    pub common: Common,
 }
 
 /// One core's loop.
@@ -154,13 +146,15 @@ pub struct Driver {
     shared: Arc<Shared>,
     publish_ms: u64,
     stages: Arc<Stages>,
+    health: Arc<Health>,
     is_draining: bool,
 }
 
 impl Driver {
     /// Takes the parts; what comes is to be handed to [`Driver::run`].
     pub fn new(parts: Parts) -> io::Result<(Driver, Batch)> {
-        let Parts { number, options, store, mail, listeners, clock, shared, stages } = parts;
+        let Parts { number, listeners, common } = parts;
+        let Common { options, store, shared, health, mail, clock, stages, .. } = common;
         let reactor_options = reactor::Options { choice: options.io, ..Default::default() };
         let (mut reactor, batch) = Reactor::new(&reactor_options)?;
         mail.set_waker(number, reactor.waker());
@@ -200,6 +194,7 @@ impl Driver {
                 shared,
                 publish_ms: 0,
                 stages,
+                health,
                 is_draining: false,
                 options,
             },

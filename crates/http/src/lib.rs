@@ -31,6 +31,7 @@ pub mod directives;
 pub mod driver;
 pub mod field;
 pub mod flights;
+pub mod health;
 pub mod key;
 pub mod log;
 pub mod mail;
@@ -43,6 +44,7 @@ pub mod server;
 pub mod status;
 pub mod storage;
 pub mod store;
+mod supervisor;
 
 /// A header field, as it was received: its name in any case, and its value without the white space around it. httparse fills
 /// arrays of them, which saves a copy for each head.

@@ -51,6 +51,13 @@ impl Default for Patience {
     }
 }
 
+/// How a server is operated.
+#[derive(Debug, Clone, Default)]
+pub struct Operation {
+    /// Where metrics are told.
+    pub metrics: Option<SocketAddr>,
+}
+
 /// All of it.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -88,6 +95,8 @@ pub struct Options {
     pub says_status: bool,
     /// Waits.
     pub patience: Patience,
+    /// What its operator has of it.
+    pub operation: Operation,
 }
 
 impl Options {
@@ -111,6 +120,7 @@ impl Options {
             keep_s: 604_800,
             says_status: true,
             patience: Patience::default(),
+            operation: Operation::default(),
         }
     }
 }

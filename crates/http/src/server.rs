@@ -8,23 +8,23 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::{self, JoinHandle};
-use std::time::Instant;
 
 use larder_io::clock::Clock;
-use larder_io::event::{Events, Interest, Poller, Signal, Signals, Waker};
+use larder_io::event::{Signals, Waker};
+use larder_io::reactor::Batch;
+use larder_io::service::crew::Crew;
 use larder_io::stage::{Stage, Stages};
 use larder_io::tcp::{ListenOptions, listen};
 
 use crate::counts::{Counts, Shared};
 use crate::driver::{Driver, Parts};
+use crate::health::Health;
 use crate::mail::Mail;
 use crate::options::Options;
 use crate::store::{OpenError, Store};
+use crate::supervisor::Supervisor;
 
-/// How long answers that were begun may take when the server is asked to end, milliseconds.
-pub const DRAIN_MS: u64 = 10_000;
+pub use crate::supervisor::DRAIN_MS;
 
 /// Loops at most: the bodies of objects know as many.
 pub const LOOPS_MAX: usize = larder::mem::object::LOOPS_MAX as usize;
@@ -38,6 +38,8 @@ pub enum News<'a> {
         addresses: &'a [SocketAddr],
         /// How it waits for the kernel.
         io: String,
+        /// Where metrics are told.
+        metrics: Option<SocketAddr>,
     },
     /// A line for the operator.
     Line(&'a str),
@@ -59,6 +61,8 @@ pub enum ServeError {
     Listen(SocketAddr, io::Error),
     /// There is no memory.
     Memory(OpenError),
+    /// What its operator would have is not to be had; the text says what to do.
+    Operation(io::Error),
     /// What was tried, and the kernel's answer.
     System(&'static str, io::Error),
 }
@@ -78,6 +82,7 @@ impl std::fmt::Display for ServeError {
                 write!(f, "cannot listen at {address}: {error}{what}")
             }
             ServeError::Memory(error) => write!(f, "{error}; see --memory"),
+            ServeError::Operation(error) => error.fmt(f),
             ServeError::System(what, error) => write!(f, "{what}: {error}"),
         }
     }
@@ -89,17 +94,76 @@ fn system(what: &'static str) -> impl Fn(io::Error) -> ServeError {
     move |error| ServeError::System(what, error)
 }
 
-/// Says that a thread has ended, also by a panic.
-struct Ending {
-    ended: Arc<AtomicUsize>,
-    waker: Arc<Waker>,
+/// What loops share, with one another and with who watches over them.
+#[derive(Debug, Clone)]
+pub struct Common {
+    /// As for all.
+    pub options: Arc<Options>,
+    /// What is kept.
+    pub store: Arc<Store>,
+    /// Where loops show what they counted.
+    pub shared: Arc<Shared>,
+    /// What is known of the origins.
+    pub health: Arc<Health>,
+    /// Messages.
+    pub mail: Mail,
+    /// The time.
+    pub clock: Clock,
+    /// Whether loops go on.
+    pub stages: Arc<Stages>,
+    /// Wakes who watches over the loops.
+    pub waker: Arc<Waker>,
 }
 
-impl Drop for Ending {
-    fn drop(&mut self) {
-        self.ended.fetch_add(1, Ordering::Release);
-        // It fails for nothing that could be mended here; the supervisor looks around anyway.
-        let _ = self.waker.wake();
+/// A server that has its addresses and its memory, and does not serve yet.
+struct Ready {
+    addresses: Vec<SocketAddr>,
+    drivers: Vec<(Driver, Batch)>,
+    common: Common,
+}
+
+impl Ready {
+    /// Takes addresses and memory.
+    fn new(options: &Options) -> Result<Ready, ServeError> {
+        let loops = options.loops.clamp(1, LOOPS_MAX);
+        let options = Arc::new(Options { loops, ..options.clone() });
+        let listeners = bind(&options)?;
+        let addresses: Vec<SocketAddr> =
+            listeners[0].iter().filter_map(|listener| listener.local_addr().ok()).collect();
+        let mail = Mail::new(loops);
+        let store = Store::open(options.memory, loops, Arc::new(mail.clone()));
+        let common = Common {
+            store: Arc::new(store.map_err(ServeError::Memory)?),
+            shared: Arc::new(Shared::new(loops)),
+            health: Arc::new(Health::new(&options.origins)),
+            mail,
+            clock: Clock::start(),
+            stages: Arc::new(Stages::new()),
+            waker: Arc::new(Waker::new().map_err(system("eventfd"))?),
+            options,
+        };
+        let mut drivers = Vec::new();
+        for (number, listeners) in listeners.into_iter().enumerate() {
+            let parts = Parts { number: number as u32, listeners, common: common.clone() };
+            drivers.push(Driver::new(parts).map_err(system("a loop"))?);
+        }
+        Ok(Ready { addresses, drivers, common })
+    }
+
+    /// Begins to serve.
+    fn start(self) -> Result<Running, ServeError> {
+        let Ready { addresses, drivers, common } = self;
+        let io = match drivers[0].0.io() {
+            (backend, Some(why)) => format!("{backend} ({why})"),
+            (backend, None) => backend.to_string(),
+        };
+        let mail = common.mail.clone();
+        let wake_all = Arc::new(move || mail.wake_all());
+        let mut crew = Crew::new("http", wake_all, common.stages.clone(), common.waker.clone());
+        for (mut driver, mut batch) in drivers {
+            crew.start(move || driver.run(&mut batch)).map_err(system("a thread"))?;
+        }
+        Ok(Running { addresses, io, crew, common })
     }
 }
 
@@ -108,61 +172,14 @@ impl Drop for Ending {
 pub struct Running {
     addresses: Vec<SocketAddr>,
     io: String,
-    threads: Vec<JoinHandle<io::Result<()>>>,
-    stages: Arc<Stages>,
-    mail: Mail,
-    store: Arc<Store>,
-    shared: Arc<Shared>,
-    ended: Arc<AtomicUsize>,
-    /// Wakes who waits for threads to end.
-    waker: Arc<Waker>,
+    crew: Crew,
+    common: Common,
 }
 
 impl Running {
-    /// Takes addresses and memory, and begins to serve.
+    /// Takes addresses and memory, and begins to serve. Nobody is there to operate it but the caller.
     pub fn start(options: &Options) -> Result<Running, ServeError> {
-        let loops = options.loops.clamp(1, LOOPS_MAX);
-        let options = Arc::new(Options { loops, ..options.clone() });
-        let listeners = bind(&options)?;
-        let addresses: Vec<SocketAddr> =
-            listeners[0].iter().filter_map(|listener| listener.local_addr().ok()).collect();
-        let mail = Mail::new(loops);
-        let store = Store::open(options.memory, loops, Arc::new(mail.clone()));
-        let store = Arc::new(store.map_err(ServeError::Memory)?);
-        let (shared, stages) = (Arc::new(Shared::new(loops)), Arc::new(Stages::new()));
-        let waker = Arc::new(Waker::new().map_err(system("eventfd"))?);
-        let clock = Clock::start();
-        let mut drivers = Vec::new();
-        for (number, listeners) in listeners.into_iter().enumerate() {
-            let parts = Parts {
-                number: number as u32,
-                options: options.clone(),
-                store: store.clone(),
-                mail: mail.clone(),
-                listeners,
-                clock,
-                shared: shared.clone(),
-                stages: stages.clone(),
-            };
-            drivers.push(Driver::new(parts).map_err(system("a loop"))?);
-        }
-        let io = match drivers[0].0.io() {
-            (backend, Some(why)) => format!("{backend} ({why})"),
-            (backend, None) => backend.to_string(),
-        };
-        let (threads, ended) = (Vec::new(), Arc::new(AtomicUsize::new(0)));
-        let mut running =
-            Running { addresses, io, threads, stages, mail, store, shared, ended, waker };
-        for (number, (mut driver, mut batch)) in drivers.into_iter().enumerate() {
-            let ending = Ending { ended: running.ended.clone(), waker: running.waker.clone() };
-            let run = move || {
-                let _ending = ending;
-                driver.run(&mut batch)
-            };
-            let thread = thread::Builder::new().name(format!("http-{number}")).spawn(run);
-            running.threads.push(thread.map_err(system("a thread"))?);
-        }
-        Ok(running)
+        Ready::new(options)?.start()
     }
 
     /// Where it listens.
@@ -177,63 +194,49 @@ impl Running {
 
     /// What was counted, as of a tenth of a second ago or a turn of the loops, whichever is longer.
     pub fn counts(&self) -> Counts {
-        self.shared.sum()
+        self.common.shared.sum()
     }
 
     /// What is kept.
     pub fn store(&self) -> &Store {
-        &self.store
+        &self.common.store
     }
 
     /// Makes each loop turn, though nothing has come for it.
     pub fn wake(&self) {
-        self.mail.wake_all();
+        self.crew.wake();
     }
 
     /// Takes nothing new, and finishes what was begun.
     pub fn drain(&self) {
-        self.go_on(Stage::Drains);
+        self.crew.go_on(Stage::Drains);
     }
 
     /// Ends now: what was begun is broken off.
     pub fn hurry(&self) {
-        self.go_on(Stage::Ends);
+        self.crew.go_on(Stage::Ends);
     }
 
     /// True when all loops have ended.
     pub fn has_ended(&self) -> bool {
-        self.ended() == self.threads.len()
+        self.ended() == self.loops()
+    }
+
+    /// Loops that have ended.
+    pub(crate) fn ended(&self) -> usize {
+        self.crew.ended()
+    }
+
+    /// Loops that were started.
+    pub(crate) fn loops(&self) -> usize {
+        self.crew.count()
     }
 
     /// Ends now, and says what was counted in all. An error is why a loop could not go on.
     pub fn stop(mut self) -> io::Result<Counts> {
         self.hurry();
-        self.join()?;
-        Ok(self.shared.sum())
-    }
-
-    fn go_on(&self, stage: Stage) {
-        self.stages.go_on(stage);
-        self.wake();
-    }
-
-    /// Loops that have ended.
-    fn ended(&self) -> usize {
-        self.ended.load(Ordering::Acquire)
-    }
-
-    fn join(&mut self) -> io::Result<()> {
-        let panicked = |_| Err(io::Error::other("a loop's thread panicked; see above"));
-        let results = self.threads.drain(..).map(|it| it.join().unwrap_or_else(panicked));
-        results.fold(Ok(()), Result::and)
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.hurry();
-        // Whoever wants to know how it went calls `stop`.
-        let _ = self.join();
+        self.crew.join()?;
+        Ok(self.counts())
     }
 }
 
@@ -241,10 +244,14 @@ impl Drop for Running {
 pub fn serve(options: &Options, tell: &mut dyn FnMut(News<'_>)) -> Result<Served, ServeError> {
     // Before any thread starts, so that all of them leave signals to this one.
     let signals = Signals::block().map_err(system("signals"))?;
-    let running = Running::start(options)?;
-    tell(News::Started { addresses: running.addresses(), io: running.io().to_owned() });
-    let was_hurried = watch(&running, &signals, tell).map_err(system("waiting"))?;
-    signals.unblock().map_err(system("signals"))?;
+    let ready = Ready::new(options)?;
+    let supervisor = Supervisor::open(ready.common.clone(), signals);
+    let supervisor = supervisor.map_err(ServeError::Operation)?;
+    let running = ready.start()?;
+    let metrics = supervisor.metrics_address();
+    tell(News::Started { addresses: running.addresses(), io: running.io().to_owned(), metrics });
+    let was_hurried =
+        supervisor.run(&running, &mut |line| tell(News::Line(line))).map_err(system("serving"))?;
     let counts = running.stop().map_err(system("a loop"))?;
     Ok(Served { counts, was_hurried })
 }
@@ -264,42 +271,4 @@ fn bind(options: &Options) -> Result<Vec<Vec<TcpListener>>, ServeError> {
         }
     }
     Ok(all)
-}
-
-/// Watches over loops until all have ended: whether they were hurried.
-fn watch(running: &Running, signals: &Signals, tell: &mut dyn FnMut(News<'_>)) -> io::Result<bool> {
-    const LOOK_MS: u64 = 1_000;
-    let poller = Poller::new()?;
-    poller.add(signals, 0, Interest::READ)?;
-    poller.add(&*running.waker, 1, Interest::READ)?;
-    let (mut events, mut asked, mut was_hurried) = (Events::new(8), None::<Instant>, false);
-    while !running.has_ended() {
-        poller.wait(&mut events, Some(LOOK_MS))?;
-        running.waker.clear()?;
-        while let Some(signal) = signals.read()? {
-            match (signal, asked) {
-                (Signal::HangUp, _) => {}
-                (_, None) => {
-                    asked = Some(Instant::now());
-                    tell(News::Line("ending: answers that were begun are finished"));
-                    running.drain();
-                }
-                (_, Some(_)) => {
-                    was_hurried = true;
-                    running.hurry();
-                }
-            }
-        }
-        let is_late = asked.is_some_and(|at| at.elapsed().as_millis() >= u128::from(DRAIN_MS));
-        if is_late && running.stages.get() == Stage::Drains {
-            was_hurried = true;
-            tell(News::Line("some answers were not finished in time"));
-            running.hurry();
-        }
-        // A loop that ended by an error ends all.
-        if running.ended() > 0 && asked.is_none() {
-            running.hurry();
-        }
-    }
-    Ok(was_hurried)
 }

@@ -6,6 +6,7 @@ const LASTING: Setting = Setting { reach: Reach::Lasting, ..ROW };
 const SERVER: Setting = Setting { group: "Server", ..LASTING };
 const ORIGIN: Setting = Setting { group: "Origins", ..LASTING };
 const CACHING: Setting = Setting { group: "Caching", ..LASTING };
+const OPERATION: Setting = Setting { group: "Operation", default: "none", ..LASTING };
 const LIMIT: Setting = Setting { group: "Limits", ..LASTING };
 const ON_OFF: Setting = Setting { reach: Reach::Lasting, ..SWITCH };
 
@@ -64,8 +65,8 @@ Examples:
             value_name: "URL",
             kind: Kind::List,
             many: true,
-            required: true,
-            help: "Origins that are asked in turn: http://HOST[:PORT]",
+            default: "none",
+            help: "Origins that are asked in turn: http://HOST[:PORT]; there must be one",
             why: "Names are looked up once, at the start. An origin that cannot be reached is passed over for two seconds.",
             ..ORIGIN
         },
@@ -253,6 +254,13 @@ Examples:
             help: "How long a client may take nothing of its answer, or send nothing of its body",
             why: "Then its connection is reset.",
             ..LIMIT
+        },
+        Setting {
+            name: "metrics",
+            value_name: "ADDR:PORT",
+            help: "Where Prometheus gets metrics, at /metrics over HTTP",
+            why: "There is no password: listen where only those reach who may know.",
+            ..OPERATION
         },
     ],
 };

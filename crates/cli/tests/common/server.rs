@@ -1,4 +1,4 @@
-//! `larder dns` as a child of a test: what it says, how it is asked, how it ends.
+//! `larder dns` and `larder http` as a child of a test: what it says, how it is asked, how it ends.
 //!
 //! Tests wait for what it says or answers, and fail after a minute without.
 
@@ -33,6 +33,19 @@ impl Server {
 
     /// Starts a command that becomes the server; it answers.
     pub fn spawn(command: &mut Command) -> Server {
+        Server::spawn_until(command, "answering at ")
+    }
+
+    /// Starts `larder http` of two loops at a port of the loopback.
+    #[allow(dead_code)]
+    pub fn http(scratch: &Scratch, more: impl IntoIterator<Item: AsRef<OsStr>>) -> Server {
+        let mut command = scratch.larder();
+        command.args(["http", "--listen", "127.0.0.1:0", "--cores", "2"]).args(more);
+        Server::spawn_until(&mut command, "serving at ")
+    }
+
+    /// Starts a command, and waits for the line in which it says its address as the fifth word.
+    fn spawn_until(command: &mut Command, text: &str) -> Server {
         let mut child = command.stderr(Stdio::piped()).spawn().expect("the program starts");
         let (say, lines) = channel();
         let pipe = BufReader::new(child.stderr.take().expect("piped"));
@@ -43,7 +56,7 @@ impl Server {
         });
         let address = SocketAddr::from(([0; 4], 0));
         let mut server = Server { child, address, lines, heard: Vec::new() };
-        let line = server.hear("answering at ");
+        let line = server.hear(text);
         let word = line.split_whitespace().nth(4).expect("an address").trim_end_matches(',');
         server.address = word.parse().expect("an address");
         server

@@ -57,12 +57,11 @@ pub struct Backend {
     origin: OriginAddress,
     idle: VecDeque<Id>,
     open: usize,
-    sick_until_ms: u64,
 }
 
 impl Backend {
     pub(super) fn new(origin: OriginAddress) -> Backend {
-        Backend { origin, idle: VecDeque::new(), open: 0, sick_until_ms: 0 }
+        Backend { origin, idle: VecDeque::new(), open: 0 }
     }
 }
 
@@ -195,9 +194,9 @@ impl Driver {
         let now_ms = self.now.ms;
         let first = self.turn;
         self.turn = (self.turn + 1) % count.max(1);
-        // Those that are sick come last.
+        // Those that are not good come last.
         let mut order: Vec<usize> = (0..count).map(|at| (first + at) % count).collect();
-        order.sort_by_key(|&at| self.backends[at].sick_until_ms > now_ms);
+        order.sort_by_key(|&at| !self.health.is_good(at, now_ms));
         let may_reuse = fetch.tries < TRIES_MAX - 1;
         let mut is_full = false;
         for backend in order {
@@ -273,7 +272,7 @@ impl Driver {
 
     fn sicken(&mut self, backend: usize) {
         self.counts.origin_failures += 1;
-        self.backends[backend].sick_until_ms = self.now.ms + SICK_MS;
+        self.health.pass_over(backend, self.now.ms + SICK_MS);
     }
 
     /// A socket is ready, or something else that it waited for has come. False: it is to be closed.

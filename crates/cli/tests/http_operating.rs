@@ -1,0 +1,150 @@
+//! `larder http` as it is operated: the built program on the loopback, with an origin in the test.
+//!
+//! Tests wait for what the program says or answers, and fail after a minute without.
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use common::Scratch;
+use common::server::{PATIENCE, Server};
+
+/// An origin that answers each request with the number of requests that it has had. What the path says is a field of the answer:
+/// `/name:value/name:value`.
+struct Origin {
+    address: SocketAddr,
+    asked: Arc<AtomicU64>,
+}
+
+impl Origin {
+    fn start() -> Origin {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
+        let address = listener.local_addr().expect("it is bound");
+        let asked = Arc::new(AtomicU64::new(0));
+        let origin = Origin { address, asked: asked.clone() };
+        // It ends with the process.
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let asked = asked.clone();
+                std::thread::spawn(move || answer_all(stream, &asked));
+            }
+        });
+        origin
+    }
+
+    fn asked(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// Starts a server before it.
+    fn served(&self, scratch: &Scratch, line: &str) -> Server {
+        let origin = format!("http://{}", self.address);
+        Server::http(scratch, ["--origin", &origin].into_iter().chain(line.split_whitespace()))
+    }
+}
+
+fn answer_all(stream: TcpStream, asked: &AtomicU64) {
+    let mut input = BufReader::new(stream.try_clone().expect("a socket"));
+    let mut output = stream;
+    while let Some(head) = read_head(&mut input) {
+        let target = head.split(' ').nth(1).expect("a target");
+        let fields: String = target
+            .split('/')
+            .filter_map(|part| part.split_once(':'))
+            .map(|(name, value)| format!("{name}: {value}\r\n"))
+            .collect();
+        let body = format!("answer {}\n", asked.fetch_add(1, Ordering::Relaxed) + 1);
+        let length = body.len();
+        let answer = format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: {length}\r\n\r\n{body}");
+        if output.write_all(answer.as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+/// Up to the empty line; `None` at the end.
+fn read_head(input: &mut impl BufRead) -> Option<String> {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if input.read_line(&mut head).ok()? == 0 {
+            return None;
+        }
+    }
+    Some(head)
+}
+
+/// What comes on a connection of its own: the status, the head and the body.
+fn ask(server: SocketAddr, request: &str) -> (u16, String, String) {
+    let mut stream = TcpStream::connect(server).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a time");
+    stream.write_all(request.as_bytes()).expect("sent");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("an answer to its end");
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no head: {text:?}"));
+    let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).expect("a status");
+    (status, head.to_owned(), body.to_owned())
+}
+
+fn get(server: SocketAddr, target: &str) -> String {
+    let request = format!("GET {target} HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n");
+    let (status, head, body) = ask(server, &request);
+    assert_eq!(status, 200, "{head}");
+    body
+}
+
+/// Looks until there is something to see.
+fn wait<R>(mut look: impl FnMut() -> Option<R>) -> R {
+    let start = Instant::now();
+    loop {
+        if let Some(result) = look() {
+            return result;
+        }
+        assert!(start.elapsed() < PATIENCE, "it does not come");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// The address after `http://` in a line.
+fn told_address(line: &str) -> SocketAddr {
+    let after = line.split("http://").nth(1).expect("an address");
+    after.split('/').next().expect("it").parse().expect("an address")
+}
+
+/// Prometheus finds what was counted, what is kept, and which origins are well; an address that is taken is said before it serves.
+#[test]
+fn metrics() {
+    let (scratch, origin) = (Scratch::new(), Origin::start());
+    let mut server = origin.served(&scratch, "--metrics 127.0.0.1:0");
+    let metrics = told_address(&server.hear("metrics at http://"));
+    for _ in 0..3 {
+        assert_eq!(get(server.address, "/cache-control:max-age=60"), "answer 1\n");
+    }
+    let text = wait(|| {
+        let (_, _, text) = ask(metrics, "GET /metrics HTTP/1.0\r\n\r\n");
+        text.contains("\nlarder_http_hits_total 2\n").then_some(text)
+    });
+    for line in [
+        "larder_http_requests_total 3".to_owned(),
+        "larder_http_misses_total 1".to_owned(),
+        "larder_http_records 1".to_owned(),
+        "larder_http_flights 0".to_owned(),
+        format!("larder_http_origin_up{{origin=\"{}\"}} 1", origin.address),
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+    }
+    let run = scratch.run(&format!(
+        "http --listen 127.0.0.1:0 --origin http://{} --metrics {metrics}",
+        origin.address
+    ));
+    run.refused(&["name another address for the metrics"]);
+    server.signal("-TERM");
+    let (code, said) = server.end();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("3 requests, 2 answered from what is kept"), "{said}");
+    assert_eq!(origin.asked(), 1);
+}

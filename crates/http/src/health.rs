@@ -1,0 +1,91 @@
+//! Which origins are asked: what all loops know of them together.
+//!
+//! ```text
+//! good -> passed over for a while, where it could not be reached (by any loop)
+//!      -> down, where checks failed, until they succeed
+//! ```
+//!
+//! An origin that is not good is asked where no other can be: it may have come back, and an error is no better answer.
+//!
+//! Cost: two relaxed loads an origin and request.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::options::OriginAddress;
+
+/// The health of all origins, by their number.
+#[derive(Debug)]
+pub struct Health {
+    origins: Box<[OriginHealth]>,
+}
+
+#[derive(Debug)]
+struct OriginHealth {
+    name: String,
+    passed_over_until_ms: AtomicU64,
+    is_down: AtomicBool,
+}
+
+impl Health {
+    /// All are good until something else is known.
+    pub fn new(origins: &[OriginAddress]) -> Health {
+        let good = |origin: &OriginAddress| OriginHealth {
+            name: origin.name.clone(),
+            passed_over_until_ms: AtomicU64::new(0),
+            is_down: AtomicBool::new(false),
+        };
+        Health { origins: origins.iter().map(good).collect() }
+    }
+
+    /// Whether it is to be asked before those that are not good. Times are of the loops' one clock.
+    #[inline]
+    pub fn is_good(&self, origin: usize, now_ms: u64) -> bool {
+        self.origins.get(origin).is_some_and(|it| {
+            !it.is_down.load(Ordering::Relaxed)
+                && it.passed_over_until_ms.load(Ordering::Relaxed) <= now_ms
+        })
+    }
+
+    /// It could not be reached.
+    pub fn pass_over(&self, origin: usize, until_ms: u64) {
+        if let Some(it) = self.origins.get(origin) {
+            it.passed_over_until_ms.fetch_max(until_ms, Ordering::Relaxed);
+        }
+    }
+
+    /// What checks found; true where that is new.
+    pub fn set_down(&self, origin: usize, is_down: bool) -> bool {
+        self.origins
+            .get(origin)
+            .is_some_and(|it| it.is_down.swap(is_down, Ordering::Relaxed) != is_down)
+    }
+
+    /// Names, and whether each is good.
+    pub fn all(&self, now_ms: u64) -> impl Iterator<Item = (&str, bool)> {
+        let each = self.origins.iter().enumerate();
+        each.map(move |(at, it)| (it.name.as_str(), self.is_good(at, now_ms)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One that could not be reached is passed over for its time, one that checks found down until they find it up.
+    #[test]
+    fn origins_come_back() {
+        let address = "192.0.2.1:80".parse().unwrap();
+        let origin = |name: &str| OriginAddress { address, name: name.to_owned() };
+        let health = Health::new(&[origin("a"), origin("b")]);
+        health.pass_over(0, 10);
+        health.pass_over(0, 5);
+        assert_eq!([9, 10].map(|now| health.is_good(0, now)), [false, true]);
+        assert_eq!(
+            [true, true, false, false].map(|it| health.set_down(1, it)),
+            [true, false, true, false]
+        );
+        assert!(health.set_down(1, true) && !health.set_down(2, true));
+        assert_eq!(health.all(10).collect::<Vec<_>>(), [("a", true), ("b", false)]);
+        assert!(!health.is_good(2, 0));
+    }
+}

@@ -1,0 +1,197 @@
+//! What the calling thread does while loops serve: signals, metrics, the service manager.
+//!
+//! ```text
+//! serves   until SIGINT or SIGTERM, or a loop that failed
+//! drains   loops take no new connections, and finish what was begun: DRAIN_MS at most
+//! ended    all loops are
+//! ```
+//! A signal while it drains ends it at once.
+//!
+//! Invariants
+//! 1. Loops wait for nothing here.
+//! 2. A loop that fails ends the server; its error is told by who waits for the threads.
+//!
+//! Cost: none while nobody asks and nothing is due.
+
+mod duties;
+
+use std::io;
+use std::net::SocketAddr;
+
+use larder_io::event::{Events, Interest, Poller, Signal, Signals};
+use larder_io::service::endpoint::{self, Endpoint};
+use larder_io::service::notify::Notifier;
+
+use self::duties::Duties;
+use crate::server::{Common, Running};
+
+/// How long answers that were begun may take when the server is asked to end, milliseconds.
+pub const DRAIN_MS: u64 = 10_000;
+
+/// Events of one wait.
+const EVENTS_MAX: usize = 64;
+
+/// Tokens of the poller.
+const SIGNALS: u64 = 0;
+const WAKER: u64 = 1;
+const METRICS: u64 = 2;
+
+/// Where it stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Serves,
+    Drains { until_ms: u64 },
+    Ended,
+}
+
+/// The calling thread's part of the server.
+pub(crate) struct Supervisor {
+    poller: Poller,
+    signals: Signals,
+    endpoint: Option<Endpoint>,
+    duties: Duties,
+    notifier: Option<Notifier>,
+    alive_ms: Option<u64>,
+    phase: Phase,
+    /// It was told twice to end, or could not end in time.
+    is_hurried: bool,
+}
+
+impl Supervisor {
+    /// Opens the sockets of an operator. The error says what to do.
+    pub fn open(common: Common, signals: Signals) -> io::Result<Supervisor> {
+        let operation = &common.options.operation;
+        let poller = Poller::new()?;
+        poller.add(&signals, SIGNALS, Interest::READ)?;
+        poller.add(&*common.waker, WAKER, Interest::READ)?;
+        let endpoint = operation
+            .metrics
+            .map(|address| Endpoint::open(address, endpoint::Limits::default(), &poller, METRICS));
+        Ok(Supervisor {
+            endpoint: endpoint.transpose()?,
+            poller,
+            signals,
+            duties: Duties { common, is_stop_asked: false },
+            notifier: None,
+            alive_ms: None,
+            phase: Phase::Serves,
+            is_hurried: false,
+        })
+    }
+
+    /// Where metrics are told.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.endpoint.as_ref().and_then(|endpoint| endpoint.address().ok())
+    }
+
+    /// Watches over the loops until the end. `tell` is given lines for the operator. True where it was ended in haste.
+    pub fn run(mut self, running: &Running, tell: &mut dyn FnMut(&str)) -> io::Result<bool> {
+        self.greet(running, tell);
+        let mut events = Events::new(EVENTS_MAX);
+        while self.phase != Phase::Ended {
+            let now_ms = self.duties.now_ms();
+            self.poller.wait(&mut events, self.wait_ms(now_ms))?;
+            let now_ms = self.duties.now_ms();
+            for event in events.iter() {
+                match event.token {
+                    SIGNALS => self.hear_signals()?,
+                    WAKER => drop(self.duties.common.waker.clear()?),
+                    METRICS.. => {
+                        let Supervisor { endpoint, poller, duties, .. } = &mut self;
+                        if let Some(endpoint) = endpoint {
+                            endpoint.handle(event, poller, now_ms, || duties.text());
+                        }
+                    }
+                }
+            }
+            self.tick(now_ms);
+            self.go_on(now_ms, running, tell);
+        }
+        self.signals.unblock()?;
+        Ok(self.is_hurried)
+    }
+
+    /// The loops have begun: the service manager is told.
+    fn greet(&mut self, running: &Running, tell: &mut dyn FnMut(&str)) {
+        match Notifier::from_environment() {
+            Ok(notifier) => self.notifier = notifier,
+            Err(error) => tell(&format!("the service manager is not told: {error}")),
+        }
+        if let Some(notifier) = &self.notifier {
+            let loops = running.loops();
+            let plural = if loops == 1 { "" } else { "s" };
+            // A manager that does not hear is none.
+            let _ = notifier.ready(&format!("serves with {loops} loop{plural}"));
+            self.alive_ms = notifier.alive_every_ms().map(|_| 0);
+        }
+    }
+
+    /// How long nothing is due.
+    fn wait_ms(&self, now_ms: u64) -> Option<u64> {
+        let until = |due_ms: u64| due_ms.saturating_sub(now_ms);
+        let drained = match self.phase {
+            Phase::Drains { until_ms } => Some(until(until_ms)),
+            _ => None,
+        };
+        [
+            self.endpoint.as_ref().and_then(|endpoint| endpoint.wait_ms(now_ms)),
+            self.alive_ms.map(until),
+            drained,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
+    }
+
+    fn hear_signals(&mut self) -> io::Result<()> {
+        while let Some(signal) = self.signals.read()? {
+            match signal {
+                Signal::HangUp => {}
+                _ if self.phase == Phase::Serves => self.duties.is_stop_asked = true,
+                _ => self.is_hurried = true,
+            }
+        }
+        Ok(())
+    }
+
+    /// What time brings.
+    fn tick(&mut self, now_ms: u64) {
+        if let Some(endpoint) = &mut self.endpoint {
+            endpoint.expire(&self.poller, now_ms);
+        }
+        if let (Some(notifier), Some(due_ms)) = (&self.notifier, self.alive_ms)
+            && now_ms >= due_ms
+        {
+            let _ = notifier.alive();
+            self.alive_ms = notifier.alive_every_ms().map(|every_ms| now_ms + every_ms);
+        }
+    }
+
+    /// Takes the next phase if it has come.
+    fn go_on(&mut self, now_ms: u64, running: &Running, tell: &mut dyn FnMut(&str)) {
+        if self.phase == Phase::Serves && (self.duties.is_stop_asked || running.ended() > 0) {
+            if let Some(notifier) = &self.notifier {
+                let _ = notifier.stopping();
+            }
+            if running.ended() > 0 {
+                // What the others have begun may wait for the one that failed.
+                running.hurry();
+            } else {
+                tell("ending: answers that were begun are finished");
+                running.drain();
+            }
+            self.phase = Phase::Drains { until_ms: now_ms + DRAIN_MS };
+        }
+        let Phase::Drains { until_ms } = self.phase else { return };
+        if now_ms >= until_ms && !self.is_hurried {
+            self.is_hurried = true;
+            tell("some answers were not finished in time");
+        }
+        if self.is_hurried {
+            running.hurry();
+        }
+        if running.has_ended() {
+            self.phase = Phase::Ended;
+        }
+    }
+}
