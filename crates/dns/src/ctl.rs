@@ -8,38 +8,29 @@
 //! anything else                            -> {"ok":false,"error":"what to do instead"}
 //! ```
 //!
-//! An answer is any number of lines, of which the last, and only that, begins with `{"ok":`.
+//! The socket and its clients are those of [`larder_io::service::control`].
 //!
 //! | part | duty |
 //! |---|---|
 //! | [`Request`] | what may be asked |
 //! | [`Actions`] | what the supervisor does about it |
-//! | [`Control`] | the socket and its clients, in the supervisor's loop |
 //! | [`jobs`] | what takes long, on threads of its own: dump, load, flush |
 //! | [`entry`] | an entry of the cache as a line |
 //! | [`client`] | the other side, for `larder ctl` |
-//!
-//! Who may connect is the file system's to say: the socket is made with mode 0600 unless told otherwise. So clients
-//! are trusted to mean well, and not trusted to work well: [`server`] bounds what they hold.
 
 pub mod client;
 pub mod entry;
 pub mod jobs;
-pub mod server;
-mod socket;
 #[cfg(test)]
 mod tests;
 
 use larder::{Cache, Seconds};
-use serde_json::{Map, Value};
+use larder_io::service::control::Service;
+use serde_json::Value;
 
-pub use jobs::{Job, Talk};
-pub use server::{Control, Limits};
+pub use larder_io::service::control::{Answer, Control, Fields, Job, Limits, Talk, server};
 
 use crate::presentation::{name_to_wire, push_name};
-
-/// What an answer says beside `ok`, by name.
-pub type Fields = Map<String, Value>;
 
 /// What may be asked. Names are in wire form and lower case.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -135,21 +126,6 @@ fn wire(name: &str) -> Result<Vec<u8>, String> {
     })
 }
 
-/// What comes of a request.
-pub enum Answer {
-    /// It is done, or can't be; the text says what to do.
-    Now(Result<Fields, String>),
-    /// It takes long: a thread does it, and the client waits.
-    Later(Job),
-}
-
-impl Answer {
-    /// Done, with nothing to say.
-    pub fn done() -> Answer {
-        Answer::Now(Ok(Fields::new()))
-    }
-}
-
 /// What the supervisor does for a client. None of it may wait: what takes long is an [`Answer::Later`].
 pub trait Actions {
     /// The cache that is dumped, loaded and flushed.
@@ -166,6 +142,18 @@ pub trait Actions {
     fn stop(&mut self) -> Answer;
 }
 
+/// What a line asks, done by these actions.
+pub struct Asking<'a, A>(pub &'a mut A);
+
+impl<A: Actions> Service for Asking<'_, A> {
+    fn ask(&mut self, line: &[u8]) -> Answer {
+        match Request::parse(line) {
+            Ok(request) => act(&request, self.0),
+            Err(error) => Answer::Now(Err(error)),
+        }
+    }
+}
+
 /// Has `actions` do what is asked.
 fn act(request: &Request, actions: &mut impl Actions) -> Answer {
     let cache = || actions.cache().clone();
@@ -176,7 +164,7 @@ fn act(request: &Request, actions: &mut impl Actions) -> Answer {
         }
         Request::Stats => Answer::Now(Ok(actions.stats())),
         Request::Dump => Answer::Later(jobs::dump(cache(), actions.now())),
-        Request::Load => Answer::Later(jobs::load(cache(), actions.now())),
+        Request::Load => Answer::Hears(jobs::load(cache(), actions.now())),
         Request::Flush(name) => Answer::Later(jobs::flush_name(cache(), name.clone())),
         Request::FlushZone(zone) => Answer::Later(jobs::flush_zone(cache(), zone.clone())),
         Request::Snapshot => actions.snapshot(),
@@ -185,21 +173,9 @@ fn act(request: &Request, actions: &mut impl Actions) -> Answer {
     }
 }
 
-/// What the last line of every answer begins with, and no other line.
-const CLOSING: &str = "{\"ok\":";
-
-/// The last line of an answer, with its end.
-fn closing_line(result: Result<Fields, String>) -> String {
-    let (ok, fields) = match result {
-        Ok(fields) => (true, fields),
-        Err(error) => (false, Fields::from_iter([("error".to_owned(), error.into())])),
-    };
-    let object = Value::Object(fields).to_string();
-    let rest = match object.strip_prefix('{') {
-        Some("}") | None => "}".to_owned(),
-        Some(fields) => format!(",{fields}"),
-    };
-    format!("{CLOSING}{ok}{rest}\n")
+/// What clients may hold: a line is any entry, which is memory of some 5 MB at the very most, while eight load.
+pub fn limits() -> Limits {
+    Limits { line_bytes_max: entry::LINE_BYTES_MAX, ..Limits::default() }
 }
 
 #[cfg(test)]
@@ -233,15 +209,5 @@ mod request_tests {
         }
         let nested = "[".repeat(60_000);
         assert!(Request::parse(nested.as_bytes()).is_err(), "no stack is used up");
-    }
-
-    /// The last line of an answer is JSON, and begins as agreed.
-    #[test]
-    fn closing_lines() {
-        assert_eq!(closing_line(Ok(Fields::new())), "{\"ok\":true}\n");
-        let fields = Fields::from_iter([("removed".to_owned(), 3.into())]);
-        assert_eq!(closing_line(Ok(fields)), "{\"ok\":true,\"removed\":3}\n");
-        let error = closing_line(Err("a \"b\"".to_owned()));
-        assert_eq!(error, "{\"ok\":false,\"error\":\"a \\\"b\\\"\"}\n");
     }
 }

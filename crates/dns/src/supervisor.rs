@@ -30,7 +30,7 @@ use self::duties::Duties;
 use crate::answerer::Answerer;
 use crate::bridge::Running;
 use crate::clock::Clock;
-use crate::ctl::{self, Control};
+use crate::ctl::{self, Asking, Control};
 use crate::dnstap::Target;
 use crate::metrics::Shared;
 use crate::policy::{PolicyError, Report};
@@ -126,9 +126,10 @@ impl Supervisor {
         let poller = Poller::new()?;
         poller.add(&signals, SIGNALS, Interest::READ)?;
         poller.add(&*common.waker, WAKER, Interest::READ)?;
-        let control = operation.control.as_ref().map(|(path, mode)| {
-            Control::open(path, *mode, ctl::Limits::default(), &poller, CONTROL)
-        });
+        let control = operation
+            .control
+            .as_ref()
+            .map(|(path, mode)| Control::open(path, *mode, ctl::limits(), &poller, CONTROL));
         let endpoint = operation
             .metrics
             .map(|address| Endpoint::open(address, endpoint::Limits::default(), &poller, METRICS));
@@ -186,7 +187,7 @@ impl Supervisor {
                     CONTROL..METRICS => {
                         let Supervisor { control, poller, duties, .. } = &mut self;
                         if let Some(control) = control {
-                            control.handle(event, poller, duties, now_ms);
+                            control.handle(event, poller, &mut Asking(duties), now_ms);
                         }
                     }
                     METRICS.. => {

@@ -2,6 +2,7 @@
 //!
 //! | module | duty |
 //! |---|---|
+//! | [`control`] | what operators ask of a running server, over a Unix socket |
 //! | [`crew`] | the threads of the cores |
 //! | [`endpoint`] | `GET /metrics`, in the supervisor's loop |
 //! | [`figures`] | figures for Prometheus and for `larder ctl stats` |
@@ -11,6 +12,7 @@
 //!
 //! None of it has a loop or a clock of its own: a supervisor's loop calls it, and says what time it is.
 
+pub mod control;
 pub mod crew;
 pub mod endpoint;
 pub mod figures;

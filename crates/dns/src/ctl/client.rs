@@ -1,77 +1,12 @@
 //! The side that asks: for `larder ctl`, and for tests.
-//!
-//! Blocks, as a command may. Bounds: a line of an answer is believed up to [`LINE_BYTES_MAX`] octets, which is more than
-//! statistics of a thousand cores have.
 
-use std::fmt;
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::io::{self, Read};
+use std::path::Path;
 
-use serde_json::Value;
+pub use larder_io::service::control::client::Error;
+use larder_io::service::control::client::{ask, tell};
 
-use super::{CLOSING, Fields, Request};
-
-/// The longest line of an answer, its end included.
-pub const LINE_BYTES_MAX: usize = 4 << 20;
-
-/// Why a request was not answered as wished.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Error {
-    /// Nobody could be asked. Start the server, or name its socket; the text says which.
-    Unreachable(PathBuf, io::Error),
-    /// The server left in the middle. Whether it did what was asked is not known: look at its log.
-    Lost(io::Error),
-    /// What came is no answer. Something else listens there: name the server's socket.
-    Foreign,
-    /// The server said no; the text is its own, and says what to do.
-    Refused(String),
-    /// The caller failed: to read the entries that were to be loaded, or to put the answer somewhere.
-    Own(io::Error),
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Error::Unreachable(path, error) => {
-                let path = path.display();
-                match error.kind() {
-                    io::ErrorKind::NotFound => {
-                        write!(f, "no socket at {path}: is larder dns running, with --ctl {path}?")
-                    }
-                    io::ErrorKind::ConnectionRefused => {
-                        write!(f, "nobody listens at {path}: start larder dns with --ctl {path}")
-                    }
-                    io::ErrorKind::PermissionDenied => {
-                        write!(
-                            f,
-                            "{path} is not for this user: ask as the user that larder dns runs as"
-                        )
-                    }
-                    _ => write!(f, "{path}: {error}; name the socket of larder dns"),
-                }
-            }
-            Error::Lost(error) => {
-                write!(f, "the server left without an answer ({error}); see its log")
-            }
-            Error::Foreign => {
-                f.write_str("that is no answer of larder; name the socket of larder dns")
-            }
-            Error::Refused(why) => f.write_str(why),
-            Error::Own(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for Error {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Error::Unreachable(_, error) | Error::Lost(error) | Error::Own(error) => Some(error),
-            _ => None,
-        }
-    }
-}
+use super::{Fields, Request};
 
 /// Asks, and waits for the answer: what its last line says. `each` is given the lines before it (the entries of a dump) with
 /// their ends.
@@ -80,73 +15,10 @@ pub fn request(
     request: &Request,
     each: impl FnMut(&[u8]) -> io::Result<()>,
 ) -> Result<Fields, Error> {
-    let mut socket = connect(path)?;
-    say(&mut socket, request).map_err(Error::Lost)?;
-    answer(&socket, each)
+    ask(path, &request.to_line(), each)
 }
 
 /// Has the server load entries, lines as a dump has them.
 pub fn load(path: &Path, entries: &mut impl Read) -> Result<Fields, Error> {
-    let mut socket = connect(path)?;
-    say(&mut socket, &Request::Load).map_err(Error::Lost)?;
-    let mut chunk = vec![0; 64 << 10];
-    loop {
-        let count = match entries.read(&mut chunk) {
-            Ok(0) => break,
-            Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(Error::Own(error)),
-        };
-        if socket.write_all(&chunk[..count]).is_err() {
-            // It has heard enough, and its answer says why.
-            break;
-        }
-    }
-    // Gone already, it needs no end.
-    let _ = socket.shutdown(std::net::Shutdown::Write);
-    answer(&socket, |_| Ok(()))
-}
-
-fn connect(path: &Path) -> Result<UnixStream, Error> {
-    UnixStream::connect(path).map_err(|error| Error::Unreachable(path.to_path_buf(), error))
-}
-
-fn say(socket: &mut UnixStream, request: &Request) -> io::Result<()> {
-    socket.write_all(format!("{}\n", request.to_line()).as_bytes())
-}
-
-fn answer(
-    socket: &UnixStream,
-    mut each: impl FnMut(&[u8]) -> io::Result<()>,
-) -> Result<Fields, Error> {
-    let mut input = BufReader::with_capacity(64 << 10, socket);
-    let mut line = Vec::new();
-    loop {
-        line.clear();
-        let limited = &mut (&mut input).take(LINE_BYTES_MAX as u64);
-        limited.read_until(b'\n', &mut line).map_err(Error::Lost)?;
-        if line.is_empty() {
-            return Err(Error::Lost(io::ErrorKind::UnexpectedEof.into()));
-        }
-        if line.last() != Some(&b'\n') {
-            return Err(Error::Foreign);
-        }
-        if line.starts_with(CLOSING.as_bytes()) {
-            return closing(&line);
-        }
-        each(&line).map_err(Error::Own)?;
-    }
-}
-
-fn closing(line: &[u8]) -> Result<Fields, Error> {
-    let Ok(Value::Object(mut fields)) = serde_json::from_slice(line) else {
-        return Err(Error::Foreign);
-    };
-    match fields.remove("ok") {
-        Some(Value::Bool(true)) => Ok(fields),
-        _ => {
-            let why = fields.get("error").and_then(Value::as_str);
-            Err(Error::Refused(why.unwrap_or("the server refused and did not say why").to_owned()))
-        }
-    }
+    tell(path, &Request::Load.to_line(), entries)
 }

@@ -12,7 +12,7 @@ use larder::{Cache, Seconds, Ttl};
 use larder_io::event::{Events, Poller};
 
 use super::entry::tests::answer;
-use super::{Actions, Answer, Control, Fields, Limits, Request, client};
+use super::{Actions, Answer, Asking, Control, Fields, Limits, Request, client, limits};
 
 const NOW: Seconds = Seconds(100);
 
@@ -96,7 +96,7 @@ fn serve_at<R>(limits: Limits, cache: &Cache, watch: &Watch, act: impl FnOnce(&P
                 let now = watch.now_ms.load(Ordering::Relaxed);
                 for event in events.iter() {
                     assert!((40..40 + super::server::TOKENS).contains(&event.token));
-                    control.handle(event, poller, &mut supervisor, now);
+                    control.handle(event, poller, &mut Asking(&mut supervisor), now);
                 }
                 control.expire(poller, now);
                 watch.clients.store(control.clients(), Ordering::Relaxed);
@@ -142,7 +142,7 @@ fn number(fields: &Fields, name: &str) -> u64 {
 /// server goes.
 #[test]
 fn requests_are_answered() {
-    serve(Limits::default(), &cache(), |path| {
+    serve(limits(), &cache(), |path| {
         assert_eq!(number(&ask(path, &Request::Stats).unwrap(), "queries"), 7);
         let version = ask(path, &Request::Version).unwrap();
         assert_eq!(version["version"], env!("CARGO_PKG_VERSION"));
@@ -159,7 +159,7 @@ fn requests_are_answered() {
 /// it, counts as well.
 #[test]
 fn requests_in_a_row() {
-    serve(Limits::default(), &cache(), |path| {
+    serve(limits(), &cache(), |path| {
         let mut socket = UnixStream::connect(path).unwrap();
         socket
             .write_all(b"{\"command\":\"stats\"}\n\n{\"command\":\"flush\",\"name\":\"a\"}")
@@ -179,7 +179,7 @@ fn requests_in_a_row() {
 #[test]
 fn a_dump_is_loaded() {
     let full = filled(3000);
-    let mut lines = serve(Limits::default(), &full, |path| {
+    let mut lines = serve(limits(), &full, |path| {
         let mut lines = Vec::new();
         let dumped = client::request(path, &Request::Dump, |line| lines.write_all(line)).unwrap();
         assert_eq!(number(&dumped, "entries"), 3000);
@@ -190,7 +190,7 @@ fn a_dump_is_loaded() {
     let text = String::from_utf8(lines).unwrap();
     let text = text.replacen("\"expires\":160", "\"expires\":100", 1);
     let other = cache();
-    serve(Limits::default(), &other, |path| {
+    serve(limits(), &other, |path| {
         let loaded = client::load(path, &mut text.as_bytes()).unwrap();
         let counts = ["loaded", "ended", "refused"].map(|name| number(&loaded, name));
         assert_eq!(counts, [2999, 1, 1]);
@@ -232,7 +232,7 @@ fn names_are_flushed() {
     writer.flush().unwrap();
     let mut long_text = String::new();
     crate::presentation::push_name(&mut long_text, &long);
-    serve(Limits::default(), &cache, |path| {
+    serve(limits(), &cache, |path| {
         let removed = |request| number(&ask(path, &request).unwrap(), "removed");
         assert_eq!(removed(Request::flush("A.b").unwrap()), 2);
         assert_eq!(removed(Request::flush("a.b").unwrap()), 0);
@@ -249,7 +249,7 @@ fn names_are_flushed() {
 #[test]
 fn clients_are_bounded() {
     let cache = filled(20_000);
-    let limits = Limits { clients_max: 2, ..Limits::default() };
+    let limits = Limits { clients_max: 2, ..limits() };
     let watch = Watch::default();
     serve_at(limits, &cache, &watch, |path| {
         let mut deaf = UnixStream::connect(path).unwrap();
@@ -291,7 +291,7 @@ fn clients_are_bounded() {
 #[test]
 fn loads_end() {
     let cache = filled(10);
-    serve(Limits::default(), &cache, |path| {
+    serve(limits(), &cache, |path| {
         let mut vanishing = UnixStream::connect(path).unwrap();
         vanishing.write_all(b"{\"command\":\"load\"}\n{\"ke").unwrap();
         drop(vanishing);
@@ -308,7 +308,7 @@ fn the_socket_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ctl");
     let poller = Poller::new().unwrap();
-    let open = |mode| Control::open(&path, mode, Limits::default(), &poller, 0);
+    let open = |mode| Control::open(&path, mode, limits(), &poller, 0);
     drop(UnixListener::bind(&path).unwrap());
     let control = open(0o660).unwrap();
     assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o660);
@@ -333,7 +333,7 @@ fn nobody_there() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ctl");
     let error = ask(&path, &Request::Stats).unwrap_err().to_string();
-    assert!(error.contains("is larder dns running, with --ctl"), "{error}");
+    assert!(error.contains("is larder dns or larder http running, with --ctl"), "{error}");
     drop(UnixListener::bind(&path).unwrap());
     let error = ask(&path, &Request::Stats).unwrap_err().to_string();
     assert!(error.contains("start larder dns"), "{error}");

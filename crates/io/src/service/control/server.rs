@@ -19,12 +19,11 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::Arc;
 
-use larder_io::event::{Event, Interest, Poller, Waker};
-
-use super::jobs::{Next, Running};
+use super::job::{Next, Running};
 use super::socket::{SocketFile, listen};
-use super::{Actions, Answer, Request, act, closing_line};
-use larder_io::service::nonblocking::retry;
+use super::{Answer, Service, closing_line};
+use crate::event::{Event, Interest, Poller, Waker};
+use crate::service::nonblocking::retry;
 
 /// Octets read at once.
 const READ_BYTES: usize = 16 << 10;
@@ -55,11 +54,11 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// 8 clients, a line of any entry, 64 KiB, 30 s: memory of some 5 MB at the very most, while eight load.
+    /// 8 clients, lines of 64 KiB, as much unsent, 30 s: a few MB at the very most.
     fn default() -> Limits {
         Limits {
             clients_max: 8,
-            line_bytes_max: super::entry::LINE_BYTES_MAX,
+            line_bytes_max: 64 << 10,
             unsent_bytes_max: 64 << 10,
             stall_ms: 30_000,
         }
@@ -67,6 +66,7 @@ impl Default for Limits {
 }
 
 /// The socket and its clients.
+#[derive(Debug)]
 pub struct Control {
     listener: UnixListener,
     _file: SocketFile,
@@ -90,6 +90,7 @@ enum Turn {
     Ends,
 }
 
+#[derive(Debug)]
 struct Client {
     socket: UnixStream,
     interest: Interest,
@@ -136,7 +137,7 @@ impl Control {
         &mut self,
         event: Event,
         poller: &Poller,
-        actions: &mut impl Actions,
+        service: &mut impl Service,
         now_ms: u64,
     ) {
         match event.token.wrapping_sub(self.first_token) {
@@ -147,7 +148,7 @@ impl Control {
                 for slot in 0..self.clients.len() {
                     let has_job = |client: &Client| client.job.is_some();
                     if self.clients[slot].as_ref().is_some_and(has_job) {
-                        self.serve(slot, poller, actions, now_ms);
+                        self.serve(slot, poller, service, now_ms);
                     }
                 }
             }
@@ -158,7 +159,7 @@ impl Control {
                 if event.closed && [Interest::NONE, Interest::WRITE].contains(&client.interest) {
                     self.clients[slot] = None;
                 } else {
-                    self.serve(slot, poller, actions, now_ms);
+                    self.serve(slot, poller, service, now_ms);
                 }
             }
         }
@@ -228,11 +229,11 @@ impl Control {
     }
 
     /// Gives a client its turns, and settles what is to be told of it next.
-    fn serve(&mut self, slot: usize, poller: &Poller, actions: &mut impl Actions, now_ms: u64) {
+    fn serve(&mut self, slot: usize, poller: &Poller, service: &mut impl Service, now_ms: u64) {
         let Some(client) = &mut self.clients[slot] else { return };
         let mut turn = Turn::Goes;
         for _ in 0..ROUNDS {
-            turn = client.turn(&self.limits, &self.waker, actions, now_ms);
+            turn = client.turn(&self.limits, &self.waker, service, now_ms);
             if turn != Turn::Goes {
                 break;
             }
@@ -277,7 +278,7 @@ impl Client {
         &mut self,
         limits: &Limits,
         waker: &Arc<Waker>,
-        actions: &mut impl Actions,
+        service: &mut impl Service,
         now_ms: u64,
     ) -> Turn {
         let Ok(mut moved) = self.send(now_ms) else { return Turn::Ends };
@@ -289,7 +290,7 @@ impl Client {
                 return Turn::Ends;
             }
             if let Some(line) = self.line() {
-                self.take(&line, waker, actions);
+                self.take(&line, waker, service);
                 moved = true;
             } else if self.has_ended_input {
                 return Turn::Ends;
@@ -337,27 +338,23 @@ impl Client {
     }
 
     /// Does what a line asks for.
-    fn take(&mut self, line: &[u8], waker: &Arc<Waker>, actions: &mut impl Actions) {
-        let answer = match Request::parse(line) {
-            Ok(request) => {
-                let hears = request == Request::Load;
-                // The input after the entries is theirs too, so nothing can be asked after them.
-                self.is_last |= hears;
-                match act(&request, actions) {
-                    Answer::Now(result) => result,
-                    Answer::Later(job) => match Running::start(job, waker) {
-                        Ok(mut running) => {
-                            if !hears {
-                                running.end_lines();
-                            }
-                            self.job = Some(running);
-                            return;
-                        }
-                        Err(error) => Err(error),
-                    },
+    fn take(&mut self, line: &[u8], waker: &Arc<Waker>, service: &mut impl Service) {
+        let answer = service.ask(line);
+        let hears = matches!(answer, Answer::Hears(_));
+        // The input after what it hears is its own too, so nothing can be asked after that.
+        self.is_last |= hears;
+        let answer = match answer {
+            Answer::Now(result) => result,
+            Answer::Later(job) | Answer::Hears(job) => match Running::start(job, waker) {
+                Ok(mut running) => {
+                    if !hears {
+                        running.end_lines();
+                    }
+                    self.job = Some(running);
+                    return;
                 }
-            }
-            Err(error) => Err(error),
+                Err(error) => Err(error),
+            },
         };
         self.answer(&closing_line(answer));
     }

@@ -13,6 +13,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 /// The socket's file, removed at the end if it is still ours.
+#[derive(Debug)]
 pub(super) struct SocketFile {
     path: PathBuf,
     /// Device and inode.
