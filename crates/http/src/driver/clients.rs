@@ -528,11 +528,8 @@ impl Driver {
     ) {
         let waiter = Waiter { loop_number: self.number, client: client.token };
         match self.store.flights.board(&key, Some(waiter)) {
-            Boarding::Leads(flight) if self.is_kept_meanwhile(head, &flight) => {
-                self.counts.collapsed += 1;
-                self.wait_with(client, head, octets, None, why);
             Boarding::Leads(flight) if self.is_outdated(head) => {
-                self.wait_with(client, octets, Some(flight.clone()), why);
+                self.wait_with(client, head, octets, Some(flight.clone()), why);
                 self.store.flights.close(&flight);
                 self.land_flight(&flight, &Landing::Again);
             }
@@ -556,34 +553,6 @@ impl Driver {
         }
     }
 
-    /// Another loop may have kept it, and closed its flight, after this one looked: then this flight lands with that.
-    fn is_kept_meanwhile(&mut self, head: &RequestHead<'_>, flight: &Arc<Flight>) -> bool {
-        if self.options.loops == 1 {
-            return false;
-        }
-        self.face.sync(&self.store);
-        let now = self.now;
-        let answer = match self.face.find(&self.url, head.fields, now.seconds()) {
-            Found::Kept { key, kept, is_purged: false } if key == *flight.key() => {
-                let directives = RequestDirectives::heeded(head.fields, &self.options.rules);
-                let object = kept.body_id.map(|id| self.store.bodies.get(id));
-                match (decide(&kept.life, &directives, now.wall_s), object) {
-                    (_, Some(None)) => None,
-                    (Decision::Serve { .. }, object) => Some(Answer {
-                        record: kept.octets.to_vec(),
-                        vary: Vec::new(),
-                        object: object.flatten(),
-                        is_private: false,
-                    }),
-                    _ => None,
-                }
-            }
-            _ => None,
-        };
-        let Some(answer) = answer else { return false };
-        self.land_flight(flight, &Landing::Answer(Arc::new(answer)));
-        self.store.flights.close(flight);
-        true
     /// True where what a look-up just found is not so any more. Who leads a flight has to look again: another one that led may have
     /// kept its answer, and closed its flight, between the look and the boarding.
     fn is_outdated(&mut self, head: &RequestHead<'_>) -> bool {
@@ -592,7 +561,9 @@ impl Driver {
             Found::Kept { key, kept, .. } => Some((key, kept.serial)),
             Found::Nothing { key, .. } => Some((key, 0)),
             Found::Unshared => None,
+        };
         let before = is_known(self.face.find(&self.url, head.fields, now));
+        self.face.sync(&self.store);
         before != is_known(self.face.find(&self.url, head.fields, now))
     }
 
