@@ -18,10 +18,10 @@ use rustix::net::{RecvFlags, recv};
 
 use super::body::Body;
 
-/// Octets that a receive may take.
-const ROOM_BYTES: usize = 64 << 10;
-/// Octets that a receive may discard.
-const DISCARD_BYTES: usize = 1 << 20;
+/// Octets that a receive may take of a head and what follows it.
+const HEAD_ROOM_BYTES: usize = 64 << 10;
+/// Octets that a receive may compare or discard: the same, or those who compare would lag behind.
+const ROOM_BYTES: usize = 1 << 20;
 /// What is left of a body and shorter is read, not discarded.
 const DISCARD_FROM: u64 = 16 << 10;
 /// Longest head, and longest line of a chunk's size.
@@ -39,7 +39,7 @@ impl Room {
     /// An empty one.
     pub fn new() -> Room {
         let room = |bytes| vec![0; bytes].into_boxed_slice();
-        Room { read: room(ROOM_BYTES), discarded: room(DISCARD_BYTES) }
+        Room { read: room(ROOM_BYTES), discarded: room(ROOM_BYTES) }
     }
 }
 
@@ -133,7 +133,7 @@ impl Exchange {
             && left >= DISCARD_FROM
             && !self.checks
         {
-            let most = left.min(DISCARD_BYTES as u64) as usize;
+            let most = left.min(ROOM_BYTES as u64) as usize;
             return match recv(stream, &mut room.discarded[..most], RecvFlags::TRUNC) {
                 Ok((_, 0)) => Err(Fault::Closed(io::ErrorKind::UnexpectedEof.into())),
                 Ok((_, octets)) => {
@@ -146,7 +146,8 @@ impl Exchange {
                 Err(error) => Err(Fault::Closed(error.into())),
             };
         }
-        let length = match (&*stream).read(&mut room.read) {
+        let most = if self.checks { ROOM_BYTES } else { HEAD_ROOM_BYTES };
+        let length = match (&*stream).read(&mut room.read[..most]) {
             Ok(0) => return Err(Fault::Closed(io::ErrorKind::UnexpectedEof.into())),
             Ok(length) => length,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(nothing),
