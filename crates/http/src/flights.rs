@@ -10,12 +10,12 @@
 //! still comes; who boards then reads it as it does.
 //!
 //! Invariants
-//! 1. A key has one flight in the table at most, and a flight lands once.
+//! 1. A key has one flight in the table at most, and a flight lands once. A flight has two keys at most.
 //! 2. Who waits is told once, or left before.
 //!
 //! Bounds: [`Flights::new`] is told how many; beyond, one asks for himself. Cost: a lock of one of [`SHARDS`] a miss.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use foldhash::{HashMap, HashMapExt};
 use parking_lot::Mutex;
@@ -53,6 +53,8 @@ pub enum Landing {
 #[derive(Debug)]
 pub struct Flight {
     key: Key,
+    /// Under this it is found too.
+    alias: OnceLock<Key>,
     state: Mutex<State>,
 }
 
@@ -103,7 +105,7 @@ impl Flights {
             return Boarding::Full;
         }
         let state = Mutex::new(State::Asked(waiter.into_iter().collect()));
-        let flight = Arc::new(Flight { key: *key, state });
+        let flight = Arc::new(Flight { key: *key, alias: OnceLock::new(), state });
         shard.insert(*key, flight.clone());
         Boarding::Leads(flight)
     }
@@ -113,11 +115,21 @@ impl Flights {
         self.shard(key).lock().contains_key(key)
     }
 
+    /// Lets who wants `key` find this flight too, where there is none: when an answer came, it turned out to be a variant.
+    pub fn also(&self, flight: &Arc<Flight>, key: &Key) {
+        let mut shard = self.shard(key).lock();
+        if *key != flight.key && !shard.contains_key(key) && flight.alias.set(*key).is_ok() {
+            shard.insert(*key, flight.clone());
+        }
+    }
+
     /// Takes a flight out: who comes now finds what was kept, or asks anew.
     pub fn close(&self, flight: &Arc<Flight>) {
-        let mut shard = self.shard(&flight.key).lock();
-        if shard.get(&flight.key).is_some_and(|it| Arc::ptr_eq(it, flight)) {
-            shard.remove(&flight.key);
+        for key in [Some(&flight.key), flight.alias.get()].into_iter().flatten() {
+            let mut shard = self.shard(key).lock();
+            if shard.get(key).is_some_and(|it| Arc::ptr_eq(it, flight)) {
+                shard.remove(key);
+            }
         }
     }
 

@@ -30,6 +30,7 @@ use crate::message::{self, FieldRoom, Framing, Refused, RequestHead, Target};
 use crate::record::{Kept, Record};
 use crate::reuse::{Decision, decide};
 use crate::status::{CacheStatus, Forward, Outcome, push_cache_status};
+use crate::storage::selecting_value;
 use crate::store::Found;
 
 /// What a client waits for, by list.
@@ -570,6 +571,9 @@ impl Driver {
     /// What has landed a while ago may be given to who comes now, if it is fresh; else he asks for himself.
     fn still_good(&self, head: &RequestHead<'_>, landing: Landing) -> Landing {
         let Landing::Answer(answer) = &landing else { return Landing::Alone };
+        if !is_for(answer, head) {
+            return Landing::Alone;
+        }
         let Some(Record::Response(kept)) = Record::read(&answer.record) else {
             return Landing::Alone;
         };
@@ -657,14 +661,11 @@ impl Driver {
         let mut out = self.reactor.buffer();
         match landing {
             Landing::Answer(answer) => {
-                let request = Request { method: head.method, fields: head.fields };
-                let is_for = |it: &crate::storage::Selected| {
-                    crate::storage::selecting_value(request.fields, &it.name) == it.value
-                };
-                if answer.vary.iter().all(is_for) {
+                if is_for(&answer, &head) {
                     self.give(client, &head, &answer, exchange.why, &mut out);
                 } else {
                     // Another variant; which one it is can be told now.
+                    self.face.sync(&self.store);
                     self.request(client, &head, &exchange.head, &mut out);
                 }
             }
@@ -720,6 +721,11 @@ impl Driver {
             None => push_body(out, &composed.body, kept.body),
         }
     }
+}
+
+/// True where an answer is of the variant that a request wants.
+fn is_for(answer: &Answer, head: &RequestHead<'_>) -> bool {
+    answer.vary.iter().all(|it| selecting_value(head.fields, &it.name) == it.value)
 }
 
 fn asked<'a>(head: &RequestHead<'a>, closes: bool) -> Asked<'a> {

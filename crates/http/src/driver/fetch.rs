@@ -239,6 +239,11 @@ impl Driver {
             face.key_for(store, &fetch.url, stored, request.fields, now.seconds())
         });
         let keep = stored.zip(key);
+        if let (Some((_, key)), Purpose::Shared { flight, .. }) = (&keep, &fetch.purpose) {
+            // Who waits for another variant looks by what chooses them, and who comes now for this one joins.
+            self.face.flush();
+            self.store.flights.also(flight, key);
+        }
         let is_fresh = keep.as_ref().is_some_and(|(stored, _)| {
             stored.life.fresh_s(now.wall_s) > 0 && !stored.life.directives.no_cache
         });

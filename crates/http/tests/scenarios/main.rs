@@ -6,9 +6,13 @@
 //! | `breaking` | origins that die while they send |
 //! | `leaving` | clients that leave before they have it all |
 //! | `ranges` | parts of a body that still comes |
+//! | `variants` | responses that are chosen by more than their URL, and those that are not to be shared |
+//! | `renewing` | what is stale, and what is outdated meanwhile |
 
 mod breaking;
 mod joining;
 mod leaving;
 mod ranges;
+//mod renewing;
 mod support;
+mod variants;

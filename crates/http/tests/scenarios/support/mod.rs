@@ -130,6 +130,21 @@ impl World {
         self.origin().asked(line)
     }
 
+    /// The connection on which something is asked next: a new one, or one of these, which is taken out.
+    pub fn asking_of(&self, known: &mut Vec<Connection>) -> Connection {
+        let start = Instant::now();
+        loop {
+            if let Some(connection) = self.origin().try_accept() {
+                return connection;
+            }
+            if let Some(at) = known.iter_mut().position(|it| it.has_request()) {
+                return known.remove(at);
+            }
+            assert!(start.elapsed() < WAIT, "nothing is asked");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Waits until the counters are so.
     pub fn until_counts(&self, what: &str, is_so: impl Fn(&Counts) -> bool) {
         let is_so = || {

@@ -17,7 +17,7 @@ pub struct Origin {
     pub address: SocketAddr,
     connections: Receiver<TcpStream>,
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 #[derive(Default)]
@@ -59,7 +59,7 @@ impl Origin {
         let (sender, connections) = channel();
         let shared = Arc::new(Shared::default());
         let its = shared.clone();
-        let thread = Some(thread::spawn(move || accept(&listener, &its, &sender)));
+        let thread = Mutex::new(Some(thread::spawn(move || accept(&listener, &its, &sender))));
         Origin { address, connections, shared, thread }
     }
 
@@ -80,6 +80,21 @@ impl Origin {
         let mut connection = self.accept();
         connection.asked(line);
         connection
+    }
+
+    /// A connection that is there.
+    pub fn try_accept(&self) -> Option<Connection> {
+        self.connections.try_recv().ok().map(|stream| Connection(Wire::new(stream)))
+    }
+
+    /// Takes no more connections.
+    pub fn stop_listening(&self) {
+        self.shared.has_ended.store(true, Ordering::SeqCst);
+        // It hears of it by one more connection.
+        let _ = TcpStream::connect(self.address);
+        if let Some(thread) = self.thread.lock().unwrap().take() {
+            thread.join().unwrap();
+        }
     }
 
     /// Nobody has connected that a story did not take.
@@ -107,12 +122,7 @@ impl Origin {
 
 impl Drop for Origin {
     fn drop(&mut self) {
-        self.shared.has_ended.store(true, Ordering::SeqCst);
-        // It hears of it by one more connection.
-        let _ = TcpStream::connect(self.address);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        self.stop_listening();
     }
 }
 
@@ -172,6 +182,11 @@ impl Connection {
     /// Breaks it off.
     pub fn reset(self) {
         self.reset_on_close();
+    }
+
+    /// True where a request has come, and not the end.
+    pub fn has_request(&mut self) -> bool {
+        self.has_news() && self.has_octets()
     }
 
     /// The server has closed it, and nothing came before.

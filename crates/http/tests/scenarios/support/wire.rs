@@ -216,6 +216,14 @@ impl Wire {
         tcp::reset_on_close(&self.stream).unwrap();
     }
 
+    /// True where octets come, and not the end.
+    pub fn has_octets(&mut self) -> bool {
+        if self.inbox.is_empty() {
+            self.more();
+        }
+        !self.inbox.is_empty()
+    }
+
     /// True where something has come, or the end.
     pub fn has_news(&mut self) -> bool {
         if !self.inbox.is_empty() || self.end.is_some() {

@@ -1,0 +1,182 @@
+//! Responses that are chosen by more than their URL, and those that are not to be shared.
+
+use crate::support::{
+    Client, Connection, Head, KEPT, UNKEPT, assert_octets, body, octets, scenario,
+};
+
+const BYTES: usize = 200_000;
+const FIRST: usize = 50_000;
+const VARY: &str = "Vary: Accept-Language";
+
+fn language(head: &Head) -> String {
+    head.field("accept-language").unwrap_or("none").to_owned()
+}
+
+fn ask(client: &mut Client, language: &str) {
+    client.ask("GET", "/page", &[&format!("Accept-Language: {language}")]);
+}
+
+/// Two variants are asked for once each, and each client gets its own.
+#[test]
+fn two() {
+    scenario().loops(&[1, 2]).tell(|world| {
+        let mut client = world.client();
+        for word in ["de", "fr"] {
+            ask(&mut client, word);
+            let mut origin = world.origin().accept();
+            assert_eq!(language(&origin.asked("GET /page")), word);
+            origin.answers("200 OK", &[KEPT, VARY], word);
+            assert_eq!(client.response().text(), word);
+        }
+        for mut client in world.clients(6) {
+            for word in ["de", "fr", "de"] {
+                ask(&mut client, word);
+                let response = client.response();
+                assert_eq!(response.text(), word);
+                assert!(response.head.cache_status().contains("hit"), "{response:?}");
+            }
+        }
+        world.origin().is_idle();
+    });
+}
+
+/// Clients that wait with one whose answer turns out to be another variant than theirs ask for theirs, once each variant.
+#[test]
+fn waiting_for_another() {
+    scenario().loops(&[1, 2]).tell(|world| {
+        let mut readers = world.clients(12);
+        let words = ["de", "fr", "it"];
+        ask(&mut readers[0], words[0]);
+        let mut first = world.origin().accept();
+        first.asked("GET /page");
+        for (at, reader) in readers.iter_mut().enumerate().skip(1) {
+            ask(reader, words[at % 3]);
+        }
+        world.until_counts("all wait", |it| it.collapsed == 11);
+        first.answers("200 OK", &[KEPT, VARY], words[0]);
+        // Whose loop asks first is left open, and connections are used again.
+        let (mut asked, mut origins) = (Vec::new(), vec![first]);
+        for _ in 0..2 {
+            let mut origin = world.asking_of(&mut origins);
+            let head = origin.asked("GET /page");
+            origin.answers("200 OK", &[KEPT, VARY], language(&head));
+            asked.push(language(&head));
+            origins.push(origin);
+        }
+        asked.sort();
+        assert_eq!(asked, ["fr", "it"]);
+        for (at, reader) in readers.iter_mut().enumerate() {
+            assert_eq!(reader.response().text(), words[at % 3], "{at}");
+        }
+        world.origin().is_idle();
+    });
+}
+
+/// A client that joins a variant while it comes gets the octets as they come, though it was not known to be one when it was asked for.
+#[test]
+fn joining_one() {
+    scenario().loops(&[1, 2]).tell(|world| {
+        let mut first = world.client();
+        ask(&mut first, "de");
+        let mut origin = world.asked("GET /page");
+        origin.begins("200 OK", &[KEPT, VARY], BYTES);
+        origin.send(body(FIRST));
+        first.head();
+        first.take(FIRST);
+        let mut others = world.clients(6);
+        for other in &mut others {
+            ask(other, "de");
+            other.head();
+            assert_octets(&other.take(FIRST), &body(FIRST));
+        }
+        let mut french = world.client();
+        ask(&mut french, "fr");
+        world.asked("GET /page").answers("200 OK", &[KEPT, VARY], "fr");
+        assert_eq!(french.response().text(), "fr");
+        origin.send(octets(FIRST, BYTES - FIRST));
+        for other in others.iter_mut().chain([&mut first]) {
+            assert_octets(&other.take(BYTES - FIRST), &octets(FIRST, BYTES - FIRST));
+        }
+        world.origin().is_idle();
+    });
+}
+
+/// `Vary: *` is nobody else's: each request is asked for itself.
+#[test]
+fn any() {
+    scenario().tell(|world| {
+        let mut client = world.client();
+        client.get("/page");
+        let mut origin = world.asked("GET /page");
+        origin.answers("200 OK", &[KEPT, "Vary: *"], "one");
+        assert_eq!(client.response().text(), "one");
+        client.get("/page");
+        origin.asked("GET /page");
+        origin.answers("200 OK", &[KEPT, "Vary: *"], "two");
+        assert_eq!(client.response().text(), "two");
+    });
+}
+
+/// Who looks only gets the head of what is kept, and what is only looked at is fetched whole, for the next.
+#[test]
+fn only_looked_at() {
+    scenario().tell(|world| {
+        let mut client = world.client();
+        client.ask("HEAD", "/film", &[]);
+        let mut origin = world.asked("GET /film");
+        origin.begins("200 OK", &[KEPT], BYTES);
+        let head = client.head();
+        assert_eq!((head.status(), head.length()), (200, Some(BYTES)));
+        origin.send(body(BYTES));
+        assert_octets(&client.fetch("/film").body, &body(BYTES));
+        client.ask("HEAD", "/film", &[]);
+        assert_eq!(client.head().length(), Some(BYTES));
+        assert!(client.fetch("/film").head.cache_status().contains("hit"));
+    });
+}
+
+/// Who waits with one whose answer is not to be shared does not wait for the others: all are asked for at once, and so are those who
+/// come later.
+#[test]
+fn not_shared() {
+    scenario().loops(&[1, 2]).tell(|world| {
+        let mut readers = world.clients(8);
+        readers[0].get("/own");
+        let mut first = world.asked("GET /own");
+        readers[1..7].iter_mut().for_each(|it| it.get("/own"));
+        world.until_counts("all wait", |it| it.collapsed == 6);
+        first.begins("200 OK", &[UNKEPT], BYTES);
+        // None of them has its answer before all were asked for.
+        let mut origins: Vec<Connection> = (1..7).map(|_| world.asked("GET /own")).collect();
+        readers[7].get("/own");
+        origins.push(world.asked("GET /own"));
+        for (at, origin) in origins.iter_mut().enumerate() {
+            origin.answers("200 OK", &[UNKEPT], format!("{at}"));
+        }
+        let mut texts: Vec<String> =
+            readers[1..].iter_mut().map(|it| it.response().text().to_owned()).collect();
+        texts.sort();
+        assert_eq!(texts, ["0", "1", "2", "3", "4", "5", "6"]);
+        first.send(body(BYTES));
+        assert_octets(&readers[0].response().body, &body(BYTES));
+    });
+}
+
+/// What was not to be shared and is now is kept, and shared again.
+#[test]
+fn shared_again() {
+    scenario().tell(|world| {
+        let mut client = world.client();
+        client.get("/page");
+        let mut origin = world.asked("GET /page");
+        origin.answers("200 OK", &[UNKEPT], "own");
+        client.response();
+        client.get("/page");
+        origin.asked("GET /page");
+        origin.answers("200 OK", &[KEPT], "everybody's");
+        assert_eq!(client.response().text(), "everybody's");
+        let hit = client.fetch("/page");
+        assert_eq!(hit.text(), "everybody's");
+        assert!(hit.head.cache_status().contains("hit"), "{hit:?}");
+    });
+}
