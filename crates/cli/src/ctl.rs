@@ -1,4 +1,5 @@
-//! `larder ctl`: asks a running `larder dns`, and prints what it answers.
+//! `larder ctl`: asks a running `larder dns` or `larder http`, and prints what it answers. Which of the two it is the server knows: it
+//! says what it cannot do.
 //!
 //! ```text
 //! stats, version   a name and a value a line           --json: the object
@@ -9,8 +10,8 @@
 
 use std::io::{self, BufWriter, Write};
 
-use larder_dns::ctl::client::{self, Error};
-use larder_dns::ctl::{Fields, Request};
+use larder_io::service::control::Fields;
+use larder_io::service::control::client::{self, Error};
 use serde_json::Value;
 
 use crate::exit::{self, Failure, Outcome};
@@ -22,11 +23,11 @@ pub fn ctl(settings: &Resolved) -> Outcome {
     let path = settings.path("socket").ok_or_else(|| Failure::usage("--socket names no path"))?;
     let is_json = settings.switch("json");
     let action = settings.choice("action");
-    let request = request(action, settings.word("name"))?;
-    let fields = match request {
-        Request::Dump => return dump(is_json, |each| client::request(&path, &request, each)),
-        Request::Load => client::load(&path, &mut io::stdin().lock()),
-        _ => client::request(&path, &request, |_| Ok(())),
+    let line = line(action, settings.word("name"), settings.switch("soft"))?;
+    let fields = match action {
+        "dump" => return dump(is_json, |each| client::ask(&path, &line, each)),
+        "load" => client::tell(&path, &line, &mut io::stdin().lock()),
+        _ => client::ask(&path, &line, |_| Ok(())),
     };
     let fields = fields.map_err(failure)?;
     let is_partial = fields.get("refused").and_then(Value::as_u64).is_some_and(|count| count > 0);
@@ -40,20 +41,38 @@ pub fn ctl(settings: &Resolved) -> Outcome {
     Ok(if is_partial { exit::DAMAGED } else { exit::DONE })
 }
 
-/// What is asked for; an argument too many or too few is a slip.
-fn request(action: &str, name: Option<&str>) -> Result<Request, Failure> {
-    match (action, name) {
-        ("flush", Some(name)) => Request::flush(name).map_err(Failure::usage),
-        ("flush-zone", Some(zone)) => Request::flush_zone(zone).map_err(Failure::usage),
-        ("flush" | "flush-zone", None) => {
-            Err(Failure::usage(format!("{action} of what? larder ctl {action} NAME")))
+/// What is asked for, as a line of JSON; an argument too many or too few is a slip.
+fn line(action: &str, name: Option<&str>, is_soft: bool) -> Result<String, Failure> {
+    let mut request = Fields::from_iter([("command".to_owned(), action.into())]);
+    let (argument, must) = match action {
+        // One server flushes a name, the other all.
+        "flush" => ("name", false),
+        "flush-zone" => ("zone", true),
+        "purge" => ("url", true),
+        "purge-tag" => ("tag", true),
+        _ if name.is_some() => {
+            return Err(Failure::usage(format!("{action} takes no name; leave it out")));
         }
-        (_, Some(_)) => Err(Failure::usage(format!("{action} takes no name; leave it out"))),
-        (_, None) => {
-            let line = format!("{{\"command\":\"{action}\"}}");
-            Request::parse(line.as_bytes()).map_err(Failure::usage)
+        _ => ("", false),
+    };
+    match name {
+        Some(name) => drop(request.insert(argument.to_owned(), name.into())),
+        None if must => {
+            let word = argument.to_uppercase();
+            return Err(Failure::usage(format!("{action} of what? larder ctl {action} {word}")));
         }
+        None => {}
     }
+    if is_soft {
+        if !matches!(action, "purge" | "purge-tag" | "flush") || action == "flush" && name.is_some()
+        {
+            return Err(Failure::usage(format!(
+                "--soft is for purges, not for {action}; leave it out"
+            )));
+        }
+        request.insert("soft".to_owned(), true.into());
+    }
+    Ok(Value::Object(request).to_string())
 }
 
 fn failure(error: Error) -> Failure {
@@ -153,14 +172,27 @@ mod tests {
         assert_eq!(table(&fields), "cache.entries   3\nupstreams.0.up  true\n");
     }
 
-    /// Every word of the table is a request, with a name where it needs one.
+    /// Every word of the table is a line, with a name where it needs one; a slip is told before anybody is asked.
     #[test]
-    fn actions_are_requests() {
+    fn actions_are_lines() {
         for action in crate::settings::CTL_ACTIONS {
-            let is_named = action.starts_with("flush");
-            assert_eq!(request(action, None).is_ok(), !is_named, "{action}");
-            assert_eq!(request(action, Some("a.example")).is_ok(), is_named, "{action}");
+            let needs = matches!(action, "flush-zone" | "purge" | "purge-tag");
+            let takes = needs || action == "flush";
+            assert_eq!(line(action, None, false).is_err(), needs, "{action}");
+            assert_eq!(line(action, Some("a"), false).is_ok(), takes, "{action}");
         }
-        assert!(request("flush", Some("a..b")).unwrap_err().message.contains("no domain name"));
+        let said = |action, name, is_soft| line(action, name, is_soft).map_err(|it| it.message);
+        assert_eq!(
+            said("flush", Some("a\"b"), false).unwrap(),
+            r#"{"command":"flush","name":"a\"b"}"#
+        );
+        assert_eq!(said("flush", None, true).unwrap(), r#"{"command":"flush","soft":true}"#);
+        assert_eq!(
+            said("flush-zone", Some("."), false).unwrap(),
+            r#"{"command":"flush-zone","zone":"."}"#
+        );
+        assert!(said("purge", None, true).unwrap_err().contains("larder ctl purge URL"));
+        assert!(said("stop", None, true).unwrap_err().contains("--soft is for purges"));
+        assert!(said("flush", Some("a"), true).unwrap_err().contains("--soft is for purges"));
     }
 }

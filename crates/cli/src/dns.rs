@@ -159,13 +159,8 @@ fn options(settings: &Resolved, shadowed: &[SocketAddr]) -> Result<Options, Fail
 fn operation(settings: &Resolved) -> Result<Operation, Failure> {
     let word = |name| settings.word(name).filter(|word| *word != "none");
     let path = |name| word(name).map(PathBuf::from);
-    let mode = settings.word("ctl-mode").unwrap_or_default();
-    let is_octal = (1..=4).contains(&mode.len());
-    let mode = u32::from_str_radix(mode, 8).ok().filter(|_| is_octal).ok_or_else(|| {
-        Failure::usage(format!("--ctl-mode {mode:?}: expected octal digits, as 0600 or 660"))
-    })?;
     Ok(Operation {
-        control: path("ctl").map(|path| (path, mode)),
+        control: control(settings)?,
         metrics: metrics(settings)?,
         snapshot: path("snapshot"),
         snapshot_every_s: settings.number_or_default("snapshot-every"),
@@ -175,6 +170,17 @@ fn operation(settings: &Resolved) -> Result<Operation, Failure> {
         }),
         query_log: path("query-log").map(|path| query_log(settings, path)).transpose()?,
     })
+}
+
+/// The control socket, and its file mode.
+pub(crate) fn control(settings: &Resolved) -> Result<Option<(PathBuf, u32)>, Failure> {
+    let mode = settings.word("ctl-mode").unwrap_or_default();
+    let is_octal = (1..=4).contains(&mode.len());
+    let mode = u32::from_str_radix(mode, 8).ok().filter(|_| is_octal).ok_or_else(|| {
+        Failure::usage(format!("--ctl-mode {mode:?}: expected octal digits, as 0600 or 660"))
+    })?;
+    let word = settings.word("ctl").filter(|word| *word != "none");
+    Ok(word.map(|word| (PathBuf::from(word), mode)))
 }
 
 /// Where metrics are told.

@@ -6,13 +6,14 @@ use larder_http::Rules;
 use larder_http::counts::Counts;
 use larder_http::message::Limits;
 use larder_http::options::{Operation, Options, OriginAddress, Patience};
+use larder_http::prefix::Prefix;
 use larder_http::server::{LOOPS_MAX, News, serve};
 use larder_http::store::Memory;
 use larder_io::reactor::Choice;
 
 use crate::annotate::cores;
 use crate::bench::eprint_quietly;
-use crate::dns::{addresses_with, metrics};
+use crate::dns::{addresses_with, control, metrics};
 use crate::exit::{self, Failure, Outcome};
 use crate::layers::Resolved;
 
@@ -87,14 +88,23 @@ fn options(settings: &Resolved) -> Result<Options, Failure> {
             between_bytes_ms: ms("between-bytes-timeout"),
             ..Patience::default()
         },
+        purge_from: prefixes(settings, "purge-from")?,
         operation: operation(settings)?,
         ..Options::new(addresses_with(settings, "listen", PORT)?, origins)
     })
 }
 
+/// Networks.
+fn prefixes(settings: &Resolved, name: &str) -> Result<Vec<Prefix>, Failure> {
+    let each = |word: &str| {
+        word.parse().map_err(|error| Failure::usage(format!("--{name} {word:?}: {error}")))
+    };
+    settings.list(name).into_iter().map(each).collect()
+}
+
 /// How it is operated.
 fn operation(settings: &Resolved) -> Result<Operation, Failure> {
-    Ok(Operation { metrics: metrics(settings)? })
+    Ok(Operation { control: control(settings)?, metrics: metrics(settings)? })
 }
 
 /// `http://HOST[:PORT]`, looked up.

@@ -1519,22 +1519,39 @@ differs and why. What is simulated is the same for a seed on any machine; what i
 };
 
 /// What `larder ctl` may ask for.
-pub const CTL_ACTIONS: [&str; 9] =
-    ["stats", "dump", "load", "flush", "flush-zone", "snapshot", "reload", "stop", "version"];
+pub const CTL_ACTIONS: [&str; 11] = [
+    "stats",
+    "dump",
+    "load",
+    "flush",
+    "flush-zone",
+    "purge",
+    "purge-tag",
+    "snapshot",
+    "reload",
+    "stop",
+    "version",
+];
 
 /// `larder ctl`.
 pub const CTL: Command = Command {
     path: &["ctl"],
-    about: "Ask a running larder dns: statistics, dump, flush, reload, stop",
+    about: "Ask a running larder dns or larder http: statistics, flush, purge, reload, stop",
     long: "Speaks to the server over the Unix socket that it was given with --ctl, a line of JSON a request. \
-stats prints counters; dump every answer that is kept (--json: as load takes them); load puts entries from \
+stats prints counters; stop ends the server.
+
+Of larder dns: dump prints every answer that is kept (--json: as load takes them); load puts entries from \
 standard input into the cache; flush NAME takes out all types of a name, flush-zone ZONE all below it too; \
-snapshot saves the cache to its file; reload reads the configuration again and keeps the cache; stop ends \
-the server. Exit status: 0 done; 1 loaded, but some lines were no entries; 2 not done.
+snapshot saves the cache to its file; reload reads the configuration again and keeps the cache.
+
+Of larder http: purge URL takes out what a URL gives, purge-tag TAG what its origin gave that tag, flush everything; with \
+--soft it stays, stale: the origin is asked about it, and it may still be given while the origin fails. Exit status: 0 done; 1 loaded, but some lines were no entries; 2 not done.
 
 Examples:
   larder ctl stats
   larder ctl flush www.example.com
+  larder ctl purge http://www.example.com/news
+  larder ctl purge-tag sports --soft
   larder ctl dump --json | larder ctl load --socket /run/other/ctl",
     settings: &[
         Setting {
@@ -1551,9 +1568,15 @@ Examples:
             name: "name",
             positional: true,
             value_name: "NAME",
-            help: "The name or zone to flush",
+            help: "The name or zone to flush, the URL or tag to purge",
             why: "The other actions take none.",
             ..ROW
+        },
+        Setting {
+            name: "soft",
+            help: "Leave what is purged as stale",
+            why: "The next who wants it costs the origin a question, and often no body.",
+            ..SWITCH
         },
         Setting {
             name: "socket",

@@ -148,3 +148,100 @@ fn metrics() {
     assert!(said.contains("3 requests, 2 answered from what is kept"), "{said}");
     assert_eq!(origin.asked(), 1);
 }
+
+/// What `larder ctl` purges is asked for anew, by URL with all its variants, by tag, and all at once; softly, the origin is asked about it.
+#[test]
+fn purges() {
+    let (scratch, origin) = (Scratch::new(), Origin::start());
+    let server = origin.served(&scratch, "--ctl ctl");
+    let ctl = |words: &str| {
+        let run = scratch.run(&format!("ctl {words} --socket ctl"));
+        assert_eq!(run.code, Some(0), "{words}: {run:?}");
+        run.out
+    };
+    let plain = "/cache-control:max-age=60";
+    let tagged = "/cache-control:max-age=60/surrogate-key:news,sports";
+    let varied = "/cache-control:max-age=60/vary:accept-language";
+    let number = |target: &str| -> u64 {
+        let body = get(server.address, target);
+        body.trim().trim_start_matches("answer ").parse().expect("a number")
+    };
+    let all = || [plain, tagged, varied].map(number);
+    let first = all();
+    assert_eq!(all(), first, "they are kept");
+
+    assert_eq!(ctl(&format!("purge http://A.test:80{plain}")), "was_kept  true\n");
+    assert_eq!(ctl("purge a.test/none"), "was_kept  false\n");
+    let second = all();
+    assert_eq!((second[0], [second[1], second[2]]), (4, [first[1], first[2]]));
+
+    ctl(&format!("purge http://a.test{varied}"));
+    assert_eq!(number(varied), 5);
+    ctl(&format!("purge http://a.test{varied} --soft"));
+    assert_eq!(number(varied), 6);
+
+    assert_eq!(ctl("purge-tag sports"), "purge-tag: done\n");
+    assert_eq!(all(), [4, 7, 6]);
+    ctl("purge-tag news --soft");
+    ctl("purge-tag other");
+    assert_eq!(all(), [4, 8, 6]);
+
+    ctl("flush");
+    assert_eq!(all(), [9, 10, 11]);
+    ctl("flush --soft");
+    assert_eq!(all(), [12, 13, 14]);
+    assert_eq!(all(), [12, 13, 14]);
+    assert_eq!(origin.asked(), 14);
+
+    let run = scratch.run("ctl dump --socket ctl");
+    assert!(run.code == Some(2) && run.err.contains("larder http has no command"), "{run:?}");
+    let run = scratch.run("ctl flush a.test --socket ctl");
+    assert!(run.code == Some(2) && run.err.contains("purge takes out a URL"), "{run:?}");
+    let stats: serde_json::Value = serde_json::from_str(&ctl("stats --json")).expect("JSON");
+    assert_eq!(stats["purges"], 9.0, "{stats}");
+    assert_eq!(stats["origin_up"][origin.address.to_string()], 1.0, "{stats}");
+    ctl("stop");
+    let (code, said) = server.end();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(!scratch.path("ctl").exists(), "the socket is gone");
+}
+
+/// PURGE is for those who may: of a URL, of tags, softly; others are told which methods there are.
+#[test]
+fn purge_method() {
+    let (scratch, origin) = (Scratch::new(), Origin::start());
+    let server = origin.served(&scratch, "--purge-from 127.0.0.0/8,::1");
+    let target = "/cache-control:max-age=60/xkey:a,b";
+    let purge = |target: &str, fields: &str| {
+        let request =
+            format!("PURGE {target} HTTP/1.1\r\nHost: A.test\r\nConnection: close\r\n{fields}\r\n");
+        ask(server.address, &request)
+    };
+    assert_eq!(get(server.address, target), "answer 1\n");
+    for (number, (of, fields, text)) in [
+        (target, "", "purged\n"),
+        (target, "Fastly-Soft-Purge: 1\r\n", "purged: stale from now on\n"),
+        ("/", "xkey-purge: x b\r\n", "purged\n"),
+        ("/", "Cache-Tag: a\r\n", "purged\n"),
+        ("/", "xkey-softpurge: a\r\n", "purged: stale from now on\n"),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (status, head, body) = purge(of, fields);
+        assert_eq!((status, body.as_str()), (200, text), "{head}");
+        assert_eq!(get(server.address, target), format!("answer {}\n", number + 2), "{fields}");
+    }
+    purge("/", "xkey-purge: other\r\n");
+    assert_eq!(get(server.address, target), "answer 6\n");
+    drop(server);
+
+    let server = origin.served(&scratch, "");
+    let (status, head, _) =
+        ask(server.address, "PURGE / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n");
+    assert!(status == 405 && head.contains("\r\nAllow: GET, HEAD\r\n"), "{head}");
+    assert_eq!(origin.asked(), 6, "the origin is not asked");
+    scratch
+        .run(&format!("http --origin http://{} --purge-from 1.2.3.4/33", origin.address))
+        .refused(&["--purge-from", "192.0.2.0/24"]);
+}

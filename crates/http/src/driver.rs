@@ -15,6 +15,7 @@
 //! | `delivery` | a body on its way to a client: leases, chunks, `sendfile` |
 //! | `upload` | a request's body on its way to an origin |
 //! | `origins` | connections to origins: asking, reading, keeping them |
+//! | `purge` | what is forgotten because somebody says so |
 //! | `fetch` | what comes of a response: who gets it, whether it is kept |
 //!
 //! Nothing in a turn waits, and nobody has a thread. A client that cannot take more holds what it leased and no more; an origin whose
@@ -30,6 +31,7 @@ mod clients;
 mod delivery;
 mod fetch;
 mod origins;
+mod purge;
 mod upload;
 
 use std::collections::VecDeque;
@@ -330,6 +332,10 @@ impl Driver {
         for message in messages.drain(..) {
             match message {
                 Message::Landed(client, landing) => self.landed.push_back((client, landing)),
+                Message::Forget(url, say) => {
+                    // Who asked may have given up.
+                    let _ = say.try_send(self.forget(&url));
+                }
                 Message::Notice(Notice { object, news: News::More, .. }) => {
                     for token in self.waits.remove(&object).unwrap_or_default() {
                         if self.origins.owns(token) {

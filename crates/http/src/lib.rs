@@ -27,6 +27,7 @@
 pub mod answer;
 pub mod bodies;
 pub mod counts;
+pub mod ctl;
 pub mod directives;
 pub mod driver;
 pub mod field;
@@ -38,6 +39,7 @@ pub mod mail;
 pub mod message;
 pub mod options;
 pub mod preconditions;
+pub mod prefix;
 pub mod record;
 pub mod reuse;
 pub mod server;

@@ -5,6 +5,7 @@
 //!
 //! Bounds: what is posted is bounded by who posts: one message a client that waits, one an object, a loop and batch.
 
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, OnceLock};
 
 use larder::mem::object::{Notice, Post};
@@ -20,6 +21,8 @@ pub enum Message {
     Notice(Notice),
     /// To a client on this loop that waits.
     Landed(u64, Landing),
+    /// Forget a URL, and say whether there was something.
+    Forget(Vec<u8>, SyncSender<bool>),
 }
 
 /// One loop's messages.

@@ -1,11 +1,13 @@
 //! What an operator decides.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use larder_io::reactor::Choice;
 
 use crate::Rules;
 use crate::message::Limits;
+use crate::prefix::Prefix;
 use crate::store::Memory;
 
 /// An origin: a server that is asked.
@@ -54,6 +56,8 @@ impl Default for Patience {
 /// How a server is operated.
 #[derive(Debug, Clone, Default)]
 pub struct Operation {
+    /// The socket of `larder ctl`, and its file mode.
+    pub control: Option<(PathBuf, u32)>,
     /// Where metrics are told.
     pub metrics: Option<SocketAddr>,
 }
@@ -93,6 +97,8 @@ pub struct Options {
     pub keep_s: u32,
     /// Says `Cache-Status`.
     pub says_status: bool,
+    /// Who may `PURGE`.
+    pub purge_from: Vec<Prefix>,
     /// Waits.
     pub patience: Patience,
     /// What its operator has of it.
@@ -119,6 +125,7 @@ impl Options {
             unshared_s: 120,
             keep_s: 604_800,
             says_status: true,
+            purge_from: Vec::new(),
             patience: Patience::default(),
             operation: Operation::default(),
         }

@@ -4,7 +4,7 @@
 //! find      URL, fields      -> a kept response, or under which key to ask for it
 //! keep      record           -> in the engine; what lay there before gives its body up
 //! forget    URL              -> the record of the URL, and with it all of its variants
-//! purge     tag, or all      -> what was kept before is gone, or stale, from now on
+//! purge     tag, or all      -> what was kept before is gone, or stale, from now on; of a URL, stale
 //! ```
 //!
 //! A response that is chosen by more than its URL lies under a key of its own, and under that of the URL lies which fields choose
@@ -12,14 +12,15 @@
 //!
 //! Each loop has a [`Face`]: a proxy and a writer of the engine, and what is purged as it saw it last.
 //!
-//! Bounds: the memory of [`Memory`]; [`TAGS_MAX`] purged tags, beyond which all that has tags is taken for purged. Cost: a look-up
+//! Bounds: the memory of [`Memory`]; [`TAGS_MAX`] purged tags, beyond which all that has tags is taken for purged, and as many URLs
+//! that are stale, beyond which all is. Cost: a look-up
 //! of the engine, and another for a variant.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fmt, io};
 
-use foldhash::{HashMap, HashMapExt};
+use foldhash::HashMap;
 use larder::mem::object::{ObjectStore, Post, StoreOptions};
 use larder::{Cache, Proxy, Seconds, Ttl, Writer};
 use larder_io::random::Random;
@@ -60,6 +61,7 @@ pub struct Store {
     serial: AtomicU64,
     purges: Mutex<Arc<Purges>>,
     purges_version: AtomicU64,
+    purges_made: AtomicU64,
 }
 
 impl fmt::Debug for Store {
@@ -94,6 +96,8 @@ struct Purges {
     all: Before,
     tagged: Before,
     tags: HashMap<u64, Before>,
+    /// What is stale, by the primary key of its URL.
+    urls: HashMap<Key, u64>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -117,13 +121,18 @@ enum Standing {
 }
 
 impl Purges {
-    fn standing(&self, kept: &Kept<'_>) -> Standing {
+    fn standing(&self, primary: &Key, kept: &Kept<'_>) -> Standing {
         let mut before = self.all;
         if kept.has_tags() {
             before = before.max(self.tagged);
             for tag in kept.tags() {
                 before = before.max(self.tags.get(&tag).copied().unwrap_or_default());
             }
+        }
+        if !self.urls.is_empty()
+            && let Some(&stale) = self.urls.get(primary)
+        {
+            before.stale = before.stale.max(stale);
         }
         match kept.serial {
             serial if serial < before.gone => Standing::Gone,
@@ -201,8 +210,9 @@ impl Store {
             bodies,
             flights: Flights::new(FLIGHTS_MAX),
             serial: AtomicU64::new(1),
-            purges: Mutex::new(Arc::new(Purges { tags: HashMap::new(), ..Purges::default() })),
+            purges: Mutex::default(),
             purges_version: AtomicU64::new(0),
+            purges_made: AtomicU64::new(0),
         })
     }
 
@@ -236,6 +246,7 @@ impl Store {
             ("memory_leased_bytes", "Octets being sent", objects.leased_bytes as f64),
             ("memory_lost_bytes", "Octets the kernel did not take back", objects.lost_bytes as f64),
             ("memory_waits", "Bodies that wait for memory", objects.waiting_fillers as f64),
+            ("purges", "Purges since the start", self.purges_made.load(Ordering::Relaxed) as f64),
             ("flights", "Questions that are being asked for all", self.flights.len() as f64),
         ];
         // Statistics fail only for a cache that is broken, which its users are told of.
@@ -274,23 +285,47 @@ impl Store {
         });
     }
 
+    /// Makes what a URL gave until now stale, all of its variants.
+    pub fn purge_url(&self, url: &[u8]) {
+        let key = primary(url);
+        self.change_purges(|purges, serial| {
+            if purges.urls.len() >= TAGS_MAX && !purges.urls.contains_key(&key) {
+                // None of those is remembered, so all is stale.
+                purges.urls.clear();
+                purges.all.stale = serial;
+            } else {
+                purges.urls.insert(key, serial);
+            }
+        });
+    }
+
     /// Purges all that was kept until now.
     pub fn purge_all(&self, is_soft: bool) {
         self.purge(is_soft, |purges| &mut purges.all);
     }
 
     fn purge(&self, is_soft: bool, which: impl FnOnce(&mut Purges) -> &mut Before) {
+        self.change_purges(|purges, serial| {
+            let before = which(purges);
+            if is_soft {
+                before.stale = serial;
+            } else {
+                before.gone = serial;
+            }
+        });
+    }
+
+    fn change_purges(&self, change: impl FnOnce(&mut Purges, u64)) {
         let mut purges = self.purges.lock();
         let serial = self.next_serial();
-        let mut next = Purges::clone(&purges);
-        let before = which(&mut next);
-        if is_soft {
-            before.stale = serial;
-        } else {
-            before.gone = serial;
-        }
-        *purges = Arc::new(next);
+        change(Arc::make_mut(&mut purges), serial);
         self.purges_version.fetch_add(1, Ordering::Release);
+        self.note_purge();
+    }
+
+    /// Counts a purge; those of [`Face::forget`] are its caller's to count.
+    pub fn note_purge(&self) {
+        self.purges_made.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -298,6 +333,11 @@ impl Face {
     /// Shows what others have kept and purged. To be called at the beginning of a turn.
     pub fn sync(&mut self, store: &Store) {
         self.proxy.sync();
+        self.see_purges(store);
+    }
+
+    /// Shows what has been purged.
+    pub fn see_purges(&mut self, store: &Store) {
         let version = store.purges_version.load(Ordering::Acquire);
         if version != self.purges_version {
             (self.purges_version, self.purges) = (version, store.purges.lock().clone());
@@ -306,13 +346,14 @@ impl Face {
 
     /// Looks for a response to a request for a URL ([`crate::key::push_url`]).
     pub fn find(&self, url: &[u8], fields: &[Field<'_>], now: Seconds) -> Found<'_> {
-        let key = primary(url);
+        let primary = primary(url);
+        let key = primary;
         match self.read(&key, now) {
-            Some(Record::Response(kept)) => self.judge(key, kept, url, false),
+            Some(Record::Response(kept)) => self.judge(&primary, key, kept, url, false),
             Some(Record::Choice(choice)) => {
                 let key = variant(&key, choice.generation, choice.names(), fields);
                 match self.read(&key, now) {
-                    Some(Record::Response(kept)) => self.judge(key, kept, url, true),
+                    Some(Record::Response(kept)) => self.judge(&primary, key, kept, url, true),
                     Some(Record::Unshared) => Found::Unshared,
                     _ => Found::Nothing { key, is_variant: true },
                 }
@@ -326,12 +367,19 @@ impl Face {
         Record::read(self.proxy.get(key, now)?.value())
     }
 
-    fn judge<'a>(&self, key: Key, kept: Kept<'a>, url: &[u8], is_variant: bool) -> Found<'a> {
+    fn judge<'a>(
+        &self,
+        primary: &Key,
+        key: Key,
+        kept: Kept<'a>,
+        url: &[u8],
+        is_variant: bool,
+    ) -> Found<'a> {
         if kept.url != url {
             // Two with the same digest: this one takes the place, once it is kept.
             return Found::Nothing { key, is_variant };
         }
-        match self.purges.standing(&kept) {
+        match self.purges.standing(primary, &kept) {
             Standing::Good => Found::Kept { key, kept, is_purged: false },
             Standing::Stale => Found::Kept { key, kept, is_purged: true },
             Standing::Gone => Found::Nothing { key, is_variant },

@@ -1,7 +1,7 @@
-//! What the calling thread does while loops serve: signals, metrics, the service manager.
+//! What the calling thread does while loops serve: signals, `larder ctl`, metrics, the service manager.
 //!
 //! ```text
-//! serves   until SIGINT or SIGTERM, or a loop that failed
+//! serves   until SIGINT, SIGTERM, `larder ctl stop`, or a loop that failed
 //! drains   loops take no new connections, and finish what was begun: DRAIN_MS at most
 //! ended    all loops are
 //! ```
@@ -19,6 +19,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use larder_io::event::{Events, Interest, Poller, Signal, Signals};
+use larder_io::service::control::{self, Control};
 use larder_io::service::endpoint::{self, Endpoint};
 use larder_io::service::notify::Notifier;
 
@@ -34,7 +35,8 @@ const EVENTS_MAX: usize = 64;
 /// Tokens of the poller.
 const SIGNALS: u64 = 0;
 const WAKER: u64 = 1;
-const METRICS: u64 = 2;
+const CONTROL: u64 = 2;
+const METRICS: u64 = CONTROL + control::server::TOKENS;
 
 /// Where it stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +50,7 @@ enum Phase {
 pub(crate) struct Supervisor {
     poller: Poller,
     signals: Signals,
+    control: Option<Control>,
     endpoint: Option<Endpoint>,
     duties: Duties,
     notifier: Option<Notifier>,
@@ -64,10 +67,14 @@ impl Supervisor {
         let poller = Poller::new()?;
         poller.add(&signals, SIGNALS, Interest::READ)?;
         poller.add(&*common.waker, WAKER, Interest::READ)?;
+        let control = operation.control.as_ref().map(|(path, mode)| {
+            Control::open(path, *mode, control::Limits::default(), &poller, CONTROL)
+        });
         let endpoint = operation
             .metrics
             .map(|address| Endpoint::open(address, endpoint::Limits::default(), &poller, METRICS));
         Ok(Supervisor {
+            control: control.transpose()?,
             endpoint: endpoint.transpose()?,
             poller,
             signals,
@@ -96,6 +103,12 @@ impl Supervisor {
                 match event.token {
                     SIGNALS => self.hear_signals()?,
                     WAKER => drop(self.duties.common.waker.clear()?),
+                    CONTROL..METRICS => {
+                        let Supervisor { control, poller, duties, .. } = &mut self;
+                        if let Some(control) = control {
+                            control.handle(event, poller, duties, now_ms);
+                        }
+                    }
                     METRICS.. => {
                         let Supervisor { endpoint, poller, duties, .. } = &mut self;
                         if let Some(endpoint) = endpoint {
@@ -134,6 +147,7 @@ impl Supervisor {
             _ => None,
         };
         [
+            self.control.as_ref().and_then(|control| control.wait_ms(now_ms)),
             self.endpoint.as_ref().and_then(|endpoint| endpoint.wait_ms(now_ms)),
             self.alive_ms.map(until),
             drained,
@@ -156,6 +170,9 @@ impl Supervisor {
 
     /// What time brings.
     fn tick(&mut self, now_ms: u64) {
+        if let Some(control) = &mut self.control {
+            control.expire(&self.poller, now_ms);
+        }
         if let Some(endpoint) = &mut self.endpoint {
             endpoint.expire(&self.poller, now_ms);
         }

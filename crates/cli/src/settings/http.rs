@@ -22,7 +22,7 @@ Clients are served by a few loops, one a core, and none has a thread. Memory for
 asked for leaves first. An origin that dies in a body resets the connections of those who read it: nobody takes a part for the \
 whole, and nothing half is kept.
 
-It runs in the foreground until Ctrl-C or SIGTERM; then it takes no new connections, finishes what it has begun, for ten \
+It runs in the foreground until Ctrl-C, SIGTERM or larder ctl stop; then it takes no new connections, finishes what it has begun, for ten \
 seconds at most, and prints what it did. A second signal ends it at once. Exit status: 0 ended as asked; 2 usage, configuration, \
 an address that cannot be had; 130 ended at once.
 
@@ -254,6 +254,30 @@ Examples:
             help: "How long a client may take nothing of its answer, or send nothing of its body",
             why: "Then its connection is reset.",
             ..LIMIT
+        },
+        Setting {
+            name: "purge-from",
+            value_name: "ADDR[/BITS]",
+            kind: Kind::List,
+            many: true,
+            help: "Networks whose clients may ask for a PURGE of a URL or of tags",
+            why: "As Varnish has it; others are told 405. Tags are named by xkey-purge, Surrogate-Key or Cache-Tag.",
+            ..OPERATION
+        },
+        Setting {
+            name: "ctl",
+            value_name: "PATH",
+            help: "The Unix socket for larder ctl",
+            why: "larder ctl asks at /run/larder/ctl unless told otherwise; its directory must be there.",
+            ..OPERATION
+        },
+        Setting {
+            name: "ctl-mode",
+            value_name: "OCTAL",
+            default: "0600",
+            help: "File mode of that socket",
+            why: "The file system says who may ask: 0660 lets the group ask too.",
+            ..OPERATION
         },
         Setting {
             name: "metrics",

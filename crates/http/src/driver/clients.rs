@@ -382,6 +382,9 @@ impl Driver {
         if !asked.keeps_alive {
             client.closes = true;
         }
+        if head.method == "PURGE" {
+            return self.purge(client, head, out);
+        }
         let is_looked_up = matches!(head.method, "GET" | "HEAD") && head.framing == Framing::None;
         let step = match is_looked_up {
             true => self.look_up(head, &asked, out),
@@ -485,7 +488,7 @@ impl Driver {
     }
 
     /// An answer of ours.
-    fn own(
+    pub(super) fn own(
         &mut self,
         client: &mut Client,
         head: &RequestHead<'_>,

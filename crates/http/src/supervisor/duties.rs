@@ -1,9 +1,19 @@
 //! What the server is asked for while it runs, and what that takes.
 
-use larder_io::service::figures::{Gauge, write_gauges};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::time::Duration;
+
+use larder_io::service::control::{Answer, Fields, Job, Service};
+use larder_io::service::figures::{Gauge, gauge_fields, write_gauges};
 
 use crate::counts::PREFIX;
+use crate::ctl::Request;
+use crate::key::tag;
+use crate::mail::Message;
 use crate::server::Common;
+
+/// How long a loop may take to forget a URL.
+const FORGET: Duration = Duration::from_secs(10);
 
 /// What operators may ask for.
 pub(crate) struct Duties {
@@ -37,5 +47,52 @@ impl Duties {
         self.common.shared.sum().write_text(&mut text);
         write_gauges(&mut text, PREFIX, &self.gauges());
         text
+    }
+
+    fn stats(&self) -> Fields {
+        let mut fields = self.common.shared.sum().fields();
+        fields.extend(gauge_fields(&self.gauges()));
+        fields
+    }
+
+    /// Has a loop forget a URL: it alone may write.
+    fn forget(&self, url: Vec<u8>) -> Job {
+        let mail = self.common.mail.clone();
+        Box::new(move |_| {
+            let (say, said) = sync_channel(1);
+            mail.post(0, Message::Forget(url, say));
+            match said.recv_timeout(FORGET) {
+                Ok(was_there) => Ok(Fields::from_iter([("was_kept".to_owned(), was_there.into())])),
+                Err(RecvTimeoutError::Disconnected) => Err("the server ended meanwhile".to_owned()),
+                Err(RecvTimeoutError::Timeout) => {
+                    Err("the loop is held up; see whether it is gone, and ask again".to_owned())
+                }
+            }
+        })
+    }
+}
+
+impl Service for Duties {
+    fn ask(&mut self, line: &[u8]) -> Answer {
+        let request = match Request::parse(line) {
+            Ok(request) => request,
+            Err(error) => return Answer::Now(Err(error)),
+        };
+        let store = &self.common.store;
+        match request {
+            Request::Version => {
+                let version = env!("CARGO_PKG_VERSION").into();
+                return Answer::Now(Ok(Fields::from_iter([("version".to_owned(), version)])));
+            }
+            Request::Stats => return Answer::Now(Ok(self.stats())),
+            Request::Purge { url, is_soft: false } => return Answer::Later(self.forget(url)),
+            Request::Purge { url, is_soft: true } => store.purge_url(&url),
+            Request::PurgeTag { tag: text, is_soft } => {
+                store.purge_tag(tag(text.as_bytes()), is_soft)
+            }
+            Request::Flush { is_soft } => store.purge_all(is_soft),
+            Request::Stop => self.is_stop_asked = true,
+        }
+        Answer::done()
     }
 }

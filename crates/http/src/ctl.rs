@@ -1,0 +1,171 @@
+//! What operators ask of a running server, over the Unix socket of [`larder_io::service::control`].
+//!
+//! ```text
+//! {"command":"stats"}                                            -> {"ok":true, ...}
+//! {"command":"purge","url":"http://a.example/b","soft":true}     -> {"ok":true}
+//! {"command":"purge-tag","tag":"news"}                           -> {"ok":true}
+//! {"command":"flush"}                                            -> {"ok":true}
+//! ```
+//!
+//! What is purged is gone: nobody gets it any more once the answer is there. What is purged softly is stale: the origin is asked
+//! about it, and while it fails it may be given ([`crate::Rules::stale_if_error_s`]).
+
+use serde_json::Value;
+
+use crate::key::push_url;
+
+/// What may be asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Request {
+    /// Which version runs.
+    Version,
+    /// Counters and gauges.
+    Stats,
+    /// Purges what a URL gives, all of its variants.
+    Purge {
+        /// As it is kept ([`push_url`]).
+        url: Vec<u8>,
+        /// It stays, as stale.
+        is_soft: bool,
+    },
+    /// Purges what has a tag.
+    PurgeTag {
+        /// The tag.
+        tag: String,
+        /// It stays, as stale.
+        is_soft: bool,
+    },
+    /// Purges everything.
+    Flush {
+        /// It stays, as stale.
+        is_soft: bool,
+    },
+    /// Ends the server, after what it has begun.
+    Stop,
+}
+
+impl Request {
+    /// Reads a request. The error says what to ask instead.
+    pub fn parse(line: &[u8]) -> Result<Request, String> {
+        let request: Value = serde_json::from_slice(line).map_err(|error| {
+            format!("not a line of JSON ({error}); ask {{\"command\":\"stats\"}}")
+        })?;
+        let word = |name| request.get(name).and_then(Value::as_str);
+        let is_soft = match request.get("soft") {
+            None => false,
+            Some(soft) => soft.as_bool().ok_or("\"soft\" is true or false")?,
+        };
+        let argument = |name, example| {
+            word(name).ok_or_else(|| format!("\"{name}\" is missing, a string as {example:?}"))
+        };
+        match word("command") {
+            Some("version") => Ok(Request::Version),
+            Some("stats") => Ok(Request::Stats),
+            Some("stop") => Ok(Request::Stop),
+            Some("purge") => {
+                let text = argument("url", "http://a.example/b")?;
+                let url = parse_url(text);
+                let url =
+                    url.ok_or_else(|| format!("{text:?} is no URL; expected http://HOST/PATH"))?;
+                Ok(Request::Purge { url, is_soft })
+            }
+            Some("purge-tag") => {
+                let tag = argument("tag", "news")?.to_owned();
+                Ok(Request::PurgeTag { tag, is_soft })
+            }
+            Some("flush") if request.get("name").is_some() => {
+                Err("flush takes out everything; purge takes out a URL, purge-tag a tag".to_owned())
+            }
+            Some("flush") => Ok(Request::Flush { is_soft }),
+            Some(command) => Err(format!(
+                "larder http has no command {command:?}; there are version, stats, purge, purge-tag, flush, stop"
+            )),
+            None => Err("\"command\" is missing, as in {\"command\":\"stats\"}".to_owned()),
+        }
+    }
+}
+
+/// A URL as people write it, with or without its scheme, as it is kept; what comes after `#` is no part of what servers know.
+pub fn parse_url(text: &str) -> Option<Vec<u8>> {
+    let without = |scheme: &str| {
+        let head = text.get(..scheme.len()).filter(|head| head.eq_ignore_ascii_case(scheme));
+        head.map(|head| &text[head.len()..])
+    };
+    let (rest, port) = match (without("http://"), without("https://")) {
+        (Some(rest), _) => (rest, ":80"),
+        (_, Some(rest)) => (rest, ":443"),
+        _ => (text, ":80"),
+    };
+    let rest = rest.split('#').next().unwrap_or_default();
+    let end = rest.find(['/', '?']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let authority = authority.strip_suffix(port).unwrap_or(authority);
+    let is_visible = rest.bytes().all(|octet| octet.is_ascii_graphic());
+    if authority.is_empty() || authority.contains('@') || !is_visible {
+        return None;
+    }
+    let mut url = Vec::with_capacity(rest.len() + 1);
+    push_url(&mut url, authority.as_bytes(), path.as_bytes());
+    Some(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// URLs are read as requests for them are kept, whatever people leave out.
+    #[test]
+    fn urls() {
+        for (text, kept) in [
+            ("http://A.example/b?c#d", Some("a.example/b?c")),
+            ("HTTPS://a.example:443", Some("a.example/")),
+            ("https://a.example:80/", Some("a.example:80/")),
+            ("a.example:80/B", Some("a.example/B")),
+            ("a.example?c", Some("a.example/?c")),
+            ("http://[::1]:8080/", Some("[::1]:8080/")),
+            ("/b", None),
+            ("http://", None),
+            ("http://u@a.example/", None),
+            ("http://a.example/b c", None),
+            ("http://\u{e4}.example/", None),
+            ("", None),
+        ] {
+            let url = parse_url(text).map(|url| String::from_utf8(url).unwrap());
+            assert_eq!(url.as_deref(), kept, "{text}");
+        }
+    }
+
+    /// Each command is read, and what cannot be asked is answered with what can.
+    #[test]
+    fn requests() {
+        let parse = |line: &str| Request::parse(line.as_bytes());
+        assert_eq!(parse("{\"command\":\"stats\"}"), Ok(Request::Stats));
+        assert_eq!(
+            parse("{\"command\":\"flush\",\"soft\":true}"),
+            Ok(Request::Flush { is_soft: true })
+        );
+        let url = b"a/b".to_vec();
+        assert_eq!(
+            parse("{\"command\":\"purge\",\"url\":\"a/b\"}"),
+            Ok(Request::Purge { url, is_soft: false })
+        );
+        let tag = "x y".to_owned();
+        assert_eq!(
+            parse("{\"command\":\"purge-tag\",\"tag\":\"x y\",\"soft\":false}"),
+            Ok(Request::PurgeTag { tag, is_soft: false })
+        );
+        for (line, part) in [
+            ("stats", "not a line of JSON"),
+            ("{}", "\"command\" is missing"),
+            ("{\"command\":\"dump\"}", "purge-tag, flush"),
+            ("{\"command\":\"purge\"}", "\"url\" is missing"),
+            ("{\"command\":\"purge\",\"url\":\"/a\"}", "no URL"),
+            ("{\"command\":\"purge-tag\",\"tag\":7}", "\"tag\" is missing"),
+            ("{\"command\":\"flush\",\"name\":\"a\"}", "purge takes out a URL"),
+            ("{\"command\":\"flush\",\"soft\":1}", "true or false"),
+        ] {
+            let error = parse(line).unwrap_err();
+            assert!(error.contains(part), "{line}: {error}");
+        }
+    }
+}
