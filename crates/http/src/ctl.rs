@@ -119,7 +119,7 @@ mod tests {
         for (text, kept) in [
             ("http://A.example/b?c#d", Some("a.example/b?c")),
             ("HTTPS://a.example:443", Some("a.example/")),
-            ("https://a.example:80/", Some("a.example:80/")),
+            ("https://a.example:80/", Some("a.example/")),
             ("a.example:80/B", Some("a.example/B")),
             ("a.example?c", Some("a.example/?c")),
             ("http://[::1]:8080/", Some("[::1]:8080/")),
