@@ -1,27 +1,42 @@
-//! What an HTTP cache may keep, and what it may answer with it: RFC 9111 as plain functions of messages and moments, without
-//! sockets, clock or store. And the messages themselves: HTTP/1.1 (RFC 9112) as plain functions of octets.
+//! An HTTP cache: messages and caching as plain functions, what is kept, and loops that serve it.
 //!
 //! ```text
-//! request, response, moments -> storage::store -> Stored, or why not
-//! request, Stored, now       -> reuse::decide  -> serve, serve while asking, ask first, 504
-//! request, fields, validators -> preconditions -> 304, or which octets
-//! octets                     -> message      -> heads and bodies, or why not
+//! octets                     -> message      -> heads and bodies, or why not (RFC 9112)
+//! request, response, moments -> storage::store -> Stored, or why not (RFC 9111)
+//! Life, request, now         -> reuse::decide  -> serve, serve while asking, ask first, 504
+//! request, fields, validators -> preconditions -> 304, or which octets (RFC 9110)
+//! record, request, moment    -> answer       -> a head in its final form, and what follows it
+//! clients, origins           -> driver       -> one core's loop, which does what these say
 //! ```
+//!
+//! Functions, without sockets, clock or store:
 //!
 //! | module | duty |
 //! |---|---|
+//! | [`message`] | heads, framing, chunks; heads for the next hop |
 //! | [`field`] | header fields: lists, members, numbers, dates |
 //! | [`directives`] | `Cache-Control` of both sides, `CDN-Cache-Control` (RFC 9213) |
 //! | [`storage`] | what may be kept, for how long, and for which requests (`Vary`) |
 //! | [`reuse`] | what may be answered from it; what its update by a 304 is; whom an unsafe method invalidates |
-//! | [`preconditions`] | `If-None-Match`, `If-Modified-Since`, `Range` and `If-Range` (RFC 9110, sections 13 and 14) |
-//! | [`message`] | heads, framing, chunks; heads for the next hop |
-//! | [`status`] | `Cache-Status` (RFC 9211) |
-//! | [`log`] | a line for each exchange |
+//! | [`preconditions`] | `If-None-Match`, `If-Modified-Since`, `Range` and `If-Range` |
+//! | [`key`], [`record`] | under what a response is kept, and as which octets |
+//! | [`answer`] | what one client gets of it |
+//! | [`status`], [`log`] | `Cache-Status` (RFC 9211); a line for each exchange |
+//! | [`prefix`] | networks of addresses |
+//!
+//! The server:
+//!
+//! | module | duty |
+//! |---|---|
+//! | [`store`] | what is kept, by all loops together; purges |
+//! | [`bodies`] | bodies too long for a record, and which of them leaves |
+//! | [`flights`] | what is being asked, once for all who want it |
+//! | [`mail`] | what one loop says to another |
+//! | [`driver`] | a loop: clients, origins, bodies on their way |
+//! | [`server`], [`options`] | sockets, threads, signals; what an operator decides |
+//! | [`ctl`], [`counts`], [`health`] | what operators ask; what is counted; which origins fail |
 //!
 //! It is a shared cache (RFC 9111, section 1) that is told so by nobody: `private` is never kept.
-//!
-//! Cost: walks over the fields of a message; a [`storage::Stored`] owns what it needs of them.
 #![forbid(unsafe_code)]
 
 pub mod answer;
