@@ -254,6 +254,7 @@ impl Driver {
     fn turn(&mut self, batch: &mut Batch) -> io::Result<()> {
         self.tell_time();
         let wait = self.wait();
+        let wait = if self.mail.may_sleep(self.number) { wait } else { Duration::ZERO };
         self.reactor.wait(batch, Some(wait))?;
         self.tell_time();
         self.face.sync(&self.store);
@@ -305,6 +306,9 @@ impl Driver {
             Event::Sent { token } => self.with_client_of(token, Driver::sent),
             Event::Ready { token, .. } if self.origins.owns(token) => {
                 self.with_origin_of(token, Driver::origin_ready);
+                // What came goes on at once, while it is in the processor's cache and its memory is wanted for the next.
+                self.land();
+                self.read_mail();
             }
             Event::Ready { token, .. } => self.with_client_of(token, Driver::go_on),
             Event::Failed { token, error } => self.failed(token, &error),

@@ -1,7 +1,7 @@
 //! What one loop has to say to another: a queue, and a wake-up.
 //!
-//! A message is put in under a lock that is held for as long as that takes, and the loop is woken where the queue was empty: once a
-//! batch. Senders on one loop are few and its messages short, so a lock did as well as queues without one (`docs/decisions`).
+//! A message is put in under a lock that is held for as long as that takes, and the loop is woken if it sleeps: it says so under the same
+//! lock, and only while there is nothing, so no message waits for a sleeper, and who talks to himself makes no system call. Senders on one loop are few and its messages short, so a lock did as well as queues without one (`docs/decisions`).
 //!
 //! Bounds: what is posted is bounded by who posts: one message a client that waits, one an object, a loop and batch.
 
@@ -28,8 +28,15 @@ pub enum Message {
 /// One loop's messages.
 #[derive(Debug, Default)]
 struct Mailbox {
-    queue: Mutex<Vec<Message>>,
+    inbox: Mutex<Inbox>,
     waker: OnceLock<Waker>,
+}
+
+#[derive(Debug, Default)]
+struct Inbox {
+    queue: Vec<Message>,
+    /// The loop waits for the kernel, or is about to.
+    sleeps: bool,
 }
 
 /// All loops' messages. Cheap to clone.
@@ -55,12 +62,12 @@ impl Mail {
     /// Says something to a loop.
     pub fn post(&self, loop_number: u32, message: Message) {
         let Some(mailbox) = self.boxes.get(loop_number as usize) else { return };
-        let was_empty = {
-            let mut queue = mailbox.queue.lock();
-            queue.push(message);
-            queue.len() == 1
+        let slept = {
+            let mut inbox = mailbox.inbox.lock();
+            inbox.queue.push(message);
+            std::mem::take(&mut inbox.sleeps)
         };
-        if was_empty {
+        if slept {
             self.wake(loop_number);
         }
     }
@@ -88,13 +95,58 @@ impl Mail {
     /// What has been said to a loop since the last time, in order, into an empty vector.
     pub fn take(&self, loop_number: u32, into: &mut Vec<Message>) {
         if let Some(mailbox) = self.boxes.get(loop_number as usize) {
-            std::mem::swap(&mut *mailbox.queue.lock(), into);
+            let mut inbox = mailbox.inbox.lock();
+            inbox.sleeps = false;
+            std::mem::swap(&mut inbox.queue, into);
         }
+    }
+
+    /// A loop has nothing to do: true where nobody has said anything to it, and whoever does from now on wakes it.
+    pub fn may_sleep(&self, loop_number: u32) -> bool {
+        let Some(mailbox) = self.boxes.get(loop_number as usize) else { return true };
+        let mut inbox = mailbox.inbox.lock();
+        inbox.sleeps = inbox.queue.is_empty();
+        inbox.sleeps
     }
 }
 
 impl Post for Mail {
     fn post(&self, notice: Notice) {
         Mail::post(self, notice.loop_number, Message::Notice(notice));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A loop that sleeps is woken by the first message, and by none before it sleeps again; one with messages does not sleep.
+    #[test]
+    fn sleepers_are_woken() {
+        let (mut reactor, mut batch) =
+            larder_io::reactor::Reactor::new(&larder_io::reactor::Options::default()).unwrap();
+        let mail = Mail::new(1);
+        mail.set_waker(0, reactor.waker());
+        let mut woken = || {
+            reactor.wait(&mut batch, Some(std::time::Duration::ZERO)).unwrap();
+            let mut count = 0;
+            while batch.next().is_some() {
+                count += 1;
+            }
+            count
+        };
+        let message = || Message::Landed(1, Landing::Alone);
+        mail.post(0, message());
+        assert_eq!(woken(), 0, "it does not sleep");
+        assert!(!mail.may_sleep(0), "there is a message");
+        let mut messages = Vec::new();
+        mail.take(0, &mut messages);
+        assert_eq!(messages.len(), 1);
+        assert!(mail.may_sleep(0));
+        mail.post(0, message());
+        mail.post(0, message());
+        assert_eq!(woken(), 1);
+        mail.post(0, message());
+        assert_eq!(woken(), 0, "it was woken");
     }
 }

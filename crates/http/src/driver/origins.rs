@@ -46,6 +46,8 @@ const HELD_UP: usize = 4;
 const TRIES_MAX: u8 = 3;
 /// Reads of one connection in a turn.
 const READS_MAX: usize = 8;
+/// The same of what is one client's own: it goes on before more comes, so that little memory is used again and again.
+const READS_PRIVATE_MAX: usize = 2;
 /// Octets read at once into memory.
 const READ_BYTES: usize = 1 << 20;
 /// How long an origin that could not be reached is passed over, where there are others, milliseconds.
@@ -497,8 +499,9 @@ impl Driver {
     }
 
     fn fill_body(&mut self, origin: &mut Origin, incoming: &mut Incoming) -> Read {
+        let reads_max = if incoming.keep.is_some() { READS_MAX } else { READS_PRIVATE_MAX };
         let Incoming { filler, remaining, .. } = incoming;
-        for _ in 0..READS_MAX {
+        for _ in 0..reads_max {
             if !origin.inbox.is_empty() {
                 let inbox = std::mem::take(&mut origin.inbox);
                 let (used, read) = remaining.take(&inbox, filler);
