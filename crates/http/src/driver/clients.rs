@@ -612,7 +612,7 @@ impl Driver {
     ) {
         self.counts.passed += 1;
         let (upload, body) = match head.framing {
-            Framing::None | Framing::UntilClose => (None, None),
+            Framing::None | Framing::UntilClose | Framing::Length(0) => (None, None),
             framing => {
                 let (upload, reader) = self.upload_of(framing);
                 (Some(Box::new(upload)), Some(reader))
