@@ -147,11 +147,6 @@ impl Flights {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-
-    /// True while this flight is the one of its key: nothing has outdated what it brings.
-    pub fn is_current(&self, flight: &Arc<Flight>) -> bool {
-        self.shard(&flight.key).lock().get(&flight.key).is_some_and(|it| Arc::ptr_eq(it, flight))
-    }
 }
 
 impl Flight {

@@ -37,6 +37,9 @@ use crate::storage::{Selected, Stored};
 /// Tags that are remembered as purged.
 pub const TAGS_MAX: usize = 1 << 16;
 
+/// URLs that were forgotten are remembered by so many serials; those that share one may be kept a time later than they could be.
+const FORGOTTEN: usize = 1 << 12;
+
 /// Fields that choose a variant at most; a response that names more is not kept.
 pub const CHOICE_MAX: usize = 16;
 
@@ -59,6 +62,8 @@ pub struct Store {
     /// What is being asked.
     pub flights: Flights,
     serial: AtomicU64,
+    /// The serial as of which a URL was forgotten last, by its key.
+    forgotten: Box<[AtomicU64]>,
     purges: Mutex<Arc<Purges>>,
     purges_version: AtomicU64,
     purges_made: AtomicU64,
@@ -211,6 +216,8 @@ impl Store {
             flights: Flights::new(FLIGHTS_MAX),
             serial: AtomicU64::new(1),
             purges: Mutex::default(),
+            forgotten: (0..FORGOTTEN).map(|_| AtomicU64::new(0)).collect(),
+            purges: Mutex::new(Arc::new(Purges { tags: HashMap::new(), ..Purges::default() })),
             purges_version: AtomicU64::new(0),
             purges_made: AtomicU64::new(0),
         })
@@ -270,6 +277,16 @@ impl Store {
     /// The next number: of what is kept from now on.
     pub fn next_serial(&self) -> u64 {
         self.serial.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn forgotten(&self, key: &Key) -> &AtomicU64 {
+        let word = u64::from_le_bytes(*key.first_chunk().expect("a key is longer"));
+        &self.forgotten[word as usize % FORGOTTEN]
+    }
+
+    /// True where a URL was forgotten after something with this serial was asked for: what came of that is outdated.
+    pub fn is_forgotten(&self, url: &[u8], serial: u64) -> bool {
+        serial < self.forgotten(&primary(url)).load(Ordering::Acquire)
     }
 
     /// Purges what has a tag and was kept until now; softly: it is stale from now on.
@@ -457,16 +474,24 @@ impl Face {
         self.insert(store, key, &record, Ttl::seconds(for_s), now);
     }
 
+    /// Gives a record up.
+    pub fn remove(&mut self, key: &Key) {
+        // An error says that it is not there.
+        let _ = self.writer.remove(key);
+        self.is_dirty = true;
+    }
+
     /// Forgets a URL and its variants; true where there was something, as far as this loop knows.
     pub fn forget(&mut self, store: &Store, url: &[u8], now: Seconds) -> bool {
         let key = primary(url);
         let entry = self.proxy.get(&key, now);
         let was_there = entry.is_some();
         let body = entry.and_then(|entry| body_of(entry.value()));
-        // What is on its way was asked before.
+        // What is on its way was asked before. Whoever keeps it looks at the serial after he did, so either he sees this one, or what
+        // he kept is removed here.
+        store.forgotten(&key).fetch_max(store.next_serial(), Ordering::AcqRel);
         store.flights.supersede(&key);
-        let _ = self.writer.remove(&key);
-        self.is_dirty = true;
+        self.remove(&key);
         if let Some(id) = body {
             store.bodies.remove(id);
         }

@@ -31,6 +31,7 @@ use crate::message::{self, FieldRoom, Framing, RequestHead, ResponseHead, push_d
 use crate::record::{Kept, Parts, Record, push_response};
 use crate::reuse::{conditions, invalidates, is_about, may_serve_on_error, updated};
 use crate::storage::{Moments, Selected, Stored, store};
+use crate::store::Store;
 use crate::{Field, Request, Response};
 
 /// Fields of conditions and ranges: what is asked for all is asked without those of one.
@@ -340,25 +341,30 @@ impl Driver {
         }
     }
 
-    /// Keeps a record, unless what it is of was forgotten meanwhile.
-    fn keep(&mut self, fetch: &Fetch, key: &Key, stored: &Stored, record: &[u8]) {
-        if let Purpose::Shared { flight, .. } = &fetch.purpose
-            && !self.store.flights.is_current(flight)
-        {
-            return;
-        }
+    /// Keeps a record, unless what it is of was forgotten meanwhile; true: it is kept.
+    fn keep(&mut self, fetch: &Fetch, key: &Key, stored: &Stored, record: &[u8]) -> bool {
         let (rules, now) = (&self.options.rules, self.now);
         let life = &stored.life;
         let keep_s = if stored.validators().has_any() { u64::from(self.options.keep_s) } else { 0 };
         let ttl_s = life.fresh_s(now.wall_s) + life.stale_window_s(rules).max(keep_s);
         let ttl = Ttl::seconds(u32::try_from(ttl_s).unwrap_or(u32::MAX - 1));
-        if self.face.insert(&self.store, key, record, ttl, now.seconds()) {
+        let is_forgotten = |store: &Store| store.is_forgotten(&fetch.url, fetch.serial);
+        if is_forgotten(&self.store) {
+            return false;
+        }
+        let mut is_kept = self.face.insert(&self.store, key, record, ttl, now.seconds());
+        if is_kept && is_forgotten(&self.store) {
+            self.face.remove(key);
+            is_kept = false;
+        }
+        // Who looks from now on finds it, and nobody waits for the turn's end.
+        self.face.flush();
+        if is_kept {
             self.counts.kept += 1;
         } else {
             self.counts.not_kept += 1;
         }
-        // Who looks from now on finds it, and nobody waits for the turn's end.
-        self.face.flush();
+        is_kept
     }
 
     /// A body is whole: it is kept, if it may be.
@@ -376,12 +382,16 @@ impl Driver {
             return;
         }
         let id = self.store.bodies.insert(&key, object.clone());
-        match rendered.record(&stored, Some(bytes), Some(id)) {
-            Some(record) if record.len() <= room => self.keep(fetch, &key, &stored, &record),
-            _ => {
+        let record = rendered.record(&stored, Some(bytes), Some(id));
+        let is_kept = match record.filter(|record| record.len() <= room) {
+            Some(record) => self.keep(fetch, &key, &stored, &record),
+            None => {
                 self.counts.not_kept += 1;
-                self.store.bodies.remove(id);
+                false
             }
+        };
+        if !is_kept {
+            self.store.bodies.remove(id);
         }
     }
 
@@ -468,6 +478,7 @@ impl Driver {
     /// (RFC 9111, section 4.4).
     fn invalidate(&mut self, url: &[u8], fields: &[Field<'_>]) {
         let now = self.now.seconds();
+        self.face.sync(&self.store);
         self.face.forget(&self.store, url, now);
         let host_bytes = memchr::memchr(b'/', url).unwrap_or(url.len());
         let host = &url[..host_bytes];
@@ -488,6 +499,8 @@ impl Driver {
                 self.face.forget(&self.store, &other, now);
             }
         }
+        // Before the client hears that it was done.
+        self.face.flush();
     }
 }
 

@@ -13,6 +13,6 @@ mod breaking;
 mod joining;
 mod leaving;
 mod ranges;
-//mod renewing;
+mod renewing;
 mod support;
 mod variants;

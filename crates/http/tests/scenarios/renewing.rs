@@ -1,0 +1,315 @@
+//! What is stale: asked about, given while it is asked about, given while the origin fails; and what is outdated meanwhile.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use larder_http::key::tag;
+
+use crate::support::{Client, Connection, Head, UNKEPT, World, answer, scenario};
+
+const ETAG: &str = "ETag: \"a\"";
+/// Stale from the beginning, and asked about each time.
+const STALE: &str = "Cache-Control: max-age=0";
+const FRESH: &str = "Cache-Control: max-age=3600";
+
+/// A response is kept and is stale: a client, and the origin's connection.
+fn kept(world: &World, control: &str, fields: &[&str], text: &str) -> (Client, Connection) {
+    let mut client = world.client();
+    client.get("/page");
+    let mut origin = world.asked("GET /page");
+    origin.answers("200 OK", &[&[control, ETAG][..], fields].concat(), text);
+    assert_eq!(client.response().text(), text);
+    (client, origin)
+}
+
+fn asked_about(origin: &mut Connection) -> Head {
+    let head = origin.asked("GET /page");
+    assert_eq!(head.field("if-none-match"), Some("\"a\""), "{head:?}");
+    head
+}
+
+/// Many want what is stale: the origin is asked about it once, and a 304 is an answer for all, with its fields.
+#[test]
+fn one_304_for_all() {
+    scenario().loops(&[1, 2]).tell(|world| {
+        for text in ["short", &"long ".repeat(20_000)] {
+            let path = format!("/page/{}", text.len());
+            let mut client = world.client();
+            client.get(&path);
+            let mut origin = world.asked(&format!("GET {path}"));
+            origin.answers("200 OK", &[STALE, ETAG, "X-Old: 1", "X-Both: 1"], text);
+            client.response();
+            let before = world.server.counts().collapsed;
+            client.get(&path);
+            let head = origin.asked(&format!("GET {path}"));
+            assert_eq!(head.field("if-none-match"), Some("\"a\""));
+            let mut others = world.clients(8);
+            others.iter_mut().for_each(|it| it.get(&path));
+            world.until_counts("all wait", |it| it.collapsed == before + 8);
+            origin.answers("304 Not Modified", &[FRESH, ETAG, "X-Both: 2"], "");
+            for client in others.iter_mut().chain([&mut client]) {
+                let response = client.response();
+                assert_eq!((response.status(), response.text()), (200, text));
+                assert_eq!(response.head.field("x-old"), Some("1"));
+                assert_eq!(response.head.field("x-both"), Some("2"));
+            }
+            // It is fresh now, with its new fields.
+            let hit = others[0].fetch(&path);
+            assert!(hit.head.cache_status().contains("hit"), "{hit:?}");
+            assert_eq!((hit.head.field("x-both"), hit.text()), (Some("2"), text));
+        }
+        world.origin().is_idle();
+    });
+}
+
+/// The client's own condition is answered from what was renewed; and a whole answer instead of a 304 takes its place.
+#[test]
+fn conditions_of_clients() {
+    scenario().tell(|world| {
+        let (mut client, mut origin) = kept(world, STALE, &[], "old");
+        client.ask("GET", "/page", &["If-None-Match: \"b\", \"a\""]);
+        asked_about(&mut origin);
+        origin.answers("304 Not Modified", &[STALE, ETAG], "");
+        assert_eq!(client.response().status(), 304);
+        client.get("/page");
+        asked_about(&mut origin);
+        origin.answers("200 OK", &[FRESH, "ETag: \"b\""], "new");
+        assert_eq!(client.response().text(), "new");
+        assert_eq!(client.fetch("/page").text(), "new");
+        assert_eq!(client.fetch_with("/page", &["If-None-Match: \"b\""]).status(), 304);
+    });
+}
+
+/// A 304 that is about another response than what is kept is no answer: the origin is asked for the whole.
+#[test]
+fn of_another() {
+    scenario().tell(|world| {
+        let (mut client, mut origin) = kept(world, STALE, &[], "old");
+        client.get("/page");
+        asked_about(&mut origin);
+        origin.answers("304 Not Modified", &[FRESH, "ETag: \"b\""], "");
+        let mut origin = world.origin().accept();
+        assert!(!origin.asked("GET /page").has("if-none-match"));
+        origin.answers("200 OK", &[FRESH, "ETag: \"b\""], "new");
+        assert_eq!(client.response().text(), "new");
+    });
+}
+
+/// What is stale is given at once while the origin is asked about it, once; and what it says is given from then on.
+#[test]
+fn while_revalidating() {
+    let control = "Cache-Control: max-age=0, stale-while-revalidate=600";
+    for is_changed in [false, true] {
+        scenario().loops(&[1, 2]).tell(move |world| {
+            let (mut client, mut origin) = kept(world, control, &[], "old");
+            assert_eq!(client.fetch("/page").text(), "old");
+            asked_about(&mut origin);
+            for mut other in world.clients(6) {
+                assert_eq!(other.fetch("/page").text(), "old");
+            }
+            let text = if is_changed { "new" } else { "old" };
+            if is_changed {
+                origin.answers("200 OK", &[FRESH], text);
+                world.until_counts("it was kept", |it| it.kept == 2);
+            } else {
+                origin.answers("304 Not Modified", &[FRESH, "X-New: 1"], "");
+                world.until_counts("it was renewed", |it| it.renewed == 1);
+            }
+            for mut other in world.clients(6) {
+                let hit = other.fetch("/page");
+                assert_eq!(hit.text(), text);
+                assert_eq!(hit.head.field("x-new").is_some(), !is_changed);
+            }
+            world.origin().is_idle();
+        });
+    }
+}
+
+/// What is stale is given while the origin fails, with 503, by closing, or by saying nothing; and an error where that is not allowed.
+#[test]
+fn if_error() {
+    for may in [true, false] {
+        let control = if may {
+            "Cache-Control: max-age=0, stale-if-error=600"
+        } else {
+            "Cache-Control: max-age=0, must-revalidate"
+        };
+        scenario().with(|it| it.patience.first_byte_ms = 100).tell(move |world| {
+            let (mut client, mut origin) = kept(world, control, &[], "old");
+            let mut expect = |client: &mut Client, status: u16| {
+                let response = client.response();
+                let expected = if may { 200 } else { status };
+                assert_eq!(response.status(), expected, "{response:?}");
+                assert_eq!(response.text() == "old", may, "{response:?}");
+            };
+            client.get("/page");
+            asked_about(&mut origin);
+            origin.answers("503 Service Unavailable", &[UNKEPT], "busy");
+            expect(&mut client, 503);
+            if !may {
+                return;
+            }
+            client.get("/page");
+            asked_about(&mut world.origin().accept());
+            expect(&mut client, 502);
+            client.get("/page");
+            let mut silent = world.origin().accept();
+            asked_about(&mut silent);
+            expect(&mut client, 504);
+            silent.is_closed();
+        });
+    }
+}
+
+/// What is stale is given where nobody listens at the origin's address any more.
+#[test]
+fn if_nobody_listens() {
+    scenario().tell(|world| {
+        let control = "Cache-Control: max-age=0, stale-if-error=600";
+        let (mut client, origin) = kept(world, control, &[], "old");
+        drop(origin);
+        world.origin().stop_listening();
+        let response = client.fetch("/page");
+        assert_eq!((response.status(), response.text()), (200, "old"));
+        assert_eq!(client.fetch("/other").status(), 502);
+    });
+}
+
+/// An unsafe request succeeds while the origin is asked about what is stale: what it says about that is not kept.
+#[test]
+fn outdated_while_renewed() {
+    for answer in ["304 Not Modified", "200 OK"] {
+        for vary in [&[][..], &["Vary: X"]] {
+            scenario().loops(&[1, 2]).tell(|world| {
+                let (mut client, mut origin) = kept(world, STALE, vary, "old");
+                client.get("/page");
+                asked_about(&mut origin);
+                let mut writer = world.client();
+                writer.ask("POST", "/page", &["Content-Length: 2"]);
+                writer.send("hi");
+                let mut second = world.asked("POST /page");
+                assert_eq!(second.take(2), b"hi");
+                second.answers("204 No Content", &[], "");
+                assert_eq!(writer.response().status(), 204);
+                let text = if answer.starts_with("304") { "" } else { "late" };
+                origin.answers(answer, &[&[FRESH, ETAG][..], vary].concat(), text);
+                let late = client.response();
+                assert_eq!(late.text(), if text.is_empty() { "old" } else { text });
+                // Whoever comes now has it from after the change.
+                let mut next = world.client();
+                next.get("/page");
+                let mut third = world.asking_of(&mut vec![origin, second]);
+                assert!(!third.asked("GET /page").has("if-none-match"));
+                third.answers("200 OK", &[FRESH], "new");
+                assert_eq!(next.response().text(), "new");
+            });
+        }
+    }
+}
+
+/// The same where the answer was one client's own to ask for, and may be kept.
+#[test]
+fn outdated_while_asked_alone() {
+    scenario().loops(&[1, 2]).tell(|world| {
+        let mut client = world.client();
+        client.get("/page");
+        let mut origin = world.asked("GET /page");
+        origin.answers("200 OK", &[UNKEPT], "own");
+        client.response();
+        client.get("/page");
+        origin.asked("GET /page");
+        let mut writer = world.client();
+        writer.ask("DELETE", "/page", &[]);
+        let mut second = world.asked("DELETE /page");
+        second.answers("204 No Content", &[], "");
+        assert_eq!(writer.response().status(), 204);
+        origin.answers("200 OK", &[FRESH], "late");
+        assert_eq!(client.response().text(), "late");
+        let mut next = world.client();
+        next.get("/page");
+        let mut third = world.asking_of(&mut vec![origin, second]);
+        third.asked("GET /page");
+        third.answers("200 OK", &[FRESH], "new");
+        assert_eq!(next.response().text(), "new");
+    });
+}
+
+/// What is purged by its tag while the origin is asked about it does not come back; a purge of another tag changes nothing.
+#[test]
+fn purged_while_renewed() {
+    for (word, is_purged) in [("red", true), ("blue", false)] {
+        scenario().loops(&[1, 2]).tell(move |world| {
+            let (mut client, mut origin) = kept(world, STALE, &["Surrogate-Key: red round"], "old");
+            client.get("/page");
+            asked_about(&mut origin);
+            world.server.store().purge_tag(tag(word.as_bytes()), false);
+            origin.answers("304 Not Modified", &[FRESH, ETAG], "");
+            assert_eq!(client.response().text(), "old");
+            client.get("/page");
+            if is_purged {
+                origin.asked("GET /page");
+                origin.answers("200 OK", &[FRESH], "new");
+            }
+            assert_eq!(client.response().text(), if is_purged { "new" } else { "old" });
+        });
+    }
+}
+
+/// What was purged softly is asked about; what comes of that is fresh.
+#[test]
+fn purged_softly() {
+    scenario().tell(|world| {
+        let (mut client, mut origin) = kept(world, FRESH, &["Surrogate-Key: red"], "old");
+        world.server.store().purge_tag(tag(b"red"), true);
+        world.server.wake();
+        client.get("/page");
+        asked_about(&mut origin);
+        origin.answers("304 Not Modified", &[FRESH, ETAG], "");
+        assert_eq!(client.response().text(), "old");
+        let hit = client.fetch("/page");
+        assert!(hit.head.cache_status().contains("hit"), "{hit:?}");
+    });
+}
+
+/// A change also outdates what its answer names, on the same host, and one that failed outdates nothing.
+#[test]
+fn outdated_by_a_change() {
+    scenario().tell(|world| {
+        let (mut client, mut origin) = kept(world, FRESH, &[], "old");
+        let mut change = |client: &mut Client, status: &str, fields: &[&str]| {
+            client.ask("PUT", "/change", &["Content-Length: 0"]);
+            origin.asked("PUT /change");
+            origin.answers(status, fields, "");
+            client.response();
+        };
+        change(&mut client, "500 Oh", &["Location: /page"]);
+        change(&mut client, "201 Created", &["Location: http://b.example/page"]);
+        assert!(client.fetch("/page").head.cache_status().contains("hit"));
+        change(&mut client, "201 Created", &["Content-Location: /page"]);
+        client.get("/page");
+        origin.asked("GET /page");
+        origin.answers("200 OK", &[FRESH], "new");
+        assert_eq!(client.response().text(), "new");
+    });
+}
+
+/// Who has heard that a change was made sees it, on whatever loop.
+#[test]
+fn outdated_at_once() {
+    scenario().loops(&[1, 2]).tell(|world| {
+        let changes = AtomicUsize::new(0);
+        world.origin().answers_by(move |head| {
+            if head.line.starts_with("DELETE") {
+                changes.fetch_add(1, Ordering::SeqCst);
+            }
+            answer("200 OK", &[FRESH], changes.load(Ordering::SeqCst).to_string())
+        });
+        let (mut writer, mut readers) = (world.client(), world.clients(6));
+        for change in 1..=50 {
+            writer.ask("DELETE", "/page", &[]);
+            writer.response();
+            for reader in &mut readers {
+                assert_eq!(reader.fetch("/page").text(), change.to_string());
+            }
+        }
+    });
+}
