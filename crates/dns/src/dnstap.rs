@@ -220,7 +220,9 @@ enum Stream {
 }
 
 impl Sink for Output {
-    const NAME: &'static str = "dnstap";
+    fn name(&self) -> &'static str {
+        "dnstap"
+    }
 
     fn is_open(&self) -> bool {
         self.stream.is_some()

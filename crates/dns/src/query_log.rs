@@ -10,10 +10,9 @@
 //! since when its client waits) the core tells before it answers.
 //!
 //! Bounds: those of [`larder_io::service::handover`], files of [`Options::bytes_max`] and a batch, [`Options::files_max`] of them
-//! ([`file`](self)). Cost for an answer that is not logged: an addition. For one that is: a walk over its records, some 100
+//! ([`log_file`]). Cost for an answer that is not logged: an addition. For one that is: a walk over its records, some 100
 //! octets, the clock.
 
-mod file;
 pub mod line;
 
 use std::io;
@@ -21,12 +20,12 @@ use std::path::PathBuf;
 
 use larder_io::random::Random;
 
-use self::file::LogFile;
 pub use self::line::{Format, Prefix, Source};
 use self::line::{Line, put};
 use crate::clock::Clock;
 use crate::core::{Client, Now};
 use larder_io::service::handover::Feed;
+use larder_io::service::log_file::{self, LogFile};
 use larder_io::service::writer::Writer;
 
 /// What is logged, and where.
@@ -67,7 +66,9 @@ pub struct QueryLog {
 /// Starts the thread that writes. The log is a core's; others get [`QueryLog::another`].
 pub fn start(options: Options, clock: Clock) -> io::Result<(Writer, QueryLog)> {
     let Options { format, sample, prefix, .. } = options;
-    let (writer, feed) = Writer::start(LogFile::new(options))?;
+    let Options { path, bytes_max, files_max, .. } = options;
+    let file = log_file::Options { name: "query log", path, bytes_max, files_max };
+    let (writer, feed) = Writer::start(LogFile::new(file))?;
     Ok((writer, QueryLog::new(feed, clock, format, sample, prefix)))
 }
 

@@ -7,6 +7,7 @@
 //! | [`endpoint`] | `GET /metrics`, in the supervisor's loop |
 //! | [`figures`] | figures for Prometheus and for `larder ctl stats` |
 //! | [`handover`], [`writer`] | records from the cores to a thread that writes them |
+//! | [`log_file`] | the file of a log |
 //! | [`notify`] | what a service manager is told |
 //! | [`nonblocking`] | reads and writes that never wait |
 //!
@@ -17,6 +18,7 @@ pub mod crew;
 pub mod endpoint;
 pub mod figures;
 pub mod handover;
+pub mod log_file;
 pub mod nonblocking;
 pub mod notify;
 pub mod writer;

@@ -36,7 +36,7 @@ pub const NEWS_MAX: usize = 16;
 /// What records are written to. Its methods are called on the writer's thread, and may wait.
 pub trait Sink: Send + 'static {
     /// What the records are, in words of an operator; also the thread's name.
-    const NAME: &'static str;
+    fn name(&self) -> &'static str;
 
     /// True between [`Sink::open`] and [`Sink::close`], or an error after which it must be opened anew.
     fn is_open(&self) -> bool;
@@ -79,9 +79,10 @@ impl Writer {
         let shared = Arc::new(Shared::default());
         let work =
             Work { sink, shared: Arc::clone(&shared), say, backoff: BACKOFF_MIN, next_try: None };
-        let name = format!("larder-{}", S::NAME.replace(' ', "-"));
+        let sink_name = work.sink.name();
+        let name = format!("larder-{}", sink_name.replace(' ', "-"));
         let thread = thread::Builder::new().name(name).spawn(move || work.run(&batches))?;
-        Ok((Writer { name: S::NAME, shared, news, thread }, feed))
+        Ok((Writer { name: sink_name, shared, news, thread }, feed))
     }
 
     /// What it writes.
@@ -101,7 +102,7 @@ impl Writer {
 
     /// Records written, and records lost because the file or socket failed.
     pub fn counts(&self) -> (u64, u64) {
-        (self.shared.written.load(Ordering::Relaxed), self.shared.lost.load(Ordering::Relaxed))
+        self.shared.counts()
     }
 
     /// Writes what was handed over, ends the stream, and waits for that.
@@ -109,6 +110,50 @@ impl Writer {
         self.shared.ends.store(true, Ordering::Relaxed);
         // A panic there has been printed, and there is nothing left to do.
         let _ = self.thread.join();
+    }
+
+    /// Likewise, but waits no longer than this: a reader that has stopped to read holds nobody up. False: what was not written by then
+    /// is lost.
+    pub fn finish_within(self, patience: Duration) -> bool {
+        self.shared.ends.store(true, Ordering::Relaxed);
+        let start = Instant::now();
+        while !self.thread.is_finished() {
+            if start.elapsed() >= patience {
+                return false;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        true
+    }
+
+    /// Its counters, for who tells of them.
+    pub fn meter(&self) -> Meter {
+        Meter { name: self.name, shared: Arc::clone(&self.shared) }
+    }
+}
+
+/// The counters of a [`Writer`].
+#[derive(Debug, Clone)]
+pub struct Meter {
+    name: &'static str,
+    shared: Arc<Shared>,
+}
+
+impl Meter {
+    /// What is written.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Records written, and records lost because the file or socket failed.
+    pub fn counts(&self) -> (u64, u64) {
+        self.shared.counts()
+    }
+}
+
+impl Shared {
+    fn counts(&self) -> (u64, u64) {
+        (self.written.load(Ordering::Relaxed), self.lost.load(Ordering::Relaxed))
     }
 }
 
@@ -179,7 +224,8 @@ impl<S: Sink> Work<S> {
     fn recover(&mut self) {
         if self.next_try.take().is_some() {
             let lost = self.shared.lost.load(Ordering::Relaxed);
-            self.tell(format!("{} is written again; {lost} records were lost so far", S::NAME));
+            let name = self.sink.name();
+            self.tell(format!("{name} is written again; {lost} records were lost so far"));
         }
         self.backoff = BACKOFF_MIN;
     }
@@ -188,7 +234,7 @@ impl<S: Sink> Work<S> {
     fn fail(&mut self, error: &io::Error) {
         if self.next_try.is_none() {
             let (path, next) = self.sink.place();
-            let (path, name) = (path.display(), S::NAME);
+            let (path, name) = (path.display(), self.sink.name());
             self.tell(format!(
                 "{path}: {error}; {name} records are dropped until it works: {next}"
             ));

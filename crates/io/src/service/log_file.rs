@@ -1,4 +1,4 @@
-//! The query log's file, which is renamed when it is full.
+//! A log's file, which is renamed when it is full; or standard output.
 //!
 //! ```text
 //! F --bytes_max--> F.1 -> F.2 -> ... -> F.files_max -> gone
@@ -10,18 +10,31 @@
 //! Bounds: a file has at most `bytes_max` octets and a batch. Cost: a rename for each file that is kept, when one is full.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Seek, SeekFrom};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use super::Options;
-use larder_io::service::writer::{Sink, write_whole};
+use super::writer::{Sink, write_whole};
 
 /// Who asked what is not for everybody to read.
 const MODE: u32 = 0o640;
 
+/// What is written, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// What it is called, in words of an operator.
+    pub name: &'static str,
+    /// The file; `-` is standard output, which is never full.
+    pub path: PathBuf,
+    /// A file that has so many octets is renamed and another begun; 0: never.
+    pub bytes_max: u64,
+    /// Files that are kept beside the one that is written, as `.1`, the newest, `.2` and so on.
+    pub files_max: u32,
+}
+
 /// The file, open or not.
-pub(super) struct LogFile {
+#[derive(Debug)]
+pub struct LogFile {
     options: Options,
     /// With the octets of it that are whole lines.
     file: Option<(File, u64)>,
@@ -30,9 +43,14 @@ pub(super) struct LogFile {
 }
 
 impl LogFile {
+    /// The file, not yet opened.
     pub fn new(options: Options) -> LogFile {
         let full_bytes = limit(&options);
         LogFile { options, file: None, full_bytes }
+    }
+
+    fn is_stdout(&self) -> bool {
+        self.options.path.as_os_str() == "-"
     }
 
     /// Renames the file and those before it.
@@ -61,13 +79,18 @@ fn numbered(path: &Path, number: u32) -> PathBuf {
 }
 
 impl Sink for LogFile {
-    const NAME: &'static str = "query log";
+    fn name(&self) -> &'static str {
+        self.options.name
+    }
 
     fn is_open(&self) -> bool {
-        self.file.is_some()
+        self.file.is_some() || self.is_stdout()
     }
 
     fn open(&mut self) -> io::Result<()> {
+        if self.is_stdout() {
+            return Ok(());
+        }
         // Not opened to append: what could not be written whole is cut off, and written over.
         let mut file = OpenOptions::new()
             .write(true)
@@ -83,6 +106,10 @@ impl Sink for LogFile {
     }
 
     fn write(&mut self, lines: &[u8]) -> io::Result<()> {
+        if self.is_stdout() {
+            let mut out = io::stdout().lock();
+            return out.write_all(lines).and_then(|()| out.flush());
+        }
         let Some((file, whole)) = &mut self.file else { return Ok(()) };
         write_whole(file, whole, lines)?;
         if *whole >= self.full_bytes {
