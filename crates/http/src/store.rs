@@ -217,7 +217,6 @@ impl Store {
             serial: AtomicU64::new(1),
             purges: Mutex::default(),
             forgotten: (0..FORGOTTEN).map(|_| AtomicU64::new(0)).collect(),
-            purges: Mutex::new(Arc::new(Purges { tags: HashMap::new(), ..Purges::default() })),
             purges_version: AtomicU64::new(0),
             purges_made: AtomicU64::new(0),
         })

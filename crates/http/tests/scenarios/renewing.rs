@@ -135,7 +135,7 @@ fn if_error() {
         };
         scenario().with(|it| it.patience.first_byte_ms = 100).tell(move |world| {
             let (mut client, mut origin) = kept(world, control, &[], "old");
-            let mut expect = |client: &mut Client, status: u16| {
+            let expect = |client: &mut Client, status: u16| {
                 let response = client.response();
                 let expected = if may { 200 } else { status };
                 assert_eq!(response.status(), expected, "{response:?}");
