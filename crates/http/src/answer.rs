@@ -30,6 +30,8 @@ pub struct Answer {
     pub vary: Vec<Selected>,
     /// Its body, where that is not in the record.
     pub object: Option<Arc<Object>>,
+    /// What the origin said: 304, where what was kept is still good; `None`: nothing that could be used.
+    pub origin_status: Option<u16>,
     /// It comes for one client alone: conditions and ranges were the origin's to heed.
     pub is_private: bool,
 }

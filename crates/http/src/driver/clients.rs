@@ -706,7 +706,7 @@ impl Driver {
         let Some(Record::Response(kept)) = Record::read(&answer.record) else { return };
         self.note.clear();
         if self.options.says_status {
-            push_forwarded(&mut self.note, why, &kept, answer);
+            push_forwarded(&mut self.note, why, answer);
         }
         let age_s = (!answer.is_private).then(|| kept.life.age_s(self.now.wall_s));
         // What just came from an origin that said no age has none.
@@ -749,10 +749,10 @@ fn push_hit(note: &mut Vec<u8>, kept: &Kept<'_>, now_s: u64) {
 }
 
 /// `Cache-Status` of what the origin gave.
-fn push_forwarded(note: &mut Vec<u8>, why: Forward, kept: &Kept<'_>, answer: &Answer) {
+fn push_forwarded(note: &mut Vec<u8>, why: Forward, answer: &Answer) {
     let outcome = Outcome::Forwarded {
         why,
-        status: Some(kept.life.status),
+        status: answer.origin_status,
         is_stored: !answer.is_private,
         is_collapsed: false,
     };

@@ -257,7 +257,7 @@ impl Driver {
         };
         let has_body = !matches!(head.framing, Framing::None | Framing::Length(0));
         let vary = keep.as_ref().map(|(stored, _)| stored.vary.clone()).unwrap_or_default();
-        let is_kept = keep.is_some();
+        let (is_kept, origin_status) = (keep.is_some(), Some(head.status));
         let plain = keep.as_ref().map_or_else(|| unkept(response, now.wall_s), |it| it.0.clone());
         let rendered = Rendered::new(fetch, &plain, response, now.wall_s);
         let whole = body_bytes
@@ -274,7 +274,7 @@ impl Driver {
             if let Some((stored, key)) = &keep {
                 self.keep(fetch, key, stored, &record);
             }
-            let answer = Answer { record, vary, object: None, is_private: !is_kept };
+            let answer = Answer { record, vary, object: None, origin_status, is_private: !is_kept };
             let is_wanted = self.hand_out(fetch, Arc::new(answer), is_fresh, is_kept);
             self.end_flight(fetch);
             let _ = is_wanted;
@@ -288,7 +288,7 @@ impl Driver {
         let plan = Plan { loop_number: self.number, bytes: body_bytes, kind };
         let filler = self.store.objects.create(plan);
         let object = Some(filler.object().clone());
-        let answer = Answer { record, vary, object, is_private: !is_kept };
+        let answer = Answer { record, vary, object, origin_status, is_private: !is_kept };
         let is_wanted = self.hand_out(fetch, Arc::new(answer), is_fresh, is_kept);
         if !is_wanted && !is_kept {
             self.end_flight(fetch);
@@ -424,7 +424,13 @@ impl Driver {
         if stored.is_ok() {
             self.keep(fetch, flight.key(), &plain, &record);
         }
-        let answer = Answer { record, vary: plain.vary, object, is_private: false };
+        let answer = Answer {
+            record,
+            vary: plain.vary,
+            object,
+            origin_status: Some(response.status),
+            is_private: false,
+        };
         self.land_flight(flight, &Landing::Answer(Arc::new(answer)));
         self.end_flight(fetch);
         Next::Done
@@ -441,7 +447,13 @@ impl Driver {
         if kept.body_id.is_some() && object.is_none() {
             return false;
         }
-        let answer = Answer { record: stale.to_vec(), vary: Vec::new(), object, is_private: false };
+        let answer = Answer {
+            record: stale.to_vec(),
+            vary: Vec::new(),
+            object,
+            origin_status: None,
+            is_private: false,
+        };
         self.land_flight(flight, &Landing::Answer(Arc::new(answer)));
         self.store.flights.close(flight);
         true
