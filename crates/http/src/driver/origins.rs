@@ -501,7 +501,8 @@ impl Driver {
     fn fill_body(&mut self, origin: &mut Origin, incoming: &mut Incoming) -> Read {
         let reads_max = if incoming.keep.is_some() { READS_MAX } else { READS_PRIVATE_MAX };
         let Incoming { filler, remaining, .. } = incoming;
-        for _ in 0..reads_max {
+        // What the last read brought is used too: nothing may come after it by which the socket would be ready again.
+        for reads in 0..=reads_max {
             if !origin.inbox.is_empty() {
                 let inbox = std::mem::take(&mut origin.inbox);
                 let (used, read) = remaining.take(&inbox, filler);
@@ -517,8 +518,13 @@ impl Driver {
                     _ => Read::Broken,
                 };
             }
+            if matches!(remaining, Remaining::Octets(0)) {
+                return Read::Complete;
+            }
+            if reads == reads_max {
+                break;
+            }
             let result = match remaining {
-                Remaining::Octets(0) => return Read::Complete,
                 Remaining::Octets(left) => {
                     let wanted = usize::try_from(*left).unwrap_or(usize::MAX).min(READ_BYTES);
                     match filler.room(wanted) {

@@ -1,6 +1,6 @@
 //! Clients that join an answer while it comes.
 
-use crate::support::{KEPT, assert_octets, body, octets, scenario};
+use crate::support::{KEPT, answer, assert_octets, body, chunk, octets, scenario};
 
 const BYTES: usize = 256 << 10;
 const FIRST: usize = 64 << 10;
@@ -34,6 +34,30 @@ fn second_client_joins() {
         let again = first.fetch("/film");
         assert!(again.head.cache_status().contains("hit"), "{again:?}");
         assert_octets(&again.body, &body(BYTES));
+    });
+}
+
+/// Bodies of many lengths that come all at once are whole, whatever the pieces in which they are read.
+#[test]
+fn all_at_once() {
+    scenario().tell(|world| {
+        world.origin().answers_by(|head| {
+            let path = head.line.split(' ').nth(1).unwrap();
+            let (kind, bytes) = path[1..].split_once('/').unwrap();
+            let body = body(bytes.parse().unwrap());
+            if kind == "length" {
+                return answer("200 OK", &[KEPT], body);
+            }
+            let head = format!("HTTP/1.1 200 OK\r\n{KEPT}\r\nTransfer-Encoding: chunked\r\n\r\n");
+            let chunks: Vec<u8> = body.chunks(100_000).flat_map(chunk).collect();
+            [head.into_bytes(), chunks, b"0\r\n\r\n".to_vec()].concat()
+        });
+        let mut client = world.client();
+        for bytes in (100_000..1_500_000).step_by(70_000) {
+            for kind in ["length", "chunks"] {
+                assert_octets(&client.fetch(&format!("/{kind}/{bytes}")).body, &body(bytes));
+            }
+        }
     });
 }
 
