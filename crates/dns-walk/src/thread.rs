@@ -49,7 +49,7 @@ const WAIT_MS_MAX: u64 = 1_000;
 const WAKER: u64 = 0;
 const POOLS: u64 = 1;
 const STREAMS: u8 = 2;
-const SPACE_SHIFT: u32 = 56;
+const SPACE_SHIFT: u32 = larder_io::table::ID_BITS;
 
 /// Where errands are left for a thread.
 #[derive(Debug)]
@@ -302,7 +302,7 @@ impl Loop {
                 WAKER => is_called = true,
                 POOLS => self.hear(
                     now,
-                    (event.token >> u32::BITS) as u32 & 0xff_ffff,
+                    (event.token >> u32::BITS) as u32 & 0xf_ffff,
                     event.token as u32,
                 ),
                 _ => self.hear_stream(now, event),

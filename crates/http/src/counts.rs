@@ -52,6 +52,8 @@ counts! {
     sent_bytes counter "Octets of long bodies sent to clients"
     received_bytes counter "Octets of bodies read from origins"
     bodies_failed counter "Connections of clients that were reset because a body failed"
+    too_long counter "Bodies that turned out to be too long to be kept, and were broken off"
+    no_memory counter "Bodies that were broken off because memory to keep them in did not come"
     bodies_broken counter "Bodies that an origin did not finish"
     bad_responses counter "Responses that were no proper HTTP"
     fetches_failed counter "Questions to origins that brought nothing"

@@ -147,6 +147,8 @@ pub struct Driver {
     counts: Counts,
     shared: Arc<Shared>,
     publish_ms: u64,
+    /// When a body was last broken off for want of memory.
+    gave_way_ms: u64,
     stages: Arc<Stages>,
     health: Arc<Health>,
     is_draining: bool,
@@ -195,6 +197,7 @@ impl Driver {
                 counts: Counts::default(),
                 shared,
                 publish_ms: 0,
+                gave_way_ms: 0,
                 stages,
                 health,
                 is_draining: false,
@@ -268,6 +271,7 @@ impl Driver {
         }
         self.announce(false);
         self.land();
+        self.make_room_for_waiters();
         self.face.flush();
         self.look_at_clock();
         if self.now.ms >= self.publish_ms {
@@ -311,12 +315,12 @@ impl Driver {
                 self.read_mail();
             }
             Event::Ready { token, .. } => self.with_client_of(token, Driver::go_on),
-            Event::Failed { token, error } => self.failed(token, &error),
+            Event::Failed { token, .. } => self.failed(token),
             Event::Woken => {}
         }
     }
 
-    fn failed(&mut self, token: u64, error: &io::Error) {
+    fn failed(&mut self, token: u64) {
         if self.clients.owns(token) {
             self.with_client_of(token, Driver::client_failed);
         } else if self.origins.owns(token) {
@@ -325,7 +329,6 @@ impl Driver {
             // Descriptors or memory ran out, most likely.
             self.counts.accept_failures += 1;
             let which = (token & ((1 << larder_io::table::ID_BITS) - 1)) as usize;
-            let _ = error;
             self.deaf.push((which, self.now.ms + LISTEN_AGAIN_MS));
         }
     }

@@ -34,6 +34,8 @@ pub struct Patience {
     pub first_byte_ms: u64,
     /// For more of its body.
     pub between_bytes_ms: u64,
+    /// For memory to keep a body in, once what can leave has left.
+    pub memory_ms: u64,
     /// That a connection to an origin stays unused.
     pub origin_idle_ms: u64,
 }
@@ -48,6 +50,7 @@ impl Default for Patience {
             connect_ms: 3_500,
             first_byte_ms: 60_000,
             between_bytes_ms: 60_000,
+            memory_ms: 1_000,
             origin_idle_ms: 30_000,
         }
     }

@@ -3,7 +3,7 @@
 //! ```text
 //! response   88 octets of numbers | URL | tags | status line | fields | Content-Length | body, where it is small
 //! choice     kind, generation | names of the fields by which a variant is chosen, one a line
-//! unshared   kind: what this URL gives is nobody else's; each asks for himself for a while
+//! unshared   kind: what this URL gives is nobody else's, or is too long to be kept; each asks for himself for a while
 //! ```
 //!
 //! The head is in its final form: who answers copies it and appends what is of the moment (`Age`, what is said of the cache).
@@ -26,6 +26,7 @@ const NONE: u32 = u32::MAX;
 const RESPONSE: u8 = 1;
 const CHOICE: u8 = 2;
 const UNSHARED: u8 = 3;
+const TOO_LONG: u8 = 4;
 
 /// Where a body is, that is not in its record: a number that [`crate::bodies::Bodies`] gave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -41,6 +42,8 @@ pub enum Record<'a> {
     Choice(Choice<'a>),
     /// Not to be shared.
     Unshared,
+    /// Not to be kept: it is longer than memory allows.
+    TooLong,
 }
 
 /// By what a response is chosen among its variants.
@@ -267,11 +270,16 @@ pub fn push_unshared(out: &mut Vec<u8>) {
     out.push(UNSHARED);
 }
 
+/// Appends the record of what is too long to be kept.
+pub fn push_too_long(out: &mut Vec<u8>) {
+    out.push(TOO_LONG);
+}
+
 /// The part of a body that is elsewhere, in a record that was given up; `None` where there is none.
 pub fn body_of(octets: &[u8]) -> Option<BodyId> {
     match Record::read(octets)? {
         Record::Response(kept) => kept.body_id,
-        Record::Choice(_) | Record::Unshared => None,
+        Record::Choice(_) | Record::Unshared | Record::TooLong => None,
     }
 }
 
@@ -287,6 +295,7 @@ impl<'a> Record<'a> {
                 Some(Record::Choice(Choice { generation, names }))
             }
             UNSHARED => Some(Record::Unshared),
+            TOO_LONG => Some(Record::TooLong),
             _ => None,
         }
     }
@@ -428,6 +437,9 @@ mod tests {
         out.clear();
         push_unshared(&mut out);
         assert!(matches!(Record::read(&out), Some(Record::Unshared)));
+        out.clear();
+        push_too_long(&mut out);
+        assert!(matches!(Record::read(&out), Some(Record::TooLong)));
     }
 
     proptest! {

@@ -31,7 +31,7 @@ use crate::Field;
 use crate::bodies::Bodies;
 use crate::flights::Flights;
 use crate::key::{Key, primary, variant};
-use crate::record::{Choice, Kept, Record, body_of, push_choice, push_unshared};
+use crate::record::{Choice, Kept, Record, body_of, push_choice, push_too_long, push_unshared};
 use crate::storage::{Selected, Stored};
 
 /// Tags that are remembered as purged.
@@ -61,6 +61,9 @@ pub struct Store {
     pub bodies: Arc<Bodies>,
     /// What is being asked.
     pub flights: Flights,
+    /// Octets of memory that bodies to be kept may yet take.
+    promised: Arc<AtomicU64>,
+    promised_max: u64,
     serial: AtomicU64,
     /// The serial as of which a URL was forgotten last, by its key.
     forgotten: Box<[AtomicU64]>,
@@ -72,6 +75,19 @@ pub struct Store {
 impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Store").field("cache", &self.cache).finish_non_exhaustive()
+    }
+}
+
+/// Memory promised to a body that comes; given back when it is dropped.
+#[derive(Debug)]
+pub struct Promise {
+    promised: Arc<AtomicU64>,
+    bytes: u64,
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        self.promised.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -162,6 +178,8 @@ pub enum Found<'a> {
     },
     /// What the URL gives is not shared: ask for this client alone.
     Unshared,
+    /// Likewise, and it must not be kept: it is too long.
+    TooLong,
     /// Nothing; ask, and share the asking by this key.
     Nothing {
         /// Of the URL, or of the variant.
@@ -214,6 +232,8 @@ impl Store {
             objects,
             bodies,
             flights: Flights::new(FLIGHTS_MAX),
+            promised: Arc::default(),
+            promised_max: memory.bodies_bytes / 4 * 3,
             serial: AtomicU64::new(1),
             purges: Mutex::default(),
             forgotten: (0..FORGOTTEN).map(|_| AtomicU64::new(0)).collect(),
@@ -271,6 +291,24 @@ impl Store {
         }
         let gauge = |(name, help, value)| Gauge { name, help, label: None, value };
         figures.into_iter().map(gauge).collect()
+    }
+
+    /// Memory for a body of so many octets that is to be kept, or one whose length nobody knows. `None`: too many are under way. Who
+    /// keeps part of a body holds on to it until the rest has come; if all did that at once, none would ever be whole.
+    pub fn promise(&self, body_bytes: Option<u64>) -> Option<Promise> {
+        /// What a body without a length is taken to have.
+        const UNKNOWN_BYTES: u64 = 2 << 20;
+        // Chunks are powers of two, up to the largest.
+        const CHUNK_BYTES_MAX: u64 = larder::mem::object::CHUNK_BYTES_MAX as u64;
+        let bytes = body_bytes.unwrap_or(UNKNOWN_BYTES);
+        let bytes = match bytes {
+            0..CHUNK_BYTES_MAX => bytes.next_power_of_two(),
+            _ => bytes.div_ceil(CHUNK_BYTES_MAX) * CHUNK_BYTES_MAX,
+        };
+        let before = self.promised.fetch_add(bytes, Ordering::Relaxed);
+        // Dropped, it gives back what it took.
+        let promise = Promise { promised: self.promised.clone(), bytes };
+        (before + bytes <= self.promised_max).then_some(promise)
     }
 
     /// The next number: of what is kept from now on.
@@ -371,10 +409,12 @@ impl Face {
                 match self.read(&key, now) {
                     Some(Record::Response(kept)) => self.judge(&primary, key, kept, url, true),
                     Some(Record::Unshared) => Found::Unshared,
+                    Some(Record::TooLong) => Found::TooLong,
                     _ => Found::Nothing { key, is_variant: true },
                 }
             }
             Some(Record::Unshared) => Found::Unshared,
+            Some(Record::TooLong) => Found::TooLong,
             None => Found::Nothing { key, is_variant: false },
         }
     }
@@ -466,10 +506,21 @@ impl Face {
         store.cache.value_bytes_max(crate::key::KEY_BYTES)
     }
 
-    /// Notes that what a key gives is not to be shared, for so long.
-    pub fn set_unshared(&mut self, store: &Store, key: &Key, for_s: u32, now: Seconds) {
+    /// Notes that what a key gives is not to be shared, for so long; or, where it is too long, not even to be kept.
+    pub fn set_unshared(
+        &mut self,
+        store: &Store,
+        key: &Key,
+        is_too_long: bool,
+        for_s: u32,
+        now: Seconds,
+    ) {
         let mut record = Vec::new();
-        push_unshared(&mut record);
+        if is_too_long {
+            push_too_long(&mut record)
+        } else {
+            push_unshared(&mut record)
+        }
         self.insert(store, key, &record, Ttl::seconds(for_s), now);
     }
 

@@ -92,8 +92,8 @@ enum Step {
     Renew(Composed, Option<Arc<Object>>, Key, Vec<u8>),
     /// The origin is asked, for all who want the same.
     Ask(Key, Forward, Option<Vec<u8>>),
-    /// The origin is asked for this client.
-    Pass(Forward),
+    /// The origin is asked for this client; what comes may be kept, or not.
+    Pass(Forward, bool),
     /// It wants what is kept, and nothing is.
     Unsatisfiable,
 }
@@ -388,7 +388,7 @@ impl Driver {
         let is_looked_up = matches!(head.method, "GET" | "HEAD") && head.framing == Framing::None;
         let step = match is_looked_up {
             true => self.look_up(head, &asked, out),
-            false => Step::Pass(Forward::Method),
+            false => Step::Pass(Forward::Method, true),
         };
         match step {
             Step::Answered(composed) => {
@@ -410,7 +410,7 @@ impl Driver {
             Step::Ask(key, why, stale) => {
                 self.ask(client, head, octets, key, why, stale, out);
             }
-            Step::Pass(why) => self.pass(client, head, octets, why, out),
+            Step::Pass(why, may_keep) => self.pass(client, head, octets, why, may_keep, out),
             Step::Unsatisfiable => {
                 self.own(client, head, 504, "nothing is kept that may be used", out);
             }
@@ -426,7 +426,8 @@ impl Driver {
         let (key, kept, is_purged) = match self.face.find(&self.url, head.fields, now.seconds()) {
             Found::Kept { key, kept, is_purged } => (key, kept, is_purged),
             _ if directives.only_if_cached => return Step::Unsatisfiable,
-            Found::Unshared => return Step::Pass(Forward::Bypass),
+            Found::Unshared => return Step::Pass(Forward::Bypass, true),
+            Found::TooLong => return Step::Pass(Forward::Bypass, false),
             Found::Nothing { key, is_variant } => {
                 let why = if is_variant { Forward::VaryMiss } else { Forward::UriMiss };
                 return Step::Ask(key, why, None);
@@ -553,7 +554,7 @@ impl Driver {
                 self.wait_with(client, head, octets, None, why);
                 self.landed.push_back((client.token, self.still_good(head, landing)));
             }
-            Boarding::Full => self.pass(client, head, octets, why, out),
+            Boarding::Full => self.pass(client, head, octets, why, true, out),
         }
     }
 
@@ -564,7 +565,7 @@ impl Driver {
         let is_known = |found: Found<'_>| match found {
             Found::Kept { key, kept, .. } => Some((key, kept.serial)),
             Found::Nothing { key, .. } => Some((key, 0)),
-            Found::Unshared => None,
+            Found::Unshared | Found::TooLong => None,
         };
         let before = is_known(self.face.find(&self.url, head.fields, now));
         self.face.sync(&self.store);
@@ -602,12 +603,14 @@ impl Driver {
     }
 
     /// Asks the origin for this client alone, with its body, if it has one.
+    #[expect(clippy::too_many_arguments, reason = "what a look-up found, and where it goes")]
     fn pass(
         &mut self,
         client: &mut Client,
         head: &RequestHead<'_>,
         octets: &[u8],
         why: Forward,
+        may_keep: bool,
         out: &mut Vec<u8>,
     ) {
         self.counts.passed += 1;
@@ -623,7 +626,7 @@ impl Driver {
             out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
         }
         self.wait_with(client, head, octets, None, why);
-        let purpose = Purpose::Private { client: client.token };
+        let purpose = Purpose::Private { client: client.token, may_keep };
         let fetch = self.fetch_of(client, head, octets, purpose, body);
         self.start(fetch);
     }
@@ -677,7 +680,7 @@ impl Driver {
                 self.request(client, &head, &exchange.head, &mut out);
             }
             Landing::Alone => {
-                self.pass(client, &head, &exchange.head, Forward::Bypass, &mut out);
+                self.pass(client, &head, &exchange.head, Forward::Bypass, true, &mut out);
             }
             Landing::Interim(_) => {}
             Landing::Failed(status) => {

@@ -59,6 +59,8 @@ pub enum Purpose {
     Private {
         /// Its token.
         client: u64,
+        /// What comes may be kept, if it may be otherwise.
+        may_keep: bool,
     },
 }
 
@@ -239,7 +241,19 @@ impl Driver {
             let Driver { face, store, .. } = self;
             face.key_for(store, &fetch.url, stored, request.fields, now.seconds())
         });
-        let keep = stored.zip(key);
+        let said_bytes = only(head.fields, "content-length").and_then(digits);
+        let may_keep = !matches!(fetch.purpose, Purpose::Private { may_keep: false, .. });
+        let is_too_long = said_bytes.is_some_and(|bytes| bytes > self.kept_bytes_max());
+        let body_bytes = match head.framing {
+            Framing::None if request.method == "HEAD" => said_bytes,
+            Framing::None => Some(0),
+            Framing::Length(bytes) => Some(bytes),
+            Framing::Chunked | Framing::UntilClose => None,
+        };
+        let may_keep = may_keep && !is_too_long;
+        let keep = stored.zip(key).filter(|_| may_keep);
+        let promise = keep.as_ref().and_then(|_| self.store.promise(body_bytes));
+        let keep = keep.filter(|_| promise.is_some());
         if let (Some((_, key)), Purpose::Shared { flight, .. }) = (&keep, &fetch.purpose) {
             // Who waits for another variant looks by what chooses them, and who comes now for this one joins.
             self.face.flush();
@@ -248,13 +262,6 @@ impl Driver {
         let is_fresh = keep.as_ref().is_some_and(|(stored, _)| {
             stored.life.fresh_s(now.wall_s) > 0 && !stored.life.directives.no_cache
         });
-        let said_bytes = only(head.fields, "content-length").and_then(digits);
-        let body_bytes = match head.framing {
-            Framing::None if request.method == "HEAD" => said_bytes,
-            Framing::None => Some(0),
-            Framing::Length(bytes) => Some(bytes),
-            Framing::Chunked | Framing::UntilClose => None,
-        };
         let has_body = !matches!(head.framing, Framing::None | Framing::Length(0));
         let vary = keep.as_ref().map(|(stored, _)| stored.vary.clone()).unwrap_or_default();
         let (is_kept, origin_status) = (keep.is_some(), Some(head.status));
@@ -275,9 +282,8 @@ impl Driver {
                 self.keep(fetch, key, stored, &record);
             }
             let answer = Answer { record, vary, object: None, origin_status, is_private: !is_kept };
-            let is_wanted = self.hand_out(fetch, Arc::new(answer), is_fresh, is_kept);
+            self.hand_out(fetch, Arc::new(answer), is_fresh, is_kept);
             self.end_flight(fetch);
-            let _ = is_wanted;
             return (Next::Done, bytes);
         }
         let kind = if is_kept {
@@ -294,7 +300,7 @@ impl Driver {
             self.end_flight(fetch);
             return (Next::Unwanted, 0);
         }
-        let keep = keep.map(|(stored, key)| Keep { key, stored, rendered });
+        let keep = keep.map(|(stored, key)| Keep { key, stored, rendered, _promise: promise });
         (Next::Body(Box::new(Incoming::new(filler, head.framing, head.keeps_alive, keep))), 0)
     }
 
@@ -307,7 +313,7 @@ impl Driver {
         is_kept: bool,
     ) -> bool {
         match &fetch.purpose {
-            Purpose::Private { client } => {
+            Purpose::Private { client, .. } => {
                 let is_there = self.clients.id_of(*client).is_some();
                 self.landed.push_back((*client, Landing::Answer(answer)));
                 is_there
@@ -321,7 +327,7 @@ impl Driver {
             Purpose::Shared { flight, leader, .. } => {
                 if !is_kept {
                     let (now, for_s) = (self.now.seconds(), self.options.unshared_s);
-                    self.face.set_unshared(&self.store, flight.key(), for_s, now);
+                    self.face.set_unshared(&self.store, flight.key(), false, for_s, now);
                     self.face.flush();
                 }
                 let mut is_there = false;
@@ -367,10 +373,24 @@ impl Driver {
         is_kept
     }
 
+    /// The longest body that is kept: several have to fit, or each would be in the way of all others.
+    pub(super) fn kept_bytes_max(&self) -> u64 {
+        self.options.memory.bodies_bytes / 2
+    }
+
+    /// A body turned out to be too long to be kept: who asks from now on gets it without that.
+    pub(super) fn note_too_long(&mut self, fetch: &Fetch, key: &Key) {
+        let (now, for_s) = (self.now.seconds(), self.options.unshared_s);
+        self.counts.too_long += 1;
+        self.face.set_unshared(&self.store, key, true, for_s, now);
+        self.face.flush();
+        self.end_flight(fetch);
+    }
+
     /// A body is whole: it is kept, if it may be.
     pub(super) fn keep_whole(&mut self, fetch: &Fetch, keep: Keep, object: &Arc<Object>) {
         let bytes = object.published();
-        let Keep { key, stored, rendered } = keep;
+        let Keep { key, stored, rendered, .. } = keep;
         let inline_max = self.options.inline_bytes_max;
         let room = self.face.record_bytes_max(&self.store);
         if let Some(mut record) = rendered.record(&stored, Some(bytes), None)
@@ -463,7 +483,7 @@ impl Driver {
     pub(super) fn fail_fetch(&mut self, fetch: &Fetch, status: u16) {
         self.counts.fetches_failed += 1;
         match &fetch.purpose {
-            Purpose::Private { client } => {
+            Purpose::Private { client, .. } => {
                 self.landed.push_back((*client, Landing::Failed(status)));
             }
             Purpose::Shared { flight, stale, .. } => {

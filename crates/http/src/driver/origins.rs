@@ -32,15 +32,18 @@ use crate::message::forward::push_kept_head;
 use crate::message::{self, Chunked, FieldRoom, Framing, Piece};
 use crate::options::OriginAddress;
 use crate::storage::Stored;
+use crate::store::Promise;
 
 /// What a connection waits for, by list.
-pub const ORIGIN_LISTS: usize = 5;
+pub const ORIGIN_LISTS: usize = 6;
 const CONNECTING: usize = 0;
 const HEAD: usize = 1;
 const BODY: usize = 2;
 const IDLE: usize = 3;
-/// For whom it reads: a client, or memory.
+/// For the client for whom it reads.
 const HELD_UP: usize = 4;
+/// For memory to keep a body in.
+const ROOM: usize = 5;
 
 /// Times that one request is asked.
 const TRIES_MAX: u8 = 3;
@@ -113,6 +116,8 @@ pub struct Keep {
     pub stored: Stored,
     /// Its head.
     pub rendered: Rendered,
+    /// Memory for it.
+    pub _promise: Option<Promise>,
 }
 
 #[derive(Debug)]
@@ -170,7 +175,14 @@ pub(super) fn peer_of(socket: &OwnedFd) -> Option<SocketAddr> {
 impl Driver {
     pub(super) fn origin_waits_ms(&self) -> [u64; ORIGIN_LISTS] {
         let it = &self.options.patience;
-        [it.connect_ms, it.first_byte_ms, it.between_bytes_ms, it.origin_idle_ms, u64::MAX]
+        [
+            it.connect_ms,
+            it.first_byte_ms,
+            it.between_bytes_ms,
+            it.origin_idle_ms,
+            u64::MAX,
+            it.memory_ms,
+        ]
     }
 
     fn origin_waits_in(&mut self, origin: &Origin, list: usize) {
@@ -446,7 +458,7 @@ impl Driver {
     /// Tells the client that asked, or asked first.
     fn pass_interim(&mut self, origin: &Origin, head: &[u8]) {
         let client = origin.fetch.as_ref().and_then(|fetch| match &fetch.purpose {
-            Purpose::Private { client } => Some(*client),
+            Purpose::Private { client, .. } => Some(*client),
             Purpose::Shared { leader, .. } => *leader,
         });
         if let Some(client) = client {
@@ -473,6 +485,13 @@ impl Driver {
         }
         let read = self.fill_body(origin, &mut incoming);
         incoming.filler.publish();
+        let is_too_long = incoming.filler.written() > self.kept_bytes_max();
+        if is_too_long && let (Some(keep), Some(fetch)) = (&incoming.keep, &origin.fetch) {
+            self.note_too_long(fetch, &keep.key);
+            self.rooms.remove(&incoming.filler.object().id());
+            incoming.filler.fail(Failure::TooLong);
+            return false;
+        }
         match read {
             Read::Complete => return self.end_body(origin, incoming),
             Read::Broken => {
@@ -484,7 +503,10 @@ impl Driver {
             Read::NoRoom => {
                 incoming.filler.publish_now();
                 self.make_room();
-                self.origin_waits_in(origin, HELD_UP);
+                let list = if incoming.keep.is_some() { ROOM } else { HELD_UP };
+                if self.origins.list_of(origin.id) != Some(list) {
+                    self.origin_waits_in(origin, list);
+                }
                 origin.incoming = Some(incoming);
                 return true;
             }
@@ -574,6 +596,13 @@ impl Driver {
         self.rest_origin(origin, keeps_alive && !origin.has_ended)
     }
 
+    /// Gives up what was kept since somebody began to wait for memory.
+    pub(super) fn make_room_for_waiters(&mut self) {
+        if [ROOM, HELD_UP].iter().any(|&list| self.origins.oldest(list).is_some()) {
+            self.make_room();
+        }
+    }
+
     /// Keeps a connection for the next request, or asks one that waits.
     fn rest_origin(&mut self, origin: &mut Origin, keeps_alive: bool) -> bool {
         if !keeps_alive || !origin.inbox.is_empty() || self.is_draining {
@@ -589,10 +618,19 @@ impl Driver {
     }
 
     pub(super) fn origin_overdue(&mut self, origin: &mut Origin, list: usize) -> bool {
-        if list != IDLE {
+        if list != IDLE && list != ROOM {
             self.counts.origin_timeouts += 1;
         }
-        if list == CONNECTING {
+        if list == ROOM {
+            // Bodies that are read slowly, or wait like this one, hold what there is. One makes way for the others, and is seen to
+            // fail; those that waited as long wait again.
+            if self.now.ms < self.gave_way_ms + self.options.patience.memory_ms {
+                self.origin_waits_in(origin, ROOM);
+                return true;
+            }
+            self.gave_way_ms = self.now.ms;
+            self.counts.no_memory += 1;
+        } else if list == CONNECTING {
             self.sicken(origin.backend);
         } else if let Some(fetch) = origin.fetch.take_if(|_| list == HEAD) {
             self.fail_fetch(&fetch, 504);

@@ -7,12 +7,16 @@
 //! | `leaving` | clients that leave before they have it all |
 //! | `ranges` | parts of a body that still comes |
 //! | `variants` | responses that are chosen by more than their URL, and those that are not to be shared |
+//! | `slow` | clients that are slow, or do nothing at all |
+//! | `memory` | memory that is not enough |
 //! | `renewing` | what is stale, and what is outdated meanwhile |
 
 mod breaking;
 mod joining;
 mod leaving;
+mod memory;
 mod ranges;
 mod renewing;
+mod slow;
 mod support;
 mod variants;

@@ -29,7 +29,7 @@ pub use origin::{Connection, Origin, answer, chunk};
 pub use wire::{End, Head};
 
 /// The longest wait for what must come.
-pub const WAIT: Duration = Duration::from_secs(20);
+pub const WAIT: Duration = Duration::from_secs(60);
 
 /// What may be kept for long.
 pub const KEPT: &str = "Cache-Control: max-age=3600";
@@ -76,9 +76,25 @@ impl Scenario {
                 // It is shown where the story fails.
                 eprintln!("{io:?}, {loops} loops");
                 let world = World::new(self, io, loops);
+                let shown = Shown(&world);
                 story(&world);
+                drop(shown);
                 world.end();
             }
+        }
+    }
+}
+
+/// Shows how the server stood where a story failed.
+struct Shown<'a>(&'a World);
+
+impl Drop for Shown<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let store = self.0.server.store();
+            let (bodies, flights) = (store.bodies.counts(), store.flights.len());
+            let counts = self.0.server.counts();
+            eprintln!("{counts:?}\n{:?}\n{bodies:?} bodies, {flights} flights", self.0.objects());
         }
     }
 }
@@ -160,6 +176,20 @@ impl World {
     /// Waits until something is so.
     pub fn until(&self, what: &str, is_so: impl Fn() -> bool) {
         assert!(holds_soon(is_so), "not within {WAIT:?}: {what}; {:?}", self.objects());
+    }
+
+    /// Waits until a counter has not changed for some time: it is what it was then. It may yet change, where a machine is very slow.
+    pub fn until_still(&self, counter: impl Fn() -> u64) -> u64 {
+        let (mut last, mut since) = (counter(), Instant::now());
+        while last == 0 || since.elapsed() < Duration::from_millis(250) {
+            self.server.wake();
+            std::thread::sleep(Duration::from_millis(5));
+            let now = counter();
+            if now != last {
+                (last, since) = (now, Instant::now());
+            }
+        }
+        last
     }
 
     pub fn objects(&self) -> larder::mem::object::ObjectStats {

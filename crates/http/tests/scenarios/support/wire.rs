@@ -113,7 +113,7 @@ impl Wire {
     }
 
     fn shown(&self) -> String {
-        String::from_utf8_lossy(&self.inbox[..self.inbox.len().min(500)]).into_owned()
+        self.inbox[..self.inbox.len().min(100)].escape_ascii().to_string()
     }
 
     /// The next head; `None`: the connection ended before it.
@@ -147,6 +147,12 @@ impl Wire {
         let octets = self.up_to(bytes);
         assert_eq!(octets.len(), bytes, "ended ({:?}) too early", self.end);
         octets
+    }
+
+    /// What is there of the next octets; waits until there are some, or the end.
+    pub fn take_some(&mut self) -> Vec<u8> {
+        while self.inbox.is_empty() && self.more() {}
+        std::mem::take(&mut self.inbox)
     }
 
     fn try_line(&mut self) -> Option<String> {

@@ -1,0 +1,170 @@
+//! Memory that is not enough: nothing hangs, and what fails is seen to fail.
+
+use std::thread;
+
+use larder_http::options::Options;
+
+use crate::support::{
+    Client, KEPT, Scenario, UNKEPT, World, answer, assert_octets, body, chunk, octets, scenario,
+};
+
+/// All memory for bodies, which is a multiple of this.
+const MEMORY: usize = 4 << 20;
+const MIB: usize = 1 << 20;
+
+fn small() -> Scenario {
+    scenario().with(|it: &mut Options| {
+        it.memory.bodies_bytes = MEMORY as u64;
+        it.window_bytes = 256 << 10;
+        it.lease_bytes_max = 128 << 10;
+    })
+}
+
+/// The path says how many octets, and how they come.
+fn serve(world: &World) {
+    world.origin().answers_by(|head| {
+        let path = head.line.split(' ').nth(1).unwrap();
+        let mut words = path.split('/').skip(1);
+        let (kind, bytes) = (words.next().unwrap(), words.next().unwrap().parse().unwrap());
+        let body = body(bytes);
+        match kind {
+            "length" => answer("200 OK", &[KEPT], body),
+            "own" => answer("200 OK", &[UNKEPT], body),
+            _ => {
+                let head =
+                    format!("HTTP/1.1 200 OK\r\n{KEPT}\r\nTransfer-Encoding: chunked\r\n\r\n");
+                let chunks: Vec<u8> = body.chunks(50_000).flat_map(chunk).collect();
+                [head.into_bytes(), chunks, b"0\r\n\r\n".to_vec()].concat()
+            }
+        }
+    });
+}
+
+/// All of it, or as much as came before it was broken off.
+fn all_or_broken(client: &mut Client, bytes: usize) -> bool {
+    let Some(head) = client.try_head() else { return false };
+    if head.status() != 200 {
+        // An error, said.
+        assert!(head.status() >= 500, "{head:?}");
+        client.try_body(&head).unwrap();
+        return false;
+    }
+    match client.try_body(&head) {
+        Ok(octets) => {
+            assert_octets(&octets, &body(bytes));
+            true
+        }
+        Err((part, _)) => {
+            assert_octets(&part, &octets(0, part.len()));
+            false
+        }
+    }
+}
+
+/// A body that is longer than all memory is given to who asks, and to all who ask at once, though it cannot be kept.
+#[test]
+fn longer_than_all() {
+    small().loops(&[1, 2]).tell(|world| {
+        serve(world);
+        let bytes = 4 * MEMORY;
+        let path = format!("/length/{bytes}");
+        let clients: Vec<_> = world
+            .clients(4)
+            .into_iter()
+            .map(|mut client| {
+                let path = path.clone();
+                client.get(&path);
+                thread::spawn(move || {
+                    for _ in 0..2 {
+                        assert!(all_or_broken(&mut client, bytes));
+                        client.get(&path);
+                    }
+                    assert!(all_or_broken(&mut client, bytes));
+                })
+            })
+            .collect();
+        clients.into_iter().for_each(|it| it.join().unwrap());
+        world.until_counts("nothing was kept", |it| it.kept == 0 && it.clients_open == 0);
+    });
+}
+
+/// One whose length nobody said may have to be given up when it turns out to be longer than all memory; then the client sees it
+/// broken, and who asks again gets it.
+#[test]
+fn longer_than_all_as_it_turns_out() {
+    small().tell(|world| {
+        serve(world);
+        let bytes = 2 * MEMORY;
+        let path = format!("/chunks/{bytes}");
+        let mut client = world.client();
+        client.get(&path);
+        if !all_or_broken(&mut client, bytes) {
+            client = world.client();
+            client.get(&path);
+            assert!(all_or_broken(&mut client, bytes));
+        }
+    });
+}
+
+/// What is kept leaves for what comes, and each is whole.
+#[test]
+fn makes_room() {
+    small().loops(&[1, 2]).tell(|world| {
+        serve(world);
+        let mut clients = world.clients(3);
+        for round in 0..30 {
+            let bytes = MIB + round * 1000;
+            let client = &mut clients[round % 3];
+            let kind = if round % 2 == 0 { "length" } else { "chunks" };
+            let response = client.fetch(&format!("/{kind}/{bytes}"));
+            assert_octets(&response.body, &body(bytes));
+        }
+        let (bodies, evicted) = world.server.store().bodies.counts();
+        assert!(bodies >= 1 && evicted >= 20, "{bodies} bodies, {evicted} evicted");
+        let kept = clients[0].fetch(&format!("/chunks/{}", MIB + 29 * 1000));
+        assert!(kept.head.cache_status().contains("hit"), "{:?}", kept.head);
+    });
+}
+
+/// Many more bodies come at once than there is memory for: each ends, whole or seen to be broken, and most are whole.
+#[test]
+fn many_at_once() {
+    small().loops(&[1, 2]).tell(|world| {
+        serve(world);
+        let clients: Vec<_> = (0..40)
+            .map(|number| {
+                let bytes = MIB + number * 100;
+                let kind = ["length", "chunks", "own"][number % 3];
+                let mut client = world.client();
+                client.get(&format!("/{kind}/{bytes}"));
+                thread::spawn(move || all_or_broken(&mut client, bytes))
+            })
+            .collect();
+        let whole = clients.into_iter().map(|it| it.join().unwrap()).filter(|&it| it).count();
+        assert!(whole >= 30, "{whole} of 40");
+    });
+}
+
+/// The same where clients take nothing for as long as others want memory: who takes what is there gets all of it.
+#[test]
+fn slow_ones_among_them() {
+    small().loops(&[1, 2]).tell(|world| {
+        serve(world);
+        // Each holds a window, and no more: together a quarter of the memory.
+        let mut slow: Vec<Client> = world.clients(4);
+        for (number, client) in slow.iter_mut().enumerate() {
+            client.get(&format!("/own/{}", 8 * MIB + number));
+            client.head();
+        }
+        let mut quick = world.client();
+        for number in 0..10 {
+            let bytes = MIB + number;
+            let response = quick.fetch(&format!("/length/{bytes}"));
+            assert_octets(&response.body, &body(bytes));
+        }
+        for (number, client) in slow.iter_mut().enumerate() {
+            let bytes = 8 * MIB + number;
+            assert_octets(&client.take(bytes), &body(bytes));
+        }
+    });
+}
