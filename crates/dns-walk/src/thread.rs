@@ -300,11 +300,9 @@ impl Loop {
         for event in events {
             match event.token >> SPACE_SHIFT {
                 WAKER => is_called = true,
-                POOLS => self.hear(
-                    now,
-                    (event.token >> u32::BITS) as u32 & 0xf_ffff,
-                    event.token as u32,
-                ),
+                POOLS => {
+                    self.hear(now, (event.token >> u32::BITS) as u32 & 0xf_ffff, event.token as u32)
+                }
                 _ => self.hear_stream(now, event),
             }
         }

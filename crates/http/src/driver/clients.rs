@@ -16,6 +16,7 @@ use std::sync::Arc;
 use larder::mem::object::Object;
 use larder_io::reactor::Sending;
 use larder_io::table::Id;
+use larder_io::tcp;
 
 use super::Driver;
 use super::delivery::Delivery;
@@ -34,12 +35,17 @@ use crate::storage::selecting_value;
 use crate::store::Found;
 
 /// What a client waits for, by list.
-pub const CLIENT_LISTS: usize = 5;
+pub const CLIENT_LISTS: usize = 6;
 const IDLE: usize = 0;
 const HEAD: usize = 1;
 const WAITING: usize = 2;
 const TAKING: usize = 3;
 const SENDING_BODY: usize = 4;
+const LINGERING: usize = 5;
+
+/// How long what a client still sends is thrown away after an error, milliseconds: a socket that is closed while octets wait in it
+/// resets the connection, and with it the error that it was to bring.
+const LINGER_MS: u64 = 1_000;
 
 /// Octets of answers after which they leave, however many requests are there.
 const GATHERED_BYTES: usize = 64 << 10;
@@ -60,6 +66,10 @@ pub struct Client {
     pub(super) is_finished: bool,
     /// It is closed when what is being sent has been.
     pub(super) closes: bool,
+    /// It may still send, and is to see our answer all the same.
+    lingers: bool,
+    /// We send no more; what comes is thrown away.
+    is_shut: bool,
     /// The reactor has octets of ours.
     pub(super) is_sending: bool,
     /// What is to be sent after those.
@@ -121,6 +131,8 @@ impl Driver {
             is_paused: false,
             is_finished: false,
             closes: false,
+            lingers: false,
+            is_shut: false,
             is_sending: false,
             queued: Vec::new(),
             exchange: None,
@@ -135,7 +147,7 @@ impl Driver {
     pub(super) fn client_waits_ms(&self) -> [u64; CLIENT_LISTS] {
         let patience = &self.options.patience;
         let idle_ms = if self.is_draining { 0 } else { patience.idle_ms };
-        [idle_ms, patience.head_ms, u64::MAX, patience.client_ms, patience.client_ms]
+        [idle_ms, patience.head_ms, u64::MAX, patience.client_ms, patience.client_ms, LINGER_MS]
     }
 
     fn wait_in(&mut self, client: &Client, list: usize) {
@@ -154,6 +166,7 @@ impl Driver {
     /// A client's patience is over, or ours.
     pub(super) fn client_overdue(&mut self, client: &mut Client, list: usize) -> bool {
         match list {
+            LINGERING => {}
             IDLE => self.counts.closed_idle += 1,
             HEAD if !client.is_sending => {
                 self.counts.closed_slow += 1;
@@ -193,6 +206,9 @@ impl Driver {
 
     /// Octets of a client.
     pub(super) fn receive(&mut self, client: &mut Client, octets: &[u8]) -> bool {
+        if client.is_shut {
+            return true;
+        }
         let is_ready = client.inbox.is_empty() && self.takes_requests(client);
         if is_ready {
             let used = self.requests(client, octets);
@@ -263,6 +279,26 @@ impl Driver {
         self.settle(client)
     }
 
+    /// Ends sending, and waits for the client to end too; false: there is nothing to wait for.
+    fn linger(&mut self, client: &mut Client) -> bool {
+        if !client.lingers || client.is_finished {
+            return false;
+        }
+        if !client.is_shut {
+            client.is_shut = true;
+            client.inbox.clear();
+            self.wait_in(client, LINGERING);
+            if tcp::shutdown_write(&client.socket).is_err() {
+                return false;
+            }
+        }
+        if client.is_paused {
+            client.is_paused = false;
+            return self.reactor.receive(&client.socket, client.token).is_ok();
+        }
+        true
+    }
+
     /// What a client waits for now, and whether it is read; false: nothing.
     fn settle(&mut self, client: &mut Client) -> bool {
         let is_done = client.exchange.is_none()
@@ -270,7 +306,7 @@ impl Driver {
             && !client.is_sending
             && client.queued.is_empty();
         if is_done && (client.closes || client.is_finished) {
-            return false;
+            return self.linger(client);
         }
         if is_done {
             let list = if client.inbox.is_empty() { IDLE } else { HEAD };
@@ -361,7 +397,7 @@ impl Driver {
         let asked = Asked { request, minor_version: 1, keeps_alive: false };
         let said = Said { age_s: None, cache_status: b"", heeds_conditions: false };
         push_own(out, status, text, &asked, &said, self.now.wall_s);
-        client.closes = true;
+        (client.closes, client.lingers) = (true, true);
         client.inbox.clear();
     }
 
