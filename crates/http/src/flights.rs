@@ -13,7 +13,7 @@
 //! 1. A key has one flight in the table at most, and a flight lands once. A flight has two keys at most.
 //! 2. Who waits is told once, or left before.
 //!
-//! Bounds: [`Flights::new`] is told how many; beyond, one asks for himself. Cost: a lock of one of [`SHARDS`] a miss.
+//! Bounds: [`Flights::new`] is told how many; beyond, one asks for himself. Cost: a lock of one of `SHARDS` a miss.
 
 use std::sync::{Arc, OnceLock};
 

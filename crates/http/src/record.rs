@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The head is in its final form: who answers copies it and appends what is of the moment (`Age`, what is said of the cache).
-//! Lengths are checked once, by [`Kept::read`]; octets that are no record are a miss.
+//! Lengths are checked once, by `Kept::read`; octets that are no record are a miss.
 //!
 //! Bounds: 64 KiB of URL and head each; a record is one value of the engine, so 32 KiB, body and all. Cost: reading is some
 //! ten loads.

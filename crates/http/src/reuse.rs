@@ -11,12 +11,12 @@ use crate::{Field, Response, Rules};
 pub enum Decision {
     /// What is kept, with this age, seconds.
     Serve {
-        /// See [`Stored::age_s`].
+        /// See [`Life::age_s`].
         age_s: u64,
     },
     /// The same, which is stale, while the origin is asked (RFC 5861, section 3).
     ServeAndValidate {
-        /// See [`Stored::age_s`].
+        /// See [`Life::age_s`].
         age_s: u64,
     },
     /// The origin is asked first.

@@ -9,7 +9,7 @@
 //! they come with the head. The rest of a long body is discarded in the kernel (MSG_TRUNC of tcp(7)): a client that
 //! copies is slower than a server that does not, and would be what is measured.
 //!
-//! Bounds: [`HEAD_BYTES_MAX`] of a head that comes in pieces. Cost: one receive a call.
+//! Bounds: `HEAD_BYTES_MAX` of a head that comes in pieces. Cost: one receive a call.
 
 use std::io::{self, Read};
 use std::net::TcpStream;

@@ -10,7 +10,7 @@
 //! 1. Every response is one of the asked length, or a fault.
 //! 2. The first responses of some connections are compared octet by octet, as many as [`Pace::new`] allows.
 //!
-//! Bounds: a request in flight a connection; [`FAULTS_MAX`] faults in a row end the load. Cost of a short response: a
+//! Bounds: a request in flight a connection; `FAULTS_MAX` faults in a row end the load. Cost of a short response: a
 //! receive, a send, and a share of a wait.
 
 use std::io::{self, Write};

@@ -1,6 +1,6 @@
 //! The origin of all contestants: has every [`Resource`], and counts what it is asked.
 //!
-//! Bounds: it remembers [`PATHS_MAX`] paths, and begins anew after that. Cost: a receive a request and a gathered
+//! Bounds: it remembers `PATHS_MAX` paths, and begins anew after that. Cost: a receive a request and a gathered
 //! write for each [`PIECE_BYTES`] octets.
 
 use std::collections::HashMap;

@@ -10,7 +10,7 @@
 //!    finds none.
 //! 2. One request is answered at a time: what comes in the meantime waits in the socket.
 //!
-//! Bounds: [`REQUEST_BYTES_MAX`] a connection. Cost of a request that fits: a receive and what the answer takes.
+//! Bounds: `REQUEST_BYTES_MAX` a connection. Cost of a request that fits: a receive and what the answer takes.
 
 use std::io::{self, Read};
 use std::net::{TcpListener, TcpStream};

@@ -639,7 +639,6 @@ impl Driver {
     }
 
     /// Asks the origin for this client alone, with its body, if it has one.
-    #[expect(clippy::too_many_arguments, reason = "what a look-up found, and where it goes")]
     fn pass(
         &mut self,
         client: &mut Client,
