@@ -43,6 +43,8 @@ impl Line {
         let unreachable = |error: h2::Error| Fault::Unreachable(error.to_string());
         let mut builder = h2::client::Builder::new();
         builder.enable_push(false);
+        // Until the server has said how many it takes at once, what is beyond that would be refused.
+        builder.initial_max_send_streams(1);
         let (requests, mut connection) =
             builder.handshake::<_, Bytes>(stream).await.map_err(unreachable)?;
         let was_used = Arc::new(AtomicBool::new(true));
