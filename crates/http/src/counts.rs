@@ -4,6 +4,7 @@
 //! summaries are made of it.
 
 use std::fmt::Write;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use larder_io::service::figures::{Fields, write_head};
 use parking_lot::Mutex;
@@ -95,12 +96,25 @@ impl Counts {
 #[derive(Debug)]
 pub struct Shared {
     loops: Box<[Mutex<Counts>]>,
+    /// Loops that have no clients any more.
+    drained: AtomicUsize,
 }
 
 impl Shared {
     /// For so many loops.
     pub fn new(loops: usize) -> Shared {
-        Shared { loops: (0..loops).map(|_| Mutex::default()).collect() }
+        let loops = (0..loops).map(|_| Mutex::default()).collect();
+        Shared { loops, drained: AtomicUsize::new(0) }
+    }
+
+    /// A loop has no clients any more, and gets none; true where it was the last.
+    pub fn drained(&self) -> bool {
+        self.drained.fetch_add(1, Ordering::AcqRel) + 1 == self.loops.len()
+    }
+
+    /// True where no loop has clients.
+    pub fn are_all_drained(&self) -> bool {
+        self.drained.load(Ordering::Acquire) == self.loops.len()
     }
 
     /// A loop shows its counters.

@@ -152,6 +152,8 @@ pub struct Driver {
     stages: Arc<Stages>,
     health: Arc<Health>,
     is_draining: bool,
+    /// It has no clients any more.
+    is_drained: bool,
 }
 
 impl Driver {
@@ -201,6 +203,7 @@ impl Driver {
                 stages,
                 health,
                 is_draining: false,
+                is_drained: false,
                 options,
             },
             batch,
@@ -229,7 +232,14 @@ impl Driver {
                 if !self.is_draining {
                     self.drain();
                 }
-                !self.clients.is_empty()
+                if !self.clients.is_empty() {
+                    return true;
+                }
+                if !std::mem::replace(&mut self.is_drained, true) && self.shared.drained() {
+                    self.mail.wake_all();
+                }
+                // Clients of others may read what comes here.
+                !self.shared.are_all_drained()
             }
             Stage::Ends => false,
         }

@@ -184,6 +184,12 @@ impl Connection {
         self.reset_on_close();
     }
 
+    /// The server has closed it, or broken it off, whatever it sent before.
+    pub fn end_of_rest(&mut self) {
+        while !self.take_some().is_empty() {}
+        self.end();
+    }
+
     /// True where a request has come, and not the end.
     pub fn has_request(&mut self) -> bool {
         self.has_news() && self.has_octets()

@@ -1,0 +1,89 @@
+//! The end of the server: what was begun is finished.
+
+use std::net::TcpStream;
+
+use crate::support::{End, KEPT, UNKEPT, assert_octets, body, octets, scenario};
+
+const BYTES: usize = 200_000;
+const FIRST: usize = 50_000;
+
+/// Connections without a request are closed, nobody new is taken, and a body on its way is finished.
+#[test]
+fn drains() {
+    scenario().loops(&[1, 2]).tell(|world| {
+        let mut idle = world.clients(4);
+        let mut reading = world.client();
+        reading.get("/film");
+        let mut origin = world.asked("GET /film");
+        origin.begins("200 OK", &[KEPT], BYTES);
+        origin.send(octets(0, FIRST));
+        reading.head();
+        reading.take(FIRST);
+        let mut waiting = world.client();
+        waiting.get("/own");
+        let mut second = world.asked("GET /own");
+        world.server.drain();
+        for client in &mut idle {
+            assert_eq!(client.end(), End::Clean);
+        }
+        world.until("nobody listens", || TcpStream::connect(world.address()).is_err());
+        second.answers("200 OK", &[UNKEPT], "own");
+        let response = waiting.response();
+        assert_eq!((response.text(), response.head.field("connection")), ("own", Some("close")));
+        assert_eq!(waiting.end(), End::Clean);
+        assert!(!world.server.has_ended());
+        origin.send(octets(FIRST, BYTES - FIRST));
+        assert_octets(&reading.take(BYTES - FIRST), &octets(FIRST, BYTES - FIRST));
+        assert_eq!(reading.end(), End::Clean);
+        world.until("all loops have ended", || world.server.has_ended());
+    });
+}
+
+/// A loop without clients goes on while those of another read what it fetches.
+#[test]
+fn for_others() {
+    scenario().loops(&[2]).tell(|world| {
+        // Who asked first is on one of the loops, and leaves; of so many others some are on the other.
+        let mut first = world.client();
+        first.get("/film");
+        let mut origin = world.asked("GET /film");
+        origin.begins("200 OK", &[KEPT], BYTES);
+        origin.send(octets(0, FIRST));
+        first.head();
+        let mut others = world.clients(2);
+        for other in &mut others {
+            other.get("/film");
+            other.head();
+            assert_octets(&other.take(FIRST), &body(FIRST));
+        }
+        first.stop();
+        world.until_counts("it has left", |it| it.clients_open == 2);
+        world.server.drain();
+        world.until("nobody listens", || TcpStream::connect(world.address()).is_err());
+        origin.send(octets(FIRST, BYTES - FIRST));
+        for other in &mut others {
+            assert_octets(&other.take(BYTES - FIRST), &octets(FIRST, BYTES - FIRST));
+            assert_eq!(other.end(), End::Clean);
+        }
+        world.until("all loops have ended", || world.server.has_ended());
+    });
+}
+
+/// Told to end at once, it ends: what was begun is broken off, and looks so.
+#[test]
+fn hurried() {
+    scenario().loops(&[1, 2]).tell(|world| {
+        let mut reading = world.client();
+        reading.get("/film");
+        let mut origin = world.asked("GET /film");
+        origin.begins("200 OK", &[KEPT], BYTES);
+        origin.send(octets(0, FIRST));
+        let head = reading.head();
+        reading.take(FIRST);
+        world.server.drain();
+        world.server.hurry();
+        world.until("all loops have ended", || world.server.has_ended());
+        assert_eq!(reading.broken_body(&head), b"");
+        origin.is_closed();
+    });
+}
