@@ -7,16 +7,24 @@
 //! | `leaving` | clients that leave before they have it all |
 //! | `ranges` | parts of a body that still comes |
 //! | `variants` | responses that are chosen by more than their URL, and those that are not to be shared |
+//! | `renewing` | what is stale, and what is outdated meanwhile |
 //! | `slow` | clients that are slow, or do nothing at all |
 //! | `memory` | memory that is not enough |
-//! | `renewing` | what is stale, and what is outdated meanwhile |
+//! | `pipelining` | requests that do not wait for the answers to those before |
+//! | `reuse` | connections to origins, and origins that cannot be had |
+//! | `schedules` | orders of all these that nobody thought of |
+//! | `ending` | the end of the server |
 
 mod breaking;
+mod ending;
 mod joining;
 mod leaving;
 mod memory;
+mod pipelining;
 mod ranges;
 mod renewing;
+mod reuse;
+mod schedules;
 mod slow;
 mod support;
 mod variants;

@@ -1,6 +1,6 @@
 //! Clients that are slow, or do nothing at all: they hold little, and others are served.
 
-use crate::support::{End, KEPT, Origin, answer, assert_octets, body, octets, scenario};
+use crate::support::{End, KEPT, answer, assert_octets, body, octets, scenario};
 
 /// A head that comes an octet at a time is not waited for longer than a head may take, and others are served meanwhile.
 #[test]
@@ -128,22 +128,4 @@ fn too_many_clients() {
         world.until_counts("one has left", |it| it.clients_open == 3);
         assert_eq!(world.client().fetch("/").body, octets(0, 10));
     });
-}
-
-/// Nobody listens at any origin, or nobody takes the connection: 502, within the time for connections; one that says nothing: 504.
-#[test]
-fn origins_that_fail() {
-    scenario()
-        .origins(2)
-        .with(|it| {
-            it.origins.iter_mut().for_each(|it| it.address = Origin::nowhere());
-        })
-        .tell(|world| {
-            let mut client = world.client();
-            assert_eq!(client.fetch("/").status(), 502);
-            assert_eq!(client.fetch("/").status(), 502);
-            client.ask("POST", "/", &["Content-Length: 0"]);
-            assert_eq!(client.response().status(), 502);
-            world.until_counts("failures", |it| it.origin_failures >= 6 && it.fetches_failed == 3);
-        });
 }

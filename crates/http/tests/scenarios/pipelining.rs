@@ -1,0 +1,120 @@
+//! Requests that come without waiting for the answers to those before.
+
+use crate::support::{End, KEPT, UNKEPT, answer, assert_octets, body, request, scenario};
+
+/// The path of a request.
+fn path(line: &str) -> &str {
+    line.split(' ').nth(1).unwrap()
+}
+
+/// A hundred requests in one write, of which some are answered from what is kept, some are long and some are asked for: the answers
+/// come in their order.
+#[test]
+fn a_hundred() {
+    scenario().loops(&[1, 2]).tell(|world| {
+        let bytes = |path: &str| if path.contains("long") { 100_000 } else { 10 };
+        world.origin().answers_by(move |head| {
+            let path = path(&head.line);
+            let control = if path.contains("own") { UNKEPT } else { KEPT };
+            answer("200 OK", &[control, &format!("X-Path: {path}")], body(bytes(path)))
+        });
+        let mut client = world.client();
+        for kept in ["/kept", "/kept/long"] {
+            client.fetch(kept);
+        }
+        let paths: Vec<String> = (0..100)
+            .map(|number| match number % 7 {
+                0 | 1 | 4 => "/kept".to_owned(),
+                2 => "/kept/long".to_owned(),
+                3 => format!("/own/{number}"),
+                5 => format!("/long/{}", number / 2),
+                _ => format!("/new/{}", number / 3),
+            })
+            .collect();
+        let all: String = paths.iter().map(|path| request("GET", path, &[])).collect();
+        client.send(all);
+        for path in &paths {
+            let response = client.response();
+            assert_eq!(response.head.field("x-path"), Some(path.as_str()));
+            assert_octets(&response.body, &body(bytes(path)));
+        }
+        // The same in pieces that end anywhere.
+        let all: String = paths.iter().map(|path| request("GET", path, &[])).collect();
+        for piece in all.as_bytes().chunks(37) {
+            client.send(piece);
+        }
+        for path in &paths {
+            let response = client.response();
+            assert_eq!(response.head.field("x-path"), Some(path.as_str()));
+            assert_octets(&response.body, &body(bytes(path)));
+        }
+    });
+}
+
+/// More than may wait at once, of what is kept: the client is held back, and all are answered.
+#[test]
+fn ten_thousand() {
+    scenario().tell(|world| {
+        world.origin().answers_by(|_| answer("200 OK", &[KEPT], body(1000)));
+        let mut client = world.client();
+        client.fetch("/");
+        let mut writer = client.stream.try_clone().unwrap();
+        let sending = std::thread::spawn(move || {
+            use std::io::Write as _;
+            writer.write_all(request("GET", "/", &[]).repeat(10_000).as_bytes()).unwrap();
+        });
+        for _ in 0..10_000 {
+            assert_eq!(client.response().body.len(), 1000);
+        }
+        sending.join().unwrap();
+    });
+}
+
+/// A request with a body and the next one in the same write: the body is the first one's, and the next is a request.
+#[test]
+fn body_and_next() {
+    scenario().tell(|world| {
+        for (framing, octets) in [
+            ("Content-Length: 4", "body"),
+            ("Transfer-Encoding: chunked", "4\r\nbody\r\n0\r\n\r\n"),
+        ] {
+            let mut client = world.client();
+            let post = request("POST", "/form", &[framing]);
+            client.send(format!("{post}{octets}{}", request("GET", "/page", &[])));
+            let mut origin = world.origin().accept();
+            let head = origin.asked("POST /form");
+            assert_eq!(origin.try_body(&head).unwrap(), b"body");
+            // The next one waits for the first one's answer.
+            world.origin().is_idle();
+            origin.answers("200 OK", &[UNKEPT], "done");
+            let mut origin = world.asking_of(&mut vec![origin]);
+            origin.asked("GET /page");
+            origin.answers("200 OK", &[UNKEPT], "page");
+            assert_eq!(client.response().text(), "done");
+            assert_eq!(client.response().text(), "page");
+        }
+    });
+}
+
+/// After a request that closes, those that follow are not answered; nor are those after one that is refused.
+#[test]
+fn after_the_last() {
+    scenario().tell(|world| {
+        world.origin().answers_by(|_| answer("200 OK", &[KEPT], "text"));
+        let get = request("GET", "/", &[]);
+        for last in [request("GET", "/", &["Connection: close"]), get.replace("1.1", "1.0")] {
+            let mut client = world.client();
+            client.send(format!("{get}{last}{get}{get}"));
+            assert_eq!(client.response().text(), "text");
+            let response = client.response();
+            assert_eq!(response.text(), "text");
+            assert_eq!(response.head.field("connection"), Some("close"));
+            client.finish();
+            assert_eq!(client.end(), End::Clean);
+        }
+        let mut client = world.client();
+        client.send(format!("{get}GET nothing\r\n\r\n{get}"));
+        assert_eq!(client.response().text(), "text");
+        client.is_refused(400);
+    });
+}

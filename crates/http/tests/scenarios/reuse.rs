@@ -1,0 +1,242 @@
+//! Connections to origins, used again; and origins that cannot be had.
+
+use larder_io::tcp::{ListenOptions, listen};
+
+use crate::support::{KEPT, Origin, UNKEPT, answer, scenario};
+
+/// A connection is used again, and another one where the first is in use.
+#[test]
+fn one_after_the_other() {
+    scenario().tell(|world| {
+        let mut client = world.client();
+        client.get("/a");
+        let mut origin = world.asked("GET /a");
+        for path in ["/b", "/c"] {
+            origin.answers("200 OK", &[UNKEPT], "text");
+            client.response();
+            client.get(path);
+            origin.asked(&format!("GET {path}"));
+        }
+        let mut other = world.client();
+        other.get("/d");
+        let mut second = world.asked("GET /d");
+        second.answers("200 OK", &[UNKEPT], "d");
+        origin.answers("200 OK", &[UNKEPT], "c");
+        assert_eq!((other.response().text(), client.response().text()), ("d", "c"));
+        world.until_counts("two", |it| it.origin_connections == 2);
+    });
+}
+
+/// An origin that closes a connection while it is not used: the next request goes by another.
+#[test]
+fn closed_while_idle() {
+    scenario().tell(|world| {
+        let mut client = world.client();
+        client.get("/a");
+        let mut origin = world.asked("GET /a");
+        origin.answers("200 OK", &[UNKEPT], "text");
+        client.response();
+        drop(origin);
+        world.until_counts("it is closed here too", |it| it.origins_open == 0);
+        client.ask("POST", "/b", &["Content-Length: 0"]);
+        world.asked("POST /b").answers("200 OK", &[UNKEPT], "b");
+        assert_eq!(client.response().text(), "b");
+    });
+}
+
+/// An origin that closes a connection that was used before, as the next request comes: what may be asked twice is asked again, and
+/// what may not is a 502.
+#[test]
+fn closed_as_it_is_used() {
+    scenario().tell(|world| {
+        let mut client = world.client();
+        for (method, is_asked_again) in
+            [("GET", true), ("HEAD", true), ("OPTIONS", true), ("POST", false), ("DELETE", false)]
+        {
+            client.get("/a");
+            let mut origin = world.asked("GET /a");
+            origin.answers("200 OK", &[UNKEPT], "text");
+            assert_eq!(client.response().text(), "text");
+            client.ask(method, "/a", &["Cache-Control: no-cache"]);
+            let asked = if method == "HEAD" { "HEAD" } else { method };
+            let head = origin.head();
+            assert!(head.line.starts_with(asked), "{head:?}");
+            drop(origin);
+            if is_asked_again {
+                let mut origin = world.origin().accept();
+                assert!(origin.head().line.starts_with(asked));
+                origin.answers("200 OK", &[UNKEPT, "Connection: close"], "");
+            }
+            let status = client.head().status();
+            assert_eq!(status, if is_asked_again { 200 } else { 502 }, "{method}");
+            if !is_asked_again {
+                client = world.client();
+            }
+            world.origin().is_idle();
+        }
+    });
+}
+
+/// A new connection that is closed before an answer is no reason to ask again.
+#[test]
+fn closed_at_first() {
+    scenario().tell(|world| {
+        let mut client = world.client();
+        client.get("/a");
+        drop(world.asked("GET /a"));
+        assert_eq!(client.response().status(), 502);
+        world.origin().is_idle();
+    });
+}
+
+/// An origin that does not keep its connections is connected to again; also one of HTTP/1.0, which does not say so.
+#[test]
+fn not_kept() {
+    scenario().tell(|world| {
+        let mut client = world.client();
+        client.get("/a");
+        let mut origin = world.asked("GET /a");
+        origin.answers("200 OK", &[UNKEPT, "Connection: close"], "a");
+        assert_eq!(client.response().text(), "a");
+        origin.is_closed();
+        client.get("/b");
+        let mut origin = world.asked("GET /b");
+        origin.send("HTTP/1.0 200 OK\r\nCache-Control: no-store\r\nContent-Length: 1\r\n\r\nb");
+        assert_eq!(client.response().text(), "b");
+        origin.is_closed();
+        client.get("/c");
+        world.asked("GET /c").answers("200 OK", &[UNKEPT], "c");
+        assert_eq!(client.response().text(), "c");
+    });
+}
+
+/// Heads that are on the way, before the answer: those of use reach the client, and the answer is the last.
+#[test]
+fn interim() {
+    scenario().tell(|world| {
+        let mut client = world.client();
+        client.get("/a");
+        let mut origin = world.asked("GET /a");
+        origin.send("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </b>\r\n\r\n");
+        let head = client.head();
+        assert_eq!((head.status(), head.field("link")), (103, Some("</b>")));
+        origin.answers("200 OK", &[KEPT], "text");
+        assert_eq!(client.response().text(), "text");
+        assert_eq!(client.fetch("/a").text(), "text");
+    });
+}
+
+/// Where there are two origins and one cannot be reached, the other one is asked.
+#[test]
+fn another_one() {
+    scenario().origins(2).tell(|world| {
+        world.origin().stop_listening();
+        world.origin_at(1).answers_by(|_| answer("200 OK", &[UNKEPT], "text"));
+        let mut client = world.client();
+        for _ in 0..10 {
+            assert_eq!(client.fetch("/").text(), "text");
+            client.ask("POST", "/", &["Content-Length: 0"]);
+            assert_eq!(client.response().text(), "text");
+        }
+    });
+}
+
+/// Nobody listens at any origin: 502. None takes the connection: 502, after the time for that.
+#[test]
+fn none_can_be_had() {
+    scenario()
+        .origins(2)
+        .with(|it| {
+            it.origins.iter_mut().for_each(|it| it.address = Origin::nowhere());
+        })
+        .tell(|world| {
+            let mut client = world.client();
+            assert_eq!(client.fetch("/").status(), 502);
+            assert_eq!(client.fetch("/").status(), 502);
+            client.ask("POST", "/", &["Content-Length: 0"]);
+            assert_eq!(client.response().status(), 502);
+            world.until_counts("failures", |it| it.origin_failures >= 6 && it.fetches_failed == 3);
+        });
+    // A listener whose queue is full lets others wait.
+    let full = listen(
+        "127.0.0.1:0".parse().unwrap(),
+        &ListenOptions { backlog: 0, ..ListenOptions::default() },
+    );
+    let full = full.unwrap();
+    let address = full.local_addr().unwrap();
+    let _first = std::net::TcpStream::connect(address).unwrap();
+    scenario()
+        .with(move |it| {
+            it.origins[0].address = address;
+            it.patience.connect_ms = 100;
+        })
+        .tell(|world| {
+            let mut client = world.client();
+            assert_eq!(client.fetch("/").status(), 502);
+            world.until_counts("waits", |it| it.origin_timeouts >= 1 && it.fetches_failed == 1);
+        });
+}
+
+/// An origin that says nothing is a 504 for all who wait; one that stops in the middle of a body breaks it.
+#[test]
+fn says_nothing() {
+    scenario()
+        .loops(&[1, 2])
+        .with(|it| {
+            it.patience.first_byte_ms = 300;
+            it.patience.between_bytes_ms = 300;
+        })
+        .tell(|world| {
+            let mut clients = world.clients(4);
+            clients.iter_mut().for_each(|it| it.get("/a"));
+            let mut origin = world.asked("GET /a");
+            for client in &mut clients {
+                assert_eq!(client.response().status(), 504);
+            }
+            origin.is_closed();
+            clients[0].get("/b");
+            let mut origin = world.asked("GET /b");
+            origin.begins("200 OK", &[KEPT], 100);
+            origin.send("some");
+            assert_eq!(clients[0].broken(), b"some");
+            origin.is_closed();
+        });
+}
+
+/// More requests than there may be connections wait, and are asked in their turn; more than may wait are told so.
+#[test]
+fn too_many() {
+    scenario()
+        .with(|it| {
+            it.origin_connections_max = 2;
+            it.queue_max = 3;
+        })
+        .tell(|world| {
+            let mut clients = world.clients(6);
+            let mut origins = Vec::new();
+            for (at, client) in clients.iter_mut().enumerate().take(2) {
+                client.get(&format!("/{at}"));
+                origins.push(world.asked(&format!("GET /{at}")));
+            }
+            for (at, client) in clients.iter_mut().enumerate().skip(2) {
+                client.get(&format!("/{at}"));
+                world.until_counts("it came", |it| it.requests == at as u64 + 1);
+            }
+            assert_eq!(clients[5].response().status(), 503);
+            for at in 2..5 {
+                let mut origin = origins.remove(0);
+                origin.answers("200 OK", &[UNKEPT], format!("{}", at - 2));
+                origin.asked(&format!("GET /{at}"));
+                origins.push(origin);
+            }
+            for (at, mut origin) in (3..5).zip(origins) {
+                origin.answers("200 OK", &[UNKEPT], format!("{at}"));
+            }
+            for (at, client) in clients.iter_mut().enumerate().take(5) {
+                assert_eq!(client.response().text(), at.to_string());
+            }
+            world.until_counts("two connections", |it| {
+                it.origin_connections == 2 && it.queue_full == 1
+            });
+        });
+}
