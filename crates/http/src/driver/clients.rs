@@ -43,8 +43,8 @@ const TAKING: usize = 3;
 const SENDING_BODY: usize = 4;
 const LINGERING: usize = 5;
 
-/// How long what a client still sends is thrown away after an error, milliseconds: a socket that is closed while octets wait in it
-/// resets the connection, and with it the error that it was to bring.
+/// How long what a client still sends is thrown away after an answer that came before, milliseconds: a socket that is closed while octets wait in it
+/// resets the connection, and with it the answer that it was to bring.
 const LINGER_MS: u64 = 1_000;
 
 /// Octets of answers after which they leave, however many requests are there.
@@ -190,17 +190,15 @@ impl Driver {
         false
     }
 
-    pub(super) fn close_client(&mut self, id: Id, client: Client) {
+    pub(super) fn close_client(&mut self, id: Id, mut client: Client) {
         self.clients.remove(id);
-        let Client { socket, token, exchange, delivery, upload, .. } = client;
+        self.drop_upload(&mut client);
+        let Client { socket, token, exchange, delivery, .. } = client;
         if let Some(flight) = exchange.and_then(|it| it.flight) {
             flight.leave(Waiter { loop_number: self.number, client: token });
         }
-        if let Some(object) = upload.as_ref().and_then(|it| it.object()) {
-            self.rooms.remove(&object);
-        }
-        // Their readers and fillers tell those at the other end.
-        drop((delivery, upload));
+        // Its reader tells the one at the other end.
+        drop(delivery);
         self.reactor.close(socket, token);
     }
 
@@ -287,6 +285,7 @@ impl Driver {
         if !client.is_shut {
             client.is_shut = true;
             client.inbox.clear();
+            self.drop_upload(client);
             self.wait_in(client, LINGERING);
             if tcp::shutdown_write(&client.socket).is_err() {
                 return false;
@@ -535,6 +534,8 @@ impl Driver {
     ) {
         let asked = asked(head, client.closes || head.framing != Framing::None);
         client.closes |= !asked.keeps_alive;
+        // Its body is not read.
+        client.lingers |= head.framing != Framing::None;
         let said = Said { age_s: None, cache_status: b"", heeds_conditions: false };
         push_own(out, status, text, &asked, &said, self.now.wall_s);
     }
@@ -724,7 +725,7 @@ impl Driver {
                     504 => "the origin did not answer in time",
                     _ => "the origin cannot be reached, or gave no proper answer",
                 };
-                client.upload = None;
+                self.drop_upload(client);
                 self.own(client, &head, status, text, &mut out);
             }
         }
@@ -751,6 +752,7 @@ impl Driver {
         let age_s = age_s.filter(|&age_s| age_s > 0 || answer.object.is_none());
         let said = Said { age_s, cache_status: &self.note, heeds_conditions: !answer.is_private };
         // A body that is still sent must be read to its end, or the connection is of no more use.
+        client.lingers |= client.upload.is_some();
         let asked = asked(head, self.is_draining || client.upload.is_some());
         let sealed_bytes =
             answer.object.as_ref().and_then(|object| super::delivery::sealed(object));

@@ -3,7 +3,7 @@
 //! It is an object of its own with a window: a client that sends faster than the origin takes is not read. What follows the body in
 //! the client's octets is its next request.
 
-use larder::mem::object::{Failure, Filler, Kind, ObjectId, Plan, Room};
+use larder::mem::object::{Failure, Filler, Kind, Plan, Room};
 
 use super::Driver;
 use super::clients::Client;
@@ -34,13 +34,6 @@ enum Step {
     Room,
     /// It is not what it should be.
     Bad,
-}
-
-impl Upload {
-    /// The body, while it comes.
-    pub(super) fn object(&self) -> Option<ObjectId> {
-        self.filler.as_ref().map(|filler| filler.object().id())
-    }
 }
 
 impl Driver {
@@ -94,6 +87,13 @@ impl Driver {
             }
         }
         true
+    }
+
+    /// A body is of no interest any more. Its filler tells who reads it.
+    pub(super) fn drop_upload(&mut self, client: &mut Client) {
+        if let Some(filler) = client.upload.take().and_then(|upload| upload.filler) {
+            self.rooms.remove(&filler.object().id());
+        }
     }
 
     /// Gives up what is kept where somebody waits for memory.
