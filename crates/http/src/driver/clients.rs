@@ -384,7 +384,7 @@ impl Driver {
     }
 
     /// Answers with an error of ours, and closes.
-    fn refuse(&mut self, client: &mut Client, status: u16, text: &str) -> bool {
+    pub(super) fn refuse(&mut self, client: &mut Client, status: u16, text: &str) -> bool {
         let mut out = self.reactor.buffer();
         self.push_error(client, status, text, &mut out);
         self.respond(client, out);

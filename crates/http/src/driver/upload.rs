@@ -66,12 +66,13 @@ impl Driver {
         }
         match step {
             Step::Complete => filler.seal(),
-            Step::More if client.is_finished => filler.fail(Failure::Abandoned),
+            Step::More if client.is_finished => {
+                filler.fail(Failure::Abandoned);
+                return self.refuse_upload(client, "refused: the body is not whole");
+            }
             Step::Bad => {
-                self.counts.refused_requests += 1;
                 filler.fail(Failure::Damaged);
-                client.closes = true;
-                client.inbox.clear();
+                return self.refuse_upload(client, "refused: the body is no chunks");
             }
             Step::More => {
                 filler.publish_now();
@@ -87,6 +88,15 @@ impl Driver {
             }
         }
         true
+    }
+
+    /// A body is not what was announced: the client is told so, unless it has an answer.
+    fn refuse_upload(&mut self, client: &mut Client, text: &str) -> bool {
+        self.counts.refused_requests += 1;
+        client.closes = true;
+        client.inbox.clear();
+        // What becomes of its fetch is for nobody then.
+        client.exchange.take().is_none() || self.refuse(client, 400, text)
     }
 
     /// A body is of no interest any more. Its filler tells who reads it.

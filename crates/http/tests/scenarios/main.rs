@@ -12,6 +12,7 @@
 //! | `memory` | memory that is not enough |
 //! | `pipelining` | requests that do not wait for the answers to those before |
 //! | `reuse` | connections to origins, and origins that cannot be had |
+//! | `smuggling` | requests by which one smuggles another past a server |
 //! | `schedules` | orders of all these that nobody thought of |
 //! | `ending` | the end of the server |
 
@@ -26,5 +27,6 @@ mod renewing;
 mod reuse;
 mod schedules;
 mod slow;
+mod smuggling;
 mod support;
 mod variants;

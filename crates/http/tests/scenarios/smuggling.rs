@@ -1,0 +1,174 @@
+//! Requests by which one smuggles another past a server: each is refused, its connection closed, and the origin hears of none.
+
+use crate::support::{End, KEPT, answer, scenario};
+
+const SMUGGLED: &str = "GET /admin HTTP/1.1\r\nHost: a.example\r\n\r\n";
+
+/// Lines after `POST / HTTP/1.1` and `Host`, and what follows the head.
+const FRAMINGS: &[(&str, &str)] = &[
+    // Both, in whatever order and case.
+    ("Content-Length: 6\r\nTransfer-Encoding: chunked\r\n", "0\r\n\r\n"),
+    ("Transfer-Encoding: chunked\r\nContent-Length: 6\r\n", "0\r\n\r\n"),
+    ("Content-Length: 0\r\ntransfer-encoding: chunked\r\n", "0\r\n\r\n"),
+    ("Content-Length: 6\r\nTransfer-Encoding: identity\r\n", "abcdef"),
+    ("Content-Length: 6\r\nTransfer-Encoding:\r\n", "abcdef"),
+    // Codings that one takes for chunked and another does not.
+    ("Transfer-Encoding: xchunked\r\n", "0\r\n\r\n"),
+    ("Transfer-Encoding: chunked, identity\r\n", "0\r\n\r\n"),
+    ("Transfer-Encoding: chunked, chunked\r\n", "0\r\n\r\n"),
+    ("Transfer-Encoding: chunked\r\nTransfer-Encoding: x\r\n", "0\r\n\r\n"),
+    ("Transfer-Encoding: x\r\nTransfer-Encoding: chunked\r\n", "0\r\n\r\n"),
+    ("Transfer-Encoding: \"chunked\"\r\n", "0\r\n\r\n"),
+    ("Transfer-Encoding: \u{b}chunked\r\n", "0\r\n\r\n"),
+    ("Transfer-Encoding: chunked\u{b}\r\n", "0\r\n\r\n"),
+    // Lengths.
+    ("Content-Length: 3\r\nContent-Length: 6\r\n", "abcdef"),
+    ("Content-Length: 3, 6\r\n", "abcdef"),
+    ("Content-Length: +3\r\n", "abc"),
+    ("Content-Length: -1\r\n", "abc"),
+    ("Content-Length: 0x3\r\n", "abc"),
+    ("Content-Length: 3 3\r\n", "abc"),
+    ("Content-Length: 18446744073709551619\r\n", "abc"),
+    // Names that one takes for what they are not.
+    ("Content-Length : 3\r\n", "abc"),
+    ("Transfer-Encoding : chunked\r\n", "0\r\n\r\n"),
+    (" Transfer-Encoding: chunked\r\n", "0\r\n\r\n"),
+    ("X: a\r\n Transfer-Encoding: chunked\r\n", "0\r\n\r\n"),
+    ("X: a\r\n\tb\r\n", ""),
+    ("Content\u{0}-Length: 3\r\n", "abc"),
+    (": 3\r\n", ""),
+    ("No colon\r\n", ""),
+    // Line ends.
+    ("Content-Length: 3\nX: y\r\n", "abc"),
+    ("X: a\rb\r\n", ""),
+    ("X: a\r\r\nContent-Length: 3\r\n", "abc"),
+    ("X: a\u{0}b\r\n", ""),
+];
+
+/// Whole heads.
+const HEADS: &[&str] = &[
+    // No host, several, or one that is none.
+    "GET / HTTP/1.1\r\n\r\n",
+    "GET / HTTP/1.1\r\nHost: a.example\r\nHost: b.example\r\n\r\n",
+    "GET / HTTP/1.1\r\nHost: a.example\r\nhost: a.example\r\n\r\n",
+    "GET / HTTP/1.1\r\nHost: a.example, b.example\r\n\r\n",
+    "GET / HTTP/1.1\r\nHost: a.example/x\r\n\r\n",
+    "GET / HTTP/1.1\r\nHost: user@a.example\r\n\r\n",
+    "GET / HTTP/1.1\r\nHost : a.example\r\n\r\n",
+    // Request lines.
+    "GET  / HTTP/1.1\r\nHost: a.example\r\n\r\n",
+    "GET / HTTP/1.1 \r\nHost: a.example\r\n\r\n",
+    " GET / HTTP/1.1\r\nHost: a.example\r\n\r\n",
+    "GET /\r\n\r\n",
+    "GET / HTTP/1.1\nHost: a.example\n\n",
+    "GET / HTTP/2.0\r\nHost: a.example\r\n\r\n",
+    "GET / http/1.1\r\nHost: a.example\r\n\r\n",
+    "GET a HTTP/1.1\r\nHost: a.example\r\n\r\n",
+    "GET ftp://a.example/ HTTP/1.1\r\nHost: a.example\r\n\r\n",
+    "GET http:///x HTTP/1.1\r\nHost: a.example\r\n\r\n",
+    "GET /a b HTTP/1.1\r\nHost: a.example\r\n\r\n",
+    "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "\r\n\r\n\r\n\r\nGET / HTTP/1.1\r\nHost: a.example\r\n\r\n",
+];
+
+/// Each is refused with a code from 400 on, the connection is closed, and what follows it is not read as a request.
+#[test]
+fn heads_are_refused() {
+    scenario().tell(|world| {
+        world.origin().answers_by(|_| answer("200 OK", &[KEPT], "reached"));
+        let framed = FRAMINGS.iter().map(|(lines, rest)| {
+            format!("POST / HTTP/1.1\r\nHost: a.example\r\n{lines}\r\n{rest}")
+        });
+        let all: Vec<String> = framed.chain(HEADS.iter().map(|it| (*it).to_owned())).collect();
+        for octets in &all {
+            let mut client = world.client();
+            client.send(format!("{octets}{SMUGGLED}"));
+            let head = client.try_head().unwrap_or_else(|| panic!("no answer to {octets:?}"));
+            assert!((400..600).contains(&head.status()), "{octets:?}: {head:?}");
+            assert_eq!(head.field("connection"), Some("close"), "{octets:?}");
+            client.try_body(&head).unwrap();
+            client.finish();
+            assert_eq!(client.end(), End::Clean, "{octets:?}");
+        }
+        assert_eq!(world.origin().answered(), 0);
+        world.until_counts("all are counted", |it| it.refused_requests == all.len() as u64);
+    });
+}
+
+/// The authority of the target counts, whatever `Host` says: it is what is kept under, and what the origin is told.
+#[test]
+fn one_authority() {
+    scenario().tell(|world| {
+        world.origin().answers_by(|head| answer("200 OK", &[KEPT], head.field("host").unwrap()));
+        let mut client = world.client();
+        client.send("GET http://b.example/x HTTP/1.1\r\nHost: a.example\r\n\r\n");
+        assert_eq!(client.response().text(), "b.example");
+        assert_eq!(client.fetch("/x").text(), "a.example");
+        client.send("GET /x HTTP/1.1\r\nHost: B.example\r\n\r\n");
+        let hit = client.response();
+        assert!(hit.text() == "b.example" && hit.head.cache_status().contains("hit"), "{hit:?}");
+    });
+}
+
+/// Bodies whose chunks are none: the client is refused, and the origin's connection breaks before a last chunk; what was hidden in
+/// them reaches nobody.
+#[test]
+fn chunks_are_refused() {
+    let bodies = [
+        "3\r\nabc0\r\n\r\n",
+        "3\nabc\r\n0\r\n\r\n",
+        "3;a=b\nabc\r\n0\r\n\r\n",
+        "+3\r\nabc\r\n0\r\n\r\n",
+        "0x3\r\nabc\r\n0\r\n\r\n",
+        "-1\r\nabc\r\n0\r\n\r\n",
+        "\r\nabc\r\n0\r\n\r\n",
+        "g\r\nabc\r\n0\r\n\r\n",
+        "3 \u{b}\r\nabc\r\n0\r\n\r\n",
+        "10000000000000003\r\nabc\r\n0\r\n\r\n",
+        "3\r\nabcd\r\n0\r\n\r\n",
+        "3\r\nabc\r\r\n0\r\n\r\n",
+    ];
+    scenario().tell(move |world| {
+        for body in bodies {
+            let mut client = world.client();
+            client.ask("POST", "/", &["Transfer-Encoding: chunked"]);
+            let mut origin = world.asked("POST /");
+            client.send(format!("{body}{SMUGGLED}"));
+            let response = client.response();
+            assert_eq!(response.status(), 400, "{body:?}: {response:?}");
+            client.finish();
+            assert_eq!(client.end(), End::Clean, "{body:?}");
+            loop {
+                match origin.try_chunk() {
+                    Ok(chunk) => assert_eq!(chunk, b"abc", "{body:?}"),
+                    Err(rest) => break assert!(b"abc".starts_with(&rest), "{body:?}: {rest:?}"),
+                }
+            }
+        }
+        world.origin().is_idle();
+    });
+}
+
+/// A response that could be read in two ways is none.
+#[test]
+fn responses_are_refused() {
+    let heads = [
+        "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
+        "HTTP/1.1 200 OK\r\nContent-Length : 3\r\n\r\nabc",
+        "HTTP/1.1 200 OK\r\nX: a\r\n b\r\nContent-Length: 3\r\n\r\nabc",
+        "HTTP/1.1 200 OK\nContent-Length: 3\n\nabc",
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n",
+        "HTTP/1.1 20 OK\r\nContent-Length: 3\r\n\r\nabc",
+    ];
+    scenario().tell(move |world| {
+        let mut client = world.client();
+        for head in heads {
+            client.get("/");
+            let mut origin = world.asked("GET /");
+            origin.send(head);
+            assert_eq!(client.response().status(), 502, "{head:?}");
+            origin.is_closed();
+        }
+    });
+}
