@@ -158,9 +158,12 @@ impl Driver {
         self.wait_in(client, TAKING);
     }
 
-    pub(super) fn waits_for_origin(&mut self, client: &Client) {
-        let list = if client.upload.is_some() { SENDING_BODY } else { WAITING };
-        self.wait_in(client, list);
+    /// Waits for an answer; `sends`: and for more of the client's body.
+    pub(super) fn waits_for_origin(&mut self, client: &Client, sends: bool) {
+        // One that takes an answer already has its time for that.
+        if client.delivery.is_none() {
+            self.wait_in(client, if sends { SENDING_BODY } else { WAITING });
+        }
     }
 
     /// A client's patience is over, or ours.
@@ -636,7 +639,7 @@ impl Driver {
         let knows_interim = head.minor_version > 0;
         let exchange = Exchange { head: octets.to_vec(), flight, knows_interim, why };
         client.exchange = Some(Box::new(exchange));
-        self.waits_for_origin(client);
+        self.waits_for_origin(client, client.upload.is_some());
     }
 
     /// Asks the origin for this client alone, with its body, if it has one.

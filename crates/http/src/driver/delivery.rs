@@ -291,7 +291,7 @@ impl Driver {
             Ran::Complete => return true,
             Ran::Waits => {
                 self.wait_for_more(delivery.object().id(), client.token);
-                self.waits_for_origin(client);
+                self.waits_for_origin(client, false);
             }
             Ran::Blocked => {
                 let watched = self.reactor.watch(&client.socket, client.token, Interest::WRITE);

@@ -65,7 +65,10 @@ impl Driver {
             self.rooms.remove(&filler.object().id());
         }
         match step {
-            Step::Complete => filler.seal(),
+            Step::Complete => {
+                filler.seal();
+                self.waits_for_origin(client, false);
+            }
             Step::More if client.is_finished => {
                 filler.fail(Failure::Abandoned);
                 return self.refuse_upload(client, "refused: the body is not whole");
@@ -78,6 +81,10 @@ impl Driver {
                 filler.publish_now();
                 upload.filler = Some(filler);
                 client.upload = Some(upload);
+                if used > 0 {
+                    // The next octets have all their time.
+                    self.waits_for_origin(client, true);
+                }
             }
             Step::Room => {
                 filler.publish_now();
@@ -85,6 +92,8 @@ impl Driver {
                 self.rooms.insert(filler.object().id(), client.token);
                 upload.filler = Some(filler);
                 client.upload = Some(upload);
+                // It is the origin that is slow now, and has its own time.
+                self.waits_for_origin(client, false);
             }
         }
         true

@@ -11,6 +11,7 @@
 //! | `slow` | clients that are slow, or do nothing at all |
 //! | `memory` | memory that is not enough |
 //! | `pipelining` | requests that do not wait for the answers to those before |
+//! | `uploads` | bodies of requests |
 //! | `reuse` | connections to origins, and origins that cannot be had |
 //! | `smuggling` | requests by which one smuggles another past a server |
 //! | `schedules` | orders of all these that nobody thought of |
@@ -29,4 +30,5 @@ mod schedules;
 mod slow;
 mod smuggling;
 mod support;
+mod uploads;
 mod variants;
