@@ -204,7 +204,7 @@ pub struct Face {
 impl Store {
     /// Memory for so many loops.
     pub fn open(memory: Memory, loops: usize, post: Arc<dyn Post>) -> Result<Store, OpenError> {
-        let options = StoreOptions { bytes: memory.bodies_bytes, digest: None };
+        let options = StoreOptions { bytes: memory.bodies_bytes, digest: None, large_chunks: true };
         let objects = ObjectStore::new(options, post).map_err(OpenError::Bodies)?;
         // What is shorter lies in its record.
         const BODY_BYTES_MEAN_MIN: u64 = 16 << 10;

@@ -59,6 +59,8 @@
 //! * **O6** Who waits for memory is served in order: whoever asks while others wait, waits behind them.
 //! * **O7** A reader hears [`Leased::End`] at the end of its range, or of a sealed body; never of one that was not
 //!   sealed.
+//! * **O8** A huge page is one chunk, which its object has whole: nothing of it is trimmed, and it is punched whole before
+//!   it is free.
 //!
 //! Bounds: the arena; a reader's leases (`lease_bytes_max`); a transit object's window. A filler that waits holds one
 //! place in a queue. Cost: a lease is one load of the state word, two additions to lines of its reader's and one
@@ -133,6 +135,8 @@ pub struct StoreOptions {
     /// A running checksum of octets, by which each page is checked when it is leased; what does not match is
     /// [`Failure::Damaged`]. `None` checks nothing and costs nothing.
     pub digest: Option<fn(u32, &[u8]) -> u32>,
+    /// Whole chunks of bodies whose length is known are asked to be huge pages: filled and sent for less. See `Memory::enlarge`.
+    pub large_chunks: bool,
     /// Deliberate mistake, for the model checker.
     #[cfg(loom)]
     pub fault: ObjectFault,

@@ -28,7 +28,7 @@ const UNIT: u64 = UNIT_BYTES as u64;
 
 fn store(bytes: u64) -> (ObjectStore, Arc<Inbox>) {
     let inbox = Arc::new(Inbox::default());
-    let options = StoreOptions { bytes, digest: None };
+    let options = StoreOptions { bytes, digest: None, large_chunks: true };
     (ObjectStore::new(options, inbox.clone()).unwrap(), inbox)
 }
 
@@ -392,8 +392,9 @@ fn transit_skips_and_tells_the_filler() {
     is_empty(&store);
 }
 
-/// Octets that `sendfile` has put into a socket stay what they were, though the object is gone, its memory is another's
-/// and was written over: a kept object's, and one's in transit.
+/// Octets that `sendfile` has put into a socket stay what they were, though the object is gone, its memory is others' and
+/// was written over: a kept object's, in a huge page (where the machine gives one), where one was, and in small
+/// ones, of its whole length and broken off early, and one's in transit.
 #[test]
 #[cfg(all(target_os = "linux", not(miri)))]
 fn memory_in_a_socket_is_not_written() {
@@ -401,19 +402,32 @@ fn memory_in_a_socket_is_not_written() {
     use std::net::{TcpListener, TcpStream};
     use std::os::fd::AsRawFd;
 
-    for plan in [kept(0, Some(CHUNK)), transit(CHUNK)] {
-        let (store, _) = store(CHUNK);
+    let part = CHUNK / 2 + UNIT;
+    for (large_chunks, plan, bytes) in [
+        (true, kept(0, Some(CHUNK)), CHUNK),
+        (true, kept(0, Some(CHUNK)), part),
+        (true, kept(0, Some(part)), part),
+        (false, kept(0, Some(CHUNK)), CHUNK),
+        (false, kept(0, Some(CHUNK)), part),
+        (false, transit(CHUNK), CHUNK),
+    ] {
+        let options = StoreOptions { bytes: CHUNK, digest: None, large_chunks };
+        let store = ObjectStore::new(options, Arc::new(Inbox::default())).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (socket, _) = listener.accept().unwrap();
         socket.set_nonblocking(true).unwrap();
+        // Nobody ever reads what was there first.
+        write(&mut store.create(kept(0, Some(CHUNK))), CHUNK);
         let mut filler = store.create(plan);
         let object = filler.object().clone();
-        assert_eq!(write(&mut filler, CHUNK), CHUNK);
+        assert_eq!(write(&mut filler, bytes), bytes);
         filler.publish();
         let mut reader = object.open(0..u64::MAX, on(0)).unwrap();
         let mut leases = Vec::new();
         let _ = reader.lease(&mut leases, u64::MAX);
+        // What is broken off is so before it is sent.
+        filler.seal();
         let mut sent = 0;
         for lease in &leases {
             let (offset, len) = lease.file_range();
@@ -428,13 +442,16 @@ fn memory_in_a_socket_is_not_written() {
             }
         }
         assert!(sent >= 64 << 10, "the socket took {sent}");
-        drop((leases, reader, filler, object));
+        drop((leases, reader, object));
         is_empty(&store);
         assert!(store.stats().punched_bytes >= sent);
-        let mut other = store.create(kept(0, Some(CHUNK)));
-        let Room::Memory(octets) = other.room(usize::MAX) else { panic!("all is free") };
-        assert_eq!(octets.len() as u64, CHUNK);
-        octets.fill(0xff);
+        // Others take it in small pieces, write over it, and give it back.
+        let others = (0..CHUNK / UNIT).map(|_| store.create(kept(0, Some(UNIT))));
+        let mut others: Vec<Filler> = others.collect();
+        for other in &mut others {
+            let Room::Memory(octets) = other.room(usize::MAX) else { panic!("all is free") };
+            octets.fill(0xff);
+        }
         drop(socket);
         let mut received = Vec::new();
         peer.read_to_end(&mut received).unwrap();
@@ -454,7 +471,7 @@ fn damage_is_told_to_the_filler() {
         octets.iter().fold(before, |sum, &octet| sum + u32::from(octet))
     };
     let inbox = Arc::new(Inbox::default());
-    let options = StoreOptions { bytes: CHUNK, digest: Some(sum) };
+    let options = StoreOptions { bytes: CHUNK, digest: Some(sum), large_chunks: true };
     let store = ObjectStore::new(options, inbox.clone()).unwrap();
     let mut filler = store.create(kept(4, None));
     let id = filler.object().id();

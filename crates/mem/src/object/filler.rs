@@ -10,7 +10,9 @@ use super::buddy::Extent;
 use super::digest::Digesting;
 use super::fifo::Ticket;
 use super::store::Store;
-use super::{CHUNK_UNITS_MAX, FIRST_CHUNK_UNITS, Failure, POST_BYTES, Plan, UNIT_BYTES};
+use super::{
+    CHUNK_BYTES_MAX, CHUNK_UNITS_MAX, FIRST_CHUNK_UNITS, Failure, POST_BYTES, Plan, UNIT_BYTES,
+};
 use crate::sync::Arc;
 
 /// Writes an object. Dropped before `seal`, it has abandoned it: readers learn that there is no more.
@@ -19,6 +21,8 @@ pub struct Filler {
     plan: Plan,
     /// The chunk that it writes into.
     current: Option<Extent>,
+    /// It is one huge page.
+    is_large: bool,
     /// Octets of the current chunk that were written.
     used: u64,
     written: u64,
@@ -49,6 +53,7 @@ impl Filler {
             object: Arc::new(Object::new(store, plan)),
             plan,
             current: None,
+            is_large: false,
             used: 0,
             written: 0,
             published: 0,
@@ -200,10 +205,30 @@ impl Filler {
             return false;
         };
         self.object.push(self.written, extent);
+        self.is_large = self.is_to_be_whole(extent) && self.enlarge(extent);
         self.current = Some(extent);
         self.used = 0;
         self.next_units = (self.next_units * 2).min(CHUNK_UNITS_MAX);
         true
+    }
+
+    /// True for a chunk of the largest size that a body of known length fills.
+    fn is_to_be_whole(&self, extent: Extent) -> bool {
+        let is_filled =
+            self.plan.bytes.is_some_and(|bytes| bytes >= self.written + CHUNK_BYTES_MAX as u64);
+        self.object.store.large_chunks && is_filled && extent.units == CHUNK_UNITS_MAX
+    }
+
+    fn enlarge(&self, extent: Extent) -> bool {
+        let Chunks::Kept(directory) = &self.object.chunks else { return false };
+        // SAFETY: the chunk is the object's (O1), nothing of it is published and it is lent to nobody (O2). It stays whole
+        // (`end`), and is punched when it goes, as what the kernel was shown.
+        let is_large =
+            unsafe { self.object.store.memory.enlarge(u64::from(extent.unit) * UNIT_BYTES as u64) };
+        if is_large {
+            directory.note_shown(directory.count() - 1);
+        }
+        is_large
     }
 
     fn end(&mut self, failure: Option<Failure>) {
@@ -213,7 +238,9 @@ impl Filler {
         if let Some(ticket) = self.ticket.take() {
             self.object.store.leave(ticket);
         }
-        let tail = self.current.take().map(|mut extent| {
+        // A huge page is not cut (O8).
+        let current = self.current.take().filter(|_| !self.is_large);
+        let tail = current.map(|mut extent| {
             let tail = extent.split_off(self.used.div_ceil(UNIT_BYTES as u64) as u32);
             self.object.trim(extent);
             tail

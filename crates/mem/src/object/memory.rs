@@ -7,7 +7,16 @@
 //!
 //! That a punch lets go of whole pages is what it rests on. A huge page that is in flight cannot be split; a hole in
 //! a part of it is made by zeroing that part in place, and what is written next goes to the same page (measured on a
-//! tmpfs of huge pages: again all of 65 536 octets, in spite of the punch). So huge pages are declined.
+//! tmpfs of huge pages: again all of 65 536 octets, in spite of the punch). So huge pages are declined for the mapping.
+//!
+//! # Large chunks
+//!
+//! A chunk that is a huge page's size and place, and that its object has whole until it is punched whole, may be one
+//! huge page (O8). It is asked for before anything is written: with one octet of the chunk there, `MADV_COLLAPSE` (Linux
+//! 6.1) makes one page of the range, whatever the machine's setting for shared memory, unless that is `deny`. The kernel
+//! is then handed one piece where it was handed 512. Measured, 2 MiB: filled in 0.41 ms with all that belongs to it
+//! (else 1.05, of which 0.8 are faults of pages), punched in 6 us (else 110), and sent by `sendfile` in 0.70 to 0.77 of
+//! the processor's time, as a file in the page cache is.
 //!
 //! Elsewhere than on Linux, and under loom and Miri, the memory is a region and there is no file. Under loom each
 //! octet has a shadow, so that the model checker sees each access.
@@ -21,11 +30,29 @@ mod shared {
     use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
     use std::ptr::NonNull;
 
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::super::CHUNK_BYTES_MAX;
+
+    /// Linux 6.1; the `libc` crate names it for glibc alone.
+    const MADV_COLLAPSE: libc::c_int = 25;
+
+    /// Chunks that are left as they are after one that could not be enlarged.
+    const SKIPS: u32 = 256;
+
     #[derive(Debug)]
     pub struct Shared {
+        reserved: NonNull<u8>,
+        reserved_bytes: usize,
+        /// Within what is reserved.
         pub base: NonNull<u8>,
-        bytes: usize,
         pub file: File,
+        /// Chunks that are left as they are before one is tried again: a machine without free huge pages looks for them at length.
+        skips: AtomicU32,
+        /// A chunk in which the kernel may make huge pages by itself, since it did not heed us: it is never free again, and
+        /// there is no other.
+        stuck: OnceLock<u64>,
     }
 
     // SAFETY: an address range and a file; who may touch what in it is the business of the module's invariants.
@@ -44,28 +71,86 @@ mod shared {
             // SAFETY: just made, and nobody else has it.
             let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
             file.set_len(bytes as u64)?;
-            // SAFETY: a mapping at an address of the kernel's choice touches nothing that exists; the file is as
-            // long as it, and stays so: nobody but us has the descriptor with a right to more than to borrow it.
-            let base = unsafe {
+            // Addresses first, more than are wanted, so that a chunk's place is a huge page's.
+            let reserved_bytes =
+                bytes.checked_add(CHUNK_BYTES_MAX).ok_or(io::ErrorKind::OutOfMemory)?;
+            // SAFETY: addresses of the kernel's choice, at which nothing is.
+            let reserved = unsafe {
+                let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+                libc::mmap(std::ptr::null_mut(), reserved_bytes, libc::PROT_NONE, flags, -1, 0)
+            };
+            if reserved == libc::MAP_FAILED {
+                return Err(io::Error::last_os_error());
+            }
+            let reserved = NonNull::new(reserved.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
+            let before = reserved.as_ptr().align_offset(CHUNK_BYTES_MAX);
+            // SAFETY: `before` is below the size of a chunk, by which more was reserved than `bytes`.
+            let base = unsafe { reserved.add(before) };
+            let shared = Shared {
+                reserved,
+                reserved_bytes,
+                base,
+                file,
+                skips: AtomicU32::new(0),
+                stuck: OnceLock::new(),
+            };
+            // SAFETY: the range lies in what was just reserved, where nobody has anything; the file is as long as it,
+            // and stays so: nobody but us has the descriptor with a right to more than to borrow it.
+            let mapped = unsafe {
                 libc::mmap(
-                    std::ptr::null_mut(),
+                    base.as_ptr().cast(),
                     bytes,
                     libc::PROT_READ | libc::PROT_WRITE,
-                    libc::MAP_SHARED | libc::MAP_NORESERVE,
-                    file.as_raw_fd(),
+                    libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED,
+                    shared.file.as_raw_fd(),
                     0,
                 )
             };
-            if base == libc::MAP_FAILED {
+            if mapped == libc::MAP_FAILED {
                 return Err(io::Error::last_os_error());
             }
-            // SAFETY: our own new mapping. Advice: a kernel without huge pages says no, and has none to decline.
-            let _ = unsafe { libc::madvise(base, bytes, libc::MADV_NOHUGEPAGE) };
-            let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-            Ok(Shared { base, bytes, file })
+            // Advice: a kernel without huge pages says no, and has none to decline.
+            let _ = shared.advise(0, bytes, libc::MADV_NOHUGEPAGE);
+            Ok(shared)
+        }
+
+        /// Advises the kernel on a range within the mapping.
+        fn advise(&self, offset: usize, bytes: usize, advice: libc::c_int) -> io::Result<()> {
+            // SAFETY: a range of our own mapping (the callers'), and advice that changes no octet of it.
+            match unsafe { libc::madvise(self.base.as_ptr().add(offset).cast(), bytes, advice) } {
+                0 => Ok(()),
+                _ => Err(io::Error::last_os_error()),
+            }
+        }
+
+        /// True, and counted, when a chunk is to be left as it is.
+        pub fn skips(&self) -> bool {
+            let skips = self.skips.load(Ordering::Relaxed);
+            // Not one operation: of two that count at once one may be lost, and a try more or less is no matter.
+            self.skips.store(skips.saturating_sub(1), Ordering::Relaxed);
+            skips > 0 || self.stuck.get().is_some()
+        }
+
+        /// Makes one page of a chunk, which lies within the mapping and has a page.
+        pub fn enlarge(&self, offset: usize) -> bool {
+            let wished = self.advise(offset, CHUNK_BYTES_MAX, libc::MADV_HUGEPAGE);
+            let enlarged =
+                wished.and_then(|()| self.advise(offset, CHUNK_BYTES_MAX, MADV_COLLAPSE));
+            if enlarged.is_err() {
+                self.skips.store(SKIPS, Ordering::Relaxed);
+            }
+            // Again as its neighbours: one range in the kernel's books, in which it makes no huge page by itself.
+            if self.advise(offset, CHUNK_BYTES_MAX, libc::MADV_NOHUGEPAGE).is_err() {
+                let _ = self.stuck.set(offset as u64);
+            }
+            enlarged.is_ok() || self.stuck.get() == Some(&(offset as u64))
         }
 
         pub fn punch(&self, offset: u64, bytes: u64) -> io::Result<()> {
+            let overlaps = |&at: &u64| offset < at + CHUNK_BYTES_MAX as u64 && at < offset + bytes;
+            if self.stuck.get().is_some_and(overlaps) {
+                return Err(io::ErrorKind::Unsupported.into());
+            }
             let too_large = |_| io::ErrorKind::InvalidInput;
             let offset = libc::off_t::try_from(offset).map_err(too_large)?;
             let bytes = libc::off_t::try_from(bytes).map_err(too_large)?;
@@ -86,8 +171,9 @@ mod shared {
 
     impl Drop for Shared {
         fn drop(&mut self) {
-            // SAFETY: `new` mapped `bytes` at `base`; whoever borrows from it holds the store that holds us.
-            let _ = unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
+            // SAFETY: `new` reserved this range, and the mapping lies in it; whoever borrows from it holds the store that
+            // holds us.
+            let _ = unsafe { libc::munmap(self.reserved.as_ptr().cast(), self.reserved_bytes) };
         }
     }
 }
@@ -175,6 +261,32 @@ impl Memory {
     #[cfg(not(loom))]
     #[inline(always)]
     pub fn note_read(&self, _offset: u64, _len: usize) {}
+
+    /// Makes one huge page of the chunk of [`super::CHUNK_BYTES_MAX`] at `offset`, if the kernel will; its octets are lost. False: it is
+    /// as it was, or empty.
+    ///
+    /// # Safety
+    /// As for [`Memory::punch`]. When true, the chunk is punched whole before any of it is free (O8).
+    pub unsafe fn enlarge(&self, offset: u64) -> bool {
+        #[cfg(all(target_os = "linux", not(miri), not(loom)))]
+        {
+            let first = self.at(offset, super::CHUNK_BYTES_MAX);
+            // Small pages that are still there would be copied one by one, which costs ten times what they do.
+            if self.octets.skips()
+                || self.octets.punch(offset, super::CHUNK_BYTES_MAX as u64).is_err()
+            {
+                return false;
+            }
+            // SAFETY: within the mapping, and nobody looks (this function's contract). Of nothing the kernel makes no page.
+            unsafe { first.write(0) };
+            self.octets.enlarge(offset as usize)
+        }
+        #[cfg(not(all(target_os = "linux", not(miri), not(loom))))]
+        {
+            let _ = offset;
+            false
+        }
+    }
 
     /// Lets go of the pages of a range; it reads as zeroes then.
     ///

@@ -51,6 +51,7 @@ pub struct ObjectStats {
 pub(crate) struct Store {
     pub memory: Memory,
     pub digest: Option<Digest>,
+    pub large_chunks: bool,
     #[cfg(loom)]
     pub fault: super::ObjectFault,
     post: Shared<dyn Post>,
@@ -93,6 +94,7 @@ impl ObjectStore {
             core: Arc::new(Store {
                 memory: Memory::new(bytes)?,
                 digest: options.digest,
+                large_chunks: options.large_chunks,
                 #[cfg(loom)]
                 fault: options.fault,
                 post,
