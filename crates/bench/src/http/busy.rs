@@ -12,6 +12,7 @@ use larder_io::event::{Events, Interest, Poller};
 
 use super::exchange::{Exchange, Room};
 use super::load::{Load, Target};
+use crate::clock::ThreadTime;
 
 /// Longest sleep, so that the flag is seen.
 const WAIT_MS: u64 = 10;
@@ -58,6 +59,7 @@ pub fn ask(
         waiting.push(Some(Client { stream, exchange, asked_at, has_begun: false }));
     }
     ready();
+    let time = ThreadTime::start();
     let begun = Instant::now();
     for client in waiting.iter_mut().flatten() {
         client.asked_at = Instant::now();
@@ -88,6 +90,7 @@ pub fn ask(
             left -= 1;
         }
     }
+    crowd.load.ran_ns = time.elapsed_ns();
     crowd.load.failed += left as u64;
     crowd.last.sort();
     Ok(crowd)

@@ -284,6 +284,7 @@ impl Figures {
         self.requests_per_s.push(responses / seconds);
         self.gb_per_s.push(gb / seconds);
         self.busy.push(ran_s / seconds / cores as f64);
+        self.clients_busy.push(load.ran_ns / 1e9 / seconds / cores as f64);
         self.switches_per_s.push(span.used.switches as f64 / seconds);
     }
 }

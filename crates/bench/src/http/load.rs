@@ -22,6 +22,7 @@ use larder_io::event::{Events, Interest, Poller};
 
 use super::body::Resource;
 use super::exchange::{Exchange, Fault, Room};
+use crate::clock::ThreadTime;
 use crate::net::latency::Latency;
 
 /// Faults without a response in between that are enough.
@@ -137,6 +138,8 @@ pub struct Load {
     pub octets: u64,
     /// From request to the last octet, of those counted.
     pub latency: Latency,
+    /// Nanoseconds that those who asked ran while it counted.
+    pub ran_ns: f64,
     /// Complete responses in all the time.
     pub all_responses: u64,
     /// Responses with a wrong status, length, octets or form, in all the time. More than none is no result but a
@@ -154,6 +157,7 @@ impl Load {
         self.responses += other.responses;
         self.octets += other.octets;
         self.latency.merge(&other.latency);
+        self.ran_ns += other.ran_ns;
         self.all_responses += other.all_responses;
         self.wrong += other.wrong;
         self.failed += other.failed;
@@ -197,7 +201,11 @@ pub fn load(target: &Target, connections: usize, pace: &Pace) -> io::Result<Load
     pace.unopened.fetch_sub(1, Ordering::Release);
     let mut found = Load::default();
     let mut faults_in_a_row = 0;
+    let mut time = None;
     while !pace.is_ended() {
+        if time.is_none() && pace.step.load(Ordering::Relaxed) == COUNT {
+            time = Some(ThreadTime::start());
+        }
         poller.wait(&mut events, Some(WAIT_MS))?;
         for event in events.iter() {
             let Some(asker) = askers.get_mut(event.token as usize) else { continue };
@@ -241,6 +249,7 @@ pub fn load(target: &Target, connections: usize, pace: &Pace) -> io::Result<Load
             }
         }
     }
+    found.ran_ns = time.map_or(0.0, |time| time.elapsed_ns());
     Ok(found)
 }
 

@@ -89,6 +89,8 @@ pub struct Figures {
     pub gb_per_s: Vec<f64>,
     /// Share of its cores' time that it ran.
     pub busy: Vec<f64>,
+    /// Share of as many cores' time that those who asked ran.
+    pub clients_busy: Vec<f64>,
     /// Times a second that its threads left a processor.
     pub switches_per_s: Vec<f64>,
     /// Microseconds from request to last octet that half of the responses took at most.

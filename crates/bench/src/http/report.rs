@@ -3,7 +3,7 @@
 //! ```json
 //! {"work":"hits 1 KB","bytes":1024,"cores":1,"connections":100,"server":"nginx","is_limit":false,
 //!  "cpu_us_per_request":15.3,"cpu_us_per_request_interval":[..],"cpu_s_per_gb":..,"cpu_of_best":..,"larder_over_this":..,
-//!  "requests_per_s":..,"gb_per_s":..,"rate_of_best":..,"busy":..,"switches_per_s":..,"p50_us":..,"p99_us":..,
+//!  "requests_per_s":..,"gb_per_s":..,"rate_of_best":..,"busy":..,"clients_busy":..,"switches_per_s":..,"p50_us":..,"p99_us":..,
 //!  "fetches":..,"first_ms":..,"first_ms_most":..,"last_s":..,"threads":4,"peak_bytes":..,"calls_per_request":..,
 //!  "calls":{"sendto":1.0},"wrong":0,"failed":0,"first_fault":null,"runs":5}
 //! ```
@@ -20,7 +20,7 @@ use crate::sample::Median;
 use crate::table::{self, Style, draw, ranged, short};
 
 /// Columns of a table, with what each says.
-const COLUMNS: [(&str, &str); 19] = [
+const COLUMNS: [(&str, &str); 20] = [
     ("server", "who; in brackets what a sender without HTTP does"),
     (
         "CPU us/req",
@@ -36,6 +36,10 @@ const COLUMNS: [(&str, &str); 19] = [
     ("GB/s", "10^9 octets of bodies a second, likewise"),
     ("of fastest", "its octets a second over those of the fastest server that is not larder"),
     ("busy", "share of its cores' time that the server ran"),
+    (
+        "clients",
+        "share of as many cores' time that the clients ran: near 1 they are what limits the rate",
+    ),
     ("p50 us", "how long half of the responses took at most, from request to last octet"),
     ("p99 us", "and 99 %"),
     ("fetches", "requests that the origin got"),
@@ -141,6 +145,7 @@ impl Measured {
             "GB/s" => median(&figures.gb_per_s),
             "of fastest" => short(self.of_fastest(entry).value),
             "busy" => median(&figures.busy),
+            "clients" => median(&figures.clients_busy),
             "p50 us" => median(&figures.p50_us),
             "p99 us" => median(&figures.p99_us),
             "fetches" => median(&figures.fetches),
@@ -186,6 +191,7 @@ impl Measured {
             ("gb_per_s", of(&figures.gb_per_s)),
             ("rate_of_best", self.of_fastest(entry)),
             ("busy", of(&figures.busy)),
+            ("clients_busy", of(&figures.clients_busy)),
             ("switches_per_s", of(&figures.switches_per_s)),
             ("p50_us", of(&figures.p50_us)),
             ("p99_us", of(&figures.p99_us)),
