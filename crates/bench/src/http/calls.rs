@@ -69,7 +69,7 @@ impl Counting {
     }
 
     /// Ends the count; `requests` were answered meanwhile.
-    pub fn end(mut self, requests: u64) -> Option<Calls> {
+    pub fn end(mut self, requests: f64) -> Option<Calls> {
         let pid = Pid::from_child(&self.strace);
         kill_process(pid, Signal::INT).ok()?;
         let begun = Instant::now();
@@ -77,7 +77,7 @@ impl Counting {
             thread::sleep(POLL);
         }
         let table = fs::read_to_string(&self.table).ok()?;
-        (requests > 0).then(|| Calls::of(&table, requests))
+        (requests > 0.0).then(|| Calls::of(&table, requests))
     }
 
     fn has_ended(&mut self) -> bool {
@@ -87,14 +87,14 @@ impl Counting {
 
 impl Calls {
     /// By the table that strace writes.
-    fn of(table: &str, requests: u64) -> Calls {
+    fn of(table: &str, requests: f64) -> Calls {
         // % time, seconds, usecs/call, calls, perhaps errors, name.
         let row = |line: &str| {
             let words: Vec<&str> = line.split_whitespace().collect();
             let calls: u64 = words.get(3)?.parse().ok()?;
             words[0].parse::<f64>().ok()?;
             let name = words.last().filter(|name| **name != "total" && words.len() > 4)?;
-            Some(((*name).to_owned(), calls as f64 / requests as f64))
+            Some(((*name).to_owned(), calls as f64 / requests))
         };
         let mut by_name: Vec<(String, f64)> = table.lines().filter_map(row).collect();
         by_name.sort_by(|one, other| other.1.total_cmp(&one.1));
@@ -122,9 +122,9 @@ mod tests {
 ------ ----------- ----------- --------- --------- ----------------
 100.00    0.000800           2       350       150 total
 ";
-        let calls = Calls::of(table, 100);
+        let calls = Calls::of(table, 100.0);
         let by_name = vec![("recvfrom".to_owned(), 2.5), ("sendto".to_owned(), 1.0)];
         assert_eq!(calls, Calls { per_request: 3.5, by_name });
-        assert_eq!(Calls::of("", 5).per_request, 0.0);
+        assert_eq!(Calls::of("", 5.0).per_request, 0.0);
     }
 }

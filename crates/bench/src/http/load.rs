@@ -140,8 +140,8 @@ pub struct Load {
     pub latency: Latency,
     /// Nanoseconds that those who asked ran while it counted.
     pub ran_ns: f64,
-    /// Complete responses in all the time.
-    pub all_responses: u64,
+    /// Octets of bodies in all the time.
+    pub all_octets: u64,
     /// Responses with a wrong status, length, octets or form, in all the time. More than none is no result but a
     /// fault.
     pub wrong: u64,
@@ -158,7 +158,7 @@ impl Load {
         self.octets += other.octets;
         self.latency.merge(&other.latency);
         self.ran_ns += other.ran_ns;
-        self.all_responses += other.all_responses;
+        self.all_octets += other.all_octets;
         self.wrong += other.wrong;
         self.failed += other.failed;
         self.first_fault = self.first_fault.take().or_else(|| other.first_fault.clone());
@@ -214,6 +214,7 @@ pub fn load(target: &Target, connections: usize, pace: &Pace) -> io::Result<Load
                 Err(fault) => (Default::default(), Some(fault)),
             };
             let counts = pace.step.load(Ordering::Relaxed) == COUNT;
+            found.all_octets += took.octets;
             found.octets += if counts { took.octets } else { 0 };
             let has_failed = fault.is_some();
             if let Some(fault) = fault {
@@ -226,7 +227,6 @@ pub fn load(target: &Target, connections: usize, pace: &Pace) -> io::Result<Load
             }
             if took.is_done {
                 faults_in_a_row = 0;
-                found.all_responses += 1;
                 if counts {
                     found.responses += 1;
                     found.latency.add(asker.asked_at.elapsed().as_nanos() as u64);
@@ -307,7 +307,7 @@ mod tests {
                         assert!(found.responses >= 10 && found.wrong == 0 && found.failed == 0);
                         assert!(found.octets >= found.responses.saturating_sub(3) * resource.bytes);
                         assert_eq!(found.latency.count(), found.responses);
-                        assert!(found.all_responses >= found.responses + 3);
+                        assert!(found.all_octets >= found.octets + 3 * resource.bytes);
                     }
                     None => {
                         assert!(found.wrong > FAULTS_MAX && found.responses == 0);
