@@ -3,6 +3,7 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 
 use larder_http::Rules;
+use larder_http::access_log;
 use larder_http::counts::Counts;
 use larder_http::message::Limits;
 use larder_http::options::{Operation, Options, OriginAddress, Patience};
@@ -104,7 +105,18 @@ fn prefixes(settings: &Resolved, name: &str) -> Result<Vec<Prefix>, Failure> {
 
 /// How it is operated.
 fn operation(settings: &Resolved) -> Result<Operation, Failure> {
-    Ok(Operation { control: control(settings)?, metrics: metrics(settings)? })
+    let number = |name| settings.number_or_default(name);
+    let log = settings.word("access-log").filter(|word| *word != "none");
+    let access_log = log.map(|path| access_log::Options {
+        path: path.into(),
+        format: match settings.choice("access-log-format") {
+            "json" => access_log::Format::Json,
+            _ => access_log::Format::Combined,
+        },
+        bytes_max: number("access-log-size"),
+        files_max: u32::try_from(number("access-log-keep")).unwrap_or(u32::MAX),
+    });
+    Ok(Operation { control: control(settings)?, metrics: metrics(settings)?, access_log })
 }
 
 /// `http://HOST[:PORT]`, looked up.

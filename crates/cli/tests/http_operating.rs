@@ -15,7 +15,7 @@ use common::Scratch;
 use common::server::{PATIENCE, Server};
 
 /// An origin that answers each request with the number of requests that it has had. What the path says is a field of the answer:
-/// `/name:value/name:value`.
+/// `/name:value/name:value`; `/bytes:N` is how long its body is.
 struct Origin {
     address: SocketAddr,
     asked: Arc<AtomicU64>,
@@ -41,10 +41,17 @@ impl Origin {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// Starts a server before it.
+    /// Starts a server before it, of two loops.
     fn served(&self, scratch: &Scratch, line: &str) -> Server {
-        let origin = format!("http://{}", self.address);
-        Server::http(scratch, ["--origin", &origin].into_iter().chain(line.split_whitespace()))
+        self.served_by(scratch, &format!("--cores 2 {line}"))
+    }
+
+    /// Starts a server before it.
+    fn served_by(&self, scratch: &Scratch, line: &str) -> Server {
+        let mut command = scratch.larder();
+        command.args(["http", "--listen", "127.0.0.1:0", "--origin"]);
+        command.arg(format!("http://{}", self.address)).args(line.split_whitespace());
+        Server::spawn_http(&mut command)
     }
 }
 
@@ -58,7 +65,10 @@ fn answer_all(stream: TcpStream, asked: &AtomicU64) {
             .filter_map(|part| part.split_once(':'))
             .map(|(name, value)| format!("{name}: {value}\r\n"))
             .collect();
-        let body = format!("answer {}\n", asked.fetch_add(1, Ordering::Relaxed) + 1);
+        let mut body = format!("answer {}\n", asked.fetch_add(1, Ordering::Relaxed) + 1);
+        let bytes = target.split_once("/bytes:").map_or("0", |(_, rest)| rest);
+        let bytes = bytes.split('/').next().and_then(|text| text.parse().ok()).expect("a number");
+        body.extend(std::iter::repeat_n('x', bytes).skip(body.len()));
         let length = body.len();
         let answer = format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: {length}\r\n\r\n{body}");
         if output.write_all(answer.as_bytes()).is_err() {
@@ -244,4 +254,116 @@ fn purge_method() {
     scratch
         .run(&format!("http --origin http://{} --purge-from 1.2.3.4/33", origin.address))
         .refused(&["--purge-from", "192.0.2.0/24"]);
+}
+
+/// Each exchange has its line, whatever became of it: hits, misses, long bodies, refusals, clients that left. After a rotation lines
+/// go to the new file.
+#[test]
+fn access_log() {
+    let (scratch, origin) = (Scratch::new(), Origin::start());
+    // One loop, so that lines are in the order of the answers.
+    let server = origin.served_by(&scratch, "--cores 1 --access-log log --access-log-format json");
+    let lines = |count: usize| -> Vec<serde_json::Value> {
+        let text = wait(|| {
+            let text = std::fs::read_to_string(scratch.path("log")).unwrap_or_default();
+            (text.lines().count() >= count).then_some(text)
+        });
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    };
+    let target = "/cache-control:max-age=60";
+    get(server.address, target);
+    ask(
+        server.address,
+        &format!(
+            "GET {target} HTTP/1.1\r\nHost: A.test\r\nConnection: close\r\nUser-Agent: b\"c\r\nReferer: d\r\n\r\n"
+        ),
+    );
+    ask(server.address, &format!("HEAD {target} HTTP/1.0\r\nHost: a.test\r\n\r\n"));
+    ask(server.address, "GET / HTTP/1.1\r\nHost : a\r\n\r\n");
+    ask(
+        server.address,
+        "POST / HTTP/1.1\r\nHost: a.test\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc",
+    );
+    let long = "/cache-control:max-age=60/bytes:300000";
+    assert_eq!(get(server.address, long).len(), 300_000);
+    assert_eq!(get(server.address, long).len(), 300_000);
+    let found = lines(7);
+    let column = |name: &str| -> Vec<String> {
+        found
+            .iter()
+            .map(|line| line.get(name).map_or("-".to_owned(), |it| it.to_string()))
+            .collect()
+    };
+    assert_eq!(column("status"), ["200", "200", "200", "400", "200", "200", "200"]);
+    assert_eq!(column("body_bytes"), ["9", "9", "0", "20", "9", "300000", "300000"], "{found:?}");
+    let caches = ["uri-miss", "hit", "hit", "-", "method", "uri-miss", "hit"];
+    assert_eq!(column("cache").iter().map(|it| it.trim_matches('"')).collect::<Vec<_>>(), caches);
+    let origins = ["200", "-", "-", "-", "200", "200", "-"];
+    assert_eq!(column("origin_status"), origins);
+    assert_eq!(
+        column("origin_us").iter().map(|it| it != "-").collect::<Vec<_>>(),
+        origins.map(|it| it != "-")
+    );
+    assert_eq!(
+        (found[1]["user_agent"].as_str(), found[1]["referer"].as_str()),
+        (Some("b\"c"), Some("d"))
+    );
+    assert_eq!(
+        (found[1]["client"].as_str(), found[1]["target"].as_str()),
+        (Some("127.0.0.1"), Some(target))
+    );
+    assert_eq!((&found[2]["method"], &found[2]["protocol"]), (&"HEAD".into(), &"HTTP/1.0".into()));
+    assert_eq!(
+        (&found[3]["octets"], &found[3]["error"]),
+        (&"GET / HTTP/1.1".into(), &"field-name".into()),
+        "{found:?}"
+    );
+
+    let huge = "/cache-control:max-age=60/bytes:50000000";
+    let mut leaving = TcpStream::connect(server.address).expect("it listens");
+    leaving
+        .write_all(format!("GET {huge} HTTP/1.1\r\nHost: a.test\r\n\r\n").as_bytes())
+        .expect("sent");
+    leaving.read_exact(&mut [0; 1000]).expect("a beginning");
+    drop(leaving);
+    let found = lines(8);
+    assert_eq!(
+        (&found[7]["status"], &found[7]["error"]),
+        (&200.into(), &"closed before its end".into())
+    );
+    let bytes = found[7]["body_bytes"].as_u64().expect("a number");
+    assert!((500..50_000_000).contains(&bytes), "{bytes}");
+
+    std::fs::rename(scratch.path("log"), scratch.path("moved")).expect("renamed");
+    server.signal("-HUP");
+    wait(|| scratch.path("log").exists().then_some(()));
+    get(server.address, target);
+    server.signal("-TERM");
+    assert_eq!(server.end().0, Some(0));
+    assert_eq!(lines(1)[0]["cache"], "hit");
+}
+
+/// Lines in the form that all know go to standard output; a full disk costs lines, which are counted and told of, and nothing else.
+#[test]
+fn access_log_elsewhere() {
+    let (scratch, origin) = (Scratch::new(), Origin::start());
+    let out = std::fs::File::create(scratch.path("out")).expect("made");
+    let mut command = scratch.larder();
+    command.args(["http", "--listen", "127.0.0.1:0", "--access-log", "-", "--origin"]);
+    command.arg(format!("http://{}", origin.address)).stdout(out);
+    let server = Server::spawn_http(&mut command);
+    get(server.address, "/a?b");
+    server.signal("-TERM");
+    assert_eq!(server.end().0, Some(0));
+    let text = std::fs::read_to_string(scratch.path("out")).expect("written");
+    assert!(text.starts_with("127.0.0.1 - - [") && text.lines().count() == 1, "{text}");
+    assert!(text.ends_with(" +0000] \"GET /a?b HTTP/1.1\" 200 9 \"-\" \"-\"\n"), "{text}");
+
+    let mut server = origin.served(&scratch, "--access-log /dev/full --ctl ctl");
+    get(server.address, "/a?b");
+    server.hear("access log records are dropped until it works");
+    let stats = scratch.run("ctl stats --json --socket ctl").out;
+    let stats: serde_json::Value = serde_json::from_str(&stats).expect("JSON");
+    assert_eq!((&stats["log_lines_written"], &stats["log_lines_lost"]), (&0.0.into(), &1.0.into()));
+    get(server.address, "/a?b");
 }

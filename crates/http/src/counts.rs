@@ -69,6 +69,7 @@ counts! {
     closed_idle counter "Connections of clients closed because they were not used"
     closed_slow counter "Connections of clients closed because they were too slow"
     clients_gone counter "Clients that left before their answer's end"
+    log_dropped counter "Lines of the access log that found no room because its writer did not keep up"
     clients_open gauge "Connections of clients"
     origins_open gauge "Connections to origins"
 }

@@ -16,6 +16,7 @@
 //! | `upload` | a request's body on its way to an origin |
 //! | `origins` | connections to origins: asking, reading, keeping them |
 //! | `purge` | what is forgotten because somebody says so |
+//! | `access` | what the log says of an exchange |
 //! | `fetch` | what comes of a response: who gets it, whether it is kept |
 //!
 //! Nothing in a turn waits, and nobody has a thread. A client that cannot take more holds what it leased and no more; an origin whose
@@ -27,6 +28,7 @@
 //! 2. A fetch belongs to one connection or to the queue; whatever ends it lands its flight or tells its client.
 //! 3. Of a body that fails no client sees the end: its connection is reset.
 
+mod access;
 mod clients;
 mod delivery;
 mod fetch;
@@ -47,9 +49,11 @@ use larder_io::clock::Clock;
 use larder_io::reactor::{self, Batch, Event, Reactor};
 use larder_io::table::{Id, Table};
 
+use self::access::Told;
 use self::clients::{CLIENT_LISTS, Client};
 use self::fetch::Fetch;
 use self::origins::{Backend, ORIGIN_LISTS, Origin};
+use crate::access_log::AccessLog;
 use crate::counts::{Counts, Shared};
 use crate::flights::{Flight, Landing};
 use crate::health::Health;
@@ -107,6 +111,8 @@ pub struct Parts {
     pub listeners: Vec<TcpListener>,
     /// What it shares.
     pub common: Common,
+    /// Where it logs.
+    pub access_log: Option<AccessLog>,
 }
 
 /// One core's loop.
@@ -151,6 +157,9 @@ pub struct Driver {
     gave_way_ms: u64,
     stages: Arc<Stages>,
     health: Arc<Health>,
+    access_log: Option<AccessLog>,
+    /// What was told last, for the log.
+    told: Told,
     is_draining: bool,
     /// It has no clients any more.
     is_drained: bool,
@@ -159,7 +168,7 @@ pub struct Driver {
 impl Driver {
     /// Takes the parts; what comes is to be handed to [`Driver::run`].
     pub fn new(parts: Parts) -> io::Result<(Driver, Batch)> {
-        let Parts { number, listeners, common } = parts;
+        let Parts { number, listeners, common, access_log } = parts;
         let Common { options, store, shared, health, mail, clock, stages, .. } = common;
         let reactor_options = reactor::Options { choice: options.io, ..Default::default() };
         let (mut reactor, batch) = Reactor::new(&reactor_options)?;
@@ -202,6 +211,8 @@ impl Driver {
                 gave_way_ms: 0,
                 stages,
                 health,
+                access_log,
+                told: Told::default(),
                 is_draining: false,
                 is_drained: false,
                 options,
@@ -222,6 +233,9 @@ impl Driver {
             result = self.turn(batch);
         }
         self.publish();
+        if let Some(log) = &mut self.access_log {
+            log.flush();
+        }
         result
     }
 
@@ -284,6 +298,9 @@ impl Driver {
         self.make_room_for_waiters();
         self.face.flush();
         self.look_at_clock();
+        if let Some(log) = &mut self.access_log {
+            log.flush_due(self.now.ms);
+        }
         if self.now.ms >= self.publish_ms {
             self.publish();
         }
@@ -301,6 +318,7 @@ impl Driver {
             self.clients.wait_ms(self.client_waits_ms(), now_ms),
             self.origins.wait_ms(self.origin_waits_ms(), now_ms),
             self.deaf.iter().map(|(_, due_ms)| due_ms.saturating_sub(now_ms)).min(),
+            self.access_log.as_ref().and_then(|log| log.wait_ms(now_ms)),
         ];
         let wait_ms = waits.into_iter().flatten().fold(WAIT_MS_MAX, u64::min);
         let announce_us = self.unannounced.iter().map(|(_, since_us)| since_us + ANNOUNCE_US).min();
@@ -443,6 +461,7 @@ impl Driver {
         self.publish_ms = self.now.ms + PUBLISH_MS;
         self.counts.clients_open = self.clients.len() as u64;
         self.counts.origins_open = self.origins.len() as u64;
+        self.counts.log_dropped = self.access_log.as_ref().map_or(0, AccessLog::dropped);
         self.shared.publish(self.number as usize, &self.counts);
     }
 

@@ -35,10 +35,12 @@
 //! | [`driver`] | a loop: clients, origins, bodies on their way |
 //! | [`server`], [`options`] | sockets, threads, signals; what an operator decides |
 //! | [`ctl`], [`counts`], [`health`] | what operators ask; what is counted; which origins fail |
+//! | [`access_log`] | where lines of the log go |
 //!
 //! It is a shared cache (RFC 9111, section 1) that is told so by nobody: `private` is never kept.
 #![forbid(unsafe_code)]
 
+pub mod access_log;
 pub mod answer;
 pub mod bodies;
 pub mod counts;

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use larder_io::reactor::Choice;
 
 use crate::Rules;
+use crate::access_log;
 use crate::message::Limits;
 use crate::prefix::Prefix;
 use crate::store::Memory;
@@ -63,6 +64,8 @@ pub struct Operation {
     pub control: Option<(PathBuf, u32)>,
     /// Where metrics are told.
     pub metrics: Option<SocketAddr>,
+    /// The access log.
+    pub access_log: Option<access_log::Options>,
 }
 
 /// All of it.

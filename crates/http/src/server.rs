@@ -8,14 +8,17 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::time::Duration;
 
 use larder_io::clock::Clock;
 use larder_io::event::{Signals, Waker};
 use larder_io::reactor::Batch;
 use larder_io::service::crew::Crew;
+use larder_io::service::writer::{Meter, Writer};
 use larder_io::stage::{Stage, Stages};
 use larder_io::tcp::{ListenOptions, listen};
 
+use crate::access_log::{self, AccessLog};
 use crate::counts::{Counts, Shared};
 use crate::driver::{Driver, Parts};
 use crate::health::Health;
@@ -28,6 +31,9 @@ pub use crate::supervisor::DRAIN_MS;
 
 /// Loops at most: the bodies of objects know as many.
 pub const LOOPS_MAX: usize = larder::mem::object::LOOPS_MAX as usize;
+
+/// How long the last lines of the log may take to be written.
+const LOG_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What there is to tell while serving.
 #[derive(Debug)]
@@ -113,12 +119,15 @@ pub struct Common {
     pub stages: Arc<Stages>,
     /// Wakes who watches over the loops.
     pub waker: Arc<Waker>,
+    /// What the writer of the access log counts.
+    pub log_meter: Option<Meter>,
 }
 
 /// A server that has its addresses and its memory, and does not serve yet.
 struct Ready {
     addresses: Vec<SocketAddr>,
     drivers: Vec<(Driver, Batch)>,
+    writer: Option<Writer>,
     common: Common,
 }
 
@@ -132,6 +141,8 @@ impl Ready {
             listeners[0].iter().filter_map(|listener| listener.local_addr().ok()).collect();
         let mail = Mail::new(loops);
         let store = Store::open(options.memory, loops, Arc::new(mail.clone()));
+        let log = options.operation.access_log.clone().map(access_log::start).transpose();
+        let (writer, access_log) = log.map_err(system("a thread for the access log"))?.unzip();
         let common = Common {
             store: Arc::new(store.map_err(ServeError::Memory)?),
             shared: Arc::new(Shared::new(loops)),
@@ -140,19 +151,22 @@ impl Ready {
             clock: Clock::start(),
             stages: Arc::new(Stages::new()),
             waker: Arc::new(Waker::new().map_err(system("eventfd"))?),
+            log_meter: writer.as_ref().map(Writer::meter),
             options,
         };
         let mut drivers = Vec::new();
         for (number, listeners) in listeners.into_iter().enumerate() {
-            let parts = Parts { number: number as u32, listeners, common: common.clone() };
+            let access_log = access_log.as_ref().map(AccessLog::another);
+            let (number, common) = (number as u32, common.clone());
+            let parts = Parts { number, listeners, common, access_log };
             drivers.push(Driver::new(parts).map_err(system("a loop"))?);
         }
-        Ok(Ready { addresses, drivers, common })
+        Ok(Ready { addresses, drivers, writer, common })
     }
 
     /// Begins to serve.
     fn start(self) -> Result<Running, ServeError> {
-        let Ready { addresses, drivers, common } = self;
+        let Ready { addresses, drivers, writer, common } = self;
         let io = match drivers[0].0.io() {
             (backend, Some(why)) => format!("{backend} ({why})"),
             (backend, None) => backend.to_string(),
@@ -163,7 +177,7 @@ impl Ready {
         for (mut driver, mut batch) in drivers {
             crew.start(move || driver.run(&mut batch)).map_err(system("a thread"))?;
         }
-        Ok(Running { addresses, io, crew, common })
+        Ok(Running { addresses, io, crew, writer, common })
     }
 }
 
@@ -173,6 +187,8 @@ pub struct Running {
     addresses: Vec<SocketAddr>,
     io: String,
     crew: Crew,
+    /// Of the access log.
+    writer: Option<Writer>,
     common: Common,
 }
 
@@ -222,6 +238,11 @@ impl Running {
         self.ended() == self.loops()
     }
 
+    /// Who writes the access log.
+    pub(crate) fn writer(&self) -> Option<&Writer> {
+        self.writer.as_ref()
+    }
+
     /// Loops that have ended.
     pub(crate) fn ended(&self) -> usize {
         self.crew.ended()
@@ -236,6 +257,9 @@ impl Running {
     pub fn stop(mut self) -> io::Result<Counts> {
         self.hurry();
         self.crew.join()?;
+        if let Some(writer) = self.writer.take() {
+            writer.finish_within(LOG_PATIENCE);
+        }
         Ok(self.counts())
     }
 }

@@ -22,12 +22,16 @@ use larder_io::event::{Events, Interest, Poller, Signal, Signals};
 use larder_io::service::control::{self, Control};
 use larder_io::service::endpoint::{self, Endpoint};
 use larder_io::service::notify::Notifier;
+use larder_io::service::writer::Writer;
 
 use self::duties::Duties;
 use crate::server::{Common, Running};
 
 /// How long answers that were begun may take when the server is asked to end, milliseconds.
 pub const DRAIN_MS: u64 = 10_000;
+
+/// How often the writer of the access log is asked for news, milliseconds.
+const NEWS_MS: u64 = 1_000;
 
 /// Events of one wait.
 const EVENTS_MAX: usize = 64;
@@ -101,7 +105,7 @@ impl Supervisor {
             let now_ms = self.duties.now_ms();
             for event in events.iter() {
                 match event.token {
-                    SIGNALS => self.hear_signals()?,
+                    SIGNALS => self.hear_signals(running)?,
                     WAKER => drop(self.duties.common.waker.clear()?),
                     CONTROL..METRICS => {
                         let Supervisor { control, poller, duties, .. } = &mut self;
@@ -117,7 +121,7 @@ impl Supervisor {
                     }
                 }
             }
-            self.tick(now_ms);
+            self.tick(now_ms, running, tell);
             self.go_on(now_ms, running, tell);
         }
         self.signals.unblock()?;
@@ -149,6 +153,7 @@ impl Supervisor {
         [
             self.control.as_ref().and_then(|control| control.wait_ms(now_ms)),
             self.endpoint.as_ref().and_then(|endpoint| endpoint.wait_ms(now_ms)),
+            self.duties.common.log_meter.as_ref().map(|_| NEWS_MS),
             self.alive_ms.map(until),
             drained,
         ]
@@ -157,10 +162,14 @@ impl Supervisor {
         .min()
     }
 
-    fn hear_signals(&mut self) -> io::Result<()> {
+    fn hear_signals(&mut self, running: &Running) -> io::Result<()> {
         while let Some(signal) = self.signals.read()? {
             match signal {
-                Signal::HangUp => {}
+                Signal::HangUp => {
+                    if let Some(writer) = running.writer() {
+                        writer.reopen();
+                    }
+                }
                 _ if self.phase == Phase::Serves => self.duties.is_stop_asked = true,
                 _ => self.is_hurried = true,
             }
@@ -168,8 +177,11 @@ impl Supervisor {
         Ok(())
     }
 
-    /// What time brings.
-    fn tick(&mut self, now_ms: u64) {
+    /// What time and other threads bring.
+    fn tick(&mut self, now_ms: u64, running: &Running, tell: &mut dyn FnMut(&str)) {
+        while let Some(news) = running.writer().and_then(Writer::news) {
+            tell(&news);
+        }
         if let Some(control) = &mut self.control {
             control.expire(&self.poller, now_ms);
         }

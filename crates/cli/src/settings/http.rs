@@ -286,5 +286,40 @@ Examples:
             why: "There is no password: listen where only those reach who may know.",
             ..OPERATION
         },
+        Setting {
+            name: "access-log",
+            value_name: "FILE|-",
+            help: "Write a line for each exchange to a file, or to standard output",
+            why: "A disk that is full or slow costs lines, which are counted, and no client waits. SIGHUP opens the file anew, after \
+a rotation.",
+            ..OPERATION
+        },
+        Setting {
+            name: "access-log-format",
+            value_name: "FORMAT",
+            kind: Kind::Choice(&["combined", "json"]),
+            default: "combined",
+            help: "Lines as Apache and nginx write them, or a JSON object a line",
+            why: "JSON also has the time it took, what the cache did, and how long the origin took.",
+            ..OPERATION
+        },
+        Setting {
+            name: "access-log-size",
+            value_name: "SIZE",
+            kind: Kind::Bytes { min: 0, max: 1 << 40 },
+            default: "256MiB",
+            help: "Rename the file to FILE.1 when it has so many octets, and begin another; 0 never",
+            why: "A log that nobody looks after must not fill the disk.",
+            ..OPERATION
+        },
+        Setting {
+            name: "access-log-keep",
+            value_name: "N",
+            kind: Kind::Count { min: 0, max: 1_000 },
+            default: "4",
+            help: "Files kept so beside the one that is written",
+            why: "The oldest beyond them is deleted.",
+            ..OPERATION
+        },
     ],
 };

@@ -36,12 +36,10 @@ impl Server {
         Server::spawn_until(command, "answering at ")
     }
 
-    /// Starts `larder http` of two loops at a port of the loopback.
+    /// Starts a command that becomes a server of HTTP.
     #[allow(dead_code)]
-    pub fn http(scratch: &Scratch, more: impl IntoIterator<Item: AsRef<OsStr>>) -> Server {
-        let mut command = scratch.larder();
-        command.args(["http", "--listen", "127.0.0.1:0", "--cores", "2"]).args(more);
-        Server::spawn_until(&mut command, "serving at ")
+    pub fn spawn_http(command: &mut Command) -> Server {
+        Server::spawn_until(command, "serving at ")
     }
 
     /// Starts a command, and waits for the line in which it says its address as the fifth word.

@@ -19,6 +19,7 @@ use larder_io::table::Id;
 use larder_io::tcp;
 
 use super::Driver;
+use super::access::{Noted, Told};
 use super::delivery::Delivery;
 use super::fetch::{Fetch, Purpose};
 use super::upload::Upload;
@@ -77,6 +78,8 @@ pub struct Client {
     pub(super) exchange: Option<Box<Exchange>>,
     pub(super) delivery: Option<Box<Delivery>>,
     pub(super) upload: Option<Box<Upload>>,
+    /// What the log will say of its exchange.
+    pub(super) noted: Option<Box<Noted>>,
 }
 
 /// A request that has no answer yet.
@@ -89,7 +92,7 @@ pub struct Exchange {
     /// It is of HTTP/1.1.
     knows_interim: bool,
     /// How it came to be asked, for `Cache-Status`.
-    why: Forward,
+    pub(super) why: Forward,
 }
 
 /// What is to be done for a request, once what was found is no longer looked at.
@@ -138,6 +141,7 @@ impl Driver {
             exchange: None,
             delivery: None,
             upload: None,
+            noted: None,
         };
         if let Some(place) = self.clients.get_mut(id) {
             *place = Some(Box::new(client));
@@ -173,7 +177,10 @@ impl Driver {
             IDLE => self.counts.closed_idle += 1,
             HEAD if !client.is_sending => {
                 self.counts.closed_slow += 1;
-                return self.refuse(client, 408, "the request did not come in time");
+                let begun = std::mem::take(&mut client.inbox);
+                let is_open = self.refuse(client, 408, "the request did not come in time");
+                self.note_refused(client, &begun, "timeout");
+                return is_open;
             }
             _ => {
                 self.counts.closed_slow += 1;
@@ -194,6 +201,7 @@ impl Driver {
     }
 
     pub(super) fn close_client(&mut self, id: Id, mut client: Client) {
+        self.note_closed(&mut client);
         self.clients.remove(id);
         self.drop_upload(&mut client);
         let Client { socket, token, exchange, delivery, .. } = client;
@@ -340,11 +348,14 @@ impl Driver {
                 Ok(None) => break,
                 Ok(Some(head)) => {
                     used += head.head_bytes;
-                    self.request(client, &head, &rest[..head.head_bytes], &mut out);
+                    let octets = &rest[..head.head_bytes];
+                    self.request(client, &head, octets, &mut out);
+                    self.note(client, &head, octets);
                 }
                 Err(refused) => {
                     used = octets.len();
                     self.refused(client, refused, &mut out);
+                    self.note_refused(client, rest, refused.reason.as_str());
                 }
             }
         }
@@ -399,6 +410,7 @@ impl Driver {
         let asked = Asked { request, minor_version: 1, keeps_alive: false };
         let said = Said { age_s: None, cache_status: b"", heeds_conditions: false };
         push_own(out, status, text, &asked, &said, self.now.wall_s);
+        self.told = Told { status, body_bytes: text.len() as u64 + 1, ..Told::default() };
         (client.closes, client.lingers) = (true, true);
         client.inbox.clear();
     }
@@ -500,9 +512,16 @@ impl Driver {
         }
         let said = Said { age_s: Some(age_s), cache_status: &self.note, heeds_conditions: true };
         let composed = compose(out, &kept, asked, &said, kept.body_bytes);
+        let head_end = out.len();
         if object.is_none() {
             push_body(out, &composed.body, kept.body);
         }
+        self.told = Told {
+            status: composed.status,
+            body_bytes: (out.len() - head_end) as u64,
+            cache: Some(if renews { "hit-stale" } else { "hit" }),
+            origin_status: None,
+        };
         let object = object.filter(|_| composed.body != Body::None);
         match (renews && !self.store.flights.has(&key), object) {
             (true, object) => Step::Renew(composed, object, key, kept.octets.to_vec()),
@@ -541,6 +560,8 @@ impl Driver {
         client.lingers |= head.framing != Framing::None;
         let said = Said { age_s: None, cache_status: b"", heeds_conditions: false };
         push_own(out, status, text, &asked, &said, self.now.wall_s);
+        let body_bytes = if head.method == "HEAD" { 0 } else { text.len() as u64 + 1 };
+        self.told = Told { status, body_bytes, ..Told::default() };
     }
 
     /// Asks about what is stale, for nobody in particular.
@@ -732,6 +753,7 @@ impl Driver {
                 self.own(client, &head, status, text, &mut out);
             }
         }
+        self.note(client, &head, &exchange.head);
         self.respond(client, out);
         self.go_on(client)
     }
@@ -762,10 +784,15 @@ impl Driver {
         let body_bytes = kept.body_bytes.or(sealed_bytes);
         let composed = compose(out, &kept, &asked, &said, body_bytes);
         client.closes |= composed.closes;
+        let (status, head_end) = (composed.status, out.len());
         match &answer.object {
             Some(object) => self.begin(client, composed, object.clone(), answer.is_private),
             None => push_body(out, &composed.body, kept.body),
         }
+        let body_bytes = (out.len() - head_end) as u64;
+        // Of what was stale the origin may have said that it is as it was.
+        let origin_status = (why != Forward::Stale).then_some(kept.life.status);
+        self.told = Told { status, body_bytes, cache: Some(why.as_str()), origin_status };
     }
 }
 

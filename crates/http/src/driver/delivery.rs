@@ -63,6 +63,8 @@ pub struct Delivery {
     pieces: VecDeque<Piece>,
     /// Octets of the first piece that were sent.
     sent: usize,
+    /// Octets of the body in pieces that were sent.
+    body_bytes: u64,
     /// Leases before they are pieces.
     leases: Vec<Lease>,
     is_complete: bool,
@@ -103,6 +105,7 @@ impl Delivery {
             is_private,
             pieces: VecDeque::new(),
             sent: 0,
+            body_bytes: 0,
             leases: Vec::new(),
             is_complete: false,
         }
@@ -180,6 +183,9 @@ impl Delivery {
                 break;
             }
             bytes -= first_bytes;
+            if let Piece::Lease(_) = first {
+                self.body_bytes += first_bytes as u64;
+            }
             // A lease is returned by this.
             self.pieces.pop_front();
         }
@@ -234,6 +240,12 @@ pub(super) enum Ran {
 }
 
 impl Delivery {
+    /// Octets of the body that were sent.
+    pub(super) fn body_bytes(&self) -> u64 {
+        let first = matches!(self.pieces.front(), Some(Piece::Lease(_)));
+        self.body_bytes + if first { self.sent as u64 } else { 0 }
+    }
+
     /// The body.
     pub(super) fn object(&self) -> &Arc<Object> {
         &self.object
@@ -288,7 +300,10 @@ impl Driver {
             self.waits_to_take(client);
         }
         match ran {
-            Ran::Complete => return true,
+            Ran::Complete => {
+                self.note_delivered(client, delivery.body_bytes());
+                return true;
+            }
             Ran::Waits => {
                 self.wait_for_more(delivery.object().id(), client.token);
                 self.waits_for_origin(client, false);
@@ -303,10 +318,12 @@ impl Driver {
             Ran::Failed => {
                 self.counts.bodies_failed += 1;
                 reset(client);
+                client.delivery = Some(delivery);
                 return false;
             }
             Ran::Gone => {
                 self.counts.clients_gone += 1;
+                client.delivery = Some(delivery);
                 return false;
             }
         }

@@ -32,6 +32,15 @@ impl Duties {
         let up_s = self.common.clock.us() as f64 / 1e6;
         let (name, help) = ("uptime_seconds", "Time since the start");
         gauges.push(Gauge { name, help, label: None, value: up_s });
+        if let Some(meter) = &self.common.log_meter {
+            let (written, lost) = meter.counts();
+            for (name, help, value) in [
+                ("log_lines_written", "Lines of the access log that were written", written),
+                ("log_lines_lost", "Lines of the access log that could not be written", lost),
+            ] {
+                gauges.push(Gauge { name, help, label: None, value: value as f64 });
+            }
+        }
         gauges.extend(self.common.health.all(self.now_ms()).map(|(origin, is_good)| Gauge {
             name: "origin_up",
             help: "Whether an origin is asked: it could be reached, and checks found it well",

@@ -1,0 +1,179 @@
+//! What is noted of an exchange, and when it becomes a line of the access log.
+//!
+//! ```text
+//! request -> answered at once                          -> a line
+//!         -> noted: it waits, or its body is delivered -> delivered, or its connection closed -> a line
+//! ```
+//!
+//! What answers a client says so in [`Told`], which is a few words in memory; all else is done where there is a log.
+//!
+//! A short answer has ended when it was handed to the kernel, or to what will be sent.
+
+use super::Driver;
+use super::clients::Client;
+use crate::log::{Asked, Exchange};
+use crate::message::{self, FieldRoom, RequestHead};
+
+/// Octets of a request that cannot be read, in the log.
+const OCTETS_MAX: usize = 256;
+
+/// What a client was told, as far as the log wants to know.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Told {
+    pub status: u16,
+    /// Of those that are in the same buffer as the head.
+    pub body_bytes: u64,
+    pub cache: Option<&'static str>,
+    /// What the origin said, where this is its answer.
+    pub origin_status: Option<u16>,
+}
+
+/// An exchange that has not ended.
+#[derive(Debug)]
+pub struct Noted {
+    head: Vec<u8>,
+    began_us: u64,
+    origin_us: Option<u64>,
+    told: Told,
+}
+
+impl Driver {
+    /// What became of a request for now: a line, or it is kept in mind.
+    pub(super) fn note(&mut self, client: &mut Client, head: &RequestHead<'_>, octets: &[u8]) {
+        if self.access_log.is_none() {
+            return;
+        }
+        let now_us = self.now.us;
+        let told = std::mem::take(&mut self.told);
+        let before = client.noted.take();
+        let waits = client.exchange.is_some();
+        if let Some(exchange) = client.exchange.as_ref().filter(|_| before.is_none()) {
+            let told = Told { cache: Some(exchange.why.as_str()), ..Told::default() };
+            let noted = Noted { head: octets.to_vec(), began_us: now_us, origin_us: None, told };
+            client.noted = Some(Box::new(noted));
+            return;
+        }
+        let mut noted = match before {
+            // The variant was another, or the answer another's: it goes on waiting.
+            Some(noted) if waits => {
+                client.noted = Some(noted);
+                return;
+            }
+            Some(mut noted) => {
+                noted.origin_us = Some(now_us.saturating_sub(noted.began_us));
+                noted.told = Told { cache: told.cache.or(noted.told.cache), ..told };
+                noted
+            }
+            None => {
+                let head = Vec::new();
+                Box::new(Noted { head, began_us: now_us, origin_us: None, told })
+            }
+        };
+        if client.delivery.is_some() {
+            if noted.head.is_empty() {
+                noted.head = octets.to_vec();
+            }
+            client.noted = Some(noted);
+        } else {
+            self.write_line(client, &noted, request_of(head), head.host, head, None);
+        }
+    }
+
+    /// A body has been delivered.
+    pub(super) fn note_delivered(&mut self, client: &mut Client, body_bytes: u64) {
+        if let Some(noted) = client.noted.take() {
+            self.note_end(client, noted, body_bytes, None);
+        }
+    }
+
+    /// A client's connection is closed; what has not ended by then has been cut.
+    pub(super) fn note_closed(&mut self, client: &mut Client) {
+        if let Some(noted) = client.noted.take() {
+            let body_bytes = client.delivery.as_ref().map_or(0, |delivery| delivery.body_bytes());
+            self.note_end(client, noted, body_bytes, Some("closed before its end"));
+        }
+    }
+
+    fn note_end(
+        &mut self,
+        client: &mut Client,
+        mut noted: Box<Noted>,
+        body_bytes: u64,
+        error: Option<&'static str>,
+    ) {
+        noted.told.body_bytes += body_bytes;
+        let octets = std::mem::take(&mut noted.head);
+        let mut room = FieldRoom::new();
+        // It was one before.
+        if let Ok(Some(head)) = message::request(&octets, &mut room, &self.options.limits) {
+            self.write_line(client, &noted, request_of(&head), head.host, &head, error);
+        }
+    }
+
+    /// A request that was not understood.
+    pub(super) fn note_refused(&mut self, client: &mut Client, octets: &[u8], why: &'static str) {
+        if self.access_log.is_none() {
+            return;
+        }
+        let told = std::mem::take(&mut self.told);
+        let line = octets.split(|&octet| octet == b'\n').next().unwrap_or_default();
+        let line = &line[..line.len().min(OCTETS_MAX)];
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        let noted = Noted { head: Vec::new(), began_us: self.now.us, origin_us: None, told };
+        self.write_exchange(client, &noted, Asked::Octets(line), b"", [None, None], Some(why));
+    }
+
+    fn write_line(
+        &mut self,
+        client: &mut Client,
+        noted: &Noted,
+        asked: Asked<'_>,
+        host: &[u8],
+        head: &RequestHead<'_>,
+        error: Option<&str>,
+    ) {
+        let first = |name| crate::field::values(head.fields, name).next();
+        let said = [first("referer"), first("user-agent")];
+        self.write_exchange(client, noted, asked, host, said, error);
+    }
+
+    fn write_exchange(
+        &mut self,
+        client: &mut Client,
+        noted: &Noted,
+        asked: Asked<'_>,
+        host: &[u8],
+        [referer, user_agent]: [Option<&[u8]>; 2],
+        error: Option<&str>,
+    ) {
+        let Some(log) = &mut self.access_log else { return };
+        if client.peer.is_none() {
+            client.peer = super::origins::peer_of(&client.socket);
+        }
+        // Gone before it was asked who it was.
+        let unknown = std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
+        let Told { status, body_bytes, cache, origin_status } = noted.told;
+        let exchange = Exchange {
+            client: client.peer.map_or(unknown, |peer| peer.ip()),
+            began_ms: self.clock.unix_us(noted.began_us) / 1_000,
+            user: None,
+            asked,
+            host,
+            referer,
+            user_agent,
+            status,
+            body_bytes,
+            duration_us: self.clock.us().saturating_sub(noted.began_us),
+            cache,
+            origin_status,
+            origin_us: noted.origin_us,
+            error,
+        };
+        log.record(&exchange, self.now.ms);
+    }
+}
+
+fn request_of<'a>(head: &RequestHead<'a>) -> Asked<'a> {
+    let (method, target) = (head.method, head.target.path());
+    Asked::Request { method, target, minor_version: head.minor_version }
+}
