@@ -73,6 +73,7 @@ fn options(settings: &Resolved) -> Result<Options, Failure> {
         },
         limits: Limits { head_bytes_max: size("head-max"), ..Limits::default() },
         clients_max: size("clients-max"),
+        expects_proxy: settings.switch("proxy-protocol"),
         origin_connections_max: size("origin-connections"),
         window_bytes: number("window"),
         lease_bytes_max: number("client-hold"),

@@ -59,6 +59,7 @@ fn answer_all(stream: TcpStream, asked: &AtomicU64) {
     let mut input = BufReader::new(stream.try_clone().expect("a socket"));
     let mut output = stream;
     while let Some(head) = read_head(&mut input) {
+        read_body(&head, &mut input);
         let target = head.split(' ').nth(1).expect("a target");
         let fields: String = target
             .split('/')
@@ -86,6 +87,18 @@ fn read_head(input: &mut impl BufRead) -> Option<String> {
         }
     }
     Some(head)
+}
+
+/// Passes over the body of a request.
+fn read_body(head: &str, input: &mut impl BufRead) {
+    let head = head.to_ascii_lowercase();
+    if let Some((_, rest)) = head.split_once("content-length: ") {
+        let bytes = rest.split("\r\n").next().and_then(|text| text.parse().ok()).expect("a number");
+        let _ = std::io::copy(&mut input.take(bytes), &mut std::io::sink());
+    } else if head.contains("transfer-encoding: chunked") {
+        let mut text = String::new();
+        while !text.ends_with("0\r\n\r\n") && input.read_line(&mut text).unwrap_or(0) > 0 {}
+    }
 }
 
 /// What comes on a connection of its own: the status, the head and the body.
@@ -366,4 +379,53 @@ fn access_log_elsewhere() {
     let stats: serde_json::Value = serde_json::from_str(&stats).expect("JSON");
     assert_eq!((&stats["log_lines_written"], &stats["log_lines_lost"]), (&0.0.into(), &1.0.into()));
     get(server.address, "/a?b");
+}
+
+/// Who a client is is said by the proxy before it, in one of two forms and in whatever pieces; who says nothing of the sort, or too
+/// little for too long, has no answer.
+#[test]
+fn proxy_protocol() {
+    let (scratch, origin) = (Scratch::new(), Origin::start());
+    let line =
+        "--proxy-protocol --head-timeout 1s --purge-from 192.0.2.9 --access-log log --ctl ctl";
+    let server = origin.served_by(&scratch, &format!("--cores 1 --access-log-format json {line}"));
+    let request = "GET /a HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n";
+    let v1 = format!("PROXY TCP4 192.0.2.7 192.0.2.8 51000 80\r\n{request}");
+    assert_eq!(ask(server.address, &v1).0, 200);
+    let mut v2 = b"\r\n\r\n\0\r\nQUIT\n\x21\x21\0\x24".to_vec();
+    v2.extend([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7]);
+    v2.extend([0; 20]);
+    v2.extend(request.as_bytes());
+    let mut stream = TcpStream::connect(server.address).expect("it listens");
+    for piece in v2.chunks(7) {
+        stream.write_all(piece).expect("sent");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("an answer to its end");
+    assert!(text.starts_with("HTTP/1.1 200 "), "{text}");
+    let purge =
+        "PROXY TCP4 192.0.2.9 192.0.2.8 51000 80\r\nPURGE /a HTTP/1.0\r\nHost: a.test\r\n\r\n";
+    assert_eq!(ask(server.address, purge).0, 200);
+    // Without it, and with too little of it.
+    for octets in [request, "PROXY TCP4 192.0"] {
+        let mut stream = TcpStream::connect(server.address).expect("it listens");
+        stream.write_all(octets.as_bytes()).expect("sent");
+        let mut text = Vec::new();
+        // It may be reset, as it sent what was not read.
+        let _ = stream.read_to_end(&mut text);
+        assert_eq!(text, b"");
+    }
+    let stat = |name: &str| -> u64 {
+        let run = scratch.run("ctl stats --json --socket ctl");
+        let stats: serde_json::Value = serde_json::from_str(&run.out).expect("JSON");
+        stats[name].as_u64().expect("a number")
+    };
+    wait(|| (stat("bad_proxy_headers") == 1 && stat("closed_slow") == 1).then_some(()));
+    server.signal("-TERM");
+    assert_eq!(server.end().0, Some(0));
+    let text = std::fs::read_to_string(scratch.path("log")).expect("written");
+    let clients: Vec<_> =
+        text.split("\"client\":\"").skip(1).map(|it| it.split('"').next()).collect();
+    assert_eq!(clients, [Some("192.0.2.7"), Some("2001:db8::7"), Some("192.0.2.9")]);
 }

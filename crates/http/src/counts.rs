@@ -65,6 +65,7 @@ counts! {
     queue_full counter "Requests that failed because too many waited for an origin"
     connections counter "Connections of clients"
     refused_full counter "Connections of clients that were refused because there were too many"
+    bad_proxy_headers counter "Connections that did not begin as the PROXY protocol has it"
     accept_failures counter "Connections of clients that could not be taken"
     closed_idle counter "Connections of clients closed because they were not used"
     closed_slow counter "Connections of clients closed because they were too slow"

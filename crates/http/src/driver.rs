@@ -11,6 +11,7 @@
 //!
 //! | module | duty |
 //! |---|---|
+//! | `admission` | who a client is |
 //! | `clients` | from octets to requests, from requests to answers or waits |
 //! | `delivery` | a body on its way to a client: leases, chunks, `sendfile` |
 //! | `upload` | a request's body on its way to an origin |
@@ -29,6 +30,7 @@
 //! 3. Of a body that fails no client sees the end: its connection is reset.
 
 mod access;
+mod admission;
 mod clients;
 mod delivery;
 mod fetch;

@@ -22,7 +22,7 @@
 //! | [`key`], [`record`] | under what a response is kept, and as which octets |
 //! | [`answer`] | what one client gets of it |
 //! | [`status`], [`log`] | `Cache-Status` (RFC 9211); a line for each exchange |
-//! | [`prefix`] | networks of addresses |
+//! | [`prefix`], [`proxy_protocol`] | networks of addresses; who a client is, said by a proxy |
 //!
 //! The server:
 //!
@@ -57,6 +57,7 @@ pub mod message;
 pub mod options;
 pub mod preconditions;
 pub mod prefix;
+pub mod proxy_protocol;
 pub mod record;
 pub mod reuse;
 pub mod server;

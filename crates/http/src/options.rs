@@ -87,6 +87,8 @@ pub struct Options {
     pub limits: Limits,
     /// Connections of clients, all loops together.
     pub clients_max: usize,
+    /// Each connection begins with the PROXY protocol.
+    pub expects_proxy: bool,
     /// Connections to one origin, all loops together.
     pub origin_connections_max: usize,
     /// Requests that wait for a connection to an origin, a loop.
@@ -123,6 +125,7 @@ impl Options {
             rules: Rules::default(),
             limits: Limits::default(),
             clients_max: 10_000,
+            expects_proxy: false,
             origin_connections_max: 1_000,
             queue_max: 1_024,
             window_bytes: 1 << 20,

@@ -52,6 +52,14 @@ Examples:
             ..SERVER
         },
         Setting {
+            name: "proxy-protocol",
+            help: "Each connection begins with the PROXY protocol, version 1 or 2, and who does not say it is closed",
+            why: "Behind a proxy of TCP this says who the client is. Anybody who can connect can then say to be anyone: listen where \
+only the proxy reaches.",
+            group: "Server",
+            ..ON_OFF
+        },
+        Setting {
             name: "io",
             value_name: "WAY",
             kind: Kind::Choice(&["auto", "uring", "epoll"]),

@@ -147,14 +147,12 @@ impl Driver {
         error: Option<&str>,
     ) {
         let Some(log) = &mut self.access_log else { return };
-        if client.peer.is_none() {
-            client.peer = super::origins::peer_of(&client.socket);
-        }
+        let peer = Driver::peer_of(client);
         // Gone before it was asked who it was.
         let unknown = std::net::IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
         let Told { status, body_bytes, cache, origin_status } = noted.told;
         let exchange = Exchange {
-            client: client.peer.map_or(unknown, |peer| peer.ip()),
+            client: peer.map_or(unknown, |peer| peer.ip()),
             began_ms: self.clock.unix_us(noted.began_us) / 1_000,
             user: None,
             asked,

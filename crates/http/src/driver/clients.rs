@@ -80,6 +80,8 @@ pub struct Client {
     pub(super) upload: Option<Box<Upload>>,
     /// What the log will say of its exchange.
     pub(super) noted: Option<Box<Noted>>,
+    /// A proxy has not said yet who it is.
+    pub(super) expects_proxy: bool,
 }
 
 /// A request that has no answer yet.
@@ -114,7 +116,9 @@ enum Step {
 impl Driver {
     pub(super) fn accept(&mut self, socket: OwnedFd, peer: Option<SocketAddr>) {
         self.counts.connections += 1;
-        let Ok(id) = self.clients.insert(None, IDLE, self.now.ms) else {
+        let expects_proxy = self.options.expects_proxy;
+        let list = if expects_proxy { HEAD } else { IDLE };
+        let Ok(id) = self.clients.insert(None, list, self.now.ms) else {
             self.counts.refused_full += 1;
             return;
         };
@@ -142,6 +146,7 @@ impl Driver {
             delivery: None,
             upload: None,
             noted: None,
+            expects_proxy,
         };
         if let Some(place) = self.clients.get_mut(id) {
             *place = Some(Box::new(client));
@@ -175,6 +180,7 @@ impl Driver {
         match list {
             LINGERING => {}
             IDLE => self.counts.closed_idle += 1,
+            HEAD if client.expects_proxy => self.counts.closed_slow += 1,
             HEAD if !client.is_sending => {
                 self.counts.closed_slow += 1;
                 let begun = std::mem::take(&mut client.inbox);
@@ -215,6 +221,9 @@ impl Driver {
 
     /// Octets of a client.
     pub(super) fn receive(&mut self, client: &mut Client, octets: &[u8]) -> bool {
+        if client.expects_proxy {
+            return self.hear_proxy(client, octets);
+        }
         if client.is_shut {
             return true;
         }
@@ -239,7 +248,7 @@ impl Driver {
 
     pub(super) fn finished(&mut self, client: &mut Client) -> bool {
         client.is_finished = true;
-        self.go_on(client)
+        !client.expects_proxy && self.go_on(client)
     }
 
     /// The kernel has all that was sent.
@@ -790,8 +799,7 @@ impl Driver {
             None => push_body(out, &composed.body, kept.body),
         }
         let body_bytes = (out.len() - head_end) as u64;
-        // Of what was stale the origin may have said that it is as it was.
-        let origin_status = (why != Forward::Stale).then_some(kept.life.status);
+        let origin_status = answer.origin_status;
         self.told = Told { status, body_bytes, cache: Some(why.as_str()), origin_status };
     }
 }

@@ -19,7 +19,7 @@ const TAGS_MAX: usize = 256;
 impl Driver {
     /// Answers a `PURGE`.
     pub(super) fn purge(&mut self, client: &mut Client, head: &RequestHead<'_>, out: &mut Vec<u8>) {
-        let peer = client.peer.or_else(|| super::origins::peer_of(&client.socket));
+        let peer = Driver::peer_of(client);
         let may = |ip| self.options.purge_from.iter().any(|prefix| prefix.contains(ip));
         if !peer.is_some_and(|peer| may(peer.ip())) {
             let start = out.len();

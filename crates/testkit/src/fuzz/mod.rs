@@ -20,6 +20,7 @@ mod names_file;
 mod own_name;
 mod packet;
 mod pipeline;
+mod proxy_protocol;
 mod quic;
 mod rendered;
 mod stream;
@@ -38,6 +39,7 @@ pub use names_file::names_file;
 pub use own_name::{http, tls};
 pub use packet::{LINK_TYPES, packet};
 pub use pipeline::pipeline;
+pub use proxy_protocol::proxy_protocol;
 pub use quic::quic;
 pub use rendered::{dns_query, dns_rendered};
 pub use stream::stream;
@@ -48,7 +50,7 @@ pub use walk::dns_walk;
 pub type Target = fn(&[u8]);
 
 /// Every target by name, the most exposed first.
-pub const TARGETS: [(&str, Target); 23] = [
+pub const TARGETS: [(&str, Target); 24] = [
     ("packet", packet),
     ("dns", dns),
     ("dns_query", dns_query),
@@ -59,6 +61,7 @@ pub const TARGETS: [(&str, Target); 23] = [
     ("tls", tls),
     ("http", http),
     ("http_message", http_message),
+    ("proxy_protocol", proxy_protocol),
     ("quic", quic),
     ("stream", stream),
     ("dns_stream", dns_stream),

@@ -1,0 +1,41 @@
+//! Who a client is.
+//!
+//! ```text
+//! accepted -> a proxy says who it is (only where it must) -> requests
+//! ```
+
+use std::net::SocketAddr;
+
+use super::Driver;
+use super::clients::Client;
+use crate::proxy_protocol::{self, Damaged, Proxied};
+
+impl Driver {
+    /// Who is at the other end.
+    pub(super) fn peer_of(client: &mut Client) -> Option<SocketAddr> {
+        if client.peer.is_none() {
+            client.peer = super::origins::peer_of(&client.socket);
+        }
+        client.peer
+    }
+
+    /// Octets in front of the first request.
+    pub(super) fn hear_proxy(&mut self, client: &mut Client, octets: &[u8]) -> bool {
+        client.inbox.extend_from_slice(octets);
+        match proxy_protocol::read(&client.inbox) {
+            Ok(None) => true,
+            Ok(Some((proxied, used))) => {
+                client.inbox.drain(..used);
+                client.expects_proxy = false;
+                if let Proxied::Client { from, .. } = proxied {
+                    client.peer = Some(from);
+                }
+                self.go_on(client)
+            }
+            Err(Damaged) => {
+                self.counts.bad_proxy_headers += 1;
+                false
+            }
+        }
+    }
+}

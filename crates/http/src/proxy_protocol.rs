@@ -1,0 +1,258 @@
+//! The PROXY protocol, versions 1 and 2, as HAProxy's `proxy-protocol.txt` has it: who a client is, said by the proxy before it in
+//! front of the connection's first octets.
+//!
+//! ```text
+//! PROXY TCP4 192.0.2.1 198.51.100.7 51000 80\r\n
+//! \r\n\r\n\0\r\nQUIT\n  version and command, family, length  addresses  additions
+//! ```
+//!
+//! It is strict: what is not exactly of its form is an error. The additions of version 2 (TLVs) are passed over.
+//!
+//! Bounds: [`LINE_BYTES_MAX`], [`HEADER_BYTES_MAX`].
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// Octets of a line of version 1, with its end.
+pub const LINE_BYTES_MAX: usize = 107;
+
+/// Octets of a header of version 2.
+pub const HEADER_BYTES_MAX: usize = 16 + (8 << 10);
+
+const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
+const WORD: &[u8; 6] = b"PROXY ";
+
+/// Whose connection it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Proxied {
+    /// The proxy's own, for example to see whether we live; or of a kind that has no addresses of use.
+    Own,
+    /// A client's.
+    Client {
+        /// Who it is.
+        from: SocketAddr,
+        /// Where it connected to.
+        to: SocketAddr,
+    },
+}
+
+/// Not that protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Damaged;
+
+/// Reads the beginning of a connection: whose it is, and how many octets said so; `None`: more are wanted.
+pub fn read(octets: &[u8]) -> Result<Option<(Proxied, usize)>, Damaged> {
+    let begins = |with: &[u8]| octets.iter().zip(with).all(|(one, other)| one == other);
+    if begins(SIGNATURE) && octets.len() >= SIGNATURE.len() {
+        header(octets)
+    } else if begins(WORD) && octets.len() >= WORD.len() {
+        line(octets)
+    } else if begins(SIGNATURE) || begins(WORD) {
+        Ok(None)
+    } else {
+        Err(Damaged)
+    }
+}
+
+/// Version 1.
+fn line(octets: &[u8]) -> Result<Option<(Proxied, usize)>, Damaged> {
+    let within = &octets[..octets.len().min(LINE_BYTES_MAX)];
+    let Some(end) = memchr::memchr(b'\n', within) else {
+        return if within.len() == LINE_BYTES_MAX { Err(Damaged) } else { Ok(None) };
+    };
+    let text = within[WORD.len()..end].strip_suffix(b"\r").ok_or(Damaged)?;
+    let text = std::str::from_utf8(text).map_err(|_| Damaged)?;
+    let mut words = text.split(' ');
+    let family = words.next().unwrap_or_default();
+    if family == "UNKNOWN" {
+        // What follows is to be ignored.
+        return Ok(Some((Proxied::Own, end + 1)));
+    }
+    let mut next = || words.next().ok_or(Damaged);
+    let (from, to) = (next()?, next()?);
+    let (from_port, to_port) = (port(next()?)?, port(next()?)?);
+    if words.next().is_some() {
+        return Err(Damaged);
+    }
+    let address = |text: &str| -> Result<IpAddr, Damaged> {
+        let address: IpAddr = text.parse().map_err(|_| Damaged)?;
+        let is_of_family = match family {
+            "TCP4" => address.is_ipv4(),
+            "TCP6" => address.is_ipv6(),
+            _ => false,
+        };
+        if is_of_family { Ok(address) } else { Err(Damaged) }
+    };
+    let from = SocketAddr::new(address(from)?, from_port);
+    let to = SocketAddr::new(address(to)?, to_port);
+    Ok(Some((Proxied::Client { from, to }, end + 1)))
+}
+
+/// Digits without a zero before them.
+fn port(text: &str) -> Result<u16, Damaged> {
+    let is_plain = text.bytes().all(|octet| octet.is_ascii_digit());
+    let has_zero = text.len() > 1 && text.starts_with('0');
+    if is_plain && !has_zero { text.parse().map_err(|_| Damaged) } else { Err(Damaged) }
+}
+
+/// Version 2.
+fn header(octets: &[u8]) -> Result<Option<(Proxied, usize)>, Damaged> {
+    let at = |place: usize| octets.get(place).copied();
+    // Each is looked at as it comes.
+    let is_own = match at(12) {
+        None => return Ok(None),
+        Some(0x20) => true,
+        Some(0x21) => false,
+        Some(_) => return Err(Damaged),
+    };
+    let address_bytes = match at(13) {
+        None => return Ok(None),
+        // Unspecified, and TCP over IPv4, over IPv6, and a Unix socket.
+        Some(0x00) => 0,
+        Some(0x11) => 12,
+        Some(0x21) => 36,
+        Some(0x31) => 216,
+        // What a proxy says of itself is passed over, whatever it is.
+        Some(_) if is_own => 0,
+        Some(_) => return Err(Damaged),
+    };
+    let (Some(high), Some(low)) = (at(14), at(15)) else { return Ok(None) };
+    let end = 16 + usize::from(u16::from_be_bytes([high, low]));
+    if end > HEADER_BYTES_MAX || !is_own && end < 16 + address_bytes {
+        return Err(Damaged);
+    }
+    let Some(said) = octets.get(16..end) else { return Ok(None) };
+    let proxied = match (is_own, octets[13]) {
+        (false, 0x11) => addresses(said, |octets: [u8; 4]| Ipv4Addr::from(octets).into()),
+        (false, 0x21) => addresses(said, |octets: [u8; 16]| Ipv6Addr::from(octets).into()),
+        _ => Some(Proxied::Own),
+    };
+    Ok(Some((proxied.ok_or(Damaged)?, end)))
+}
+
+/// From and to, two addresses and two ports.
+fn addresses<const N: usize>(said: &[u8], address: impl Fn([u8; N]) -> IpAddr) -> Option<Proxied> {
+    let (from, rest) = said.split_first_chunk::<N>()?;
+    let (to, rest) = rest.split_first_chunk::<N>()?;
+    let (from_port, rest) = rest.split_first_chunk::<2>()?;
+    let to_port = rest.first_chunk::<2>()?;
+    let socket = |octets, port| SocketAddr::new(address(octets), u16::from_be_bytes(port));
+    Some(Proxied::Client { from: socket(*from, *from_port), to: socket(*to, *to_port) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(from: &str, to: &str) -> Proxied {
+        Proxied::Client { from: from.parse().unwrap(), to: to.parse().unwrap() }
+    }
+
+    fn v2(command: u8, family: u8, said: &[u8]) -> Vec<u8> {
+        let length = (said.len() as u16).to_be_bytes();
+        [&SIGNATURE[..], &[command, family], &length, said].concat()
+    }
+
+    /// What is read of octets however they come: no verdict before it is known, and the same with whatever follows.
+    fn read_all(octets: &[u8]) -> Result<(Proxied, usize), Damaged> {
+        let whole = read(octets);
+        let followed = read(&[octets, b"GET / HTTP/1.1\r\n"].concat());
+        for cut in 0..octets.len() {
+            match read(&octets[..cut]) {
+                Ok(None) => {}
+                early => assert_eq!(early, whole, "{cut} of {octets:?}"),
+            }
+        }
+        if let Ok(Some((_, used))) = whole {
+            assert_eq!((used, followed), (octets.len(), whole));
+        }
+        whole.map(|read| read.expect("whole"))
+    }
+
+    /// Lines of version 1 are read, those of the specification among them.
+    #[test]
+    fn lines() {
+        for (line, proxied) in [
+            ("TCP4 192.0.2.1 198.51.100.7 51000 80", client("192.0.2.1:51000", "198.51.100.7:80")),
+            (
+                "TCP4 255.255.255.255 255.255.255.255 65535 65535",
+                client("255.255.255.255:65535", "255.255.255.255:65535"),
+            ),
+            ("TCP6 2001:db8::1 ::1 0 443", client("[2001:db8::1]:0", "[::1]:443")),
+            ("UNKNOWN", Proxied::Own),
+            ("UNKNOWN ffff:f...f:ffff ffff:f...f:ffff 65535 65535", Proxied::Own),
+        ] {
+            let line = format!("PROXY {line}\r\n");
+            assert_eq!(read_all(line.as_bytes()), Ok((proxied, line.len())), "{line}");
+        }
+    }
+
+    /// What is not exactly a line is refused.
+    #[test]
+    fn bad_lines() {
+        for line in [
+            "GET / HTTP/1.1\r\n",
+            "PROXY\r\n",
+            "PROXY  TCP4 192.0.2.1 192.0.2.2 1 2\r\n",
+            "PROXY TCP4 192.0.2.1 192.0.2.2 1 2\n",
+            "PROXY TCP4 192.0.2.1 192.0.2.2 1 2 \r\n",
+            "PROXY TCP4 192.0.2.1 192.0.2.2 1\r\n",
+            "PROXY TCP4 192.0.2.1 192.0.2.2 01 2\r\n",
+            "PROXY TCP4 192.0.2.1 192.0.2.2 +1 2\r\n",
+            "PROXY TCP4 192.0.2.1 192.0.2.2 1 65536\r\n",
+            "PROXY TCP4 192.0.2.01 192.0.2.2 1 2\r\n",
+            "PROXY TCP4 ::1 ::1 1 2\r\n",
+            "PROXY TCP6 192.0.2.1 192.0.2.2 1 2\r\n",
+            "PROXY UDP4 192.0.2.1 192.0.2.2 1 2\r\n",
+            "proxy TCP4 192.0.2.1 192.0.2.2 1 2\r\n",
+        ] {
+            assert_eq!(read(line.as_bytes()), Err(Damaged), "{line:?}");
+        }
+        let endless = format!("PROXY UNKNOWN {}", "x".repeat(200));
+        assert_eq!(read(&endless.as_bytes()[..106]), Ok(None));
+        assert_eq!(read(endless.as_bytes()), Err(Damaged));
+        assert_eq!(read(b"G"), Err(Damaged));
+        assert_eq!(read(b"PROXX"), Err(Damaged));
+        assert_eq!(read(b""), Ok(None));
+    }
+
+    /// Headers of version 2 are read, with what they add; those without addresses of use are the proxy's own.
+    #[test]
+    fn headers() {
+        let four = [192, 0, 2, 1, 198, 51, 100, 7, 0xc7, 0x38, 0, 80];
+        let said = client("192.0.2.1:51000", "198.51.100.7:80");
+        let added = [&four[..], &[4, 0, 1, 0]].concat();
+        let mut six = [0; 36];
+        (six[0], six[15], six[31], six[33], six[35]) = (0x20, 1, 1, 7, 80);
+        for (octets, proxied) in [
+            (v2(0x21, 0x11, &four), said),
+            (v2(0x21, 0x11, &added), said),
+            (v2(0x21, 0x21, &six), client("[2000::1]:7", "[::1]:80")),
+            (v2(0x21, 0x31, &[7; 216]), Proxied::Own),
+            (v2(0x21, 0x00, b""), Proxied::Own),
+            (v2(0x21, 0x00, b"xyz"), Proxied::Own),
+            (v2(0x20, 0x00, b""), Proxied::Own),
+            (v2(0x20, 0x11, &four), Proxied::Own),
+            (v2(0x20, 0x77, b"x"), Proxied::Own),
+        ] {
+            assert_eq!(read_all(&octets), Ok((proxied, octets.len())), "{octets:?}");
+        }
+    }
+
+    /// Headers of another version, command or protocol, too short for their addresses or too long, are refused.
+    #[test]
+    fn bad_headers() {
+        for octets in [
+            v2(0x11, 0x11, &[0; 12]),
+            v2(0x22, 0x11, &[0; 12]),
+            v2(0x21, 0x12, &[0; 12]),
+            v2(0x21, 0x41, &[0; 12]),
+            v2(0x21, 0x11, &[0; 11]),
+            v2(0x21, 0x21, &[0; 35]),
+            v2(0x21, 0x31, &[0; 215]),
+            v2(0x21, 0x11, &[0; (8 << 10) + 1]),
+        ] {
+            assert_eq!(read(&octets), Err(Damaged), "{octets:?}");
+        }
+        assert_eq!(read(b"\r\n\r\n\0\r\nQUIX"), Err(Damaged));
+    }
+}
