@@ -73,6 +73,11 @@ fn options(settings: &Resolved) -> Result<Options, Failure> {
         },
         limits: Limits { head_bytes_max: size("head-max"), ..Limits::default() },
         clients_max: size("clients-max"),
+        clients_per_address: u32::try_from(number("clients-per-address")).unwrap_or(u32::MAX),
+        body_bytes_max: match number("body-max") {
+            0 => u64::MAX,
+            bytes => bytes,
+        },
         expects_proxy: settings.switch("proxy-protocol"),
         origin_connections_max: size("origin-connections"),
         window_bytes: number("window"),

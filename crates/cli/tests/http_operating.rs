@@ -429,3 +429,57 @@ fn proxy_protocol() {
         text.split("\"client\":\"").skip(1).map(|it| it.split('"').next()).collect();
     assert_eq!(clients, [Some("192.0.2.7"), Some("2001:db8::7"), Some("192.0.2.9")]);
 }
+
+/// An address has no more connections than it may, and others when those are over; a body that is too long is told so, whenever that is
+/// known, and its client hears it though it still sends.
+#[test]
+fn limits() {
+    let (scratch, origin) = (Scratch::new(), Origin::start());
+    let server = origin.served(&scratch, "--clients-per-address 2 --body-max 100 --ctl ctl");
+    let open = || {
+        let mut stream = TcpStream::connect(server.address).expect("it listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a time");
+        let _ = stream.write_all(b"GET /a HTTP/1.1\r\nHost: a.test\r\n\r\n");
+        let mut first = [0; 9];
+        stream.read_exact(&mut first).ok().map(|()| stream)
+    };
+    let (first, second) = (open().expect("a place"), open().expect("a place"));
+    assert!(open().is_none(), "there is no third");
+    drop(first);
+    let third = wait(open);
+    drop((second, third));
+
+    let post = |framing: &str, body: &str| {
+        wait(|| {
+            let mut stream = TcpStream::connect(server.address).expect("it listens");
+            stream.set_read_timeout(Some(PATIENCE)).expect("a time");
+            let head = format!(
+                "POST /a HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n{framing}\r\n\r\n"
+            );
+            let _ =
+                stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
+            let mut text = String::new();
+            // A place may not be free yet.
+            stream.read_to_string(&mut text).ok().filter(|_| !text.is_empty())?;
+            Some(text)
+        })
+    };
+    let long = "x".repeat(1_000_000);
+    let is = |text: &str, status: &str| {
+        assert!(text.starts_with(&format!("HTTP/1.1 {status} ")), "{text}")
+    };
+    is(&post("Content-Length: 100", &long[..100]), "200");
+    is(&post("Content-Length: 101", &long[..101]), "413");
+    is(&post("Content-Length: 1000000", &long), "413");
+    is(&post("Content-Length: 101\r\nExpect: 100-continue", ""), "413");
+    let chunked = |bytes: usize| format!("{bytes:x}\r\n{}\r\n0\r\n\r\n", &long[..bytes]);
+    is(&post("Transfer-Encoding: chunked", &chunked(100)), "200");
+    is(&post("Transfer-Encoding: chunked", &chunked(101)), "413");
+    is(&post("Transfer-Encoding: chunked", &chunked(1_000_000)), "413");
+    wait(|| {
+        let run = scratch.run("ctl stats --json --socket ctl");
+        let stats: serde_json::Value = serde_json::from_str(&run.out).expect("JSON");
+        (stats["refused_crowded"].as_u64() >= Some(1) && stats["bodies_too_long"] == 5)
+            .then_some(())
+    });
+}

@@ -11,7 +11,7 @@
 //!
 //! | module | duty |
 //! |---|---|
-//! | `admission` | who a client is |
+//! | `admission` | who a client is, whether it may stay, how it leaves |
 //! | `clients` | from octets to requests, from requests to answers or waits |
 //! | `delivery` | a body on its way to a client: leases, chunks, `sendfile` |
 //! | `upload` | a request's body on its way to an origin |
@@ -57,6 +57,7 @@ use self::fetch::Fetch;
 use self::origins::{Backend, ORIGIN_LISTS, Origin};
 use crate::access_log::AccessLog;
 use crate::counts::{Counts, Shared};
+use crate::crowd::Crowd;
 use crate::flights::{Flight, Landing};
 use crate::health::Health;
 use crate::mail::{Mail, Message};
@@ -159,6 +160,7 @@ pub struct Driver {
     gave_way_ms: u64,
     stages: Arc<Stages>,
     health: Arc<Health>,
+    crowd: Option<Arc<Crowd>>,
     access_log: Option<AccessLog>,
     /// What was told last, for the log.
     told: Told,
@@ -171,7 +173,7 @@ impl Driver {
     /// Takes the parts; what comes is to be handed to [`Driver::run`].
     pub fn new(parts: Parts) -> io::Result<(Driver, Batch)> {
         let Parts { number, listeners, common, access_log } = parts;
-        let Common { options, store, shared, health, mail, clock, stages, .. } = common;
+        let Common { options, store, shared, health, mail, clock, stages, crowd, .. } = common;
         let reactor_options = reactor::Options { choice: options.io, ..Default::default() };
         let (mut reactor, batch) = Reactor::new(&reactor_options)?;
         mail.set_waker(number, reactor.waker());
@@ -213,6 +215,7 @@ impl Driver {
                 gave_way_ms: 0,
                 stages,
                 health,
+                crowd,
                 access_log,
                 told: Told::default(),
                 is_draining: false,

@@ -35,6 +35,7 @@
 //! | [`driver`] | a loop: clients, origins, bodies on their way |
 //! | [`server`], [`options`] | sockets, threads, signals; what an operator decides |
 //! | [`ctl`], [`counts`], [`health`] | what operators ask; what is counted; which origins fail |
+//! | [`crowd`] | connections by address |
 //! | [`access_log`] | where lines of the log go |
 //!
 //! It is a shared cache (RFC 9111, section 1) that is told so by nobody: `private` is never kept.
@@ -44,6 +45,7 @@ pub mod access_log;
 pub mod answer;
 pub mod bodies;
 pub mod counts;
+pub mod crowd;
 pub mod ctl;
 pub mod directives;
 pub mod driver;

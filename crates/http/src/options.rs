@@ -87,6 +87,10 @@ pub struct Options {
     pub limits: Limits,
     /// Connections of clients, all loops together.
     pub clients_max: usize,
+    /// Of them one address may have so many; 0: any number.
+    pub clients_per_address: u32,
+    /// Octets of the body of a request.
+    pub body_bytes_max: u64,
     /// Each connection begins with the PROXY protocol.
     pub expects_proxy: bool,
     /// Connections to one origin, all loops together.
@@ -125,6 +129,8 @@ impl Options {
             rules: Rules::default(),
             limits: Limits::default(),
             clients_max: 10_000,
+            clients_per_address: 0,
+            body_bytes_max: u64::MAX,
             expects_proxy: false,
             origin_connections_max: 1_000,
             queue_max: 1_024,

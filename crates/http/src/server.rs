@@ -20,6 +20,7 @@ use larder_io::tcp::{ListenOptions, listen};
 
 use crate::access_log::{self, AccessLog};
 use crate::counts::{Counts, Shared};
+use crate::crowd::Crowd;
 use crate::driver::{Driver, Parts};
 use crate::health::Health;
 use crate::mail::Mail;
@@ -111,6 +112,8 @@ pub struct Common {
     pub shared: Arc<Shared>,
     /// What is known of the origins.
     pub health: Arc<Health>,
+    /// Connections by address, where they are counted.
+    pub crowd: Option<Arc<Crowd>>,
     /// Messages.
     pub mail: Mail,
     /// The time.
@@ -147,6 +150,8 @@ impl Ready {
             store: Arc::new(store.map_err(ServeError::Memory)?),
             shared: Arc::new(Shared::new(loops)),
             health: Arc::new(Health::new(&options.origins)),
+            crowd: (options.clients_per_address > 0)
+                .then(|| Arc::new(Crowd::new(options.clients_per_address))),
             mail,
             clock: Clock::start(),
             stages: Arc::new(Stages::new()),

@@ -219,6 +219,24 @@ only the proxy reaches.",
             ..LIMIT
         },
         Setting {
+            name: "clients-per-address",
+            value_name: "N",
+            kind: Kind::Count { min: 0, max: 1_000_000 },
+            default: "0",
+            help: "Of them an address may have so many, or 64 bits of an address of IPv6; 0: any number",
+            why: "One client must not take all. Behind a proxy: with --proxy-protocol, or all are one.",
+            ..LIMIT
+        },
+        Setting {
+            name: "body-max",
+            value_name: "SIZE",
+            kind: Kind::Bytes { min: 0, max: 1 << 50 },
+            default: "0",
+            help: "Longest body of a request; 0: any length",
+            why: "Longer ones are answered with 413. Bodies pass through a window of memory, so length costs none.",
+            ..LIMIT
+        },
+        Setting {
             name: "client-hold",
             value_name: "SIZE",
             kind: Kind::Bytes { min: 64 << 10, max: 1 << 30 },

@@ -86,6 +86,14 @@ impl Driver {
         }
     }
 
+    /// What waited was refused in the midst of its body.
+    pub(super) fn note_cut(&mut self, client: &mut Client, why: &'static str) {
+        if let Some(mut noted) = client.noted.take() {
+            noted.told = std::mem::take(&mut self.told);
+            self.note_end(client, noted, 0, Some(why));
+        }
+    }
+
     /// A client's connection is closed; what has not ended by then has been cut.
     pub(super) fn note_closed(&mut self, client: &mut Client) {
         if let Some(noted) = client.noted.take() {

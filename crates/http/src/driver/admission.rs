@@ -1,7 +1,7 @@
-//! Who a client is.
+//! Who a client is, and whether it may stay.
 //!
 //! ```text
-//! accepted -> a proxy says who it is (only where it must) -> requests
+//! accepted -> a proxy says who it is (only where it must) -> counted with others of its address -> requests
 //! ```
 
 use std::net::SocketAddr;
@@ -19,6 +19,26 @@ impl Driver {
         client.peer
     }
 
+    /// Counts a client with others of its address; false: there are too many.
+    pub(super) fn admit(&mut self, client: &mut Client) -> bool {
+        let Some(crowd) = &self.crowd else { return true };
+        // One that is gone already has no address.
+        let Some(peer) = Driver::peer_of(client) else { return false };
+        if !crowd.enter(peer.ip()) {
+            self.counts.refused_crowded += 1;
+            return false;
+        }
+        client.counted = Some(peer.ip());
+        true
+    }
+
+    /// A client is gone.
+    pub(super) fn dismiss(&mut self, client: &Client) {
+        if let (Some(crowd), Some(address)) = (&self.crowd, client.counted) {
+            crowd.leave(address);
+        }
+    }
+
     /// Octets in front of the first request.
     pub(super) fn hear_proxy(&mut self, client: &mut Client, octets: &[u8]) -> bool {
         client.inbox.extend_from_slice(octets);
@@ -30,7 +50,7 @@ impl Driver {
                 if let Proxied::Client { from, .. } = proxied {
                     client.peer = Some(from);
                 }
-                self.go_on(client)
+                self.admit(client) && self.go_on(client)
             }
             Err(Damaged) => {
                 self.counts.bad_proxy_headers += 1;

@@ -9,7 +9,7 @@
 //! Requests that come at once are answered at once: answers that are short go into one buffer and leave in one call. What comes while
 //! a request is being answered is kept up to the length of a head; then the client is not read.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ pub struct Client {
     /// It is closed when what is being sent has been.
     pub(super) closes: bool,
     /// It may still send, and is to see our answer all the same.
-    lingers: bool,
+    pub(super) lingers: bool,
     /// We send no more; what comes is thrown away.
     is_shut: bool,
     /// The reactor has octets of ours.
@@ -82,6 +82,8 @@ pub struct Client {
     pub(super) noted: Option<Box<Noted>>,
     /// A proxy has not said yet who it is.
     pub(super) expects_proxy: bool,
+    /// The address with which it is counted.
+    pub(super) counted: Option<IpAddr>,
 }
 
 /// A request that has no answer yet.
@@ -128,7 +130,7 @@ impl Driver {
             self.counts.accept_failures += 1;
             return;
         }
-        let client = Client {
+        let mut client = Client {
             id,
             token,
             socket,
@@ -147,7 +149,11 @@ impl Driver {
             upload: None,
             noted: None,
             expects_proxy,
+            counted: None,
         };
+        if !expects_proxy && !self.admit(&mut client) {
+            return self.close_client(id, client);
+        }
         if let Some(place) = self.clients.get_mut(id) {
             *place = Some(Box::new(client));
         }
@@ -208,6 +214,7 @@ impl Driver {
 
     pub(super) fn close_client(&mut self, id: Id, mut client: Client) {
         self.note_closed(&mut client);
+        self.dismiss(&client);
         self.clients.remove(id);
         self.drop_upload(&mut client);
         let Client { socket, token, exchange, delivery, .. } = client;
@@ -682,6 +689,12 @@ impl Driver {
         may_keep: bool,
         out: &mut Vec<u8>,
     ) {
+        if let Framing::Length(bytes) = head.framing
+            && bytes > self.options.body_bytes_max
+        {
+            self.counts.bodies_too_long += 1;
+            return self.own(client, head, 413, "the body is too long", out);
+        }
         self.counts.passed += 1;
         let (upload, body) = match head.framing {
             Framing::None | Framing::UntilClose | Framing::Length(0) => (None, None),

@@ -21,7 +21,8 @@ pub struct Upload {
 #[derive(Debug)]
 enum Remaining {
     Octets(u64),
-    Chunks(Box<Chunked>),
+    /// And the octets of data so far.
+    Chunks(Box<Chunked>, u64),
 }
 
 /// How far it came.
@@ -41,7 +42,7 @@ impl Driver {
     pub(super) fn upload_of(&mut self, framing: Framing) -> (Upload, Delivery) {
         let (bytes, body, framing) = match framing {
             Framing::Length(bytes) => (Some(bytes), Body::Whole, Remaining::Octets(bytes)),
-            _ => (None, Body::Chunks, Remaining::Chunks(Box::default())),
+            _ => (None, Body::Chunks, Remaining::Chunks(Box::default(), 0)),
         };
         let kind = Kind::Transit { window_bytes: self.options.window_bytes };
         let filler = self.store.objects.create(Plan { loop_number: self.number, bytes, kind });
@@ -64,18 +65,28 @@ impl Driver {
         if !matches!(step, Step::Room) {
             self.rooms.remove(&filler.object().id());
         }
+        let bytes_max = self.options.body_bytes_max;
+        let is_too_long =
+            matches!(upload.framing, Remaining::Chunks(_, bytes) if bytes > bytes_max);
         match step {
+            _ if is_too_long => {
+                filler.fail(Failure::Abandoned);
+                self.counts.bodies_too_long += 1;
+                return self.refuse_upload(client, 413, "refused: the body is too long");
+            }
             Step::Complete => {
                 filler.seal();
                 self.waits_for_origin(client, false);
             }
             Step::More if client.is_finished => {
                 filler.fail(Failure::Abandoned);
-                return self.refuse_upload(client, "refused: the body is not whole");
+                self.counts.refused_requests += 1;
+                return self.refuse_upload(client, 400, "refused: the body is not whole");
             }
             Step::Bad => {
                 filler.fail(Failure::Damaged);
-                return self.refuse_upload(client, "refused: the body is no chunks");
+                self.counts.refused_requests += 1;
+                return self.refuse_upload(client, 400, "refused: the body is no chunks");
             }
             Step::More => {
                 filler.publish_now();
@@ -99,13 +110,18 @@ impl Driver {
         true
     }
 
-    /// A body is not what was announced: the client is told so, unless it has an answer.
-    fn refuse_upload(&mut self, client: &mut Client, text: &str) -> bool {
-        self.counts.refused_requests += 1;
+    /// A body is not what was announced, or too long: the client is told so, unless its answer has begun.
+    fn refuse_upload(&mut self, client: &mut Client, status: u16, text: &'static str) -> bool {
         client.closes = true;
+        client.lingers = true;
         client.inbox.clear();
         // What becomes of its fetch is for nobody then.
-        client.exchange.take().is_none() || self.refuse(client, 400, text)
+        if client.exchange.take().is_none() {
+            return true;
+        }
+        let is_open = self.refuse(client, status, text);
+        self.note_cut(client, text);
+        is_open
     }
 
     /// A body is of no interest any more. Its filler tells who reads it.
@@ -139,12 +155,13 @@ impl Remaining {
                 };
                 (moved, step)
             }
-            Remaining::Chunks(chunked) => {
+            Remaining::Chunks(chunked, taken_bytes) => {
                 let mut used = 0;
                 loop {
                     match chunked.next(&octets[used..]) {
                         Ok(Piece::Data { octets: data, consumed }) => {
                             let left = data.len() - fill(filler, data);
+                            *taken_bytes += (data.len() - left) as u64;
                             chunked.put_back(left);
                             used += consumed - left;
                             if left > 0 {
