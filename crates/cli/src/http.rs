@@ -6,7 +6,7 @@ use larder_http::Rules;
 use larder_http::access_log;
 use larder_http::counts::Counts;
 use larder_http::message::Limits;
-use larder_http::options::{Operation, Options, OriginAddress, Patience};
+use larder_http::options::{HealthChecks, Operation, Options, OriginAddress, Patience};
 use larder_http::prefix::Prefix;
 use larder_http::server::{LOOPS_MAX, News, serve};
 use larder_http::store::Memory;
@@ -95,10 +95,24 @@ fn options(settings: &Resolved) -> Result<Options, Failure> {
             between_bytes_ms: ms("between-bytes-timeout"),
             ..Patience::default()
         },
+        health_checks: health_checks(settings)?,
         purge_from: prefixes(settings, "purge-from")?,
         operation: operation(settings)?,
         ..Options::new(addresses_with(settings, "listen", PORT)?, origins)
     })
+}
+
+/// What origins are asked now and then.
+fn health_checks(settings: &Resolved) -> Result<Option<HealthChecks>, Failure> {
+    let Some(path) = settings.word("health-check").filter(|path| *path != "none") else {
+        return Ok(None);
+    };
+    if !path.starts_with('/') || !path.bytes().all(|octet| octet.is_ascii_graphic()) {
+        let text = format!("--health-check {path:?}: expected a path, as /health");
+        return Err(Failure::usage(text));
+    }
+    let every_ms = settings.number_or_default("health-interval").saturating_mul(1_000);
+    Ok(Some(HealthChecks { path: path.to_owned(), every_ms }))
 }
 
 /// Networks.

@@ -23,7 +23,10 @@ struct Origin {
 
 impl Origin {
     fn start() -> Origin {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
+        Origin::at(TcpListener::bind("127.0.0.1:0").expect("a socket"))
+    }
+
+    fn at(listener: TcpListener) -> Origin {
         let address = listener.local_addr().expect("it is bound");
         let asked = Arc::new(AtomicU64::new(0));
         let origin = Origin { address, asked: asked.clone() };
@@ -482,4 +485,41 @@ fn limits() {
         (stats["refused_crowded"].as_u64() >= Some(1) && stats["bodies_too_long"] == 5)
             .then_some(())
     });
+}
+
+/// An origin is asked for its path; one that fails is told of, shown as down and passed over until it is well again; a path that is none
+/// is refused.
+#[test]
+fn health_checks() {
+    let (scratch, origin) = (Scratch::new(), Origin::start());
+    let dead = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let dead_address = dead.local_addr().expect("bound");
+    drop(dead);
+    let mut command = scratch.larder();
+    command.args(["http", "--listen", "127.0.0.1:0", "--health-check", "/alive", "--ctl", "ctl"]);
+    command.args(["--health-interval", "1s", "--origin"]);
+    command.arg(format!("http://{dead_address},http://{}", origin.address));
+    let mut server = Server::spawn_http(&mut command);
+    let line = server.hear("is down: of 8 checks 2 succeeded; the last: ");
+    assert!(line.contains(&dead_address.to_string()), "{line}");
+    assert!(origin.asked() >= 5, "the other is asked too");
+    let run = scratch.run("ctl stats --json --socket ctl");
+    let stats: serde_json::Value = serde_json::from_str(&run.out).expect("JSON");
+    assert_eq!(stats["origin_up"][dead_address.to_string()], 0.0, "{stats}");
+    assert_eq!(stats["origin_up"][origin.address.to_string()], 1.0, "{stats}");
+    for _ in 0..4 {
+        get(server.address, "/a");
+    }
+    let back = Origin::at(TcpListener::bind(dead_address).expect("its port is free"));
+    server.hear("is well again");
+    let checks = back.asked();
+    assert!(checks >= 1, "{checks}");
+    // In turn: of four requests some are for it.
+    for _ in 0..4 {
+        get(server.address, "/a");
+    }
+    assert!(back.asked() > checks);
+    scratch
+        .run(&format!("http --origin http://{} --health-check alive", origin.address))
+        .refused(&["--health-check", "/health"]);
 }

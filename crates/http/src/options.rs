@@ -57,6 +57,15 @@ impl Default for Patience {
     }
 }
 
+/// How it is found out whether origins live.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HealthChecks {
+    /// What is asked for.
+    pub path: String,
+    /// How often, milliseconds.
+    pub every_ms: u64,
+}
+
 /// How a server is operated.
 #[derive(Debug, Clone, Default)]
 pub struct Operation {
@@ -75,6 +84,8 @@ pub struct Options {
     pub listen: Vec<SocketAddr>,
     /// Who is asked; in turn.
     pub origins: Vec<OriginAddress>,
+    /// Whether they are checked.
+    pub health_checks: Option<HealthChecks>,
     /// Loops, each on a core.
     pub loops: usize,
     /// How to wait for the kernel.
@@ -123,6 +134,7 @@ impl Options {
         Options {
             listen,
             origins,
+            health_checks: None,
             loops: 1,
             io: Choice::Auto,
             memory: Memory { records_bytes: 64 << 20, bodies_bytes: 192 << 20 },

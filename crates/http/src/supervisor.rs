@@ -1,4 +1,4 @@
-//! What the calling thread does while loops serve: signals, `larder ctl`, metrics, the service manager.
+//! What the calling thread does while loops serve: signals, `larder ctl`, metrics, checks of origins, the service manager.
 //!
 //! ```text
 //! serves   until SIGINT, SIGTERM, `larder ctl stop`, or a loop that failed
@@ -13,6 +13,7 @@
 //!
 //! Cost: none while nobody asks and nothing is due.
 
+mod checks;
 mod duties;
 
 use std::io;
@@ -24,6 +25,7 @@ use larder_io::service::endpoint::{self, Endpoint};
 use larder_io::service::notify::Notifier;
 use larder_io::service::writer::Writer;
 
+use self::checks::Checks;
 use self::duties::Duties;
 use crate::server::{Common, Running};
 
@@ -41,6 +43,7 @@ const SIGNALS: u64 = 0;
 const WAKER: u64 = 1;
 const CONTROL: u64 = 2;
 const METRICS: u64 = CONTROL + control::server::TOKENS;
+const CHECKS: u64 = METRICS + endpoint::TOKENS;
 
 /// Where it stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +59,7 @@ pub(crate) struct Supervisor {
     signals: Signals,
     control: Option<Control>,
     endpoint: Option<Endpoint>,
+    checks: Option<Checks>,
     duties: Duties,
     notifier: Option<Notifier>,
     alive_ms: Option<u64>,
@@ -80,6 +84,10 @@ impl Supervisor {
         Ok(Supervisor {
             control: control.transpose()?,
             endpoint: endpoint.transpose()?,
+            checks: common.options.health_checks.as_ref().map(|checks| {
+                let options = &common.options;
+                Checks::new(checks, &options.origins, options.limits, CHECKS)
+            }),
             poller,
             signals,
             duties: Duties { common, is_stop_asked: false },
@@ -113,10 +121,16 @@ impl Supervisor {
                             control.handle(event, poller, duties, now_ms);
                         }
                     }
-                    METRICS.. => {
+                    METRICS..CHECKS => {
                         let Supervisor { endpoint, poller, duties, .. } = &mut self;
                         if let Some(endpoint) = endpoint {
                             endpoint.handle(event, poller, now_ms, || duties.text());
+                        }
+                    }
+                    CHECKS.. => {
+                        let Supervisor { checks, poller, duties, .. } = &mut self;
+                        if let Some(checks) = checks {
+                            checks.handle(event.token, poller, &duties.common.health, now_ms, tell);
                         }
                     }
                 }
@@ -153,6 +167,7 @@ impl Supervisor {
         [
             self.control.as_ref().and_then(|control| control.wait_ms(now_ms)),
             self.endpoint.as_ref().and_then(|endpoint| endpoint.wait_ms(now_ms)),
+            self.checks.as_ref().and_then(|checks| checks.wait_ms(now_ms)),
             self.duties.common.log_meter.as_ref().map(|_| NEWS_MS),
             self.alive_ms.map(until),
             drained,
@@ -187,6 +202,9 @@ impl Supervisor {
         }
         if let Some(endpoint) = &mut self.endpoint {
             endpoint.expire(&self.poller, now_ms);
+        }
+        if let Some(checks) = &mut self.checks {
+            checks.tick(&self.poller, &self.duties.common.health, now_ms, tell);
         }
         if let (Some(notifier), Some(due_ms)) = (&self.notifier, self.alive_ms)
             && now_ms >= due_ms

@@ -79,6 +79,23 @@ only the proxy reaches.",
             ..ORIGIN
         },
         Setting {
+            name: "health-check",
+            value_name: "PATH",
+            default: "none",
+            help: "Ask each origin for this path now and then, and pass over those that fail",
+            why: "As Varnish's probe: it is down when fewer than 3 of the last 8 checks succeeded, a status of 2xx within two seconds.",
+            ..ORIGIN
+        },
+        Setting {
+            name: "health-interval",
+            value_name: "TIME",
+            kind: Kind::Seconds { min: 1, max: 3_600 },
+            default: "5s",
+            help: "How often it is asked",
+            why: "As Varnish has it.",
+            ..ORIGIN
+        },
+        Setting {
             name: "origin-connections",
             value_name: "N",
             kind: Kind::Count { min: 1, max: 1_000_000 },

@@ -1,0 +1,346 @@
+//! Whether origins live: each is asked for a path now and then, over a connection of its own, in the supervisor's loop.
+//!
+//! ```text
+//! rests -> connects -> asks -> reads a head -> judged -> rests
+//!          any: its time is over, an error                judged: failed
+//! ```
+//!
+//! As in Varnish, the last [`WINDOW`] checks count: an origin is well while [`THRESHOLD`] of them succeeded, a status from 200 to 299 within
+//! [`CHECK_MS`]. At the start as many are taken for good as it takes. Loops see what is found in [`crate::health::Health`].
+//!
+//! Bounds: one connection an origin, and the octets of a head.
+
+use std::fmt::Write as _;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+
+use larder_io::event::{Interest, Poller};
+use larder_io::service::nonblocking::retry;
+use larder_io::tcp::{self, ConnectOptions};
+
+use crate::health::Health;
+use crate::message::{self, FieldRoom, Limits};
+use crate::options::{HealthChecks, OriginAddress};
+
+/// Checks that count.
+pub const WINDOW: u32 = 8;
+
+/// So many of them must have succeeded.
+pub const THRESHOLD: u32 = 3;
+
+/// How long a check may take, milliseconds.
+pub const CHECK_MS: u64 = 2_000;
+
+/// Octets read at once.
+const READ_BYTES: usize = 4 << 10;
+
+/// All checks.
+#[derive(Debug)]
+pub(super) struct Checks {
+    every_ms: u64,
+    limits: Limits,
+    first_token: u64,
+    origins: Vec<Check>,
+}
+
+#[derive(Debug)]
+struct Check {
+    origin: OriginAddress,
+    request: Vec<u8>,
+    /// The last checks, the newest in the lowest bit; set: it succeeded.
+    window: u32,
+    /// When the next begins; while one is under way, when it is over.
+    due_ms: u64,
+    asking: Option<Asking>,
+}
+
+/// A check under way.
+#[derive(Debug)]
+struct Asking {
+    socket: TcpStream,
+    is_connected: bool,
+    sent: usize,
+    head: Vec<u8>,
+}
+
+impl Checks {
+    /// Of these origins; tokens from `first_token` on, one an origin, are to be passed to [`Checks::handle`].
+    pub fn new(
+        options: &HealthChecks,
+        origins: &[OriginAddress],
+        limits: Limits,
+        first_token: u64,
+    ) -> Checks {
+        let check = |origin: &OriginAddress| {
+            Check {
+            request: format!(
+                "GET {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: larder-health\r\nConnection: close\r\n\r\n",
+                options.path, origin.name
+            )
+            .into_bytes(),
+            origin: origin.clone(),
+            window: (1 << THRESHOLD) - 1,
+            due_ms: 0,
+            asking: None,
+        }
+        };
+        let origins = origins.iter().map(check).collect();
+        Checks { every_ms: options.every_ms.max(1), limits, first_token, origins }
+    }
+
+    /// Milliseconds until [`Checks::tick`] has something to do.
+    pub fn wait_ms(&self, now_ms: u64) -> Option<u64> {
+        self.origins.iter().map(|check| check.due_ms.saturating_sub(now_ms)).min()
+    }
+
+    /// Begins checks that are due, and ends those whose time is over.
+    pub fn tick(
+        &mut self,
+        poller: &Poller,
+        health: &Health,
+        now_ms: u64,
+        tell: &mut dyn FnMut(&str),
+    ) {
+        for at in 0..self.origins.len() {
+            let check = &mut self.origins[at];
+            if now_ms < check.due_ms {
+                continue;
+            }
+            if check.asking.is_some() {
+                self.judge(at, Err("it took too long".to_owned()), health, now_ms, tell);
+                continue;
+            }
+            check.due_ms = now_ms + CHECK_MS;
+            let token = self.first_token + at as u64;
+            let begun = tcp::connect(check.origin.address, &ConnectOptions::default())
+                .and_then(|socket| poller.add(&socket, token, Interest::WRITE).map(|()| socket));
+            match begun {
+                Ok(socket) => {
+                    let asking = Asking { socket, is_connected: false, sent: 0, head: Vec::new() };
+                    check.asking = Some(asking);
+                }
+                Err(error) => self.judge(at, Err(error.to_string()), health, now_ms, tell),
+            }
+        }
+    }
+
+    /// A socket is ready.
+    pub fn handle(
+        &mut self,
+        token: u64,
+        poller: &Poller,
+        health: &Health,
+        now_ms: u64,
+        tell: &mut dyn FnMut(&str),
+    ) {
+        let at = token.wrapping_sub(self.first_token) as usize;
+        let Some(check) = self.origins.get_mut(at) else { return };
+        let Some(asking) = &mut check.asking else { return };
+        match asking.go_on(&check.request, poller, token, &self.limits) {
+            Ok(None) => {}
+            Ok(Some(200..=299)) => self.judge(at, Ok(()), health, now_ms, tell),
+            Ok(Some(status)) => {
+                self.judge(at, Err(format!("it answered {status}")), health, now_ms, tell);
+            }
+            Err(error) => self.judge(at, Err(error.to_string()), health, now_ms, tell),
+        }
+    }
+
+    fn judge(
+        &mut self,
+        at: usize,
+        result: Result<(), String>,
+        health: &Health,
+        now_ms: u64,
+        tell: &mut dyn FnMut(&str),
+    ) {
+        let check = &mut self.origins[at];
+        check.asking = None;
+        check.due_ms = now_ms + self.every_ms;
+        check.window = (check.window << 1 | u32::from(result.is_ok())) & ((1 << WINDOW) - 1);
+        let good = check.window.count_ones();
+        if health.set_down(at, good < THRESHOLD) {
+            let mut line = format!("origin {} is ", check.origin.name);
+            // Writing to a string does not fail.
+            let _ = match result {
+                Ok(()) => write!(line, "well again"),
+                Err(why) => {
+                    write!(line, "down: of {WINDOW} checks {good} succeeded; the last: {why}")
+                }
+            };
+            tell(&line);
+        }
+    }
+}
+
+impl Asking {
+    /// Connects, asks, reads, as far as it goes: the status, if it is known.
+    fn go_on(
+        &mut self,
+        request: &[u8],
+        poller: &Poller,
+        token: u64,
+        limits: &Limits,
+    ) -> io::Result<Option<u16>> {
+        if !self.is_connected {
+            if let Some(error) = tcp::take_error(&self.socket)? {
+                return Err(error);
+            }
+            self.is_connected = true;
+        }
+        while self.sent < request.len() {
+            match retry(|| (&self.socket).write(&request[self.sent..]))? {
+                None => return Ok(None),
+                Some(bytes) => self.sent += bytes,
+            }
+            if self.sent == request.len() {
+                poller.modify(&self.socket, token, Interest::READ)?;
+            }
+        }
+        loop {
+            let start = self.head.len();
+            self.head.resize(start + READ_BYTES, 0);
+            let read = retry(|| (&self.socket).read(&mut self.head[start..]));
+            self.head.truncate(start + read.as_ref().map_or(0, |bytes| bytes.unwrap_or(0)));
+            match read? {
+                None => return Ok(None),
+                Some(0) => {
+                    return Err(io::Error::other("it closed the connection without an answer"));
+                }
+                Some(_) => {}
+            }
+            let mut from = 0;
+            loop {
+                let mut room = FieldRoom::new();
+                match message::response(&self.head[from..], &mut room, "GET", limits) {
+                    // Interim heads come before the answer.
+                    Ok(Some(head)) if head.status < 200 => from += head.head_bytes,
+                    Ok(Some(head)) => return Ok(Some(head.status)),
+                    Ok(None) => break,
+                    Err(_) => return Err(io::Error::other("its answer is no HTTP")),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::net::TcpListener;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU16, Ordering};
+    use std::time::{Duration, Instant};
+
+    use larder_io::event::Events;
+
+    use super::*;
+
+    /// A check with its time as the test sets it.
+    struct World {
+        poller: Poller,
+        health: Health,
+        checks: Checks,
+        now_ms: u64,
+        told: Vec<String>,
+    }
+
+    impl World {
+        fn new(address: std::net::SocketAddr) -> World {
+            let origins = [OriginAddress { address, name: "a.test:80".to_owned() }];
+            let options = HealthChecks { path: "/alive?x".to_owned(), every_ms: 10_000 };
+            World {
+                poller: Poller::new().unwrap(),
+                health: Health::new(&origins),
+                checks: Checks::new(&options, &origins, Limits::default(), 7),
+                now_ms: 0,
+                told: Vec::new(),
+            }
+        }
+
+        /// One check to its end, or until its time is over.
+        fn check(&mut self, is_slow: bool) {
+            let start = Instant::now();
+            let World { poller, health, checks, now_ms, told } = self;
+            let tell = &mut |line: &str| told.push(line.to_owned());
+            *now_ms += checks.wait_ms(*now_ms).unwrap();
+            checks.tick(poller, health, *now_ms, tell);
+            if is_slow {
+                assert_eq!(checks.wait_ms(*now_ms), Some(CHECK_MS));
+                *now_ms += CHECK_MS;
+                checks.tick(poller, health, *now_ms, tell);
+            }
+            let mut events = Events::new(4);
+            while checks.origins[0].asking.is_some() {
+                assert!(start.elapsed() < Duration::from_secs(60));
+                poller.wait(&mut events, Some(10)).unwrap();
+                for event in events.iter() {
+                    checks.handle(event.token, poller, health, *now_ms, tell);
+                }
+            }
+            assert_eq!(checks.wait_ms(*now_ms), Some(10_000));
+        }
+
+        fn is_well(&self) -> bool {
+            self.health.is_good(0, self.now_ms)
+        }
+    }
+
+    /// An origin is down when fewer than three of eight checks succeeded, for whatever reason, and well again after three that did;
+    /// each change is told once.
+    #[test]
+    fn origins_fall_and_rise() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let status = Arc::new(AtomicU16::new(204));
+        let says = status.clone();
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().map_while(Result::ok) {
+                let mut head = String::new();
+                let mut input = BufReader::new(stream.try_clone().unwrap());
+                while !head.ends_with("\r\n\r\n") && input.read_line(&mut head).unwrap_or(0) > 0 {}
+                assert!(head.starts_with("GET /alive?x HTTP/1.1\r\nHost: a.test:80\r\n"), "{head}");
+                let early = "HTTP/1.1 103 Early Hints\r\n\r\n";
+                let status = says.load(Ordering::Relaxed);
+                let _ = match status {
+                    0 => stream.write_all(b"no HTTP"),
+                    1 => Ok(()),
+                    _ => stream.write_all(format!("{early}HTTP/1.1 {status} X\r\n\r\n").as_bytes()),
+                };
+            }
+        });
+        let mut world = World::new(address);
+        world.check(false);
+        assert!(world.is_well() && world.told.is_empty());
+        for (at, failure) in [500, 0, 1, 302, 404, 500].into_iter().enumerate() {
+            status.store(failure, Ordering::Relaxed);
+            world.check(false);
+            assert_eq!(world.is_well(), at < 5, "{failure}");
+        }
+        let line = "origin a.test:80 is down: of 8 checks 2 succeeded; the last: it answered 500";
+        assert_eq!(world.told, [line]);
+        status.store(200, Ordering::Relaxed);
+        world.check(false);
+        assert!(!world.is_well());
+        while !world.is_well() {
+            world.check(false);
+        }
+        assert_eq!(world.told[1..], ["origin a.test:80 is well again"]);
+        assert_eq!(world.checks.origins[0].window & 7, 7);
+    }
+
+    /// One that does not answer in time, and one where nobody listens, fail as well.
+    #[test]
+    fn silence_fails() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut world = World::new(listener.local_addr().unwrap());
+        (0..5).for_each(|_| world.check(true));
+        assert!(world.is_well());
+        drop(listener);
+        world.check(false);
+        assert!(!world.is_well());
+        assert!(world.told[0].contains("of 8 checks 2 succeeded"), "{:?}", world.told);
+        let reason = world.told[0].to_lowercase();
+        assert!(reason.contains("refused"), "{reason}");
+    }
+}
