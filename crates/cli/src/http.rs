@@ -1,6 +1,7 @@
 //! `larder http`: settings to a server of `larder_http`, and how it ends.
 
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
 
 use larder_http::Rules;
 use larder_http::access_log;
@@ -136,7 +137,8 @@ fn operation(settings: &Resolved) -> Result<Operation, Failure> {
         bytes_max: number("access-log-size"),
         files_max: u32::try_from(number("access-log-keep")).unwrap_or(u32::MAX),
     });
-    Ok(Operation { control: control(settings)?, metrics: metrics(settings)?, access_log })
+    let snapshot = settings.word("snapshot").filter(|word| *word != "none").map(PathBuf::from);
+    Ok(Operation { control: control(settings)?, metrics: metrics(settings)?, snapshot, access_log })
 }
 
 /// `http://HOST[:PORT]`, looked up.

@@ -523,3 +523,75 @@ fn health_checks() {
         .run(&format!("http --origin http://{} --health-check alive", origin.address))
         .refused(&["--health-check", "/health"]);
 }
+
+/// After a restart what was kept is answered without asking anybody, but what is too long for a record, and but what was purged before or
+/// is purged after. A server that is killed leaves nothing behind that could come back.
+#[test]
+fn a_restart_is_warm() {
+    let (scratch, origin) = (Scratch::new(), Origin::start());
+    let (plain, varied) = ("/cache-control:max-age=600", "/cache-control:max-age=600/vary:accept");
+    let (tagged, soft) =
+        ("/cache-control:max-age=600/cache-tag:a", "/cache-control:max-age=600/cache-tag:b");
+    let later = "/cache-control:max-age=600/cache-tag:c";
+    let long = "/cache-control:max-age=600/bytes:100000";
+    let number = |server: &Server, target: &str| -> u64 {
+        let body = get(server.address, target);
+        let line = body.lines().next().expect("a line");
+        line.trim_start_matches("answer ").parse().expect("a number")
+    };
+    let ctl = |words: &str| {
+        let run = scratch.run(&format!("ctl {words} --socket ctl"));
+        assert_eq!(run.code, Some(0), "{words}: {run:?}");
+    };
+    let start = || origin.served(&scratch, "--ctl ctl --snapshot kept");
+    let all = [plain, varied, tagged, soft, later, long];
+    let server = start();
+    assert_eq!(all.map(|target| number(&server, target)), [1, 2, 3, 4, 5, 6]);
+    ctl("purge-tag a");
+    ctl("purge-tag b --soft");
+    server.signal("-TERM");
+    let (code, said) = server.end();
+    assert_eq!(code, Some(0), "{said}");
+    // Three responses and the choice of one of them.
+    assert!(said.contains("4 records were saved to kept"), "{said}");
+
+    let mut server = start();
+    server.hear("4 records came back from kept");
+    wait(|| (!scratch.path("kept").exists()).then_some(()));
+    // The origin is asked for three.
+    assert_eq!(all.map(|target| number(&server, target)), [1, 2, 7, 8, 5, 9]);
+    ctl("purge-tag c");
+    assert_eq!(number(&server, later), 10, "what came back is older than the purge");
+    assert_eq!(number(&server, long), 9);
+    server.signal("-KILL");
+    drop(server);
+    let server = start();
+    assert_eq!(number(&server, plain), 11, "nothing is left of who was killed");
+    drop(server);
+
+    // What is somebody else's stays as it is; what another version wrote, or is cut, is replaced.
+    for (text, said) in [
+        ("something else", "another program wrote it; it stays as it is"),
+        ("larder http 0.0.0 records 1\nx", "another version wrote it, or it is cut"),
+        ("lard", "another version wrote it, or it is cut"),
+    ] {
+        scratch.write("kept", text);
+        let mut server = start();
+        server.hear(said);
+        get(server.address, plain);
+        server.signal("-TERM");
+        assert_eq!(server.end().0, Some(0));
+        let octets = std::fs::read(scratch.path("kept")).expect("a file");
+        assert_eq!(octets == text.as_bytes(), said.contains("another program"), "{text}");
+    }
+    // The last one is ours, and half of it is kept no less.
+    let octets = std::fs::read(scratch.path("kept")).expect("a file");
+    std::fs::write(scratch.path("kept"), &octets[..octets.len() - 1]).expect("written");
+    let mut server = start();
+    server.hear("what was not read is asked for anew");
+    get(server.address, plain);
+    drop(server);
+    let mut server = origin.served(&scratch, "--snapshot nowhere/kept");
+    server.hear("nothing can be saved there: make its folder");
+    get(server.address, plain);
+}

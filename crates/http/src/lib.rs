@@ -36,6 +36,7 @@
 //! | [`server`], [`options`] | sockets, threads, signals; what an operator decides |
 //! | [`ctl`], [`counts`], [`health`] | what operators ask; what is counted; which origins fail |
 //! | [`crowd`] | connections by address |
+//! | [`snapshot`] | what is kept, in a file over a restart |
 //! | [`access_log`] | where lines of the log go |
 //!
 //! It is a shared cache (RFC 9111, section 1) that is told so by nobody: `private` is never kept.
@@ -63,6 +64,7 @@ pub mod proxy_protocol;
 pub mod record;
 pub mod reuse;
 pub mod server;
+pub mod snapshot;
 pub mod status;
 pub mod storage;
 pub mod store;

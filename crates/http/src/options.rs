@@ -73,6 +73,8 @@ pub struct Operation {
     pub control: Option<(PathBuf, u32)>,
     /// Where metrics are told.
     pub metrics: Option<SocketAddr>,
+    /// Where what is kept is saved over a restart.
+    pub snapshot: Option<PathBuf>,
     /// The access log.
     pub access_log: Option<access_log::Options>,
 }

@@ -10,6 +10,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
+use larder::Seconds;
 use larder_io::clock::Clock;
 use larder_io::event::{Signals, Waker};
 use larder_io::reactor::Batch;
@@ -25,8 +26,9 @@ use crate::driver::{Driver, Parts};
 use crate::health::Health;
 use crate::mail::Mail;
 use crate::options::Options;
+use crate::snapshot::{self, Loaded};
 use crate::store::{OpenError, Store};
-use crate::supervisor::Supervisor;
+use crate::supervisor::{Ended, Supervisor};
 
 pub use crate::supervisor::DRAIN_MS;
 
@@ -131,6 +133,8 @@ struct Ready {
     addresses: Vec<SocketAddr>,
     drivers: Vec<(Driver, Batch)>,
     writer: Option<Writer>,
+    /// What came of the snapshot.
+    loaded: Loaded,
     common: Common,
 }
 
@@ -144,16 +148,23 @@ impl Ready {
             listeners[0].iter().filter_map(|listener| listener.local_addr().ok()).collect();
         let mail = Mail::new(loops);
         let store = Store::open(options.memory, loops, Arc::new(mail.clone()));
+        let store = Arc::new(store.map_err(ServeError::Memory)?);
+        let clock = Clock::start();
+        // Before loops have faces, which would be in its way.
+        let loaded = match &options.operation.snapshot {
+            Some(path) => snapshot::load(&store, path, seconds(&clock)),
+            None => Loaded::Nothing,
+        };
         let log = options.operation.access_log.clone().map(access_log::start).transpose();
         let (writer, access_log) = log.map_err(system("a thread for the access log"))?.unzip();
         let common = Common {
-            store: Arc::new(store.map_err(ServeError::Memory)?),
+            store,
             shared: Arc::new(Shared::new(loops)),
             health: Arc::new(Health::new(&options.origins)),
             crowd: (options.clients_per_address > 0)
                 .then(|| Arc::new(Crowd::new(options.clients_per_address))),
             mail,
-            clock: Clock::start(),
+            clock,
             stages: Arc::new(Stages::new()),
             waker: Arc::new(Waker::new().map_err(system("eventfd"))?),
             log_meter: writer.as_ref().map(Writer::meter),
@@ -166,12 +177,12 @@ impl Ready {
             let parts = Parts { number, listeners, common, access_log };
             drivers.push(Driver::new(parts).map_err(system("a loop"))?);
         }
-        Ok(Ready { addresses, drivers, writer, common })
+        Ok(Ready { addresses, drivers, writer, loaded, common })
     }
 
     /// Begins to serve.
     fn start(self) -> Result<Running, ServeError> {
-        let Ready { addresses, drivers, writer, common } = self;
+        let Ready { addresses, drivers, writer, common, .. } = self;
         let io = match drivers[0].0.io() {
             (backend, Some(why)) => format!("{backend} ({why})"),
             (backend, None) => backend.to_string(),
@@ -276,13 +287,64 @@ pub fn serve(options: &Options, tell: &mut dyn FnMut(News<'_>)) -> Result<Served
     let ready = Ready::new(options)?;
     let supervisor = Supervisor::open(ready.common.clone(), signals);
     let supervisor = supervisor.map_err(ServeError::Operation)?;
+    let (common, loaded) = (ready.common.clone(), ready.loaded.clone());
+    let saves = !matches!(loaded, Loaded::Foreign(_));
     let running = ready.start()?;
     let metrics = supervisor.metrics_address();
     tell(News::Started { addresses: running.addresses(), io: running.io().to_owned(), metrics });
-    let was_hurried =
-        supervisor.run(&running, &mut |line| tell(News::Line(line))).map_err(system("serving"))?;
+    let tell = &mut |line: &str| tell(News::Line(line));
+    take_over(&common, loaded, tell);
+    let ended = supervisor.run(&running, tell).map_err(system("serving"))?;
     let counts = running.stop().map_err(system("a loop"))?;
-    Ok(Served { counts, was_hurried })
+    // Who asked twice wants it over; a client that is slow to the end is no reason to forget all.
+    if saves && ended != Ended::Pressed {
+        leave_behind(&common, tell);
+    }
+    Ok(Served { counts, was_hurried: ended != Ended::Well })
+}
+
+/// The moment, as the engine has it.
+fn seconds(clock: &Clock) -> Seconds {
+    Seconds(u32::try_from(clock.unix_us(clock.us()) / 1_000_000).unwrap_or(u32::MAX - 1))
+}
+
+/// Tells what came of the snapshot, which is removed: what is purged from now on must not come back with it.
+fn take_over(common: &Common, loaded: Loaded, tell: &mut dyn FnMut(&str)) {
+    let Some(path) = &common.options.operation.snapshot else { return };
+    let name = path.display();
+    match loaded {
+        Loaded::Nothing => {}
+        Loaded::Records(count) => tell(&format!("{count} records came back from {name}")),
+        Loaded::Broken(error) => {
+            tell(&format!("snapshot {name}: {error}; what was not read is asked for anew"));
+        }
+        Loaded::Foreign(error) => {
+            let next = "it stays as it is, and nothing is saved there: name another file";
+            return tell(&format!("snapshot {name}: {error}; {next}"));
+        }
+    }
+    if let Err(error) = snapshot::try_out(path) {
+        let next = "nothing can be saved there: make its folder, or name another file";
+        tell(&format!("snapshot {name}: {error}; {next}"));
+    }
+    if let Err(error) = std::fs::remove_file(path)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        let text = "it cannot be removed, and would bring back what is purged; remove it";
+        tell(&format!("snapshot {name}: {text}: {error}"));
+    }
+}
+
+/// Saves what is kept, for the next.
+fn leave_behind(common: &Common, tell: &mut dyn FnMut(&str)) {
+    let Some(path) = &common.options.operation.snapshot else { return };
+    match snapshot::save(&common.store, path, seconds(&common.clock)) {
+        Ok(count) => tell(&format!("{count} records were saved to {}", path.display())),
+        Err(error) => {
+            let next = "make room there, or name another file";
+            tell(&format!("snapshot {}: {error}; nothing is saved: {next}", path.display()));
+        }
+    }
 }
 
 /// Listeners of each loop at each address.

@@ -377,6 +377,34 @@ impl Store {
         self.note_purge();
     }
 
+    /// Takes out what would mean something else in another process: what has its body elsewhere, and what was purged, since purges are
+    /// not saved. Serials go on after the highest of what stays: how many records do.
+    pub fn settle(&self, now: Seconds) -> Result<u64, larder::Error> {
+        let purges = self.purges.lock().clone();
+        let mut writer = self.cache.writer();
+        let (mut stay, mut serial_max) = (0, 0);
+        for entry in self.cache.iter(now) {
+            let (is_good, serial) = match Record::read(entry.value()) {
+                Some(Record::Response(kept)) => {
+                    let standing = purges.standing(&primary(kept.url), &kept);
+                    (standing == Standing::Good && kept.body_id.is_none(), kept.serial)
+                }
+                Some(Record::Choice(choice)) => (true, choice.generation),
+                Some(Record::Unshared | Record::TooLong) => (true, 0),
+                None => (false, 0),
+            };
+            if is_good {
+                stay += 1;
+                serial_max = serial_max.max(serial);
+            } else {
+                writer.remove(entry.key())?;
+            }
+        }
+        writer.flush()?;
+        self.serial.fetch_max(serial_max.saturating_add(1), Ordering::Relaxed);
+        Ok(stay)
+    }
+
     /// Counts a purge; those of [`Face::forget`] are its caller's to count.
     pub fn note_purge(&self) {
         self.purges_made.fetch_add(1, Ordering::Relaxed);

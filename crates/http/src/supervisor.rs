@@ -53,6 +53,17 @@ enum Phase {
     Ended,
 }
 
+/// How it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// All that was begun is finished.
+    Well,
+    /// Some was not, in time.
+    Late,
+    /// It was told twice to end.
+    Pressed,
+}
+
 /// The calling thread's part of the server.
 pub(crate) struct Supervisor {
     poller: Poller,
@@ -64,8 +75,7 @@ pub(crate) struct Supervisor {
     notifier: Option<Notifier>,
     alive_ms: Option<u64>,
     phase: Phase,
-    /// It was told twice to end, or could not end in time.
-    is_hurried: bool,
+    ended: Ended,
 }
 
 impl Supervisor {
@@ -94,7 +104,7 @@ impl Supervisor {
             notifier: None,
             alive_ms: None,
             phase: Phase::Serves,
-            is_hurried: false,
+            ended: Ended::Well,
         })
     }
 
@@ -103,8 +113,8 @@ impl Supervisor {
         self.endpoint.as_ref().and_then(|endpoint| endpoint.address().ok())
     }
 
-    /// Watches over the loops until the end. `tell` is given lines for the operator. True where it was ended in haste.
-    pub fn run(mut self, running: &Running, tell: &mut dyn FnMut(&str)) -> io::Result<bool> {
+    /// Watches over the loops until the end. `tell` is given lines for the operator.
+    pub fn run(mut self, running: &Running, tell: &mut dyn FnMut(&str)) -> io::Result<Ended> {
         self.greet(running, tell);
         let mut events = Events::new(EVENTS_MAX);
         while self.phase != Phase::Ended {
@@ -139,7 +149,7 @@ impl Supervisor {
             self.go_on(now_ms, running, tell);
         }
         self.signals.unblock()?;
-        Ok(self.is_hurried)
+        Ok(self.ended)
     }
 
     /// The loops have begun: the service manager is told.
@@ -186,7 +196,7 @@ impl Supervisor {
                     }
                 }
                 _ if self.phase == Phase::Serves => self.duties.is_stop_asked = true,
-                _ => self.is_hurried = true,
+                _ => self.ended = Ended::Pressed,
             }
         }
         Ok(())
@@ -230,11 +240,11 @@ impl Supervisor {
             self.phase = Phase::Drains { until_ms: now_ms + DRAIN_MS };
         }
         let Phase::Drains { until_ms } = self.phase else { return };
-        if now_ms >= until_ms && !self.is_hurried {
-            self.is_hurried = true;
+        if now_ms >= until_ms && self.ended == Ended::Well {
+            self.ended = Ended::Late;
             tell("some answers were not finished in time");
         }
-        if self.is_hurried {
+        if self.ended != Ended::Well {
             running.hurry();
         }
         if running.has_ended() {

@@ -23,7 +23,7 @@ asked for leaves first. An origin that dies in a body resets the connections of 
 whole, and nothing half is kept.
 
 It runs in the foreground until Ctrl-C, SIGTERM or larder ctl stop; then it takes no new connections, finishes what it has begun, for ten \
-seconds at most, and prints what it did. A second signal ends it at once. Exit status: 0 ended as asked; 2 usage, configuration, \
+seconds at most, saves what is kept (--snapshot), and prints what it did. A second signal ends it at once. Exit status: 0 ended as asked; 2 usage, configuration, \
 an address that cannot be had; 130 ended at once.
 
 Examples:
@@ -327,6 +327,14 @@ only the proxy reaches.",
             value_name: "ADDR:PORT",
             help: "Where Prometheus gets metrics, at /metrics over HTTP",
             why: "There is no password: listen where only those reach who may know.",
+            ..OPERATION
+        },
+        Setting {
+            name: "snapshot",
+            value_name: "FILE",
+            help: "Save what is kept beside its head to this file at the end, and load it at the start",
+            why: "A restart then begins warm. Long bodies are not saved. The file is removed when it has been loaded, so that nothing that \
+was purged comes back after a crash.",
             ..OPERATION
         },
         Setting {

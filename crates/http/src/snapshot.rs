@@ -1,0 +1,110 @@
+//! What is kept, in a file: written when the server ends, read when it begins, and then removed.
+//!
+//! ```text
+//! ends    what has its body in its record, and was not purged -> FILE.new -> FILE
+//! begins  FILE -> what has not ended meanwhile; FILE is removed once there is service
+//! ```
+//!
+//! Purges are not in the file, and need not be: what was purged is not in it, and a file is read once. A server that is killed begins
+//! with nothing, and never with what somebody had purged since. For the same reason nothing is saved while it serves.
+//!
+//! Invariants
+//! 1. Of a record in the file the body is in the record: numbers of bodies mean others in another process.
+//! 2. Serials go on after the highest that was read, so that what is purged from now on is not older than what was read.
+//!
+//! Cost: a walk over what is kept, some seconds for millions, before the first request and after the last.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use larder::Seconds;
+
+use crate::store::Store;
+
+/// The first line of a file. Another version of the program may mean other things by a record.
+const HEAD: &str = concat!("larder http ", env!("CARGO_PKG_VERSION"), " records 1\n");
+
+/// With this begin the files of all versions.
+const OURS: &[u8] = b"larder http ";
+
+/// What came of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Loaded {
+    /// There is none, as at a first start.
+    Nothing,
+    /// So many records are kept of it.
+    Records(u64),
+    /// It was read up to its damage, and what was read is kept.
+    Broken(String),
+    /// It cannot be read, or is somebody else's: it stays as it is, at the end too.
+    Foreign(String),
+}
+
+/// Reads a file into what nobody uses yet.
+pub fn load(store: &Store, path: &Path, now: Seconds) -> Loaded {
+    let mut file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Loaded::Nothing,
+        Err(error) => return Loaded::Foreign(error.to_string()),
+        Ok(file) => file,
+    };
+    let mut head = Vec::with_capacity(HEAD.len());
+    if let Err(error) = (&mut file).take(HEAD.len() as u64).read_to_end(&mut head) {
+        return Loaded::Foreign(error.to_string());
+    }
+    if head != HEAD.as_bytes() {
+        let is_ours = head.iter().zip(OURS).all(|(one, other)| one == other);
+        return match is_ours {
+            true => Loaded::Broken("another version wrote it, or it is cut".to_owned()),
+            false => Loaded::Foreign("another program wrote it".to_owned()),
+        };
+    }
+    let loaded = store.cache().load_from(&mut file, now);
+    match (loaded, store.settle(now)) {
+        (Ok(_), Ok(kept)) => Loaded::Records(kept),
+        (Err(error), _) => Loaded::Broken(error.to_string()),
+        (_, Err(error)) => Loaded::Broken(error.to_string()),
+    }
+}
+
+/// Where a file is written before it takes its place.
+fn beside(path: &Path) -> PathBuf {
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".new");
+    beside.into()
+}
+
+/// Tries whether a file can be written: at the end it is too late to hear of it. What a killed process left there is gone then.
+pub fn try_out(path: &Path) -> io::Result<()> {
+    create(&beside(path))?;
+    fs::remove_file(beside(path))
+}
+
+/// Writes a file in the place of an older one: how many records. Nobody may keep or purge meanwhile.
+pub fn save(store: &Store, path: &Path, now: Seconds) -> io::Result<u64> {
+    store.settle(now).map_err(io::Error::other)?;
+    let beside = beside(path);
+    let written = write(store, &beside, now).and_then(|count| {
+        fs::rename(&beside, path)?;
+        Ok(count)
+    });
+    if written.is_err() {
+        // Half a file is of no use to anybody.
+        let _ = fs::remove_file(&beside);
+    }
+    written
+}
+
+/// It holds what clients were told: it is for nobody else.
+fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
+}
+
+fn write(store: &Store, path: &Path, now: Seconds) -> io::Result<u64> {
+    let mut file = create(path)?;
+    file.write_all(HEAD.as_bytes())?;
+    let count = store.cache().save_to(&mut file, now)?;
+    file.sync_all()?;
+    Ok(count)
+}
