@@ -1,5 +1,6 @@
 //! `larder http`: settings to a server of `larder_http`, and how it ends.
 
+use std::ffi::OsStr;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
@@ -10,6 +11,7 @@ use larder_http::message::Limits;
 use larder_http::options::{HealthChecks, Operation, Options, OriginAddress, Patience};
 use larder_http::prefix::Prefix;
 use larder_http::server::{LOOPS_MAX, News, serve};
+use larder_http::statuses::{BadStatuses, StatusRules};
 use larder_http::store::Memory;
 use larder_io::reactor::Choice;
 
@@ -18,6 +20,7 @@ use crate::bench::eprint_quietly;
 use crate::dns::{addresses_with, control, metrics};
 use crate::exit::{self, Failure, Outcome};
 use crate::layers::Resolved;
+use crate::value::{Kind, Value};
 
 /// The port of HTTP.
 const PORT: u16 = 80;
@@ -70,6 +73,7 @@ fn options(settings: &Resolved) -> Result<Options, Failure> {
             heuristic_max_s: number("heuristic-max"),
             heeds_clients: !settings.switch("ignore-client-cache-control"),
             stale_if_error_s: number("stale-if-error"),
+            statuses: statuses(settings)?,
             ..Rules::default()
         },
         limits: Limits { head_bytes_max: size("head-max"), ..Limits::default() },
@@ -114,6 +118,24 @@ fn health_checks(settings: &Resolved) -> Result<Option<HealthChecks>, Failure> {
     }
     let every_ms = settings.number_or_default("health-interval").saturating_mul(1_000);
     Ok(Some(HealthChecks { path: path.to_owned(), every_ms }))
+}
+
+/// How long responses are fresh that do not say, by status: `404=10s`.
+fn statuses(settings: &Resolved) -> Result<StatusRules, Failure> {
+    const TIME: Kind = Kind::Seconds { min: 0, max: 31_536_000 };
+    let mut rules = StatusRules::default();
+    for word in settings.list("keep-status") {
+        let wrong = |what: String| Failure::usage(format!("--keep-status {word:?}: {what}"));
+        let Some((status, time)) = word.split_once('=') else {
+            return Err(wrong("expected STATUS=TIME, as 404=10s".to_owned()));
+        };
+        let status = status.trim().parse().map_err(|it: BadStatuses| wrong(it.to_string()))?;
+        match TIME.parse(OsStr::new(time)).map_err(wrong)? {
+            Value::Number(fresh_s) => rules.add(status, fresh_s),
+            _ => return Err(wrong(format!("expected {}", TIME.range()))),
+        }
+    }
+    Ok(rules)
 }
 
 /// Networks.

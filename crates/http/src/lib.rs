@@ -22,6 +22,7 @@
 //! | [`key`], [`record`] | under what a response is kept, and as which octets |
 //! | [`answer`] | what one client gets of it |
 //! | [`status`], [`log`] | `Cache-Status` (RFC 9211); a line for each exchange |
+//! | [`statuses`] | how long what says nothing is fresh, by an operator's rule |
 //! | [`prefix`], [`proxy_protocol`] | networks of addresses; who a client is, said by a proxy |
 //!
 //! The server:
@@ -66,6 +67,7 @@ pub mod reuse;
 pub mod server;
 pub mod snapshot;
 pub mod status;
+pub mod statuses;
 pub mod storage;
 pub mod store;
 mod supervisor;
@@ -93,7 +95,7 @@ pub struct Response<'a> {
 }
 
 /// What is a matter of taste.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Rules {
     /// Of the time since a response was last modified, the share for which it is fresh where nobody said (RFC 9111, section
     /// 4.2.2 suggests a tenth); 0: for no time.
@@ -108,10 +110,12 @@ pub struct Rules {
     /// A stale answer may be given while the origin fails, for so long after it became stale, seconds, where the response does
     /// not say (RFC 5861, section 4) and nothing forbids it.
     pub stale_if_error_s: u64,
+    /// How long a response is fresh that says nothing of it, by its status. It comes before a guess.
+    pub statuses: statuses::StatusRules,
 }
 
 impl Default for Rules {
-    /// A tenth, a day at most; clients are heeded; cautious; no stale answers unless a response says so.
+    /// A tenth, a day at most; clients are heeded; cautious; no stale answers unless a response says so; no rules for statuses.
     fn default() -> Rules {
         Rules {
             heuristic_share: 0.1,
@@ -119,6 +123,7 @@ impl Default for Rules {
             heeds_clients: true,
             is_cautious_with_cookies: true,
             stale_if_error_s: 0,
+            statuses: statuses::StatusRules::default(),
         }
     }
 }

@@ -176,6 +176,7 @@ const MUST_UNDERSTAND: u16 = 1 << 6;
 const HEURISTIC: u16 = 1 << 7;
 const BODY_ELSEWHERE: u16 = 1 << 8;
 const LENGTH_UNKNOWN: u16 = 1 << 9;
+const BY_RULE: u16 = 1 << 10;
 
 /// Appends the record of a response, up to the body. False, and nothing appended, where a part is too long for one.
 pub fn push_response(out: &mut Vec<u8>, parts: &Parts<'_>) -> bool {
@@ -202,6 +203,7 @@ pub fn push_response(out: &mut Vec<u8>, parts: &Parts<'_>) -> bool {
         (life.is_heuristic, HEURISTIC),
         (parts.body_id.is_some(), BODY_ELSEWHERE),
         (parts.body_bytes.is_none(), LENGTH_UNKNOWN),
+        (life.is_by_rule, BY_RULE),
     ];
     let bits = bits.iter().filter(|(is_set, _)| *is_set).fold(0, |all, (_, bit)| all | bit);
     let start = out.len();
@@ -340,6 +342,7 @@ impl<'a> Kept<'a> {
             directives,
             lifetime_s: u64::from(word32(8)),
             is_heuristic: has(HEURISTIC),
+            is_by_rule: has(BY_RULE),
             initial_age_s: u64::from(word32(12)),
             response_s: word64(16),
         };

@@ -68,6 +68,10 @@ pub fn may_serve_on_error(
     if life.fresh_s(now_s) > 0 && !life.directives.no_cache {
         return true;
     }
+    // An error that is kept is no better than the one that came.
+    if life.status >= 500 {
+        return false;
+    }
     let said_s = life.directives.stale_if_error_s.or(asked.stale_if_error_s);
     !forbids_stale(life) && life.stale_s(now_s) < said_s.unwrap_or(rules.stale_if_error_s)
 }
@@ -211,6 +215,9 @@ mod tests {
         let lenient = Rules { stale_if_error_s: 1_000, ..rules };
         assert!(may(&kept("max-age=60"), 1_059, &lenient));
         assert!(!may(&kept("max-age=60, must-revalidate"), 61, &lenient));
+        let mut failed = kept("max-age=60");
+        failed.life.status = 503;
+        assert!(may(&failed, 59, &lenient) && !may(&failed, 60, &lenient), "it is an error too");
     }
 
     /// A 304 renews what it is about, but for what belongs to bodies and connections.

@@ -26,7 +26,7 @@ pub struct Moments {
 pub enum Unstored {
     /// The request's method is not GET.
     Method,
-    /// It is a part, an update, or not final.
+    /// It is a part, an update, not final, or about conditions of one request.
     Status,
     /// `must-understand`, and its status is not.
     NotUnderstood,
@@ -84,6 +84,8 @@ pub struct Life {
     pub lifetime_s: u64,
     /// That is our guess: nobody said.
     pub is_heuristic: bool,
+    /// That is the operator's rule for its status: the response did not say.
+    pub is_by_rule: bool,
     /// How old it was when it came, seconds (`corrected_initial_age`, RFC 9111, section 4.2.3).
     pub initial_age_s: u64,
     /// When it came, seconds since 1970.
@@ -181,7 +183,8 @@ pub fn store(
     if request.method != "GET" {
         return Err(Unstored::Method);
     }
-    if !(200..600).contains(&status) || matches!(status, 206 | 304) {
+    // 412 and 416 answer conditions and ranges of one request, whatever they say of caching.
+    if !(200..600).contains(&status) || matches!(status, 206 | 304 | 412 | 416) {
         return Err(Unstored::Status);
     }
     if directives.must_understand && !UNDERSTOOD.contains(&status) {
@@ -207,7 +210,8 @@ pub fn store(
     }
     let lifetime = said_lifetime_s(&directives, is_targeted, fields, moments);
     let may_guess = HEURISTIC.contains(&status) || directives.is_public;
-    let lifetime_s = match lifetime {
+    let ruled = ruled_lifetime_s(status, fields, rules);
+    let lifetime_s = match lifetime.or(ruled) {
         Some(lifetime_s) => lifetime_s,
         None if may_guess => guessed_lifetime_s(fields, moments, rules),
         None => return Err(Unstored::NotSaid),
@@ -217,7 +221,8 @@ pub fn store(
             status,
             directives,
             lifetime_s,
-            is_heuristic: lifetime.is_none(),
+            is_heuristic: lifetime.is_none() && ruled.is_none(),
+            is_by_rule: ruled.is_some(),
             initial_age_s: initial_age_s(fields, moments),
             response_s: moments.response_s,
         },
@@ -244,6 +249,17 @@ fn said_lifetime_s(
     let made_s = date_of(fields, "date").unwrap_or(moments.response_s);
     let expires = values(fields, "expires").next().and_then(date);
     Some(expires.map_or(0, |expires_s| expires_s.saturating_sub(made_s).min(SECONDS_MAX)))
+}
+
+/// How long it is fresh by the operator's rule for its status, seconds, where it says nothing of caching itself. What sets cookies was
+/// likely meant for one client.
+fn ruled_lifetime_s(status: u16, fields: &[Field<'_>], rules: &Rules) -> Option<u64> {
+    const SAYS: [&str; 4] = ["cache-control", "cdn-cache-control", "expires", "set-cookie"];
+    let fresh_s = rules.statuses.fresh_s(status)?;
+    let says = |field: &Field<'_>| SAYS.iter().any(|it| it.eq_ignore_ascii_case(field.name));
+    // `Pragma: no-cache` means nothing in a response (RFC 9111, section 5.4), and yet nobody says it who wants it kept.
+    let is_asked_not_to = members(fields, "pragma").any(|it| it.eq_ignore_ascii_case(b"no-cache"));
+    (!is_asked_not_to && !fields.iter().any(says)).then(|| fresh_s.min(SECONDS_MAX))
 }
 
 /// How long it may be fresh, seconds, going by how long it was as it is (section 4.2.2).
@@ -364,7 +380,9 @@ mod tests {
     #[test]
     fn reasons() {
         let cc = |text| ("Cache-Control", text);
-        assert_eq!(kept(206, &[cc("max-age=9")]), Err(Unstored::Status));
+        for status in [206, 304, 412, 416] {
+            assert_eq!(kept(status, &[cc("max-age=9")]), Err(Unstored::Status));
+        }
         assert_eq!(kept(200, &[cc("no-store, max-age=9")]), Err(Unstored::NoStore));
         assert_eq!(kept(200, &[cc("private, max-age=9")]), Err(Unstored::Private));
         assert_eq!(kept(599, &[cc("must-understand, max-age=9")]), Err(Unstored::NotUnderstood));
@@ -387,6 +405,43 @@ mod tests {
         let head = Request { method: "HEAD", fields: &[] };
         let response = Response { status: 200, fields: &[] };
         assert_eq!(store(&head, &response, NOW, &Rules::default()), Err(Unstored::Method));
+    }
+
+    /// A rule for a status is for what says nothing of caching, comes before a guess, and makes nothing public that is not.
+    #[test]
+    fn rules_for_statuses() {
+        let mut rules = Rules::default();
+        for (word, fresh_s) in [("404", 10), ("5xx", 1), ("302", 3), ("200", 0)] {
+            rules.statuses.add(word.parse().unwrap(), fresh_s);
+        }
+        let kept = |request: &[(&str, &str)], status: u16, response: &[(&str, &str)]| {
+            let (asked, answered) = (fields(request), fields(response));
+            let request = Request { method: "GET", fields: &asked };
+            let response = Response { status, fields: &answered };
+            let stored = store(&request, &response, NOW, &rules)?;
+            Ok((stored.life.lifetime_s, stored.life.is_by_rule))
+        };
+        for (status, fresh_s) in [(404, 10), (503, 1), (302, 3), (200, 0)] {
+            assert_eq!(kept(&[], status, &[DATE]), Ok((fresh_s, true)), "{status}");
+        }
+        assert_eq!(kept(&[], 403, &[DATE]), Err(Unstored::NotSaid));
+        assert_eq!(kept(&[], 410, &[DATE]), Ok((0, false)), "a guess");
+        let old = ("Last-Modified", "Sun, 06 Nov 1994 08:32:57 GMT");
+        assert_eq!(kept(&[], 404, &[old, DATE]), Ok((10, true)), "not a guess");
+        // Whoever says something is obeyed.
+        let cc = |text| ("Cache-Control", text);
+        assert_eq!(kept(&[], 404, &[cc("max-age=60")]), Ok((60, false)));
+        assert_eq!(kept(&[], 404, &[("Expires", "0")]), Ok((0, false)));
+        assert_eq!(kept(&[], 404, &[cc("no-cache")]), Ok((0, false)));
+        assert_eq!(kept(&[], 404, &[("Pragma", "no-cache")]), Ok((0, false)));
+        assert_eq!(kept(&[], 503, &[cc("must-revalidate")]), Err(Unstored::NotSaid));
+        assert_eq!(kept(&[], 404, &[cc("private")]), Err(Unstored::Private));
+        assert_eq!(kept(&[], 404, &[cc("no-store")]), Err(Unstored::NoStore));
+        assert_eq!(kept(&[], 404, &[("Set-Cookie", "a=b")]), Err(Unstored::Cookies));
+        assert_eq!(kept(&[], 404, &[("Vary", "*")]), Err(Unstored::VaryAny));
+        let asked = [("Authorization", "Basic x")];
+        assert_eq!(kept(&asked, 404, &[]), Err(Unstored::Authorization));
+        assert_eq!(kept(&[cc("no-store")], 404, &[]), Err(Unstored::RequestNoStore));
     }
 
     /// Variants are told apart by the fields named, however those are spread and spaced; and absence is not emptiness.

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use http_cache_semantics::{BeforeRequest, CacheOptions, CachePolicy};
 use larder_http::directives::RequestDirectives;
 use larder_http::reuse::{Decision, decide};
-use larder_http::storage::{Moments, Stored, store};
+use larder_http::storage::{Life, Moments, Stored, Unstored, store};
 use larder_http::{Field, Request, Response, Rules};
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -95,11 +95,15 @@ fn their_request(all: &Fields) -> http::Request<()> {
 }
 
 fn ours(case: &Case) -> Option<Stored> {
+    ours_by(case, &Rules::default()).ok()
+}
+
+fn ours_by(case: &Case, rules: &Rules) -> Result<Stored, Unstored> {
     let (asked, answered) = (fields(&case.asked), fields(&case.answered));
     let request = Request { method: "GET", fields: &asked };
     let response = Response { status: case.status, fields: &answered };
     let moments = Moments { request_s: CAME_S, response_s: CAME_S };
-    store(&request, &response, moments, &Rules::default()).ok()
+    store(&request, &response, moments, rules)
 }
 
 fn theirs(case: &Case) -> CachePolicy {
@@ -128,6 +132,31 @@ proptest! {
             let is_fresh = matches!(before, BeforeRequest::Fresh(_));
             let serves = matches!(decision, Decision::Serve { .. });
             prop_assert_eq!(serves, is_fresh, "{:?}", decision);
+        }
+    }
+
+    /// Rules for statuses, beside what is kept without them: whoever says something of caching is obeyed as before, of the others those
+    /// are fresh for as long as the rule says that may be shared at all, and nothing else changes.
+    #[test]
+    fn rules_for_statuses(case in cases(), fresh_s in seconds(), is_named in any::<bool>()) {
+        let mut rules = Rules::default();
+        let word = if is_named { case.status.to_string() } else { format!("{}xx", case.status / 100) };
+        rules.statuses.add(word.parse().expect("a status"), fresh_s);
+        let (before, after) = (ours_by(&case, &Rules::default()), ours_by(&case, &rules));
+        let says = case.answered.iter().any(|(name, _)| ["cache-control", "expires"].contains(name));
+        let is_ruled = !says && rules.statuses.fresh_s(case.status).is_some();
+        match (before, after) {
+            (before, after) if !is_ruled => prop_assert_eq!(before, after),
+            (Err(why), after) if why != Unstored::NotSaid => prop_assert_eq!(Err(why), after),
+            (before, after) => {
+                let Ok(after) = after else { return Err(TestCaseError::fail("it is kept")) };
+                prop_assert!(after.life.is_by_rule && !after.life.is_heuristic);
+                prop_assert_eq!(after.life.lifetime_s, fresh_s);
+                if let Ok(before) = before {
+                    let life = Life { lifetime_s: fresh_s, is_by_rule: true, is_heuristic: false, ..before.life };
+                    prop_assert_eq!(after, Stored { life, ..before });
+                }
+            }
         }
     }
 }

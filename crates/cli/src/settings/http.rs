@@ -195,6 +195,17 @@ only the proxy reaches.",
             ..CACHING
         },
         Setting {
+            name: "keep-status",
+            value_name: "STATUS=TIME",
+            kind: Kind::List,
+            many: true,
+            default: "none",
+            help: "How long a response is fresh that says nothing of it, by status: 404=10s,5xx=1s",
+            why: "What fails is asked for again and again. Who says Cache-Control or Expires is obeyed, and what is private, has cookies or \
+answers credentials is not kept. A hundred leaves out what tells of one request, as 400 or 429.",
+            ..CACHING
+        },
+        Setting {
             name: "unshared",
             value_name: "TIME",
             kind: Kind::Seconds { min: 1, max: 86_400 },

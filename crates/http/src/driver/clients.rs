@@ -32,7 +32,7 @@ use crate::message::{self, FieldRoom, Framing, Refused, RequestHead, Target};
 use crate::record::{Kept, Record};
 use crate::reuse::{Decision, decide};
 use crate::status::{CacheStatus, Forward, Outcome, push_cache_status};
-use crate::storage::selecting_value;
+use crate::storage::{Life, selecting_value};
 use crate::store::Found;
 
 /// What a client waits for, by list.
@@ -792,7 +792,7 @@ impl Driver {
         let Some(Record::Response(kept)) = Record::read(&answer.record) else { return };
         self.note.clear();
         if self.options.says_status {
-            push_forwarded(&mut self.note, why, answer);
+            push_forwarded(&mut self.note, why, answer, &kept);
         }
         let age_s = (!answer.is_private).then(|| kept.life.age_s(self.now.wall_s));
         // What just came from an origin that said no age has none.
@@ -835,18 +835,24 @@ fn push_hit(note: &mut Vec<u8>, kept: &Kept<'_>, now_s: u64) {
         stale_s => -(stale_s as i64),
     };
     note.clear();
-    let status = CacheStatus { outcome: Outcome::Hit, ttl_s: Some(ttl_s), key: None, detail: None };
+    let (outcome, detail) = (Outcome::Hit, detail(life));
+    let status = CacheStatus { outcome, ttl_s: Some(ttl_s), key: None, detail };
     push_cache_status(note, NAME, &status);
 }
 
 /// `Cache-Status` of what the origin gave.
-fn push_forwarded(note: &mut Vec<u8>, why: Forward, answer: &Answer) {
+fn push_forwarded(note: &mut Vec<u8>, why: Forward, answer: &Answer, kept: &Kept<'_>) {
     let outcome = Outcome::Forwarded {
         why,
         status: answer.origin_status,
         is_stored: !answer.is_private,
         is_collapsed: false,
     };
-    let status = CacheStatus { outcome, ttl_s: None, key: None, detail: None };
+    let status = CacheStatus { outcome, ttl_s: None, key: None, detail: detail(&kept.life) };
     push_cache_status(note, NAME, &status);
+}
+
+/// What there is to say of how long it is fresh, where the response did not.
+fn detail(life: &Life) -> Option<&'static str> {
+    life.is_by_rule.then_some("keep-status")
 }

@@ -558,6 +558,7 @@ fn unkept(response: &Response<'_>, now_s: u64) -> Stored {
         directives: Default::default(),
         lifetime_s: 0,
         is_heuristic: false,
+        is_by_rule: false,
         initial_age_s: 0,
         response_s: now_s,
     };

@@ -7,6 +7,7 @@
 //! | `leaving` | clients that leave before they have it all |
 //! | `ranges` | parts of a body that still comes |
 //! | `variants` | responses that are chosen by more than their URL, and those that are not to be shared |
+//! | `statuses` | what says nothing of caching, and is fresh by a rule for its status |
 //! | `renewing` | what is stale, and what is outdated meanwhile |
 //! | `slow` | clients that are slow, or do nothing at all |
 //! | `memory` | memory that is not enough |
@@ -29,6 +30,7 @@ mod reuse;
 mod schedules;
 mod slow;
 mod smuggling;
+mod statuses;
 mod support;
 mod uploads;
 mod variants;
