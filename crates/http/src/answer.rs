@@ -11,7 +11,7 @@
 //! Cost: a copy of the head; requests without conditions and ranges look for six fields.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use larder::mem::object::Object;
 
@@ -34,6 +34,19 @@ pub struct Answer {
     pub origin_status: Option<u16>,
     /// It comes for one client alone: conditions and ranges were the origin's to heed.
     pub is_private: bool,
+    /// What comes after its body, where that comes in chunks.
+    pub trailers: Option<Arc<Trailers>>,
+}
+
+/// Lines of fields that come after a body ([`crate::message::trailers`]), for who takes them: there once the body is whole, and nothing
+/// where there are none. They are of the moment, and not kept with the body (RFC 9111, section 3.4).
+pub type Trailers = OnceLock<Box<[u8]>>;
+
+impl Answer {
+    /// True where trailers come, or may yet come.
+    pub fn may_have_trailers(&self) -> bool {
+        self.trailers.as_ref().is_some_and(|it| it.get().is_none_or(|lines| !lines.is_empty()))
+    }
 }
 
 /// What a client wants to know.

@@ -13,6 +13,7 @@
 //! | [`request()`], [`response()`] | heads, and where the message ends |
 //! | [`target`] | the four forms of a target, and what an authority may look like |
 //! | [`chunked`] | bodies in chunks, in whatever pieces they come |
+//! | [`trailers`] | what comes after them, for the next hop |
 //! | [`encode`] | status lines, fields, numbers, dates |
 //! | [`forward`] | a head for the next hop: what is of one connection only stays behind |
 //! | [`limits`] | how much of each there may be |
@@ -42,6 +43,7 @@ pub mod limits;
 mod request;
 mod response;
 pub mod target;
+pub mod trailers;
 
 pub use chunked::{BadChunk, Chunked, Piece};
 pub use encode::{push_chunk_size, push_date, push_field, push_number, push_status_line};

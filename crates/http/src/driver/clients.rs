@@ -24,10 +24,14 @@ use super::delivery::Delivery;
 use super::fetch::{Fetch, Purpose};
 use super::upload::Upload;
 use crate::Request;
-use crate::answer::{Answer, Asked, Body, Composed, NAME, Said, compose, push_body, push_own};
+use crate::answer::{
+    Answer, Asked, Body, Composed, NAME, Said, Trailers, compose, push_body, push_own,
+};
 use crate::directives::RequestDirectives;
+use crate::field::has;
 use crate::flights::{Boarding, Flight, Landing, Waiter};
 use crate::key::{Key, push_url};
+use crate::message::trailers::takes_trailers;
 use crate::message::{self, FieldRoom, Framing, Refused, RequestHead, Target};
 use crate::record::{Kept, Record};
 use crate::reuse::{Decision, decide};
@@ -463,13 +467,13 @@ impl Driver {
             }
             Step::Deliver(composed, object) => {
                 self.counts.hits += 1;
-                self.begin(client, composed, object, false);
+                self.begin(client, composed, object, false, None);
             }
             Step::Renew(composed, object, key, stale) => {
                 self.counts.hits_stale += 1;
                 client.closes |= composed.closes;
                 if let Some(object) = object {
-                    self.begin(client, composed, object, false);
+                    self.begin(client, composed, object, false, None);
                 }
                 self.renew(client, head, octets, key, stale);
             }
@@ -553,10 +557,11 @@ impl Driver {
         composed: Composed,
         object: Arc<Object>,
         is_private: bool,
+        trailers: Option<Arc<Trailers>>,
     ) {
         client.closes |= composed.closes;
         if composed.body != Body::None {
-            let delivery = Delivery::new(object, composed.body, is_private);
+            let delivery = Delivery::new(object, composed.body, is_private, trailers);
             client.delivery = Some(Box::new(delivery));
         }
     }
@@ -803,12 +808,20 @@ impl Driver {
         let asked = asked(head, self.is_draining || client.upload.is_some());
         let sealed_bytes =
             answer.object.as_ref().and_then(|object| super::delivery::sealed(object));
-        let body_bytes = kept.body_bytes.or(sealed_bytes);
+        // Nothing comes after a body whose length was said before.
+        let trails = takes_trailers(head.fields)
+            && head.minor_version > 0
+            && answer.may_have_trailers()
+            && !has(head.fields, "range");
+        let body_bytes = kept.body_bytes.or(sealed_bytes.filter(|_| !trails));
+        let trailers = answer.trailers.clone().filter(|_| trails);
         let composed = compose(out, &kept, &asked, &said, body_bytes);
         client.closes |= composed.closes;
         let (status, head_end) = (composed.status, out.len());
         match &answer.object {
-            Some(object) => self.begin(client, composed, object.clone(), answer.is_private),
+            Some(object) => {
+                self.begin(client, composed, object.clone(), answer.is_private, trailers)
+            }
             None => push_body(out, &composed.body, kept.body),
         }
         let body_bytes = (out.len() - head_end) as u64;

@@ -23,7 +23,7 @@ use larder_io::tcp;
 
 use super::Driver;
 use super::clients::Client;
-use crate::answer::{Body, Segment};
+use crate::answer::{Body, Segment, Trailers};
 use crate::message::push_chunk_size;
 
 /// Shorter leases are copied: a call for each would cost more than the copy.
@@ -58,6 +58,8 @@ pub struct Delivery {
     segments: VecDeque<Segment>,
     reader: Option<Reader>,
     is_chunked: bool,
+    /// What comes after the last chunk, for who takes it.
+    trailers: Option<Arc<Trailers>>,
     /// The body is one client's own: its memory is used again at once.
     is_private: bool,
     pieces: VecDeque<Piece>,
@@ -90,7 +92,12 @@ pub(super) fn reset(client: &Client) {
 }
 
 impl Delivery {
-    pub(super) fn new(object: Arc<Object>, body: Body, is_private: bool) -> Delivery {
+    pub(super) fn new(
+        object: Arc<Object>,
+        body: Body,
+        is_private: bool,
+        trailers: Option<Arc<Trailers>>,
+    ) -> Delivery {
         let is_chunked = body == Body::Chunks;
         let segments = match body {
             Body::None => VecDeque::new(),
@@ -102,6 +109,7 @@ impl Delivery {
             segments,
             reader: None,
             is_chunked,
+            trailers,
             is_private,
             pieces: VecDeque::new(),
             sent: 0,
@@ -151,7 +159,9 @@ impl Delivery {
             }
         }
         if !self.is_complete && self.is_chunked {
-            self.pieces.push_back(Piece::Octets(b"0\r\n\r\n".to_vec()));
+            let lines = self.trailers.as_ref().and_then(|it| it.get());
+            let end = [b"0\r\n", &lines.map_or(&b""[..], |it| it)[..], b"\r\n"].concat();
+            self.pieces.push_back(Piece::Octets(end));
         }
         self.is_complete = true;
         More::Complete

@@ -21,12 +21,13 @@ use larder::mem::object::{Kind, Leased, Object, Plan, ReaderOptions};
 use super::Driver;
 use super::delivery::Delivery;
 use super::origins::{Incoming, Keep, Origin};
-use crate::answer::Answer;
+use crate::answer::{Answer, Trailers};
 use crate::directives::RequestDirectives;
 use crate::field::{members, only};
 use crate::flights::{Flight, Landing};
 use crate::key::{Key, push_url, tag};
 use crate::message::forward::{push_kept_head, push_request};
+use crate::message::trailers::takes_trailers;
 use crate::message::{self, FieldRoom, Framing, RequestHead, ResponseHead, push_date, push_field};
 use crate::record::{Kept, Parts, Record, push_response};
 use crate::reuse::{conditions, invalidates, is_about, may_serve_on_error, updated};
@@ -124,6 +125,10 @@ impl Fetch {
             }
             Purpose::Private { .. } => false,
         };
+        // Of those who share an answer the one who asks first decides; the others do without.
+        if takes_trailers(head.fields) && head.minor_version > 0 {
+            extra.extend([("Connection", &b"TE"[..]), ("TE", b"trailers")]);
+        }
         extra.push(("Via", b"1.1 larder"));
         if !address.is_empty() {
             extra.push(("X-Forwarded-For", address.as_bytes()));
@@ -281,7 +286,8 @@ impl Driver {
             if let Some((stored, key)) = &keep {
                 self.keep(fetch, key, stored, &record);
             }
-            let answer = Answer { record, vary, object: None, origin_status, is_private: !is_kept };
+            let (object, trailers, is_private) = (None, None, !is_kept);
+            let answer = Answer { record, vary, object, origin_status, is_private, trailers };
             self.hand_out(fetch, Arc::new(answer), is_fresh, is_kept);
             self.end_flight(fetch);
             return (Next::Done, bytes);
@@ -294,14 +300,18 @@ impl Driver {
         let plan = Plan { loop_number: self.number, bytes: body_bytes, kind };
         let filler = self.store.objects.create(plan);
         let object = Some(filler.object().clone());
-        let answer = Answer { record, vary, object, origin_status, is_private: !is_kept };
+        let trailers: Option<Arc<Trailers>> = (head.framing == Framing::Chunked).then(Arc::default);
+        let is_private = !is_kept;
+        let answer =
+            Answer { record, vary, object, origin_status, is_private, trailers: trailers.clone() };
         let is_wanted = self.hand_out(fetch, Arc::new(answer), is_fresh, is_kept);
         if !is_wanted && !is_kept {
             self.end_flight(fetch);
             return (Next::Unwanted, 0);
         }
         let keep = keep.map(|(stored, key)| Keep { key, stored, rendered, _promise: promise });
-        (Next::Body(Box::new(Incoming::new(filler, head.framing, head.keeps_alive, keep))), 0)
+        let incoming = Incoming::new(filler, head.framing, head.keeps_alive, keep, trailers);
+        (Next::Body(Box::new(incoming)), 0)
     }
 
     /// Gives an answer to those who wait for it; false: nobody does.
@@ -450,6 +460,7 @@ impl Driver {
             object,
             origin_status: Some(response.status),
             is_private: false,
+            trailers: None,
         };
         self.land_flight(flight, &Landing::Answer(Arc::new(answer)));
         self.end_flight(fetch);
@@ -473,6 +484,7 @@ impl Driver {
             object,
             origin_status: None,
             is_private: false,
+            trailers: None,
         };
         self.land_flight(flight, &Landing::Answer(Arc::new(answer)));
         self.store.flights.close(flight);

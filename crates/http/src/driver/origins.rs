@@ -25,7 +25,8 @@ use larder_io::tcp::{self, ConnectOptions};
 use super::Driver;
 use super::delivery::Ran;
 use super::fetch::{Fetch, Next, Purpose, Rendered};
-use super::upload::fill;
+use super::upload::{end_with, fill};
+use crate::answer::Trailers;
 use crate::flights::Landing;
 use crate::key::Key;
 use crate::message::forward::push_kept_head;
@@ -105,6 +106,7 @@ pub struct Incoming {
     remaining: Remaining,
     keeps_alive: bool,
     keep: Option<Keep>,
+    trailers: Option<Arc<Trailers>>,
 }
 
 /// What is to be kept when the body is whole.
@@ -133,6 +135,7 @@ impl Incoming {
         framing: Framing,
         keeps_alive: bool,
         keep: Option<Keep>,
+        trailers: Option<Arc<Trailers>>,
     ) -> Incoming {
         let remaining = match framing {
             Framing::None => Remaining::Octets(0),
@@ -140,7 +143,7 @@ impl Incoming {
             Framing::Chunked => Remaining::Chunks(Box::default()),
             Framing::UntilClose => Remaining::UntilClose,
         };
-        Incoming { filler, remaining, keeps_alive, keep }
+        Incoming { filler, remaining, keeps_alive, keep, trailers }
     }
 }
 
@@ -582,9 +585,13 @@ impl Driver {
 
     /// A body is whole.
     fn end_body(&mut self, origin: &mut Origin, incoming: Box<Incoming>) -> bool {
-        let Incoming { filler, keep, keeps_alive, .. } = *incoming;
+        let Incoming { filler, keep, keeps_alive, trailers, remaining } = *incoming;
         let object: Arc<Object> = filler.object().clone();
         self.rooms.remove(&object.id());
+        // Before the seal, so that who sees the body's end sees what comes after it.
+        if let (Some(trailers), Remaining::Chunks(chunked)) = (trailers, &remaining) {
+            end_with(&trailers, chunked);
+        }
         filler.seal();
         if let Some(fetch) = origin.fetch.take() {
             if let Some(keep) = keep {

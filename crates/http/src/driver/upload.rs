@@ -3,12 +3,15 @@
 //! It is an object of its own with a window: a client that sends faster than the origin takes is not read. What follows the body in
 //! the client's octets is its next request.
 
+use std::sync::Arc;
+
 use larder::mem::object::{Failure, Filler, Kind, Plan, Room};
 
 use super::Driver;
 use super::clients::Client;
 use super::delivery::Delivery;
-use crate::answer::Body;
+use crate::answer::{Body, Trailers};
+use crate::message::trailers::push_trailers;
 use crate::message::{Chunked, Framing, Piece};
 
 /// A body that comes.
@@ -16,6 +19,7 @@ use crate::message::{Chunked, Framing, Piece};
 pub struct Upload {
     filler: Option<Filler>,
     framing: Remaining,
+    trailers: Arc<Trailers>,
 }
 
 #[derive(Debug)]
@@ -46,8 +50,10 @@ impl Driver {
         };
         let kind = Kind::Transit { window_bytes: self.options.window_bytes };
         let filler = self.store.objects.create(Plan { loop_number: self.number, bytes, kind });
-        let delivery = Delivery::new(filler.object().clone(), body, true);
-        (Upload { filler: Some(filler), framing }, delivery)
+        let trailers: Arc<Trailers> = Arc::default();
+        let its = (body == Body::Chunks).then(|| trailers.clone());
+        let delivery = Delivery::new(filler.object().clone(), body, true, its);
+        (Upload { filler: Some(filler), framing, trailers }, delivery)
     }
 
     pub(super) fn upload_has_room(&mut self, client: &mut Client) -> bool {
@@ -75,6 +81,9 @@ impl Driver {
                 return self.refuse_upload(client, 413, "refused: the body is too long");
             }
             Step::Complete => {
+                if let Remaining::Chunks(chunked) = &upload.framing {
+                    end_with(&upload.trailers, chunked);
+                }
                 filler.seal();
                 self.waits_for_origin(client, false);
             }
@@ -176,6 +185,14 @@ impl Remaining {
             }
         }
     }
+}
+
+/// Hands over what of a body's trailers goes on. To be called before the body is sealed.
+pub(super) fn end_with(trailers: &Trailers, chunked: &Chunked) {
+    let mut lines = Vec::new();
+    push_trailers(&mut lines, chunked.trailers());
+    // A body ends once.
+    let _ = trailers.set(lines.into());
 }
 
 /// Copies octets into an object: how many there was room for.

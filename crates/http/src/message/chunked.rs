@@ -6,11 +6,11 @@
 //!                                     TrailerBegin -> TrailerName -> TrailerValue -> TrailerFeed -> TrailerBegin ... -> LastFeed -> End
 //! ```
 //!
-//! Extensions and trailers are read and dropped. Every line ends in CRLF and nothing else: a line feed alone in an extension is a
+//! Extensions are read and dropped; trailers are collected, for who asks ([`Chunked::trailers`]). Every line ends in CRLF and nothing else: a line feed alone in an extension is a
 //! known way to smuggle. After an error nothing is read.
 //!
 //! Bounds: 16 digits a size, [`EXTENSION_BYTES_MAX`] and [`TRAILER_BYTES_MAX`] a message. Cost: data is borrowed; all else is
-//! looked at an octet at a time.
+//! looked at an octet at a time, and trailers are copied.
 
 use super::{is_token_octet, is_value_octet};
 
@@ -53,6 +53,7 @@ pub struct Chunked {
     left_bytes: u64,
     extension_bytes: u32,
     trailer_bytes: u32,
+    trailers: Vec<u8>,
 }
 
 /// What octets begin with.
@@ -123,12 +124,18 @@ impl Chunked {
             left_bytes: 0,
             extension_bytes: 0,
             trailer_bytes: 0,
+            trailers: Vec::new(),
         }
     }
 
     /// True once the end was seen.
     pub fn has_ended(&self) -> bool {
         self.state == State::End
+    }
+
+    /// The lines of the trailer section, as they came, once the end was seen: each a name, a colon, a value and CRLF.
+    pub fn trailers(&self) -> &[u8] {
+        if self.has_ended() { &self.trailers } else { &[] }
     }
 
     /// Looks at octets that follow those consumed before, up to the end of the next data.
@@ -179,7 +186,10 @@ impl Chunked {
             State::DataReturn if octet == b'\r' => Ok(State::DataFeed),
             State::DataFeed if octet == b'\n' => Ok(State::Size),
             State::TrailerBegin | State::TrailerName | State::TrailerValue => self.trailer(octet),
-            State::TrailerFeed if octet == b'\n' => Ok(State::TrailerBegin),
+            State::TrailerFeed if octet == b'\n' => {
+                self.trailers.push(octet);
+                Ok(State::TrailerBegin)
+            }
             State::LastFeed if octet == b'\n' => Ok(State::End),
             _ => Err(BadChunk::LineEnd),
         }
@@ -227,6 +237,9 @@ impl Chunked {
         if self.trailer_bytes > TRAILER_BYTES_MAX {
             return Err(BadChunk::TrailersTooLong);
         }
+        if (self.state, octet) != (State::TrailerBegin, b'\r') {
+            self.trailers.push(octet);
+        }
         match (self.state, octet) {
             (State::TrailerBegin, b'\r') => Ok(State::LastFeed),
             (State::TrailerName, b':') => Ok(State::TrailerValue),
@@ -247,7 +260,15 @@ mod tests {
 
     /// All data of a body, how many octets it took, and whether it ended; fed in pieces of a size.
     fn decode(octets: &[u8], piece_bytes: usize) -> Result<(Vec<u8>, usize, bool), BadChunk> {
-        let (mut chunked, mut data, mut total) = (Chunked::new(), Vec::new(), 0);
+        decode_with(&mut Chunked::new(), octets, piece_bytes)
+    }
+
+    fn decode_with(
+        chunked: &mut Chunked,
+        octets: &[u8],
+        piece_bytes: usize,
+    ) -> Result<(Vec<u8>, usize, bool), BadChunk> {
+        let (mut data, mut total) = (Vec::new(), 0);
         for mut piece in octets.chunks(piece_bytes) {
             loop {
                 match chunked.next(piece)? {
@@ -274,10 +295,14 @@ mod tests {
         let body = b"4;a=\"b;\t\"\r\nRust\r\n00A \t;x\r\n0123456789\r\n0\r\nA: b\r\nC:\r\n\r\n";
         let all = [&body[..], b"GET /"].concat();
         for piece_bytes in 1..all.len() {
-            let whole = decode(&all, piece_bytes);
+            let mut chunked = Chunked::new();
+            let whole = decode_with(&mut chunked, &all, piece_bytes);
             assert_eq!(whole, Ok((b"Rust0123456789".to_vec(), body.len(), true)), "{piece_bytes}");
+            assert_eq!(chunked.trailers(), b"A: b\r\nC:\r\n", "{piece_bytes}");
         }
-        let unfinished = decode(&body[..body.len() - 1], 7);
+        let mut chunked = Chunked::new();
+        let unfinished = decode_with(&mut chunked, &body[..body.len() - 1], 7);
+        assert_eq!(chunked.trailers(), b"", "they may go on");
         assert_eq!(unfinished, Ok((b"Rust0123456789".to_vec(), body.len() - 1, false)));
         assert_eq!(decode(b"0\r\n\r\n", 1), Ok((Vec::new(), 5, true)));
     }

@@ -12,6 +12,7 @@
 //! | `slow` | clients that are slow, or do nothing at all |
 //! | `memory` | memory that is not enough |
 //! | `pipelining` | requests that do not wait for the answers to those before |
+//! | `trailers` | fields that come after a body |
 //! | `uploads` | bodies of requests |
 //! | `reuse` | connections to origins, and origins that cannot be had |
 //! | `smuggling` | requests by which one smuggles another past a server |
@@ -32,5 +33,6 @@ mod slow;
 mod smuggling;
 mod statuses;
 mod support;
+mod trailers;
 mod uploads;
 mod variants;

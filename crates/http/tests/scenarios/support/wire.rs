@@ -167,6 +167,12 @@ impl Wire {
         }
     }
 
+    /// The next line, without its end.
+    pub fn line(&mut self) -> String {
+        let line = self.try_line();
+        line.unwrap_or_else(|| panic!("ended ({:?}) in a line: {:?}", self.end, self.shown()))
+    }
+
     /// The next chunk, nothing for the last one; `Err` with what there was of it where the connection ended first.
     pub fn try_chunk(&mut self) -> Result<Vec<u8>, Vec<u8>> {
         let Some(line) = self.try_line() else { return Err(Vec::new()) };

@@ -1,0 +1,183 @@
+//! Trailers: fields after a body in chunks (RFC 9110, section 6.5), for the next hop.
+//!
+//! ```text
+//! octets of a trailer section -> push_trailers() -> lines for the next hop, without what must not be there
+//! ```
+//!
+//! They are never made part of a head. What frames, routes, authenticates, or says how the content is to be taken must not be in
+//! a trailer (section 6.5.1): who reads a head and goes on has decided all that already, and who merges trailers into the head would decide
+//! it twice. Such fields stay behind, and so do those of one connection.
+//!
+//! Bounds: [`TRAILERS_MAX`] fields, beyond which none goes on, since half of them may mean something else than all;
+//! [`TRAILER_BYTES_MAX`](super::chunked::TRAILER_BYTES_MAX) octets.
+
+use super::encode::push_field;
+use super::{is_field_value, is_token};
+use crate::Field;
+use crate::field::members;
+use crate::reuse::is_hop_by_hop;
+
+/// Most fields of a trailer section that goes on.
+pub const TRAILERS_MAX: usize = 32;
+
+/// What must not come after the content: framing, routing, authentication, conditions and controls of requests, control data of
+/// responses. Names of fields that begin with one of [`NOT_BEGINNINGS`] are meant likewise.
+const NOT: [&str; 38] = [
+    "accept-ranges",
+    "age",
+    "authentication-info",
+    "authorization",
+    "cache-control",
+    "cache-status",
+    "cdn-cache-control",
+    "cookie",
+    "date",
+    "expect",
+    "expires",
+    "forwarded",
+    "from",
+    "host",
+    "http2-settings",
+    "location",
+    "max-forwards",
+    "origin",
+    "pragma",
+    "range",
+    "referer",
+    "retry-after",
+    "server",
+    "set-cookie",
+    "strict-transport-security",
+    "surrogate-control",
+    "surrogate-key",
+    "trailers",
+    "user-agent",
+    "vary",
+    "via",
+    "warning",
+    "www-authenticate",
+    "x-accel-expires",
+    "x-http-method-override",
+    "x-original-url",
+    "x-real-ip",
+    "x-rewrite-url",
+];
+
+/// Beginnings of names of such fields.
+const NOT_BEGINNINGS: [&str; 6] =
+    ["access-control-", "content-", "if-", "proxy-", "sec-", "x-forwarded-"];
+
+/// `Content-Digest` alone of its family may be known after the content only (RFC 9530, section 2).
+const AND_YET: &str = "content-digest";
+
+/// True for a field that may come after the content.
+pub fn may_trail(name: &str) -> bool {
+    let begins =
+        |word: &&str| name.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
+    let is_meant = NOT.iter().any(|it| it.eq_ignore_ascii_case(name))
+        || NOT_BEGINNINGS.iter().any(|it| begins(&it));
+    name.eq_ignore_ascii_case(AND_YET) || !is_meant && !is_hop_by_hop(name, &[])
+}
+
+/// Appends the fields of a trailer section ([`super::Chunked::trailers`]) that may go on, a line each and without the empty line.
+pub fn push_trailers(out: &mut Vec<u8>, octets: &[u8]) {
+    let lines = || octets.split(|&octet| octet == b'\n').filter(|line| !line.is_empty());
+    if lines().count() > TRAILERS_MAX {
+        return;
+    }
+    for line in lines() {
+        let Some(colon) = memchr::memchr(b':', line) else { continue };
+        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+        // They were read as such.
+        let Some(name) = std::str::from_utf8(name).ok().filter(|it| is_token(it.as_bytes())) else {
+            continue;
+        };
+        if is_field_value(value) && may_trail(name) {
+            push_field(out, name, value);
+        }
+    }
+}
+
+/// True where a request says that trailers of its response are taken (RFC 9110, section 10.1.4).
+pub fn takes_trailers(fields: &[Field<'_>]) -> bool {
+    members(fields, "te").any(|member| member.eq_ignore_ascii_case(b"trailers"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn passed_on(octets: &str) -> String {
+        let mut out = Vec::new();
+        push_trailers(&mut out, octets.as_bytes());
+        String::from_utf8(out).unwrap()
+    }
+
+    /// Fields go on as lines of ours; what must not be there stays behind, in whatever case.
+    #[test]
+    fn filtered() {
+        let section = "X-Sum:\t abc \r\nServer-Timing: a;dur=1, b\r\ngrpc-status:0\r\nEmpty:\r\n";
+        let expected = "X-Sum: abc\r\nServer-Timing: a;dur=1, b\r\ngrpc-status: 0\r\nEmpty: \r\n";
+        assert_eq!(passed_on(section), expected);
+        for name in [
+            "Content-Length",
+            "transfer-encoding",
+            "HOST",
+            "Trailer",
+            "TE",
+            "Connection",
+            "Upgrade",
+            "Content-Type",
+            "Content-Encoding",
+            "Content-Range",
+            "Authorization",
+            "Set-Cookie",
+            "Cookie",
+            "Proxy-Authenticate",
+            "WWW-Authenticate",
+            "Cache-Control",
+            "Expires",
+            "Age",
+            "Date",
+            "Location",
+            "Vary",
+            "If-None-Match",
+            "Range",
+            "Expect",
+            "Via",
+            "X-Forwarded-For",
+            "Forwarded",
+            "Keep-Alive",
+        ] {
+            assert_eq!(
+                passed_on(&format!("A: 1\r\n{name}: x\r\nB: 2\r\n")),
+                "A: 1\r\nB: 2\r\n",
+                "{name}"
+            );
+        }
+        assert_eq!(passed_on("Content-Digest: sha-256=:x:\r\n"), "Content-Digest: sha-256=:x:\r\n");
+    }
+
+    /// Of too many none goes on; of as many as there may be all do.
+    #[test]
+    fn bounds() {
+        let section = "A: b\r\n".repeat(TRAILERS_MAX);
+        assert_eq!(passed_on(&section), section);
+        assert_eq!(passed_on(&(section + "A: b\r\n")), "");
+        assert_eq!(passed_on(""), "");
+    }
+
+    /// What is no field is none, whoever handed it in.
+    #[test]
+    fn no_fields() {
+        assert_eq!(passed_on("no colon\r\n: no name\r\na b: c\r\nd: e\x01\r\n\u{e9}: f\r\n"), "");
+    }
+
+    /// Who says so takes trailers, in any case and among other codings; a weight or another word is something else.
+    #[test]
+    fn te() {
+        let takes = |value: &str| takes_trailers(&[Field { name: "te", value: value.as_bytes() }]);
+        assert!(takes("trailers") && takes("gzip;q=0.5, Trailers"));
+        assert!(!takes("") && !takes("trailer") && !takes("gzip"));
+    }
+}

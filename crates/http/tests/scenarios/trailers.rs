@@ -1,0 +1,149 @@
+//! Fields that come after a body in chunks.
+
+use std::fmt::Write as _;
+
+use crate::support::{Client, KEPT, UNKEPT, assert_octets, body, chunk, octets, scenario};
+
+const BYTES: usize = 100_000;
+const TAKES: &str = "TE: trailers";
+/// Some that go on, and some that must not be there.
+const TRAILERS: &str =
+    "X-Sum: abc\r\nContent-Length: 7\r\nSet-Cookie: a=b\r\nX-Took:5\r\nHost: b.example\r\n";
+const LEFT: [&str; 2] = ["X-Sum: abc", "X-Took: 5"];
+
+/// The chunks of a body, and the lines after the last.
+fn rest(client: &mut Client) -> (Vec<u8>, Vec<String>) {
+    let mut octets = Vec::new();
+    loop {
+        // A chunk of no octets is the last, with no line end of its own.
+        let line = client.line();
+        match usize::from_str_radix(&line, 16).unwrap() {
+            0 => break,
+            bytes => octets.extend(client.take(bytes)),
+        }
+        assert_eq!(client.line(), "");
+    }
+    let lines = std::iter::from_fn(|| Some(client.line()).filter(|line| !line.is_empty()));
+    (octets, lines.collect())
+}
+
+/// Trailers go to who takes them, kept or not, joined or not, and to nobody else; what must not be there stays behind, and none is in a
+/// head. A body that is whole before its head was sent has them too.
+#[test]
+fn of_responses() {
+    for control in [KEPT, UNKEPT] {
+        scenario().loops(&[1, 2]).tell(move |world| {
+            for is_quick in [false, true] {
+                let path = format!("/film/{is_quick}");
+                let mut client = world.client();
+                client.ask("GET", &path, &[TAKES]);
+                let mut origin = world.origin().accept();
+                let asked = origin.asked(&format!("GET {path}"));
+                assert_eq!(asked.field("te"), Some("trailers"));
+                assert_eq!(asked.field("connection"), Some("TE"));
+                let head = format!("HTTP/1.1 200 OK\r\n{control}\r\nTrailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n");
+                let mut others = Vec::new();
+                if is_quick {
+                    let octets = [head.as_bytes(), &chunk(&body(BYTES)), b"0\r\n", TRAILERS.as_bytes(), b"\r\n"];
+                    origin.send(octets.concat());
+                } else {
+                    origin.send([head.as_bytes(), &chunk(&body(1_000))].concat());
+                }
+                let head = client.head();
+                assert!(head.is_chunked() && !head.has("x-sum"), "{head:?}");
+                if !is_quick {
+                    if control == KEPT {
+                        for fields in [&[TAKES][..], &[], &["TE: gzip"]] {
+                            let mut other = world.client();
+                            other.ask("GET", &path, fields);
+                            let head = other.head();
+                            assert!(head.is_chunked(), "{head:?}");
+                            others.push((other, fields == [TAKES]));
+                        }
+                    }
+                    origin.send([&chunk(&octets(1_000, BYTES - 1_000)), &b"0\r\n"[..], TRAILERS.as_bytes(), b"\r\n"].concat());
+                }
+                for (client, takes) in others.iter_mut().map(|(it, takes)| (it, *takes)).chain([(&mut client, true)]) {
+                    let (octets, lines) = rest(client);
+                    assert_octets(&octets, &body(BYTES));
+                    assert_eq!(lines, if takes { &LEFT[..] } else { &[] });
+                }
+                // The connection goes on, and what is kept has none.
+                if control == KEPT {
+                    let kept = client.fetch_with(&path, &[TAKES]);
+                    assert!(kept.head.cache_status().contains("hit"), "{kept:?}");
+                    assert_octets(&kept.body, &body(BYTES));
+                }
+                client.stop();
+            }
+        });
+    }
+}
+
+/// An empty body may have trailers; HTTP/1.0 has none; a body whose trailers are too many, or not there, ends as ever.
+#[test]
+fn odd_ones() {
+    scenario().tell(|world| {
+        let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let mut many = String::new();
+        (0..33).for_each(|at| write!(many, "A{at}: b\r\n").unwrap());
+        for (body, expected, count) in [
+            ("", "", 1),
+            ("3\r\nabc\r\n", "abc", 1),
+            ("3\r\nabc\r\n", "abc", 0),
+            ("3\r\nabc\r\n", "abc", 33),
+        ] {
+            let lines = match count {
+                0 => "",
+                1 => "A: b\r\n",
+                _ => &many,
+            };
+            let octets = format!("{chunked}{body}0\r\n{lines}\r\n");
+            let mut client = world.client();
+            client.ask("GET", "/page", &[TAKES]);
+            let mut origin = world.asked("GET /page");
+            origin.send(&octets);
+            let head = client.head();
+            if count != 1 {
+                assert_eq!(client.try_body(&head).unwrap(), expected.as_bytes());
+            } else {
+                let (octets, lines) = rest(&mut client);
+                assert_eq!(octets, expected.as_bytes());
+                assert_eq!(lines, ["A: b"]);
+            }
+            client.stop();
+            drop(origin);
+
+            let mut old = world.client();
+            old.send("GET /page HTTP/1.0\r\nHost: a.example\r\nTE: trailers\r\n\r\n");
+            let mut origin = world.origin().accept();
+            assert!(!origin.asked("GET /page").has("te"));
+            origin.send(&octets);
+            assert_eq!(old.response().text(), expected);
+        }
+    });
+}
+
+/// Trailers of a request's body go on to the origin, without what must not be there.
+#[test]
+fn of_requests() {
+    scenario().tell(|world| {
+        let mut client = world.client();
+        client.ask("POST", "/form", &["Transfer-Encoding: chunked", "Trailer: X-Sum"]);
+        client.send(chunk(b"abc"));
+        let mut origin = world.origin().accept();
+        let head = origin.asked("POST /form");
+        assert!(head.is_chunked() && !head.has("x-sum"), "{head:?}");
+        assert_eq!(origin.take(8), chunk(b"abc"));
+        client.send(
+            ["0\r\n", TRAILERS, "\r\nGET /next HTTP/1.1\r\nHost: a.example\r\n\r\n"].concat(),
+        );
+        let lines: Vec<String> = (0..4).map(|_| origin.line()).collect();
+        assert_eq!(lines, ["0", LEFT[0], LEFT[1], ""]);
+        origin.answers("204 No Content", &[], "");
+        assert_eq!(client.response().status(), 204);
+        origin.asked("GET /next");
+        origin.answers("200 OK", &[UNKEPT], "next");
+        assert_eq!(client.response().text(), "next");
+    });
+}
