@@ -8,7 +8,9 @@ use larder_http::Rules;
 use larder_http::access_log;
 use larder_http::counts::Counts;
 use larder_http::message::Limits;
-use larder_http::options::{HealthChecks, Operation, Options, OriginAddress, Patience};
+use larder_http::options::{
+    Abandoned, HealthChecks, Operation, Options, OriginAddress, Patience,
+};
 use larder_http::prefix::Prefix;
 use larder_http::server::{LOOPS_MAX, News, serve};
 use larder_http::statuses::{BadStatuses, StatusRules};
@@ -89,6 +91,7 @@ fn options(settings: &Resolved) -> Result<Options, Failure> {
         lease_bytes_max: number("client-hold"),
         inline_bytes_max: size("inline"),
         unshared_s: u32::try_from(number("unshared")).unwrap_or(u32::MAX),
+        abandoned: abandoned(settings)?,
         keep_s: u32::try_from(number("keep")).unwrap_or(u32::MAX),
         says_status: !settings.switch("no-cache-status"),
         patience: Patience {
@@ -136,6 +139,24 @@ fn statuses(settings: &Resolved) -> Result<StatusRules, Failure> {
         }
     }
     Ok(rules)
+}
+
+/// `finish`, `drop`, or how many octets are finished.
+fn abandoned(settings: &Resolved) -> Result<Abandoned, Failure> {
+    const SIZE: Kind = Kind::Bytes { min: 0, max: 1 << 44 };
+    let word = settings.word("abandoned").unwrap_or("finish");
+    match word {
+        "finish" => Ok(Abandoned::Finish),
+        "drop" => Ok(Abandoned::Drop),
+        _ => match SIZE.parse(OsStr::new(word)) {
+            Ok(Value::Number(bytes)) => Ok(Abandoned::FinishUpTo(bytes)),
+            _ => {
+                let text =
+                    format!("--abandoned {word:?}: expected finish, drop or {}", SIZE.range());
+                Err(Failure::usage(text))
+            }
+        },
+    }
 }
 
 /// Networks.

@@ -180,6 +180,16 @@ impl Flight {
         }
     }
 
+    /// How many handles of its answer's body are the flight's own, where nobody else has its answer; `None`: somebody waits for it, or
+    /// has it. After [`Flights::close`] nobody gets it who has not.
+    pub fn body_handles(&self) -> Option<usize> {
+        match &*self.state.lock() {
+            State::Asked(_) => None,
+            State::Landed(Landing::Answer(answer)) => (Arc::strong_count(answer) == 1).then_some(1),
+            State::Landed(_) => Some(0),
+        }
+    }
+
     /// Lands: who is to be told, in the order in which they came. A second landing changes nothing and tells nobody.
     pub fn land(&self, landing: Landing) -> Vec<Waiter> {
         let mut state = self.state.lock();

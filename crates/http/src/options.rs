@@ -66,6 +66,28 @@ pub struct HealthChecks {
     pub every_ms: u64,
 }
 
+/// What becomes of a body that may be kept, when nobody reads it any more while it comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Abandoned {
+    /// It is read to its end, and kept.
+    Finish,
+    /// It is broken off at once.
+    Drop,
+    /// It is read to its end where no more than so many octets are left, or nobody knows how many.
+    FinishUpTo(u64),
+}
+
+impl Abandoned {
+    /// True for a body of which so many octets are left, if that is known.
+    pub fn finishes(self, left_bytes: Option<u64>) -> bool {
+        match self {
+            Abandoned::Finish => true,
+            Abandoned::Drop => false,
+            Abandoned::FinishUpTo(bytes_max) => left_bytes.is_none_or(|left| left <= bytes_max),
+        }
+    }
+}
+
 /// How a server is operated.
 #[derive(Debug, Clone, Default)]
 pub struct Operation {
@@ -118,6 +140,9 @@ pub struct Options {
     pub inline_bytes_max: usize,
     /// That what cannot be shared is not waited for by others, seconds.
     pub unshared_s: u32,
+    /// What becomes of a body that could be kept and that nobody reads any more. What is one client's own is broken off when that one
+    /// leaves, and what was asked for without a client is finished.
+    pub abandoned: Abandoned,
     /// How long what is stale is kept for its validators, seconds.
     pub keep_s: u32,
     /// Says `Cache-Status`.
@@ -152,6 +177,7 @@ impl Options {
             lease_bytes_max: 8 << 20,
             inline_bytes_max: 16 << 10,
             unshared_s: 120,
+            abandoned: Abandoned::FinishUpTo(64 << 20),
             keep_s: 604_800,
             says_status: true,
             purge_from: Vec::new(),

@@ -215,6 +215,16 @@ answers credentials is not kept. A hundred leaves out what tells of one request,
             ..CACHING
         },
         Setting {
+            name: "abandoned",
+            value_name: "finish|drop|SIZE",
+            kind: Kind::Word,
+            default: "64MiB",
+            help: "What becomes of a body that may be kept when nobody reads it any more: finished, broken off, or finished if no more is left",
+            why: "The next one wants it; yet not for every long film of which somebody saw the first scene. A body of unknown length is \
+finished. What is one client's own is broken off whenever that one leaves.",
+            ..CACHING
+        },
+        Setting {
             name: "window",
             value_name: "SIZE",
             kind: Kind::Bytes { min: 64 << 10, max: 1 << 30 },

@@ -486,6 +486,11 @@ impl Driver {
             self.rooms.remove(&incoming.filler.object().id());
             return false;
         }
+        if self.is_abandoned(origin, &incoming) {
+            self.counts.fetches_abandoned += 1;
+            self.rooms.remove(&incoming.filler.object().id());
+            return false;
+        }
         let read = self.fill_body(origin, &mut incoming);
         incoming.filler.publish();
         let is_too_long = incoming.filler.written() > self.kept_bytes_max();
@@ -521,6 +526,32 @@ impl Driver {
         }
         self.origin_waits_in(origin, BODY);
         self.reactor.watch(&origin.socket, origin.token, Interest::READ).is_ok()
+    }
+
+    /// True where nobody reads what may be kept any more, nobody will, and too much of it is left to finish it all the same.
+    fn is_abandoned(&mut self, origin: &Origin, incoming: &Incoming) -> bool {
+        let left_bytes = match &incoming.remaining {
+            Remaining::Octets(left) => Some(*left),
+            Remaining::Chunks(_) | Remaining::UntilClose => None,
+        };
+        let finishes = incoming.keep.is_none() || self.options.abandoned.finishes(left_bytes);
+        let Some(fetch) = origin.fetch.as_ref().filter(|_| !finishes) else { return false };
+        let is_unread = || {
+            let handles = match &fetch.purpose {
+                Purpose::Shared { leader: None, .. } => None,
+                Purpose::Shared { flight, .. } => flight.body_handles(),
+                Purpose::Private { .. } => Some(0),
+            };
+            // One is the filler's. Who was given the answer and does not read yet has one too.
+            let handles_now = Arc::strong_count(incoming.filler.object());
+            handles.is_some_and(|its| handles_now == its + 1)
+        };
+        if !is_unread() {
+            return false;
+        }
+        // Who comes now asks anew; who came before that has a handle.
+        self.end_flight(fetch);
+        is_unread()
     }
 
     fn fill_body(&mut self, origin: &mut Origin, incoming: &mut Incoming) -> Read {
