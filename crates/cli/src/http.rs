@@ -8,9 +8,7 @@ use larder_http::Rules;
 use larder_http::access_log;
 use larder_http::counts::Counts;
 use larder_http::message::Limits;
-use larder_http::options::{
-    Abandoned, HealthChecks, Operation, Options, OriginAddress, Patience,
-};
+use larder_http::options::{Abandoned, HealthChecks, Operation, Options, OriginAddress, Patience};
 use larder_http::prefix::Prefix;
 use larder_http::server::{LOOPS_MAX, News, serve};
 use larder_http::statuses::{BadStatuses, StatusRules};

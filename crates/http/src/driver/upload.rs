@@ -81,7 +81,7 @@ impl Driver {
                 return self.refuse_upload(client, 413, "refused: the body is too long");
             }
             Step::Complete => {
-                if let Remaining::Chunks(chunked) = &upload.framing {
+                if let Remaining::Chunks(chunked, _) = &upload.framing {
                     end_with(&upload.trailers, chunked);
                 }
                 filler.seal();
