@@ -160,7 +160,7 @@ impl Delivery {
         }
         if !self.is_complete && self.is_chunked {
             let lines = self.trailers.as_ref().and_then(|it| it.get());
-            let end = [b"0\r\n", &lines.map_or(&b""[..], |it| it)[..], b"\r\n"].concat();
+            let end = [b"0\r\n", lines.map_or(&b""[..], |it| it), b"\r\n"].concat();
             self.pieces.push_back(Piece::Octets(end));
         }
         self.is_complete = true;

@@ -74,8 +74,8 @@ const AND_YET: &str = "content-digest";
 pub fn may_trail(name: &str) -> bool {
     let begins =
         |word: &&str| name.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
-    let is_meant = NOT.iter().any(|it| it.eq_ignore_ascii_case(name))
-        || NOT_BEGINNINGS.iter().any(|it| begins(&it));
+    let is_meant =
+        NOT.iter().any(|it| it.eq_ignore_ascii_case(name)) || NOT_BEGINNINGS.iter().any(begins);
     name.eq_ignore_ascii_case(AND_YET) || !is_meant && !is_hop_by_hop(name, &[])
 }
 
