@@ -160,8 +160,8 @@ impl Delivery {
         }
         if !self.is_complete && self.is_chunked {
             let lines = self.trailers.as_ref().and_then(|it| it.get());
-            let end = [b"0\r\n", lines.map_or(&b""[..], |it| it), b"\r\n"].concat();
-            self.pieces.push_back(Piece::Octets(end));
+            let lines: &[u8] = lines.map_or(b"", |it| it);
+            self.pieces.push_back(Piece::Octets([b"0\r\n", lines, b"\r\n"].concat()));
         }
         self.is_complete = true;
         More::Complete
