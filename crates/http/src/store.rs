@@ -34,6 +34,9 @@ use crate::key::{Key, primary, variant};
 use crate::record::{Choice, Kept, Record, body_of, push_choice, push_too_long, push_unshared};
 use crate::storage::{Selected, Stored};
 
+/// Of the memory of bodies, the part that windows of what passes through have together.
+const TRANSIT_PART: u64 = 16;
+
 /// Tags that are remembered as purged.
 pub const TAGS_MAX: usize = 1 << 16;
 
@@ -204,7 +207,9 @@ pub struct Face {
 impl Store {
     /// Memory for so many loops.
     pub fn open(memory: Memory, loops: usize, post: Arc<dyn Post>) -> Result<Store, OpenError> {
-        let options = StoreOptions { bytes: memory.bodies_bytes, digest: None, large_chunks: true };
+        let bytes = memory.bodies_bytes;
+        let transit_bytes = bytes / TRANSIT_PART;
+        let options = StoreOptions { transit_bytes, ..StoreOptions::of(bytes) };
         let objects = ObjectStore::new(options, post).map_err(OpenError::Bodies)?;
         // What is shorter lies in its record.
         const BODY_BYTES_MEAN_MIN: u64 = 16 << 10;

@@ -42,7 +42,8 @@
 //!
 //! A body that is nobody's to keep ([`Kind::Transit`]) has exactly one reader, and a window: the filler holds at most
 //! so much memory, and what the reader has given back is free again behind it, in whatever order it is given back.
-//! It is the one rule of back-pressure, and it needs exactly one reader; so a second is refused.
+//! It is the one rule of back-pressure, and it needs exactly one reader; so a second is refused. Where many pass, a
+//! window is their share of `transit_bytes`: four hundred slow readers do not hold four hundred windows.
 //!
 //! # Invariants (`SAFETY` comments name them)
 //! * **O1** A unit has one owner: the buddy's books, a grant, an object, or the one that frees it. It moves under the
@@ -137,9 +138,26 @@ pub struct StoreOptions {
     pub digest: Option<fn(u32, &[u8]) -> u32>,
     /// Whole chunks of bodies whose length is known are asked to be huge pages: filled and sent for less. See `Memory::enlarge`.
     pub large_chunks: bool,
+    /// Octets that the windows of bodies in transit have together: a window is no more than its share among those that live, and
+    /// no less than 32 KiB. `u64::MAX` leaves them as they are.
+    pub transit_bytes: u64,
     /// Deliberate mistake, for the model checker.
     #[cfg(loom)]
     pub fault: ObjectFault,
+}
+
+impl StoreOptions {
+    /// So many octets, nothing checked, large chunks, windows as they are asked for.
+    pub fn of(bytes: u64) -> StoreOptions {
+        StoreOptions {
+            bytes,
+            digest: None,
+            large_chunks: true,
+            transit_bytes: u64::MAX,
+            #[cfg(loom)]
+            fault: ObjectFault::None,
+        }
+    }
 }
 
 /// Deliberate mistakes, each of which the model checker must catch.

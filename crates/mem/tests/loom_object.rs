@@ -46,7 +46,7 @@ impl Wake for Bell {
 
 fn store(fault: ObjectFault) -> (ObjectStore, Bells) {
     let bells = Bells::new();
-    let options = StoreOptions { bytes: 8, digest: None, large_chunks: true, fault };
+    let options = StoreOptions { fault, ..StoreOptions::of(8) };
     (ObjectStore::new(options, std::sync::Arc::new(bells.clone())).unwrap(), bells)
 }
 

@@ -28,7 +28,7 @@ const UNIT: u64 = UNIT_BYTES as u64;
 
 fn store(bytes: u64) -> (ObjectStore, Arc<Inbox>) {
     let inbox = Arc::new(Inbox::default());
-    let options = StoreOptions { bytes, digest: None, large_chunks: true };
+    let options = StoreOptions::of(bytes);
     (ObjectStore::new(options, inbox.clone()).unwrap(), inbox)
 }
 
@@ -367,6 +367,40 @@ fn transit_frees_behind() {
     is_empty(&store);
 }
 
+/// Where four pass, each has a quarter of what all may have, also who was there before and had more; when three are
+/// gone, the last is told as soon as half of what it may have then is free.
+#[test]
+fn transit_is_shared() {
+    let window = 256 << 10;
+    let inbox = Arc::new(Inbox::default());
+    let options = StoreOptions { transit_bytes: window, ..StoreOptions::of(CHUNK) };
+    let store = ObjectStore::new(options, inbox.clone()).unwrap();
+    let mut filler = store.create(transit(window));
+    let object = filler.object().clone();
+    let mut reader = object.open(0..u64::MAX, on(7)).unwrap();
+    assert_eq!(write(&mut filler, CHUNK), window);
+    filler.publish_now();
+    let mut others: Vec<Filler> = (0..3).map(|_| store.create(transit(window))).collect();
+    for other in &mut others {
+        assert_eq!(write(other, CHUNK), window / 4);
+    }
+    let mut leases = Vec::new();
+    let mut give_back = |bytes: u64| {
+        let all = Leased::Some { bytes, is_end: false };
+        assert_eq!(reader.lease(&mut leases, bytes), all);
+        leases.clear();
+    };
+    // What it holds then is all of its share, and not half.
+    give_back(window / 2);
+    give_back(window / 4);
+    assert_eq!((object.bytes_held(), inbox.take()), (window / 4, vec![]));
+    drop(others);
+    inbox.take();
+    give_back(window / 4);
+    assert_eq!((object.bytes_held(), inbox.take()), (0, vec![(0, object.id(), News::Room)]));
+    assert_eq!(write(&mut filler, CHUNK), window);
+}
+
 /// A reader in transit that begins far into the body does not wait for itself: what it skips passes through. When it
 /// goes, the filler hears of it.
 #[test]
@@ -411,7 +445,7 @@ fn memory_in_a_socket_is_not_written() {
         (false, kept(0, Some(CHUNK)), part),
         (false, transit(CHUNK), CHUNK),
     ] {
-        let options = StoreOptions { bytes: CHUNK, digest: None, large_chunks };
+        let options = StoreOptions { large_chunks, ..StoreOptions::of(CHUNK) };
         let store = ObjectStore::new(options, Arc::new(Inbox::default())).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -471,7 +505,7 @@ fn damage_is_told_to_the_filler() {
         octets.iter().fold(before, |sum, &octet| sum + u32::from(octet))
     };
     let inbox = Arc::new(Inbox::default());
-    let options = StoreOptions { bytes: CHUNK, digest: Some(sum), large_chunks: true };
+    let options = StoreOptions { digest: Some(sum), ..StoreOptions::of(CHUNK) };
     let store = ObjectStore::new(options, inbox.clone()).unwrap();
     let mut filler = store.create(kept(4, None));
     let id = filler.object().id();

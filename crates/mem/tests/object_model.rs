@@ -107,7 +107,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let inbox = Arc::new(Inbox::default());
-        let options = StoreOptions { bytes: 1 << 20, digest: Some(sum), large_chunks: true };
+        let options = StoreOptions { digest: Some(sum), ..StoreOptions::of(1 << 20) };
         World {
             store: ObjectStore::new(options, inbox.clone()).unwrap(),
             inbox,

@@ -30,7 +30,7 @@ fn waker(number: u32, woken: &Arc<Mutex<Vec<u32>>>) -> Waker {
 }
 
 fn store(bytes: u64, digest: Option<fn(u32, &[u8]) -> u32>) -> ObjectStore {
-    ObjectStore::new(StoreOptions { bytes, digest, large_chunks: true }, Arc::new(Silence)).unwrap()
+    ObjectStore::new(StoreOptions { digest, ..StoreOptions::of(bytes) }, Arc::new(Silence)).unwrap()
 }
 
 const KEPT: Plan = Plan { loop_number: 0, bytes: None, kind: Kind::Kept };

@@ -97,6 +97,9 @@ impl Object {
                 store.fault,
             )),
         };
+        if matches!(chunks, Chunks::Transit(_)) {
+            store.passes(true);
+        }
         let units_max = match &chunks {
             Chunks::Kept(_) => usize::MAX,
             Chunks::Transit(ring) => ring.window_units as usize,
@@ -193,7 +196,7 @@ impl Object {
             return Err(gone);
         }
         if let Chunks::Transit(ring) = &this.chunks {
-            this.take_step(ring.skip(range.start));
+            this.take_step(ring.skip(range.start, this.store.share_units()));
         }
         Ok(Reader::new(this, range, options))
     }
@@ -384,7 +387,10 @@ impl Drop for Object {
     fn drop(&mut self) {
         self.store.bury(match &self.chunks {
             Chunks::Kept(directory) => directory.extents(),
-            Chunks::Transit(ring) => ring.extents(),
+            Chunks::Transit(ring) => {
+                self.store.passes(false);
+                ring.extents()
+            }
         });
     }
 }

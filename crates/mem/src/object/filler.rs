@@ -184,12 +184,12 @@ impl Filler {
         }
         let units = match &self.object.chunks {
             Chunks::Transit(ring) => {
-                let step = ring.next();
+                let step = ring.next(self.object.store.share_units());
                 self.object.store.give_back(step.freed);
                 if !step.is_room {
                     return false;
                 }
-                ring.chunk_units
+                step.chunk_units
             }
             Chunks::Kept(_) => {
                 match self.plan.bytes.map(|bytes| bytes.saturating_sub(self.written)) {

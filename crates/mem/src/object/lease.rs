@@ -158,7 +158,7 @@ impl Account {
                     .for_each(|lease| directory.note_shown(lease.chunk as usize));
             }
             Chunks::Transit(ring) => {
-                let step = ring.give_back(returned);
+                let step = ring.give_back(returned, self.object.store.share_units());
                 self.object.take_step(step);
             }
         }

@@ -8,7 +8,9 @@
 //! ```
 //!
 //! The window is counted in units held, so it is what the object takes of the arena, and also the most that the
-//! filler is ahead of what was given back.
+//! filler is ahead of what was given back. Where many bodies pass, a window is less: its *share* of what they may have
+//! together, which callers say each time. A ring that waits is told when half of what it may have then is free; one that has
+//! given back everything is always told.
 
 use std::collections::VecDeque;
 
@@ -20,8 +22,6 @@ use crate::sync::Mutex;
 pub(crate) struct Ring {
     /// Units that it holds at most.
     pub window_units: u32,
-    /// Units that a chunk should have.
-    pub chunk_units: u32,
     books: Mutex<Books>,
     #[cfg(loom)]
     fault: super::ObjectFault,
@@ -63,16 +63,15 @@ pub(crate) struct Returned {
 pub(crate) struct Step {
     pub freed: Vec<(Extent, bool)>,
     pub is_room: bool,
+    /// Units that the next chunk should have.
+    pub chunk_units: u32,
 }
 
 impl Ring {
     pub fn new(window_bytes: u64, #[cfg(loom)] fault: super::ObjectFault) -> Self {
         let window = u32::try_from(window_bytes / UNIT_BYTES as u64).unwrap_or(u32::MAX / 2);
-        let (least, most) = TRANSIT_CHUNK_UNITS;
-        let chunk_units = 1 << (window / 4).clamp(least, most).ilog2();
         Ring {
-            window_units: window.max(chunk_units),
-            chunk_units,
+            window_units: window.max(TRANSIT_CHUNK_UNITS.0),
             books: Mutex::new(Books {
                 chunks: VecDeque::new(),
                 first: 0,
@@ -87,22 +86,31 @@ impl Ring {
         }
     }
 
+    /// Units that it may hold now, and that a chunk should have then.
+    fn limits(&self, share_units: u32) -> (u32, u32) {
+        let (least, most) = TRANSIT_CHUNK_UNITS;
+        // Two, so that one is filled while the other is sent.
+        let units = self.window_units.min(share_units.max(2 * least));
+        (units, 1 << (units / 4).clamp(least, most).ilog2())
+    }
+
     /// The filler has left its chunk and wants another. If `is_room` is false the window is used up, and it is told
     /// when half of it is free.
-    pub fn next(&self) -> Step {
+    pub fn next(&self, share_units: u32) -> Step {
+        let (units, chunk_units) = self.limits(share_units);
         let mut books = self.books.lock();
         if let Some(last) = books.chunks.back_mut() {
             last.is_complete = true;
         }
         let freed = books.shift();
-        let is_room = books.held_units + self.chunk_units <= self.window_units;
+        let is_room = books.held_units + chunk_units <= units;
         #[cfg(loom)]
         if self.fault == super::ObjectFault::WindowUnlocked {
             drop(books);
             books = self.books.lock();
         }
         books.filler_waits = !is_room;
-        Step { freed, is_room }
+        Step { freed, is_room, chunk_units }
     }
 
     /// One more chunk, by the filler, after `next` had room.
@@ -137,14 +145,14 @@ impl Ring {
     }
 
     /// The one reader begins at `position`.
-    pub fn skip(&self, position: u64) -> Step {
+    pub fn skip(&self, position: u64, share_units: u32) -> Step {
         let mut books = self.books.lock();
         books.skipped = position;
-        self.settle(&mut books)
+        self.settle(&mut books, share_units)
     }
 
     /// Leases come back, in any order.
-    pub fn give_back(&self, leases: impl IntoIterator<Item = Returned>) -> Step {
+    pub fn give_back(&self, leases: impl IntoIterator<Item = Returned>, share_units: u32) -> Step {
         let mut books = self.books.lock();
         for Returned { chunk, bytes, is_shown } in leases {
             let index = (chunk - books.first) as usize;
@@ -153,7 +161,7 @@ impl Ring {
             passing.is_shown |= is_shown;
             assert!(passing.returned <= passing.bytes(), "a lease was given back twice");
         }
-        self.settle(&mut books)
+        self.settle(&mut books, share_units)
     }
 
     pub fn held_units(&self) -> u32 {
@@ -166,13 +174,14 @@ impl Ring {
         books.chunks.iter().map(|passing| (passing.chunk.extent, passing.is_shown)).collect()
     }
 
-    fn settle(&self, books: &mut Books) -> Step {
+    fn settle(&self, books: &mut Books, share_units: u32) -> Step {
         let freed = books.shift();
-        let is_room = books.filler_waits && books.held_units <= self.window_units / 2;
+        let (units, chunk_units) = self.limits(share_units);
+        let is_room = books.filler_waits && books.held_units <= units / 2;
         if is_room {
             books.filler_waits = false;
         }
-        Step { freed, is_room }
+        Step { freed, is_room, chunk_units }
     }
 }
 

@@ -52,6 +52,10 @@ pub(crate) struct Store {
     pub memory: Memory,
     pub digest: Option<Digest>,
     pub large_chunks: bool,
+    /// Units that bodies in transit have together, about.
+    transit_units: u32,
+    /// Bodies in transit that live.
+    transits: AtomicU64,
     #[cfg(loom)]
     pub fault: super::ObjectFault,
     post: Shared<dyn Post>,
@@ -95,6 +99,9 @@ impl ObjectStore {
                 memory: Memory::new(bytes)?,
                 digest: options.digest,
                 large_chunks: options.large_chunks,
+                transit_units: u32::try_from(options.transit_bytes / UNIT_BYTES as u64)
+                    .unwrap_or(u32::MAX),
+                transits: AtomicU64::new(0),
                 #[cfg(loom)]
                 fault: options.fault,
                 post,
@@ -158,6 +165,21 @@ impl Store {
     pub fn bury(&self, extents: Vec<(Extent, bool)>) {
         self.objects_gone.fetch_add(1, Ordering::Relaxed);
         self.give_back(extents);
+    }
+
+    /// A body in transit begins, or is gone.
+    pub fn passes(&self, begins: bool) {
+        if begins {
+            self.transits.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.transits.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// What each body in transit may have now.
+    pub fn share_units(&self) -> u32 {
+        let transits = self.transits.load(Ordering::Relaxed).max(1);
+        self.transit_units / u32::try_from(transits).unwrap_or(u32::MAX)
     }
 
     pub fn stripe(&self, loop_number: u32) -> &AtomicU64 {
