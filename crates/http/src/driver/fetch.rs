@@ -437,6 +437,11 @@ impl Driver {
         self.counts.renewed += 1;
         let old: Vec<Field<'_>> = kept.fields().collect();
         let fields = updated(&old, response.fields);
+        let is_in = |name: &[u8]| members(&old, "vary").any(|it| it.eq_ignore_ascii_case(name));
+        if members(&fields, "vary").any(|name| !is_in(name)) {
+            // It was found without regard to what chooses it from now on.
+            return Next::Again;
+        }
         let fresh = Response { status: kept.life.status, fields: &fields };
         let moments = Moments { request_s: fetch.asked_s, response_s: self.now.wall_s };
         let object = kept.body_id.and_then(|id| self.store.bodies.get(id));

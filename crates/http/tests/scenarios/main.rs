@@ -5,6 +5,7 @@
 //! | `joining` | clients that join an answer while it comes |
 //! | `breaking` | origins that die while they send |
 //! | `leaving` | clients that leave before they have it all |
+//! | `kept` | what is kept whole: parts, conditions, who wants nothing but it, what a 304 makes of it |
 //! | `ranges` | parts of a body that still comes |
 //! | `variants` | responses that are chosen by more than their URL, and those that are not to be shared |
 //! | `statuses` | what says nothing of caching, and is fresh by a rule for its status |
@@ -22,6 +23,7 @@
 mod breaking;
 mod ending;
 mod joining;
+mod kept;
 mod leaving;
 mod memory;
 mod pipelining;

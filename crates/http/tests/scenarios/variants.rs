@@ -1,7 +1,7 @@
 //! Responses that are chosen by more than their URL, and those that are not to be shared.
 
 use crate::support::{
-    Client, Connection, Head, KEPT, UNKEPT, assert_octets, body, octets, scenario,
+    Client, Connection, Head, KEPT, UNKEPT, answer, assert_octets, body, octets, scenario,
 };
 
 const BYTES: usize = 200_000;
@@ -159,6 +159,20 @@ fn not_shared() {
         assert_eq!(texts, ["0", "1", "2", "3", "4", "5", "6"]);
         first.send(body(BYTES));
         assert_octets(&readers[0].response().body, &body(BYTES));
+    });
+}
+
+/// That nobody waits for others ends after `--unshared`: then one asks and the others wait again, to see whether its answer can be shared.
+#[test]
+fn not_shared_for_a_while() {
+    scenario().with(|it| it.unshared_s = 1).tell(|world| {
+        world.origin().answers_by(|_| answer("200 OK", &[UNKEPT], "own"));
+        let mut client = world.client();
+        assert_eq!(client.fetch("/own").text(), "own");
+        world.until_counts("all are alike again", |it| {
+            assert_eq!(world.client().fetch("/own").text(), "own");
+            it.misses == 2
+        });
     });
 }
 

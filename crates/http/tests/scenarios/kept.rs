@@ -1,0 +1,247 @@
+//! What is kept whole: parts of it, conditions, who wants nothing but it, and what a 304 makes of it.
+
+use crate::support::{Client, Connection, Response, World, assert_octets, body, octets, scenario};
+
+/// Short enough to lie beside its head, and too long for that.
+const LENGTHS: [usize; 2] = [1_000, 200_000];
+const FRESH: &str = "Cache-Control: max-age=3600";
+const STALE: &str = "Cache-Control: max-age=0";
+const ETAG: &str = "ETag: \"a\"";
+const DATE: &str = "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT";
+const TYPE: &str = "Content-Type: video/x";
+
+/// A client that had a body of this length kept.
+fn kept(world: &World, control: &str, bytes: usize) -> (Client, Connection) {
+    let mut client = world.client();
+    client.get("/film");
+    let mut origin = world.asked("GET /film");
+    origin.answers("200 OK", &[control, ETAG, DATE, TYPE], body(bytes));
+    assert_octets(&client.response().body, &body(bytes));
+    (client, origin)
+}
+
+fn is_hit(response: &Response) -> bool {
+    response.head.cache_status().contains("hit")
+}
+
+/// Who wants only what is kept gets it if it is there and good, and 504 otherwise, also of a variant that is not there and of what must be
+/// asked about; the origin hears of none of it.
+#[test]
+fn only_if_cached() {
+    const ONLY: &str = "Cache-Control: only-if-cached";
+    for bytes in LENGTHS {
+        scenario().loops(&[1, 2]).tell(|world| {
+            let (mut client, mut origin) = kept(world, FRESH, bytes);
+            let hit = client.fetch_with("/film", &[ONLY]);
+            assert!(hit.status() == 200 && is_hit(&hit), "{:?}", hit.head);
+            assert_octets(&hit.body, &body(bytes));
+            assert_eq!(client.fetch_with("/film", &[ONLY, "If-None-Match: \"a\""]).status(), 304);
+            assert_eq!(client.fetch_with("/film", &[ONLY, "Range: bytes=0-9"]).status(), 206);
+            assert_eq!(client.fetch_with("/other", &[ONLY]).status(), 504);
+            let newer = [ONLY, "Cache-Control: no-cache"];
+            assert_eq!(client.fetch_with("/film", &newer).status(), 504);
+
+            for (path, fields) in [("/stale", [STALE, ETAG]), ("/page", [FRESH, "Vary: Accept"])] {
+                client.ask("GET", path, &["Accept: a"]);
+                origin.asked(&format!("GET {path}"));
+                origin.answers("200 OK", &fields, body(bytes));
+                client.response();
+                let refused = client.fetch_with(path, &["Accept: b", ONLY]);
+                assert_eq!(refused.status(), 504, "{path}: {refused:?}");
+            }
+            assert_eq!(client.fetch_with("/page", &["Accept: a", ONLY]).status(), 200);
+            client.ask("HEAD", "/other", &[ONLY]);
+            assert_eq!(client.head().status(), 504);
+            world.origin().is_idle();
+        });
+    }
+}
+
+/// A part, several in their order, the last octets, one behind the end, and those that are none, of what is kept.
+#[test]
+fn parts() {
+    for bytes in LENGTHS {
+        scenario().loops(&[1, 2]).tell(|world| {
+            let (mut client, _origin) = kept(world, FRESH, bytes);
+            for (range, first, last) in [
+                ("0-0".to_owned(), 0, 0),
+                ("10-19".to_owned(), 10, 19),
+                (format!("{}-{}", bytes - 5, bytes + 5), bytes - 5, bytes - 1),
+                ("-7".to_owned(), bytes - 7, bytes - 1),
+                ("0-".to_owned(), 0, bytes - 1),
+            ] {
+                let part = client.fetch_with("/film", &[&format!("Range: bytes={range}")]);
+                assert_eq!(part.status(), 206, "{range}");
+                let said = format!("bytes {first}-{last}/{bytes}");
+                assert_eq!(part.head.field("content-range"), Some(&said[..]));
+                assert_octets(&part.body, &octets(first, last + 1 - first));
+                assert!(is_hit(&part));
+            }
+            let several = client.fetch_with("/film", &["Range: bytes=500-509, 10-19,-1"]);
+            assert_eq!(several.status(), 206);
+            let of_parts = several.head.field("content-type").unwrap();
+            let boundary = of_parts.strip_prefix("multipart/byteranges; boundary=").unwrap();
+            let part = |first: usize, count: usize| {
+                let range = format!("{first}-{}/{bytes}", first + count - 1);
+                let head =
+                    format!("\r\n--{boundary}\r\n{TYPE}\r\nContent-Range: bytes {range}\r\n\r\n");
+                [head.as_bytes(), &octets(first, count)].concat()
+            };
+            let end = format!("\r\n--{boundary}--\r\n").into_bytes();
+            let expected = [part(500, 10), part(10, 10), part(bytes - 1, 1), end].concat();
+            assert_octets(&several.body, &expected);
+            let behind = client.fetch_with("/film", &[&format!("Range: bytes={bytes}-")]);
+            assert_eq!(behind.status(), 416);
+            assert_eq!(behind.head.field("content-range"), Some(&format!("bytes */{bytes}")[..]));
+            for fields in [["Range: lines=0-9"], ["Range: bytes=9-0"], ["Range: bytes=a-b"]] {
+                let whole = client.fetch_with("/film", &fields);
+                assert_eq!(whole.status(), 200, "{fields:?}");
+                assert_octets(&whole.body, &body(bytes));
+            }
+            // Of HEAD a range means nothing.
+            client.ask("HEAD", "/film", &["Range: bytes=0-9"]);
+            let head = client.head();
+            assert_eq!((head.status(), head.length()), (200, Some(bytes)));
+            world.origin().is_idle();
+        });
+    }
+}
+
+/// `If-Range` gives the part where it names what is kept, by a strong tag or the date; else the whole. A condition that says that
+/// the client has it comes first.
+#[test]
+fn if_range() {
+    const PART: &str = "Range: bytes=10-19";
+    for bytes in LENGTHS {
+        scenario().tell(|world| {
+            let (mut client, _origin) = kept(world, FRESH, bytes);
+            for (field, is_part) in [
+                ("If-Range: \"a\"", true),
+                ("If-Range: \"b\"", false),
+                ("If-Range: W/\"a\"", false),
+                ("If-Range: Sun, 06 Nov 1994 08:49:37 GMT", true),
+                ("If-Range: Sun, 06 Nov 1994 08:49:38 GMT", false),
+                ("If-Range: nonsense", false),
+            ] {
+                let response = client.fetch_with("/film", &[PART, field]);
+                assert_eq!(response.status(), if is_part { 206 } else { 200 }, "{field}");
+                let expected = if is_part { octets(10, 10) } else { body(bytes) };
+                assert_octets(&response.body, &expected);
+            }
+            let known = client.fetch_with("/film", &[PART, "If-None-Match: \"a\""]);
+            assert_eq!(known.status(), 304);
+            world.origin().is_idle();
+        });
+    }
+}
+
+/// HEAD of what is stale asks about it as GET would; a 304 is an answer from what is kept, head only, and freshens it for GET; another
+/// body takes its place.
+#[test]
+fn head_of_what_is_stale() {
+    for bytes in LENGTHS {
+        scenario().loops(&[1, 2]).tell(|world| {
+            let (mut client, mut origin) = kept(world, STALE, bytes);
+            client.ask("HEAD", "/film", &[]);
+            let asked = origin.asked("GET /film");
+            assert_eq!(asked.field("if-none-match"), Some("\"a\""), "{asked:?}");
+            origin.answers("304 Not Modified", &[STALE, ETAG, "X-Seen: 1"], "");
+            let head = client.head();
+            assert_eq!((head.status(), head.length()), (200, Some(bytes)));
+            assert_eq!(head.field("x-seen"), Some("1"));
+            assert!(head.cache_status().contains("fwd=stale;fwd-status=304"), "{head:?}");
+
+            // The client's own condition is answered from what was freshened.
+            client.ask("HEAD", "/film", &["If-None-Match: \"a\""]);
+            origin.asked("GET /film");
+            origin.answers("304 Not Modified", &[STALE, ETAG, "X-Seen: 2"], "");
+            assert_eq!(client.head().status(), 304);
+
+            client.ask("HEAD", "/film", &[]);
+            origin.asked("GET /film");
+            origin.answers("200 OK", &[FRESH, "ETag: \"b\""], body(2 * bytes));
+            assert_eq!(client.head().length(), Some(2 * bytes));
+            world.until_counts("it is kept", |it| it.kept == 4);
+            let hit = client.fetch("/film");
+            assert!(is_hit(&hit) && hit.head.field("etag") == Some("\"b\""), "{:?}", hit.head);
+            assert_octets(&hit.body, &body(2 * bytes));
+            world.origin().is_idle();
+        });
+    }
+}
+
+/// A 304 brings the variant that was asked about up to date, and no other.
+#[test]
+fn variants_are_renewed_one_by_one() {
+    const VARY: &str = "Vary: Accept-Language";
+    for bytes in LENGTHS {
+        scenario().loops(&[1, 2]).tell(|world| {
+            let mut client = world.client();
+            let mut known = Vec::new();
+            let ask = |client: &mut Client, word: &str| {
+                client.ask("GET", "/page", &[&format!("Accept-Language: {word}")]);
+            };
+            for (word, from) in [("de", 0), ("fr", 7)] {
+                ask(&mut client, word);
+                let mut origin = world.asking_of(&mut known);
+                origin.asked("GET /page");
+                let etag = format!("ETag: \"{word}\"");
+                origin.answers("200 OK", &[STALE, VARY, &etag, "X-Turn: 1"], octets(from, bytes));
+                client.response();
+                known.push(origin);
+            }
+            ask(&mut client, "de");
+            let mut origin = world.asking_of(&mut known);
+            assert_eq!(origin.asked("GET /page").field("if-none-match"), Some("\"de\""));
+            origin.answers("304 Not Modified", &[FRESH, VARY, "ETag: \"de\"", "X-Turn: 2"], "");
+            assert_octets(&client.response().body, &octets(0, bytes));
+            known.push(origin);
+            ask(&mut client, "de");
+            let fresh = client.response();
+            assert!(is_hit(&fresh) && fresh.head.field("x-turn") == Some("2"), "{:?}", fresh.head);
+            assert_octets(&fresh.body, &octets(0, bytes));
+
+            ask(&mut client, "fr");
+            let mut origin = world.asking_of(&mut known);
+            assert_eq!(origin.asked("GET /page").field("if-none-match"), Some("\"fr\""));
+            origin.answers("304 Not Modified", &[STALE, VARY, "ETag: \"fr\""], "");
+            let other = client.response();
+            assert_eq!(other.head.field("x-turn"), Some("1"), "{:?}", other.head);
+            assert_octets(&other.body, &octets(7, bytes));
+        });
+    }
+}
+
+/// A 304 that names more fields in `Vary` than before does not say for whom what is kept is: the whole is asked for, and chosen by them. One
+/// that names fewer, or none, is as good as ever.
+#[test]
+fn a_304_that_varies_otherwise() {
+    for bytes in LENGTHS {
+        scenario().loops(&[1, 2]).tell(|world| {
+            let (mut client, mut origin) = kept(world, STALE, bytes);
+            client.ask("GET", "/film", &["Accept: a"]);
+            origin.asked("GET /film");
+            origin.answers("304 Not Modified", &[FRESH, ETAG, "Vary: Accept"], "");
+            let mut known = Vec::new();
+            for word in ["a", "b"] {
+                if word == "b" {
+                    client.ask("GET", "/film", &["Accept: b"]);
+                }
+                let mut origin = world.asking_of(&mut known);
+                let asked = origin.asked("GET /film");
+                assert_eq!(asked.field("accept"), Some(word));
+                assert!(!asked.has("if-none-match"), "{asked:?}");
+                origin.answers("200 OK", &[STALE, "ETag: \"c\"", "Vary: Accept"], word);
+                assert_eq!(client.response().text(), word);
+                known.push(origin);
+            }
+            client.ask("GET", "/film", &["Accept: a"]);
+            let mut origin = world.asking_of(&mut known);
+            assert_eq!(origin.asked("GET /film").field("if-none-match"), Some("\"c\""));
+            origin.answers("304 Not Modified", &[FRESH, "Vary:"], "");
+            assert_eq!(client.response().text(), "a");
+            let hit = client.fetch_with("/film", &["Accept: a"]);
+            assert!(is_hit(&hit) && hit.text() == "a", "{hit:?}");
+        });
+    }
+}
