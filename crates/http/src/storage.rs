@@ -296,10 +296,21 @@ fn vary(request: &Request<'_>, fields: &[Field<'_>]) -> Option<Vec<Selected>> {
     Some(selected)
 }
 
+/// Fields whose values mean the same in any case: codings and tags of languages (RFC 9110, sections 8.4.1, 8.5.1 and 12.5). Types have
+/// parameters, which may not.
+const CASELESS: [&str; 2] = ["accept-encoding", "accept-language"];
+
 /// What a request has in a field that chooses: its members as one list, however they were spread and spaced; `None` where it
 /// is not there.
 pub fn selecting_value(fields: &[Field<'_>], name: &str) -> Option<Vec<u8>> {
-    has(fields, name).then(|| members(fields, name).collect::<Vec<_>>().join(&b", "[..]))
+    if !has(fields, name) {
+        return None;
+    }
+    let mut value = members(fields, name).collect::<Vec<_>>().join(&b", "[..]);
+    if CASELESS.iter().any(|it| it.eq_ignore_ascii_case(name)) {
+        value.make_ascii_lowercase();
+    }
+    Some(value)
 }
 
 /// True for an entity tag: `"…"` or `W/"…"` (RFC 9110, section 8.8.3).
@@ -457,6 +468,13 @@ mod tests {
         assert!(!is_for(&[("accept", "a, b"), ("x", "")]));
         assert!(!is_for(&[("accept", "a, b, c")]), "X is not there");
         assert!(!is_for(&[("accept", "a, b, c"), ("x", ""), ("y", "")]), "Y is");
+        assert!(
+            !is_for(&[("accept", "A, b, c"), ("x", "")]),
+            "a parameter may mean something else"
+        );
+        let value = |name, value| selecting_value(&fields(&[(name, value)]), name);
+        assert_eq!(value("accept-language", "eN ,De;Q=1"), value("accept-language", "en,de;q=1"));
+        assert_eq!(value("accept-encoding", "GZIP"), Some(b"gzip".to_vec()));
     }
 
     /// Only what is an entity tag, or a date, is one.

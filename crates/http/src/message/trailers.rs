@@ -8,9 +8,10 @@
 //! a trailer (section 6.5.1): who reads a head and goes on has decided all that already, and who merges trailers into the head would decide
 //! it twice. Such fields stay behind, and so do those of one connection.
 //!
-//! Bounds: [`TRAILERS_MAX`] fields, beyond which none goes on, since half of them may mean something else than all;
-//! [`TRAILER_BYTES_MAX`](super::chunked::TRAILER_BYTES_MAX) octets.
+//! Bounds: [`TRAILERS_MAX`] fields and [`TRAILER_BYTES_MAX`] octets as they are written, beyond which none goes on, since half of them
+//! may mean something else than all, and whoever reads as we do would break the body.
 
+use super::chunked::TRAILER_BYTES_MAX;
 use super::encode::push_field;
 use super::{is_field_value, is_token};
 use crate::Field;
@@ -85,6 +86,7 @@ pub fn push_trailers(out: &mut Vec<u8>, octets: &[u8]) {
     if lines().count() > TRAILERS_MAX {
         return;
     }
+    let before = out.len();
     for line in lines() {
         let Some(colon) = memchr::memchr(b':', line) else { continue };
         let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
@@ -95,6 +97,9 @@ pub fn push_trailers(out: &mut Vec<u8>, octets: &[u8]) {
         if is_field_value(value) && may_trail(name) {
             push_field(out, name, value);
         }
+    }
+    if out.len() - before > TRAILER_BYTES_MAX as usize {
+        out.truncate(before);
     }
 }
 
@@ -165,6 +170,11 @@ mod tests {
         assert_eq!(passed_on(&section), section);
         assert_eq!(passed_on(&(section + "A: b\r\n")), "");
         assert_eq!(passed_on(""), "");
+        // A space is put before each value.
+        let long = |bytes: usize| format!("A:{}\r\n", "b".repeat(bytes - 5));
+        let room = TRAILER_BYTES_MAX as usize;
+        assert_eq!(passed_on(&long(room)).len(), room);
+        assert_eq!(passed_on(&long(room + 1)), "");
     }
 
     /// What is no field is none, whoever handed it in.

@@ -3,6 +3,7 @@
 
 use larder_http::log::{Asked, Exchange, push_combined, push_json};
 use larder_http::message::forward::{push_kept_head, push_request};
+use larder_http::message::trailers::push_trailers;
 use larder_http::message::{
     BadChunk, Chunked, FieldRoom, Framing, Limits, Piece, RequestHead, is_field_value, is_token,
     request, response,
@@ -118,7 +119,20 @@ fn check_kept(status: u16, fields: &[Field<'_>]) {
     assert!(again.fields.iter().all(|it| ours(it.name) || !is_hop_by_hop(it.name, fields)));
 }
 
-/// Data of chunks and where the body ended, in pieces of a size.
+/// What goes on of a trailer section is read as the same fields, all of them such as may be there.
+fn check_trailers(octets: &[u8]) {
+    let mut out = Vec::new();
+    push_trailers(&mut out, octets);
+    let section = [b"0\r\n", &out[..], b"\r\n"].concat();
+    let mut again = Chunked::new();
+    assert_eq!(again.next(&section), Ok(Piece::End { consumed: section.len() }));
+    assert_eq!(again.trailers(), out);
+    let mut twice = Vec::new();
+    push_trailers(&mut twice, &out);
+    assert_eq!(twice, out);
+}
+
+/// Data and trailers of chunks and where the body ended, in pieces of a size.
 fn decode(octets: &[u8], piece_bytes: usize) -> (Vec<u8>, Result<Option<usize>, BadChunk>) {
     let (mut chunked, mut data, mut at) = (Chunked::new(), Vec::new(), 0);
     while at < octets.len() {
@@ -136,6 +150,8 @@ fn decode(octets: &[u8], piece_bytes: usize) -> (Vec<u8>, Result<Option<usize>, 
             }
             Ok(Piece::End { consumed }) => {
                 assert!(at + consumed <= octets.len() && chunked.has_ended());
+                check_trailers(chunked.trailers());
+                data.extend_from_slice(chunked.trailers());
                 return (data, Ok(Some(at + consumed)));
             }
             Err(error) => return (data, Err(error)),
