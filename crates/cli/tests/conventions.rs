@@ -169,3 +169,18 @@ fn help_goes_to_standard_output() {
     assert!(run.out.as_bytes().lines().count() > 50);
     assert!(!run.out.contains('\x1b'), "no colour in a pipe");
 }
+
+/// Values of `larder http` that are words of their own are checked before anything is served: each is named, with what it could be.
+#[test]
+fn words_of_http_are_checked() {
+    let scratch = Scratch::new();
+    for (setting, said) in [
+        ("--keep-status 404", "expected STATUS=TIME"),
+        ("--keep-status 404=10s,600=1s", "\"600=1s\": neither a status"),
+        ("--keep-status 401=1s", "for one request alone"),
+        ("--keep-status 4xx=1ms", "expected a time"),
+        ("--abandoned maybe", "expected finish, drop or a size"),
+    ] {
+        scratch.run(&format!("http --origin http://127.0.0.1:9 {setting}")).refused(&[said]);
+    }
+}
