@@ -272,6 +272,7 @@ impl Supervisor {
                     }
                     self.duties.reopen();
                 }
+                Signal::LogsMoved => self.duties.reopen(),
                 _ if self.phase == Phase::Serves => self.duties.is_stop_asked = true,
                 _ => self.is_hurried = true,
             }

@@ -242,18 +242,21 @@ pub enum Signal {
     Terminate,
     /// SIGHUP: read the configuration again.
     HangUp,
+    /// SIGUSR1: begin the files of logs anew, and nothing else.
+    LogsMoved,
 }
 
 /// The numbers beside their names.
-const SIGNALS: [(libc::c_int, Signal); 3] = [
+const SIGNALS: [(libc::c_int, Signal); 4] = [
     (libc::SIGINT, Signal::Interrupt),
     (libc::SIGTERM, Signal::Terminate),
     (libc::SIGHUP, Signal::HangUp),
+    (libc::SIGUSR1, Signal::LogsMoved),
 ];
 
-/// SIGINT, SIGTERM and SIGHUP as something to be read.
+/// SIGINT, SIGTERM, SIGHUP and SIGUSR1 as something to be read.
 ///
-/// [`Signals::block`] blocks the three in the calling thread, and threads that it starts inherit
+/// [`Signals::block`] blocks them in the calling thread, and threads that it starts inherit
 /// that: call it before the first thread is started, or a thread that does not block them will
 /// take them, and the process ends. Programs that we start through the standard library get none of
 /// it. From then on nothing but [`Signals::read`] hears them: a process that stops reading can't be
@@ -266,7 +269,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Blocks the three signals here and in later threads, and makes them readable.
+    /// Blocks the four signals here and in later threads, and makes them readable.
     pub fn block() -> io::Result<Signals> {
         // SAFETY: all zeros is a valid set; the calls write sets that live here, and change the
         // mask of this thread only. What `signalfd` makes is ours.

@@ -93,6 +93,11 @@ impl<T, const LISTS: usize> Table<T, LISTS> {
         Table { slots: Vec::new(), entries_max, count: 0, free: NONE, ends, space }
     }
 
+    /// Room for so many from now on, at most [`ENTRIES_MAX`]; never for fewer than before.
+    pub fn grow(&mut self, entries_max: usize) {
+        self.entries_max = self.entries_max.max(entries_max.min(ENTRIES_MAX));
+    }
+
     /// Entries.
     pub fn len(&self) -> usize {
         self.count
@@ -293,6 +298,7 @@ mod tests {
         Remove { which: usize },
         Wait { which: usize, list: usize },
         Pass { by_ms: u64 },
+        Grow { entries_max: usize },
     }
 
     fn step() -> impl Strategy<Value = Step> {
@@ -301,6 +307,7 @@ mod tests {
             2 => any::<usize>().prop_map(|which| Step::Remove { which }),
             3 => (any::<usize>(), 0usize..3).prop_map(|(which, list)| Step::Wait { which, list }),
             2 => (0u64..300).prop_map(|by_ms| Step::Pass { by_ms }),
+            1 => (0usize..20).prop_map(|entries_max| Step::Grow { entries_max }),
         ]
     }
 
@@ -313,12 +320,12 @@ mod tests {
             // Name, id, list, and since when; in the order in which they came to their lists.
             let mut model: Vec<(usize, Id, usize, u64)> = Vec::new();
             let mut gone = Vec::new();
-            let mut now_ms = 5;
+            let (mut now_ms, mut entries_max) = (5, 12);
             for (name, step) in steps.into_iter().enumerate() {
                 match step {
                     Step::Insert { list } => match table.insert(name, list, now_ms) {
                         Ok(id) => model.push((name, id, list, now_ms)),
-                        Err(back) => prop_assert_eq!((back, model.len()), (name, 12)),
+                        Err(back) => prop_assert_eq!((back, model.len()), (name, entries_max)),
                     },
                     Step::Remove { which } if !model.is_empty() => {
                         let (name, id, ..) = model.remove(which % model.len());
@@ -331,6 +338,10 @@ mod tests {
                         model.push((name, id, list, now_ms));
                     }
                     Step::Pass { by_ms } => now_ms += by_ms,
+                    Step::Grow { entries_max: wanted } => {
+                        table.grow(wanted);
+                        entries_max = entries_max.max(wanted);
+                    }
                     Step::Remove { .. } | Step::Wait { .. } => {}
                 }
                 table.validate();

@@ -570,14 +570,14 @@ Examples:
             name: "dnstap",
             value_name: "FILE|unix:PATH",
             help: "Write all messages of clients and upstreams as dnstap, to a file or a collector's socket",
-            why: "Costs a copy of each message. SIGHUP begins the file anew, after a rotation.",
+            why: "Costs a copy of each message. SIGHUP and SIGUSR1 begin the file anew, after a rotation.",
             ..OPERATION
         },
         Setting {
             name: "query-log",
             value_name: "FILE",
             help: "Write a line for each answer to a client, or for one in so many",
-            why: "Time, client, question, code, size, where it came from. SIGHUP opens the file anew, after a rotation.",
+            why: "Time, client, question, code, size, where it came from. SIGHUP and SIGUSR1 open the file anew, after a rotation.",
             ..OPERATION
         },
         Setting {

@@ -13,6 +13,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::writer::{Sink, write_whole};
 
@@ -36,6 +37,8 @@ pub struct Options {
 #[derive(Debug)]
 pub struct LogFile {
     options: Options,
+    /// What it is to be when it is next opened, if that may change.
+    next: Option<Arc<Mutex<Options>>>,
     /// With the octets of it that are whole lines.
     file: Option<(File, u64)>,
     /// It is renamed when it has so many.
@@ -46,7 +49,13 @@ impl LogFile {
     /// The file, not yet opened.
     pub fn new(options: Options) -> LogFile {
         let full_bytes = limit(&options);
-        LogFile { options, file: None, full_bytes }
+        LogFile { options, next: None, file: None, full_bytes }
+    }
+
+    /// A file that its operator may change: what stands there holds when it is next closed, by [`super::writer::Writer::reopen`].
+    pub fn following(next: Arc<Mutex<Options>>) -> LogFile {
+        let options = next.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        LogFile { next: Some(next), ..LogFile::new(options) }
     }
 
     fn is_stdout(&self) -> bool {
@@ -125,6 +134,9 @@ impl Sink for LogFile {
 
     fn close(&mut self) {
         self.file = None;
+        if let Some(next) = &self.next {
+            self.options = next.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        }
     }
 
     fn place(&self) -> (&Path, &'static str) {
