@@ -141,6 +141,11 @@ fn flatten(path: String, value: &Value, rows: &mut Vec<(String, String)>) {
                 flatten(format!("{path}.{name}"), value, rows);
             }
         }
+        // Words are for a line: what changed, for example.
+        Value::Array(values) if values.iter().all(Value::is_string) => {
+            let words: Vec<&str> = values.iter().filter_map(Value::as_str).collect();
+            rows.push((path, if words.is_empty() { "-".to_owned() } else { words.join(", ") }));
+        }
         Value::Array(values) => {
             for (number, value) in values.iter().enumerate() {
                 flatten(format!("{path}.{number}"), value, rows);
@@ -170,6 +175,8 @@ mod tests {
         let fields: Fields =
             serde_json::from_str(r#"{"cache":{"entries":3},"upstreams":[{"up":true}]}"#).unwrap();
         assert_eq!(table(&fields), "cache.entries   3\nupstreams.0.up  true\n");
+        let fields: Fields = serde_json::from_str(r#"{"a":["b","c"],"d":[]}"#).unwrap();
+        assert_eq!(table(&fields), "a  b, c\nd  -\n");
     }
 
     /// Every word of the table is a line, with a name where it needs one; a slip is told before anybody is asked.

@@ -3,10 +3,12 @@
 use std::ffi::OsStr;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use larder_http::Rules;
 use larder_http::access_log;
 use larder_http::counts::Counts;
+use larder_http::live::{Fresh, Report, Source};
 use larder_http::message::Limits;
 use larder_http::options::{Abandoned, HealthChecks, Operation, Options, OriginAddress, Patience};
 use larder_http::prefix::Prefix;
@@ -20,14 +22,18 @@ use crate::bench::eprint_quietly;
 use crate::dns::{addresses_with, control, metrics};
 use crate::exit::{self, Failure, Outcome};
 use crate::layers::Resolved;
+use crate::settings::Setting;
 use crate::value::{Kind, Value};
 
 /// The port of HTTP.
 const PORT: u16 = 80;
 
-/// Runs the command.
-pub fn http(settings: &Resolved) -> Outcome {
-    let options = options(settings)?;
+/// Runs the command. `again` reads the settings anew.
+pub fn http(
+    settings: Resolved,
+    again: impl Fn() -> Result<Resolved, Failure> + Send + Sync + 'static,
+) -> Outcome {
+    let options = options(&settings)?;
     let loops = options.loops;
     let mut tell = |news: News<'_>| match news {
         News::Started { addresses, io, metrics } => {
@@ -43,9 +49,41 @@ pub fn http(settings: &Resolved) -> Outcome {
         }
         News::Line(line) => eprint_quietly(&format!("larder http: {line}")),
     };
-    let served = serve(&options, &mut tell).map_err(|error| Failure::usage(error.to_string()))?;
+    let source = source(settings, options.origins.clone(), again);
+    let served = serve(&options, Some(source), &mut tell)
+        .map_err(|error| Failure::usage(error.to_string()))?;
     eprint_quietly(&format!("larder http: {}", summary(&served.counts)));
     Ok(if served.was_hurried { exit::INTERRUPTED } else { exit::DONE })
+}
+
+/// Reads settings anew, and says in which they differ from those in force.
+fn source(
+    start: Resolved,
+    origins: Vec<OriginAddress>,
+    again: impl Fn() -> Result<Resolved, Failure> + Send + Sync + 'static,
+) -> Source {
+    let in_force: Mutex<(Option<Resolved>, Vec<OriginAddress>)> = Mutex::new((None, origins));
+    Arc::new(move || {
+        let (settings, options) = again()
+            .and_then(|settings| options(&settings).map(|options| (settings, options)))
+            .map_err(|failure| failure.message)?;
+        let mut in_force = in_force.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = in_force.0.as_ref().unwrap_or(&start);
+        let names = |rows: Vec<&Setting>, is_live| -> Vec<String> {
+            let rows = rows.into_iter().filter(|row| row.is_live == is_live);
+            rows.map(|row| row.name.to_owned()).collect()
+        };
+        // What cannot change is still as at the start.
+        let needs_restart = names(settings.differing(&start).collect(), false);
+        let mut changed = names(settings.differing(before).collect(), true);
+        let has_origin = changed.iter().any(|name| name == "origin");
+        if options.origins != in_force.1 && !has_origin {
+            // Their names have other addresses.
+            changed.push("origin".to_owned());
+        }
+        *in_force = (Some(settings), options.origins.clone());
+        Ok(Fresh { options, report: Report { changed, needs_restart } })
+    })
 }
 
 fn options(settings: &Resolved) -> Result<Options, Failure> {

@@ -143,6 +143,12 @@ impl Resolved {
         rows.map(|(setting, (values, layer))| (setting, values.as_slice(), layer))
     }
 
+    /// Rows in which another resolution of the same command differs.
+    pub fn differing(&self, other: &Resolved) -> impl Iterator<Item = &'static Setting> {
+        let pairs = self.command.settings.iter().zip(self.values.iter().zip(&other.values));
+        pairs.filter(|(_, (one, other))| one.0 != other.0).map(|(setting, _)| setting)
+    }
+
     fn values(&self, name: &str) -> &[Value] {
         let found = self.rows().find(|(setting, ..)| setting.name == name);
         found.expect("the command's table has this row").1

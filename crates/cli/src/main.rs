@@ -44,7 +44,7 @@ mod summary;
 mod value;
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use exit::{Failure, Outcome};
@@ -82,7 +82,14 @@ fn start() -> Outcome {
     match command.path {
         ["annotate"] => annotate::annotate(&resolve(file()?.as_ref())?),
         ["dns"] => dns::dns(&resolve(file()?.as_ref())?),
-        ["http"] => http::http(&resolve(file()?.as_ref())?),
+        ["http"] => {
+            let (inner, config) = (inner.clone(), config.map(Path::to_owned));
+            let again = move || {
+                let file = File::find(config.as_deref(), &layers::process_environment)?;
+                layers::resolve(command, &inner, file.as_ref(), &layers::process_environment)
+            };
+            http::http(resolve(file()?.as_ref())?, again)
+        }
         ["demo"] => demo::demo(&resolve(None)?),
         ["bench", "annotate"] => bench::bench_annotate(&resolve(None)?),
         ["bench", "engine"] => bench::bench_engine(&resolve(None)?),

@@ -49,6 +49,8 @@ pub struct Setting {
     pub default: &'static str,
     /// Where it may be given.
     pub reach: Reach,
+    /// A reload changes it while the server runs.
+    pub is_live: bool,
     /// Heading in help.
     pub group: &'static str,
     /// What it does, one line, no full stop.
@@ -118,6 +120,7 @@ const ROW: Setting = Setting {
     required: false,
     default: "",
     reach: Reach::Run,
+    is_live: false,
     group: "Options",
     help: "",
     why: "",
@@ -1545,7 +1548,8 @@ standard input into the cache; flush NAME takes out all types of a name, flush-z
 snapshot saves the cache to its file; reload reads the configuration again and keeps the cache.
 
 Of larder http: purge URL takes out what a URL gives, purge-tag TAG what its origin gave that tag, flush everything; with \
---soft it stays, stale: the origin is asked about it, and it may still be given while the origin fails. Exit status: 0 done; 1 loaded, but some lines were no entries; 2 not done.
+--soft it stays, stale: the origin is asked about it, and it may still be given while the origin fails; reload reads the configuration \
+again, and says what changed and what needs a restart. Exit status: 0 done; 1 loaded, but some lines were no entries; 2 not done.
 
 Examples:
   larder ctl stats

@@ -91,7 +91,7 @@ pub fn guide() -> String {
          (`UPDATE_DOCS=1 cargo test -p larder-cli` rewrites it).\n\n\
          A setting with a variable can also stand in `larder.toml`, in the table of its command, with\n\
          `_` for `-`. The first that speaks wins: flag, environment, file, default.\n\
-         `larder show-config` says which one did.\n",
+         `larder show-config` says which one did. What is marked *live* is changed by a reload, while the server runs.\n",
     );
     for command in COMMANDS {
         let _ = writeln!(text, "\n## larder {}\n\n{}.", command.path.join(" "), command.about);
@@ -112,13 +112,18 @@ pub fn guide() -> String {
                 setting.kind.unit().to_owned(),
                 default,
                 variable,
-                format!("{}. {}", setting.help, setting.why),
+                format!("{}. {}{}", setting.help, setting.why, live(setting)),
             ];
             let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
             let _ = writeln!(text, "| {} |", cells.join(" | "));
         }
     }
     text
+}
+
+/// What is to be said of a reload.
+fn live(setting: &Setting) -> &'static str {
+    if setting.is_live { " *Live*." } else { "" }
 }
 
 #[cfg(test)]

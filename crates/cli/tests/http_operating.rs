@@ -595,3 +595,89 @@ fn a_restart_is_warm() {
     server.hear("nothing can be saved there: make its folder");
     get(server.address, plain);
 }
+
+/// The configuration file is read anew by SIGHUP and by larder ctl: origins, limits and the log are others from then on, a connection
+/// that stands stays and what it was told goes on; what needs a restart is told, and a file with a slip changes nothing.
+#[test]
+fn reloads() {
+    let (scratch, old, new) = (Scratch::new(), Origin::start(), Origin::start());
+    let file = |origin: &Origin, more: &str| {
+        let text = format!(
+            "[http]\nlisten = '127.0.0.1:0'\nctl = 'ctl'\norigin = 'http://{}'\n{more}\n",
+            origin.address
+        );
+        scratch.write("larder.toml", &text);
+    };
+    file(&old, "");
+    let mut server = Server::spawn_http(scratch.larder().arg("http"));
+    let mut stream = TcpStream::connect(server.address).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a time");
+    let mut fetch = |request: &str| {
+        stream.write_all(request.as_bytes()).expect("sent");
+        let mut input = BufReader::new(&stream);
+        let head = read_head(&mut input).expect("an answer");
+        let line = head.to_ascii_lowercase();
+        let (_, rest) = line.split_once("content-length: ").expect("its length");
+        let bytes: usize = rest.split("\r\n").next().expect("it").parse().expect("a number");
+        let mut body = vec![0; bytes];
+        input.read_exact(&mut body).expect("a body");
+        (head, String::from_utf8(body).expect("text"))
+    };
+    let plain = "GET /a HTTP/1.1\r\nHost: a.test\r\n\r\n";
+    assert_eq!(fetch(plain).1, "answer 1\n");
+    let ctl = || scratch.run("ctl reload --socket ctl");
+    let run = ctl();
+    assert_eq!((run.code, run.out.as_str()), (Some(0), "changed        -\nneeds_restart  -\n"));
+
+    file(&new, "access_log = 'log'\nbody_max = 10\nmemory = '64MiB'\npurge_from = '127.0.0.1'");
+    server.signal("-HUP");
+    server.hear("settings were read anew: changed origin, body-max, purge-from, access-log; memory needs a restart");
+    assert_eq!(fetch(plain).1, "answer 1\n", "it is the other's first");
+    assert_eq!((old.asked(), new.asked()), (1, 1));
+    let purge = "PURGE /a HTTP/1.1\r\nHost: a.test\r\n\r\n";
+    assert!(fetch(purge).0.starts_with("HTTP/1.1 200 "));
+    let lines = |name: &str| {
+        let text = std::fs::read_to_string(scratch.path(name)).unwrap_or_default();
+        text.lines().count()
+    };
+    wait(|| (lines("log") == 2).then_some(()));
+
+    // The log goes elsewhere, and is another.
+    file(&new, "access_log = 'other'\naccess_log_format = 'json'\nmemory = '64MiB'");
+    let run = ctl();
+    let said = "changed        body-max, purge-from, access-log, access-log-format\nneeds_restart  memory\n";
+    assert_eq!((run.code, run.out.as_str()), (Some(0), said));
+    assert!(fetch(purge).0.starts_with("HTTP/1.1 405 "));
+    wait(|| (lines("other") == 1).then_some(()));
+    assert_eq!(lines("log"), 2);
+    let text = std::fs::read_to_string(scratch.path("other")).expect("it is there");
+    assert!(text.starts_with("{\"time\":"), "{text}");
+    // A rotation by somebody else.
+    std::fs::rename(scratch.path("other"), scratch.path("moved")).expect("renamed");
+    server.signal("-USR1");
+    wait(|| scratch.path("other").exists().then_some(()));
+    fetch(plain);
+    wait(|| (lines("other") == 1).then_some(()));
+
+    for (text, said) in [
+        ("[http]\norigin = 'https://a.test'", "origins over TLS are not there yet"),
+        ("[http]\norigins = 'http://127.0.0.1'", "did you mean 'origin'"),
+        ("[http", "larder show-config --template"),
+        ("", "there is no origin to ask"),
+    ] {
+        scratch.write("larder.toml", text);
+        server.signal("-HUP");
+        server.hear("settings stay as they were: ");
+        ctl().refused(&[said]);
+        assert_eq!(fetch(plain).1.split(' ').next(), Some("answer"));
+    }
+    // No log any more.
+    file(&old, "");
+    assert_eq!(ctl().code, Some(0));
+    let before = lines("other");
+    assert_eq!(fetch(plain).1, "answer 2\n");
+    drop(stream);
+    server.signal("-TERM");
+    assert_eq!(server.end().0, Some(0));
+    assert_eq!(lines("other"), before);
+}

@@ -10,6 +10,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use larder_io::service::handover::Feed;
 use larder_io::service::log_file::{self, LogFile};
@@ -51,12 +52,40 @@ pub struct AccessLog {
     due_ms: Option<u64>,
 }
 
-/// Starts the thread that writes. The log is a loop's; others get [`AccessLog::another`].
-pub fn start(options: Options) -> io::Result<(Writer, AccessLog)> {
-    let Options { path, format, bytes_max, files_max } = options;
-    let file = log_file::Options { name: "access log", path, bytes_max, files_max };
-    let (writer, feed) = Writer::start(LogFile::new(file))?;
-    Ok((writer, AccessLog { feed, format, due_ms: None }))
+/// The log of all loops.
+#[derive(Debug)]
+pub struct Log {
+    /// Its thread. It ends when it is told to, or when no loop has the log any more.
+    pub writer: Writer,
+    feed: Arc<AccessLog>,
+    file: Arc<Mutex<log_file::Options>>,
+}
+
+/// Starts the thread that writes.
+pub fn start(options: Options) -> io::Result<Log> {
+    let format = options.format;
+    let file = Arc::new(Mutex::new(file(options)));
+    let (writer, feed) = Writer::start(LogFile::following(file.clone()))?;
+    Ok(Log { writer, feed: Arc::new(AccessLog { feed, format, due_ms: None }), file })
+}
+
+fn file(options: Options) -> log_file::Options {
+    let Options { path, bytes_max, files_max, .. } = options;
+    log_file::Options { name: "access log", path, bytes_max, files_max }
+}
+
+impl Log {
+    /// What each loop has another of, by [`AccessLog::another`].
+    pub fn feed(&self) -> Arc<AccessLog> {
+        self.feed.clone()
+    }
+
+    /// Other settings: for the file at once, for the form of lines with the feeds that are taken from now on.
+    pub fn change(&mut self, options: Options) {
+        self.feed = Arc::new(AccessLog { format: options.format, ..self.feed.another() });
+        *self.file.lock().unwrap_or_else(PoisonError::into_inner) = file(options);
+        self.writer.reopen();
+    }
 }
 
 impl AccessLog {

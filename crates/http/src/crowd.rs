@@ -13,16 +13,16 @@ const SHARDS: usize = 16;
 /// Connections of all loops, by who has them.
 #[derive(Debug)]
 pub struct Crowd {
-    max: u32,
     shards: [Mutex<HashMap<IpAddr, u32>>; SHARDS],
 }
 
-impl Crowd {
-    /// Each may have so many.
-    pub fn new(max: u32) -> Crowd {
-        Crowd { max, shards: std::array::from_fn(|_| Mutex::default()) }
+impl Default for Crowd {
+    fn default() -> Crowd {
+        Crowd { shards: std::array::from_fn(|_| Mutex::default()) }
     }
+}
 
+impl Crowd {
     fn shard(&self, of: IpAddr) -> &Mutex<HashMap<IpAddr, u32>> {
         let last = match of {
             IpAddr::V4(address) => address.octets()[3],
@@ -32,12 +32,12 @@ impl Crowd {
         &self.shards[usize::from(last) % SHARDS]
     }
 
-    /// Another connection; false, and it is not counted, where there are as many as there may be.
-    pub fn enter(&self, address: IpAddr) -> bool {
+    /// Another connection; false, and it is not counted, where there are `most` already, which is at least one.
+    pub fn enter(&self, address: IpAddr, most: u32) -> bool {
         let of = customer(address);
         let mut shard = self.shard(of).lock();
         let count = shard.entry(of).or_insert(0);
-        let has_room = *count < self.max;
+        let has_room = *count < most.max(1);
         if has_room {
             *count += 1;
         }
@@ -71,9 +71,9 @@ mod tests {
     /// Each has its number of connections and no more, whatever the others have; who leaves makes room; nothing stays.
     #[test]
     fn each_has_its_share() {
-        let crowd = Crowd::new(2);
+        let crowd = Crowd::default();
         let at = |text: &str| text.parse::<IpAddr>().unwrap();
-        let enter = |text| crowd.enter(at(text));
+        let enter = |text| crowd.enter(at(text), 2);
         assert!(enter("192.0.2.1") && enter("::ffff:192.0.2.1") && !enter("192.0.2.1"));
         assert!(enter("192.0.2.17") && enter("2001:db8::1") && enter("2001:db8::ffff"));
         assert!(!enter("2001:db8:0:0:1::") && enter("2001:db8:0:1::1"));

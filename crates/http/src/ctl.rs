@@ -5,6 +5,7 @@
 //! {"command":"purge","url":"http://a.example/b","soft":true}     -> {"ok":true}
 //! {"command":"purge-tag","tag":"news"}                           -> {"ok":true}
 //! {"command":"flush"}                                            -> {"ok":true}
+//! {"command":"reload"}                                           -> {"ok":true,"changed":["keep"],"needs_restart":[]}
 //! ```
 //!
 //! What is purged is gone: nobody gets it any more once the answer is there. What is purged softly is stale: the origin is asked
@@ -40,6 +41,8 @@ pub enum Request {
         /// It stays, as stale.
         is_soft: bool,
     },
+    /// Reads the settings anew.
+    Reload,
     /// Ends the server, after what it has begun.
     Stop,
 }
@@ -61,6 +64,7 @@ impl Request {
         match word("command") {
             Some("version") => Ok(Request::Version),
             Some("stats") => Ok(Request::Stats),
+            Some("reload") => Ok(Request::Reload),
             Some("stop") => Ok(Request::Stop),
             Some("purge") => {
                 let text = argument("url", "http://a.example/b")?;
@@ -78,7 +82,7 @@ impl Request {
             }
             Some("flush") => Ok(Request::Flush { is_soft }),
             Some(command) => Err(format!(
-                "larder http has no command {command:?}; there are version, stats, purge, purge-tag, flush, stop"
+                "larder http has no command {command:?}; there are version, stats, purge, purge-tag, flush, reload, stop"
             )),
             None => Err("\"command\" is missing, as in {\"command\":\"stats\"}".to_owned()),
         }

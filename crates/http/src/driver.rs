@@ -60,6 +60,7 @@ use crate::counts::{Counts, Shared};
 use crate::crowd::Crowd;
 use crate::flights::{Flight, Landing};
 use crate::health::Health;
+use crate::live::{Follower, Setup};
 use crate::mail::{Mail, Message};
 use crate::options::Options;
 use crate::server::Common;
@@ -114,8 +115,6 @@ pub struct Parts {
     pub listeners: Vec<TcpListener>,
     /// What it shares.
     pub common: Common,
-    /// Where it logs.
-    pub access_log: Option<AccessLog>,
 }
 
 /// One core's loop.
@@ -133,8 +132,11 @@ pub struct Driver {
     deaf: Vec<(usize, u64)>,
     clients: Table<Option<Box<Client>>, CLIENT_LISTS>,
     origins: Table<Option<Box<Origin>>, ORIGIN_LISTS>,
+    /// Those that are asked, and those that are not any more and still answer.
     backends: Vec<Backend>,
-    /// The backend that is asked next.
+    /// Which of them are asked, in the order of the options.
+    asked: Vec<usize>,
+    /// The one that is asked next.
     turn: usize,
     /// Fetches that wait for a connection.
     queue: VecDeque<Box<Fetch>>,
@@ -160,8 +162,11 @@ pub struct Driver {
     gave_way_ms: u64,
     stages: Arc<Stages>,
     health: Arc<Health>,
-    crowd: Option<Arc<Crowd>>,
+    crowd: Arc<Crowd>,
+    follower: Follower,
     access_log: Option<AccessLog>,
+    /// Lines that found no room in logs before.
+    log_dropped_before: u64,
     /// What was told last, for the log.
     told: Told,
     is_draining: bool,
@@ -172,8 +177,9 @@ pub struct Driver {
 impl Driver {
     /// Takes the parts; what comes is to be handed to [`Driver::run`].
     pub fn new(parts: Parts) -> io::Result<(Driver, Batch)> {
-        let Parts { number, listeners, common, access_log } = parts;
-        let Common { options, store, shared, health, mail, clock, stages, crowd, .. } = common;
+        let Parts { number, listeners, common } = parts;
+        let Common { store, shared, live, mail, clock, stages, crowd, .. } = common;
+        let (follower, Setup { options, health, access_log }) = Follower::new(live);
         let reactor_options = reactor::Options { choice: options.io, ..Default::default() };
         let (mut reactor, batch) = Reactor::new(&reactor_options)?;
         mail.set_waker(number, reactor.waker());
@@ -182,48 +188,48 @@ impl Driver {
         }
         let face = store.face().map_err(io::Error::other)?;
         let share = |all: usize| all.div_ceil(options.loops).max(1);
-        let backends = options.origins.iter().map(|it| Backend::new(it.clone())).collect();
-        let origins_max = share(options.origin_connections_max) * options.origins.len().max(1);
-        Ok((
-            Driver {
-                number,
-                face,
-                store,
-                mail,
-                messages: Vec::new(),
-                reactor,
-                listeners,
-                deaf: Vec::new(),
-                clients: Table::new(CLIENTS, share(options.clients_max)),
-                origins: Table::new(ORIGINS, origins_max),
-                backends,
-                turn: number as usize,
-                queue: VecDeque::new(),
-                waits: HashMap::new(),
-                rooms: HashMap::new(),
-                landed: VecDeque::new(),
-                again: Vec::new(),
-                unannounced: Vec::new(),
-                scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
-                url: Vec::new(),
-                note: Vec::new(),
-                now: Now::default(),
-                clock,
-                counts: Counts::default(),
-                shared,
-                publish_ms: 0,
-                gave_way_ms: 0,
-                stages,
-                health,
-                crowd,
-                access_log,
-                told: Told::default(),
-                is_draining: false,
-                is_drained: false,
-                options,
-            },
-            batch,
-        ))
+        let mut driver = Driver {
+            number,
+            face,
+            store,
+            mail,
+            messages: Vec::new(),
+            reactor,
+            listeners,
+            deaf: Vec::new(),
+            clients: Table::new(CLIENTS, share(options.clients_max)),
+            origins: Table::new(ORIGINS, 0),
+            backends: Vec::new(),
+            asked: Vec::new(),
+            turn: number as usize,
+            queue: VecDeque::new(),
+            waits: HashMap::new(),
+            rooms: HashMap::new(),
+            landed: VecDeque::new(),
+            again: Vec::new(),
+            unannounced: Vec::new(),
+            scratch: vec![0; SCRATCH_BYTES].into_boxed_slice(),
+            url: Vec::new(),
+            note: Vec::new(),
+            now: Now::default(),
+            clock,
+            counts: Counts::default(),
+            shared,
+            publish_ms: 0,
+            gave_way_ms: 0,
+            stages,
+            health,
+            crowd,
+            follower,
+            access_log: access_log.map(|log| log.another()),
+            log_dropped_before: 0,
+            told: Told::default(),
+            is_draining: false,
+            is_drained: false,
+            options,
+        };
+        driver.ask_origins();
+        Ok((driver, batch))
     }
 
     /// How it talks to the kernel, and why not by io_uring, where that was wished for.
@@ -277,6 +283,18 @@ impl Driver {
         }
     }
 
+    /// Goes on with other settings.
+    fn follow(&mut self, setup: Setup) {
+        let Setup { options, health, access_log } = setup;
+        if let Some(mut log) = self.access_log.take() {
+            log.flush();
+            self.log_dropped_before += log.dropped();
+        }
+        self.access_log = access_log.map(|log| log.another());
+        (self.options, self.health) = (options, health);
+        self.ask_origins();
+    }
+
     fn tell_time(&mut self) {
         let us = self.clock.us();
         let wall_s = self.clock.unix_us(us) / 1_000_000;
@@ -290,6 +308,9 @@ impl Driver {
         self.reactor.wait(batch, Some(wait))?;
         self.tell_time();
         self.face.sync(&self.store);
+        if let Some(setup) = self.follower.take_next() {
+            self.follow(setup);
+        }
         while let Some(event) = batch.next() {
             self.handle(event);
         }
@@ -466,7 +487,8 @@ impl Driver {
         self.publish_ms = self.now.ms + PUBLISH_MS;
         self.counts.clients_open = self.clients.len() as u64;
         self.counts.origins_open = self.origins.len() as u64;
-        self.counts.log_dropped = self.access_log.as_ref().map_or(0, AccessLog::dropped);
+        let dropped = self.access_log.as_ref().map_or(0, AccessLog::dropped);
+        self.counts.log_dropped = self.log_dropped_before + dropped;
         self.shared.publish(self.number as usize, &self.counts);
     }
 

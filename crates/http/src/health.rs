@@ -21,7 +21,7 @@ pub struct Health {
 
 #[derive(Debug)]
 struct OriginHealth {
-    name: String,
+    origin: OriginAddress,
     passed_over_until_ms: AtomicU64,
     is_down: AtomicBool,
 }
@@ -30,11 +30,24 @@ impl Health {
     /// All are good until something else is known.
     pub fn new(origins: &[OriginAddress]) -> Health {
         let good = |origin: &OriginAddress| OriginHealth {
-            name: origin.name.clone(),
+            origin: origin.clone(),
             passed_over_until_ms: AtomicU64::new(0),
             is_down: AtomicBool::new(false),
         };
         Health { origins: origins.iter().map(good).collect() }
+    }
+
+    /// What is known of those that were there before; of what checks found only where `is_checked_so`, as before.
+    pub fn take_over(&self, before: &Health, is_checked_so: bool) {
+        for it in &self.origins {
+            let Some(was) = before.origins.iter().find(|was| was.origin == it.origin) else {
+                continue;
+            };
+            let until_ms = was.passed_over_until_ms.load(Ordering::Relaxed);
+            it.passed_over_until_ms.store(until_ms, Ordering::Relaxed);
+            let is_down = is_checked_so && was.is_down.load(Ordering::Relaxed);
+            it.is_down.store(is_down, Ordering::Relaxed);
+        }
     }
 
     /// Whether it is to be asked before those that are not good. Times are of the loops' one clock.
@@ -63,7 +76,7 @@ impl Health {
     /// Names, and whether each is good.
     pub fn all(&self, now_ms: u64) -> impl Iterator<Item = (&str, bool)> {
         let each = self.origins.iter().enumerate();
-        each.map(move |(at, it)| (it.name.as_str(), self.is_good(at, now_ms)))
+        each.map(move |(at, it)| (it.origin.name.as_str(), self.is_good(at, now_ms)))
     }
 }
 

@@ -37,6 +37,7 @@
 //! | [`server`], [`options`] | sockets, threads, signals; what an operator decides |
 //! | [`ctl`], [`counts`], [`health`] | what operators ask; what is counted; which origins fail |
 //! | [`crowd`] | connections by address |
+//! | [`live`] | what may change while it serves |
 //! | [`snapshot`] | what is kept, in a file over a restart |
 //! | [`access_log`] | where lines of the log go |
 //!
@@ -55,6 +56,7 @@ pub mod field;
 pub mod flights;
 pub mod health;
 pub mod key;
+pub mod live;
 pub mod log;
 pub mod mail;
 pub mod message;

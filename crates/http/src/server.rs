@@ -15,15 +15,13 @@ use larder_io::clock::Clock;
 use larder_io::event::{Signals, Waker};
 use larder_io::reactor::Batch;
 use larder_io::service::crew::Crew;
-use larder_io::service::writer::{Meter, Writer};
 use larder_io::stage::{Stage, Stages};
 use larder_io::tcp::{ListenOptions, listen};
 
-use crate::access_log::{self, AccessLog};
 use crate::counts::{Counts, Shared};
 use crate::crowd::Crowd;
 use crate::driver::{Driver, Parts};
-use crate::health::Health;
+use crate::live::{Live, Reload, Source};
 use crate::mail::Mail;
 use crate::options::Options;
 use crate::snapshot::{self, Loaded};
@@ -106,16 +104,16 @@ fn system(what: &'static str) -> impl Fn(io::Error) -> ServeError {
 /// What loops share, with one another and with who watches over them.
 #[derive(Debug, Clone)]
 pub struct Common {
-    /// As for all.
+    /// As they were at the start, where what is fixed holds. The rest is in `live`.
     pub options: Arc<Options>,
+    /// What is in force, and what is known of the origins.
+    pub live: Arc<Live>,
     /// What is kept.
     pub store: Arc<Store>,
     /// Where loops show what they counted.
     pub shared: Arc<Shared>,
-    /// What is known of the origins.
-    pub health: Arc<Health>,
     /// Connections by address, where they are counted.
-    pub crowd: Option<Arc<Crowd>>,
+    pub crowd: Arc<Crowd>,
     /// Messages.
     pub mail: Mail,
     /// The time.
@@ -124,15 +122,12 @@ pub struct Common {
     pub stages: Arc<Stages>,
     /// Wakes who watches over the loops.
     pub waker: Arc<Waker>,
-    /// What the writer of the access log counts.
-    pub log_meter: Option<Meter>,
 }
 
 /// A server that has its addresses and its memory, and does not serve yet.
 struct Ready {
     addresses: Vec<SocketAddr>,
     drivers: Vec<(Driver, Batch)>,
-    writer: Option<Writer>,
     /// What came of the snapshot.
     loaded: Loaded,
     common: Common,
@@ -155,34 +150,30 @@ impl Ready {
             Some(path) => snapshot::load(&store, path, seconds(&clock)),
             None => Loaded::Nothing,
         };
-        let log = options.operation.access_log.clone().map(access_log::start).transpose();
-        let (writer, access_log) = log.map_err(system("a thread for the access log"))?.unzip();
+        let live = Live::start((*options).clone());
+        let live = Arc::new(live.map_err(system("a thread for the access log"))?);
         let common = Common {
             store,
             shared: Arc::new(Shared::new(loops)),
-            health: Arc::new(Health::new(&options.origins)),
-            crowd: (options.clients_per_address > 0)
-                .then(|| Arc::new(Crowd::new(options.clients_per_address))),
+            live,
+            crowd: Arc::default(),
             mail,
             clock,
             stages: Arc::new(Stages::new()),
             waker: Arc::new(Waker::new().map_err(system("eventfd"))?),
-            log_meter: writer.as_ref().map(Writer::meter),
             options,
         };
         let mut drivers = Vec::new();
         for (number, listeners) in listeners.into_iter().enumerate() {
-            let access_log = access_log.as_ref().map(AccessLog::another);
-            let (number, common) = (number as u32, common.clone());
-            let parts = Parts { number, listeners, common, access_log };
+            let parts = Parts { number: number as u32, listeners, common: common.clone() };
             drivers.push(Driver::new(parts).map_err(system("a loop"))?);
         }
-        Ok(Ready { addresses, drivers, writer, loaded, common })
+        Ok(Ready { addresses, drivers, loaded, common })
     }
 
     /// Begins to serve.
     fn start(self) -> Result<Running, ServeError> {
-        let Ready { addresses, drivers, writer, common, .. } = self;
+        let Ready { addresses, drivers, common, .. } = self;
         let io = match drivers[0].0.io() {
             (backend, Some(why)) => format!("{backend} ({why})"),
             (backend, None) => backend.to_string(),
@@ -193,7 +184,7 @@ impl Ready {
         for (mut driver, mut batch) in drivers {
             crew.start(move || driver.run(&mut batch)).map_err(system("a thread"))?;
         }
-        Ok(Running { addresses, io, crew, writer, common })
+        Ok(Running { addresses, io, crew, common })
     }
 }
 
@@ -203,8 +194,6 @@ pub struct Running {
     addresses: Vec<SocketAddr>,
     io: String,
     crew: Crew,
-    /// Of the access log.
-    writer: Option<Writer>,
     common: Common,
 }
 
@@ -234,6 +223,18 @@ impl Running {
         &self.common.store
     }
 
+    /// The settings in force.
+    pub fn options(&self) -> Arc<Options> {
+        self.common.live.setup().options
+    }
+
+    /// Other settings, as far as they may change while it serves ([`crate::live`]).
+    pub fn replace(&self, options: Options) -> io::Result<()> {
+        self.common.live.replace(options)?;
+        self.crew.wake();
+        Ok(())
+    }
+
     /// Makes each loop turn, though nothing has come for it.
     pub fn wake(&self) {
         self.crew.wake();
@@ -254,11 +255,6 @@ impl Running {
         self.ended() == self.loops()
     }
 
-    /// Who writes the access log.
-    pub(crate) fn writer(&self) -> Option<&Writer> {
-        self.writer.as_ref()
-    }
-
     /// Loops that have ended.
     pub(crate) fn ended(&self) -> usize {
         self.crew.ended()
@@ -273,19 +269,24 @@ impl Running {
     pub fn stop(mut self) -> io::Result<Counts> {
         self.hurry();
         self.crew.join()?;
-        if let Some(writer) = self.writer.take() {
+        if let Some(writer) = self.common.live.take_writer() {
             writer.finish_within(LOG_PATIENCE);
         }
         Ok(self.counts())
     }
 }
 
-/// Serves until told to end.
-pub fn serve(options: &Options, tell: &mut dyn FnMut(News<'_>)) -> Result<Served, ServeError> {
+/// Serves until told to end. Asked to read its settings anew (SIGHUP, `larder ctl reload`) it asks `source` for them.
+pub fn serve(
+    options: &Options,
+    source: Option<Source>,
+    tell: &mut dyn FnMut(News<'_>),
+) -> Result<Served, ServeError> {
     // Before any thread starts, so that all of them leave signals to this one.
     let signals = Signals::block().map_err(system("signals"))?;
     let ready = Ready::new(options)?;
-    let supervisor = Supervisor::open(ready.common.clone(), signals);
+    let reload = Reload::new(source, ready.common.live.clone(), ready.common.mail.clone());
+    let supervisor = Supervisor::open(ready.common.clone(), signals, reload);
     let supervisor = supervisor.map_err(ServeError::Operation)?;
     let (common, loaded) = (ready.common.clone(), ready.loaded.clone());
     let saves = !matches!(loaded, Loaded::Foreign(_));

@@ -18,15 +18,18 @@ mod duties;
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::mpsc::{self, Receiver, TryRecvError};
+use std::thread;
 
 use larder_io::event::{Events, Interest, Poller, Signal, Signals};
 use larder_io::service::control::{self, Control};
+use larder_io::service::crew;
 use larder_io::service::endpoint::{self, Endpoint};
 use larder_io::service::notify::Notifier;
-use larder_io::service::writer::Writer;
 
 use self::checks::Checks;
 use self::duties::Duties;
+use crate::live::{Follower, Reload, Report};
 use crate::server::{Common, Running};
 
 /// How long answers that were begun may take when the server is asked to end, milliseconds.
@@ -72,6 +75,11 @@ pub(crate) struct Supervisor {
     endpoint: Option<Endpoint>,
     checks: Option<Checks>,
     duties: Duties,
+    follower: Follower,
+    /// A reload that a signal asked for, and that is under way.
+    reloading: Option<Receiver<Result<Report, String>>>,
+    /// Another signal came meanwhile: what was read may have changed since.
+    reloads_again: bool,
     notifier: Option<Notifier>,
     alive_ms: Option<u64>,
     phase: Phase,
@@ -80,7 +88,7 @@ pub(crate) struct Supervisor {
 
 impl Supervisor {
     /// Opens the sockets of an operator. The error says what to do.
-    pub fn open(common: Common, signals: Signals) -> io::Result<Supervisor> {
+    pub fn open(common: Common, signals: Signals, reload: Reload) -> io::Result<Supervisor> {
         let operation = &common.options.operation;
         let poller = Poller::new()?;
         poller.add(&signals, SIGNALS, Interest::READ)?;
@@ -91,16 +99,17 @@ impl Supervisor {
         let endpoint = operation
             .metrics
             .map(|address| Endpoint::open(address, endpoint::Limits::default(), &poller, METRICS));
+        let (follower, setup) = Follower::new(common.live.clone());
         Ok(Supervisor {
             control: control.transpose()?,
             endpoint: endpoint.transpose()?,
-            checks: common.options.health_checks.as_ref().map(|checks| {
-                let options = &common.options;
-                Checks::new(checks, &options.origins, options.limits, CHECKS)
-            }),
+            checks: Checks::of(&setup, CHECKS),
             poller,
             signals,
-            duties: Duties { common, is_stop_asked: false },
+            duties: Duties { common, reload, is_stop_asked: false },
+            follower,
+            reloading: None,
+            reloads_again: false,
             notifier: None,
             alive_ms: None,
             phase: Phase::Serves,
@@ -123,7 +132,7 @@ impl Supervisor {
             let now_ms = self.duties.now_ms();
             for event in events.iter() {
                 match event.token {
-                    SIGNALS => self.hear_signals(running)?,
+                    SIGNALS => self.hear_signals(tell)?,
                     WAKER => drop(self.duties.common.waker.clear()?),
                     CONTROL..METRICS => {
                         let Supervisor { control, poller, duties, .. } = &mut self;
@@ -140,12 +149,13 @@ impl Supervisor {
                     CHECKS.. => {
                         let Supervisor { checks, poller, duties, .. } = &mut self;
                         if let Some(checks) = checks {
-                            checks.handle(event.token, poller, &duties.common.health, now_ms, tell);
+                            let health = duties.common.live.setup().health;
+                            checks.handle(event.token, poller, &health, now_ms, tell);
                         }
                     }
                 }
             }
-            self.tick(now_ms, running, tell);
+            self.tick(now_ms, tell);
             self.go_on(now_ms, running, tell);
         }
         self.signals.unblock()?;
@@ -178,7 +188,7 @@ impl Supervisor {
             self.control.as_ref().and_then(|control| control.wait_ms(now_ms)),
             self.endpoint.as_ref().and_then(|endpoint| endpoint.wait_ms(now_ms)),
             self.checks.as_ref().and_then(|checks| checks.wait_ms(now_ms)),
-            self.duties.common.log_meter.as_ref().map(|_| NEWS_MS),
+            self.duties.common.live.log_meter().map(|_| NEWS_MS),
             self.alive_ms.map(until),
             drained,
         ]
@@ -187,14 +197,12 @@ impl Supervisor {
         .min()
     }
 
-    fn hear_signals(&mut self, running: &Running) -> io::Result<()> {
+    fn hear_signals(&mut self, tell: &mut dyn FnMut(&str)) -> io::Result<()> {
         while let Some(signal) = self.signals.read()? {
             match signal {
-                Signal::HangUp => {
-                    if let Some(writer) = running.writer() {
-                        writer.reopen();
-                    }
-                }
+                Signal::HangUp if self.reloading.is_some() => self.reloads_again = true,
+                Signal::HangUp => self.reload(tell),
+                Signal::LogsMoved => self.duties.common.live.reopen_log(),
                 _ if self.phase == Phase::Serves => self.duties.is_stop_asked = true,
                 _ => self.ended = Ended::Pressed,
             }
@@ -202,9 +210,58 @@ impl Supervisor {
         Ok(())
     }
 
+    /// Begins to read the settings anew, on a thread: names are looked up, and that may take long.
+    fn reload(&mut self, tell: &mut dyn FnMut(&str)) {
+        // Whatever comes of it: this is what a rotation wants.
+        self.duties.common.live.reopen_log();
+        if let Some(notifier) = &self.notifier {
+            let _ = notifier.reloading();
+        }
+        let (say, said) = mpsc::channel();
+        let (reload, waker) = (self.duties.reload.clone(), self.duties.common.waker.clone());
+        let work = move || {
+            // Nobody listens any more: the server has ended.
+            let _ = say.send(reload.run());
+            crew::wake(&waker);
+        };
+        match thread::Builder::new().name("reload".to_owned()).spawn(work) {
+            Ok(_) => self.reloading = Some(said),
+            Err(error) => {
+                tell(&format!("settings stay as they were: {error}; send the signal again"))
+            }
+        }
+    }
+
+    /// Tells what came of a reload, if it is over.
+    fn see_reload(&mut self, tell: &mut dyn FnMut(&str)) {
+        let Some(said) = &self.reloading else { return };
+        match said.try_recv() {
+            Err(TryRecvError::Empty) => return,
+            Ok(Ok(report)) => tell(&format!("settings were read anew: {report}")),
+            Ok(Err(error)) => tell(&format!("settings stay as they were: {error}")),
+            Err(TryRecvError::Disconnected) => {
+                tell("settings stay as they were: a bug, please tell us")
+            }
+        }
+        self.reloading = None;
+        if let Some(notifier) = &self.notifier {
+            let _ = notifier.ready("serves");
+        }
+        if std::mem::take(&mut self.reloads_again) {
+            self.reload(tell);
+        }
+    }
+
     /// What time and other threads bring.
-    fn tick(&mut self, now_ms: u64, running: &Running, tell: &mut dyn FnMut(&str)) {
-        while let Some(news) = running.writer().and_then(Writer::news) {
+    fn tick(&mut self, now_ms: u64, tell: &mut dyn FnMut(&str)) {
+        self.see_reload(tell);
+        if let Some(setup) = self.follower.take_next() {
+            let before = std::mem::replace(&mut self.checks, Checks::of(&setup, CHECKS));
+            if let (Some(checks), Some(before)) = (&mut self.checks, before) {
+                checks.take_over(&before, now_ms);
+            }
+        }
+        while let Some(news) = self.duties.common.live.log_news() {
             tell(&news);
         }
         if let Some(control) = &mut self.control {
@@ -214,7 +271,8 @@ impl Supervisor {
             endpoint.expire(&self.poller, now_ms);
         }
         if let Some(checks) = &mut self.checks {
-            checks.tick(&self.poller, &self.duties.common.health, now_ms, tell);
+            let health = self.duties.common.live.setup().health;
+            checks.tick(&self.poller, &health, now_ms, tell);
         }
         if let (Some(notifier), Some(due_ms)) = (&self.notifier, self.alive_ms)
             && now_ms >= due_ms

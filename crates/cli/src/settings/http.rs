@@ -4,11 +4,13 @@ use super::{Command, Kind, ROW, Reach, SWITCH, Setting};
 
 const LASTING: Setting = Setting { reach: Reach::Lasting, ..ROW };
 const SERVER: Setting = Setting { group: "Server", ..LASTING };
-const ORIGIN: Setting = Setting { group: "Origins", ..LASTING };
-const CACHING: Setting = Setting { group: "Caching", ..LASTING };
+/// What a reload changes.
+const LIVE: Setting = Setting { is_live: true, ..LASTING };
+const ORIGIN: Setting = Setting { group: "Origins", ..LIVE };
+const CACHING: Setting = Setting { group: "Caching", ..LIVE };
 const OPERATION: Setting = Setting { group: "Operation", default: "none", ..LASTING };
-const LIMIT: Setting = Setting { group: "Limits", ..LASTING };
-const ON_OFF: Setting = Setting { reach: Reach::Lasting, ..SWITCH };
+const LIMIT: Setting = Setting { group: "Limits", ..LIVE };
+const ON_OFF: Setting = Setting { reach: Reach::Lasting, is_live: true, ..SWITCH };
 
 /// `larder http`.
 pub const HTTP: Command = Command {
@@ -23,7 +25,9 @@ asked for leaves first. An origin that dies in a body resets the connections of 
 whole, and nothing half is kept.
 
 It runs in the foreground until Ctrl-C, SIGTERM or larder ctl stop; then it takes no new connections, finishes what it has begun, for ten \
-seconds at most, saves what is kept (--snapshot), and prints what it did. A second signal ends it at once. Exit status: 0 ended as asked; 2 usage, configuration, \
+seconds at most, saves what is kept (--snapshot), and prints what it did. A second signal ends it at once. SIGHUP and larder ctl reload read the configuration \
+file anew, and larder http goes on with what it says without a connection that ends by it; what needs a restart is told. SIGUSR1 begins the file of \
+the access log anew. Exit status: 0 ended as asked; 2 usage, configuration, \
 an address that cannot be had; 130 ended at once.
 
 Examples:
@@ -75,7 +79,7 @@ only the proxy reaches.",
             many: true,
             default: "none",
             help: "Origins that are asked in turn: http://HOST[:PORT]; there must be one",
-            why: "Names are looked up once, at the start. An origin that cannot be reached is passed over for two seconds.",
+            why: "Names are looked up at the start and by a reload. An origin that cannot be reached is passed over for two seconds.",
             ..ORIGIN
         },
         Setting {
@@ -138,6 +142,7 @@ only the proxy reaches.",
             default: "256MiB",
             help: "Memory for what is kept and what is on its way",
             why: "Connections take some kilobytes each beside it.",
+            is_live: false,
             ..CACHING
         },
         Setting {
@@ -147,6 +152,7 @@ only the proxy reaches.",
             default: "25",
             help: "Of it the share for heads, and for bodies up to --inline octets",
             why: "More, where most objects are short.",
+            is_live: false,
             ..CACHING
         },
         Setting {
@@ -254,6 +260,7 @@ finished. What is one client's own is broken off whenever that one leaves.",
             default: "10000",
             help: "Connections of clients",
             why: "Beyond it new ones are closed.",
+            is_live: false,
             ..LIMIT
         },
         Setting {
@@ -326,6 +333,7 @@ finished. What is one client's own is broken off whenever that one leaves.",
             many: true,
             help: "Networks whose clients may ask for a PURGE of a URL or of tags",
             why: "As Varnish has it; others are told 405. Tags are named by xkey-purge, Surrogate-Key or Cache-Tag.",
+            is_live: true,
             ..OPERATION
         },
         Setting {
@@ -362,8 +370,9 @@ was purged comes back after a crash.",
             name: "access-log",
             value_name: "FILE|-",
             help: "Write a line for each exchange to a file, or to standard output",
-            why: "A disk that is full or slow costs lines, which are counted, and no client waits. SIGHUP opens the file anew, after \
+            why: "A disk that is full or slow costs lines, which are counted, and no client waits. SIGHUP and SIGUSR1 open the file anew, after \
 a rotation.",
+            is_live: true,
             ..OPERATION
         },
         Setting {
@@ -373,6 +382,7 @@ a rotation.",
             default: "combined",
             help: "Lines as Apache and nginx write them, or a JSON object a line",
             why: "JSON also has the time it took, what the cache did, and how long the origin took.",
+            is_live: true,
             ..OPERATION
         },
         Setting {
@@ -382,6 +392,7 @@ a rotation.",
             default: "256MiB",
             help: "Rename the file to FILE.1 when it has so many octets, and begin another; 0 never",
             why: "A log that nobody looks after must not fill the disk.",
+            is_live: true,
             ..OPERATION
         },
         Setting {
@@ -391,6 +402,7 @@ a rotation.",
             default: "4",
             help: "Files kept so beside the one that is written",
             why: "The oldest beyond them is deleted.",
+            is_live: true,
             ..OPERATION
         },
     ],

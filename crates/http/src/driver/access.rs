@@ -12,7 +12,7 @@
 use super::Driver;
 use super::clients::Client;
 use crate::log::{Asked, Exchange};
-use crate::message::{self, FieldRoom, RequestHead};
+use crate::message::{self, FieldRoom, Limits, RequestHead};
 
 /// Octets of a request that cannot be read, in the log.
 const OCTETS_MAX: usize = 256;
@@ -113,7 +113,7 @@ impl Driver {
         let octets = std::mem::take(&mut noted.head);
         let mut room = FieldRoom::new();
         // It was one before.
-        if let Ok(Some(head)) = message::request(&octets, &mut room, &self.options.limits) {
+        if let Ok(Some(head)) = message::request(&octets, &mut room, &Limits::READ_BEFORE) {
             self.write_line(client, &noted, request_of(&head), head.host, &head, error);
         }
     }

@@ -21,10 +21,13 @@ impl Driver {
 
     /// Counts a client with others of its address; false: there are too many.
     pub(super) fn admit(&mut self, client: &mut Client) -> bool {
-        let Some(crowd) = &self.crowd else { return true };
+        let most = self.options.clients_per_address;
+        if most == 0 {
+            return true;
+        }
         // One that is gone already has no address.
         let Some(peer) = Driver::peer_of(client) else { return false };
-        if !crowd.enter(peer.ip()) {
+        if !self.crowd.enter(peer.ip(), most) {
             self.counts.refused_crowded += 1;
             return false;
         }
@@ -34,8 +37,8 @@ impl Driver {
 
     /// A client is gone.
     pub(super) fn dismiss(&mut self, client: &Client) {
-        if let (Some(crowd), Some(address)) = (&self.crowd, client.counted) {
-            crowd.leave(address);
+        if let Some(address) = client.counted {
+            self.crowd.leave(address);
         }
     }
 

@@ -32,7 +32,7 @@ use crate::field::has;
 use crate::flights::{Boarding, Flight, Landing, Waiter};
 use crate::key::{Key, push_url};
 use crate::message::trailers::takes_trailers;
-use crate::message::{self, FieldRoom, Framing, Refused, RequestHead, Target};
+use crate::message::{self, FieldRoom, Framing, Limits, Refused, RequestHead, Target};
 use crate::record::{Kept, Record};
 use crate::reuse::{Decision, decide};
 use crate::status::{CacheStatus, Forward, Outcome, push_cache_status};
@@ -746,7 +746,7 @@ impl Driver {
         }
         let Some(exchange) = client.exchange.take() else { return true };
         let mut room = FieldRoom::new();
-        let head = match message::request(&exchange.head, &mut room, &self.options.limits) {
+        let head = match message::request(&exchange.head, &mut room, &Limits::READ_BEFORE) {
             Ok(Some(head)) => head,
             // It was one before.
             _ => return false,

@@ -180,7 +180,7 @@ impl Driver {
         let Some(mut fetch) = origin.fetch.take() else { return (Next::Unwanted, 0) };
         let client_head = std::mem::take(&mut fetch.client_head);
         let mut room = FieldRoom::new();
-        let asked = match message::request(&client_head, &mut room, &self.options.limits) {
+        let asked = match message::request(&client_head, &mut room, &message::Limits::READ_BEFORE) {
             Ok(Some(asked)) => asked,
             _ => return (Next::Unwanted, 0),
         };
@@ -190,7 +190,7 @@ impl Driver {
         let outcome = self.judge(&mut fetch, &request, &response, head, rest);
         (fetch.client_head, fetch.method) = (client_head, method);
         if matches!(outcome.0, Next::Again) {
-            fetch.forget_stale(&self.options.limits);
+            fetch.forget_stale(&message::Limits::READ_BEFORE);
         }
         origin.fetch = Some(fetch);
         outcome

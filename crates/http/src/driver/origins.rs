@@ -61,13 +61,15 @@ const SICK_MS: u64 = 2_000;
 #[derive(Debug)]
 pub struct Backend {
     origin: OriginAddress,
+    /// Its place in the options; `None`: it is not asked any more.
+    number: Option<usize>,
     idle: VecDeque<Id>,
     open: usize,
 }
 
 impl Backend {
-    pub(super) fn new(origin: OriginAddress) -> Backend {
-        Backend { origin, idle: VecDeque::new(), open: 0 }
+    fn new(origin: OriginAddress, number: usize) -> Backend {
+        Backend { origin, number: Some(number), idle: VecDeque::new(), open: 0 }
     }
 }
 
@@ -192,6 +194,56 @@ impl Driver {
         self.origins.wait_in(origin.id, list, self.now.ms);
     }
 
+    /// Connections to one origin that this loop may have.
+    fn share(&self) -> usize {
+        self.options.origin_connections_max.div_ceil(self.options.loops).max(1)
+    }
+
+    /// Asks the origins of the options from now on. Connections to those that are still there are used again; to others those are
+    /// closed that are not in use, and the rest as soon as they have answered.
+    pub(super) fn ask_origins(&mut self) {
+        let options = self.options.clone();
+        self.backends.iter_mut().for_each(|it| it.number = None);
+        let mut places = vec![None; options.origins.len()];
+        for (number, origin) in options.origins.iter().enumerate() {
+            let is_it = |it: &Backend| it.number.is_none() && it.origin == *origin;
+            places[number] = self.backends.iter().position(is_it);
+            if let Some(place) = places[number] {
+                self.backends[place].number = Some(number);
+            }
+        }
+        for (number, origin) in options.origins.iter().enumerate() {
+            if places[number].is_some() {
+                continue;
+            }
+            let backend = Backend::new(origin.clone(), number);
+            // Where one was that nobody is connected to.
+            let place = self.backends.iter().position(|it| it.number.is_none() && it.open == 0);
+            places[number] = Some(match place {
+                Some(place) => {
+                    self.backends[place] = backend;
+                    place
+                }
+                None => {
+                    self.backends.push(backend);
+                    self.backends.len() - 1
+                }
+            });
+        }
+        self.asked = places.into_iter().flatten().collect();
+        // Beside those to origins that are gone, which end in their time.
+        self.origins.grow(self.origins.len() + self.share() * options.origins.len().max(1));
+        let retired = self.backends.iter_mut().filter(|it| it.number.is_none());
+        let unused: Vec<Id> = retired.flat_map(|it| it.idle.drain(..)).collect();
+        for id in unused {
+            self.with_origin(id, |_, _| false);
+        }
+        // Who waited for the others may find a connection at once.
+        for fetch in std::mem::take(&mut self.queue) {
+            self.start(fetch);
+        }
+    }
+
     /// Asks an origin, now or as soon as there is a connection.
     pub(super) fn start(&mut self, fetch: Box<Fetch>) {
         if let Some(fetch) = self.try_start(fetch) {
@@ -206,8 +258,8 @@ impl Driver {
 
     /// Gives the fetch back where no connection is to be had.
     fn try_start(&mut self, mut fetch: Box<Fetch>) -> Option<Box<Fetch>> {
-        let count = self.backends.len();
-        let share = self.options.origin_connections_max.div_ceil(self.options.loops).max(1);
+        let count = self.asked.len();
+        let share = self.share();
         let now_ms = self.now.ms;
         let first = self.turn;
         self.turn = (self.turn + 1) % count.max(1);
@@ -216,7 +268,8 @@ impl Driver {
         order.sort_by_key(|&at| !self.health.is_good(at, now_ms));
         let may_reuse = fetch.tries < TRIES_MAX - 1;
         let mut is_full = false;
-        for backend in order {
+        for number in order {
+            let Some(&backend) = self.asked.get(number) else { continue };
             while may_reuse && let Some(id) = self.backends[backend].idle.pop_back() {
                 let mut rest = Some(fetch);
                 self.with_origin(id, |driver, origin| {
@@ -289,7 +342,9 @@ impl Driver {
 
     fn sicken(&mut self, backend: usize) {
         self.counts.origin_failures += 1;
-        self.health.pass_over(backend, self.now.ms + SICK_MS);
+        if let Some(number) = self.backends[backend].number {
+            self.health.pass_over(number, self.now.ms + SICK_MS);
+        }
     }
 
     /// A socket is ready, or something else that it waited for has come. False: it is to be closed.
@@ -643,7 +698,8 @@ impl Driver {
 
     /// Keeps a connection for the next request, or asks one that waits.
     fn rest_origin(&mut self, origin: &mut Origin, keeps_alive: bool) -> bool {
-        if !keeps_alive || !origin.inbox.is_empty() || self.is_draining {
+        let is_asked = self.backends[origin.backend].number.is_some();
+        if !keeps_alive || !is_asked || !origin.inbox.is_empty() || self.is_draining {
             return false;
         }
         if let Some(fetch) = self.queue.pop_front() {

@@ -17,6 +17,12 @@ pub struct Limits {
     pub fields_max: usize,
 }
 
+impl Limits {
+    /// Of a head that was read before: limits may be others since.
+    pub const READ_BEFORE: Limits =
+        Limits { head_bytes_max: usize::MAX, target_bytes_max: usize::MAX, fields_max: FIELDS_MAX };
+}
+
 impl Default for Limits {
     /// 32 KiB, of which 8 KiB may be the target; as many fields as there can be.
     fn default() -> Limits {

@@ -19,6 +19,7 @@ use larder_io::service::nonblocking::retry;
 use larder_io::tcp::{self, ConnectOptions};
 
 use crate::health::Health;
+use crate::live::Setup;
 use crate::message::{self, FieldRoom, Limits};
 use crate::options::{HealthChecks, OriginAddress};
 
@@ -86,6 +87,28 @@ impl Checks {
         };
         let origins = origins.iter().map(check).collect();
         Checks { every_ms: options.every_ms.max(1), limits, first_token, origins }
+    }
+
+    /// As they are in force, if they are.
+    pub fn of(setup: &Setup, first_token: u64) -> Option<Checks> {
+        let options = &setup.options;
+        let checks = options.health_checks.as_ref()?;
+        Some(Checks::new(checks, &options.origins, options.limits, first_token))
+    }
+
+    /// What was found before by checks that asked the same. Those under way are begun anew.
+    pub fn take_over(&mut self, before: &Checks, now_ms: u64) {
+        for check in &mut self.origins {
+            let was = before
+                .origins
+                .iter()
+                .find(|was| was.request == check.request && was.origin == check.origin);
+            if let Some(was) = was {
+                check.window = was.window;
+                let due_ms = if was.asking.is_some() { now_ms } else { was.due_ms };
+                check.due_ms = due_ms.min(now_ms + self.every_ms);
+            }
+        }
     }
 
     /// Milliseconds until [`Checks::tick`] has something to do.

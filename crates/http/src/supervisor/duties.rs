@@ -9,6 +9,7 @@ use larder_io::service::figures::{Gauge, gauge_fields, write_gauges};
 use crate::counts::PREFIX;
 use crate::ctl::Request;
 use crate::key::tag;
+use crate::live::Reload;
 use crate::mail::Message;
 use crate::server::Common;
 
@@ -18,6 +19,7 @@ const FORGET: Duration = Duration::from_secs(10);
 /// What operators may ask for.
 pub(crate) struct Duties {
     pub common: Common,
+    pub reload: Reload,
     pub is_stop_asked: bool,
 }
 
@@ -32,7 +34,7 @@ impl Duties {
         let up_s = self.common.clock.us() as f64 / 1e6;
         let (name, help) = ("uptime_seconds", "Time since the start");
         gauges.push(Gauge { name, help, label: None, value: up_s });
-        if let Some(meter) = &self.common.log_meter {
+        if let Some(meter) = self.common.live.log_meter() {
             let (written, lost) = meter.counts();
             for (name, help, value) in [
                 ("log_lines_written", "Lines of the access log that were written", written),
@@ -41,7 +43,8 @@ impl Duties {
                 gauges.push(Gauge { name, help, label: None, value: value as f64 });
             }
         }
-        gauges.extend(self.common.health.all(self.now_ms()).map(|(origin, is_good)| Gauge {
+        let health = self.common.live.setup().health;
+        gauges.extend(health.all(self.now_ms()).map(|(origin, is_good)| Gauge {
             name: "origin_up",
             help: "Whether an origin is asked: it could be reached, and checks found it well",
             label: Some(("origin", origin.to_owned())),
@@ -62,6 +65,18 @@ impl Duties {
         let mut fields = self.common.shared.sum().fields();
         fields.extend(gauge_fields(&self.gauges()));
         fields
+    }
+
+    /// Reads the settings anew.
+    fn reload(&self) -> Job {
+        let reload = self.reload.clone();
+        Box::new(move |_| {
+            let report = reload.run()?;
+            Ok(Fields::from_iter([
+                ("changed".to_owned(), report.changed.into()),
+                ("needs_restart".to_owned(), report.needs_restart.into()),
+            ]))
+        })
     }
 
     /// Has a loop forget a URL: it alone may write.
@@ -100,6 +115,7 @@ impl Service for Duties {
                 store.purge_tag(tag(text.as_bytes()), is_soft)
             }
             Request::Flush { is_soft } => store.purge_all(is_soft),
+            Request::Reload => return Answer::Later(self.reload()),
             Request::Stop => self.is_stop_asked = true,
         }
         Answer::done()

@@ -18,9 +18,11 @@
 //! | `reuse` | connections to origins, and origins that cannot be had |
 //! | `smuggling` | requests by which one smuggles another past a server |
 //! | `schedules` | orders of all these that nobody thought of |
+//! | `changing` | other settings while the server serves |
 //! | `ending` | the end of the server |
 
 mod breaking;
+mod changing;
 mod ending;
 mod joining;
 mod kept;

@@ -1,0 +1,282 @@
+//! What an operator may change while the server serves.
+//!
+//! ```text
+//! Live::start      the settings of the start; the thread of the access log, if there is one
+//! Live::replace    others take their place; what cannot change stays as it was at the start
+//! Follower         a loop looks once a turn, and goes on with what is in force by then
+//! Reload::run      settings are read anew by who knows how, and replaced
+//! ```
+//!
+//! Fixed at the start are what has been opened or cut to size: addresses, loops, memory, places for clients, the sockets of an operator, the
+//! snapshot. All else may change, origins and the access log too. No connection ends by it: a request goes on with what it has, and
+//! what is decided later is decided by what is in force then.
+//!
+//! Invariants
+//! 1. Settings are replaced whole, and in order: no loop sees a mixture, or an older one after a newer.
+//! 2. Where settings cannot be read, or a thread for the log is not to be had, all stays as it was.
+//!
+//! Cost: a load a turn of a loop; a lock for the copy of some pointers where there is something new.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use larder_io::service::writer::{Meter, Writer};
+use parking_lot::Mutex;
+
+use crate::access_log::{self, AccessLog, Log};
+use crate::health::Health;
+use crate::mail::Mail;
+use crate::options::{Operation, Options};
+
+/// What is in force.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// What an operator decided.
+    pub options: Arc<Options>,
+    /// What is known of the origins, which are those of `options`.
+    pub health: Arc<Health>,
+    /// A log, of which each loop has another.
+    pub access_log: Option<Arc<AccessLog>>,
+}
+
+/// What is in force, for all.
+#[derive(Debug)]
+pub struct Live {
+    /// Changes with each setup: for those who only want to know whether it is another.
+    generation: AtomicU32,
+    setup: Mutex<Setup>,
+    log: Mutex<Option<Log>>,
+}
+
+impl Live {
+    /// With the settings of the start. An error is that of a thread.
+    pub fn start(options: Options) -> io::Result<Live> {
+        let log = options.operation.access_log.clone().map(access_log::start).transpose()?;
+        let setup = Setup {
+            health: Arc::new(Health::new(&options.origins)),
+            access_log: log.as_ref().map(Log::feed),
+            options: Arc::new(options),
+        };
+        let generation = AtomicU32::new(0);
+        Ok(Live { generation, setup: Mutex::new(setup), log: Mutex::new(log) })
+    }
+
+    /// What is in force.
+    pub fn setup(&self) -> Setup {
+        self.setup.lock().clone()
+    }
+
+    /// Other settings, as far as they may change. Who wakes the loops is the caller.
+    pub fn replace(&self, options: Options) -> io::Result<()> {
+        // One after the other: the lock is held to the end.
+        let mut log = self.log.lock();
+        let before = self.setup();
+        let options = changed(&before.options, options);
+        match (&options.operation.access_log, &mut *log) {
+            (None, log) => *log = None,
+            (Some(wanted), Some(log)) => log.change(wanted.clone()),
+            (Some(wanted), log @ None) => *log = Some(access_log::start(wanted.clone())?),
+        }
+        // What checks found is worth something while they ask the same.
+        let is_checked_so = options.health_checks.as_ref().map(|it| &it.path)
+            == before.options.health_checks.as_ref().map(|it| &it.path);
+        let health = Health::new(&options.origins);
+        health.take_over(&before.health, is_checked_so);
+        *self.setup.lock() = Setup {
+            health: Arc::new(health),
+            access_log: log.as_ref().map(Log::feed),
+            options: Arc::new(options),
+        };
+        // Pairs with the loads of `Follower`: who sees it finds the setup.
+        self.generation.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// Has the access log begin its file anew.
+    pub fn reopen_log(&self) {
+        if let Some(log) = &*self.log.lock() {
+            log.writer.reopen();
+        }
+    }
+
+    /// What is to be told of the access log.
+    pub fn log_news(&self) -> Option<String> {
+        self.log.lock().as_ref().and_then(|log| log.writer.news())
+    }
+
+    /// What is counted of the access log, if there is one.
+    pub fn log_meter(&self) -> Option<Meter> {
+        self.log.lock().as_ref().map(|log| log.writer.meter())
+    }
+
+    /// Takes out who writes the log, at the end.
+    pub fn take_writer(&self) -> Option<Writer> {
+        self.log.lock().take().map(|log| log.writer)
+    }
+}
+
+/// `next`, but for what has been opened or cut to size.
+fn changed(start: &Options, next: Options) -> Options {
+    let operation =
+        Operation { access_log: next.operation.access_log.clone(), ..start.operation.clone() };
+    Options {
+        listen: start.listen.clone(),
+        loops: start.loops,
+        io: start.io,
+        memory: start.memory,
+        clients_max: start.clients_max,
+        operation,
+        ..next
+    }
+}
+
+/// What a loop, or who watches over them, has to learn of other settings.
+#[derive(Debug)]
+pub struct Follower {
+    live: Arc<Live>,
+    generation: u32,
+}
+
+impl Follower {
+    /// And what is in force now.
+    pub fn new(live: Arc<Live>) -> (Follower, Setup) {
+        // Before the setup: it may be told twice, and is never missed.
+        let generation = live.generation.load(Ordering::Acquire);
+        let setup = live.setup();
+        (Follower { live, generation }, setup)
+    }
+
+    /// What is in force, unless that was told already.
+    #[inline]
+    pub fn take_next(&mut self) -> Option<Setup> {
+        let generation = self.live.generation.load(Ordering::Acquire);
+        if generation == self.generation {
+            return None;
+        }
+        self.generation = generation;
+        Some(self.live.setup())
+    }
+}
+
+/// Settings that were read anew.
+#[derive(Debug)]
+pub struct Fresh {
+    /// All of them.
+    pub options: Options,
+    /// What has changed, in words of an operator.
+    pub report: Report,
+}
+
+/// What came of reading settings anew.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Settings that are other than before.
+    pub changed: Vec<String>,
+    /// Settings that would be, after a restart.
+    pub needs_restart: Vec<String>,
+}
+
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.changed.is_empty() {
+            f.write_str("nothing changed")?;
+        } else {
+            write!(f, "changed {}", self.changed.join(", "))?;
+        }
+        if !self.needs_restart.is_empty() {
+            let (names, s) =
+                (&self.needs_restart, if self.needs_restart.len() == 1 { "s" } else { "" });
+            write!(f, "; {} need{s} a restart", names.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads settings anew. It may take its time: it is called on a thread of its own.
+pub type Source = Arc<dyn Fn() -> Result<Fresh, String> + Send + Sync>;
+
+/// Reads settings anew and has all follow them; clones are handles of one and the same.
+#[derive(Clone)]
+pub struct Reload {
+    source: Option<Source>,
+    live: Arc<Live>,
+    mail: Mail,
+    turn: Arc<Mutex<()>>,
+}
+
+impl Reload {
+    /// From `source`; without one nothing changes but the log's file.
+    pub fn new(source: Option<Source>, live: Arc<Live>, mail: Mail) -> Reload {
+        Reload { source, live, mail, turn: Arc::default() }
+    }
+
+    /// Does it, one after the other, and waits for that. The error says what to do.
+    pub fn run(&self) -> Result<Report, String> {
+        let _turn = self.turn.lock();
+        let Some(source) = &self.source else {
+            self.live.reopen_log();
+            return Ok(Report::default());
+        };
+        let Fresh { options, report } = source()?;
+        self.live.replace(options).map_err(|error| format!("a thread for the log: {error}"))?;
+        // After a rotation: what is in the place of its file by now.
+        self.live.reopen_log();
+        self.mail.wake_all();
+        Ok(report)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::{HealthChecks, OriginAddress};
+
+    fn options(origins: &[&str]) -> Options {
+        let origin = |name: &&str| OriginAddress {
+            address: format!("{name}:80").parse().unwrap(),
+            name: (*name).to_owned(),
+        };
+        Options::new(Vec::new(), origins.iter().map(origin).collect())
+    }
+
+    /// Followers are told of other settings once; what is fixed stays; origins that are still there keep what is known of them.
+    #[test]
+    fn settings_follow() {
+        let checks = Some(HealthChecks { path: "/a".to_owned(), every_ms: 1 });
+        let first =
+            Options { health_checks: checks.clone(), ..options(&["192.0.2.1", "192.0.2.2"]) };
+        let live = Arc::new(Live::start(first).unwrap());
+        let (mut follower, setup) = Follower::new(live.clone());
+        assert!(follower.take_next().is_none());
+        setup.health.pass_over(0, 10);
+        setup.health.set_down(1, true);
+        let second = Options {
+            health_checks: checks,
+            loops: 7,
+            keep_s: 9,
+            ..options(&["192.0.2.3", "192.0.2.2", "192.0.2.1"])
+        };
+        live.replace(second.clone()).unwrap();
+        let setup = follower.take_next().expect("another");
+        assert!(follower.take_next().is_none());
+        assert_eq!((setup.options.loops, setup.options.keep_s), (1, 9));
+        assert_eq!([0, 1, 2].map(|at| setup.health.is_good(at, 9)), [true, false, false]);
+        assert!(setup.health.is_good(2, 10));
+        live.replace(Options { health_checks: None, ..second }).unwrap();
+        let setup = follower.take_next().expect("another");
+        assert!(setup.health.is_good(1, 0), "nobody would find it up again");
+    }
+
+    /// A report is a line.
+    #[test]
+    fn reports() {
+        let report = |changed: &[&str], needs_restart: &[&str]| {
+            let own = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect();
+            Report { changed: own(changed), needs_restart: own(needs_restart) }.to_string()
+        };
+        assert_eq!(report(&[], &[]), "nothing changed");
+        assert_eq!(report(&["a", "b"], &["c"]), "changed a, b; c needs a restart");
+        assert_eq!(report(&[], &["c", "d"]), "nothing changed; c, d need a restart");
+    }
+}

@@ -1,0 +1,105 @@
+//! Other settings while the server serves.
+
+use larder_http::options::{Options, OriginAddress};
+
+use crate::support::{End, KEPT, Origin, UNKEPT, World, answer, assert_octets, octets, scenario};
+
+const BYTES: usize = 200_000;
+const FIRST: usize = 50_000;
+
+/// The settings in force, with these origins.
+fn with_origins(world: &World, origins: &[&Origin]) -> Options {
+    let named = |it: &&Origin| OriginAddress { address: it.address, name: it.address.to_string() };
+    let origins = origins.iter().map(named).collect();
+    Options { origins, ..(*world.server.options()).clone() }
+}
+
+/// Another origin takes the place of the first: what that one was asked it answers to its end, connections of clients stay, and what is
+/// asked from then on is asked of the other. Heads that were read stay good, though longer ones than there may be by now.
+#[test]
+fn origins() {
+    scenario().origins(2).with(|it| it.origins.truncate(1)).loops(&[1, 2]).tell(|world| {
+        let [mut reading, mut joined, mut waiting, mut idle] =
+            std::array::from_fn(|_| world.client());
+        reading.get("/film");
+        let mut film = world.asked("GET /film");
+        film.begins("200 OK", &[KEPT], BYTES);
+        film.send(octets(0, FIRST));
+        joined.get("/film");
+        let long = format!("X-Long: {}", "x".repeat(2_000));
+        waiting.ask("GET", "/own", &[&long]);
+        let mut own = world.asked("GET /own");
+        idle.get("/a");
+        let mut unused = world.asked("GET /a");
+        unused.answers("200 OK", &[UNKEPT], "a");
+        assert_eq!(idle.response().text(), "a");
+
+        let mut options = with_origins(world, &[world.origin_at(1)]);
+        options.limits.head_bytes_max = 1_024;
+        world.server.replace(options).unwrap();
+        assert_eq!(unused.end(), End::Clean, "it is of no use any more");
+        idle.get("/b");
+        let mut other = world.origin_at(1).asked("GET /b");
+        other.answers("200 OK", &[UNKEPT], "b");
+        assert_eq!(idle.response().text(), "b");
+        own.answers("200 OK", &[UNKEPT], "own");
+        assert_eq!(waiting.response().text(), "own");
+        assert_eq!(own.end(), End::Clean);
+        film.send(octets(FIRST, BYTES - FIRST));
+        for reader in [&mut reading, &mut joined] {
+            reader.head();
+            assert_octets(&reader.take(BYTES), &octets(0, BYTES));
+        }
+        assert_eq!(film.end(), End::Clean);
+        world.until_counts("the film is kept", |it| it.kept == 1);
+        // All are still there, and one asks too much by now.
+        for client in [&mut reading, &mut joined, &mut idle] {
+            assert!(client.fetch("/film").head.cache_status().contains("hit"));
+        }
+        waiting.ask("GET", "/film", &[&long]);
+        waiting.is_refused(431);
+    });
+}
+
+/// Who waits for a connection to the one that is gone finds one to the other.
+#[test]
+fn queues() {
+    let one = |it: &mut Options| {
+        it.origins.truncate(1);
+        it.origin_connections_max = 1;
+    };
+    scenario().origins(2).with(one).tell(|world| {
+        let (mut first, mut second) = (world.client(), world.client());
+        first.get("/a");
+        let mut busy = world.asked("GET /a");
+        second.get("/b");
+        world.until_counts("both are there", |it| it.requests == 2);
+        world.server.replace(with_origins(world, &[world.origin_at(1)])).unwrap();
+        world.origin_at(1).asked("GET /b").answers("200 OK", &[UNKEPT], "b");
+        assert_eq!(second.response().text(), "b");
+        busy.answers("200 OK", &[UNKEPT], "a");
+        assert_eq!(first.response().text(), "a");
+    });
+}
+
+/// Origins come and go many times, and always those are asked that are there, in turn; connections are no more than those.
+#[test]
+fn many_times() {
+    scenario().origins(3).tell(|world| {
+        for at in 0..3 {
+            world.origin_at(at).answers_by(move |_| answer("200 OK", &[UNKEPT], at.to_string()));
+        }
+        let mut client = world.client();
+        for round in 0..20_usize {
+            let there: Vec<usize> = (0..3).filter(|at| ((round % 7 + 1) >> at) & 1 == 1).collect();
+            let origins: Vec<&Origin> = there.iter().map(|&at| world.origin_at(at)).collect();
+            world.server.replace(with_origins(world, &origins)).unwrap();
+            let mut found: Vec<usize> =
+                (0..there.len()).map(|_| client.fetch("/a").text().parse().unwrap()).collect();
+            found.sort_unstable();
+            assert_eq!(found, there, "round {round}");
+            let count = there.len() as u64;
+            world.until_counts("the others are closed", |it| it.origins_open == count);
+        }
+    });
+}
