@@ -108,7 +108,7 @@ pub const CHUNK_BYTES_MAX: usize = UNIT_BYTES * CHUNK_UNITS_MAX as usize;
 /// Units of the first chunk of a body whose length nobody knows; each further one has twice as many.
 pub(crate) const FIRST_CHUNK_UNITS: u32 = if cfg!(loom) { 1 } else { 16 };
 
-/// Bounds of a transit object's chunks, which are else a quarter of its window.
+/// Bounds of a transit object's chunks, which are else a third of its window.
 pub(crate) const TRANSIT_CHUNK_UNITS: (u32, u32) = if cfg!(loom) { (1, 2) } else { (4, 64) };
 
 /// So much is published before [`Filler::publish`] posts it.

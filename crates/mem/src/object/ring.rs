@@ -91,7 +91,7 @@ impl Ring {
         let (least, most) = TRANSIT_CHUNK_UNITS;
         // Two, so that one is filled while the other is sent.
         let units = self.window_units.min(share_units.max(2 * least));
-        (units, 1 << (units / 4).clamp(least, most).ilog2())
+        (units, units.div_ceil(3).clamp(least, most))
     }
 
     /// The filler has left its chunk and wants another. If `is_room` is false the window is used up, and it is told
@@ -103,7 +103,10 @@ impl Ring {
             last.is_complete = true;
         }
         let freed = books.shift();
-        let is_room = books.held_units + chunk_units <= units;
+        // The last chunk of a window has what the others left.
+        let rest_units = units.saturating_sub(books.held_units);
+        let is_room = rest_units >= TRANSIT_CHUNK_UNITS.0;
+        let chunk_units = chunk_units.min(rest_units);
         #[cfg(loom)]
         if self.fault == super::ObjectFault::WindowUnlocked {
             drop(books);
