@@ -22,8 +22,9 @@ use larder_wire::dns::edns::rcode;
 use larder_wire::dns::query::{KeyBuf, Query};
 use tokio::sync::oneshot;
 
-use crate::limits::{Counters, Event, Gate, Limits, Ticket};
+use crate::limits::{Counters, Event, Limits};
 use crate::padding::{ANSWER_BLOCK_BYTES, pad, wishes};
+use larder_tls::{Gate, Ticket};
 
 /// Octets of an answer of ours without records: a question of the longest name, and an OPT record.
 const EMPTY_BYTES_MAX: usize = 512;
@@ -72,7 +73,7 @@ impl Hub {
         Hub {
             desks,
             dealt: AtomicUsize::new(0),
-            gate: Arc::new(Gate::new(&limits)),
+            gate: Arc::new(Gate::new(limits.connections_max, limits.per_client_max)),
             unsent_bytes: AtomicUsize::new(0),
             counters: Counters::default(),
             limits,

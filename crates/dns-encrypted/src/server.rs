@@ -7,7 +7,7 @@
 //! ```
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,11 +18,11 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
-use crate::certificate::{Certificate, Files};
 use crate::hub::Hub;
 use crate::limits::Limits;
-use crate::listen::{self, Transport};
+use crate::listen::{Listener, Transport};
 use crate::quic;
+use larder_tls::{Certificate, Files, listen};
 
 /// The path of RFC 8484's examples, which clients try by themselves.
 pub const HTTPS_PATH: &str = "/dns-query";
@@ -83,26 +83,21 @@ impl Beside for Encrypted {
             (&self.https, "h2", Transport::Https(self.https_path.as_str().into())),
         ];
         for (addresses, alpn, transport) in over_tcp {
-            let acceptor = TlsAcceptor::from(Arc::new(certificate.config(alpn.as_bytes())?));
+            let acceptor = TlsAcceptor::from(Arc::new(certificate.config(&[alpn.as_bytes()])?));
             for &address in addresses {
                 let (listener, address) =
-                    bind_tcp(address).map_err(|error| cannot_listen(address, &error))?;
+                    listen::bind(address).map_err(|error| cannot_listen(address, &error))?;
                 lines.push(match &transport {
                     Transport::Tls => format!("DNS over TLS at {address}"),
                     Transport::Https(path) => format!("DNS over HTTPS at https://{address}{path}"),
                 });
-                let (hub, acceptor) = (hub.clone(), acceptor.clone());
-                runtime.spawn(listen::accept(
-                    hub,
-                    listener,
-                    acceptor,
-                    transport.clone(),
-                    stopped.clone(),
-                ));
+                let host = Listener { hub: hub.clone(), transport: transport.clone() };
+                let (acceptor, stopped) = (acceptor.clone(), stopped.clone());
+                runtime.spawn(listen::accept(Arc::new(host), listener, acceptor, stopped));
             }
         }
         for &address in &self.quic {
-            let config = quic::config(certificate.config(b"doq")?, &self.limits)?;
+            let config = quic::config(certificate.config(&[b"doq"])?, &self.limits)?;
             let (endpoint, address) =
                 bind_quic(address, config).map_err(|error| cannot_listen(address, &error))?;
             lines.push(format!("DNS over QUIC at {address}"));
@@ -111,13 +106,6 @@ impl Beside for Encrypted {
         drop(context);
         Ok(Box::new(Serving { hub, certificate, stop, runtime: Some(runtime), lines }))
     }
-}
-
-fn bind_tcp(address: SocketAddr) -> io::Result<(tokio::net::TcpListener, SocketAddr)> {
-    let listener = TcpListener::bind(address)?;
-    listener.set_nonblocking(true)?;
-    let address = listener.local_addr()?;
-    Ok((tokio::net::TcpListener::from_std(listener)?, address))
 }
 
 fn bind_quic(

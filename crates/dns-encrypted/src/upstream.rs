@@ -39,10 +39,9 @@ mod https;
 mod quic;
 mod target;
 mod tls;
-mod trust;
 
+pub use larder_tls::Trust;
 pub use target::{Target, TargetError, Transport};
-pub use trust::Trust;
 
 /// How long a connection and its handshakes may take.
 const CONNECT: Duration = Duration::from_secs(4);
@@ -181,7 +180,7 @@ impl fmt::Debug for Encrypted {
 impl Encrypted {
     /// An upstream that proves itself by `trust`, asked from `source` where one is given. The error says what to do.
     pub fn new(target: Target, trust: &Trust, source: Option<IpAddr>) -> Result<Encrypted, String> {
-        let tls = Arc::new(trust.config(target.transport.alpn())?);
+        let tls = Arc::new(trust.config(target.transport.alpn(), "upstream-ca")?);
         let shared = Shared {
             target,
             tls,

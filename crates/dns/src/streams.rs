@@ -39,11 +39,12 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use larder_io::event::{Event, Interest, Poller};
 use larder_io::tcp;
+use larder_io::tcp::client_of;
 
 use crate::frames::{Frames, Lengths, MESSAGE_BYTES_MAX, READ_BYTES, Received, Unsent, receive};
 use larder_io::table::{Id, Table};
@@ -557,13 +558,5 @@ impl Streams {
             *clients.entry(client_of(stream.peer.ip())).or_insert(0) += 1;
         }
         assert_eq!(clients, self.clients);
-    }
-}
-
-/// Whom an address belongs to: IPv6 hosts choose the lower half of theirs as they like.
-pub fn client_of(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V4(_) => address,
-        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64)),
     }
 }

@@ -8,7 +8,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
-/// Who may vouch for an upstream.
+/// Who may vouch for a server that we ask.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Trust {
     /// The authorities that this system trusts; `SSL_CERT_FILE` names others.
@@ -18,8 +18,8 @@ pub enum Trust {
 }
 
 impl Trust {
-    /// How handshakes are made by this trust. The error says what to do.
-    pub(super) fn config(&self, alpn: &[u8]) -> Result<ClientConfig, String> {
+    /// How handshakes are made by this trust. The error says what to do; `setting` is the one that names a file.
+    pub fn config(&self, alpn: &[u8], setting: &str) -> Result<ClientConfig, String> {
         let mut roots = RootCertStore::empty();
         match self {
             Trust::System => {
@@ -29,7 +29,7 @@ impl Trust {
                     let why = found.errors.first().map_or(String::new(), |it| format!(" ({it})"));
                     return Err(format!(
                         "this system has no certificates of authorities{why}; install them \
-                         (Debian: ca-certificates), or give --upstream-ca FILE"
+                         (Debian: ca-certificates), or give --{setting} FILE"
                     ));
                 }
             }

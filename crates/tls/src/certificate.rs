@@ -1,8 +1,8 @@
 //! The server's certificate, which can be replaced while it serves.
 //!
-//! All transports ask the same [`Certificate`] for each handshake, so a renewed one counts from the next handshake on, and
+//! All transports of a server ask the same [`Certificate`] for each handshake, so a renewed one counts from the next handshake on, and
 //! connections that stand are left alone. Each transport has its own ALPN token (RFC 7858 "dot", RFC 9113 "h2", RFC 9250
-//! "doq"): a client that names others is refused, so that nothing said to one is understood by another (the ALPACA attack);
+//! "doq", RFC 7301 "http/1.1"): a client that names others is refused, so that nothing said to one is understood by another (the ALPACA attack);
 //! a client that names none is taken for one that knows where it is.
 //!
 //! TLS 1.2 and 1.3, with the cipher suites of rustls; 0-RTT is off, since what it carries can be replayed.
@@ -29,7 +29,7 @@ pub struct Files {
 }
 
 /// A certificate in use.
-pub(crate) struct Certificate {
+pub struct Certificate {
     files: Files,
     provider: Arc<CryptoProvider>,
     current: RwLock<Arc<CertifiedKey>>,
@@ -43,28 +43,28 @@ impl fmt::Debug for Certificate {
 
 impl Certificate {
     /// Reads the files. The error says what is wrong and what to do.
-    pub(crate) fn load(files: Files) -> Result<Certificate, String> {
+    pub fn load(files: Files) -> Result<Certificate, String> {
         let provider = Arc::new(default_provider());
         let current = RwLock::new(Arc::new(read(&files, &provider)?));
         Ok(Certificate { files, provider, current })
     }
 
     /// Reads the files again; after an error the certificate is as it was.
-    pub(crate) fn reload(&self) -> Result<(), String> {
+    pub fn reload(&self) -> Result<(), String> {
         let fresh = Arc::new(read(&self.files, &self.provider)?);
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = fresh;
         Ok(())
     }
 
-    /// How a transport with this ALPN token makes handshakes; QUIC has TLS 1.3 only.
-    pub(crate) fn config(self: &Arc<Certificate>, alpn: &[u8]) -> Result<ServerConfig, String> {
+    /// How a transport with these ALPN tokens, the best first, makes handshakes; QUIC has TLS 1.3 only.
+    pub fn config(self: &Arc<Certificate>, alpn: &[&[u8]]) -> Result<ServerConfig, String> {
         let wrong = |error: rustls::Error| format!("TLS cannot be set up: {error}");
         let mut config = ServerConfig::builder_with_provider(self.provider.clone())
             .with_safe_default_protocol_versions()
             .map_err(wrong)?
             .with_no_client_auth()
             .with_cert_resolver(self.clone());
-        config.alpn_protocols = vec![alpn.to_vec()];
+        config.alpn_protocols = alpn.iter().map(|token| token.to_vec()).collect();
         // Sessions are resumed by what the client keeps, so nothing of them is kept here.
         config.ticketer = Ticketer::new().map_err(wrong)?;
         Ok(config)

@@ -1,0 +1,20 @@
+//! TLS as larder's servers have it: what DNS and HTTP need alike.
+//!
+//! | module | duty |
+//! |---|---|
+//! | `certificate` | the server's certificate, read anew while it serves |
+//! | [`listen`] | TCP connections up to the end of their handshakes |
+//! | [`gate`] | how many of them there may be, in all and of one client |
+//! | [`trust`] | whose certificates count, where we are the client |
+//!
+//! TLS is rustls', with ring; tokio runs it, on threads beside those that serve in the clear.
+#![forbid(unsafe_code)]
+
+mod certificate;
+pub mod gate;
+pub mod listen;
+pub mod trust;
+
+pub use certificate::{Certificate, Files};
+pub use gate::{Gate, Ticket};
+pub use trust::Trust;
