@@ -14,6 +14,7 @@
 use serde_json::Value;
 
 use crate::key::push_url;
+use crate::message::Scheme;
 
 /// What may be asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,7 +110,8 @@ pub fn parse_url(text: &str) -> Option<Vec<u8>> {
         return None;
     }
     let mut url = Vec::with_capacity(rest.len() + 1);
-    push_url(&mut url, authority.as_bytes(), path.as_bytes());
+    // What is purged is purged by both schemes.
+    push_url(&mut url, Scheme::Http, authority.as_bytes(), path.as_bytes());
     Some(url)
 }
 

@@ -52,10 +52,11 @@ use larder_io::reactor::{self, Batch, Event, Reactor};
 use larder_io::table::{Id, Table};
 
 use self::access::Told;
-use self::clients::{CLIENT_LISTS, Client};
+use self::clients::{Arrival, CLIENT_LISTS, Client};
 use self::fetch::Fetch;
 use self::origins::{Backend, ORIGIN_LISTS, Origin};
 use crate::access_log::AccessLog;
+use crate::beside;
 use crate::counts::{Counts, Shared};
 use crate::crowd::Crowd;
 use crate::flights::{Flight, Landing};
@@ -169,6 +170,7 @@ pub struct Driver {
     log_dropped_before: u64,
     /// What was told last, for the log.
     told: Told,
+    beside: Option<Arc<dyn beside::Running>>,
     is_draining: bool,
     /// It has no clients any more.
     is_drained: bool,
@@ -178,7 +180,7 @@ impl Driver {
     /// Takes the parts; what comes is to be handed to [`Driver::run`].
     pub fn new(parts: Parts) -> io::Result<(Driver, Batch)> {
         let Parts { number, listeners, common } = parts;
-        let Common { store, shared, live, mail, clock, stages, crowd, .. } = common;
+        let Common { store, shared, live, mail, clock, stages, crowd, beside, .. } = common;
         let (follower, Setup { options, health, access_log }) = Follower::new(live);
         let reactor_options = reactor::Options { choice: options.io, ..Default::default() };
         let (mut reactor, batch) = Reactor::new(&reactor_options)?;
@@ -224,6 +226,7 @@ impl Driver {
             access_log: access_log.map(|log| log.another()),
             log_dropped_before: 0,
             told: Told::default(),
+            beside,
             is_draining: false,
             is_drained: false,
             options,
@@ -356,7 +359,9 @@ impl Driver {
 
     fn handle(&mut self, event: Event<'_>) {
         match event {
-            Event::Accepted { socket, peer, .. } => self.accept(socket, peer),
+            Event::Accepted { socket, peer, .. } => {
+                self.accept(Arrival { socket, peer, ending: None, speaks_http2: false });
+            }
             Event::Received { token, octets } => {
                 self.with_client_of(token, |driver, client| driver.receive(client, octets));
             }
@@ -393,6 +398,7 @@ impl Driver {
         for message in messages.drain(..) {
             match message {
                 Message::Landed(client, landing) => self.landed.push_back((client, landing)),
+                Message::Guest(guest) => self.accept(guest.into()),
                 Message::Forget(url, say) => {
                     // Who asked may have given up.
                     let _ = say.try_send(self.forget(&url));

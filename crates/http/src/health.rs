@@ -88,7 +88,8 @@ mod tests {
     #[test]
     fn origins_come_back() {
         let address = "192.0.2.1:80".parse().unwrap();
-        let origin = |name: &str| OriginAddress { address, name: name.to_owned() };
+        let origin =
+            |name: &str| OriginAddress { address, name: name.to_owned(), is_secure: false };
         let health = Health::new(&[origin("a"), origin("b")]);
         health.pass_over(0, 10);
         health.pass_over(0, 5);

@@ -1,9 +1,12 @@
 //! Under what a response is kept: a digest of its URL, or of its URL and what chose it among its variants.
 //!
 //! ```text
-//! primary   authority, path                                    a response, or the names of the fields that choose one
+//! primary   scheme, authority, path                            a response, or the names of the fields that choose one
 //! variant   primary, generation of the choice, its values      a response
 //! ```
+//!
+//! The scheme is part of what is asked for (RFC 9111, section 2): an origin that is told which answers otherwise, most often with a
+//! redirection from one to the other.
 //!
 //! A key is 128 bits of SipHash-2-4 (Aumasson and Bernstein, 2012). What is kept says its URL, and who finds it compares: two URLs with
 //! the same digest take each other's place, and are never taken for each other. So the digest needs no secret, and a saved
@@ -14,6 +17,7 @@ use std::hash::Hasher;
 use siphasher::sip128::{Hasher128, SipHasher24};
 
 use crate::Field;
+use crate::message::Scheme;
 use crate::storage::selecting_value;
 
 /// Octets of a [`Key`].
@@ -41,9 +45,25 @@ impl Digest {
     }
 }
 
-/// The URL as it is kept: authority in lower case and without the port that is understood, and the path, `/` where it is empty.
-pub fn push_url(out: &mut Vec<u8>, authority: &[u8], path: &[u8]) {
-    let authority = authority.strip_suffix(b":80").unwrap_or(authority);
+/// What URLs of [`Scheme::Https`] begin with; no authority has it.
+const SECURE: &[u8] = b"https@";
+
+/// The scheme of a URL as it is kept.
+pub fn scheme_of(url: &[u8]) -> Scheme {
+    if url.starts_with(SECURE) { Scheme::Https } else { Scheme::Http }
+}
+
+/// The URL as it is kept: for https a mark, then the authority in lower case and without the port that is understood, and the path,
+/// `/` where it is empty.
+pub fn push_url(out: &mut Vec<u8>, scheme: Scheme, authority: &[u8], path: &[u8]) {
+    let port: &[u8] = match scheme {
+        Scheme::Http => b":80",
+        Scheme::Https => b":443",
+    };
+    let authority = authority.strip_suffix(port).unwrap_or(authority);
+    if scheme == Scheme::Https {
+        out.extend_from_slice(SECURE);
+    }
     out.extend(authority.iter().map(u8::to_ascii_lowercase));
     match path.first() {
         Some(b'/') => {}
@@ -51,6 +71,14 @@ pub fn push_url(out: &mut Vec<u8>, authority: &[u8], path: &[u8]) {
         _ => out.push(b'/'),
     }
     out.extend_from_slice(path);
+}
+
+/// A URL as it is kept, by the other scheme: of one with a port, what it would be there.
+pub fn by_other_scheme(url: &[u8]) -> Vec<u8> {
+    match url.strip_prefix(SECURE) {
+        Some(rest) => rest.to_vec(),
+        None => [SECURE, url].concat(),
+    }
 }
 
 /// The key of a URL, as [`push_url`] has it.
@@ -85,8 +113,21 @@ mod tests {
 
     fn url(authority: &str, path: &str) -> String {
         let mut out = Vec::new();
-        push_url(&mut out, authority.as_bytes(), path.as_bytes());
+        push_url(&mut out, Scheme::Http, authority.as_bytes(), path.as_bytes());
         String::from_utf8(out).unwrap()
+    }
+
+    /// What is asked over TLS has a URL that nothing asked in the clear can have, and each is found from the other.
+    #[test]
+    fn schemes() {
+        let mut secure = Vec::new();
+        push_url(&mut secure, Scheme::Https, b"A.example:443", b"/x");
+        let clear = url("a.example", "/x");
+        assert_eq!(by_other_scheme(clear.as_bytes()), secure);
+        assert_eq!(by_other_scheme(&secure), clear.as_bytes());
+        assert_eq!([&secure[..], clear.as_bytes()].map(scheme_of), [Scheme::Https, Scheme::Http]);
+        assert_ne!(url("a.example:443", "/x").as_bytes(), secure);
+        assert!(!crate::message::target::is_authority(SECURE));
     }
 
     /// One resource has one URL, however its authority is written.

@@ -35,6 +35,7 @@
 //! | [`mail`] | what one loop says to another |
 //! | [`driver`] | a loop: clients, origins, bodies on their way |
 //! | [`server`], [`options`] | sockets, threads, signals; what an operator decides |
+//! | [`beside`] | connections that somebody else decrypts |
 //! | [`ctl`], [`counts`], [`health`] | what operators ask; what is counted; which origins fail |
 //! | [`crowd`] | connections by address |
 //! | [`live`] | what may change while it serves |
@@ -46,6 +47,7 @@
 
 pub mod access_log;
 pub mod answer;
+pub mod beside;
 pub mod bodies;
 pub mod counts;
 pub mod crowd;

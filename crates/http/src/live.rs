@@ -126,6 +126,7 @@ fn changed(start: &Options, next: Options) -> Options {
         io: start.io,
         memory: start.memory,
         clients_max: start.clients_max,
+        beside: start.beside.clone(),
         operation,
         ..next
     }
@@ -234,6 +235,7 @@ mod tests {
 
     fn options(origins: &[&str]) -> Options {
         let origin = |name: &&str| OriginAddress {
+            is_secure: false,
             address: format!("{name}:80").parse().unwrap(),
             name: (*name).to_owned(),
         };

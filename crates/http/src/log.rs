@@ -56,8 +56,8 @@ pub enum Asked<'a> {
         method: &'a str,
         /// Its target, as it was sent or as it is passed on.
         target: &'a [u8],
-        /// 0 or 1, of HTTP/1.
-        minor_version: u8,
+        /// By which version, as it is written in a request line.
+        protocol: &'static str,
     },
     /// The beginning of one that was not.
     Octets(&'a [u8]),
@@ -80,12 +80,12 @@ pub fn push_combined(out: &mut Vec<u8>, exchange: &Exchange<'_>) {
     push_time(out, &moment);
     out.extend_from_slice(b" +0000] \"");
     match exchange.asked {
-        Asked::Request { method, target, minor_version } => {
+        Asked::Request { method, target, protocol } => {
             push_escaped(out, method.as_bytes(), b' ');
             out.push(b' ');
             push_escaped(out, target, b'"');
-            out.extend_from_slice(b" HTTP/1.");
-            push_number(out, u64::from(minor_version));
+            out.push(b' ');
+            out.extend_from_slice(protocol.as_bytes());
         }
         Asked::Octets(octets) => push_escaped(out, octets, b'"'),
     }
@@ -120,11 +120,10 @@ pub fn push_json(out: &mut Vec<u8>, exchange: &Exchange<'_>) {
     out.push(b'"');
     push_member(out, "user", exchange.user);
     match exchange.asked {
-        Asked::Request { method, target, minor_version } => {
+        Asked::Request { method, target, protocol } => {
             push_member(out, "method", Some(method.as_bytes()));
             push_member(out, "host", Some(exchange.host).filter(|host| !host.is_empty()));
             push_member(out, "target", Some(target));
-            let protocol = if minor_version == 0 { "HTTP/1.0" } else { "HTTP/1.1" };
             push_member(out, "protocol", Some(protocol.as_bytes()));
         }
         Asked::Octets(octets) => push_member(out, "octets", Some(octets)),
@@ -291,7 +290,7 @@ mod tests {
         client: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
         began_ms: 784_111_777_045,
         user: None,
-        asked: Asked::Request { method: "GET", target: b"/a?b", minor_version: 1 },
+        asked: Asked::Request { method: "GET", target: b"/a?b", protocol: "HTTP/1.1" },
         host: b"c.test",
         referer: None,
         user_agent: None,

@@ -3,7 +3,7 @@
 //! A message is put in under a lock that is held for as long as that takes, and the loop is woken if it sleeps: it says so under the same
 //! lock, and only while there is nothing, so no message waits for a sleeper, and who talks to himself makes no system call. Senders on one loop are few and its messages short, so a lock did as well as queues without one (`docs/decisions`).
 //!
-//! Bounds: what is posted is bounded by who posts: one message a client that waits, one an object, a loop and batch.
+//! Bounds: what is posted is bounded by who posts: one message a client that waits, one an object, a loop and batch, one a connection that is let in.
 
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, OnceLock};
@@ -12,6 +12,7 @@ use larder::mem::object::{Notice, Post};
 use larder_io::reactor::Waker;
 use parking_lot::Mutex;
 
+use crate::beside::Guest;
 use crate::flights::{Landing, Waiter};
 
 /// What may be said.
@@ -21,6 +22,8 @@ pub enum Message {
     Notice(Notice),
     /// To a client on this loop that waits.
     Landed(u64, Landing),
+    /// A client's connection, made elsewhere.
+    Guest(Guest),
     /// Forget a URL, and say whether there was something.
     Forget(Vec<u8>, SyncSender<bool>),
 }

@@ -2,11 +2,13 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use larder_io::reactor::Choice;
 
 use crate::Rules;
 use crate::access_log;
+use crate::beside::Beside;
 use crate::message::Limits;
 use crate::prefix::Prefix;
 use crate::store::Memory;
@@ -18,6 +20,8 @@ pub struct OriginAddress {
     pub address: SocketAddr,
     /// As it is called in messages: host and port.
     pub name: String,
+    /// It is asked over TLS: connections to it are made by who is [`Options::beside`].
+    pub is_secure: bool,
 }
 
 /// How long is waited, milliseconds.
@@ -153,6 +157,8 @@ pub struct Options {
     pub patience: Patience,
     /// What its operator has of it.
     pub operation: Operation,
+    /// Who makes connections that are encrypted.
+    pub beside: Option<Arc<dyn Beside>>,
 }
 
 impl Options {
@@ -183,6 +189,7 @@ impl Options {
             purge_from: Vec::new(),
             patience: Patience::default(),
             operation: Operation::default(),
+            beside: None,
         }
     }
 }

@@ -18,6 +18,7 @@ use larder_io::service::crew::Crew;
 use larder_io::stage::{Stage, Stages};
 use larder_io::tcp::{ListenOptions, listen};
 
+use crate::beside::{self, Door};
 use crate::counts::{Counts, Shared};
 use crate::crowd::Crowd;
 use crate::driver::{Driver, Parts};
@@ -36,6 +37,9 @@ pub const LOOPS_MAX: usize = larder::mem::object::LOOPS_MAX as usize;
 /// How long the last lines of the log may take to be written.
 const LOG_PATIENCE: Duration = Duration::from_secs(2);
 
+/// How long octets that loops have written may take to reach their clients when the server ends.
+const FINISH: Duration = Duration::from_secs(3);
+
 /// What there is to tell while serving.
 #[derive(Debug)]
 pub enum News<'a> {
@@ -47,6 +51,8 @@ pub enum News<'a> {
         io: String,
         /// Where metrics are told.
         metrics: Option<SocketAddr>,
+        /// Where connections that are encrypted are taken.
+        beside: Vec<String>,
     },
     /// A line for the operator.
     Line(&'a str),
@@ -70,6 +76,8 @@ pub enum ServeError {
     Memory(OpenError),
     /// What its operator would have is not to be had; the text says what to do.
     Operation(io::Error),
+    /// Connections beside the loops cannot be made; the text says what to do.
+    Beside(String),
     /// What was tried, and the kernel's answer.
     System(&'static str, io::Error),
 }
@@ -90,6 +98,7 @@ impl std::fmt::Display for ServeError {
             }
             ServeError::Memory(error) => write!(f, "{error}; see --memory"),
             ServeError::Operation(error) => error.fmt(f),
+            ServeError::Beside(error) => f.write_str(error),
             ServeError::System(what, error) => write!(f, "{what}: {error}"),
         }
     }
@@ -122,6 +131,8 @@ pub struct Common {
     pub stages: Arc<Stages>,
     /// Wakes who watches over the loops.
     pub waker: Arc<Waker>,
+    /// Who makes connections that are encrypted.
+    pub beside: Option<Arc<dyn beside::Running>>,
 }
 
 /// A server that has its addresses and its memory, and does not serve yet.
@@ -150,9 +161,12 @@ impl Ready {
             Some(path) => snapshot::load(&store, path, seconds(&clock)),
             None => Loaded::Nothing,
         };
+        let door = Door::new(mail.clone(), loops);
+        let beside = options.beside.as_ref().map(|it| it.start(door)).transpose();
         let live = Live::start((*options).clone());
         let live = Arc::new(live.map_err(system("a thread for the access log"))?);
         let common = Common {
+            beside: beside.map_err(ServeError::Beside)?,
             store,
             shared: Arc::new(Shared::new(loops)),
             live,
@@ -240,8 +254,16 @@ impl Running {
         self.crew.wake();
     }
 
+    /// Who makes connections that are encrypted.
+    pub fn beside(&self) -> Option<&dyn beside::Running> {
+        self.common.beside.as_deref()
+    }
+
     /// Takes nothing new, and finishes what was begun.
     pub fn drain(&self) {
+        if let Some(beside) = self.beside() {
+            beside.drain();
+        }
         self.crew.go_on(Stage::Drains);
     }
 
@@ -292,10 +314,15 @@ pub fn serve(
     let saves = !matches!(loaded, Loaded::Foreign(_));
     let running = ready.start()?;
     let metrics = supervisor.metrics_address();
-    tell(News::Started { addresses: running.addresses(), io: running.io().to_owned(), metrics });
+    let beside = running.beside().map(|it| it.lines()).unwrap_or_default();
+    let (addresses, io) = (running.addresses(), running.io().to_owned());
+    tell(News::Started { addresses, io, metrics, beside });
     let tell = &mut |line: &str| tell(News::Line(line));
     take_over(&common, loaded, tell);
     let ended = supervisor.run(&running, tell).map_err(system("serving"))?;
+    if let Some(beside) = running.beside().filter(|_| ended == Ended::Well) {
+        beside.finish(FINISH);
+    }
     let counts = running.stop().map_err(system("a loop"))?;
     // Who asked twice wants it over; a client that is slow to the end is no reason to forget all.
     if saves && ended != Ended::Pressed {

@@ -214,6 +214,9 @@ impl Supervisor {
     fn reload(&mut self, tell: &mut dyn FnMut(&str)) {
         // Whatever comes of it: this is what a rotation wants.
         self.duties.common.live.reopen_log();
+        if let Some(beside) = &self.duties.common.beside {
+            tell(&beside.reload());
+        }
         if let Some(notifier) = &self.notifier {
             let _ = notifier.reloading();
         }

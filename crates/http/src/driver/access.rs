@@ -75,7 +75,8 @@ impl Driver {
             }
             client.noted = Some(noted);
         } else {
-            self.write_line(client, &noted, request_of(head), head.host, head, None);
+            let asked = request_of(client, head);
+            self.write_line(client, &noted, asked, head.host, head, None);
         }
     }
 
@@ -114,7 +115,8 @@ impl Driver {
         let mut room = FieldRoom::new();
         // It was one before.
         if let Ok(Some(head)) = message::request(&octets, &mut room, &Limits::READ_BEFORE) {
-            self.write_line(client, &noted, request_of(&head), head.host, &head, error);
+            let asked = request_of(client, &head);
+            self.write_line(client, &noted, asked, head.host, &head, error);
         }
     }
 
@@ -179,7 +181,12 @@ impl Driver {
     }
 }
 
-fn request_of<'a>(head: &RequestHead<'a>) -> Asked<'a> {
+fn request_of<'a>(client: &Client, head: &RequestHead<'a>) -> Asked<'a> {
     let (method, target) = (head.method, head.target.path());
-    Asked::Request { method, target, minor_version: head.minor_version }
+    let protocol = match head.minor_version {
+        _ if client.speaks_http2 => "HTTP/2.0",
+        0 => "HTTP/1.0",
+        _ => "HTTP/1.1",
+    };
+    Asked::Request { method, target, protocol }
 }

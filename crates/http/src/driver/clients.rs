@@ -21,18 +21,19 @@ use larder_io::tcp;
 use super::Driver;
 use super::access::{Noted, Told};
 use super::delivery::Delivery;
-use super::fetch::{Fetch, Purpose};
+use super::fetch::{Asker, Fetch, Purpose};
 use super::upload::Upload;
 use crate::Request;
 use crate::answer::{
     Answer, Asked, Body, Composed, NAME, Said, Trailers, compose, push_body, push_own,
 };
+use crate::beside::{Ending, Guest};
 use crate::directives::RequestDirectives;
 use crate::field::has;
 use crate::flights::{Boarding, Flight, Landing, Waiter};
 use crate::key::{Key, push_url};
 use crate::message::trailers::takes_trailers;
-use crate::message::{self, FieldRoom, Framing, Limits, Refused, RequestHead, Target};
+use crate::message::{self, FieldRoom, Framing, Limits, Refused, RequestHead, Scheme, Target};
 use crate::record::{Kept, Record};
 use crate::reuse::{Decision, decide};
 use crate::status::{CacheStatus, Forward, Outcome, push_cache_status};
@@ -55,6 +56,23 @@ const LINGER_MS: u64 = 1_000;
 /// Octets of answers after which they leave, however many requests are there.
 const GATHERED_BYTES: usize = 64 << 10;
 
+/// A connection of a client that is there now.
+#[derive(Debug)]
+pub(super) struct Arrival {
+    pub(super) socket: OwnedFd,
+    pub(super) peer: Option<SocketAddr>,
+    pub(super) ending: Option<Ending>,
+    pub(super) speaks_http2: bool,
+}
+
+impl From<Guest> for Arrival {
+    fn from(guest: Guest) -> Arrival {
+        let Guest { socket, peer, ending, speaks_http2 } = guest;
+        let (peer, ending) = (Some(peer), Some(ending));
+        Arrival { socket: socket.into(), peer, ending, speaks_http2 }
+    }
+}
+
 /// A connection of a client.
 #[derive(Debug)]
 pub struct Client {
@@ -62,6 +80,10 @@ pub struct Client {
     pub(super) token: u64,
     pub(super) socket: OwnedFd,
     pub(super) peer: Option<SocketAddr>,
+    /// It came over TLS, which somebody else ends, and who is told so how our answers ended.
+    pub(super) ending: Option<Ending>,
+    /// It is one request of HTTP/2 after the other, for the log.
+    pub(super) speaks_http2: bool,
     /// Octets that came and were not looked at yet.
     pub(super) inbox: Vec<u8>,
     /// Of these so many were seen to end no head.
@@ -69,6 +91,8 @@ pub struct Client {
     pub(super) is_paused: bool,
     /// It sends no more.
     pub(super) is_finished: bool,
+    /// An answer was broken off.
+    pub(super) is_broken: bool,
     /// It is closed when what is being sent has been.
     pub(super) closes: bool,
     /// It may still send, and is to see our answer all the same.
@@ -88,6 +112,28 @@ pub struct Client {
     pub(super) expects_proxy: bool,
     /// The address with which it is counted.
     pub(super) counted: Option<IpAddr>,
+}
+
+impl Client {
+    /// Nothing is asked, and nothing of an answer is left.
+    fn is_done(&self) -> bool {
+        self.exchange.is_none()
+            && self.delivery.is_none()
+            && !self.is_sending
+            && self.queued.is_empty()
+    }
+
+    /// What it asks by.
+    pub(super) fn scheme(&self) -> Scheme {
+        if self.ending.is_some() { Scheme::Https } else { Scheme::Http }
+    }
+
+    /// All answers were sent; unless one was broken off, in which case nobody is told so any more.
+    fn end_whole(&self) {
+        if let Some(ending) = self.ending.as_ref().filter(|_| !self.is_broken) {
+            ending.set_whole();
+        }
+    }
 }
 
 /// A request that has no answer yet.
@@ -120,10 +166,13 @@ enum Step {
 }
 
 impl Driver {
-    pub(super) fn accept(&mut self, socket: OwnedFd, peer: Option<SocketAddr>) {
+    pub(super) fn accept(&mut self, arrival: Arrival) {
+        let Arrival { socket, peer, ending, speaks_http2 } = arrival;
         self.counts.connections += 1;
-        let expects_proxy = self.options.expects_proxy;
-        let list = if expects_proxy { HEAD } else { IDLE };
+        // Whoever ended its TLS has said who it is.
+        let expects_proxy = self.options.expects_proxy && ending.is_none();
+        // While we drain, only what was on its way before comes in, with a request that has to be read first.
+        let list = if expects_proxy || self.is_draining { HEAD } else { IDLE };
         let Ok(id) = self.clients.insert(None, list, self.now.ms) else {
             self.counts.refused_full += 1;
             return;
@@ -139,10 +188,13 @@ impl Driver {
             token,
             socket,
             peer,
+            ending,
+            speaks_http2,
             inbox: Vec::new(),
             looked_at: 0,
             is_paused: false,
             is_finished: false,
+            is_broken: false,
             closes: false,
             lingers: false,
             is_shut: false,
@@ -155,7 +207,8 @@ impl Driver {
             expects_proxy,
             counted: None,
         };
-        if !expects_proxy && !self.admit(&mut client) {
+        // Those over TLS were counted before, and a client of HTTP/2 has one for each of its requests.
+        if client.ending.is_none() && !expects_proxy && !self.admit(&mut client) {
             return self.close_client(id, client);
         }
         if let Some(place) = self.clients.get_mut(id) {
@@ -221,6 +274,9 @@ impl Driver {
         self.dismiss(&client);
         self.clients.remove(id);
         self.drop_upload(&mut client);
+        if client.is_done() {
+            client.end_whole();
+        }
         let Client { socket, token, exchange, delivery, .. } = client;
         if let Some(flight) = exchange.and_then(|it| it.flight) {
             flight.leave(Waiter { loop_number: self.number, client: token });
@@ -318,6 +374,7 @@ impl Driver {
             client.inbox.clear();
             self.drop_upload(client);
             self.wait_in(client, LINGERING);
+            client.end_whole();
             if tcp::shutdown_write(&client.socket).is_err() {
                 return false;
             }
@@ -331,10 +388,7 @@ impl Driver {
 
     /// What a client waits for now, and whether it is read; false: nothing.
     fn settle(&mut self, client: &mut Client) -> bool {
-        let is_done = client.exchange.is_none()
-            && client.delivery.is_none()
-            && !client.is_sending
-            && client.queued.is_empty();
+        let is_done = client.is_done();
         if is_done && (client.closes || client.is_finished) {
             return self.linger(client);
         }
@@ -457,7 +511,7 @@ impl Driver {
         }
         let is_looked_up = matches!(head.method, "GET" | "HEAD") && head.framing == Framing::None;
         let step = match is_looked_up {
-            true => self.look_up(head, &asked, out),
+            true => self.look_up(client.scheme(), head, &asked, out),
             false => Step::Pass(Forward::Method, true),
         };
         match step {
@@ -488,9 +542,15 @@ impl Driver {
     }
 
     /// Looks for what is kept, and puts it in `out` where it may be used.
-    fn look_up(&mut self, head: &RequestHead<'_>, asked: &Asked<'_>, out: &mut Vec<u8>) -> Step {
+    fn look_up(
+        &mut self,
+        scheme: Scheme,
+        head: &RequestHead<'_>,
+        asked: &Asked<'_>,
+        out: &mut Vec<u8>,
+    ) -> Step {
         self.url.clear();
-        push_url(&mut self.url, head.host, head.target.path());
+        push_url(&mut self.url, scheme, head.host, head.target.path());
         let directives = RequestDirectives::heeded(head.fields, &self.options.rules);
         let now = self.now;
         let (key, kept, is_purged) = match self.face.find(&self.url, head.fields, now.seconds()) {
@@ -729,7 +789,9 @@ impl Driver {
         let peer = client.peer.or_else(|| super::origins::peer_of(&client.socket));
         let now = self.now;
         let serial = self.store.next_serial();
-        Box::new(Fetch::new(head, octets, purpose, upload, peer, now.wall_s, serial))
+        let says_scheme = self.options.beside.as_ref().is_some_and(|it| it.has_clients());
+        let asker = Asker { peer, scheme: client.scheme(), says_scheme };
+        Box::new(Fetch::new(head, octets, purpose, upload, asker, now.wall_s, serial))
     }
 
     /// An answer came for a client that waits.

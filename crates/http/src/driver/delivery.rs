@@ -86,7 +86,8 @@ pub(super) fn sealed(object: &Object) -> Option<u64> {
 }
 
 /// Lets the client see that something went wrong: its connection is reset, not ended.
-pub(super) fn reset(client: &Client) {
+pub(super) fn reset(client: &mut Client) {
+    client.is_broken = true;
     // Where it cannot be, it is closed all the same, before the length that was said.
     let _ = tcp::reset_on_close(&client.socket);
 }
@@ -321,6 +322,7 @@ impl Driver {
             Ran::Blocked => {
                 let watched = self.reactor.watch(&client.socket, client.token, Interest::WRITE);
                 if watched.is_err() {
+                    client.is_broken = true;
                     return false;
                 }
             }
@@ -334,6 +336,7 @@ impl Driver {
             Ran::Gone => {
                 self.counts.clients_gone += 1;
                 client.delivery = Some(delivery);
+                client.is_broken = true;
                 return false;
             }
         }

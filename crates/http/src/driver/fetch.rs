@@ -25,10 +25,12 @@ use crate::answer::{Answer, Trailers};
 use crate::directives::RequestDirectives;
 use crate::field::{members, only};
 use crate::flights::{Flight, Landing};
-use crate::key::{Key, push_url, tag};
+use crate::key::{Key, push_url, scheme_of, tag};
 use crate::message::forward::{push_kept_head, push_request};
 use crate::message::trailers::takes_trailers;
-use crate::message::{self, FieldRoom, Framing, RequestHead, ResponseHead, push_date, push_field};
+use crate::message::{
+    self, FieldRoom, Framing, RequestHead, ResponseHead, Scheme, push_date, push_field,
+};
 use crate::record::{Kept, Parts, Record, push_response};
 use crate::reuse::{conditions, invalidates, is_about, may_serve_on_error, updated};
 use crate::storage::{Moments, Selected, Stored, store};
@@ -76,11 +78,23 @@ pub struct Fetch {
     url: Vec<u8>,
     pub(super) purpose: Purpose,
     pub(super) upload: Option<Delivery>,
-    peer: Option<SocketAddr>,
+    asker: Asker,
     asked_s: u64,
     serial: u64,
     pub(super) tries: u8,
 }
+
+/// Who asks, and how.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Asker {
+    pub(super) peer: Option<SocketAddr>,
+    pub(super) scheme: Scheme,
+    /// The origin is told by which scheme: no other proxy before us knows better.
+    pub(super) says_scheme: bool,
+}
+
+/// What says by which scheme a client asked; who is believed must be known, so that clients cannot say it.
+const SCHEME_FIELD: &str = "X-Forwarded-Proto";
 
 impl Fetch {
     pub(super) fn new(
@@ -88,12 +102,12 @@ impl Fetch {
         octets: &[u8],
         purpose: Purpose,
         upload: Option<Delivery>,
-        peer: Option<SocketAddr>,
+        asker: Asker,
         asked_s: u64,
         serial: u64,
     ) -> Fetch {
         let mut url = Vec::new();
-        push_url(&mut url, head.host, head.target.path());
+        push_url(&mut url, asker.scheme, head.host, head.target.path());
         let mut fetch = Fetch {
             request: Vec::new(),
             client_head: octets.to_vec(),
@@ -101,7 +115,7 @@ impl Fetch {
             url,
             purpose,
             upload,
-            peer,
+            asker,
             asked_s,
             serial,
             tries: 0,
@@ -112,7 +126,7 @@ impl Fetch {
 
     fn render(&mut self, head: &RequestHead<'_>) {
         self.request.clear();
-        let address = self.peer.map(|peer| peer.ip().to_string()).unwrap_or_default();
+        let address = self.asker.peer.map(|peer| peer.ip().to_string()).unwrap_or_default();
         let mut extra: Vec<(&str, &[u8])> = Vec::new();
         let shared = match &self.purpose {
             Purpose::Shared { stale, .. } => {
@@ -133,7 +147,14 @@ impl Fetch {
         if !address.is_empty() {
             extra.push(("X-Forwarded-For", address.as_bytes()));
         }
-        let drops = |name: &str| shared && OF_ONE.iter().any(|it| it.eq_ignore_ascii_case(name));
+        let says_scheme = self.asker.says_scheme;
+        if says_scheme {
+            extra.push((SCHEME_FIELD, self.asker.scheme.as_str().as_bytes()));
+        }
+        let drops = |name: &str| {
+            shared && OF_ONE.iter().any(|it| it.eq_ignore_ascii_case(name))
+                || says_scheme && name.eq_ignore_ascii_case(SCHEME_FIELD)
+        };
         let head = RequestHead { method: &self.method, ..*head };
         push_request(&mut self.request, &head, None, &extra, drops);
     }
@@ -538,7 +559,8 @@ impl Driver {
                 Some(rest) => {
                     let end = memchr::memchr(b'/', rest).unwrap_or(rest.len());
                     let mut other = Vec::new();
-                    push_url(&mut other, &rest[..end], &rest[end..]);
+                    // By the scheme that the request came by: who ends TLS before us is told of https.
+                    push_url(&mut other, scheme_of(url), &rest[..end], &rest[end..]);
                     other
                 }
                 None => resolve(url, named),

@@ -12,7 +12,7 @@
 //! Bodies of a known length are read straight into the memory that they are kept in.
 
 use std::collections::VecDeque;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -27,6 +27,7 @@ use super::delivery::Ran;
 use super::fetch::{Fetch, Next, Purpose, Rendered};
 use super::upload::{end_with, fill};
 use crate::answer::Trailers;
+use crate::beside::Ending;
 use crate::flights::Landing;
 use crate::key::Key;
 use crate::message::forward::push_kept_head;
@@ -99,6 +100,8 @@ pub struct Origin {
     /// It answered before.
     is_reused: bool,
     has_ended: bool,
+    /// Somebody else encrypts it, and says so whether it ended as it should.
+    ending: Option<Ending>,
 }
 
 /// A body that comes.
@@ -150,6 +153,11 @@ impl Incoming {
 }
 
 impl Origin {
+    /// The end that was seen is one that the origin meant: over TLS anybody between could cut a body.
+    fn ended_whole(&self) -> bool {
+        self.ending.as_ref().is_none_or(Ending::is_whole)
+    }
+
     /// Tells of what came.
     pub(super) fn announce(&mut self) {
         if let Some(incoming) = &mut self.incoming {
@@ -298,14 +306,14 @@ impl Driver {
     }
 
     fn connect(&mut self, backend: usize, mut fetch: Box<Fetch>) -> Result<(), Box<Fetch>> {
-        let address = self.backends[backend].origin.address;
-        let Ok(stream) = tcp::connect(address, &ConnectOptions::default()) else {
+        let Ok((socket, ending)) = self.dial(backend) else {
             self.sicken(backend);
             return Err(fetch);
         };
         let Ok(id) = self.origins.insert(None, CONNECTING, self.now.ms) else { return Err(fetch) };
-        let (token, socket) = (self.origins.token(id), OwnedFd::from(stream));
-        if self.reactor.watch(&socket, token, Interest::WRITE).is_err() {
+        let token = self.origins.token(id);
+        let interest = if ending.is_some() { Interest::READ } else { Interest::WRITE };
+        if self.reactor.watch(&socket, token, interest).is_err() {
             self.origins.remove(id);
             return Err(fetch);
         }
@@ -324,11 +332,32 @@ impl Driver {
             incoming: None,
             is_reused: false,
             has_ended: false,
+            ending,
         };
         if let Some(place) = self.origins.get_mut(id) {
             *place = Some(Box::new(origin));
         }
         Ok(())
+    }
+
+    /// Begins a connection. One over TLS says so by an octet once it is there.
+    fn dial(&self, backend: usize) -> io::Result<(OwnedFd, Option<Ending>)> {
+        let origin = &self.backends[backend].origin;
+        if !origin.is_secure {
+            let stream = tcp::connect(origin.address, &ConnectOptions::default())?;
+            return Ok((stream.into(), None));
+        }
+        let beside = self.beside.as_ref().ok_or(ErrorKind::Unsupported)?;
+        let (stream, ending) = beside.connect(origin)?;
+        Ok((stream.into(), Some(ending)))
+    }
+
+    /// Whether a connection that was begun is there.
+    fn is_connected(origin: &Origin) -> bool {
+        match &origin.ending {
+            None => matches!(tcp::take_error(&origin.socket), Ok(None)),
+            Some(_) => matches!(tcp::read_into(&origin.socket, &mut [0]), Ok(1)),
+        }
     }
 
     fn ask_again_on(&mut self, origin: &mut Origin, mut fetch: Box<Fetch>) -> bool {
@@ -350,13 +379,11 @@ impl Driver {
     /// A socket is ready, or something else that it waited for has come. False: it is to be closed.
     pub(super) fn origin_ready(&mut self, origin: &mut Origin) -> bool {
         match origin.state {
-            State::Connecting => match tcp::take_error(&origin.socket) {
-                Ok(None) => self.ask_origin(origin),
-                _ => {
-                    self.sicken(origin.backend);
-                    false
-                }
-            },
+            State::Connecting if Driver::is_connected(origin) => self.ask_origin(origin),
+            State::Connecting => {
+                self.sicken(origin.backend);
+                false
+            }
             State::Asking => self.ask_origin(origin),
             State::Head => self.read_head(origin),
             State::Body => self.read_body(origin),
@@ -625,7 +652,7 @@ impl Driver {
             }
             if origin.has_ended {
                 return match remaining {
-                    Remaining::UntilClose => Read::Complete,
+                    Remaining::UntilClose if origin.ended_whole() => Read::Complete,
                     _ => Read::Broken,
                 };
             }

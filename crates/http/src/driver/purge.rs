@@ -7,7 +7,7 @@ use super::Driver;
 use super::clients::Client;
 use crate::Field;
 use crate::field::{has, members, only};
-use crate::key::{push_url, tag};
+use crate::key::{by_other_scheme, push_url, tag};
 use crate::message::RequestHead;
 
 /// Fields that name what is to be purged.
@@ -35,9 +35,10 @@ impl Driver {
         let tags = tags(head.fields);
         if tags.is_empty() {
             self.url.clear();
-            push_url(&mut self.url, head.host, head.target.path());
+            push_url(&mut self.url, client.scheme(), head.host, head.target.path());
             if is_soft {
                 self.store.purge_url(&self.url);
+                self.store.purge_url(&by_other_scheme(&self.url));
             } else {
                 let url = std::mem::take(&mut self.url);
                 self.forget(&url);
@@ -51,10 +52,12 @@ impl Driver {
         self.own(client, head, 200, text, out);
     }
 
-    /// Forgets a URL for all loops; true where there was something.
+    /// Forgets a URL, by both schemes, for all loops; true where there was something.
     pub(super) fn forget(&mut self, url: &[u8]) -> bool {
         self.store.note_purge();
-        let was_there = self.face.forget(&self.store, url, self.now.seconds());
+        let now = self.now.seconds();
+        let urls = [url, &by_other_scheme(url)];
+        let was_there = urls.map(|url| self.face.forget(&self.store, url, now)).contains(&true);
         // Who asks for it from now on finds it gone.
         self.face.flush();
         was_there

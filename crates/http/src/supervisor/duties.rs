@@ -8,7 +8,7 @@ use larder_io::service::figures::{Gauge, gauge_fields, write_gauges};
 
 use crate::counts::PREFIX;
 use crate::ctl::Request;
-use crate::key::tag;
+use crate::key::{by_other_scheme, tag};
 use crate::live::Reload;
 use crate::mail::Message;
 use crate::server::Common;
@@ -50,6 +50,9 @@ impl Duties {
             label: Some(("origin", origin.to_owned())),
             value: f64::from(u8::from(is_good)),
         }));
+        if let Some(beside) = &self.common.beside {
+            gauges.extend(beside.gauges());
+        }
         gauges
     }
 
@@ -69,13 +72,17 @@ impl Duties {
 
     /// Reads the settings anew.
     fn reload(&self) -> Job {
-        let reload = self.reload.clone();
+        let (reload, beside) = (self.reload.clone(), self.common.beside.clone());
         Box::new(move |_| {
             let report = reload.run()?;
-            Ok(Fields::from_iter([
+            let mut fields = Fields::from_iter([
                 ("changed".to_owned(), report.changed.into()),
                 ("needs_restart".to_owned(), report.needs_restart.into()),
-            ]))
+            ]);
+            if let Some(beside) = beside {
+                fields.insert("encrypted".to_owned(), beside.reload().into());
+            }
+            Ok(fields)
         })
     }
 
@@ -110,7 +117,10 @@ impl Service for Duties {
             }
             Request::Stats => return Answer::Now(Ok(self.stats())),
             Request::Purge { url, is_soft: false } => return Answer::Later(self.forget(url)),
-            Request::Purge { url, is_soft: true } => store.purge_url(&url),
+            Request::Purge { url, is_soft: true } => {
+                store.purge_url(&url);
+                store.purge_url(&by_other_scheme(&url));
+            }
             Request::PurgeTag { tag: text, is_soft } => {
                 store.purge_tag(tag(text.as_bytes()), is_soft)
             }

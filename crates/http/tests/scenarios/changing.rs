@@ -9,7 +9,11 @@ const FIRST: usize = 50_000;
 
 /// The settings in force, with these origins.
 fn with_origins(world: &World, origins: &[&Origin]) -> Options {
-    let named = |it: &&Origin| OriginAddress { address: it.address, name: it.address.to_string() };
+    let named = |it: &&Origin| OriginAddress {
+        address: it.address,
+        name: it.address.to_string(),
+        is_secure: false,
+    };
     let origins = origins.iter().map(named).collect();
     Options { origins, ..(*world.server.options()).clone() }
 }

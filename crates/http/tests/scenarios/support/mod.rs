@@ -111,6 +111,7 @@ impl World {
         let named = |origin: &Origin| OriginAddress {
             address: origin.address,
             name: origin.address.to_string(),
+            is_secure: false,
         };
         let listen = vec!["127.0.0.1:0".parse().unwrap()];
         let mut options = Options::new(listen, origins.iter().map(named).collect());
