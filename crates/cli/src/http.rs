@@ -20,13 +20,15 @@ use larder_io::reactor::Choice;
 use crate::annotate::cores;
 use crate::bench::eprint_quietly;
 use crate::dns::{addresses_with, control, metrics};
+use crate::encrypted;
 use crate::exit::{self, Failure, Outcome};
 use crate::layers::Resolved;
 use crate::settings::Setting;
 use crate::value::{Kind, Value};
 
-/// The port of HTTP.
+/// The ports of HTTP, in the clear and over TLS.
 const PORT: u16 = 80;
+const SECURE_PORT: u16 = 443;
 
 /// Runs the command. `again` reads the settings anew.
 pub fn http(
@@ -36,13 +38,14 @@ pub fn http(
     let options = options(&settings)?;
     let loops = options.loops;
     let mut tell = |news: News<'_>| match news {
-        News::Started { addresses, io, metrics } => {
+        News::Started { addresses, io, metrics, beside } => {
             let at: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
             let at = at.join(", ");
             let plural = if loops == 1 { "" } else { "s" };
             eprint_quietly(&format!(
                 "larder http: serving at {at} with {loops} loop{plural}, {io}"
             ));
+            beside.iter().for_each(|line| eprint_quietly(&format!("larder http: {line}")));
             if let Some(metrics) = metrics {
                 eprint_quietly(&format!("larder http: metrics at http://{metrics}/metrics"));
             }
@@ -91,6 +94,7 @@ fn options(settings: &Resolved) -> Result<Options, Failure> {
     let ms = |name| number(name).saturating_mul(1_000);
     let words = settings.list("origin");
     let origins: Vec<OriginAddress> = words.into_iter().map(origin).collect::<Result<_, _>>()?;
+    let beside = encrypted::http(settings, &origins)?;
     if origins.is_empty() {
         let text = "there is no origin to ask: name one, as --origin http://127.0.0.1:9000";
         return Err(Failure::usage(text));
@@ -99,6 +103,7 @@ fn options(settings: &Resolved) -> Result<Options, Failure> {
     let records_bytes = memory_bytes / 100 * number("memory-small");
     let size = |name| usize::try_from(number(name)).unwrap_or(usize::MAX);
     Ok(Options {
+        beside,
         loops: cores(number("cores")).min(LOOPS_MAX),
         io: match settings.choice("io") {
             "uring" => Choice::Uring,
@@ -220,16 +225,17 @@ fn operation(settings: &Resolved) -> Result<Operation, Failure> {
     Ok(Operation { control: control(settings)?, metrics: metrics(settings)?, snapshot, access_log })
 }
 
-/// `http://HOST[:PORT]`, looked up.
+/// `http://HOST[:PORT]` or `https://HOST[:PORT]`, looked up.
 fn origin(word: &str) -> Result<OriginAddress, Failure> {
     let expected = |what: &str| {
-        let text = format!("--origin {word:?}: {what}; expected http://HOST[:PORT]");
+        let text = format!(
+            "--origin {word:?}: {what}; expected http://HOST[:PORT] or https://HOST[:PORT]"
+        );
         Failure::usage(text)
     };
-    if word.starts_with("https://") {
-        return Err(expected("origins over TLS are not there yet"));
-    }
-    let authority = word.strip_prefix("http://").unwrap_or(word);
+    let secure = word.strip_prefix("https://");
+    let port = if secure.is_some() { SECURE_PORT } else { PORT };
+    let authority = secure.or(word.strip_prefix("http://")).unwrap_or(word);
     let authority = authority.strip_suffix('/').unwrap_or(authority);
     if authority.is_empty() || authority.contains(['/', '?', '#', '@']) {
         return Err(expected("a path, or no host"));
@@ -237,11 +243,11 @@ fn origin(word: &str) -> Result<OriginAddress, Failure> {
     let after_bracket = authority.rsplit(']').next().unwrap_or(authority);
     let full = match after_bracket.contains(':') {
         true => authority.to_owned(),
-        false => format!("{authority}:{PORT}"),
+        false => format!("{authority}:{port}"),
     };
     let found = full.to_socket_addrs().map_err(|error| expected(&error.to_string()))?;
     let address = { found }.next().ok_or_else(|| expected("the name has no address"))?;
-    Ok(OriginAddress { address, name: authority.to_owned() })
+    Ok(OriginAddress { address, name: authority.to_owned(), is_secure: secure.is_some() })
 }
 
 fn summary(counts: &Counts) -> String {

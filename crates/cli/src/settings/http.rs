@@ -6,6 +6,7 @@ const LASTING: Setting = Setting { reach: Reach::Lasting, ..ROW };
 const SERVER: Setting = Setting { group: "Server", ..LASTING };
 /// What a reload changes.
 const LIVE: Setting = Setting { is_live: true, ..LASTING };
+const TLS: Setting = Setting { group: "TLS", default: "none", ..LASTING };
 const ORIGIN: Setting = Setting { group: "Origins", ..LIVE };
 const CACHING: Setting = Setting { group: "Caching", ..LIVE };
 const OPERATION: Setting = Setting { group: "Operation", default: "none", ..LASTING };
@@ -73,13 +74,57 @@ only the proxy reaches.",
             ..SERVER
         },
         Setting {
+            name: "listen-tls",
+            value_name: "ADDR[:PORT]",
+            kind: Kind::List,
+            many: true,
+            help: "Addresses to serve at over TLS, by HTTP/2 and HTTP/1.1; port 443 where none is given",
+            why: "Needs --tls-cert and --tls-key, and a build with the feature 'encrypted'.",
+            ..TLS
+        },
+        Setting {
+            name: "tls-cert",
+            value_name: "FILE",
+            kind: Kind::Word,
+            help: "The certificate for that, and those that it was issued by, in PEM",
+            why: "SIGHUP reads it and the key anew; connections that stand are left alone.",
+            ..TLS
+        },
+        Setting {
+            name: "tls-key",
+            value_name: "FILE",
+            kind: Kind::Word,
+            help: "The private key of that certificate, in PEM",
+            why: "Only the server's user should be able to read it.",
+            ..TLS
+        },
+        Setting {
+            name: "http2-streams",
+            value_name: "N",
+            kind: Kind::Count { min: 1, max: 1_000 },
+            help: "Requests at once on a connection of HTTP/2",
+            why: "Each counts as a connection for --clients-max while it is answered, and takes some 100 kB.",
+            default: "128",
+            ..TLS
+        },
+        Setting {
             name: "origin",
             value_name: "URL",
             kind: Kind::List,
             many: true,
             default: "none",
-            help: "Origins that are asked in turn: http://HOST[:PORT]; there must be one",
-            why: "Names are looked up at the start and by a reload. An origin that cannot be reached is passed over for two seconds.",
+            help: "Origins that are asked in turn: http://HOST[:PORT] or https://HOST[:PORT]; there must be one",
+            why: "Names are looked up at the start and by a reload; https needs a build with the feature 'encrypted'. An origin that cannot be reached is passed over for two seconds.",
+            ..ORIGIN
+        },
+        Setting {
+            name: "origin-ca",
+            value_name: "FILE",
+            kind: Kind::Word,
+            default: "system",
+            help: "Who vouches for origins over TLS: certificates in PEM, or 'system'",
+            why: "The certificate must be for the host of the origin's URL; one that does not prove itself is not asked.",
+            is_live: false,
             ..ORIGIN
         },
         Setting {

@@ -1,0 +1,165 @@
+//! A client's connection after its handshake: HTTP/2 where ALPN says so, else HTTP/1.1, whose octets are a loop's to read.
+//!
+//! ```text
+//! both pumped -> the client sends no more: its octets end for the loop too, which goes on answering
+//!             -> the loop has answered all: close_notify; what the client still sends is thrown away, for a moment
+//!             -> an answer was broken off: reset
+//! ```
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use larder_http::beside::Door;
+use larder_io::service::figures::Gauge;
+use larder_io::tcp::reset_on_close;
+use larder_tls::listen::Host;
+use larder_tls::{Gate, Ticket};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::timeout;
+use tokio_rustls::server::TlsStream;
+
+use crate::http2;
+use crate::inner::Inner;
+use crate::limits::{Counters, Event, Limits};
+use crate::pump::{End, copy};
+
+/// ALPN tokens, the best first.
+pub(crate) const ALPN: [&[u8]; 2] = [b"h2", b"http/1.1"];
+
+/// How long a client may go on sending after its last answer: longer than the loop waits for it.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// What all connections of clients share.
+#[derive(Debug)]
+pub(crate) struct Clients {
+    pub(crate) door: Door,
+    gate: Arc<Gate>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) limits: Limits,
+}
+
+/// A connection that has a place.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    pub(crate) clients: Arc<Clients>,
+    pub(crate) peer: SocketAddr,
+    _ticket: Ticket,
+}
+
+impl Caller {
+    pub(crate) fn note(&self, event: Event) {
+        self.clients.counters.note(event);
+    }
+}
+
+impl Clients {
+    pub(crate) fn new(door: Door, counters: Arc<Counters>, limits: Limits) -> Clients {
+        let gate = Arc::new(Gate::new(limits.connections_max, limits.per_client_max));
+        Clients { door, gate, counters, limits }
+    }
+
+    /// Connections that are open.
+    pub(crate) fn open(&self) -> usize {
+        self.gate.open()
+    }
+
+    /// How long a connection may be without a request now.
+    pub(crate) fn idle(&self) -> Duration {
+        self.gate.patience(self.limits.idle)
+    }
+
+    pub(crate) fn gauges(&self) -> impl Iterator<Item = Gauge> + '_ {
+        let (name, help) = ("tls_connections", "Connections of clients over TLS that are open");
+        let open = Gauge { name, help, label: None, value: self.open() as f64 };
+        std::iter::once(open).chain(self.counters.gauges())
+    }
+}
+
+/// Serves what a listener takes.
+#[derive(Debug)]
+pub(crate) struct Listener(pub(crate) Arc<Clients>);
+
+impl Host for Listener {
+    type Place = Caller;
+
+    fn admit(&self, peer: SocketAddr) -> Option<Caller> {
+        let Some(ticket) = self.0.gate.admit(peer.ip()) else {
+            self.0.counters.note(Event::Refused);
+            return None;
+        };
+        self.0.counters.note(Event::Opened);
+        Some(Caller { clients: self.0.clone(), peer, _ticket: ticket })
+    }
+
+    fn handshake_max(&self) -> Duration {
+        self.0.limits.handshake
+    }
+
+    fn failed(&self, caller: Caller) {
+        caller.note(Event::HandshakeFailed);
+    }
+
+    async fn serve(
+        &self,
+        caller: Caller,
+        stream: TlsStream<TcpStream>,
+        stop: watch::Receiver<bool>,
+    ) {
+        caller.note(Event::Shaken);
+        if stream.get_ref().1.alpn_protocol() == Some(ALPN[0]) {
+            caller.note(Event::Http2);
+            http2::serve(caller, stream, stop).await;
+        } else {
+            http1(&caller, stream).await;
+        }
+    }
+}
+
+/// Pumps both ways.
+async fn http1(caller: &Caller, mut stream: TlsStream<TcpStream>) {
+    let Ok(inner) = Inner::connect(&caller.clients.door, caller.peer, false, &[]) else { return };
+    let stall = caller.clients.limits.stall;
+    let Inner { stream: local, ending, .. } = inner;
+    let (mut from_loop, mut to_loop) = local.into_split();
+    let end = {
+        let (mut from_client, mut to_client) = tokio::io::split(&mut stream);
+        let up = async {
+            // How long a loop may take nothing is its own affair.
+            copy(&mut from_client, &mut to_loop, None, None).await;
+            // Bodies of requests say where they end, so an end is enough for the loop, whichever it is.
+            let _ = to_loop.shutdown().await;
+        };
+        let down = async {
+            let end = copy(&mut from_loop, &mut to_client, Some(&ending), Some(stall)).await;
+            if end == End::Whole {
+                // One that does not listen any more is not told.
+                let _ = timeout(stall, to_client.shutdown()).await;
+            }
+            end
+        };
+        tokio::pin!(up, down);
+        let mut is_up = true;
+        let end = loop {
+            tokio::select! {
+                end = &mut down => break end,
+                () = &mut up, if is_up => is_up = false,
+            }
+        };
+        if is_up && end == End::Whole {
+            // What is closed while octets wait in it is reset, and our answer with it.
+            let _ = timeout(LINGER, &mut up).await;
+        }
+        end
+    };
+    match end {
+        End::Whole => return,
+        End::Gone => {}
+        End::Cut => caller.note(Event::Reset),
+        End::Stalled => caller.note(Event::TimedOut),
+    }
+    // Where it cannot be, it is closed all the same, without TLS's own end.
+    let _ = reset_on_close(stream.get_ref().0);
+}

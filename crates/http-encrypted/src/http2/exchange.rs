@@ -1,0 +1,301 @@
+//! One stream: a request to a loop, and its answer back.
+//!
+//! ```text
+//! asking -> the request's body, while the answer comes
+//!        -> heads below 200 -> head -> body -> END_STREAM, and the connection to the loop is idle
+//! any    -> the loop's answer is cut, or no proper one: RST_STREAM (INTERNAL_ERROR)
+//!        -> the client takes nothing for too long: RST_STREAM (CANCEL)
+//!        -> the client resets: the connection to the loop is closed, which ends what it does for nobody
+//! ```
+//!
+//! A connection that was used before may have been closed by its loop meanwhile: then a request without a body is asked once more. That the
+//! loop had not begun with it is known by the connection's ending, which is whole only where nothing was asked.
+
+use std::future::poll_fn;
+use std::io;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use h2::server::SendResponse;
+use h2::{Reason, RecvStream, SendStream};
+use http::{Method, Request, Response, StatusCode};
+use larder_http::beside::Ending;
+use larder_http::message::{Limits, push_chunk_size};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
+
+use super::request::{Framing, Unsaid, head, trailers};
+use super::response::{self, Body, Next};
+use crate::clients::Clients;
+use crate::inner::{Inner, Pool};
+use crate::limits::Event;
+
+/// Octets of a loop's answer that are read at once: a frame.
+const READ_BYTES: usize = 16 << 10;
+
+/// How an exchange ended.
+#[derive(Debug, PartialEq, Eq)]
+enum End {
+    /// The client has its answer; true: the connection to the loop may be used again.
+    Answered(bool),
+    /// The loop closed a connection that had been used before, and had not taken the request.
+    Unheard,
+    /// The answer was cut, or was none.
+    Broken,
+    /// The client took nothing for too long.
+    Stalled,
+    /// The client is gone, or wants no more.
+    Gone,
+}
+
+/// Answers a request.
+pub(super) async fn exchange(
+    clients: Arc<Clients>,
+    pool: Arc<Pool>,
+    request: Request<RecvStream>,
+    mut respond: SendResponse<Bytes>,
+) {
+    let (parts, mut body) = request.into_parts();
+    let (head, framing) = match head(&parts, body.is_end_stream()) {
+        Ok(said) => said,
+        Err(Unsaid::Reset(reason)) => {
+            clients.counters.note(Event::Violated);
+            return respond.send_reset(reason);
+        }
+        Err(Unsaid::Status(status)) => {
+            let mut refusal = Response::new(());
+            *refusal.status_mut() = StatusCode::from_u16(status).unwrap_or_default();
+            // A client that is gone needs no answer.
+            let _ = respond.send_response(refusal, true);
+            return;
+        }
+    };
+    let has_body = framing != Framing::None;
+    let mut may_reuse = !has_body;
+    loop {
+        let mut asked =
+            Asked { clients: &clients, method: &parts.method, respond: &mut respond, stream: None };
+        let Ok(inner) = pool.ask(&head, may_reuse) else {
+            clients.counters.note(Event::Reset);
+            return asked.reset(Reason::REFUSED_STREAM);
+        };
+        let Inner { mut stream, ending, mut inbox, written, is_reused } = inner;
+        let end = {
+            let (mut from_loop, mut to_loop) = stream.split();
+            let up = send_request(&mut to_loop, &head[written..], framing, &mut body);
+            let down = asked.answer(&mut from_loop, &ending, &mut inbox, is_reused);
+            tokio::pin!(up, down);
+            let mut is_up = true;
+            let mut has_sent = false;
+            let end = loop {
+                tokio::select! {
+                    end = &mut down => break end,
+                    sent = &mut up, if is_up => {
+                        is_up = false;
+                        match sent {
+                            Ok(()) => has_sent = true,
+                            // The loop takes no more: it may have said why.
+                            Err(Unsent::Loop) => {}
+                            Err(Unsent::Client) => break End::Gone,
+                        }
+                    }
+                }
+            };
+            match end {
+                End::Answered(keeps_alive) => End::Answered(keeps_alive && has_sent),
+                end => end,
+            }
+        };
+        match end {
+            End::Answered(keeps_alive) => {
+                if keeps_alive {
+                    pool.give_back(Inner { stream, ending, inbox, written: 0, is_reused });
+                }
+                return;
+            }
+            End::Unheard if may_reuse => {
+                may_reuse = false;
+                continue;
+            }
+            End::Broken | End::Unheard => {
+                clients.counters.note(Event::Reset);
+                asked.reset(Reason::INTERNAL_ERROR);
+            }
+            End::Stalled => {
+                clients.counters.note(Event::TimedOut);
+                asked.reset(Reason::CANCEL);
+            }
+            End::Gone => {}
+        }
+        return;
+    }
+}
+
+/// Why a request was not sent to its end.
+enum Unsent {
+    /// The loop takes no more.
+    Loop,
+    /// The client has broken it off.
+    Client,
+}
+
+/// Sends what is left of a head, and the body as it comes.
+async fn send_request(
+    to: &mut (impl AsyncWrite + Unpin),
+    head: &[u8],
+    framing: Framing,
+    body: &mut RecvStream,
+) -> Result<(), Unsent> {
+    let lost = |_: io::Error| Unsent::Loop;
+    to.write_all(head).await.map_err(lost)?;
+    if framing == Framing::None {
+        return Ok(());
+    }
+    let mut line = Vec::new();
+    while let Some(data) = body.data().await {
+        let data = data.map_err(|_| Unsent::Client)?;
+        if framing == Framing::Chunks && !data.is_empty() {
+            line.clear();
+            push_chunk_size(&mut line, data.len());
+            to.write_all(&line).await.map_err(lost)?;
+        }
+        to.write_all(&data).await.map_err(lost)?;
+        if framing == Framing::Chunks && !data.is_empty() {
+            to.write_all(b"\r\n").await.map_err(lost)?;
+        }
+        // Fails for a stream that has ended, which needs no room.
+        let _ = body.flow_control().release_capacity(data.len());
+    }
+    let fields = body.trailers().await.map_err(|_| Unsent::Client)?;
+    if framing == Framing::Chunks {
+        let last = [&b"0\r\n"[..], &trailers(&fields.unwrap_or_default())].concat();
+        to.write_all(&last).await.map_err(lost)?;
+    }
+    Ok(())
+}
+
+/// A stream whose answer is to come.
+struct Asked<'a> {
+    clients: &'a Clients,
+    method: &'a Method,
+    respond: &'a mut SendResponse<Bytes>,
+    /// Of the body, once the head was sent.
+    stream: Option<SendStream<Bytes>>,
+}
+
+impl Asked<'_> {
+    fn reset(&mut self, reason: Reason) {
+        match &mut self.stream {
+            Some(stream) => stream.send_reset(reason),
+            None => self.respond.send_reset(reason),
+        }
+    }
+
+    /// Passes the answer on, to its end.
+    async fn answer(
+        &mut self,
+        from: &mut (impl AsyncRead + Unpin),
+        ending: &Ending,
+        inbox: &mut BytesMut,
+        is_reused: bool,
+    ) -> End {
+        // What loops write is their own; they say when a head is too long.
+        let limits = Limits { head_bytes_max: usize::MAX, ..Limits::default() };
+        let mut has_heard = false;
+        let head = loop {
+            match response::head(inbox, self.method.as_str(), &limits) {
+                Ok(Some(head)) if head.response.status().is_informational() => {
+                    has_heard = true;
+                    if self.respond.send_informational(head.response).is_err() {
+                        return End::Gone;
+                    }
+                }
+                Ok(Some(head)) => break head,
+                Ok(None) => {
+                    let read = tokio::select! {
+                        read = read(from, inbox) => read,
+                        _ = poll_fn(|context| self.respond.poll_reset(context)) => return End::Gone,
+                    };
+                    match read {
+                        Ok(0) | Err(_) if is_reused && !has_heard && ending.is_whole() => {
+                            return End::Unheard;
+                        }
+                        Ok(0) | Err(_) => return End::Broken,
+                        Ok(_) => {}
+                    }
+                }
+                Err(_) => return End::Broken,
+            }
+        };
+        let body = Body::new(head.framing);
+        let Ok(stream) = self.respond.send_response(head.response, body.is_none()) else {
+            return End::Gone;
+        };
+        let Some(mut body) = body else { return End::Answered(head.keeps_alive) };
+        let stream = self.stream.insert(stream);
+        let stall = self.clients.limits.stall;
+        loop {
+            match body.take(inbox) {
+                Ok(Next::Data(data)) => {
+                    match timeout(stall, send(stream, data, body.is_over())).await {
+                        Ok(true) if body.is_over() => return End::Answered(head.keeps_alive),
+                        Ok(true) => {}
+                        Ok(false) => return End::Gone,
+                        Err(_) => return End::Stalled,
+                    }
+                }
+                Ok(Next::End) => {
+                    let sent = match body.trailers() {
+                        Ok(Some(trailers)) => stream.send_trailers(trailers),
+                        Ok(None) => stream.send_data(Bytes::new(), true),
+                        Err(_) => return End::Broken,
+                    };
+                    return match sent {
+                        Ok(()) => End::Answered(head.keeps_alive),
+                        Err(_) => End::Gone,
+                    };
+                }
+                Ok(Next::More) => {
+                    let read = tokio::select! {
+                        read = read(from, inbox) => read,
+                        _ = poll_fn(|context| stream.poll_reset(context)) => return End::Gone,
+                    };
+                    match read {
+                        Ok(0) | Err(_) if matches!(body, Body::UntilClose) && ending.is_whole() => {
+                            return match stream.send_data(Bytes::new(), true) {
+                                Ok(()) => End::Answered(false),
+                                Err(_) => End::Gone,
+                            };
+                        }
+                        Ok(0) | Err(_) => return End::Broken,
+                        Ok(_) => {}
+                    }
+                }
+                Err(_) => return End::Broken,
+            }
+        }
+    }
+}
+
+async fn read(from: &mut (impl AsyncRead + Unpin), inbox: &mut BytesMut) -> io::Result<usize> {
+    inbox.reserve(READ_BYTES);
+    from.read_buf(inbox).await
+}
+
+/// Sends octets as the client makes room for them, the last of a body or not; false: it is gone.
+async fn send(stream: &mut SendStream<Bytes>, mut octets: Bytes, is_last: bool) -> bool {
+    while !octets.is_empty() {
+        stream.reserve_capacity(octets.len());
+        if stream.capacity() == 0 {
+            match poll_fn(|context| stream.poll_capacity(context)).await {
+                Some(Ok(_)) => {}
+                Some(Err(_)) | None => return false,
+            }
+        }
+        let part = octets.split_to(stream.capacity().min(octets.len()));
+        if !part.is_empty() && stream.send_data(part, is_last && octets.is_empty()).is_err() {
+            return false;
+        }
+    }
+    true
+}

@@ -1,0 +1,133 @@
+//! Connections to loops: socket pairs of which a loop has the other end.
+//!
+//! ```text
+//! made -> its first octets written -> let in -> a request and its answer -> idle -> the next
+//!                                                                        -> closed
+//! ```
+//!
+//! The first octets are there before the loop has the connection: so a loop that drains finds a request, and not an idle client.
+//!
+//! Bounds: [`LOCAL_BYTES`] each way in the kernel; [`IDLE_MAX`] that are idle, of one connection of HTTP/2. Which of those a loop has
+//! closed meanwhile is found out when one is wanted.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::sync::{Mutex, PoisonError};
+
+use bytes::BytesMut;
+use larder_http::beside::{Door, Ending, Guest};
+use tokio::net::UnixStream;
+
+/// Octets that a local socket holds for its reader; the kernel counts its own share too, and so doubles them.
+pub(crate) const LOCAL_BYTES: usize = 64 << 10;
+
+/// Idle connections of one client's connection.
+const IDLE_MAX: usize = 16;
+
+/// A connection to a loop.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) stream: UnixStream,
+    /// How what the loop writes ends.
+    pub(crate) ending: Ending,
+    /// Octets that were read and not used.
+    pub(crate) inbox: BytesMut,
+    /// Octets of what it was asked that were written already.
+    pub(crate) written: usize,
+    /// It was used before, and may have been closed since.
+    pub(crate) is_reused: bool,
+}
+
+/// Two ends of a local connection, which do not block and hold little.
+pub(crate) fn pair() -> io::Result<(StdUnixStream, StdUnixStream)> {
+    let (ours, theirs) = StdUnixStream::pair()?;
+    for end in [&ours, &theirs] {
+        end.set_nonblocking(true)?;
+        rustix::net::sockopt::set_socket_send_buffer_size(end, LOCAL_BYTES)?;
+    }
+    Ok((ours, theirs))
+}
+
+impl Inner {
+    /// A new connection, which begins with these octets, or some of them: those of a client of HTTP/1.1, or a request of HTTP/2.
+    pub(crate) fn connect(
+        door: &Door,
+        peer: SocketAddr,
+        speaks_http2: bool,
+        octets: &[u8],
+    ) -> io::Result<Inner> {
+        let (ours, socket) = pair()?;
+        let stream = UnixStream::from_std(ours)?;
+        let ending = Ending::default();
+        let inner = Inner {
+            written: write_some(&stream, octets)?,
+            stream,
+            ending: ending.clone(),
+            inbox: BytesMut::new(),
+            is_reused: false,
+        };
+        door.let_in(Guest { socket, peer, ending, speaks_http2 });
+        Ok(inner)
+    }
+
+    /// Asks again on a connection that is open; `None` where it is not.
+    fn reuse(mut self, octets: &[u8]) -> Option<Inner> {
+        // Nothing may be there, not even an end.
+        match self.stream.try_read(&mut [0]) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            _ => return None,
+        }
+        self.written = write_some(&self.stream, octets).ok()?;
+        self.is_reused = true;
+        Some(self)
+    }
+}
+
+/// Writes what there is room for.
+fn write_some(stream: &UnixStream, octets: &[u8]) -> io::Result<usize> {
+    if octets.is_empty() {
+        return Ok(0);
+    }
+    match stream.try_write(octets) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+        written => written,
+    }
+}
+
+/// Connections to loops of one client's connection.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    door: Door,
+    peer: SocketAddr,
+    idle: Mutex<Vec<Inner>>,
+}
+
+impl Pool {
+    pub(crate) fn new(door: Door, peer: SocketAddr) -> Pool {
+        Pool { door, peer, idle: Mutex::default() }
+    }
+
+    /// A connection that begins with these octets, or some of them; one that is idle, if `may_reuse`.
+    pub(crate) fn ask(&self, octets: &[u8], may_reuse: bool) -> io::Result<Inner> {
+        let take = || if may_reuse { self.idle().pop() } else { None };
+        while let Some(inner) = take() {
+            if let Some(inner) = inner.reuse(octets) {
+                return Ok(inner);
+            }
+        }
+        Inner::connect(&self.door, self.peer, true, octets)
+    }
+
+    /// It was used to the end of an answer, and may be used again.
+    pub(crate) fn give_back(&self, inner: Inner) {
+        let mut idle = self.idle();
+        if inner.inbox.is_empty() && idle.len() < IDLE_MAX {
+            idle.push(inner);
+        }
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Inner>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,138 @@
+//! What clients and origins may do over TLS, and what they did.
+//!
+//! | limit | at the limit |
+//! |---|---|
+//! | connections, all and of one client (an IPv4 address, a /64) | a new one is closed before its handshake |
+//! | handshake: time | the connection is closed |
+//! | no request on HTTP/2, less as the table fills: time | the connection is told to go, then closed |
+//! | a client takes nothing: time | HTTP/1.1 is reset; a stream of HTTP/2 is |
+//! | streams of a connection | the client is told; one that does not heed it is refused |
+//! | head of a request | HTTP/2 answers 431 |
+//!
+//! All else, such as the time of a request's head or body, is the loops' to judge. Cost: relaxed atomics.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use larder_io::service::figures::Gauge;
+
+/// Limits of all connections over TLS.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Connections of clients at once.
+    pub connections_max: usize,
+    /// Of those, of one client.
+    pub per_client_max: u32,
+    /// Streams of a connection at once.
+    pub streams_max: u32,
+    /// Octets of a request's head, unpacked.
+    pub head_bytes_max: u32,
+    /// For a client's handshake.
+    pub handshake: Duration,
+    /// For a connection to an origin, with its handshake.
+    pub connect: Duration,
+    /// Without a request.
+    pub idle: Duration,
+    /// For the other side to take what was sent.
+    pub stall: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connections_max: 10_000,
+            per_client_max: 10_000,
+            streams_max: 128,
+            head_bytes_max: 32 << 10,
+            handshake: Duration::from_secs(10),
+            connect: Duration::from_secs(4),
+            idle: Duration::from_secs(60),
+            stall: Duration::from_secs(60),
+        }
+    }
+}
+
+/// What is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// A client's connection was taken, its handshake not yet made.
+    Opened,
+    /// It was not taken: a limit.
+    Refused,
+    /// Its handshake was made.
+    Shaken,
+    /// Its handshake failed, or took too long.
+    HandshakeFailed,
+    /// It speaks HTTP/2.
+    Http2,
+    /// A request over HTTP/2.
+    Stream,
+    /// An answer was broken off: the client was told so by a reset.
+    Reset,
+    /// A client broke the rules of HTTP/2.
+    Violated,
+    /// A client took nothing for too long, or asked nothing.
+    TimedOut,
+    /// A connection to an origin was made.
+    OriginShaken,
+    /// It could not be had.
+    OriginUnreachable,
+    /// The origin did not prove that it is who it should be.
+    OriginUnproven,
+    /// An origin ended a connection without saying so in TLS.
+    OriginCut,
+}
+
+const EVENTS: [(&str, &str); 13] = [
+    ("tls_connections_opened", "Connections of clients over TLS taken"),
+    ("tls_connections_refused", "Connections of clients over TLS not taken: a limit"),
+    ("tls_handshakes", "Handshakes of clients made"),
+    ("tls_handshakes_failed", "Handshakes of clients that failed or took too long"),
+    ("http2_connections", "Connections of clients that speak HTTP/2"),
+    ("http2_streams", "Requests over HTTP/2"),
+    (
+        "tls_resets",
+        "Answers over TLS that were broken off, streams of HTTP/2 and whole connections",
+    ),
+    ("http2_violations", "Connections and streams that broke the rules of HTTP/2"),
+    ("tls_timeouts", "Connections and streams over TLS closed because their client took too long"),
+    ("tls_origin_handshakes", "Connections over TLS made to origins"),
+    ("tls_origin_unreachable", "Connections over TLS to origins that could not be had"),
+    ("tls_origin_unproven", "Connections to origins whose certificate is not theirs"),
+    ("tls_origin_cut", "Connections over TLS that origins ended without saying so"),
+];
+
+/// Counters, by event.
+#[derive(Debug, Default)]
+pub(crate) struct Counters([AtomicU64; EVENTS.len()]);
+
+impl Counters {
+    pub(crate) fn note(&self, event: Event) {
+        self.0[event as usize].fetch_add(1, Relaxed);
+    }
+
+    pub(crate) fn gauges(&self) -> impl Iterator<Item = Gauge> + '_ {
+        EVENTS.iter().zip(&self.0).map(|(&(name, help), value)| Gauge {
+            name,
+            help,
+            label: None,
+            value: value.load(Relaxed) as f64,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each event is counted under its own name: the last of them under the last.
+    #[test]
+    fn events_are_counted() {
+        let counters = Counters::default();
+        counters.note(Event::OriginCut);
+        counters.note(Event::Opened);
+        let told: Vec<_> = counters.gauges().filter(|gauge| gauge.value > 0.0).collect();
+        let names: Vec<_> = told.iter().map(|gauge| gauge.name).collect();
+        assert_eq!(names, ["tls_connections_opened", "tls_origin_cut"]);
+    }
+}

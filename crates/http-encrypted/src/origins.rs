@@ -1,0 +1,151 @@
+//! Connections of loops to origins.
+//!
+//! ```text
+//! Origins::connect -> a pair -> TCP and handshake, within their time -> one octet to the loop -> both pumped
+//!                            -> failed: closed, which the loop takes for an origin that cannot be reached
+//! ```
+//!
+//! Whom we ask is known by its certificate, for the name of its URL; one that does not prove itself is not asked, and is counted. ALPN
+//! says HTTP/1.1. What an origin ends without `close_notify` may have been cut by anybody, and its ending is not whole.
+//!
+//! Bounds: as many as the loops have connections to origins, some 100 kB each.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use larder_http::beside::Ending;
+use larder_http::options::OriginAddress;
+use larder_tls::Trust;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use crate::inner::pair;
+use crate::limits::{Counters, Event, Limits};
+use crate::pump::{End, copy};
+
+/// How long a loop may take to close a connection that has ended.
+const CLOSING: Duration = Duration::from_secs(60);
+
+/// Whom an origin's certificate must be for: the host of its URL, a name or an address. The error says what is wrong.
+pub fn host_of(origin: &OriginAddress) -> Result<ServerName<'static>, String> {
+    let host = match origin.name.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => host,
+        _ => &origin.name,
+    };
+    let bare = host.strip_prefix('[').and_then(|it| it.strip_suffix(']')).unwrap_or(host);
+    ServerName::try_from(bare.to_owned())
+        .map_err(|_| format!("{host:?} is no name that a certificate can be for"))
+}
+
+/// How origins are asked.
+#[derive(Debug)]
+pub(crate) struct Origins {
+    tls: Option<Arc<ClientConfig>>,
+    connect: Duration,
+    stall: Duration,
+    counters: Arc<Counters>,
+}
+
+impl Origins {
+    pub(crate) fn new(
+        trust: Option<&Trust>,
+        limits: &Limits,
+        counters: Arc<Counters>,
+    ) -> Result<Origins, String> {
+        let tls = trust.map(|it| it.config(b"http/1.1", "origin-ca")).transpose()?;
+        let (connect, stall) = (limits.connect, limits.stall);
+        Ok(Origins { tls: tls.map(Arc::new), connect, stall, counters })
+    }
+
+    /// Begins a connection. Called within the runtime.
+    pub(crate) fn connect(&self, origin: &OriginAddress) -> io::Result<(StdUnixStream, Ending)> {
+        let tls = self.tls.clone().ok_or(io::ErrorKind::Unsupported)?;
+        let (address, name) = (origin.address, host_of(origin).map_err(io::Error::other)?);
+        let (ours, theirs) = pair()?;
+        let ours = UnixStream::from_std(ours)?;
+        let ending = Ending::default();
+        let (counters, its) = (self.counters.clone(), ending.clone());
+        let (patience, stall) = (self.connect, self.stall);
+        tokio::spawn(async move {
+            let connected = timeout(patience, shake(address, name, tls)).await;
+            let event = match connected {
+                Ok(Ok(stream)) => {
+                    counters.note(Event::OriginShaken);
+                    return converse(stream, ours, &its, stall, &counters).await;
+                }
+                Ok(Err(error)) if is_unproven(&error) => Event::OriginUnproven,
+                Ok(Err(_)) | Err(_) => Event::OriginUnreachable,
+            };
+            counters.note(event);
+        });
+        Ok((theirs, ending))
+    }
+}
+
+async fn shake(
+    address: SocketAddr,
+    name: ServerName<'static>,
+    tls: Arc<ClientConfig>,
+) -> io::Result<TlsStream<TcpStream>> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    TlsConnector::from(tls).connect(name, stream).await
+}
+
+/// It is not who it should be.
+fn is_unproven(error: &io::Error) -> bool {
+    let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    matches!(tls, Some(rustls::Error::InvalidCertificate(_)))
+}
+
+/// Pumps both ways until the origin or the loop has ended.
+async fn converse(
+    stream: TlsStream<TcpStream>,
+    mut local: UnixStream,
+    ending: &Ending,
+    stall: Duration,
+    counters: &Counters,
+) {
+    if local.write_all(&[0]).await.is_err() {
+        return;
+    }
+    let (mut from_origin, mut to_origin) = tokio::io::split(stream);
+    let (mut from_loop, mut to_loop) = local.into_split();
+    let up = async {
+        let end = copy(&mut from_loop, &mut to_origin, None, Some(stall)).await;
+        if end == End::Whole {
+            let _ = timeout(CLOSING, to_origin.shutdown()).await;
+        }
+        end
+    };
+    let down = async {
+        let end = copy(&mut from_origin, &mut to_loop, None, None).await;
+        match end {
+            End::Whole => ending.set_whole(),
+            End::Cut => counters.note(Event::OriginCut),
+            End::Gone | End::Stalled => {}
+        }
+        let _ = to_loop.shutdown().await;
+        end
+    };
+    tokio::pin!(up, down);
+    tokio::select! {
+        // The loop has closed: nobody wants more.
+        end = &mut up => if end == End::Gone {
+            // The origin takes no more, and may have said why.
+            down.await;
+        },
+        // Our end stays until the loop has closed its own, so that nothing it wrote lies here unread, which would be a reset.
+        _ = &mut down => {
+            let _ = timeout(CLOSING, &mut up).await;
+        }
+    }
+}

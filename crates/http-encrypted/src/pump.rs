@@ -1,0 +1,61 @@
+//! Octets from one connection to the other, as fast as both go, and how they end.
+//!
+//! An end is a proper one ([`End::Whole`]) where its side says so: TLS by `close_notify`, a loop by the connection's
+//! [`Ending`]. Any other is a cut, and is never passed on as an end (invariant 1 of the crate).
+//!
+//! Bounds: one read of [`READ_BYTES`] that is being written.
+
+use std::time::Duration;
+
+use larder_http::beside::Ending;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::timeout;
+
+/// Octets that are read at once: two records of TLS.
+const READ_BYTES: usize = 32 << 10;
+
+/// How one direction came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// All there was to come came, and was taken.
+    Whole,
+    /// What came was cut off.
+    Cut,
+    /// Who takes it has gone.
+    Gone,
+    /// Who takes it took nothing for too long.
+    Stalled,
+}
+
+/// Copies until the end. `ending`: where the end of what is read says nothing of itself. `stall`: how long a write may take.
+pub(crate) async fn copy(
+    from: &mut (impl AsyncRead + Unpin),
+    to: &mut (impl AsyncWrite + Unpin),
+    ending: Option<&Ending>,
+    stall: Option<Duration>,
+) -> End {
+    let mut room = vec![0; READ_BYTES];
+    loop {
+        let bytes = match from.read(&mut room).await {
+            Ok(0) if ending.is_none_or(Ending::is_whole) => return End::Whole,
+            Ok(0) => return End::Cut,
+            Ok(bytes) => bytes,
+            // A loop that closed with something unread ends so too.
+            Err(_) if ending.is_some_and(Ending::is_whole) => return End::Whole,
+            Err(_) => return End::Cut,
+        };
+        let write = async {
+            to.write_all(&room[..bytes]).await?;
+            to.flush().await
+        };
+        let written = match stall {
+            Some(stall) => timeout(stall, write).await,
+            None => Ok(write.await),
+        };
+        match written {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => return End::Gone,
+            Err(_) => return End::Stalled,
+        }
+    }
+}

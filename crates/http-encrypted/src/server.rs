@@ -1,0 +1,138 @@
+//! What is served over TLS: bound, started, read anew, ended.
+//!
+//! ```text
+//! start    certificate read, sockets bound, a runtime with as many threads as there are loops (at most THREADS_MAX)
+//! drain    nothing is accepted; HTTP/2 is told to go; what is asked is answered
+//! finish   what loops have written is sent, for a while; then the runtime's threads end
+//! ```
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use larder_http::beside::{Beside, Door, Ending, Running};
+use larder_http::options::OriginAddress;
+use larder_io::service::figures::Gauge;
+use larder_tls::{Certificate, Files, Trust, listen};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
+
+use crate::clients::{ALPN, Clients, Listener};
+use crate::limits::{Counters, Limits};
+use crate::origins::Origins;
+
+/// Threads of the runtime, however many loops there are.
+const THREADS_MAX: usize = 16;
+
+/// How often connections are looked at while they close.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// What is served over TLS, and who is asked over it.
+#[derive(Debug, Clone)]
+pub struct Encrypted {
+    /// Where clients are served.
+    pub listen: Vec<SocketAddr>,
+    /// The certificate for that; needed where something is listened at.
+    pub certificate: Option<Files>,
+    /// Who may vouch for origins; `None`: there are none over TLS.
+    pub trust: Option<Trust>,
+    /// Threads.
+    pub threads: usize,
+    /// What clients may do.
+    pub limits: Limits,
+}
+
+/// It is served.
+#[derive(Debug)]
+struct Serving {
+    clients: Arc<Clients>,
+    origins: Origins,
+    certificate: Option<Arc<Certificate>>,
+    stop: watch::Sender<bool>,
+    /// `None` when it has ended.
+    runtime: Option<Runtime>,
+    lines: Vec<String>,
+}
+
+impl Beside for Encrypted {
+    fn has_clients(&self) -> bool {
+        !self.listen.is_empty()
+    }
+
+    fn start(&self, door: Door) -> Result<Arc<dyn Running>, String> {
+        let certificate = self.certificate.clone().map(Certificate::load).transpose()?;
+        let certificate = certificate.map(Arc::new);
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(self.threads.clamp(1, THREADS_MAX))
+            .thread_name("http-encrypted")
+            .enable_all()
+            .build()
+            .map_err(|error| format!("threads for TLS: {error}"))?;
+        let (stop, stopped) = watch::channel(false);
+        let counters = Arc::new(Counters::default());
+        let origins = Origins::new(self.trust.as_ref(), &self.limits, counters.clone())?;
+        let clients = Arc::new(Clients::new(door, counters, self.limits.clone()));
+        let mut lines = Vec::new();
+        // Sockets of tokio belong to the runtime that they are made in.
+        let context = runtime.enter();
+        for &address in &self.listen {
+            let certificate = certificate.as_ref().ok_or("TLS needs a certificate")?;
+            let acceptor = TlsAcceptor::from(Arc::new(certificate.config(&ALPN)?));
+            let (listener, address) = listen::bind(address)
+                .map_err(|error| format!("cannot listen at {address}: {error}"))?;
+            lines.push(format!("serving over TLS at https://{address}"));
+            let host = Arc::new(Listener(clients.clone()));
+            runtime.spawn(listen::accept(host, listener, acceptor, stopped.clone()));
+        }
+        drop(context);
+        Ok(Arc::new(Serving { clients, origins, certificate, stop, runtime: Some(runtime), lines }))
+    }
+}
+
+impl Running for Serving {
+    fn lines(&self) -> Vec<String> {
+        self.lines.clone()
+    }
+
+    fn reload(&self) -> String {
+        match self.certificate.as_ref().map(|it| it.reload()) {
+            Some(Ok(())) => "certificate loaded anew".to_owned(),
+            Some(Err(error)) => format!("the certificate stays as it was: {error}"),
+            None => "there is no certificate to load anew".to_owned(),
+        }
+    }
+
+    fn gauges(&self) -> Vec<Gauge> {
+        self.clients.gauges().collect()
+    }
+
+    fn connect(&self, origin: &OriginAddress) -> io::Result<(UnixStream, Ending)> {
+        let runtime = self.runtime.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        let _context = runtime.enter();
+        self.origins.connect(origin)
+    }
+
+    fn drain(&self) {
+        self.stop.send_replace(true);
+    }
+
+    fn finish(&self, patience: Duration) {
+        self.drain();
+        let until = Instant::now() + patience;
+        while self.clients.open() > 0 && Instant::now() < until {
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        // Nothing is waited for: all that a task does may be cut off.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}

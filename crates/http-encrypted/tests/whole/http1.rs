@@ -1,0 +1,141 @@
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use larder_http_encrypted::{Limits, Trust};
+
+use super::world::{NAME, World, answer, head, origin, write};
+
+/// Requests over TLS are answered in their order, on one connection, whether they come one by one or together, with ALPN and without;
+/// what is kept for one is a hit for the other; and the origin learns the scheme.
+#[test]
+fn requests() {
+    let (address, asked) = origin(
+        |head, stream| {
+            let proto = head.lines().find(|it| it.starts_with("X-Forwarded-Proto: ")).unwrap();
+            let body = format!("{} {}", head.split(' ').nth(1).unwrap(), &proto[19..]);
+            let body = answer("Cache-Control: max-age=60\r\n", &body);
+            stream.write_all(body.as_bytes()).is_ok()
+        },
+        None,
+    );
+    let world = World::start(address);
+    for alpn in [&["http/1.1"][..], &[]] {
+        let mut client = world.http1(alpn);
+        for round in 0..2 {
+            let ask = |path: &str| {
+                format!("GET {path} HTTP/1.1\r\nHost: {NAME}\r\nX-Forwarded-Proto: x\r\n\r\n")
+            };
+            if round == 0 {
+                client.write_all(ask("/a").as_bytes()).unwrap();
+                assert_eq!(body(&mut client), "/a https");
+            } else {
+                client.write_all([ask("/b"), ask("/a"), ask("/c")].concat().as_bytes()).unwrap();
+                for path in ["/b", "/a", "/c"] {
+                    assert_eq!(body(&mut client), format!("{path} https"));
+                }
+            }
+        }
+    }
+    assert_eq!(asked.load(std::sync::atomic::Ordering::SeqCst), 3);
+    // What is asked in the clear is something else, and is not believed to be secure.
+    let mut clear = world.clear();
+    let ask = format!("GET /a HTTP/1.1\r\nHost: {NAME}\r\nX-Forwarded-Proto: https\r\n\r\n");
+    clear.write_all(ask.as_bytes()).unwrap();
+    assert_eq!(body(&mut clear), "/a http");
+    assert_eq!(world.count("tls_handshakes"), 2);
+}
+
+fn body(client: &mut impl Read) -> String {
+    let head = head(client).unwrap();
+    let length = head.lines().find_map(|it| it.strip_prefix("Content-Length: ")).unwrap();
+    let mut body = vec![0; length.parse().unwrap()];
+    client.read_exact(&mut body).unwrap();
+    String::from_utf8(body).unwrap()
+}
+
+/// An answer that ends as it should ends with `close_notify`, one that its origin broke off without: the client knows one from the
+/// other, also where nothing else says how long the answer is.
+#[test]
+fn ends() {
+    let (address, _) = origin(
+        |head, stream| {
+            let is_cut = head.contains("/cut");
+            let parts = if is_cut { "5\r\nabcde\r\n" } else { "5\r\nabcde\r\n0\r\n\r\n" };
+            let octets = format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{parts}");
+            stream.write_all(octets.as_bytes()).is_ok() && !is_cut
+        },
+        None,
+    );
+    let world = World::start(address);
+    let ask = |path: &str| {
+        let mut client = world.http1(&["http/1.1"]);
+        // HTTP/1.0 knows no chunks: its answers end with the connection.
+        client.write_all(format!("GET {path} HTTP/1.0\r\nHost: a\r\n\r\n").as_bytes()).unwrap();
+        let mut octets = Vec::new();
+        client.read_to_end(&mut octets).map(|_| octets.ends_with(b"\r\n\r\nabcde"))
+    };
+    assert!(ask("/whole").unwrap());
+    let error = ask("/cut").unwrap_err();
+    let kinds = [ErrorKind::UnexpectedEof, ErrorKind::ConnectionReset];
+    assert!(kinds.contains(&error.kind()), "{error:?}");
+    world.until("a reset", |world| world.count("tls_resets") == 1);
+}
+
+/// Who never finishes a handshake is closed when its time is over, and counted; others are served meanwhile.
+#[test]
+fn handshakes_have_a_limit() {
+    let (address, _) =
+        origin(|_, stream| stream.write_all(answer("", "x").as_bytes()).is_ok(), None);
+    let limits = Limits { handshake: Duration::from_millis(300), ..Limits::default() };
+    let world = World::with(vec![(address, None)], limits, Trust::System, |_| ());
+    let mut silent = TcpStream::connect(world.tls).unwrap();
+    let mut client = world.http1(&["http/1.1"]);
+    client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    assert_eq!(body(&mut client), "x");
+    assert_eq!(silent.read(&mut [0]).unwrap(), 0);
+    world.until("a failure", |world| world.count("tls_handshakes_failed") == 1);
+}
+
+/// A certificate that is written anew counts after a reload, from the next handshake on; connections that stand are left alone.
+#[test]
+fn certificates_are_read_anew() {
+    let (address, _) =
+        origin(|_, stream| stream.write_all(answer("", "x").as_bytes()).is_ok(), None);
+    let world = World::start(address);
+    let ask = |client: &mut dyn super::world::Stream| {
+        client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+    };
+    let mut before = world.http1(&[]);
+    ask(&mut before).unwrap();
+    assert_eq!(body(&mut before), "x");
+    write(&world.made.files, NAME);
+    assert_eq!(world.running().beside().unwrap().reload(), "certificate loaded anew");
+    ask(&mut before).unwrap();
+    assert_eq!(body(&mut before), "x");
+    // It believes the old one.
+    let error = ask(&mut world.http1(&[])).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidData, "{error:?}");
+    std::fs::write(&world.made.files.key, "").unwrap();
+    assert!(world.running().beside().unwrap().reload().starts_with("the certificate stays"));
+}
+
+/// Beyond the places there are new connections are closed before their handshake.
+#[test]
+fn places_are_limited() {
+    let (address, _) =
+        origin(|_, stream| stream.write_all(answer("", "x").as_bytes()).is_ok(), None);
+    let limits = Limits { per_client_max: 1, ..Limits::default() };
+    let world = World::with(vec![(address, None)], limits, Trust::System, |_| ());
+    let mut first = world.http1(&[]);
+    first.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    assert_eq!(body(&mut first), "x");
+    let mut second = TcpStream::connect(world.tls).unwrap();
+    assert_eq!(second.read(&mut [0]).unwrap(), 0);
+    assert_eq!(world.count("tls_connections_refused"), 1);
+    drop(first);
+    world.until("a place", |world| world.count("tls_connections") == 0);
+    let mut third = world.http1(&[]);
+    third.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    assert_eq!(body(&mut third), "x");
+}

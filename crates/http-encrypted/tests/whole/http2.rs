@@ -1,0 +1,338 @@
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::client::{ResponseFuture, SendRequest};
+use h2::{Reason, RecvStream, SendStream};
+use http::{HeaderMap, Method, Request, Response};
+use larder_http::message::{Chunked, Piece};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use super::world::{NAME, PATIENCE, World, answer, name, origin};
+
+/// Runs a client's story.
+fn tell<T>(story: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async { tokio::time::timeout(PATIENCE, story).await.unwrap() })
+}
+
+async fn connect(world: &World) -> SendRequest<Bytes> {
+    let stream = TcpStream::connect(world.tls).await.unwrap();
+    let connector = TlsConnector::from(world.config(&["h2", "http/1.1"]));
+    let stream = connector.connect(name(), stream).await.unwrap();
+    assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+    let (client, connection) = h2::client::handshake(stream).await.unwrap();
+    tokio::spawn(async { drop(connection.await) });
+    client.ready().await.unwrap()
+}
+
+fn request(method: Method, path: &str) -> http::request::Builder {
+    Request::builder().method(method).uri(format!("https://{NAME}{path}"))
+}
+
+/// Sends one without a body.
+fn send(client: &mut SendRequest<Bytes>, request: http::request::Builder) -> ResponseFuture {
+    client.send_request(request.body(()).unwrap(), true).unwrap().0
+}
+
+async fn read(mut body: RecvStream) -> Result<(Vec<u8>, Option<HeaderMap>), h2::Error> {
+    let mut octets = Vec::new();
+    while let Some(part) = body.data().await {
+        let part = part?;
+        octets.extend_from_slice(&part);
+        let _ = body.flow_control().release_capacity(part.len());
+    }
+    Ok((octets, body.trailers().await?))
+}
+
+async fn get(client: &mut SendRequest<Bytes>, path: &str) -> Result<Vec<u8>, h2::Error> {
+    let response = send(client, request(Method::GET, path)).await?;
+    Ok(read(response.into_body()).await?.0)
+}
+
+/// A hundred streams that ask for one object while it comes get all of it, and the origin is asked once; HEAD, conditions and ranges
+/// are answered from it.
+#[test]
+fn one_object() {
+    let (say, heard) = channel::<()>();
+    let heard = Mutex::new(heard);
+    let (address, asked) = origin(
+        move |_, stream| {
+            let head = "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nETag: \"a\"\r\nContent-Length: 100000\r\n\r\n";
+            stream.write_all(head.as_bytes()).unwrap();
+            stream.write_all(&[b'a'; 50_000]).unwrap();
+            heard.lock().unwrap().recv().unwrap();
+            stream.write_all(&[b'b'; 50_000]).is_ok()
+        },
+        None,
+    );
+    let world = World::start(address);
+    tell(async {
+        let mut client = connect(&world).await;
+        let asked_for: Vec<_> =
+            (0..100).map(|_| send(&mut client, request(Method::GET, "/"))).collect();
+        let mut bodies = Vec::new();
+        for response in asked_for {
+            bodies.push(tokio::spawn(read(response.await.unwrap().into_body())));
+        }
+        say.send(()).unwrap();
+        for body in bodies {
+            let body = body.await.unwrap().unwrap().0;
+            assert_eq!((body.len(), body[0], body[99_999]), (100_000, b'a', b'b'));
+        }
+        let response = send(&mut client, request(Method::HEAD, "/")).await.unwrap();
+        assert_eq!(response.headers()["content-length"], "100000");
+        assert_eq!(read(response.into_body()).await.unwrap().0.len(), 0);
+        let asks = request(Method::GET, "/").header("if-none-match", "\"a\"");
+        let response = send(&mut client, asks).await.unwrap();
+        assert_eq!(response.status(), 304);
+        let asks = request(Method::GET, "/").header("range", "bytes=49999-50000");
+        let response = send(&mut client, asks).await.unwrap();
+        assert_eq!(response.status(), 206);
+        assert_eq!(read(response.into_body()).await.unwrap().0, b"ab");
+    });
+    assert_eq!(asked.load(Ordering::SeqCst), 1);
+    assert_eq!(world.count("http2_streams"), 103);
+}
+
+/// A client that reads nothing of a long body stops its origin: what was sent in all stays below the windows on the way, and all
+/// of it comes once the client reads.
+#[test]
+fn slow_reader() {
+    const BODY_BYTES: u64 = 64 << 20;
+    let sent = Arc::new(AtomicU64::new(0));
+    let its = sent.clone();
+    let (address, _) = origin(
+        move |_, stream| {
+            let head = format!(
+                "HTTP/1.1 200 OK\r\nCache-Control: no-store\r\nContent-Length: {BODY_BYTES}\r\n\r\n"
+            );
+            stream.write_all(head.as_bytes()).unwrap();
+            while its.load(Ordering::SeqCst) < BODY_BYTES {
+                if stream.write_all(&[b'x'; 64 << 10]).is_err() {
+                    return false;
+                }
+                its.fetch_add(64 << 10, Ordering::SeqCst);
+            }
+            true
+        },
+        None,
+    );
+    let world = World::start(address);
+    tell(async {
+        let mut client = connect(&world).await;
+        let response = send(&mut client, request(Method::GET, "/")).await.unwrap();
+        let mut before = u64::MAX;
+        loop {
+            let now = sent.load(Ordering::SeqCst);
+            if now == before && now > 0 {
+                break;
+            }
+            before = now;
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        }
+        // The loop's window is 1 MiB; the kernel's buffers of loopback take some more.
+        assert!(before < 24 << 20, "{before}");
+        let body = read(response.into_body()).await.unwrap().0;
+        assert_eq!(body.len() as u64, BODY_BYTES);
+    });
+}
+
+/// An origin that dies in a body resets the streams that read it, and no others; nothing of it is kept.
+#[test]
+fn cut_bodies() {
+    let (address, asked) = origin(
+        |head, stream| {
+            if head.contains("/whole") {
+                return stream.write_all(answer("", "whole").as_bytes()).is_ok();
+            }
+            let framing = match head.contains("/chunks") {
+                true => "Transfer-Encoding: chunked\r\n\r\n5\r\nab",
+                false => "Content-Length: 5\r\n\r\nab",
+            };
+            let head = format!("HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\n{framing}");
+            stream.write_all(head.as_bytes()).unwrap();
+            false
+        },
+        None,
+    );
+    let world = World::start(address);
+    tell(async {
+        let mut client = connect(&world).await;
+        for path in ["/length", "/chunks", "/length"] {
+            let error = get(&mut client, path).await.unwrap_err();
+            assert_eq!(error.reason(), Some(Reason::INTERNAL_ERROR), "{path} {error}");
+            assert_eq!(get(&mut client, "/whole").await.unwrap(), b"whole");
+        }
+    });
+    assert_eq!(asked.load(Ordering::SeqCst), 6);
+    assert_eq!(world.count("tls_resets"), 3);
+    assert_eq!(world.count("http2_connections"), 1);
+}
+
+async fn upload(stream: &mut SendStream<Bytes>, mut octets: Bytes) {
+    while !octets.is_empty() {
+        stream.reserve_capacity(octets.len());
+        let room = std::future::poll_fn(|context| stream.poll_capacity(context)).await;
+        let part = octets.split_to(room.unwrap().unwrap().min(octets.len()));
+        stream.send_data(part, false).unwrap();
+    }
+}
+
+/// Reads a body as its head frames it: its length, its trailers, and whether it was whole.
+fn take_body(head: &str, stream: &mut dyn super::world::Stream) -> (usize, String, bool) {
+    if let Some(length) = head.lines().find_map(|it| it.strip_prefix("Content-Length: ")) {
+        let length: usize = length.parse().unwrap();
+        let mut body = vec![0; length];
+        let is_whole = stream.read_exact(&mut body).is_ok();
+        return (length, String::new(), is_whole);
+    }
+    let (mut chunked, mut bytes, mut room) = (Chunked::new(), 0, vec![0; 64 << 10]);
+    loop {
+        let Ok(count @ 1..) = stream.read(&mut room) else { return (bytes, String::new(), false) };
+        let mut at = 0;
+        loop {
+            match chunked.next(&room[at..count]).unwrap() {
+                Piece::Data { octets, consumed } => {
+                    bytes += octets.len();
+                    at += consumed;
+                }
+                Piece::More { .. } => break,
+                Piece::End { .. } => {
+                    let trailers = String::from_utf8(chunked.trailers().to_vec()).unwrap();
+                    return (bytes, trailers.replace("\r\n", ","), true);
+                }
+            }
+        }
+    }
+}
+
+/// Bodies of requests reach the origin, with a length or without, however long, and trailers both ways; one that its client breaks
+/// off is cut for the origin too.
+#[test]
+fn uploads() {
+    const BODY_BYTES: usize = 8 << 20;
+    let cuts = Arc::new(AtomicUsize::new(0));
+    let its = cuts.clone();
+    let (address, asked) = origin(
+        move |head, stream| {
+            let (bytes, trailers, is_whole) = take_body(head, stream);
+            if !is_whole {
+                its.fetch_add(1, Ordering::SeqCst);
+                return false;
+            }
+            let text = format!("{bytes} {}", trailers.to_lowercase());
+            let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+            let answer = format!("{head}{:x}\r\n{text}\r\n0\r\nX-Sum: 7\r\n\r\n", text.len());
+            stream.write_all(answer.as_bytes()).is_ok()
+        },
+        None,
+    );
+    let world = World::start(address);
+    let octets = Bytes::from(vec![b'u'; BODY_BYTES]);
+    tell(async {
+        let mut client = connect(&world).await;
+        for has_length in [true, false] {
+            let mut asks = request(Method::POST, "/").header("te", "trailers");
+            if has_length {
+                asks = asks.header("content-length", BODY_BYTES);
+            }
+            let (response, mut stream) =
+                client.send_request(asks.body(()).unwrap(), false).unwrap();
+            upload(&mut stream, octets.clone()).await;
+            let mut trailers = HeaderMap::new();
+            trailers.insert("x-check", "1".parse().unwrap());
+            stream.send_trailers(trailers).unwrap();
+            let (body, trailers) = read(response.await.unwrap().into_body()).await.unwrap();
+            let expected = match has_length {
+                true => format!("{BODY_BYTES} "),
+                false => format!("{BODY_BYTES} x-check: 1,"),
+            };
+            assert_eq!(String::from_utf8(body).unwrap(), expected);
+            assert_eq!(trailers.unwrap()["x-sum"], "7");
+        }
+        let asks = request(Method::POST, "/").body(()).unwrap();
+        let (response, mut stream) = client.send_request(asks, false).unwrap();
+        upload(&mut stream, octets.slice(..100_000)).await;
+        while asked.load(Ordering::SeqCst) < 3 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        stream.send_reset(Reason::CANCEL);
+        assert!(response.await.is_err());
+    });
+    world.until("a cut", |_| cuts.load(Ordering::SeqCst) == 1);
+}
+
+/// An upload with `Expect` is told to go on before its body comes; hints on the way are told too.
+#[test]
+fn on_the_way() {
+    let (address, _) = origin(
+        |head, stream| {
+            let (bytes, ..) = take_body(head, stream);
+            let hints = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
+            let answer = [hints, &answer("", &bytes.to_string())].concat();
+            stream.write_all(answer.as_bytes()).is_ok()
+        },
+        None,
+    );
+    let world = World::start(address);
+    tell(async {
+        let mut client = connect(&world).await;
+        let asks = request(Method::PUT, "/").header("expect", "100-continue");
+        let (mut response, mut stream) =
+            client.send_request(asks.body(()).unwrap(), false).unwrap();
+        let on_the_way = std::future::poll_fn(|context| response.poll_informational(context)).await;
+        assert_eq!(on_the_way.unwrap().unwrap().status(), 100);
+        upload(&mut stream, Bytes::from_static(b"abc")).await;
+        stream.send_data(Bytes::new(), true).unwrap();
+        let on_the_way = std::future::poll_fn(|context| response.poll_informational(context)).await;
+        let hints: Response<()> = on_the_way.unwrap().unwrap();
+        assert_eq!(
+            (hints.status().as_u16(), &hints.headers()["link"]),
+            (103, &"</a>".parse().unwrap())
+        );
+        assert_eq!(read(response.await.unwrap().into_body()).await.unwrap().0, b"3");
+    });
+}
+
+/// What is no request for us is refused on its stream alone, and the server that ends tells its clients to go, after their answers.
+#[test]
+fn refused_and_told_to_go() {
+    let (say, heard) = channel::<()>();
+    let heard = Mutex::new(heard);
+    let (address, held_asked) = origin(
+        move |head, stream| {
+            if head.contains("/held") {
+                heard.lock().unwrap().recv().unwrap();
+            }
+            stream.write_all(answer("", "x").as_bytes()).is_ok()
+        },
+        None,
+    );
+    let world = World::start(address);
+    tell(async {
+        let mut client = connect(&world).await;
+        let tunnel = Request::builder().method(Method::CONNECT).uri("a.example:443");
+        assert_eq!(send(&mut client, tunnel).await.unwrap().status(), 501);
+        let other = request(Method::GET, "/").header("host", "other.example");
+        let error = send(&mut client, other).await.unwrap_err();
+        assert_eq!(error.reason(), Some(Reason::PROTOCOL_ERROR));
+        assert_eq!(get(&mut client, "/").await.unwrap(), b"x");
+        let held = send(&mut client, request(Method::GET, "/held"));
+        while held_asked.load(Ordering::SeqCst) < 2 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        world.running().drain();
+        say.send(()).unwrap();
+        assert_eq!(read(held.await.unwrap().into_body()).await.unwrap().0, b"x");
+        // It is told not to ask for more.
+        let error = client.ready().await.map(drop).unwrap_err();
+        assert_eq!(error.reason(), Some(Reason::NO_ERROR), "{error}");
+    });
+    world.until("an end", |world| world.count("tls_connections") == 0);
+}

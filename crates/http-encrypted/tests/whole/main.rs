@@ -1,0 +1,7 @@
+//! HTTP over TLS, HTTP/2 and origins over TLS, by real sockets on loopback.
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod http1;
+mod http2;
+mod origins;
+mod world;

@@ -1,0 +1,117 @@
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use larder_http_encrypted::{Limits, Trust};
+use rustls::ServerConfig;
+
+use super::world::{Made, World, answer, head, origin};
+
+fn server(made: &Made) -> Arc<ServerConfig> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![made.certificate.clone()], made.key.clone_key())
+        .unwrap();
+    Arc::new(config)
+}
+
+/// Asks in the clear, to the connection's end.
+fn ask(world: &World, path: &str) -> String {
+    let mut client = world.clear();
+    let octets = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    client.write_all(octets.as_bytes()).unwrap();
+    let mut answer = String::new();
+    // A reset is an end too.
+    let _ = client.read_to_string(&mut answer);
+    answer
+}
+
+/// An origin over TLS is asked on a connection that is kept; what it ends with `close_notify` is whole and kept, what is cut without
+/// is not, and its client does not see an end.
+#[test]
+fn origins_over_tls() {
+    let made = Made::new("origin.example");
+    let (address, asked) = origin(
+        |head, stream| {
+            let octets = match head.split(' ').nth(1).unwrap() {
+                "/cut" => "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\n\r\nabc".to_owned(),
+                _ => answer("Cache-Control: no-store\r\n", "x"),
+            };
+            // Who returns false here drops the stream, and so says no `close_notify`.
+            stream.write_all(octets.as_bytes()).is_ok() && !head.contains("/cut")
+        },
+        Some(server(&made)),
+    );
+    let trust = Trust::File(made.files.certificates.clone());
+    let origins = vec![(address, Some("origin.example"))];
+    let world = World::with(origins, Limits::default(), trust, |_| ());
+    for _ in 0..3 {
+        assert!(ask(&world, "/").ends_with("\r\n\r\nx"));
+    }
+    assert_eq!(world.count("tls_origin_handshakes"), 1);
+    for round in 1..3 {
+        let answer = ask(&world, "/cut");
+        assert!(!answer.ends_with("0\r\n\r\n"), "{answer}");
+        world.until("a cut", |world| world.count("tls_origin_cut") == round);
+    }
+    assert_eq!(asked.load(Ordering::SeqCst), 5);
+}
+
+/// An origin whose certificate is for somebody else, or from nobody we trust, is not asked: 502, and counted. So is one that is not
+/// there.
+#[test]
+fn unproven() {
+    let (made, other) = (Made::new("origin.example"), Made::new("origin.example"));
+    let answers = |_: &str, stream: &mut dyn super::world::Stream| {
+        stream.write_all(answer("", "secret").as_bytes()).is_ok()
+    };
+    let (address, asked) = origin(answers, Some(server(&made)));
+    for (name, trusts) in [("other.example", &made), ("origin.example", &other)] {
+        let trust = Trust::File(trusts.files.certificates.clone());
+        let world = World::with(vec![(address, Some(name))], Limits::default(), trust, |_| ());
+        assert!(ask(&world, "/").starts_with("HTTP/1.1 502 "));
+        assert!(world.count("tls_origin_unproven") > 0);
+        assert_eq!(world.count("tls_origin_handshakes"), 0);
+    }
+    assert_eq!(asked.load(Ordering::SeqCst), 0);
+    let nowhere = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let trust = Trust::File(made.files.certificates.clone());
+    let origins = vec![(nowhere, Some("origin.example"))];
+    let world = World::with(origins, Limits::default(), trust, |_| ());
+    assert!(ask(&world, "/").starts_with("HTTP/1.1 502 "));
+    assert!(world.count("tls_origin_unreachable") > 0);
+}
+
+/// A body without a length whose origin says `close_notify` is whole, and is kept.
+#[test]
+fn whole_until_close() {
+    let made = Made::new("origin.example");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let tls = server(&made);
+    let play = std::thread::spawn(move || {
+        let mut stream = listener.accept().unwrap().0;
+        let mut tls = rustls::ServerConnection::new(tls).unwrap();
+        head(&mut rustls::Stream::new(&mut tls, &mut stream)).unwrap();
+        let octets = b"HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\n\r\nabc";
+        rustls::Stream::new(&mut tls, &mut stream).write_all(octets).unwrap();
+        tls.send_close_notify();
+        while tls.wants_write() {
+            tls.write_tls(&mut stream).unwrap();
+        }
+    });
+    let trust = Trust::File(made.files.certificates.clone());
+    let origins = vec![(address, Some("origin.example"))];
+    let world = World::with(origins, Limits::default(), trust, |_| ());
+    // It has a length where it is all there before its head leaves.
+    let first = ask(&world, "/");
+    let ends = ["3\r\nabc\r\n0\r\n\r\n", "\r\n\r\nabc"];
+    assert!(ends.iter().any(|end| first.ends_with(end)), "{first}");
+    play.join().unwrap();
+    // Nobody is there to be asked.
+    assert!(ask(&world, "/").ends_with("\r\n\r\nabc"));
+    assert_eq!(world.count("tls_origin_cut"), 0);
+}
