@@ -44,6 +44,10 @@ pub enum Loaded {
 
 /// Reads a file into what nobody uses yet.
 pub fn load(store: &Store, path: &Path, now: Seconds) -> Loaded {
+    // To open a pipe is to wait for who writes to it.
+    if fs::metadata(path).is_ok_and(|it| !it.is_file()) {
+        return Loaded::Foreign("it is no plain file".to_owned());
+    }
     let mut file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Loaded::Nothing,
         Err(error) => return Loaded::Foreign(error.to_string()),
@@ -98,7 +102,12 @@ pub fn save(store: &Store, path: &Path, now: Seconds) -> io::Result<u64> {
 
 /// It holds what clients were told: it is for nobody else.
 fn create(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
+    // What is left of who was killed; or, where all may write, what somebody would have us write to.
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
 fn write(store: &Store, path: &Path, now: Seconds) -> io::Result<u64> {
