@@ -440,9 +440,11 @@ fn answers_are_logged() {
         text.lines().map(str::to_owned).collect()
     };
     wait(|| (lines("log").len() == 2).then_some(()));
-    std::fs::rename(scratch.path("log"), scratch.path("rotated")).expect("it is there");
-    server.signal("-HUP");
-    wait(|| scratch.path("log").exists().then_some(()));
+    for (signal, moved) in [("-HUP", "rotated"), ("-USR1", "again")] {
+        std::fs::rename(scratch.path("log"), scratch.path(moved)).expect("it is there");
+        server.signal(signal);
+        wait(|| scratch.path("log").exists().then_some(()));
+    }
     assert_eq!(server.octet("b"), 1);
     server.signal("-TERM");
     assert_eq!(server.end().0, Some(0));

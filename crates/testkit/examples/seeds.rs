@@ -143,6 +143,9 @@ impl Seeds {
         for (kind, message) in MESSAGES {
             self.write("http_message", &[&[kind, 6], message.as_bytes()])?;
         }
+        for header in PROXY_HEADERS {
+            self.write("proxy_protocol", &[header, b"GET"])?;
+        }
         for line in LOGS_EVE {
             self.write("eve", &[line.as_bytes(), b"\n"])?;
         }
@@ -225,6 +228,14 @@ const MESSAGES: [(u8, &str); 7] = [
         "HTTP/1.0 404 \r\nContent-Length: 5\r\nConnection: keep-alive, ETag\r\nETag: \"a\"\r\n\r\n",
     ),
     (3, "4\r\nRust\r\n00a ; b\r\n0123456789\r\n0\r\nA: b\r\nC:\r\n\r\n"),
+];
+
+/// The PROXY protocol in both versions.
+const PROXY_HEADERS: [&[u8]; 4] = [
+    b"PROXY TCP4 192.0.2.1 198.51.100.7 51000 80\r\n",
+    b"PROXY TCP6 2001:db8::1 ::1 0 443\r\n",
+    b"PROXY UNKNOWN x\r\n",
+    b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x01\xc6\x33\x64\x07\xc7\x38\0\x50",
 ];
 
 const LOGS_EVE: [&str; 4] = [
