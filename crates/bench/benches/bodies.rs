@@ -12,8 +12,8 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use larder::mem::object::{
-    Kind, Leased, Notice, Object, ObjectStore, Plan, Post, ReaderOptions, Room, StoreOptions,
-    iterate,
+    Kind, Lease, Leased, Notice, Object, ObjectStore, Plan, Post, ReaderOptions, Room,
+    StoreOptions, iterate,
 };
 use larder_bench::clock::ThreadTime;
 use larder_bench::duel::{Way, duel};
@@ -93,6 +93,15 @@ fn leased(object: &Arc<Object>) -> u64 {
     }
 }
 
+/// Leases of the whole body.
+fn all(object: &Arc<Object>) -> Vec<Lease> {
+    let options = ReaderOptions { loop_number: 0, lease_bytes_max: u64::MAX };
+    let mut reader = object.open(0..u64::MAX, options).expect("it is kept");
+    let mut leases = Vec::new();
+    while let Leased::Some { .. } = reader.lease(&mut leases, u64::MAX) {}
+    leases
+}
+
 fn main() {
     let is_real = std::env::args().any(|word| word == "--bench");
     let (bytes, rounds) = if is_real { (64 << 20, 20) } else { (256 << 10, 2) };
@@ -103,13 +112,11 @@ fn main() {
     };
     for (work, digest) in [("without a check", None), ("with a check", Some(crc))] {
         let (_store, object) = body(bytes, digest);
-        // The same octets in one piece, for the walk.
-        let mut flat = Vec::with_capacity(bytes);
-        let _ = iterate(&object, 0..u64::MAX, |octets| {
-            flat.extend_from_slice(octets);
-            ControlFlow::<()>::Continue(())
-        });
-        let expected = flat.chunks(EXTENT_BYTES).map(sum).fold(0, u64::wrapping_add);
+        // All of it leased once, for the walk.
+        let held = all(&object);
+        let extents: Vec<&[u8]> =
+            held.iter().flat_map(|lease| lease.octets().chunks(EXTENT_BYTES)).collect();
+        let expected = extents.iter().map(|it| sum(it)).fold(0, u64::wrapping_add);
         let ns_per_kib = |run: &dyn Fn() -> u64| {
             let start = ThreadTime::start();
             assert_eq!(run(), expected, "the same octets");
@@ -117,7 +124,7 @@ fn main() {
         };
         let walked = || {
             let mut total = 0u64;
-            for extent in flat.chunks(EXTENT_BYTES) {
+            for &extent in &extents {
                 if let Some(digest) = digest {
                     for page in extent.chunks(4096) {
                         std::hint::black_box(digest(0, page));
