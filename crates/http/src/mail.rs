@@ -1,7 +1,8 @@
 //! What one loop has to say to another: a queue, and a wake-up.
 //!
 //! A message is put in under a lock that is held for as long as that takes, and the loop is woken if it sleeps: it says so under the same
-//! lock, and only while there is nothing, so no message waits for a sleeper, and who talks to himself makes no system call. Senders on one loop are few and its messages short, so a lock did as well as queues without one (`docs/decisions`).
+//! lock, and only while there is nothing, so no message waits for a sleeper, and who talks to himself makes no system call. A queue
+//! without a lock was no cheaper: what costs is the wake-up (`docs/decisions/0012-mail-under-a-lock.md`).
 //!
 //! Bounds: what is posted is bounded by who posts: one message a client that waits, one an object, a loop and batch, one a connection that is let in.
 
