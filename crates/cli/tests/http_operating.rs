@@ -660,7 +660,7 @@ fn reloads() {
     wait(|| (lines("other") == 1).then_some(()));
 
     for (text, said) in [
-        ("[http]\norigin = 'https://a.test'", "origins over TLS are not there yet"),
+        ("[http]\norigin = 'ftp://a.test'", "expected http://HOST[:PORT]"),
         ("[http]\norigins = 'http://127.0.0.1'", "did you mean 'origin'"),
         ("[http", "larder show-config --template"),
         ("", "there is no origin to ask"),

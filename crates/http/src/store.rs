@@ -30,7 +30,7 @@ use parking_lot::Mutex;
 use crate::Field;
 use crate::bodies::Bodies;
 use crate::flights::Flights;
-use crate::key::{Key, primary, variant};
+use crate::key::{Key, by_other_scheme, primary, variant};
 use crate::record::{Choice, Kept, Record, body_of, push_choice, push_too_long, push_unshared};
 use crate::storage::{Selected, Stored};
 
@@ -344,16 +344,18 @@ impl Store {
         });
     }
 
-    /// Makes what a URL gave until now stale, all of its variants.
+    /// Makes what a URL gave until now stale, by both schemes and all of its variants.
     pub fn purge_url(&self, url: &[u8]) {
-        let key = primary(url);
+        let keys = [primary(url), primary(&by_other_scheme(url))];
         self.change_purges(|purges, serial| {
-            if purges.urls.len() >= TAGS_MAX && !purges.urls.contains_key(&key) {
-                // None of those is remembered, so all is stale.
-                purges.urls.clear();
-                purges.all.stale = serial;
-            } else {
-                purges.urls.insert(key, serial);
+            for key in keys {
+                if purges.urls.len() >= TAGS_MAX && !purges.urls.contains_key(&key) {
+                    // None of those is remembered, so all is stale.
+                    purges.urls.clear();
+                    purges.all.stale = serial;
+                } else {
+                    purges.urls.insert(key, serial);
+                }
             }
         });
     }

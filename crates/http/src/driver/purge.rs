@@ -38,7 +38,6 @@ impl Driver {
             push_url(&mut self.url, client.scheme(), head.host, head.target.path());
             if is_soft {
                 self.store.purge_url(&self.url);
-                self.store.purge_url(&by_other_scheme(&self.url));
             } else {
                 let url = std::mem::take(&mut self.url);
                 self.forget(&url);

@@ -8,7 +8,7 @@ use larder_io::service::figures::{Gauge, gauge_fields, write_gauges};
 
 use crate::counts::PREFIX;
 use crate::ctl::Request;
-use crate::key::{by_other_scheme, tag};
+use crate::key::tag;
 use crate::live::Reload;
 use crate::mail::Message;
 use crate::server::Common;
@@ -117,10 +117,7 @@ impl Service for Duties {
             }
             Request::Stats => return Answer::Now(Ok(self.stats())),
             Request::Purge { url, is_soft: false } => return Answer::Later(self.forget(url)),
-            Request::Purge { url, is_soft: true } => {
-                store.purge_url(&url);
-                store.purge_url(&by_other_scheme(&url));
-            }
+            Request::Purge { url, is_soft: true } => store.purge_url(&url),
             Request::PurgeTag { tag: text, is_soft } => {
                 store.purge_tag(tag(text.as_bytes()), is_soft)
             }
