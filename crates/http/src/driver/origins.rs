@@ -644,8 +644,11 @@ impl Driver {
             if !origin.inbox.is_empty() {
                 let inbox = std::mem::take(&mut origin.inbox);
                 let (used, read) = remaining.take(&inbox, filler);
-                origin.inbox = inbox;
-                origin.inbox.drain(..used);
+                // Its memory goes when all is used: what is left of a first read would stay with each connection.
+                if used < inbox.len() {
+                    origin.inbox = inbox;
+                    origin.inbox.drain(..used);
+                }
                 if let Some(read) = read {
                     return read;
                 }
