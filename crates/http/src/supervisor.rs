@@ -147,10 +147,9 @@ impl Supervisor {
                         }
                     }
                     CHECKS.. => {
-                        let Supervisor { checks, poller, duties, .. } = &mut self;
+                        let Supervisor { checks, poller, .. } = &mut self;
                         if let Some(checks) = checks {
-                            let health = duties.common.live.setup().health;
-                            checks.handle(event.token, poller, &health, now_ms, tell);
+                            checks.handle(event.token, poller, now_ms, tell);
                         }
                     }
                 }
@@ -274,8 +273,7 @@ impl Supervisor {
             endpoint.expire(&self.poller, now_ms);
         }
         if let Some(checks) = &mut self.checks {
-            let health = self.duties.common.live.setup().health;
-            checks.tick(&self.poller, &health, now_ms, tell);
+            checks.tick(&self.poller, now_ms, tell);
         }
         if let (Some(notifier), Some(due_ms)) = (&self.notifier, self.alive_ms)
             && now_ms >= due_ms

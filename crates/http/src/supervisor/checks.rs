@@ -8,11 +8,12 @@
 //! As in Varnish, the last [`WINDOW`] checks count: an origin is well while [`THRESHOLD`] of them succeeded, a status from 200 to 299 within
 //! [`CHECK_MS`]. At the start as many are taken for good as it takes. Loops see what is found in [`crate::health::Health`].
 //!
-//! Bounds: one connection an origin, and the octets of a head.
+//! Bounds: one connection an origin, and the octets of [`INTERIM_MAX`] heads and one.
 
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
 
 use larder_io::event::{Interest, Poller};
 use larder_io::service::nonblocking::retry;
@@ -32,6 +33,9 @@ pub const THRESHOLD: u32 = 3;
 /// How long a check may take, milliseconds.
 pub const CHECK_MS: u64 = 2_000;
 
+/// Interim heads before the answer.
+const INTERIM_MAX: u32 = 16;
+
 /// Octets read at once.
 const READ_BYTES: usize = 4 << 10;
 
@@ -42,6 +46,8 @@ pub(super) struct Checks {
     limits: Limits,
     first_token: u64,
     origins: Vec<Check>,
+    /// Of the same origins: where others are in force already, these numbers mean others.
+    health: Arc<Health>,
 }
 
 #[derive(Debug)]
@@ -62,6 +68,7 @@ struct Asking {
     is_connected: bool,
     sent: usize,
     head: Vec<u8>,
+    interim: u32,
 }
 
 impl Checks {
@@ -69,6 +76,7 @@ impl Checks {
     pub fn new(
         options: &HealthChecks,
         origins: &[OriginAddress],
+        health: Arc<Health>,
         limits: Limits,
         first_token: u64,
     ) -> Checks {
@@ -87,19 +95,20 @@ impl Checks {
         }
         };
         let origins = origins.iter().map(check).collect();
-        Checks { every_ms: options.every_ms.max(1), limits, first_token, origins }
+        Checks { every_ms: options.every_ms.max(1), limits, first_token, origins, health }
     }
 
     /// As they are in force, if they are.
     pub fn of(setup: &Setup, first_token: u64) -> Option<Checks> {
         let options = &setup.options;
         let checks = options.health_checks.as_ref()?;
-        Some(Checks::new(checks, &options.origins, options.limits, first_token))
+        let health = setup.health.clone();
+        Some(Checks::new(checks, &options.origins, health, options.limits, first_token))
     }
 
     /// What was found before by checks that asked the same. Those under way are begun anew.
     pub fn take_over(&mut self, before: &Checks, now_ms: u64) {
-        for check in &mut self.origins {
+        for check in self.origins.iter_mut().filter(|check| !check.origin.is_secure) {
             let was = before
                 .origins
                 .iter()
@@ -118,20 +127,14 @@ impl Checks {
     }
 
     /// Begins checks that are due, and ends those whose time is over.
-    pub fn tick(
-        &mut self,
-        poller: &Poller,
-        health: &Health,
-        now_ms: u64,
-        tell: &mut dyn FnMut(&str),
-    ) {
+    pub fn tick(&mut self, poller: &Poller, now_ms: u64, tell: &mut dyn FnMut(&str)) {
         for at in 0..self.origins.len() {
             let check = &mut self.origins[at];
             if now_ms < check.due_ms {
                 continue;
             }
             if check.asking.is_some() {
-                self.judge(at, Err("it took too long".to_owned()), health, now_ms, tell);
+                self.judge(at, Err("it took too long".to_owned()), now_ms, tell);
                 continue;
             }
             check.due_ms = now_ms + CHECK_MS;
@@ -140,33 +143,32 @@ impl Checks {
                 .and_then(|socket| poller.add(&socket, token, Interest::WRITE).map(|()| socket));
             match begun {
                 Ok(socket) => {
-                    let asking = Asking { socket, is_connected: false, sent: 0, head: Vec::new() };
+                    let asking = Asking {
+                        socket,
+                        is_connected: false,
+                        sent: 0,
+                        head: Vec::new(),
+                        interim: 0,
+                    };
                     check.asking = Some(asking);
                 }
-                Err(error) => self.judge(at, Err(error.to_string()), health, now_ms, tell),
+                Err(error) => self.judge(at, Err(error.to_string()), now_ms, tell),
             }
         }
     }
 
     /// A socket is ready.
-    pub fn handle(
-        &mut self,
-        token: u64,
-        poller: &Poller,
-        health: &Health,
-        now_ms: u64,
-        tell: &mut dyn FnMut(&str),
-    ) {
+    pub fn handle(&mut self, token: u64, poller: &Poller, now_ms: u64, tell: &mut dyn FnMut(&str)) {
         let at = token.wrapping_sub(self.first_token) as usize;
         let Some(check) = self.origins.get_mut(at) else { return };
         let Some(asking) = &mut check.asking else { return };
         match asking.go_on(&check.request, poller, token, &self.limits) {
             Ok(None) => {}
-            Ok(Some(200..=299)) => self.judge(at, Ok(()), health, now_ms, tell),
+            Ok(Some(200..=299)) => self.judge(at, Ok(()), now_ms, tell),
             Ok(Some(status)) => {
-                self.judge(at, Err(format!("it answered {status}")), health, now_ms, tell);
+                self.judge(at, Err(format!("it answered {status}")), now_ms, tell);
             }
-            Err(error) => self.judge(at, Err(error.to_string()), health, now_ms, tell),
+            Err(error) => self.judge(at, Err(error.to_string()), now_ms, tell),
         }
     }
 
@@ -174,7 +176,6 @@ impl Checks {
         &mut self,
         at: usize,
         result: Result<(), String>,
-        health: &Health,
         now_ms: u64,
         tell: &mut dyn FnMut(&str),
     ) {
@@ -183,7 +184,7 @@ impl Checks {
         check.due_ms = now_ms + self.every_ms;
         check.window = (check.window << 1 | u32::from(result.is_ok())) & ((1 << WINDOW) - 1);
         let good = check.window.count_ones();
-        if health.set_down(at, good < THRESHOLD) {
+        if self.health.set_down(at, good < THRESHOLD) {
             let mut line = format!("origin {} is ", check.origin.name);
             // Writing to a string does not fail.
             let _ = match result {
@@ -233,15 +234,19 @@ impl Asking {
                 }
                 Some(_) => {}
             }
-            let mut from = 0;
             loop {
                 let mut room = FieldRoom::new();
-                match message::response(&self.head[from..], &mut room, "GET", limits) {
-                    // Interim heads come before the answer.
-                    Ok(Some(head)) if head.status < 200 => from += head.head_bytes,
+                let interim_bytes = match message::response(&self.head, &mut room, "GET", limits) {
+                    Ok(Some(head)) if head.status < 200 => head.head_bytes,
                     Ok(Some(head)) => return Ok(Some(head.status)),
                     Ok(None) => break,
                     Err(_) => return Err(io::Error::other("its answer is no HTTP")),
+                };
+                self.head.drain(..interim_bytes);
+                self.interim += 1;
+                if self.interim > INTERIM_MAX {
+                    // Who sends them without end would keep us here without end.
+                    return Err(io::Error::other("it says that it will answer, and does not"));
                 }
             }
         }
@@ -252,7 +257,6 @@ impl Asking {
 mod tests {
     use std::io::{BufRead, BufReader};
     use std::net::TcpListener;
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicU16, Ordering};
     use std::time::{Duration, Instant};
 
@@ -263,7 +267,6 @@ mod tests {
     /// A check with its time as the test sets it.
     struct World {
         poller: Poller,
-        health: Health,
         checks: Checks,
         now_ms: u64,
         told: Vec<String>,
@@ -274,10 +277,10 @@ mod tests {
             let origins =
                 [OriginAddress { address, name: "a.test:80".to_owned(), is_secure: false }];
             let options = HealthChecks { path: "/alive?x".to_owned(), every_ms: 10_000 };
+            let health = Arc::new(Health::new(&origins));
             World {
                 poller: Poller::new().unwrap(),
-                health: Health::new(&origins),
-                checks: Checks::new(&options, &origins, Limits::default(), 7),
+                checks: Checks::new(&options, &origins, health, Limits::default(), 7),
                 now_ms: 0,
                 told: Vec::new(),
             }
@@ -286,28 +289,28 @@ mod tests {
         /// One check to its end, or until its time is over.
         fn check(&mut self, is_slow: bool) {
             let start = Instant::now();
-            let World { poller, health, checks, now_ms, told } = self;
+            let World { poller, checks, now_ms, told } = self;
             let tell = &mut |line: &str| told.push(line.to_owned());
             *now_ms += checks.wait_ms(*now_ms).unwrap();
-            checks.tick(poller, health, *now_ms, tell);
+            checks.tick(poller, *now_ms, tell);
             if is_slow {
                 assert_eq!(checks.wait_ms(*now_ms), Some(CHECK_MS));
                 *now_ms += CHECK_MS;
-                checks.tick(poller, health, *now_ms, tell);
+                checks.tick(poller, *now_ms, tell);
             }
             let mut events = Events::new(4);
             while checks.origins[0].asking.is_some() {
                 assert!(start.elapsed() < Duration::from_secs(60));
                 poller.wait(&mut events, Some(10)).unwrap();
                 for event in events.iter() {
-                    checks.handle(event.token, poller, health, *now_ms, tell);
+                    checks.handle(event.token, poller, *now_ms, tell);
                 }
             }
             assert_eq!(checks.wait_ms(*now_ms), Some(10_000));
         }
 
         fn is_well(&self) -> bool {
-            self.health.is_good(0, self.now_ms)
+            self.checks.health.is_good(0, self.now_ms)
         }
     }
 
@@ -330,6 +333,7 @@ mod tests {
                 let _ = match status {
                     0 => stream.write_all(b"no HTTP"),
                     1 => Ok(()),
+                    2 => stream.write_all((early.repeat(40) + "HTTP/1.1 200 X\r\n\r\n").as_bytes()),
                     _ => stream.write_all(format!("{early}HTTP/1.1 {status} X\r\n\r\n").as_bytes()),
                 };
             }
@@ -337,7 +341,7 @@ mod tests {
         let mut world = World::new(address);
         world.check(false);
         assert!(world.is_well() && world.told.is_empty());
-        for (at, failure) in [500, 0, 1, 302, 404, 500].into_iter().enumerate() {
+        for (at, failure) in [500, 0, 1, 302, 2, 500].into_iter().enumerate() {
             status.store(failure, Ordering::Relaxed);
             world.check(false);
             assert_eq!(world.is_well(), at < 5, "{failure}");
@@ -367,5 +371,24 @@ mod tests {
         assert!(world.told[0].contains("of 8 checks 2 succeeded"), "{:?}", world.told);
         let reason = world.told[0].to_lowercase();
         assert!(reason.contains("refused"), "{reason}");
+    }
+
+    /// After a reload as before, an origin over TLS is not asked: what it would be asked in the clear says nothing.
+    #[test]
+    fn origins_over_tls_are_left_alone() {
+        let origins = [OriginAddress {
+            address: "127.0.0.1:9".parse().unwrap(),
+            name: "a.test".to_owned(),
+            is_secure: true,
+        }];
+        let options = HealthChecks { path: "/".to_owned(), every_ms: 1 };
+        let health = Arc::new(Health::new(&origins));
+        let checks = || Checks::new(&options, &origins, health.clone(), Limits::default(), 0);
+        let (before, mut after) = (checks(), checks());
+        after.take_over(&before, 5);
+        let poller = Poller::new().unwrap();
+        (5..20).for_each(|now_ms| after.tick(&poller, now_ms, &mut |line| panic!("{line}")));
+        assert!(after.origins[0].asking.is_none());
+        assert_eq!(after.origins[0].window, before.origins[0].window);
     }
 }
