@@ -246,6 +246,7 @@ impl Driver {
         while result.is_ok() && self.goes_on() {
             result = self.turn(batch);
         }
+        self.mail.close(self.number);
         self.publish();
         if let Some(log) = &mut self.access_log {
             log.flush();

@@ -1,10 +1,14 @@
 //! What one loop has to say to another: a queue, and a wake-up.
 //!
-//! A message is put in under a lock that is held for as long as that takes, and the loop is woken if it sleeps: it says so under the same
-//! lock, and only while there is nothing, so no message waits for a sleeper, and who talks to himself makes no system call. A queue
-//! without a lock was no cheaper: what costs is the wake-up (`docs/decisions/0012-mail-under-a-lock.md`).
+//! A message is put in under a lock that is held for as long as that takes, and the loop is woken if it sleeps: it says so under the
+//! same lock, and only while there is nothing, so no message waits for a sleeper, and who talks to himself makes no system call.
+//! A queue without a lock was no cheaper: what costs is the wake-up (`docs/decisions/0012-mail-under-a-lock.md`).
 //!
-//! Bounds: what is posted is bounded by who posts: one message a client that waits, one an object, a loop and batch, one a connection that is let in.
+//! A loop that has ended hears nothing: what is said to it is dropped, so that a connection for it is closed, and who waits for what
+//! it says is told that there is nothing.
+//!
+//! Bounds: what is posted is bounded by who posts: one message a client that waits, one an object, a loop and batch, one a
+//! connection that is let in.
 
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, OnceLock};
@@ -41,6 +45,8 @@ struct Inbox {
     queue: Vec<Message>,
     /// The loop waits for the kernel, or is about to.
     sleeps: bool,
+    /// The loop has ended.
+    is_closed: bool,
 }
 
 /// All loops' messages. Cheap to clone.
@@ -68,6 +74,9 @@ impl Mail {
         let Some(mailbox) = self.boxes.get(loop_number as usize) else { return };
         let slept = {
             let mut inbox = mailbox.inbox.lock();
+            if inbox.is_closed {
+                return;
+            }
             inbox.queue.push(message);
             std::mem::take(&mut inbox.sleeps)
         };
@@ -103,6 +112,18 @@ impl Mail {
             inbox.sleeps = false;
             std::mem::swap(&mut inbox.queue, into);
         }
+    }
+
+    /// A loop has ended.
+    pub fn close(&self, loop_number: u32) {
+        let Some(mailbox) = self.boxes.get(loop_number as usize) else { return };
+        let unread = {
+            let mut inbox = mailbox.inbox.lock();
+            inbox.is_closed = true;
+            std::mem::take(&mut inbox.queue)
+        };
+        // What a message holds may have something to say to this loop when it goes: not under the lock.
+        drop(unread);
     }
 
     /// A loop has nothing to do: true where nobody has said anything to it, and whoever does from now on wakes it.
@@ -152,5 +173,30 @@ mod tests {
         assert_eq!(woken(), 1);
         mail.post(0, message());
         assert_eq!(woken(), 0, "it was woken");
+    }
+
+    /// A connection for a loop that has ended is closed, whether it came before that or after: its other end sees an end, not whole.
+    #[test]
+    fn the_ended_hear_nothing() {
+        use std::io::Read;
+        use std::os::unix::net::UnixStream;
+
+        use crate::beside::{Door, Ending};
+
+        let mail = Mail::new(1);
+        let door = Door::new(mail.clone(), 1);
+        let let_in = || {
+            let (mut ours, socket) = UnixStream::pair().unwrap();
+            ours.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
+            let ending = Ending::default();
+            let peer = "192.0.2.1:9".parse().unwrap();
+            door.let_in(Guest { socket, peer, ending: ending.clone(), speaks_http2: true });
+            move || (ours.read(&mut [0]).map_err(|error| error.kind()), ending.is_whole())
+        };
+        let mut before = let_in();
+        mail.close(0);
+        assert_eq!(before(), (Ok(0), false));
+        assert_eq!(let_in()(), (Ok(0), false));
+        assert!(mail.may_sleep(0));
     }
 }
