@@ -312,13 +312,15 @@ pub fn serve(
     let supervisor = supervisor.map_err(ServeError::Operation)?;
     let (common, loaded) = (ready.common.clone(), ready.loaded.clone());
     let saves = !matches!(loaded, Loaded::Foreign(_));
+    // Before loops serve: from then on somebody may purge what is in the file.
+    let taken_over = take_over(&common, loaded);
     let running = ready.start()?;
     let metrics = supervisor.metrics_address();
     let beside = running.beside().map(|it| it.lines()).unwrap_or_default();
     let (addresses, io) = (running.addresses(), running.io().to_owned());
     tell(News::Started { addresses, io, metrics, beside });
     let tell = &mut |line: &str| tell(News::Line(line));
-    take_over(&common, loaded, tell);
+    taken_over.iter().for_each(|line| tell(line));
     let ended = supervisor.run(&running, tell).map_err(system("serving"))?;
     if let Some(beside) = running.beside().filter(|_| ended == Ended::Well) {
         beside.finish(FINISH);
@@ -336,31 +338,31 @@ fn seconds(clock: &Clock) -> Seconds {
     Seconds(u32::try_from(clock.unix_us(clock.us()) / 1_000_000).unwrap_or(u32::MAX - 1))
 }
 
-/// Tells what came of the snapshot, which is removed: what is purged from now on must not come back with it.
-fn take_over(common: &Common, loaded: Loaded, tell: &mut dyn FnMut(&str)) {
-    let Some(path) = &common.options.operation.snapshot else { return };
+/// What came of the snapshot, in lines for the operator. It is removed: what is purged from now on must not come back with it.
+fn take_over(common: &Common, loaded: Loaded) -> Vec<String> {
+    let Some(path) = &common.options.operation.snapshot else { return Vec::new() };
     let name = path.display();
+    let mut lines = Vec::new();
     match loaded {
         Loaded::Nothing => {}
-        Loaded::Records(count) => tell(&format!("{count} records came back from {name}")),
+        Loaded::Records(count) => lines.push(format!("{count} records came back from {name}")),
         Loaded::Broken(error) => {
-            tell(&format!("snapshot {name}: {error}; what was not read is asked for anew"));
+            lines.push(format!("snapshot {name}: {error}; what was not read is asked for anew"));
         }
         Loaded::Foreign(error) => {
             let next = "it stays as it is, and nothing is saved there: name another file";
-            return tell(&format!("snapshot {name}: {error}; {next}"));
+            return vec![format!("snapshot {name}: {error}; {next}")];
         }
     }
     if let Err(error) = snapshot::try_out(path) {
         let next = "nothing can be saved there: make its folder, or name another file";
-        tell(&format!("snapshot {name}: {error}; {next}"));
+        lines.push(format!("snapshot {name}: {error}; {next}"));
     }
-    if let Err(error) = std::fs::remove_file(path)
-        && error.kind() != io::ErrorKind::NotFound
-    {
+    if let Err(error) = snapshot::remove(path) {
         let text = "it cannot be removed, and would bring back what is purged; remove it";
-        tell(&format!("snapshot {name}: {text}: {error}"));
+        lines.push(format!("snapshot {name}: {text}: {error}"));
     }
+    lines
 }
 
 /// Saves what is kept, for the next.

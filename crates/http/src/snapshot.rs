@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! ends    what has its body in its record, and was not purged -> FILE.new -> FILE
-//! begins  FILE -> what has not ended meanwhile; FILE is removed once there is service
+//! begins  FILE -> what has not ended meanwhile; FILE is removed once nothing is in the way of service, and before there is any
 //! ```
 //!
 //! Purges are not in the file, and need not be: what was purged is not in it, and a file is read once. A server that is killed begins
@@ -85,6 +85,14 @@ pub fn try_out(path: &Path) -> io::Result<()> {
     fs::remove_file(beside(path))
 }
 
+/// Removes a file that was read, if there is one.
+pub fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// Writes a file in the place of an older one: how many records. Nobody may keep or purge meanwhile.
 pub fn save(store: &Store, path: &Path, now: Seconds) -> io::Result<u64> {
     store.settle(now).map_err(io::Error::other)?;
@@ -103,10 +111,7 @@ pub fn save(store: &Store, path: &Path, now: Seconds) -> io::Result<u64> {
 /// It holds what clients were told: it is for nobody else.
 fn create(path: &Path) -> io::Result<File> {
     // What is left of who was killed; or, where all may write, what somebody would have us write to.
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
+    remove(path)?;
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
