@@ -65,11 +65,18 @@ fn source(
     origins: Vec<OriginAddress>,
     again: impl Fn() -> Result<Resolved, Failure> + Send + Sync + 'static,
 ) -> Source {
+    // Who vouches for origins is read at the start.
+    let may_be_secure = origins.iter().any(|origin| origin.is_secure);
     let in_force: Mutex<(Option<Resolved>, Vec<OriginAddress>)> = Mutex::new((None, origins));
     Arc::new(move || {
         let (settings, options) = again()
             .and_then(|settings| options(&settings).map(|options| (settings, options)))
             .map_err(|failure| failure.message)?;
+        let is_new = |origin: &&OriginAddress| origin.is_secure && !may_be_secure;
+        if let Some(origin) = options.origins.iter().find(is_new) {
+            let why = "it is the first over TLS, and that needs a restart";
+            return Err(format!("--origin https://{}: {why}", origin.name));
+        }
         let mut in_force = in_force.lock().unwrap_or_else(PoisonError::into_inner);
         let before = in_force.0.as_ref().unwrap_or(&start);
         let names = |rows: Vec<&Setting>, is_live| -> Vec<String> {

@@ -659,8 +659,14 @@ fn reloads() {
     fetch(plain);
     wait(|| (lines("other") == 1).then_some(()));
 
+    // Who vouches for origins is read at the start, where there are any over TLS.
+    let first_secure = match cfg!(feature = "encrypted") {
+        true => "it is the first over TLS, and that needs a restart",
+        false => "--features encrypted",
+    };
     for (text, said) in [
         ("[http]\norigin = 'ftp://a.test'", "expected http://HOST[:PORT]"),
+        ("[http]\norigin = 'https://127.0.0.1:9'", first_secure),
         ("[http]\norigins = 'http://127.0.0.1'", "did you mean 'origin'"),
         ("[http", "larder show-config --template"),
         ("", "there is no origin to ask"),
