@@ -82,6 +82,7 @@ pub struct Fetch {
     asked_s: u64,
     serial: u64,
     pub(super) tries: u8,
+    interim: u8,
 }
 
 /// Who asks, and how.
@@ -92,6 +93,9 @@ pub(super) struct Asker {
     /// The origin is told by which scheme: no other proxy before us knows better.
     pub(super) says_scheme: bool,
 }
+
+/// Heads before the answer that a client is told of: it need not take what it is sent, and no window holds them up.
+const INTERIM_MAX: u8 = 16;
 
 /// What says by which scheme a client asked; who is believed must be known, so that clients cannot say it.
 const SCHEME_FIELD: &str = "X-Forwarded-Proto";
@@ -119,9 +123,16 @@ impl Fetch {
             asked_s,
             serial,
             tries: 0,
+            interim: 0,
         };
         fetch.render(head);
         fetch
+    }
+
+    /// Another head came before the answer: whether its client is told.
+    pub(super) fn takes_interim(&mut self) -> bool {
+        self.interim = self.interim.saturating_add(1);
+        self.interim <= INTERIM_MAX
     }
 
     fn render(&mut self, head: &RequestHead<'_>) {

@@ -503,7 +503,8 @@ impl Driver {
             let rest = &inbox[head.head_bytes..];
             if head.status < 200 {
                 // What is only on the way: 102, 103 are of use to who waits, 100 is ours.
-                if head.status != 100 {
+                let fetch = origin.fetch.as_deref_mut().filter(|_| head.status != 100);
+                if fetch.is_some_and(Fetch::takes_interim) {
                     let mut interim = Vec::new();
                     push_kept_head(&mut interim, head.status, head.fields, |_| false);
                     interim.extend_from_slice(b"\r\n");

@@ -126,6 +126,27 @@ fn interim() {
     });
 }
 
+/// Of heads on the way a client is told of a few: an origin that sends them without end fills nobody's memory.
+#[test]
+fn interim_without_end() {
+    scenario().tell(|world| {
+        let mut client = world.client();
+        client.get("/a");
+        let mut origin = world.asked("GET /a");
+        origin.send(&"HTTP/1.1 102 Processing\r\n\r\n".repeat(100));
+        origin.answers("200 OK", &[UNKEPT], "text");
+        let mut interim = 0;
+        let head = loop {
+            match client.head() {
+                head if head.status() == 102 => interim += 1,
+                head => break head,
+            }
+        };
+        assert_eq!((head.status(), interim), (200, 16));
+        assert_eq!(client.try_body(&head).unwrap(), b"text");
+    });
+}
+
 /// Where there are two origins and one cannot be reached, the other one is asked.
 #[test]
 fn another_one() {
