@@ -29,9 +29,8 @@ mod shared {
     use std::io;
     use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
     use std::ptr::NonNull;
-
-    use std::sync::OnceLock;
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+    use std::sync::{Mutex, PoisonError};
 
     use super::super::CHUNK_BYTES_MAX;
 
@@ -50,9 +49,11 @@ mod shared {
         pub file: File,
         /// Chunks that are left as they are before one is tried again: a machine without free huge pages looks for them at length.
         skips: AtomicU32,
-        /// A chunk in which the kernel may make huge pages by itself, since it did not heed us: it is never free again, and
-        /// there is no other.
-        stuck: OnceLock<u64>,
+        /// Chunks in which the kernel may make huge pages by itself, since it did not heed us: none is free again before it
+        /// does. While there are some no other is enlarged, so they are as many as threads that were at it at once.
+        stuck: Mutex<Vec<usize>>,
+        /// There are some.
+        pub is_stuck: AtomicBool,
     }
 
     // SAFETY: an address range and a file; who may touch what in it is the business of the module's invariants.
@@ -92,7 +93,8 @@ mod shared {
                 base,
                 file,
                 skips: AtomicU32::new(0),
-                stuck: OnceLock::new(),
+                stuck: Mutex::default(),
+                is_stuck: AtomicBool::new(false),
             };
             // SAFETY: the range lies in what was just reserved, where nobody has anything; the file is as long as it,
             // and stays so: nobody but us has the descriptor with a right to more than to borrow it.
@@ -128,27 +130,59 @@ mod shared {
             let skips = self.skips.load(Ordering::Relaxed);
             // Not one operation: of two that count at once one may be lost, and a try more or less is no matter.
             self.skips.store(skips.saturating_sub(1), Ordering::Relaxed);
-            skips > 0 || self.stuck.get().is_some()
+            skips > 0 || self.is_stuck.load(Ordering::Relaxed)
         }
 
-        /// Makes one page of a chunk, which lies within the mapping and has a page.
+        /// Makes one page of a chunk, which lies within the mapping and has a page. False: it has none, of any size.
         pub fn enlarge(&self, offset: usize) -> bool {
-            let wished = self.advise(offset, CHUNK_BYTES_MAX, libc::MADV_HUGEPAGE);
-            let enlarged =
-                wished.and_then(|()| self.advise(offset, CHUNK_BYTES_MAX, MADV_COLLAPSE));
-            if enlarged.is_err() {
+            // Where this is not heeded nothing has changed: the kernel has no huge pages, or no room in its books.
+            let is_wished = self.advise(offset, CHUNK_BYTES_MAX, libc::MADV_HUGEPAGE).is_ok();
+            let is_enlarged =
+                is_wished && self.advise(offset, CHUNK_BYTES_MAX, MADV_COLLAPSE).is_ok();
+            if !is_enlarged {
                 self.skips.store(SKIPS, Ordering::Relaxed);
             }
-            // Again as its neighbours: one range in the kernel's books, in which it makes no huge page by itself.
-            if self.advise(offset, CHUNK_BYTES_MAX, libc::MADV_NOHUGEPAGE).is_err() {
-                let _ = self.stuck.set(offset as u64);
+            if !is_wished {
+                return false;
             }
-            enlarged.is_ok() || self.stuck.get() == Some(&(offset as u64))
+            // Again as its neighbours: one range in the kernel's books, in which it makes no huge page by itself.
+            let is_declined = self.decline(offset);
+            // It may have made the page and failed at what comes after, or made it by itself while it was allowed to.
+            is_enlarged
+                || !is_declined
+                || self.punch(offset as u64, CHUNK_BYTES_MAX as u64).is_err()
+        }
+
+        /// Has the kernel make no huge page of a chunk by itself; false, and noted, where it does not heed us.
+        fn decline(&self, offset: usize) -> bool {
+            let is_heeded = self.advise(offset, CHUNK_BYTES_MAX, libc::MADV_NOHUGEPAGE).is_ok();
+            if !is_heeded {
+                self.note_stuck(offset);
+            }
+            is_heeded
+        }
+
+        pub fn note_stuck(&self, offset: usize) {
+            self.stuck.lock().unwrap_or_else(PoisonError::into_inner).push(offset);
+            self.is_stuck.store(true, Ordering::Relaxed);
+        }
+
+        /// Tries again to be heeded, in the chunks of a range; false where the kernel still does not.
+        fn declines_again(&self, offset: u64, bytes: u64) -> bool {
+            let mut stuck = self.stuck.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_in =
+                |at: usize| offset < (at + CHUNK_BYTES_MAX) as u64 && (at as u64) < offset + bytes;
+            stuck.retain(|&at| {
+                let stays = || self.advise(at, CHUNK_BYTES_MAX, libc::MADV_NOHUGEPAGE).is_err();
+                !is_in(at) || stays()
+            });
+            self.is_stuck.store(!stuck.is_empty(), Ordering::Relaxed);
+            !stuck.iter().any(|&at| is_in(at))
         }
 
         pub fn punch(&self, offset: u64, bytes: u64) -> io::Result<()> {
-            let overlaps = |&at: &u64| offset < at + CHUNK_BYTES_MAX as u64 && at < offset + bytes;
-            if self.stuck.get().is_some_and(overlaps) {
+            // What this range's chunk noted comes before: who gave the chunk up had it since then.
+            if self.is_stuck.load(Ordering::Relaxed) && !self.declines_again(offset, bytes) {
                 return Err(io::ErrorKind::Unsupported.into());
             }
             let too_large = |_| io::ErrorKind::InvalidInput;
@@ -262,8 +296,8 @@ impl Memory {
     #[inline(always)]
     pub fn note_read(&self, _offset: u64, _len: usize) {}
 
-    /// Makes one huge page of the chunk of [`super::CHUNK_BYTES_MAX`] at `offset`, if the kernel will; its octets are lost. False: it is
-    /// as it was, or empty.
+    /// Makes one huge page of the chunk of [`super::CHUNK_BYTES_MAX`] at `offset`, if the kernel will; its octets are lost. False:
+    /// it is as it was, or empty, and no huge page. True: it may be one.
     ///
     /// # Safety
     /// As for [`Memory::punch`]. When true, the chunk is punched whole before any of it is free (O8).
@@ -330,5 +364,23 @@ mod tests {
         }
         // SAFETY: as above.
         assert_eq!(unsafe { memory.at(2 * 4096, 1).read() }, 0);
+    }
+
+    /// A chunk in which the kernel once did not heed us is asked about again before it is punched, and is free like any other once
+    /// it does; others are punched as if nothing were.
+    #[test]
+    fn the_kernel_is_asked_again() {
+        use std::sync::atomic::Ordering;
+
+        use super::super::CHUNK_BYTES_MAX;
+
+        let chunk = CHUNK_BYTES_MAX as u64;
+        let shared = shared::Shared::new(2 * CHUNK_BYTES_MAX).unwrap();
+        shared.note_stuck(CHUNK_BYTES_MAX);
+        assert!(shared.skips());
+        shared.punch(0, chunk).unwrap();
+        assert!(shared.is_stuck.load(Ordering::Relaxed), "it is another's");
+        shared.punch(0, 2 * chunk).unwrap();
+        assert!(!shared.is_stuck.load(Ordering::Relaxed) && !shared.skips());
     }
 }
