@@ -3,9 +3,10 @@
 //! Invariant: who entered is counted until it leaves, and nobody who did not enter is. So the table has as many entries as there are
 //! connections at most. Cost: a lock of one of [`SHARDS`] and a look into a table, for a connection that begins or ends.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 
 use foldhash::HashMap;
+use larder_io::tcp::client_of;
 use parking_lot::Mutex;
 
 const SHARDS: usize = 16;
@@ -34,7 +35,7 @@ impl Crowd {
 
     /// Another connection; false, and it is not counted, where there are `most` already, which is at least one.
     pub fn enter(&self, address: IpAddr, most: u32) -> bool {
-        let of = customer(address);
+        let of = client_of(address.to_canonical());
         let mut shard = self.shard(of).lock();
         let count = shard.entry(of).or_insert(0);
         let has_room = *count < most.max(1);
@@ -46,7 +47,7 @@ impl Crowd {
 
     /// One that entered is over.
     pub fn leave(&self, address: IpAddr) {
-        let of = customer(address);
+        let of = client_of(address.to_canonical());
         let mut shard = self.shard(of).lock();
         if let Some(count) = shard.get_mut(&of) {
             *count -= 1;
@@ -54,13 +55,6 @@ impl Crowd {
                 shard.remove(&of);
             }
         }
-    }
-}
-
-fn customer(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
-        address => address,
     }
 }
 
