@@ -1,9 +1,9 @@
 //! The server's certificate, which can be replaced while it serves.
 //!
-//! All transports of a server ask the same [`Certificate`] for each handshake, so a renewed one counts from the next handshake on, and
-//! connections that stand are left alone. Each transport has its own ALPN token (RFC 7858 "dot", RFC 9113 "h2", RFC 9250
-//! "doq", RFC 7301 "http/1.1"): a client that names others is refused, so that nothing said to one is understood by another (the ALPACA attack);
-//! a client that names none is taken for one that knows where it is.
+//! All transports of a server ask the same [`Certificate`] for each handshake, so a renewed one counts from the next handshake on,
+//! and connections that stand are left alone. Each transport has its own ALPN token (RFC 7858 "dot", RFC 9113 "h2", RFC 9250
+//! "doq", RFC 7301 "http/1.1"): a client that names others is refused, so that nothing said to one is understood by another (the
+//! ALPACA attack); a client that names none is taken for one that knows where it is.
 //!
 //! TLS 1.2 and 1.3, with the cipher suites of rustls; 0-RTT is off, since what it carries can be replayed.
 

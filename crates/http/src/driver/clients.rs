@@ -49,8 +49,8 @@ const TAKING: usize = 3;
 const SENDING_BODY: usize = 4;
 const LINGERING: usize = 5;
 
-/// How long what a client still sends is thrown away after an answer that came before, milliseconds: a socket that is closed while octets wait in it
-/// resets the connection, and with it the answer that it was to bring.
+/// How long what a client still sends is thrown away after an answer that came before, milliseconds: a socket that is closed while
+/// octets wait in it resets the connection, and with it the answer that it was to bring.
 const LINGER_MS: u64 = 1_000;
 
 /// Octets of answers after which they leave, however many requests are there.

@@ -5,9 +5,9 @@
 //! any        -> closed, and what was asked failed, or is asked again
 //! ```
 //!
-//! A connection that was used before may have been closed by the origin meanwhile: a request that may be asked twice is asked again on
-//! another. Where none can be had within [`Options::origin_connections_max`](crate::options::Options) a request waits in a queue; where that is
-//! full it fails at once.
+//! A connection that was used before may have been closed by the origin meanwhile: a request that may be asked twice is asked again
+//! on another. Where none can be had within [`Options::origin_connections_max`](crate::options::Options) a request waits in a
+//! queue; where that is full it fails at once.
 //!
 //! Bodies of a known length are read straight into the memory that they are kept in.
 

@@ -6,8 +6,8 @@
 //!                                     TrailerBegin -> TrailerName -> TrailerValue -> TrailerFeed -> TrailerBegin ... -> LastFeed -> End
 //! ```
 //!
-//! Extensions are read and dropped; trailers are collected, for who asks ([`Chunked::trailers`]). Every line ends in CRLF and nothing else: a line feed alone in an extension is a
-//! known way to smuggle. After an error nothing is read.
+//! Extensions are read and dropped; trailers are collected, for who asks ([`Chunked::trailers`]). Every line ends in CRLF and nothing
+//! else: a line feed alone in an extension is a known way to smuggle. After an error nothing is read.
 //!
 //! Bounds: 16 digits a size, [`EXTENSION_BYTES_MAX`] and [`TRAILER_BYTES_MAX`] a message. Cost: data is borrowed; all else is
 //! looked at an octet at a time, and trailers are copied.

@@ -8,7 +8,6 @@
 //! the server must come to rest: nothing leased, nothing asked, no object but what is kept.
 
 #![expect(clippy::unwrap_used, reason = "tests")]
-#![allow(dead_code, unused_imports, reason = "scenarios take what they need of it")]
 
 mod client;
 mod origin;
