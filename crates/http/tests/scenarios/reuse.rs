@@ -133,7 +133,7 @@ fn interim_without_end() {
         let mut client = world.client();
         client.get("/a");
         let mut origin = world.asked("GET /a");
-        origin.send(&"HTTP/1.1 102 Processing\r\n\r\n".repeat(100));
+        origin.send("HTTP/1.1 102 Processing\r\n\r\n".repeat(100));
         origin.answers("200 OK", &[UNKEPT], "text");
         let mut interim = 0;
         let head = loop {
