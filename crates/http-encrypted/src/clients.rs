@@ -1,7 +1,8 @@
 //! A client's connection after its handshake: HTTP/2 where ALPN says so, else HTTP/1.1, whose octets are a loop's to read.
 //!
 //! ```text
-//! both pumped -> the client sends no more: its octets end for the loop too, which goes on answering
+//! both pumped -> the client sends no more, and says so: its octets end for the loop too, which goes on answering
+//!             -> they end without that: it is gone, and so is its request
 //!             -> the loop has answered all: close_notify; what the client still sends is thrown away, for a moment
 //!             -> an answer was broken off: reset
 //! ```
@@ -122,13 +123,15 @@ impl Host for Listener {
 async fn http1(caller: &Caller, mut stream: TlsStream<TcpStream>) {
     let Ok(inner) = Inner::connect(&caller.clients.door, caller.peer, false, &[]) else { return };
     let stall = caller.clients.limits.stall;
-    let Inner { stream: local, ending, .. } = inner;
+    let Inner { stream: local, ending, asking, .. } = inner;
     let (mut from_loop, mut to_loop) = local.into_split();
     let end = {
         let (mut from_client, mut to_client) = tokio::io::split(&mut stream);
         let up = async {
             // How long a loop may take nothing is its own affair.
-            copy(&mut from_client, &mut to_loop, None, None).await;
+            if copy(&mut from_client, &mut to_loop, None, None).await == End::Whole {
+                asking.set_whole();
+            }
             // Bodies of requests say where they end, so an end is enough for the loop, whichever it is.
             let _ = to_loop.shutdown().await;
         };

@@ -31,6 +31,8 @@ pub(crate) struct Inner {
     pub(crate) stream: UnixStream,
     /// How what the loop writes ends.
     pub(crate) ending: Ending,
+    /// How what it reads ends: not whole, unless somebody says so, so that who is gone is waited for by nobody.
+    pub(crate) asking: Ending,
     /// Octets that were read and not used.
     pub(crate) inbox: BytesMut,
     /// Octets of what it was asked that were written already.
@@ -59,15 +61,16 @@ impl Inner {
     ) -> io::Result<Inner> {
         let (ours, socket) = pair()?;
         let stream = UnixStream::from_std(ours)?;
-        let ending = Ending::default();
+        let (ending, asking) = (Ending::default(), Ending::default());
         let inner = Inner {
             written: write_some(&stream, octets)?,
             stream,
             ending: ending.clone(),
+            asking: asking.clone(),
             inbox: BytesMut::new(),
             is_reused: false,
         };
-        door.let_in(Guest { socket, peer, ending, speaks_http2 });
+        door.let_in(Guest { socket, peer, ending, asking, speaks_http2 });
         Ok(inner)
     }
 

@@ -7,7 +7,8 @@
 //!
 //! A loop knows plain sockets and nothing of keys. What it is given is one end of a pair of local sockets, whose other end is
 //! pumped by whoever runs TLS ([`Beside`]). Octets, their end and the room for them pass through such a pair as through TCP; what
-//! does not is *how* it ended, for a local socket knows no reset. So each connection has an [`Ending`], which both ends share.
+//! does not is *how* it ended, for a local socket knows no reset. So each direction has an [`Ending`], which both ends share.
+//! Who asks and is gone is thus told from who only sends no more, and waits for its answer.
 //!
 //! Invariant: an ending is whole only where its writer said so before it closed its end. Who reads looks after it has seen the end,
 //! so what was broken off, or whose writer is gone, is never taken for complete.
@@ -53,6 +54,8 @@ pub struct Guest {
     pub peer: SocketAddr,
     /// How what the loop writes ends.
     pub ending: Ending,
+    /// How what it reads ends. Not whole: the client is gone, and waits for nothing.
+    pub asking: Ending,
     /// What it asks was said in HTTP/2.
     pub speaks_http2: bool,
 }

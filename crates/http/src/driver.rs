@@ -361,7 +361,13 @@ impl Driver {
     fn handle(&mut self, event: Event<'_>) {
         match event {
             Event::Accepted { socket, peer, .. } => {
-                self.accept(Arrival { socket, peer, ending: None, speaks_http2: false });
+                self.accept(Arrival {
+                    socket,
+                    peer,
+                    ending: None,
+                    asking: None,
+                    speaks_http2: false,
+                });
             }
             Event::Received { token, octets } => {
                 self.with_client_of(token, |driver, client| driver.receive(client, octets));

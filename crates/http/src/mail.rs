@@ -190,7 +190,13 @@ mod tests {
             ours.set_read_timeout(Some(std::time::Duration::from_secs(5))).unwrap();
             let ending = Ending::default();
             let peer = "192.0.2.1:9".parse().unwrap();
-            door.let_in(Guest { socket, peer, ending: ending.clone(), speaks_http2: true });
+            door.let_in(Guest {
+                socket,
+                peer,
+                ending: ending.clone(),
+                asking: Ending::default(),
+                speaks_http2: true,
+            });
             move || (ours.read(&mut [0]).map_err(|error| error.kind()), ending.is_whole())
         };
         let mut before = let_in();

@@ -79,7 +79,7 @@ pub(super) async fn exchange(
             clients.counters.note(Event::Reset);
             return asked.reset(Reason::REFUSED_STREAM);
         };
-        let Inner { mut stream, ending, mut inbox, written, is_reused } = inner;
+        let Inner { mut stream, ending, asking, mut inbox, written, is_reused } = inner;
         let end = {
             let (mut from_loop, mut to_loop) = stream.split();
             let up = send_request(&mut to_loop, &head[written..], framing, &mut body);
@@ -109,7 +109,7 @@ pub(super) async fn exchange(
         match end {
             End::Answered(keeps_alive) => {
                 if keeps_alive {
-                    pool.give_back(Inner { stream, ending, inbox, written: 0, is_reused });
+                    pool.give_back(Inner { stream, ending, asking, inbox, written: 0, is_reused });
                 }
                 return;
             }

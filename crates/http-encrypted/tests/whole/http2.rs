@@ -1,4 +1,5 @@
 use std::future::Future;
+use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -298,6 +299,43 @@ fn on_the_way() {
         );
         assert_eq!(read(response.await.unwrap().into_body()).await.unwrap().0, b"3");
     });
+}
+
+/// A client that resets its streams, or is gone, is waited for by nobody: its places at the loops are free at once, though the origin
+/// never answers; and who asks over HTTP/1.1 and is gone likewise.
+#[test]
+fn who_is_gone_is_gone() {
+    let (address, _) = origin(
+        |head, stream| {
+            if head.contains("/never") {
+                std::thread::sleep(PATIENCE);
+            }
+            stream.write_all(answer("", "x").as_bytes()).is_ok()
+        },
+        None,
+    );
+    let world = World::start(address);
+    let open = |world: &World| world.running().counts().clients_open;
+    tell(async {
+        let mut client = connect(&world).await;
+        let never = |client: &mut _, path: &str| send(client, request(Method::GET, path));
+        let held: Vec<_> =
+            (0..9).map(|it| never(&mut client, &format!("/never{}", it % 3))).collect();
+        while open(&world) < 9 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        drop(held);
+        while open(&world) > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert_eq!(get(&mut client, "/").await.unwrap(), b"x", "the connection stands");
+    });
+    let mut other = world.http1(&["http/1.1"]);
+    other.write_all(b"GET /never HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    other.flush().unwrap();
+    world.until("a request", |world| open(world) > 0);
+    drop(other);
+    world.until("nobody", |world| open(world) == 0);
 }
 
 /// What is no request for us is refused on its stream alone, and the server that ends tells its clients to go, after their answers.

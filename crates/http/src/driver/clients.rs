@@ -62,14 +62,15 @@ pub(super) struct Arrival {
     pub(super) socket: OwnedFd,
     pub(super) peer: Option<SocketAddr>,
     pub(super) ending: Option<Ending>,
+    pub(super) asking: Option<Ending>,
     pub(super) speaks_http2: bool,
 }
 
 impl From<Guest> for Arrival {
     fn from(guest: Guest) -> Arrival {
-        let Guest { socket, peer, ending, speaks_http2 } = guest;
-        let (peer, ending) = (Some(peer), Some(ending));
-        Arrival { socket: socket.into(), peer, ending, speaks_http2 }
+        let Guest { socket, peer, ending, asking, speaks_http2 } = guest;
+        let (peer, ending, asking) = (Some(peer), Some(ending), Some(asking));
+        Arrival { socket: socket.into(), peer, ending, asking, speaks_http2 }
     }
 }
 
@@ -82,6 +83,8 @@ pub struct Client {
     pub(super) peer: Option<SocketAddr>,
     /// It came over TLS, which somebody else ends, and who is told so how our answers ended.
     pub(super) ending: Option<Ending>,
+    /// And who says how what it asks ends.
+    asking: Option<Ending>,
     /// It is one request of HTTP/2 after the other, for the log.
     pub(super) speaks_http2: bool,
     /// Octets that came and were not looked at yet.
@@ -167,7 +170,7 @@ enum Step {
 
 impl Driver {
     pub(super) fn accept(&mut self, arrival: Arrival) {
-        let Arrival { socket, peer, ending, speaks_http2 } = arrival;
+        let Arrival { socket, peer, ending, asking, speaks_http2 } = arrival;
         self.counts.connections += 1;
         // Whoever ended its TLS has said who it is.
         let expects_proxy = self.options.expects_proxy && ending.is_none();
@@ -189,6 +192,7 @@ impl Driver {
             socket,
             peer,
             ending,
+            asking,
             speaks_http2,
             inbox: Vec::new(),
             looked_at: 0,
@@ -315,7 +319,9 @@ impl Driver {
 
     pub(super) fn finished(&mut self, client: &mut Client) -> bool {
         client.is_finished = true;
-        !client.expects_proxy && self.go_on(client)
+        // Over TCP nobody knows: who sends no more may wait for its answer.
+        let is_there = client.asking.as_ref().is_none_or(Ending::is_whole);
+        is_there && !client.expects_proxy && self.go_on(client)
     }
 
     /// The kernel has all that was sent.
