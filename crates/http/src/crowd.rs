@@ -1,7 +1,7 @@
 //! Connections by who has them: an address of IPv4, or a network of 64 bits of IPv6, which is one customer's.
 //!
 //! Invariant: who entered is counted until it leaves, and nobody who did not enter is. So the table has as many entries as there are
-//! connections at most. Cost: a lock of one of [`SHARDS`] and a look into a table, for a connection that begins or ends.
+//! connections at most. Cost: a lock of one of `SHARDS` and a look into a table, for a connection that begins or ends.
 
 use std::net::IpAddr;
 
