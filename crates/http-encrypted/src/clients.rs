@@ -24,7 +24,7 @@ use tokio_rustls::server::TlsStream;
 
 use crate::http2;
 use crate::inner::Inner;
-use crate::limits::{Counters, Event, Limits};
+use crate::limits::{Counters, Event, InForce, Limits};
 use crate::pump::{End, copy};
 
 /// ALPN tokens, the best first.
@@ -39,7 +39,7 @@ pub(crate) struct Clients {
     pub(crate) door: Door,
     gate: Arc<Gate>,
     pub(crate) counters: Arc<Counters>,
-    pub(crate) limits: Limits,
+    limits: InForce,
 }
 
 /// A connection that has a place.
@@ -47,6 +47,8 @@ pub(crate) struct Clients {
 pub(crate) struct Caller {
     pub(crate) clients: Arc<Clients>,
     pub(crate) peer: SocketAddr,
+    /// Those of its time.
+    pub(crate) limits: Arc<Limits>,
     _ticket: Ticket,
 }
 
@@ -54,11 +56,17 @@ impl Caller {
     pub(crate) fn note(&self, event: Event) {
         self.clients.counters.note(event);
     }
+
+    /// How long it may be without a request now.
+    pub(crate) fn idle(&self) -> Duration {
+        self.clients.gate.patience(self.limits.idle)
+    }
 }
 
 impl Clients {
-    pub(crate) fn new(door: Door, counters: Arc<Counters>, limits: Limits) -> Clients {
-        let gate = Arc::new(Gate::new(limits.connections_max, limits.per_client_max));
+    pub(crate) fn new(door: Door, counters: Arc<Counters>, limits: InForce) -> Clients {
+        let now = limits.now();
+        let gate = Arc::new(Gate::new(now.connections_max, now.per_client_max));
         Clients { door, gate, counters, limits }
     }
 
@@ -67,9 +75,9 @@ impl Clients {
         self.gate.open()
     }
 
-    /// How long a connection may be without a request now.
-    pub(crate) fn idle(&self) -> Duration {
-        self.gate.patience(self.limits.idle)
+    /// Others are in force.
+    pub(crate) fn follow(&self) {
+        self.gate.set_per_client_max(self.limits.now().per_client_max);
     }
 
     pub(crate) fn gauges(&self) -> impl Iterator<Item = Gauge> + '_ {
@@ -92,11 +100,12 @@ impl Host for Listener {
             return None;
         };
         self.0.counters.note(Event::Opened);
-        Some(Caller { clients: self.0.clone(), peer, _ticket: ticket })
+        let limits = self.0.limits.now();
+        Some(Caller { clients: self.0.clone(), peer, limits, _ticket: ticket })
     }
 
     fn handshake_max(&self) -> Duration {
-        self.0.limits.handshake
+        self.0.limits.now().handshake
     }
 
     fn failed(&self, caller: Caller) {
@@ -122,7 +131,7 @@ impl Host for Listener {
 /// Pumps both ways.
 async fn http1(caller: &Caller, mut stream: TlsStream<TcpStream>) {
     let Ok(inner) = Inner::connect(&caller.clients.door, caller.peer, false, &[]) else { return };
-    let stall = caller.clients.limits.stall;
+    let stall = caller.limits.stall;
     let Inner { stream: local, ending, asking, .. } = inner;
     let (mut from_loop, mut to_loop) = local.into_split();
     let end = {

@@ -55,7 +55,7 @@ pub(crate) async fn serve(
     mut stop: watch::Receiver<bool>,
 ) {
     let clients = caller.clients.clone();
-    let limits = &clients.limits;
+    let limits = caller.limits.clone();
     let mut builder = Builder::new();
     builder
         .max_concurrent_streams(limits.streams_max)
@@ -84,7 +84,7 @@ pub(crate) async fn serve(
                         continue;
                     }
                     let (clients, pool) = (clients.clone(), pool.clone());
-                    exchanges.spawn(exchange::exchange(clients, pool, request, respond));
+                    exchanges.spawn(exchange::exchange(clients, limits.stall, pool, request, respond));
                 }
                 Some(Err(error)) => {
                     // Others are connections that were lost.
@@ -96,7 +96,7 @@ pub(crate) async fn serve(
                 None => return,
             },
             Some(_) = exchanges.join_next(), if !exchanges.is_empty() => heard = Instant::now(),
-            () = sleep_until(heard + clients.idle()), if exchanges.is_empty() => {
+            () = sleep_until(heard + caller.idle()), if exchanges.is_empty() => {
                 if is_ending {
                     return;
                 }

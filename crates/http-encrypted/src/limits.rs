@@ -9,11 +9,15 @@
 //! | streams of a connection | the client is told; one that does not heed it is refused |
 //! | head of a request | HTTP/2 answers 431 |
 //!
+//! A reload may change most of them ([`Limits::follow`]). A connection keeps those that it began with, but for the number of its client's.
+//!
 //! All else, such as the time of a request's head or body, is the loops' to judge. Cost: relaxed atomics.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use larder_http::options::Options;
 use larder_io::service::figures::Gauge;
 
 /// Limits of all connections over TLS.
@@ -49,6 +53,42 @@ impl Default for Limits {
             idle: Duration::from_secs(60),
             stall: Duration::from_secs(60),
         }
+    }
+}
+
+impl Limits {
+    /// What settings say that may change while it serves. Places of all connections and streams are as at the start.
+    pub fn follow(&mut self, options: &Options) {
+        let patience = &options.patience;
+        // 0 is no limit, as it is in the clear.
+        let per_client = Some(options.clients_per_address).filter(|&it| it > 0);
+        self.per_client_max = per_client.unwrap_or(u32::MAX);
+        self.head_bytes_max = u32::try_from(options.limits.head_bytes_max).unwrap_or(u32::MAX);
+        self.handshake = Duration::from_millis(patience.head_ms);
+        self.connect = Duration::from_millis(patience.connect_ms);
+        self.idle = Duration::from_millis(patience.idle_ms);
+        self.stall = Duration::from_millis(patience.client_ms);
+    }
+}
+
+/// Limits that are in force, for all. Clones are the same ones.
+#[derive(Debug, Clone)]
+pub(crate) struct InForce(Arc<Mutex<Arc<Limits>>>);
+
+impl InForce {
+    pub(crate) fn new(limits: Limits) -> InForce {
+        InForce(Arc::new(Mutex::new(Arc::new(limits))))
+    }
+
+    /// Those of a connection that begins now.
+    pub(crate) fn now(&self) -> Arc<Limits> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Others take their place.
+    pub(crate) fn follow(&self, options: &Options) {
+        let mut limits = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::make_mut(&mut limits).follow(options);
     }
 }
 

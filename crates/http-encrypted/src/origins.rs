@@ -28,7 +28,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use crate::inner::pair;
-use crate::limits::{Counters, Event, Limits};
+use crate::limits::{Counters, Event, InForce};
 use crate::pump::{End, copy};
 
 /// How long a loop may take to close a connection that has ended.
@@ -49,20 +49,18 @@ pub fn host_of(origin: &OriginAddress) -> Result<ServerName<'static>, String> {
 #[derive(Debug)]
 pub(crate) struct Origins {
     tls: Option<Arc<ClientConfig>>,
-    connect: Duration,
-    stall: Duration,
+    limits: InForce,
     counters: Arc<Counters>,
 }
 
 impl Origins {
     pub(crate) fn new(
         trust: Option<&Trust>,
-        limits: &Limits,
+        limits: InForce,
         counters: Arc<Counters>,
     ) -> Result<Origins, String> {
         let tls = trust.map(|it| it.config(b"http/1.1", "origin-ca")).transpose()?;
-        let (connect, stall) = (limits.connect, limits.stall);
-        Ok(Origins { tls: tls.map(Arc::new), connect, stall, counters })
+        Ok(Origins { tls: tls.map(Arc::new), limits, counters })
     }
 
     /// Begins a connection. Called within the runtime.
@@ -73,13 +71,13 @@ impl Origins {
         let ours = UnixStream::from_std(ours)?;
         let ending = Ending::default();
         let (counters, its) = (self.counters.clone(), ending.clone());
-        let (patience, stall) = (self.connect, self.stall);
+        let limits = self.limits.now();
         tokio::spawn(async move {
-            let connected = timeout(patience, shake(address, name, tls)).await;
+            let connected = timeout(limits.connect, shake(address, name, tls)).await;
             let event = match connected {
                 Ok(Ok(stream)) => {
                     counters.note(Event::OriginShaken);
-                    return converse(stream, ours, &its, stall, &counters).await;
+                    return converse(stream, ours, &its, limits.stall, &counters).await;
                 }
                 Ok(Err(error)) if is_unproven(&error) => Event::OriginUnproven,
                 Ok(Err(_)) | Err(_) => Event::OriginUnreachable,

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use larder_http::beside::{Beside, Door, Ending, Running};
-use larder_http::options::OriginAddress;
+use larder_http::options::{Options, OriginAddress};
 use larder_io::service::figures::Gauge;
 use larder_tls::{Certificate, Files, Trust, listen};
 use tokio::runtime::{Builder, Runtime};
@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 use crate::clients::{ALPN, Clients, Listener};
-use crate::limits::{Counters, Limits};
+use crate::limits::{Counters, InForce, Limits};
 use crate::origins::Origins;
 
 /// Threads of the runtime, however many loops there are.
@@ -48,6 +48,7 @@ pub struct Encrypted {
 /// It is served.
 #[derive(Debug)]
 struct Serving {
+    limits: InForce,
     clients: Arc<Clients>,
     origins: Origins,
     certificate: Option<Arc<Certificate>>,
@@ -73,8 +74,9 @@ impl Beside for Encrypted {
             .map_err(|error| format!("threads for TLS: {error}"))?;
         let (stop, stopped) = watch::channel(false);
         let counters = Arc::new(Counters::default());
-        let origins = Origins::new(self.trust.as_ref(), &self.limits, counters.clone())?;
-        let clients = Arc::new(Clients::new(door, counters, self.limits.clone()));
+        let limits = InForce::new(self.limits.clone());
+        let origins = Origins::new(self.trust.as_ref(), limits.clone(), counters.clone())?;
+        let clients = Arc::new(Clients::new(door, counters, limits.clone()));
         let mut lines = Vec::new();
         // Sockets of tokio belong to the runtime that they are made in.
         let context = runtime.enter();
@@ -88,7 +90,8 @@ impl Beside for Encrypted {
             runtime.spawn(listen::accept(host, listener, acceptor, stopped.clone()));
         }
         drop(context);
-        Ok(Arc::new(Serving { clients, origins, certificate, stop, runtime: Some(runtime), lines }))
+        let runtime = Some(runtime);
+        Ok(Arc::new(Serving { limits, clients, origins, certificate, stop, runtime, lines }))
     }
 }
 
@@ -103,6 +106,11 @@ impl Running for Serving {
             Some(Err(error)) => format!("the certificate stays as it was: {error}"),
             None => "there is no certificate to load anew".to_owned(),
         }
+    }
+
+    fn follow(&self, options: &Options) {
+        self.limits.follow(options);
+        self.clients.follow();
     }
 
     fn gauges(&self) -> Vec<Gauge> {

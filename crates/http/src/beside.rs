@@ -26,7 +26,7 @@ use std::time::Duration;
 use larder_io::service::figures::Gauge;
 
 use crate::mail::{Mail, Message};
-use crate::options::OriginAddress;
+use crate::options::{Options, OriginAddress};
 
 /// How one direction of a connection ended. Clones are the same one.
 #[derive(Debug, Clone, Default)]
@@ -97,6 +97,9 @@ pub trait Running: fmt::Debug + Send + Sync {
 
     /// Reads its files (certificates) anew. A line says how that ended; after an error all is as it was.
     fn reload(&self) -> String;
+
+    /// Other settings are in force: what they say of its connections is for new ones. Those that stand keep what they began with.
+    fn follow(&self, options: &Options);
 
     /// What it counts.
     fn gauges(&self) -> Vec<Gauge>;

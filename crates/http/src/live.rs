@@ -25,6 +25,7 @@ use larder_io::service::writer::{Meter, Writer};
 use parking_lot::Mutex;
 
 use crate::access_log::{self, AccessLog, Log};
+use crate::beside;
 use crate::health::Health;
 use crate::mail::Mail;
 use crate::options::{Operation, Options};
@@ -202,14 +203,20 @@ pub type Source = Arc<dyn Fn() -> Result<Fresh, String> + Send + Sync>;
 pub struct Reload {
     source: Option<Source>,
     live: Arc<Live>,
+    beside: Option<Arc<dyn beside::Running>>,
     mail: Mail,
     turn: Arc<Mutex<()>>,
 }
 
 impl Reload {
     /// From `source`; without one nothing changes but the log's file.
-    pub fn new(source: Option<Source>, live: Arc<Live>, mail: Mail) -> Reload {
-        Reload { source, live, mail, turn: Arc::default() }
+    pub fn new(
+        source: Option<Source>,
+        live: Arc<Live>,
+        beside: Option<Arc<dyn beside::Running>>,
+        mail: Mail,
+    ) -> Reload {
+        Reload { source, live, beside, mail, turn: Arc::default() }
     }
 
     /// Does it, one after the other, and waits for that. The error says what to do.
@@ -221,6 +228,9 @@ impl Reload {
         };
         let Fresh { options, report } = source()?;
         self.live.replace(options).map_err(|error| format!("a thread for the log: {error}"))?;
+        if let Some(beside) = &self.beside {
+            beside.follow(&self.live.setup().options);
+        }
         // After a rotation: what is in the place of its file by now.
         self.live.reopen_log();
         self.mail.wake_all();

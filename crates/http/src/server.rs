@@ -245,6 +245,9 @@ impl Running {
     /// Other settings, as far as they may change while it serves ([`crate::live`]).
     pub fn replace(&self, options: Options) -> io::Result<()> {
         self.common.live.replace(options)?;
+        if let Some(beside) = self.beside() {
+            beside.follow(&self.options());
+        }
         self.crew.wake();
         Ok(())
     }
@@ -307,7 +310,8 @@ pub fn serve(
     // Before any thread starts, so that all of them leave signals to this one.
     let signals = Signals::block().map_err(system("signals"))?;
     let ready = Ready::new(options)?;
-    let reload = Reload::new(source, ready.common.live.clone(), ready.common.mail.clone());
+    let Common { live, beside, mail, .. } = ready.common.clone();
+    let reload = Reload::new(source, live, beside, mail);
     let supervisor = Supervisor::open(ready.common.clone(), signals, reload);
     let supervisor = supervisor.map_err(ServeError::Operation)?;
     let (common, loaded) = (ready.common.clone(), ready.loaded.clone());

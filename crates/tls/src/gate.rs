@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const CROWDED_PART: u32 = 16;
 #[derive(Debug)]
 pub struct Gate {
     connections_max: usize,
-    per_client_max: u32,
+    per_client_max: AtomicU32,
     open: AtomicUsize,
     clients: Mutex<HashMap<IpAddr, u32>>,
 }
@@ -34,10 +34,15 @@ impl Gate {
     pub fn new(connections_max: usize, per_client_max: u32) -> Gate {
         Gate {
             connections_max,
-            per_client_max,
+            per_client_max: AtomicU32::new(per_client_max),
             open: AtomicUsize::new(0),
             clients: Mutex::default(),
         }
+    }
+
+    /// So many of one client from now on; who has more keeps them.
+    pub fn set_per_client_max(&self, per_client_max: u32) {
+        self.per_client_max.store(per_client_max, Relaxed);
     }
 
     /// A place for a connection from an address, if there is one.
@@ -45,7 +50,7 @@ impl Gate {
         let client = client_of(address.to_canonical());
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         let count = clients.get(&client).copied().unwrap_or(0);
-        if count >= self.per_client_max || self.open() >= self.connections_max {
+        if count >= self.per_client_max.load(Relaxed) || self.open() >= self.connections_max {
             return None;
         }
         clients.insert(client, count + 1);

@@ -14,6 +14,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use h2::server::SendResponse;
@@ -51,6 +52,7 @@ enum End {
 /// Answers a request.
 pub(super) async fn exchange(
     clients: Arc<Clients>,
+    stall: Duration,
     pool: Arc<Pool>,
     request: Request<RecvStream>,
     mut respond: SendResponse<Bytes>,
@@ -73,8 +75,7 @@ pub(super) async fn exchange(
     let has_body = framing != Framing::None;
     let mut may_reuse = !has_body;
     loop {
-        let mut asked =
-            Asked { clients: &clients, method: &parts.method, respond: &mut respond, stream: None };
+        let mut asked = Asked { stall, method: &parts.method, respond: &mut respond, stream: None };
         let Ok(inner) = pool.ask(&head, may_reuse) else {
             clients.counters.note(Event::Reset);
             return asked.reset(Reason::REFUSED_STREAM);
@@ -176,7 +177,8 @@ async fn send_request(
 
 /// A stream whose answer is to come.
 struct Asked<'a> {
-    clients: &'a Clients,
+    /// How long the client may take nothing.
+    stall: Duration,
     method: &'a Method,
     respond: &'a mut SendResponse<Bytes>,
     /// Of the body, once the head was sent.
@@ -233,7 +235,7 @@ impl Asked<'_> {
         };
         let Some(mut body) = body else { return End::Answered(head.keeps_alive) };
         let stream = self.stream.insert(stream);
-        let stall = self.clients.limits.stall;
+        let stall = self.stall;
         loop {
             match body.take(inbox) {
                 Ok(Next::Data(data)) => {

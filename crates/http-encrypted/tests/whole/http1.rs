@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use larder_http_encrypted::{Limits, Trust};
 
-use super::world::{NAME, World, answer, head, origin, write};
+use super::world::{NAME, PATIENCE, World, answer, head, origin, write};
 
 /// Requests over TLS are answered in their order, on one connection, whether they come one by one or together, with ALPN and without;
 /// what is kept for one is a hit for the other; and the origin learns the scheme.
@@ -46,7 +46,7 @@ fn requests() {
     assert_eq!(world.count("tls_handshakes"), 2);
 }
 
-fn body(client: &mut impl Read) -> String {
+fn body(client: &mut (impl Read + ?Sized)) -> String {
     let head = head(client).unwrap();
     let length = head.lines().find_map(|it| it.strip_prefix("Content-Length: ")).unwrap();
     let mut body = vec![0; length.parse().unwrap()];
@@ -118,6 +118,36 @@ fn certificates_are_read_anew() {
     assert_eq!(error.kind(), ErrorKind::InvalidData, "{error:?}");
     std::fs::write(&world.made.files.key, "").unwrap();
     assert!(world.running().beside().unwrap().reload().starts_with("the certificate stays"));
+}
+
+/// Limits that a reload changes are those of connections from then on: an address has more places, a handshake less time; who was there
+/// stays.
+#[test]
+fn limits_follow() {
+    let (address, _) =
+        origin(|_, stream| stream.write_all(answer("", "x").as_bytes()).is_ok(), None);
+    let handshake = Duration::from_secs(3_600);
+    let limits = Limits { per_client_max: 1, handshake, ..Limits::default() };
+    let world = World::with(vec![(address, None)], limits, Trust::System, |_| ());
+    let ask = |client: &mut dyn super::world::Stream| {
+        client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        assert_eq!(body(client), "x");
+    };
+    let mut first = world.http1(&[]);
+    ask(&mut first);
+    let mut second = TcpStream::connect(world.tls).unwrap();
+    assert_eq!(second.read(&mut [0]).unwrap(), 0);
+    let mut options = (*world.running().options()).clone();
+    options.clients_per_address = 0;
+    options.patience.head_ms = 300;
+    world.running().replace(options).unwrap();
+    let mut third = world.http1(&[]);
+    ask(&mut third);
+    let mut silent = TcpStream::connect(world.tls).unwrap();
+    silent.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert_eq!(silent.read(&mut [0]).unwrap(), 0);
+    ask(&mut first);
+    assert_eq!(world.count("tls_connections_refused"), 1);
 }
 
 /// Beyond the places there are new connections are closed before their handshake.
