@@ -31,7 +31,7 @@ use crate::inner::pair;
 use crate::limits::{Counters, Event, InForce};
 use crate::pump::{End, copy};
 
-/// How long a loop may take to close a connection that has ended.
+/// How long the other side may take to end a connection of which one side has ended.
 const CLOSING: Duration = Duration::from_secs(60);
 
 /// Whom an origin's certificate must be for: the host of its URL, a name or an address. The error says what is wrong.
@@ -138,8 +138,8 @@ async fn converse(
     tokio::select! {
         // The loop has closed: nobody wants more.
         end = &mut up => if end == End::Gone {
-            // The origin takes no more, and may have said why.
-            down.await;
+            // The origin takes no more, and may have said why. Nothing tells us any more that the loop has closed.
+            let _ = timeout(CLOSING, &mut down).await;
         },
         // Our end stays until the loop has closed its own, so that nothing it wrote lies here unread, which would be a reset.
         _ = &mut down => {
