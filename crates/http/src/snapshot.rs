@@ -10,7 +10,9 @@
 //!
 //! Invariants
 //! 1. Of a record in the file the body is in the record: numbers of bodies mean others in another process.
-//! 2. Serials go on after the highest that was read, so that what is purged from now on is not older than what was read.
+//! 2. What was removed or replaced stays so when the power fails: the disk has been told before anything is served, or the process ends. An
+//!    old file would bring back what was purged since. (Where the file system, or the folder's mode, does not let us, it may.)
+//! 3. Serials go on after the highest that was read, so that what is purged from now on is not older than what was read.
 //!
 //! Cost: a walk over what is kept, some seconds for millions, before the first request and after the last.
 
@@ -85,11 +87,32 @@ pub fn try_out(path: &Path) -> io::Result<()> {
     fs::remove_file(beside(path))
 }
 
-/// Removes a file that was read, if there is one.
+/// Removes a file that was read, if there is one, for good: also one that another process removed and did not live to see gone.
 pub fn remove(path: &Path) -> io::Result<()> {
+    unlink(path)?;
+    sync_folder(path)
+}
+
+fn unlink(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
+    }
+}
+
+/// Has the disk know which file is at a path.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    let parent = path.parent().filter(|it| !it.as_os_str().is_empty());
+    match File::open(parent.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all()) {
+        Err(error) => match error.kind() {
+            // There is no folder; it may be written and not read; or the file system cannot. All that could be done is done.
+            io::ErrorKind::NotFound
+            | io::ErrorKind::PermissionDenied
+            | io::ErrorKind::InvalidInput
+            | io::ErrorKind::Unsupported => Ok(()),
+            _ => Err(error),
+        },
+        Ok(()) => Ok(()),
     }
 }
 
@@ -99,6 +122,7 @@ pub fn save(store: &Store, path: &Path, now: Seconds) -> io::Result<u64> {
     let beside = beside(path);
     let written = write(store, &beside, now).and_then(|count| {
         fs::rename(&beside, path)?;
+        sync_folder(path)?;
         Ok(count)
     });
     if written.is_err() {
@@ -111,7 +135,7 @@ pub fn save(store: &Store, path: &Path, now: Seconds) -> io::Result<u64> {
 /// It holds what clients were told: it is for nobody else.
 fn create(path: &Path) -> io::Result<File> {
     // What is left of who was killed; or, where all may write, what somebody would have us write to.
-    remove(path)?;
+    unlink(path)?;
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
