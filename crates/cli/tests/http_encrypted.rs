@@ -108,6 +108,33 @@ mod whole {
         assert_eq!(code, Some(0), "{said}");
     }
 
+    /// A slip in the settings keeps no certificate from being read anew, whoever asks for it, and `larder ctl reload` tells of both.
+    #[test]
+    fn certificates_beside_a_slip() {
+        let scratch = Scratch::new();
+        write_certificate(&scratch);
+        scratch.write("larder.toml", "");
+        let line = format!("{LISTEN} --ctl ctl --origin http://{}", origin());
+        let mut server = serve(&scratch, &line);
+        let url = url(&mut server);
+        write_certificate(&scratch);
+        scratch.write("larder.toml", "[http]\norigins = 'a'");
+        let said = ["certificate loaded anew; settings stay as they were", "did you mean 'origin'"];
+        scratch.run("ctl reload --socket ctl").refused(&said);
+        server.signal("-HUP");
+        server.hear("certificate loaded anew");
+        server.hear("settings stay as they were");
+        std::fs::write(scratch.path("key.pem"), "").expect("written");
+        scratch.run("ctl reload --socket ctl").refused(&["the certificate stays", said[1]]);
+        scratch.write("larder.toml", "");
+        let run = scratch.run("ctl reload --socket ctl");
+        assert_eq!(run.code, Some(0));
+        assert!(run.out.contains("the certificate stays"), "{}", run.out);
+        // It is what came first, and is believed.
+        let near = format!("--origin-ca chain.pem --origin {url}");
+        assert!(ask(&serve(&scratch, &near)).ends_with("\r\n\r\nhttps"));
+    }
+
     /// curl believes the certificate and asks by HTTP/2, and by HTTP/1.1 where it is told to; the log knows one from the other.
     #[test]
     fn curl_asks_larder() {

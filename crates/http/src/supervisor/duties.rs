@@ -70,17 +70,23 @@ impl Duties {
         fields
     }
 
-    /// Reads the settings anew.
+    /// Reads certificates, the log's file and the settings anew, each whatever comes of the others.
     fn reload(&self) -> Job {
-        let (reload, beside) = (self.reload.clone(), self.common.beside.clone());
+        let (reload, live) = (self.reload.clone(), self.common.live.clone());
+        let beside = self.common.beside.clone();
         Box::new(move |_| {
-            let report = reload.run()?;
+            let encrypted = beside.map(|it| it.reload());
+            live.reopen_log();
+            let report = reload.run().map_err(|error| match &encrypted {
+                Some(line) => format!("{line}; settings stay as they were: {error}"),
+                None => error,
+            })?;
             let mut fields = Fields::from_iter([
                 ("changed".to_owned(), report.changed.into()),
                 ("needs_restart".to_owned(), report.needs_restart.into()),
             ]);
-            if let Some(beside) = beside {
-                fields.insert("encrypted".to_owned(), beside.reload().into());
+            if let Some(line) = encrypted {
+                fields.insert("encrypted".to_owned(), line.into());
             }
             Ok(fields)
         })
