@@ -20,7 +20,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use larder_io::service::figures::Gauge;
@@ -30,18 +30,31 @@ use crate::options::{Options, OriginAddress};
 
 /// How one direction of a connection ended. Clones are the same one.
 #[derive(Debug, Clone, Default)]
-pub struct Ending(Arc<AtomicBool>);
+pub struct Ending(Arc<AtomicU8>);
+
+const WHOLE: u8 = 1;
+const TAKEN: u8 = 2;
 
 impl Ending {
     /// All that was to be written was; the end comes next.
     pub fn set_whole(&self) {
-        self.0.store(true, Ordering::Release);
+        self.0.fetch_or(WHOLE, Ordering::Release);
     }
 
     /// The end was seen: whether it is a proper one.
     pub fn is_whole(&self) -> bool {
         // Pairs with `set_whole`, which came before the end that was seen.
-        self.0.load(Ordering::Acquire)
+        self.0.load(Ordering::Acquire) & WHOLE != 0
+    }
+
+    /// A loop has a place for the connection. Said before anything of it is read.
+    pub(crate) fn set_taken(&self) {
+        self.0.fetch_or(TAKEN, Ordering::Release);
+    }
+
+    /// The end was seen of what a loop writes: whether it had taken the connection. Where it had not, nothing was done of what was asked.
+    pub fn is_taken(&self) -> bool {
+        self.0.load(Ordering::Acquire) & TAKEN != 0
     }
 }
 
@@ -74,7 +87,7 @@ impl Door {
         Door { mail, loops: loops.max(1), turn: Arc::default() }
     }
 
-    /// Hands a connection to the loop whose turn it is. One that is not taken is closed, its ending not whole.
+    /// Hands a connection to the loop whose turn it is. One that is not taken is closed, its ending neither whole nor taken.
     pub fn let_in(&self, guest: Guest) {
         let turn = self.turn.fetch_add(1, Ordering::Relaxed) % self.loops;
         self.mail.post(turn as u32, Message::Guest(guest));

@@ -405,7 +405,13 @@ impl Driver {
         for message in messages.drain(..) {
             match message {
                 Message::Landed(client, landing) => self.landed.push_back((client, landing)),
-                Message::Guest(guest) => self.accept(guest.into()),
+                Message::Guest(guest) => {
+                    let (ending, before) = (guest.ending.clone(), self.clients.len());
+                    self.accept(guest.into());
+                    if self.clients.len() > before {
+                        ending.set_taken();
+                    }
+                }
                 Message::Forget(url, say) => {
                     // Who asked may have given up.
                     let _ = say.try_send(self.forget(&url));

@@ -4,6 +4,7 @@
 //! asking -> the request's body, while the answer comes
 //!        -> heads below 200 -> head -> body -> END_STREAM, and the connection to the loop is idle
 //! any    -> the loop's answer is cut, or no proper one: RST_STREAM (INTERNAL_ERROR)
+//!        -> no loop had a place for it: RST_STREAM (REFUSED_STREAM), by which the client knows that it may ask again
 //!        -> the client takes nothing for too long: RST_STREAM (CANCEL)
 //!        -> the client resets: the connection to the loop is closed, which ends what it does for nobody
 //! ```
@@ -120,7 +121,11 @@ pub(super) async fn exchange(
             }
             End::Broken | End::Unheard => {
                 clients.counters.note(Event::Reset);
-                asked.reset(Reason::INTERNAL_ERROR);
+                let is_refused = !ending.is_taken();
+                asked.reset(match is_refused {
+                    true => Reason::REFUSED_STREAM,
+                    false => Reason::INTERNAL_ERROR,
+                });
             }
             End::Stalled => {
                 clients.counters.note(Event::TimedOut);

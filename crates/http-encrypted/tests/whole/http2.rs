@@ -11,10 +11,11 @@ use h2::client::{ResponseFuture, SendRequest};
 use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderMap, Method, Request, Response};
 use larder_http::message::{Chunked, Piece};
+use larder_http_encrypted::{Limits, Trust};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::world::{NAME, PATIENCE, World, answer, name, origin};
+use super::world::{NAME, PATIENCE, World, answer, head, name, origin};
 
 /// Runs a client's story.
 fn tell<T>(story: impl Future<Output = T>) -> T {
@@ -141,6 +142,34 @@ fn slow_reader() {
         assert!(before < 24 << 20, "{before}");
         let body = read(response.into_body()).await.unwrap().0;
         assert_eq!(body.len() as u64, BODY_BYTES);
+    });
+}
+
+/// A stream that finds all places for clients taken is refused by a reset that says that it may be asked again; once there is a place
+/// it is answered, on the same connection.
+#[test]
+fn no_place_for_a_stream() {
+    let (address, asked) =
+        origin(|_, stream| stream.write_all(answer("", "x").as_bytes()).is_ok(), None);
+    let limits = Limits::default();
+    let world = World::with(vec![(address, None)], limits, Trust::System, |it| it.clients_max = 1);
+    let mut first = world.clear();
+    first.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    assert!(head(&mut first).unwrap().starts_with("HTTP/1.1 200 "));
+    tell(async {
+        let mut client = connect(&world).await;
+        let error = get(&mut client, "/").await.unwrap_err();
+        assert_eq!(error.reason(), Some(Reason::REFUSED_STREAM), "{error}");
+        assert_eq!(asked.load(Ordering::SeqCst), 1);
+        drop(first);
+        // The loop sees the end of the first when it comes to it.
+        let body = loop {
+            match get(&mut client, "/").await {
+                Ok(body) => break body,
+                Err(error) => assert_eq!(error.reason(), Some(Reason::REFUSED_STREAM), "{error}"),
+            }
+        };
+        assert_eq!(body, b"x");
     });
 }
 
