@@ -58,7 +58,7 @@ counts! {
     bodies_broken counter "Bodies that an origin did not finish"
     bad_responses counter "Responses that were no proper HTTP"
     fetches_failed counter "Questions to origins that brought nothing"
-    fetches_abandoned counter "Bodies that nobody wanted any more"
+    fetches_abandoned counter "Fetches that nobody wanted any more, and were broken off"
     origin_connections counter "Connections made to origins"
     origin_failures counter "Connections to origins that failed"
     origin_timeouts counter "Waits for origins that were too long"

@@ -16,6 +16,7 @@
 //! | `delivery` | a body on its way to a client: leases, chunks, `sendfile` |
 //! | `upload` | a request's body on its way to an origin |
 //! | `origins` | connections to origins: asking, reading, keeping them |
+//! | `leaving` | fetches whose clients left before a head came |
 //! | `purge` | what is forgotten because somebody says so |
 //! | `access` | what the log says of an exchange |
 //! | `fetch` | what comes of a response: who gets it, whether it is kept |
@@ -26,7 +27,7 @@
 //! Invariants
 //! 1. A client, and a connection to an origin, is taken out of its table while something is done with it, so nothing that happens
 //!    meanwhile reaches it: what concerns it is put in a queue and done later in the turn.
-//! 2. A fetch belongs to one connection or to the queue; whatever ends it lands its flight or tells its client.
+//! 2. A fetch belongs to one connection or to the queue; whatever ends it lands its flight or tells its client, if any is left.
 //! 3. Of a body that fails no client sees the end: its connection is reset.
 
 mod access;
@@ -34,6 +35,7 @@ mod admission;
 mod clients;
 mod delivery;
 mod fetch;
+mod leaving;
 mod origins;
 mod purge;
 mod upload;
@@ -412,6 +414,7 @@ impl Driver {
                         ending.set_taken();
                     }
                 }
+                Message::Deserted(flight) => self.desert(&flight),
                 Message::Forget(url, say) => {
                     // Who asked may have given up.
                     let _ = say.try_send(self.forget(&url));

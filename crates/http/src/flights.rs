@@ -6,7 +6,8 @@
 //! close()   by the fetch, when what came is kept, or will not be
 //! ```
 //!
-//! A fetch is nobody's: the client that led is one who waits like the others, and may leave. Between landing and closing the body
+//! A fetch is nobody's: the client that led is one who waits like the others, and may leave. Where nobody waits any more, the loop that
+//! fetches is told, and may give the flight up. Between landing and closing the body
 //! still comes; who boards then reads it as it does.
 //!
 //! Invariants
@@ -55,6 +56,8 @@ pub struct Flight {
     key: Key,
     /// Under this it is found too.
     alias: OnceLock<Key>,
+    /// The loop that fetches; `None`: it does so for nobody in particular.
+    home: Option<u32>,
     state: Mutex<State>,
 }
 
@@ -75,6 +78,18 @@ pub enum Boarding {
     Landed(Landing),
     /// There are too many: ask for this one.
     Full,
+}
+
+/// Who is left where a client has left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    /// Others who wait, or it has landed, or is for nobody in particular.
+    Others,
+    /// Nobody: the fetch is this loop's.
+    Nobody {
+        /// Its number.
+        home: u32,
+    },
 }
 
 /// All questions being asked.
@@ -105,7 +120,8 @@ impl Flights {
             return Boarding::Full;
         }
         let state = Mutex::new(State::Asked(waiter.into_iter().collect()));
-        let flight = Arc::new(Flight { key: *key, alias: OnceLock::new(), state });
+        let home = waiter.map(|it| it.loop_number);
+        let flight = Arc::new(Flight { key: *key, alias: OnceLock::new(), home, state });
         shard.insert(*key, flight.clone());
         Boarding::Leads(flight)
     }
@@ -131,6 +147,17 @@ impl Flights {
                 shard.remove(key);
             }
         }
+    }
+
+    /// Takes out a flight for which nobody waits; false: somebody does, or it has landed. Nobody can board it then.
+    pub fn give_up(&self, flight: &Arc<Flight>) -> bool {
+        let mut shard = self.shard(&flight.key).lock();
+        let is_deserted = flight.is_deserted();
+        // Only what has landed has another key.
+        if is_deserted && shard.get(&flight.key).is_some_and(|it| Arc::ptr_eq(it, flight)) {
+            shard.remove(&flight.key);
+        }
+        is_deserted
     }
 
     /// Takes whatever flight of a key out: what it brings is outdated. Who waits for it gets it all the same.
@@ -166,10 +193,20 @@ impl Flight {
     }
 
     /// Who waits leaves.
-    pub fn leave(&self, waiter: Waiter) {
+    pub fn leave(&self, waiter: Waiter) -> Left {
         if let State::Asked(waiters) = &mut *self.state.lock() {
             waiters.retain(|it| *it != waiter);
+            if let Some(home) = self.home.filter(|_| waiters.is_empty()) {
+                return Left::Nobody { home };
+            }
         }
+        Left::Others
+    }
+
+    /// True where somebody has asked for it, and nobody waits any more.
+    pub fn is_deserted(&self) -> bool {
+        let is_left = matches!(&*self.state.lock(), State::Asked(waiters) if waiters.is_empty());
+        self.home.is_some() && is_left
     }
 
     /// Clients that wait.
@@ -201,5 +238,43 @@ impl Flight {
             }
             State::Landed(_) => Vec::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Only a flight that somebody asked for, and for which nobody waits, can be given up: not while one waits, nor once one came
+    /// again, nor when it has landed, nor what was asked for nobody. Who boards after it leads another.
+    #[test]
+    fn the_deserted_are_given_up() {
+        let flights = Flights::new(16);
+        let key = Key::default();
+        let waiter = |client| Waiter { loop_number: 3, client };
+        let leads = |waiter| match flights.board(&key, waiter) {
+            Boarding::Leads(flight) => flight,
+            other => panic!("{other:?}"),
+        };
+        let flight = leads(Some(waiter(1)));
+        assert!(!flights.give_up(&flight), "one waits");
+        assert!(matches!(flights.board(&key, Some(waiter(2))), Boarding::Waits(_)));
+        assert_eq!(flight.leave(waiter(1)), Left::Others);
+        assert_eq!(flight.leave(waiter(2)), Left::Nobody { home: 3 });
+        assert!(matches!(flights.board(&key, Some(waiter(4))), Boarding::Waits(_)));
+        assert!(!flights.give_up(&flight), "one came again");
+        assert_eq!(flight.leave(waiter(4)), Left::Nobody { home: 3 });
+        assert!(flights.give_up(&flight));
+        assert!(flights.is_empty());
+
+        let flight = leads(Some(waiter(5)));
+        assert_eq!(flight.land(Landing::Alone), [waiter(5)]);
+        assert_eq!(flight.leave(waiter(5)), Left::Others);
+        assert!(!flights.give_up(&flight), "it has landed");
+        flights.close(&flight);
+
+        let flight = leads(None);
+        assert!(!flights.give_up(&flight), "it is for nobody in particular");
+        assert_eq!(flights.len(), 1);
     }
 }

@@ -7,7 +7,7 @@
 //! A loop that has ended hears nothing: what is said to it is dropped, so that a connection for it is closed, and who waits for what
 //! it says is told that there is nothing.
 //!
-//! Bounds: what is posted is bounded by who posts: one message a client that waits, one an object, a loop and batch, one a
+//! Bounds: what is posted is bounded by who posts: one message a client that waits, one a client that leaves, one an object, a loop and batch, one a
 //! connection that is let in.
 
 use std::sync::mpsc::SyncSender;
@@ -18,7 +18,7 @@ use larder_io::reactor::Waker;
 use parking_lot::Mutex;
 
 use crate::beside::Guest;
-use crate::flights::{Landing, Waiter};
+use crate::flights::{Flight, Landing, Waiter};
 
 /// What may be said.
 #[derive(Debug)]
@@ -27,6 +27,8 @@ pub enum Message {
     Notice(Notice),
     /// To a client on this loop that waits.
     Landed(u64, Landing),
+    /// Nobody waits any more for what this loop fetches.
+    Deserted(Arc<Flight>),
     /// A client's connection, made elsewhere.
     Guest(Guest),
     /// Forget a URL, and say whether there was something.

@@ -70,14 +70,16 @@ pub struct HealthChecks {
     pub every_ms: u64,
 }
 
-/// What becomes of a body that may be kept, when nobody reads it any more while it comes.
+/// What becomes of a body that may be kept, when nobody reads it any more while it comes, or of what was asked when nobody waits
+/// for it any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Abandoned {
     /// It is read to its end, and kept.
     Finish,
     /// It is broken off at once.
     Drop,
-    /// It is read to its end where no more than so many octets are left, or nobody knows how many.
+    /// It is read to its end where no more than so many octets are left, or nobody knows how many. What nobody waits for holds half
+    /// of an origin's connections at most.
     FinishUpTo(u64),
 }
 

@@ -136,7 +136,12 @@ pub fn updated<'a>(kept: &[Field<'a>], not_modified: &[Field<'a>]) -> Vec<Field<
 /// True where an answer to a request means that what is kept under its URI is no longer so (section 4.4). The same goes for
 /// the URIs in its `Location` and `Content-Location`, if they have the same origin.
 pub fn invalidates(method: &str, status: u16) -> bool {
-    !matches!(method, "GET" | "HEAD" | "OPTIONS" | "TRACE") && (200..400).contains(&status)
+    is_unsafe(method) && (200..400).contains(&status)
+}
+
+/// True where a request may change something (RFC 9110, section 9.2.1).
+pub fn is_unsafe(method: &str) -> bool {
+    !matches!(method, "GET" | "HEAD" | "OPTIONS" | "TRACE")
 }
 
 #[cfg(test)]

@@ -282,8 +282,8 @@ impl Driver {
             client.end_whole();
         }
         let Client { socket, token, exchange, delivery, .. } = client;
-        if let Some(flight) = exchange.and_then(|it| it.flight) {
-            flight.leave(Waiter { loop_number: self.number, client: token });
+        if let Some(exchange) = exchange {
+            self.leave(exchange.flight, token);
         }
         // Its reader tells the one at the other end.
         drop(delivery);

@@ -75,12 +75,12 @@ pub struct Fetch {
     /// What the client sent.
     client_head: Vec<u8>,
     pub(super) method: String,
-    url: Vec<u8>,
+    pub(super) url: Vec<u8>,
     pub(super) purpose: Purpose,
     pub(super) upload: Option<Delivery>,
     asker: Asker,
     asked_s: u64,
-    serial: u64,
+    pub(super) serial: u64,
     pub(super) tries: u8,
     interim: u8,
 }
@@ -181,6 +181,14 @@ impl Fetch {
             self.render(&head);
         }
         self.client_head = octets;
+    }
+
+    /// Who waits for it with whom, where somebody has asked for it.
+    pub(super) fn flight(&self) -> Option<&Arc<Flight>> {
+        match &self.purpose {
+            Purpose::Shared { flight, leader: Some(_), .. } => Some(flight),
+            Purpose::Shared { .. } | Purpose::Private { .. } => None,
+        }
     }
 
     /// True where asking twice does no harm, and can be done.
@@ -557,7 +565,7 @@ impl Driver {
 
     /// What an unsafe method did makes what is kept of its URL outdated, and of URLs that the answer names, on the same host
     /// (RFC 9111, section 4.4).
-    fn invalidate(&mut self, url: &[u8], fields: &[Field<'_>]) {
+    pub(super) fn invalidate(&mut self, url: &[u8], fields: &[Field<'_>]) {
         let now = self.now.seconds();
         self.face.sync(&self.store);
         self.face.forget(&self.store, url, now);

@@ -158,6 +158,21 @@ impl Origin {
         self.ending.as_ref().is_none_or(Ending::is_whole)
     }
 
+    /// What is asked on it, where the head of no answer came yet.
+    pub(super) fn asks(&self) -> Option<&Fetch> {
+        self.fetch.as_deref().filter(|_| self.state != State::Body)
+    }
+
+    /// The origin may have seen something of what is asked.
+    pub(super) fn has_asked(&self) -> bool {
+        self.asked_bytes > 0
+    }
+
+    /// Its origin's place.
+    pub(super) fn backend(&self) -> usize {
+        self.backend
+    }
+
     /// Tells of what came.
     pub(super) fn announce(&mut self) {
         if let Some(incoming) = &mut self.incoming {
@@ -203,7 +218,7 @@ impl Driver {
     }
 
     /// Connections to one origin that this loop may have.
-    fn share(&self) -> usize {
+    pub(super) fn share(&self) -> usize {
         self.options.origin_connections_max.div_ceil(self.options.loops).max(1)
     }
 

@@ -253,3 +253,163 @@ fn half_closed() {
         client.end();
     });
 }
+
+/// Requests for what is slow, each of another client that resets its connection as soon as all the origin's connections are taken.
+const RESETS: usize = 100;
+/// Connections to the origin.
+const CONNECTIONS: usize = 4;
+
+/// With few connections to the origin, on one loop.
+fn by_few(abandoned: Abandoned) -> Scenario {
+    scenario().with(move |it| {
+        it.abandoned = abandoned;
+        it.origin_connections_max = CONNECTIONS;
+    })
+}
+
+/// Clients ask for what never comes, all of it at once, and leave before any head has come.
+fn rush(world: &World, ask: impl Fn(&mut Client, usize)) {
+    let mut clients = world.clients(RESETS);
+    for (number, client) in clients.iter_mut().enumerate() {
+        ask(client, number);
+    }
+    let asked = RESETS as u64;
+    world.until_counts("all have asked", |it| it.misses + it.passed >= asked);
+    world.until_counts("connections are taken", |it| it.origins_open == CONNECTIONS as u64);
+    clients.into_iter().for_each(Client::stop);
+    world.until_counts("they have left", |it| it.clients_open == 0);
+}
+
+/// The connection on which this is asked, and those before on which something else is, or was.
+fn asked_after(world: &World, line: &str) -> (Vec<Connection>, Connection) {
+    let mut before = Vec::new();
+    loop {
+        let mut connection = world.origin().accept();
+        match connection.try_head() {
+            Some(head) if head.line.starts_with(line) => return (before, connection),
+            Some(_) => before.push(connection),
+            None => {}
+        }
+    }
+}
+
+/// What nobody else can get is not waited for when its client has left: however many ask and leave, no connection to the origin is
+/// left, and who comes next is served at once.
+#[test]
+fn private_resets_hold_nothing() {
+    by_few(Abandoned::Finish).tell(|world| {
+        let rests = || world.until_counts("no connection is held", |it| it.origins_open == 0);
+        rush(world, |client, number| {
+            client.ask("POST", &format!("/slow/{number}"), &["Content-Length: 1"]);
+            client.send(if number % 2 == 0 { "x" } else { "" });
+        });
+        rests();
+
+        // It is known not to be shared.
+        let mut client = world.client();
+        client.get("/own");
+        let (_, mut origin) = asked_after(world, "GET /own");
+        origin.answers("200 OK", &[UNKEPT, "Connection: close"], "own");
+        assert_eq!(client.response().text(), "own");
+        drop((origin, client));
+        let before = world.server.counts().passed;
+        let mut clients = world.clients(RESETS);
+        clients.iter_mut().for_each(|it| it.get("/own"));
+        let all = before + RESETS as u64;
+        world.until_counts("all have asked", |it| it.passed == all);
+        clients.into_iter().for_each(Client::stop);
+        rests();
+
+        let mut client = world.client();
+        client.get("/page");
+        let (_, mut origin) = asked_after(world, "GET /page");
+        origin.answers("200 OK", &[KEPT], "page");
+        assert_eq!(client.response().text(), "page");
+        assert_eq!(world.server.counts().queue_full, 0);
+    });
+}
+
+/// Of what may be kept no more is waited for without a client than half of the origin's connections can bring, the newest; by
+/// another rule nothing, or all. Who comes next is served at once, or joins what is waited for.
+#[test]
+fn shared_resets_hold_half() {
+    let rules = [(Abandoned::FinishUpTo(1 << 20), CONNECTIONS / 2), (Abandoned::Drop, 0)];
+    for (abandoned, held) in rules {
+        by_few(abandoned).tell(move |world| {
+            rush(world, |client, number| client.get(&format!("/slow/{number}")));
+            world.until_counts("few are held", |it| it.origins_open == held as u64);
+            assert_eq!(world.server.store().flights.len(), held);
+            let mut client = world.client();
+            client.get("/page");
+            let (mut slow, mut origin) = asked_after(world, "GET /page");
+            origin.answers("200 OK", &[KEPT, "Connection: close"], "page");
+            assert_eq!(client.response().text(), "page");
+
+            slow.retain_mut(|it| !it.has_news());
+            assert_eq!(slow.len(), held, "the others were closed");
+            for mut origin in slow {
+                origin.answers("200 OK", &[KEPT], "slow");
+            }
+            let kept = 1 + held as u64;
+            world.until_counts("it is kept", |it| it.kept == kept);
+        });
+    }
+    by_few(Abandoned::Finish).tell(|world| {
+        let mut clients = world.clients(CONNECTIONS);
+        for (number, client) in clients.iter_mut().enumerate() {
+            client.get(&format!("/slow/{number}"));
+        }
+        let mut slow: Vec<Connection> = clients.iter().map(|_| world.origin().accept()).collect();
+        clients.into_iter().for_each(Client::stop);
+        world.until_counts("they have left", |it| it.connections == 4 && it.clients_open == 0);
+        for origin in &mut slow {
+            origin.head();
+            origin.answers("200 OK", &[KEPT], "slow");
+        }
+        world.until_counts("all are kept", |it| it.kept == CONNECTIONS as u64);
+    });
+}
+
+/// What a client has asked an origin to change may have been changed, whether the client still waits to hear of it: what is kept
+/// of it is forgotten.
+#[test]
+fn what_was_changed_is_forgotten() {
+    scenario().loops(&[1, 2]).tell(|world| {
+        let mut client = world.client();
+        client.get("/page");
+        let mut origin = world.asked("GET /page");
+        origin.answers("200 OK", &[KEPT, "Connection: close"], "old");
+        assert_eq!(client.response().text(), "old");
+        drop(origin);
+        let mut changes = world.client();
+        changes.ask("POST", "/page", &["Content-Length: 0"]);
+        let mut origin = world.asked("POST /page");
+        changes.stop();
+        origin.is_closed();
+        client.get("/page");
+        let mut origin = world.asked("GET /page");
+        origin.answers("200 OK", &[KEPT], "new");
+        assert_eq!(client.response().text(), "new");
+    });
+}
+
+/// The last of several who wait leaves from whichever loop: what they waited for is broken off, and whoever comes then has it asked
+/// for anew.
+#[test]
+fn the_last_who_waits_leaves() {
+    by(Abandoned::Drop).tell(|world| {
+        let mut clients = world.clients(6);
+        clients[0].get("/film");
+        let mut origin = world.asked("GET /film");
+        clients[1..].iter_mut().for_each(|it| it.get("/film"));
+        world.until_counts("all wait", |it| it.collapsed == 5);
+        clients.into_iter().for_each(Client::stop);
+        origin.is_closed();
+        let mut next = world.client();
+        next.get("/film");
+        let mut origin = world.asked("GET /film");
+        origin.answers("200 OK", &[KEPT], "film");
+        assert_eq!(next.response().text(), "film");
+        world.until_counts("one was broken off", |it| it.fetches_abandoned == 1);
+    });
+}
