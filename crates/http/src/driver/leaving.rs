@@ -41,34 +41,30 @@ impl Driver {
 
     /// The fetch of one client, which has left.
     fn break_off_of(&mut self, client: u64) {
-        let is_its = |fetch: &Fetch| matches!(fetch.purpose, Purpose::Private { client: its, .. } if its == client);
-        let on = self.asking().find(|(_, origin)| origin.asks().is_some_and(is_its));
-        match on.map(|(id, _)| id) {
-            Some(id) => self.break_off(id),
+        let is_its = |fetch: &Fetch| match fetch.purpose {
+            Purpose::Private { client: its, .. } => its == client,
+            Purpose::Shared { .. } => false,
+        };
+        match self.place_of(is_its) {
+            Some((id, _)) => self.break_off(id),
             None => self.unqueue(is_its),
         }
     }
 
     /// Nobody waits for what this loop fetches; unless somebody came meanwhile.
     pub(super) fn desert(&mut self, flight: &Arc<Flight>) {
-        let abandoned = self.options.abandoned;
-        if abandoned == Abandoned::Finish {
-            return;
-        }
-        let is_its = |fetch: &Fetch| matches!(&fetch.purpose, Purpose::Shared { flight: its, .. } if Arc::ptr_eq(its, flight));
-        let on = self.asking().find(|(_, origin)| origin.asks().is_some_and(is_its));
-        let Some((id, backend)) = on.map(|(id, origin)| (id, origin.backend())) else {
+        let held_max = match self.options.abandoned {
+            Abandoned::Finish => return,
+            Abandoned::Drop => 0,
+            Abandoned::FinishUpTo(_) => self.share() / 2,
+        };
+        let is_its = |fetch: &Fetch| fetch.flight().is_some_and(|it| Arc::ptr_eq(it, flight));
+        let Some((_, backend)) = self.place_of(is_its) else {
             if self.store.flights.give_up(flight) {
                 self.unqueue(is_its);
             }
             return;
         };
-        if abandoned == Abandoned::Drop {
-            if self.store.flights.give_up(flight) {
-                self.break_off(id);
-            }
-            return;
-        }
         let mut deserted: Vec<(u64, Id, Arc<Flight>)> = self
             .asking()
             .filter(|(_, origin)| origin.backend() == backend)
@@ -78,7 +74,7 @@ impl Driver {
                 Some((fetch.serial, id, flight.clone()))
             })
             .collect();
-        let excess = deserted.len().saturating_sub(self.share() / 2);
+        let excess = deserted.len().saturating_sub(held_max);
         deserted.sort_unstable_by_key(|(serial, ..)| *serial);
         for (_, id, flight) in deserted.into_iter().take(excess) {
             if self.store.flights.give_up(&flight) {
@@ -90,6 +86,13 @@ impl Driver {
     /// Connections to origins.
     fn asking(&self) -> impl Iterator<Item = (Id, &Origin)> {
         self.origins.ids().filter_map(|id| Some((id, self.origins.get(id)?.as_deref()?)))
+    }
+
+    /// The connection on which this is asked, and its origin.
+    fn place_of(&self, is_it: impl Fn(&Fetch) -> bool) -> Option<(Id, usize)> {
+        let mut asking = self.asking();
+        let on = asking.find(|(_, origin)| origin.asks().is_some_and(&is_it));
+        on.map(|(id, origin)| (id, origin.backend()))
     }
 
     /// A connection on which something is asked is closed, and that is not asked again.
