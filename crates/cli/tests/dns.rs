@@ -321,9 +321,13 @@ fn a_hurried_end() {
 #[test]
 fn sockets_are_handed_over() {
     let (scratch, upstream) = (Scratch::new(), Upstream::start());
-    let udp = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    let address = udp.local_addr().expect("bound");
-    let tcp = TcpListener::bind(address).expect("the port is free for TCP too");
+    // A port that is free for UDP may be another's for TCP: one that is free for both is drawn.
+    let draw = || {
+        let udp = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let address = udp.local_addr().expect("bound");
+        Some((address, udp, TcpListener::bind(address).ok()?))
+    };
+    let (address, udp, tcp) = (0..100).find_map(|_| draw()).expect("a port that is free");
     let taken = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let mut command = Command::new("sh");
     let script = "LISTEN_PID=$$ LISTEN_FDS=2 exec \"$0\" \"$@\" 3<&0 4<&1 </dev/null >/dev/null";
