@@ -35,7 +35,7 @@ use crate::record::{Choice, Kept, Record, body_of, push_choice, push_too_long, p
 use crate::storage::{Selected, Stored};
 
 /// Of the memory of bodies, the part that windows of what passes through have together.
-const TRANSIT_PART: u64 = 8;
+const TRANSIT_PART: u64 = 20;
 
 /// Tags that are remembered as purged.
 pub const TAGS_MAX: usize = 1 << 16;

@@ -281,7 +281,7 @@ finished. What is one client's own is broken off whenever that one leaves.",
             kind: Kind::Bytes { min: 64 << 10, max: 1 << 30 },
             default: "1MiB",
             help: "How far an answer for one client may be ahead of that client",
-            why: "It bounds what a slow client costs; less memory in use is also faster. Where many answers pass at once, each has its share of an eighth of the bodies' memory.",
+            why: "It bounds what a slow client costs; less memory in use is also faster. Where many answers pass at once, each has its share of a twentieth of the bodies' memory.",
             ..CACHING
         },
         Setting {
