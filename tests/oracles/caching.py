@@ -11,12 +11,14 @@ tests. Ends with 1 where something else fails, or something on the list passes.
 """
 
 import json
+import os
 import pathlib
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
-import socket
 
 VERSION = "0.4.5"
 PACKAGE = f"http-cache-tests@{VERSION}"
@@ -42,15 +44,24 @@ def install(folder):
     return tests
 
 
+def answers(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 def wait_for(port, process):
     for _ in range(200):
         if process.poll() is not None:
             sys.exit(f"{process.args[0]} ended with {process.returncode}")
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
+        if answers(port):
+            return
         time.sleep(0.05)
     sys.exit(f"nobody listens at port {port}")
+
+
+def end(process):
+    os.killpg(process.pid, signal.SIGTERM)
+    process.wait(20)
 
 
 def run(larder, tests, extra):
@@ -58,7 +69,7 @@ def run(larder, tests, extra):
     engine = tests / "test-engine" if (tests / "test-engine").exists() else tests
     scratch = tempfile.mkdtemp()
     environment = {
-        "PATH": __import__("os").environ["PATH"],
+        "PATH": os.environ["PATH"],
         "npm_package_config_protocol": "http",
         "npm_package_config_port": str(ORIGIN),
         "npm_config_protocol": "http",
@@ -71,7 +82,11 @@ def run(larder, tests, extra):
     }
     server = ["node", str(engine / "server" / "server.mjs")]
     cache = [larder, "http", "--listen", f"127.0.0.1:{CACHE}", "--origin", f"http://127.0.0.1:{ORIGIN}", *extra]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    # What runs node may itself be started by another program: all of them are one group, and end as one.
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "start_new_session": True}
+    for port in (ORIGIN, CACHE):
+        if answers(port):
+            sys.exit(f"127.0.0.1:{port} is another program's")
     origin = subprocess.Popen(server, env=environment, cwd=tests, **quiet)
     try:
         wait_for(ORIGIN, origin)
@@ -84,11 +99,9 @@ def run(larder, tests, extra):
                 sys.exit(f"larder ended with {process.returncode}")
             return json.loads(done.stdout)
         finally:
-            process.terminate()
-            process.wait(20)
+            end(process)
     finally:
-        origin.terminate()
-        origin.wait(20)
+        end(origin)
 
 
 def main():
