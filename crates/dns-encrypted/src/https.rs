@@ -29,12 +29,13 @@ use h2::server::{Builder, SendResponse};
 use h2::{Reason, RecvStream, SendStream};
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
+use larder_tls::http2::{self, Streams};
 use larder_wire::dns::Message;
 use larder_wire::dns::{Section, rtype};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::timeout;
 use tokio_rustls::server::TlsStream;
 
 use crate::hub::{Answer, Caller};
@@ -56,56 +57,48 @@ pub(crate) async fn serve(
     caller: Caller,
     stream: TlsStream<TcpStream>,
     path: Arc<str>,
-    mut stop: watch::Receiver<bool>,
+    stop: watch::Receiver<bool>,
 ) {
     let caller = Arc::new(caller);
     let limits = &caller.hub.limits;
     let streams_max = u32::try_from(limits.unanswered_max).unwrap_or(u32::MAX);
     let mut builder = Builder::new();
     builder.max_concurrent_streams(streams_max).max_header_list_size(HEAD_BYTES_MAX);
-    let Ok(Ok(mut connection)) =
-        timeout(limits.handshake, builder.handshake::<_, Bytes>(stream)).await
+    let Ok(Ok(connection)) = timeout(limits.handshake, builder.handshake::<_, Bytes>(stream)).await
     else {
         return caller.note(Event::HandshakeFailed);
     };
-    let mut requests = JoinSet::new();
-    let mut heard = Instant::now();
-    let mut is_ending = false;
-    loop {
-        tokio::select! {
-            next = connection.accept() => match next {
-                Some(Ok((request, mut respond))) => {
-                    if requests.len() >= limits.unanswered_max {
-                        caller.note(Event::Violated);
-                        respond.send_reset(Reason::ENHANCE_YOUR_CALM);
-                        continue;
-                    }
-                    heard = Instant::now();
-                    requests.spawn(answer(caller.clone(), request, respond, path.clone()));
-                }
-                Some(Err(error)) => {
-                    // Others are connections that were lost.
-                    if !error.is_io() {
-                        caller.note(Event::Violated);
-                    }
-                    return;
-                }
-                None => return,
-            },
-            Some(_) = requests.join_next(), if !requests.is_empty() => heard = Instant::now(),
-            () = sleep_until(heard + caller.hub.idle()), if requests.is_empty() => {
-                if is_ending {
-                    return;
-                }
-                // The client is told that it may ask elsewhere, and given time once more to hear it.
-                connection.graceful_shutdown();
-                (is_ending, heard) = (true, Instant::now());
-            }
-            _ = stop.changed(), if !is_ending => {
-                connection.graceful_shutdown();
-                (is_ending, heard) = (true, Instant::now());
-            }
-        }
+    http2::serve(Requests { caller, path }, connection, stop).await;
+}
+
+/// A connection's requests.
+struct Requests {
+    caller: Arc<Caller>,
+    path: Arc<str>,
+}
+
+impl Streams for Requests {
+    const REFUSAL: Reason = Reason::ENHANCE_YOUR_CALM;
+
+    fn streams_max(&self) -> usize {
+        self.caller.hub.limits.unanswered_max
+    }
+
+    fn idle(&self) -> Duration {
+        self.caller.hub.idle()
+    }
+
+    fn violated(&self) {
+        self.caller.note(Event::Violated);
+    }
+
+    fn begin(
+        &self,
+        tasks: &mut JoinSet<()>,
+        request: Request<RecvStream>,
+        respond: SendResponse<Bytes>,
+    ) {
+        tasks.spawn(answer(self.caller.clone(), request, respond, self.path.clone()));
     }
 }
 

@@ -24,19 +24,22 @@ mod request;
 mod response;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
-use h2::Reason;
-use h2::server::Builder;
+use h2::server::{Builder, SendResponse};
+use h2::{Reason, RecvStream};
+use http::Request;
+use larder_tls::http2::{self, Streams};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::timeout;
 use tokio_rustls::server::TlsStream;
 
-use crate::clients::Caller;
+use crate::clients::{Caller, Clients};
 use crate::inner::Pool;
-use crate::limits::Event;
+use crate::limits::{Event, Limits};
 
 /// Octets that a client may send before a loop has taken any: on one stream, and on a connection.
 const WINDOW_STREAM_BYTES: u32 = 256 << 10;
@@ -52,7 +55,7 @@ const FRAME_BYTES: u32 = 16 << 10;
 pub(crate) async fn serve(
     caller: Caller,
     stream: TlsStream<TcpStream>,
-    mut stop: watch::Receiver<bool>,
+    stop: watch::Receiver<bool>,
 ) {
     let clients = caller.clients.clone();
     let limits = caller.limits.clone();
@@ -65,49 +68,47 @@ pub(crate) async fn serve(
         .max_frame_size(FRAME_BYTES)
         .max_send_buffer_size(SEND_BYTES);
     let handshake = timeout(limits.handshake, builder.handshake::<_, Bytes>(stream));
-    let Ok(Ok(mut connection)) = handshake.await else {
+    let Ok(Ok(connection)) = handshake.await else {
         return caller.note(Event::HandshakeFailed);
     };
     let pool = Arc::new(Pool::new(clients.door.clone(), caller.peer));
-    let mut exchanges = JoinSet::new();
-    let mut heard = Instant::now();
-    let mut is_ending = false;
-    loop {
-        tokio::select! {
-            next = connection.accept() => match next {
-                Some(Ok((request, mut respond))) => {
-                    caller.note(Event::Stream);
-                    heard = Instant::now();
-                    if exchanges.len() >= limits.streams_max as usize {
-                        caller.note(Event::Violated);
-                        respond.send_reset(Reason::REFUSED_STREAM);
-                        continue;
-                    }
-                    let (clients, pool) = (clients.clone(), pool.clone());
-                    exchanges.spawn(exchange::exchange(clients, limits.stall, pool, request, respond));
-                }
-                Some(Err(error)) => {
-                    // Others are connections that were lost.
-                    if !error.is_io() {
-                        caller.note(Event::Violated);
-                    }
-                    return;
-                }
-                None => return,
-            },
-            Some(_) = exchanges.join_next(), if !exchanges.is_empty() => heard = Instant::now(),
-            () = sleep_until(heard + caller.idle()), if exchanges.is_empty() => {
-                if is_ending {
-                    return;
-                }
-                // The client is told that it may ask elsewhere, and given time once more to hear it.
-                connection.graceful_shutdown();
-                (is_ending, heard) = (true, Instant::now());
-            }
-            _ = stop.changed(), if !is_ending => {
-                connection.graceful_shutdown();
-                (is_ending, heard) = (true, Instant::now());
-            }
-        }
+    http2::serve(Requests { caller, clients, limits, pool }, connection, stop).await;
+}
+
+/// A connection's requests.
+struct Requests {
+    caller: Caller,
+    clients: Arc<Clients>,
+    limits: Arc<Limits>,
+    pool: Arc<Pool>,
+}
+
+impl Streams for Requests {
+    const REFUSAL: Reason = Reason::REFUSED_STREAM;
+
+    fn streams_max(&self) -> usize {
+        self.limits.streams_max as usize
+    }
+
+    fn idle(&self) -> Duration {
+        self.caller.idle()
+    }
+
+    fn came(&self) {
+        self.caller.note(Event::Stream);
+    }
+
+    fn violated(&self) {
+        self.caller.note(Event::Violated);
+    }
+
+    fn begin(
+        &self,
+        tasks: &mut JoinSet<()>,
+        request: Request<RecvStream>,
+        respond: SendResponse<Bytes>,
+    ) {
+        let (clients, pool) = (self.clients.clone(), self.pool.clone());
+        tasks.spawn(exchange::exchange(clients, self.limits.stall, pool, request, respond));
     }
 }

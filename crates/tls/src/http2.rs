@@ -1,0 +1,94 @@
+//! A connection of HTTP/2, from its preface to its end.
+//!
+//! ```text
+//! open -> requests, a task each -> idle, or the server ends -> told to go -> what was begun has ended, and idle again -> closed
+//! ```
+//!
+//! Bounds: requests at once ([`Streams::streams_max`]); one that has been reset counts until its task has ended, and beyond the
+//! limit new ones are reset.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use h2::server::{Connection, SendResponse};
+use h2::{Reason, RecvStream};
+use http::Request;
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+use tokio_rustls::server::TlsStream;
+
+/// Who answers the requests of a connection.
+pub trait Streams {
+    /// Why a request beyond the limit is reset.
+    const REFUSAL: Reason;
+
+    /// Requests at once.
+    fn streams_max(&self) -> usize;
+
+    /// How long there may be none now.
+    fn idle(&self) -> Duration;
+
+    /// A request has come, whether or not it is taken.
+    fn came(&self) {}
+
+    /// The client broke the rules.
+    fn violated(&self);
+
+    /// Begins the task that answers a request.
+    fn begin(
+        &self,
+        tasks: &mut JoinSet<()>,
+        request: Request<RecvStream>,
+        respond: SendResponse<Bytes>,
+    );
+}
+
+/// Serves a connection to its end.
+pub async fn serve<S: Streams>(
+    streams: S,
+    mut connection: Connection<TlsStream<TcpStream>, Bytes>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let mut tasks = JoinSet::new();
+    let mut heard = Instant::now();
+    let mut is_ending = false;
+    loop {
+        tokio::select! {
+            next = connection.accept() => match next {
+                Some(Ok((request, mut respond))) => {
+                    streams.came();
+                    if tasks.len() >= streams.streams_max() {
+                        streams.violated();
+                        respond.send_reset(S::REFUSAL);
+                        continue;
+                    }
+                    heard = Instant::now();
+                    streams.begin(&mut tasks, request, respond);
+                }
+                Some(Err(error)) => {
+                    // Others are connections that were lost.
+                    if !error.is_io() {
+                        streams.violated();
+                    }
+                    return;
+                }
+                None => return,
+            },
+            Some(_) = tasks.join_next(), if !tasks.is_empty() => heard = Instant::now(),
+            () = sleep_until(heard + streams.idle()), if tasks.is_empty() => {
+                if is_ending {
+                    return;
+                }
+                // The client is told that it may ask elsewhere, and given time once more to hear it.
+                connection.graceful_shutdown();
+                (is_ending, heard) = (true, Instant::now());
+            }
+            _ = stop.changed(), if !is_ending => {
+                connection.graceful_shutdown();
+                (is_ending, heard) = (true, Instant::now());
+            }
+        }
+    }
+}
