@@ -1,0 +1,39 @@
+//! Packets kept on disk, and found again by name.
+//!
+//! ```text
+//! annotate --append(batch)--> Store --fills--> mem::object --leases--> a thread --io_uring--> DIR/N.pcapng
+//!                               |                   \--leases--> clients over HTTP (serve)
+//!                               +-- notes: names of flows --> DIR/N.idx
+//! larder find --> Finder: indexes of closed segments, a scan of the one that grows --> pcapng
+//! ```
+//!
+//! A *segment* is a file of pcapng, whole by itself: header, interfaces, packets. A ring of them has a byte budget; the
+//! oldest goes first. Its *index* says where the packets of each flow are, which addresses there are, and the names that
+//! `annotate` gave to flows.
+//!
+//! ```text
+//! phase      files                                   leaves by
+//! growing    N.pcapng.part, N.journal                full, too old, the store's end; a restart
+//! closed     N.pcapng, N.idx                         the budget
+//! ```
+//!
+//! # Words
+//! * *Position*: octets of all segments before this place, since the store was made: `first position of the segment +
+//!   offset in its file`. Positions grow in the order in which packets came, also over restarts.
+//! * *Note*: a flow has names. It is written when they are learned, and again when the flow ends, which says up to
+//!   which position packets with its key are its own.
+//!
+//! # Invariants
+//! 1. A packet is in a segment whole or not at all; whoever reads a file that grows reads blocks that are whole.
+//! 2. What was flushed stays: a killed writer loses what was not yet written; the next start cuts off a torn end and
+//!    closes the segment, with an index as good as any.
+//! 3. All segments with their indexes have no more octets than the budget, and a segment's worth beside it while one is
+//!    written.
+//! 4. The writer of packets never waits for the disk: what there is no room for is dropped and counted.
+//! 5. [`find`] gives exactly the packets that a scan of all segments gives, in order of position.
+#![forbid(unsafe_code)]
+
+pub mod note;
+
+pub use larder_wire::flow_key::FlowKey;
+pub use note::Note;
