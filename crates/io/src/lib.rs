@@ -8,6 +8,7 @@
 //! | [`batch`] | cuts input into batches of records, the same whatever it came from |
 //! | `stream`, `pool` | the thread that reads a stream; the memory of batches |
 //! | [`merge`] | several captures as one, in order of time |
+//! | [`disk`] | a file that is written from leased memory, in order, a few writes at a time |
 //! | [`output`] | a file or standard output that loses nothing in silence |
 //! | [`frame_streams`], [`sender`] | frames of dnstap; programs that connect to a socket of ours to write them |
 //! | [`udp`] | sockets whose messages come and go in batches |
@@ -33,6 +34,7 @@ pub mod batch;
 pub mod clock;
 pub mod cores;
 pub mod decode;
+pub mod disk;
 pub mod event;
 pub mod frame_streams;
 pub mod input;

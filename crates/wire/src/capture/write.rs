@@ -24,10 +24,19 @@ pub fn section(out: &mut Vec<u8>, application: &str) {
 
 /// Appends an interface description block; interfaces are numbered in the order they are written.
 pub fn interface(out: &mut Vec<u8>, link_type: u16, snap_len: u32) {
+    interface_named(out, link_type, snap_len, "");
+}
+
+/// The same, and what the interface is called on the machine that captured. An empty name is left out, and one that is
+/// longer than 255 octets is cut.
+pub fn interface_named(out: &mut Vec<u8>, link_type: u16, snap_len: u32, name: &str) {
     let start = begin_block(out, 1);
     put_u16(out, link_type);
     put_u16(out, 0);
     put_u32(out, snap_len);
+    if !name.is_empty() {
+        put_option(out, 2, &name.as_bytes()[..name.len().min(255)]);
+    }
     put_option(out, 9, &[9]);
     end_options(out);
     end_block(out, start);

@@ -1,0 +1,304 @@
+//! A file that is written from start to end, from memory that is leased for as long as the kernel reads it.
+//!
+//! ```text
+//! begin(file) -> write(lease).. -> flush() -> write(lease).. -> flush() -> end()
+//! ```
+//!
+//! [`FileWriter::write`] hands a piece over and returns; a few are in flight at a time, and then it waits for the oldest.
+//! [`FileWriter::flush`] waits for all. Where io_uring is refused (by an old kernel, a container's filter, an
+//! administrator), the same is done by one `pwrite` after the other.
+//!
+//! Invariants
+//! 1. A lease that the kernel was told of is held until its completion, and its octets do not change meanwhile (that is
+//!    what a lease is). Where completions cannot be awaited any more, leases in flight are leaked.
+//! 2. The file stays open as long as a write to it is in flight.
+//! 3. [`FileWriter::written`] is the length of the prefix that the kernel has taken: pieces count in order. After the first
+//!    failure nothing counts, and nothing is written any more until `begin`.
+//!
+//! Bounds: [`IN_FLIGHT_MAX`] pieces.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+
+use io_uring::{IoUring, opcode, types};
+use larder_mem::object::Lease;
+
+/// Most pieces that the kernel has at a time.
+pub const IN_FLIGHT_MAX: usize = 4;
+
+/// Writes files, one after the other.
+#[derive(Debug)]
+pub struct FileWriter {
+    ring: Option<Ring>,
+    file: Option<File>,
+    /// What the kernel has, in order.
+    flights: VecDeque<Flight>,
+    /// The number of the first of them.
+    first: u64,
+    /// Where the next piece goes.
+    end: u64,
+    written: u64,
+    failed: Option<io::Error>,
+}
+
+struct Ring(IoUring);
+
+impl std::fmt::Debug for Ring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Ring")
+    }
+}
+
+#[derive(Debug)]
+struct Flight {
+    lease: Lease,
+    offset: u64,
+    /// Octets of it that are in the file.
+    done: usize,
+    is_over: bool,
+}
+
+impl FileWriter {
+    /// By io_uring, unless the kernel refuses.
+    pub fn new() -> FileWriter {
+        FileWriter::of(IoUring::new(2 * IN_FLIGHT_MAX as u32).ok().map(Ring))
+    }
+
+    /// By `pwrite`.
+    pub fn plain() -> FileWriter {
+        FileWriter::of(None)
+    }
+
+    fn of(ring: Option<Ring>) -> FileWriter {
+        FileWriter {
+            ring,
+            file: None,
+            flights: VecDeque::new(),
+            first: 0,
+            end: 0,
+            written: 0,
+            failed: None,
+        }
+    }
+
+    /// True when writes go by io_uring.
+    pub fn has_ring(&self) -> bool {
+        self.ring.is_some()
+    }
+
+    /// Goes on with `file`, which is empty. What the one before had in flight is awaited.
+    pub fn begin(&mut self, file: File) {
+        self.drain();
+        self.file = Some(file);
+        (self.end, self.written, self.failed) = (0, 0, None);
+    }
+
+    /// The file that is written.
+    pub fn file(&self) -> Option<&File> {
+        self.file.as_ref()
+    }
+
+    /// Appends what is leased, sooner or later. After a failure it is let go.
+    pub fn write(&mut self, lease: Lease) {
+        let Some(file) = self.file.as_ref().filter(|_| self.failed.is_none()) else { return };
+        let offset = self.end;
+        self.end += lease.len() as u64;
+        if self.ring.is_none() {
+            match file.write_all_at(lease.octets(), offset) {
+                Ok(()) => self.written = self.end,
+                Err(error) => self.failed = Some(error),
+            }
+            return;
+        }
+        while self.flights.len() >= IN_FLIGHT_MAX {
+            self.reap();
+        }
+        let number = self.first + self.flights.len() as u64;
+        self.flights.push_back(Flight { lease, offset, done: 0, is_over: false });
+        self.hand_over(number);
+    }
+
+    /// Waits until all that was given is in the file (not on the disk: [`File::sync_data`] does that), or failed to be.
+    pub fn flush(&mut self) -> io::Result<u64> {
+        self.drain();
+        match &self.failed {
+            None => Ok(self.written),
+            Some(error) => Err(match error.raw_os_error() {
+                Some(code) => io::Error::from_raw_os_error(code),
+                None => error.kind().into(),
+            }),
+        }
+    }
+
+    /// Octets from the start that are in the file for sure.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Waits for what is in flight, and gives the file back.
+    pub fn end(&mut self) -> Option<File> {
+        self.drain();
+        self.file.take()
+    }
+
+    fn drain(&mut self) {
+        while !self.flights.is_empty() {
+            self.reap();
+        }
+    }
+
+    /// Tells the kernel of what is left of a flight.
+    fn hand_over(&mut self, number: u64) {
+        let (Some(ring), Some(file)) = (&mut self.ring, &self.file) else { return };
+        let flight = &self.flights[(number - self.first) as usize];
+        let octets = &flight.lease.octets()[flight.done..];
+        let entry = opcode::Write::new(
+            types::Fd(file.as_raw_fd()),
+            octets.as_ptr(),
+            u32::try_from(octets.len()).unwrap_or(u32::MAX),
+        )
+        .offset(flight.offset + flight.done as u64)
+        .build()
+        .user_data(number);
+        // SAFETY: the octets are leased and the file is open until the completion (1, 2).
+        let pushed = unsafe { ring.0.submission().push(&entry) };
+        pushed.expect("the ring has twice as many places as there are flights");
+        // What was not taken now goes with the next call, or with the wait.
+        let _ = ring.0.submit();
+    }
+
+    /// Waits for a completion, does what follows from it, and lets go of what is over, in order.
+    fn reap(&mut self) {
+        let Some(ring) = &mut self.ring else { return };
+        if let Err(error) = ring.0.submit_and_wait(1)
+            && !matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY))
+        {
+            // The ring is of no use any more, and what it has stays with it (1).
+            self.failed.get_or_insert(error);
+            self.first += self.flights.len() as u64;
+            self.flights.drain(..).for_each(std::mem::forget);
+            // The descriptor too (2).
+            std::mem::forget(self.file.take());
+            std::mem::forget(self.ring.take());
+            return;
+        }
+        let done: Vec<(u64, i32)> =
+            ring.0.completion().map(|entry| (entry.user_data(), entry.result())).collect();
+        for (number, result) in done {
+            self.complete(number, result);
+        }
+        while self.flights.front().is_some_and(|flight| flight.is_over) {
+            let Some(flight) = self.flights.pop_front() else { return };
+            self.first += 1;
+            if flight.done == flight.lease.len() && self.written == flight.offset {
+                self.written += flight.done as u64;
+            }
+        }
+    }
+
+    fn complete(&mut self, number: u64, result: i32) {
+        let Some(flight) = self.flights.get_mut((number - self.first) as usize) else { return };
+        match result {
+            code if code < 0 && matches!(-code, libc::EINTR | libc::EAGAIN) => {}
+            code if code < 0 => {
+                self.failed.get_or_insert(io::Error::from_raw_os_error(-code));
+                flight.is_over = true;
+            }
+            0 => {
+                self.failed.get_or_insert(io::ErrorKind::WriteZero.into());
+                flight.is_over = true;
+            }
+            bytes => {
+                flight.done += bytes as usize;
+                flight.is_over = flight.done == flight.lease.len();
+            }
+        }
+        if !flight.is_over {
+            self.hand_over(number);
+        }
+    }
+}
+
+impl Default for FileWriter {
+    fn default() -> Self {
+        FileWriter::new()
+    }
+}
+
+impl Drop for FileWriter {
+    fn drop(&mut self) {
+        self.drain();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use larder_mem::object::{
+        Kind, Leased, Notice, ObjectStore, Plan, Post, ReaderOptions, Room, StoreOptions,
+    };
+
+    use super::*;
+
+    struct Nobody;
+
+    impl Post for Nobody {
+        fn post(&self, _: Notice) {}
+    }
+
+    /// Leases of `bytes` octets of an object, in pieces of `piece`.
+    fn leases(bytes: usize, piece: u64) -> (Vec<u8>, Vec<Lease>) {
+        let store = ObjectStore::new(StoreOptions::of(32 << 20), Arc::new(Nobody)).unwrap();
+        let mut filler = store.create(Plan { loop_number: 0, bytes: None, kind: Kind::Kept });
+        let octets: Vec<u8> = (0..bytes).map(|at| (at * 7 / 5) as u8).collect();
+        let mut rest = &octets[..];
+        while !rest.is_empty() {
+            let Room::Memory(room) = filler.room(rest.len()) else { panic!("no room") };
+            let len = room.len();
+            room.copy_from_slice(&rest[..len]);
+            filler.wrote(len);
+            rest = &rest[len..];
+        }
+        filler.publish();
+        let options = ReaderOptions { loop_number: 0, lease_bytes_max: u64::MAX };
+        let mut reader = filler.object().open(0..bytes as u64, options).unwrap();
+        let mut out = Vec::new();
+        while matches!(reader.lease(&mut out, piece), Leased::Some { .. }) {}
+        (octets, out)
+    }
+
+    /// What is written piece by piece, by either way, is in the file whole and in order; and a second file begins anew.
+    #[test]
+    fn pieces_are_written_in_order() {
+        for mut writer in [FileWriter::new(), FileWriter::plain()] {
+            for (bytes, piece) in [(5 << 20, 100_003), (10, 3), (300_000, 1 << 20)] {
+                let (octets, leases) = leases(bytes, piece);
+                let file = tempfile::NamedTempFile::new().unwrap();
+                writer.begin(file.reopen().unwrap());
+                leases.into_iter().for_each(|lease| writer.write(lease));
+                assert_eq!(writer.flush().unwrap(), bytes as u64);
+                assert_eq!(std::fs::read(file.path()).unwrap(), octets);
+            }
+        }
+    }
+
+    /// A file that cannot be written fails: nothing counts as written, and the next file is not held to it.
+    #[test]
+    fn a_failure_is_told_and_forgotten() {
+        for mut writer in [FileWriter::new(), FileWriter::plain()] {
+            let (octets, leases) = leases(100_000, 10_000);
+            writer.begin(File::open("/dev/null").unwrap());
+            leases.into_iter().for_each(|lease| writer.write(lease));
+            assert_eq!(writer.flush().unwrap_err().raw_os_error(), Some(libc::EBADF));
+            assert_eq!(writer.written(), 0);
+            let (_, leases) = super::tests::leases(octets.len(), 1 << 20);
+            writer.begin(tempfile::tempfile().unwrap());
+            leases.into_iter().for_each(|lease| writer.write(lease));
+            assert_eq!(writer.flush().unwrap(), octets.len() as u64);
+        }
+    }
+}
