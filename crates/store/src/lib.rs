@@ -33,7 +33,25 @@
 //! 5. [`find`] gives exactly the packets that a scan of all segments gives, in order of position.
 #![forbid(unsafe_code)]
 
+mod block;
+mod files;
+mod journal;
 pub mod note;
+mod numbers;
+mod options;
+pub mod privacy;
+mod recover;
+pub mod shelf;
+mod shelver;
+mod writer;
 
 pub use larder_wire::flow_key::FlowKey;
-pub use note::Note;
+pub use note::{Batch, NameRole, Note};
+pub use options::{
+    BATCH_BYTES_MAX, Counts, Interface, Options, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, StoreError,
+};
+pub use privacy::Privacy;
+pub use shelf::{Content, Segment, Shelf};
+#[doc(hidden)]
+pub use shelver::Disk;
+pub use writer::{Store, block_bytes};

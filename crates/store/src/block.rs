@@ -1,0 +1,150 @@
+//! Blocks of pcapng as this crate writes them: little-endian, packets as enhanced packet blocks, times in ns.
+
+/// Octets around an enhanced packet block's frame: 28 before it, and the length again after it.
+pub(crate) const PACKET_BYTES: usize = 32;
+
+/// The longest block that is believed.
+const BLOCK_BYTES_MAX: u32 = 16 << 20;
+
+const PACKET: u32 = 6;
+
+/// A packet in its block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PacketBlock<'a> {
+    pub interface: u32,
+    pub ts_ns: i64,
+    pub original_len: u32,
+    pub frame: &'a [u8],
+}
+
+pub(crate) fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..)?.first_chunk().map(|octets| u32::from_le_bytes(*octets))
+}
+
+/// The length of the block at the start of `bytes`, where it is whole and says so at both ends. `Err`: it is none.
+/// `Ok(None)`: it goes on behind them.
+pub(crate) fn block_len(bytes: &[u8]) -> Result<Option<usize>, ()> {
+    let Some(len) = word(bytes, 4) else { return Ok(None) };
+    if !(12..=BLOCK_BYTES_MAX).contains(&len) || !len.is_multiple_of(4) {
+        return Err(());
+    }
+    match word(bytes, len as usize - 4) {
+        None => Ok(None),
+        Some(again) if again == len => Ok(Some(len as usize)),
+        Some(_) => Err(()),
+    }
+}
+
+/// The packet of a block that is whole; `None` when it is another kind of block, or contradicts itself.
+#[inline]
+pub(crate) fn packet(block: &[u8]) -> Option<PacketBlock<'_>> {
+    let head: &[u8; 28] = block.first_chunk()?;
+    if word(head, 0)? != PACKET {
+        return None;
+    }
+    let captured = word(head, 20)? as usize;
+    let frame = block.get(28..block.len().checked_sub(4)?)?.get(..captured)?;
+    let time = u64::from(word(head, 12)?) << 32 | u64::from(word(head, 16)?);
+    Some(PacketBlock {
+        interface: word(head, 8)?,
+        ts_ns: i64::try_from(time).unwrap_or(i64::MAX),
+        original_len: word(head, 24)?,
+        frame,
+    })
+}
+
+/// Cuts octets that come in pieces into blocks.
+#[derive(Debug, Default)]
+pub(crate) struct Walker {
+    /// Octets of whole blocks before.
+    offset: u64,
+    /// The start of a block that is not whole yet.
+    rest: Vec<u8>,
+    is_lost: bool,
+}
+
+impl Walker {
+    /// Calls `visit` with the place of each block that is whole now, and the block. After something that is no block there
+    /// are no more.
+    pub fn feed(&mut self, mut bytes: &[u8], mut visit: impl FnMut(u64, &[u8])) {
+        while !self.rest.is_empty() && !bytes.is_empty() && !self.is_lost {
+            // As much as says how long it is, and then as much as it is long.
+            let want = word(&self.rest, 4).map_or(8, |len| len.min(BLOCK_BYTES_MAX) as usize);
+            let take = want.saturating_sub(self.rest.len()).max(1).min(bytes.len());
+            self.rest.extend_from_slice(&bytes[..take]);
+            bytes = &bytes[take..];
+            match block_len(&self.rest) {
+                Ok(None) => {}
+                Ok(Some(len)) => {
+                    visit(self.offset, &self.rest[..len]);
+                    self.offset += len as u64;
+                    self.rest.clear();
+                }
+                Err(()) => self.is_lost = true,
+            }
+        }
+        while !self.is_lost && !bytes.is_empty() {
+            match block_len(bytes) {
+                Ok(Some(len)) => {
+                    visit(self.offset, &bytes[..len]);
+                    self.offset += len as u64;
+                    bytes = &bytes[len..];
+                }
+                Ok(None) => {
+                    self.rest.extend_from_slice(bytes);
+                    return;
+                }
+                Err(()) => self.is_lost = true,
+            }
+        }
+    }
+
+    /// Where the next block begins: all before are whole.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use larder_wire::capture::write;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// However a file comes in pieces, its blocks are the same; and a block that is not whole is not seen.
+        #[test]
+        fn pieces_do_not_matter(
+            frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..90), 0..12),
+            cuts in prop::collection::vec(1usize..200, 1..60),
+            torn in 0usize..40,
+        ) {
+            let mut file = Vec::new();
+            write::section(&mut file, "x");
+            write::interface(&mut file, 1, 0);
+            let mut expected = vec![];
+            for (number, frame) in frames.iter().enumerate() {
+                expected.push((file.len() as u64, frame.clone(), number as i64));
+                write::packet(&mut file, 0, number as i64, frame, 99);
+            }
+            let torn = torn.min(file.len() - 60);
+            let file = &file[..file.len() - torn];
+            expected.retain(|(at, frame, _)| {
+                *at as usize + PACKET_BYTES + frame.len().next_multiple_of(4) <= file.len()
+            });
+            let (mut walker, mut found, mut rest) = (Walker::default(), vec![], file);
+            for cut in cuts.iter().cycle() {
+                let (piece, after) = rest.split_at((*cut).min(rest.len()));
+                walker.feed(piece, |at, block| {
+                    if let Some(packet) = packet(block) {
+                        found.push((at, packet.frame.to_vec(), packet.ts_ns));
+                    }
+                });
+                rest = after;
+                if rest.is_empty() { break }
+            }
+            prop_assert_eq!(found, expected);
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! Notes as octets: frames of a journal, and what an index has of a flow's names.
+//!
+//! ```text
+//! journal    "LARDERJ1", segment u64, position u64, frame..
+//! frame      octets of the note u32, their CRC-32 u32, note
+//! note       key: low 16, high 16, low port u16, high port u16, protocol u8; flags u8 (1: its source is the low end);
+//!            first u64, end u64 (all ones: none): positions; start i64, last i64: ns;
+//!            names u16: each role u8, length u16, octets
+//! ```
+//!
+//! Little-endian. A journal is valid up to the first frame that is cut or does not fit its checksum.
+
+use larder_wire::{Addr, Name};
+
+use crate::files::Identity;
+use crate::note::{NameRole, Note};
+use crate::{FlowKey, block};
+
+const MAGIC: &[u8; 8] = b"LARDERJ1";
+
+/// Octets of a journal's header.
+pub(crate) const HEADER_BYTES: usize = 24;
+
+/// Octets of a note without its names.
+const NOTE_BYTES: usize = 72;
+
+/// Octets of a note at most.
+const NOTE_BYTES_MAX: u32 = 4 << 20;
+
+/// Names of a note at most.
+pub(crate) const NAMES_MAX: usize = 1024;
+
+/// A note whose packets have positions instead of numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StoredNote {
+    pub key: FlowKey,
+    /// Of its first packet.
+    pub first: u64,
+    /// Packets from here on are not its own.
+    pub end: Option<u64>,
+    pub start_ns: i64,
+    pub last_ns: i64,
+    pub source_is_low: bool,
+    pub names: Vec<(NameRole, Name)>,
+}
+
+impl StoredNote {
+    pub fn of(note: &Note, first: u64, end: Option<u64>) -> StoredNote {
+        StoredNote {
+            key: note.key,
+            first,
+            end,
+            start_ns: note.start_ns,
+            last_ns: note.last_ns,
+            source_is_low: note.source_is_low,
+            names: note.names.iter().take(NAMES_MAX).cloned().collect(),
+        }
+    }
+
+    /// Adds what a later note of the same flow says.
+    pub fn add(&mut self, later: &StoredNote) {
+        self.end = match (self.end, later.end) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        self.start_ns = self.start_ns.min(later.start_ns);
+        self.last_ns = self.last_ns.max(later.last_ns);
+        for name in &later.names {
+            if self.names.len() < NAMES_MAX && !self.names.contains(name) {
+                self.names.push(name.clone());
+            }
+        }
+    }
+}
+
+/// How a journal begins.
+pub(crate) fn header(identity: &Identity) -> Vec<u8> {
+    let mut out = MAGIC.to_vec();
+    out.extend_from_slice(&identity.number.to_le_bytes());
+    out.extend_from_slice(&identity.position.to_le_bytes());
+    out
+}
+
+/// The frames of a journal, when it is this segment's.
+pub(crate) fn frames<'a>(journal: &'a [u8], identity: &Identity) -> Option<&'a [u8]> {
+    journal.strip_prefix(&header(identity)[..])
+}
+
+/// Appends a frame.
+pub(crate) fn put(out: &mut Vec<u8>, note: &StoredNote) {
+    let start = out.len();
+    out.extend_from_slice(&[0; 8]);
+    put_note(out, note);
+    let crc = crc32fast::hash(&out[start + 8..]);
+    let len = (out.len() - start - 8) as u32;
+    out[start..start + 4].copy_from_slice(&len.to_le_bytes());
+    out[start + 4..start + 8].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// The note of the frame at the start of `frames`, and the octets of the frame. `None`: nothing valid is there.
+pub(crate) fn next(frames: &[u8]) -> Option<(StoredNote, usize)> {
+    let (len, crc) = (block::word(frames, 0)?, block::word(frames, 4)?);
+    let len = (len <= NOTE_BYTES_MAX).then_some(len as usize)?;
+    let octets = frames.get(8..8 + len)?;
+    if crc32fast::hash(octets) != crc {
+        return None;
+    }
+    let (note, used) = note(octets)?;
+    (used == len).then_some((note, 8 + len))
+}
+
+/// All valid notes from the start of `frames` on.
+pub(crate) fn notes(mut frames: &[u8]) -> impl Iterator<Item = StoredNote> {
+    std::iter::from_fn(move || {
+        let (note, used) = next(frames)?;
+        frames = &frames[used..];
+        Some(note)
+    })
+}
+
+/// Appends a note without a frame.
+pub(crate) fn put_note(out: &mut Vec<u8>, note: &StoredNote) {
+    out.extend_from_slice(&note.key.low.0);
+    out.extend_from_slice(&note.key.high.0);
+    out.extend_from_slice(&note.key.low_port.to_le_bytes());
+    out.extend_from_slice(&note.key.high_port.to_le_bytes());
+    out.extend_from_slice(&[note.key.protocol, u8::from(note.source_is_low)]);
+    out.extend_from_slice(&note.first.to_le_bytes());
+    out.extend_from_slice(&note.end.unwrap_or(u64::MAX).to_le_bytes());
+    out.extend_from_slice(&note.start_ns.to_le_bytes());
+    out.extend_from_slice(&note.last_ns.to_le_bytes());
+    let names = &note.names[..note.names.len().min(NAMES_MAX)];
+    out.extend_from_slice(&(names.len() as u16).to_le_bytes());
+    for (role, name) in names {
+        let octets = name.as_bytes();
+        let octets = &octets[..octets.len().min(usize::from(u16::MAX))];
+        out.push(*role as u8);
+        out.extend_from_slice(&(octets.len() as u16).to_le_bytes());
+        out.extend_from_slice(octets);
+    }
+}
+
+/// A note, and its octets.
+pub(crate) fn note(bytes: &[u8]) -> Option<(StoredNote, usize)> {
+    let head: &[u8; NOTE_BYTES] = bytes.first_chunk()?;
+    let half = |at: usize| u16::from_le_bytes([head[at], head[at + 1]]);
+    let long = |at: usize| head[at..].first_chunk().map(|octets| u64::from_le_bytes(*octets));
+    let mut names = Vec::new();
+    let mut at = NOTE_BYTES;
+    for _ in 0..half(70) {
+        let &[role, low, high] = bytes.get(at..)?.first_chunk()?;
+        let len = usize::from(u16::from_le_bytes([low, high]));
+        names.push((role_of(role)?, Name::from_canonical(bytes.get(at + 3..at + 3 + len)?)));
+        at += 3 + len;
+    }
+    let end = long(46)?;
+    let note = StoredNote {
+        key: FlowKey {
+            low: Addr(*head.first_chunk()?),
+            high: Addr(*head[16..].first_chunk()?),
+            low_port: half(32),
+            high_port: half(34),
+            protocol: head[36],
+        },
+        source_is_low: head[37] & 1 != 0,
+        first: long(38)?,
+        end: (end != u64::MAX).then_some(end),
+        start_ns: long(54)? as i64,
+        last_ns: long(62)? as i64,
+        names,
+    };
+    Some((note, at))
+}
+
+fn role_of(role: u8) -> Option<NameRole> {
+    Some(match role {
+        0 => NameRole::Destination,
+        1 => NameRole::Source,
+        2 => NameRole::Candidate,
+        3 => NameRole::Lookup,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn some(seed: u64, names: Vec<Vec<u8>>) -> StoredNote {
+        let roles =
+            [NameRole::Destination, NameRole::Source, NameRole::Candidate, NameRole::Lookup];
+        StoredNote {
+            key: FlowKey {
+                low: Addr::v4([192, 0, 2, seed as u8]),
+                high: Addr([seed as u8; 16]),
+                low_port: seed as u16,
+                high_port: 53,
+                protocol: 17,
+            },
+            first: seed,
+            end: (seed.is_multiple_of(2)).then_some(seed + 9),
+            start_ns: -(seed as i64),
+            last_ns: seed as i64,
+            source_is_low: seed.is_multiple_of(3),
+            names: names
+                .iter()
+                .enumerate()
+                .map(|(at, name)| (roles[at % 4], Name::from_canonical(name)))
+                .collect(),
+        }
+    }
+
+    proptest! {
+        /// A journal that is cut anywhere gives the notes before the cut, as they were put; one with a wrong octet, those
+        /// before it.
+        #[test]
+        fn valid_up_to_the_damage(
+            notes in prop::collection::vec(
+                (0u64..1000, prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..5)),
+                0..6,
+            ),
+            cut in any::<prop::sample::Index>(),
+        ) {
+            let notes: Vec<_> = notes.into_iter().map(|(seed, names)| some(seed, names)).collect();
+            let (mut out, mut ends) = (Vec::new(), Vec::new());
+            for note in &notes {
+                put(&mut out, note);
+                ends.push(out.len());
+            }
+            prop_assert!(super::notes(&out).eq(notes.iter().cloned()));
+            if out.is_empty() { return Ok(()) }
+            let cut = cut.index(out.len());
+            let whole = ends.iter().filter(|end| **end <= cut).count();
+            prop_assert!(super::notes(&out[..cut]).eq(notes[..whole].iter().cloned()));
+            out[cut] ^= 0x10;
+            let found: Vec<_> = super::notes(&out).collect();
+            prop_assert_eq!(&found[..], &notes[..whole]);
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! How a store is made, what it counts, and what can go wrong.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::privacy::Privacy;
+
+/// Octets of a segment at least: room for its header and a packet of a usual length.
+pub const SEGMENT_BYTES_MIN: u64 = 4 << 10;
+
+/// Octets of a segment at most: places in it have 32 bits.
+pub const SEGMENT_BYTES_MAX: u64 = 1 << 30;
+
+/// Octets of a batch's blocks at most.
+pub const BATCH_BYTES_MAX: usize = 256 << 20;
+
+/// Lines for the operator that wait to be fetched; older ones go first.
+const NEWS_MAX: usize = 64;
+
+/// How a store is made.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The folder; it is made if it is not there.
+    pub directory: PathBuf,
+    /// Octets that closed segments have together with their indexes.
+    pub budget_bytes: u64,
+    /// A segment that has so many octets is closed. No more than a quarter of the budget and of the memory is used.
+    pub segment_bytes: u64,
+    /// A segment that is older than this is closed; 0: never for its age.
+    pub segment_ms: u64,
+    /// Octets of memory for segments that grow, and for closed ones as long as there is room.
+    pub memory_bytes: u64,
+    /// What was appended is in the file after this.
+    pub flush_ms: u32,
+    /// A segment is on the disk before it counts as closed (`fdatasync`).
+    pub sync: bool,
+    /// What is left out of packets before they are kept.
+    pub privacy: Privacy,
+}
+
+impl Options {
+    /// Defaults: segments of 64 MiB, 256 MiB of memory, flushed each 100 ms, all of each packet.
+    pub fn new(directory: impl Into<PathBuf>, budget_bytes: u64) -> Options {
+        Options {
+            directory: directory.into(),
+            budget_bytes,
+            segment_bytes: 64 << 20,
+            segment_ms: 0,
+            memory_bytes: 256 << 20,
+            flush_ms: 100,
+            sync: false,
+            privacy: Privacy::default(),
+        }
+    }
+}
+
+/// Where packets are captured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// As the machine calls it.
+    pub name: String,
+    /// LINKTYPE_ number.
+    pub link_type: u16,
+    /// Octets of a packet that are captured; 0: all.
+    pub snap_bytes: u32,
+}
+
+/// Why a store does not do what it should.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// Another process writes into this folder. Stop it, or choose another folder.
+    Locked(PathBuf),
+    /// The folder or a file in it cannot be read or written. See the source: permissions, a full disk.
+    Io(PathBuf, io::Error),
+    /// There is no memory for segments. Ask for less.
+    Memory(io::Error),
+    /// The batch contradicts itself: a mistake of the caller; nothing of it was kept.
+    Batch(&'static str),
+    /// Options that cannot be.
+    Options(&'static str),
+}
+
+impl StoreError {
+    pub(crate) fn at(path: &Path) -> impl FnOnce(io::Error) -> StoreError {
+        let path = path.to_owned();
+        move |error| StoreError::Io(path, error)
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoreError::Locked(path) => {
+                write!(
+                    f,
+                    "{}: another process keeps packets here; stop it or choose another folder",
+                    path.display()
+                )
+            }
+            StoreError::Io(path, error) => write!(f, "{}: {error}", path.display()),
+            StoreError::Memory(error) => {
+                write!(f, "no memory for segments: {error}; give the store less")
+            }
+            StoreError::Batch(what) => write!(f, "a batch of packets is malformed: {what}"),
+            StoreError::Options(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for StoreError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            StoreError::Io(_, error) | StoreError::Memory(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+macro_rules! counts {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What has happened since the store was opened. Each grows, and is right by itself.
+        #[derive(Debug, Default)]
+        pub struct Counts {
+            $($(#[$doc])* pub $name: AtomicU64,)*
+            news: Mutex<Vec<String>>,
+        }
+
+        impl Counts {
+            /// Name and value of each, in the order of their definition.
+            pub fn all(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name.load(Ordering::Relaxed)),)*]
+            }
+        }
+    };
+}
+
+counts! {
+    /// Packets that were appended.
+    packets,
+    /// Octets of their blocks, as they are kept.
+    bytes,
+    /// Packets that were left out by sampling.
+    packets_unsampled,
+    /// Packets for which there was no memory: the disk is slower than they came.
+    packets_dropped,
+    /// Octets of their blocks.
+    bytes_dropped,
+    /// Packets that were appended and then lost because a file could not be written.
+    packets_lost,
+    /// Octets of their segments that were lost.
+    bytes_lost,
+    /// Notes that were taken.
+    notes,
+    /// Notes for which there was no memory.
+    notes_dropped,
+    /// Named flows that are not carried over into the next segment, because there are too many.
+    flows_forgotten,
+    /// Octets of segments that were written to files.
+    bytes_written,
+    /// Segments that were closed.
+    segments_closed,
+    /// Segments that were deleted to keep the budget.
+    segments_deleted,
+    /// Octets of closed segments with their indexes, now.
+    bytes_kept,
+    /// Times that the disk refused something.
+    disk_errors,
+}
+
+impl Counts {
+    pub(crate) fn add(count: &AtomicU64, value: u64) {
+        count.fetch_add(value, Ordering::Relaxed);
+    }
+
+    /// A line for the operator.
+    pub(crate) fn tell(&self, line: String) {
+        let mut news = self.news.lock().unwrap_or_else(|poison| poison.into_inner());
+        if news.len() == NEWS_MAX {
+            news.remove(0);
+        }
+        news.push(line);
+    }
+
+    /// Lines for the operator that were not fetched yet: what the disk refused, what was found damaged.
+    pub fn news(&self) -> Vec<String> {
+        std::mem::take(&mut *self.news.lock().unwrap_or_else(|poison| poison.into_inner()))
+    }
+}

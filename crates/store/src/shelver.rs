@@ -1,0 +1,317 @@
+//! The shelver: the one thread that writes segments to the disk, one after the other.
+//!
+//! It leases what is published, hands it to the kernel, waits until it is written, and sleeps until there is more or
+//! [`Options::flush_ms`](crate::Options) have passed. When a segment is sealed and written it gets its index, and its name.
+//!
+//! What the disk refuses costs the rest of that segment: what is in the file is closed as it is, the next segment is tried
+//! after a pause that doubles up to half a minute. The operator is told once when it begins and once when it ends.
+//!
+//! The budget is kept before a segment is created, and again when its index is known: the oldest goes first, all its files.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use larder_io::disk::FileWriter;
+use larder_mem::object::{Lease, Phase, Reader, ReaderOptions};
+
+use crate::block::Walker;
+use crate::files::{self, Kind};
+use crate::options::{Counts, Options};
+use crate::shelf::Content;
+use crate::writer::{Growing, Shared};
+use crate::{block, journal, recover};
+
+/// Octets of one write at most.
+const PIECE_BYTES: u64 = 1 << 20;
+
+/// Pauses after the disk has refused something.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// Where segments are written: the files, and in tests what is slower or fuller than they are.
+#[doc(hidden)]
+pub trait Disk: Send + fmt::Debug {
+    /// Creates the two files of a segment that grows; the second begins with `header`.
+    fn begin(&mut self, packets: &Path, notes: &Path, header: &[u8]) -> io::Result<()>;
+    /// Appends to the packets.
+    fn write(&mut self, lease: Lease);
+    /// Appends to the notes.
+    fn note(&mut self, frames: &[u8]) -> io::Result<()>;
+    /// Waits until all that was given is in the files.
+    fn flush(&mut self) -> io::Result<()>;
+    /// No more comes; `sync`: and what came is on the disk.
+    fn end(&mut self, sync: bool) -> io::Result<()>;
+    /// Writes a file whole: aside, then renamed.
+    fn save(&mut self, path: &Path, aside: &Path, octets: &[u8], sync: bool) -> io::Result<()>;
+}
+
+/// The files themselves.
+#[derive(Debug, Default)]
+pub(crate) struct Files {
+    packets: FileWriter,
+    notes: Option<File>,
+}
+
+impl Disk for Files {
+    fn begin(&mut self, packets: &Path, notes: &Path, header: &[u8]) -> io::Result<()> {
+        let mut file = File::create(notes)?;
+        file.write_all(header)?;
+        self.notes = Some(file);
+        self.packets.begin(File::create(packets)?);
+        Ok(())
+    }
+
+    fn write(&mut self, lease: Lease) {
+        self.packets.write(lease);
+    }
+
+    fn note(&mut self, frames: &[u8]) -> io::Result<()> {
+        self.notes.as_mut().map_or(Ok(()), |file| file.write_all(frames))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.packets.flush().map(|_| ())
+    }
+
+    fn end(&mut self, sync: bool) -> io::Result<()> {
+        self.notes = None;
+        match self.packets.end() {
+            Some(file) if sync => file.sync_data(),
+            _ => Ok(()),
+        }
+    }
+
+    fn save(&mut self, path: &Path, aside: &Path, octets: &[u8], sync: bool) -> io::Result<()> {
+        let mut file = File::create(aside)?;
+        file.write_all(octets)?;
+        if sync {
+            file.sync_data()?;
+        }
+        fs::rename(aside, path)
+    }
+}
+
+/// What closed segments there are.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    /// Number, and octets of all its files; the oldest first.
+    pub segments: VecDeque<(u64, u64)>,
+    /// The next segment's number.
+    pub next_number: u64,
+    /// The position behind all of them.
+    pub end: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shelver {
+    shared: Arc<Shared>,
+    options: Options,
+    disk: Box<dyn Disk>,
+    kept: Kept,
+    /// How long it pauses after the next refusal; `None`: the last segment was written.
+    pause: Option<Duration>,
+}
+
+impl Shelver {
+    pub fn new(shared: Arc<Shared>, options: Options, disk: Box<dyn Disk>, kept: Kept) -> Shelver {
+        let shelver = Shelver { shared, options, disk, kept, pause: None };
+        shelver.note_kept();
+        shelver
+    }
+
+    pub fn run(mut self) {
+        loop {
+            // In this order: what was queued before the end is seen.
+            let is_ending = self.shared.is_ending.load(Ordering::Acquire);
+            let segment = {
+                let queue = self.shared.queue.lock();
+                queue.unwrap_or_else(|poison| poison.into_inner()).pop_front()
+            };
+            match segment {
+                Some(segment) => self.take(&segment),
+                None if is_ending => return,
+                None => thread::park_timeout(self.flush_every()),
+            }
+        }
+    }
+
+    fn flush_every(&self) -> Duration {
+        Duration::from_millis(u64::from(self.options.flush_ms.max(1)))
+    }
+
+    fn path(&self, number: u64, kind: Kind) -> PathBuf {
+        files::path(&self.options.directory, number, kind)
+    }
+
+    /// A segment from its beginning to its end.
+    fn take(&mut self, segment: &Growing) {
+        self.keep_budget(0);
+        let mut walker = Walker::default();
+        match self.write(segment, &mut walker).and_then(|packets| self.close(segment, packets)) {
+            Ok(()) => {
+                if self.pause.take().is_some() {
+                    self.shared.counts.tell(format!(
+                        "{}: segments are written again",
+                        self.options.directory.display()
+                    ));
+                }
+            }
+            Err(error) => self.fail(segment, &error),
+        }
+    }
+
+    /// Writes all of it, while it grows; gives the number of its packets.
+    fn write(&mut self, segment: &Growing, walker: &mut Walker) -> io::Result<u64> {
+        let number = segment.identity.number;
+        let (part, notes) = (self.path(number, Kind::Growing), self.path(number, Kind::Journal));
+        self.disk.begin(&part, &notes, &journal::header(&segment.identity))?;
+        let options = ReaderOptions { loop_number: 63, lease_bytes_max: u64::MAX };
+        // Its memory is doomed only when it is in the file.
+        let mut reader =
+            segment.object.open(0..u64::MAX, options).map_err(|_| io::ErrorKind::NotFound)?;
+        let mut packets = 0;
+        loop {
+            // The phase, then what is published, then the notes: in the order opposite to the writer's.
+            let is_whole = segment.object.phase() != Phase::Filling;
+            let published = segment.object.published();
+            let frames = std::mem::take(&mut segment.books().journal);
+            if !frames.is_empty() {
+                self.disk.note(&frames)?;
+            }
+            let bytes = published - reader.position();
+            if bytes > 0 {
+                self.hand_over(&mut reader, published, |octets| {
+                    walker.feed(octets, |_, block| {
+                        packets += u64::from(block::packet(block).is_some())
+                    });
+                });
+                self.disk.flush()?;
+                Counts::add(&self.shared.counts.bytes_written, bytes);
+            }
+            if is_whole {
+                return Ok(packets);
+            }
+            thread::park_timeout(self.flush_every());
+        }
+    }
+
+    /// Gives the disk what is published up to `end`.
+    fn hand_over(&mut self, reader: &mut Reader, end: u64, mut look: impl FnMut(&[u8])) {
+        let mut leases = Vec::new();
+        while reader.position() < end {
+            let _ = reader.lease(&mut leases, PIECE_BYTES.min(end - reader.position()));
+            for lease in leases.drain(..) {
+                look(lease.octets());
+                self.disk.write(lease);
+            }
+        }
+    }
+
+    /// All of it is in the file: index, name, shelf.
+    fn close(&mut self, segment: &Growing, packets: u64) -> io::Result<()> {
+        let number = segment.identity.number;
+        self.disk.end(self.options.sync)?;
+        let part = self.path(number, Kind::Growing);
+        if packets == 0 {
+            self.delete(number);
+            return Ok(());
+        }
+        let bytes = segment.object.published();
+        let closed = self.path(number, Kind::Closed);
+        fs::rename(part, &closed)?;
+        let _ = fs::remove_file(self.path(number, Kind::Journal));
+        self.shared.shelf.change(number, |kept| kept.file = Some((closed, bytes)));
+        self.keep(number, bytes);
+        Ok(())
+    }
+
+    fn keep(&mut self, number: u64, bytes: u64) {
+        self.kept.segments.push_back((number, bytes));
+        Counts::add(&self.shared.counts.segments_closed, 1);
+        self.keep_budget(0);
+    }
+
+    /// The disk refused. What is in the file stays, as a segment of its own.
+    fn fail(&mut self, segment: &Growing, error: &io::Error) {
+        let number = segment.identity.number;
+        let _ = self.disk.end(false);
+        let salvaged = recover::close_part(&self.options.directory, &segment.identity);
+        let (packets, bytes) =
+            salvaged.as_ref().map_or((0, 0), |closed| (closed.packets, closed.bytes));
+        let counts = &self.shared.counts;
+        Counts::add(&counts.disk_errors, 1);
+        {
+            let mut books = segment.books();
+            books.is_failed = true;
+            books.journal = Vec::new();
+            Counts::add(&counts.packets_lost, books.packets - packets.min(books.packets));
+        }
+        Counts::add(&counts.bytes_lost, segment.object.published().saturating_sub(bytes));
+        match salvaged {
+            Ok(closed) if closed.packets > 0 => {
+                self.shared.shelf.change(number, |kept| {
+                    kept.content = Content::File(closed.path.clone(), closed.bytes);
+                    kept.bytes = closed.bytes;
+                    kept.packets = closed.packets;
+                    kept.last_ns = closed.last_ns;
+                });
+                self.keep(number, closed.bytes_of_all);
+            }
+            Ok(_) => self.delete(number),
+            // It stays as it is; the next start tries again.
+            Err(_) => {
+                self.shared.shelf.remove(number);
+                let bytes = recover::bytes_of(&self.options.directory, number);
+                self.keep(number, bytes);
+            }
+        }
+        if self.pause.is_none() {
+            self.shared.counts.tell(format!(
+                "{}: {error}; packets are lost until the disk takes them again",
+                self.path(number, Kind::Growing).display()
+            ));
+        }
+        let pause = self.pause.unwrap_or(10 * self.flush_every()).min(PAUSE_MAX);
+        self.pause = Some(pause * 2);
+        self.keep_budget(0);
+        let until = Instant::now() + pause;
+        while !self.shared.is_ending.load(Ordering::Acquire) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            thread::park_timeout(left);
+        }
+    }
+
+    /// Deletes the oldest until `bytes` more are within the budget.
+    fn keep_budget(&mut self, bytes: u64) {
+        let mut sum: u64 = self.kept.segments.iter().map(|(_, bytes)| bytes).sum();
+        while sum + bytes > self.options.budget_bytes {
+            let Some((number, gone)) = self.kept.segments.pop_front() else { break };
+            sum -= gone;
+            self.delete(number);
+            Counts::add(&self.shared.counts.segments_deleted, 1);
+        }
+        self.note_kept();
+    }
+
+    fn note_kept(&self) {
+        let sum = self.kept.segments.iter().map(|(_, bytes)| bytes).sum();
+        self.shared.counts.bytes_kept.store(sum, Ordering::Relaxed);
+    }
+
+    fn delete(&mut self, number: u64) {
+        // The packets first: an index without packets is not looked at.
+        for kind in [Kind::Closed, Kind::Growing, Kind::Index, Kind::IndexPart, Kind::Journal] {
+            let _ = fs::remove_file(self.path(number, kind));
+        }
+        self.shared.shelf.remove(number);
+    }
+}

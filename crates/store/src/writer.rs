@@ -1,0 +1,554 @@
+//! The store: takes batches of packets, and never waits.
+//!
+//! ```text
+//! phase of a segment     here                         the shelver's thread
+//! grows                  append fills and publishes   leases, writes, reads what flows there are
+//! sealed                 full, old, failed, finish    goes on until it has all
+//! closed                 -                            index, rename; the object stays while there is room
+//! failed                 seals it and begins another  what is in the file is closed, the rest is lost
+//! ```
+//!
+//! Invariants
+//! 1. Memory is looked for before a batch is begun: it is in the segments whole, or counted as dropped. The writer is the
+//!    only one who takes from the arena, so what was free stays free until it is used.
+//! 2. A note is in the segment's list before the packets that came with it are published, and the shelver looks at what is
+//!    published before it fetches the list: in the files, notes are never later than their packets.
+//!
+//! Cost: a copy of the batch and a look at each block's head; see `cargo bench -p larder-store`.
+
+use std::collections::VecDeque;
+use std::fs::{self, File, TryLockError};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use larder_mem::object::{
+    Filler, Kind, Notice, Object, ObjectStore, Plan, Post, Room, StoreOptions,
+};
+
+use crate::block::{self, PACKET_BYTES};
+use crate::files::Identity;
+use crate::note::Batch;
+use crate::numbers::Numbers;
+use crate::options::{
+    BATCH_BYTES_MAX, Counts, Interface, Options, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, StoreError,
+};
+use crate::shelf::{Content, Segment, Shelf};
+use crate::shelver::{Disk, Files, Shelver};
+use crate::{journal, recover};
+
+/// The loop that fillers of segments are on; nobody listens there.
+const LOOP: u32 = 63;
+
+/// So much may be appended before the shelver is woken for it.
+const WAKE_BYTES: u64 = 1 << 20;
+
+/// Octets of notes that may wait for the shelver.
+const JOURNAL_BYTES_MAX: usize = 32 << 20;
+
+/// Packets are kept by it.
+#[derive(Debug)]
+pub struct Store {
+    options: Options,
+    interfaces: Vec<Interface>,
+    memory: ObjectStore,
+    shared: Arc<Shared>,
+    current: Option<Current>,
+    next: Identity,
+    /// The number of the packet that comes next; 0: any.
+    next_packet: u64,
+    numbers: Numbers,
+    thread: Option<JoinHandle<()>>,
+    /// Held as long as we write here.
+    _lock: File,
+}
+
+/// The segment that grows.
+#[derive(Debug)]
+struct Current {
+    segment: Arc<Growing>,
+    filler: Filler,
+    opened: Instant,
+    /// Octets since the shelver was woken.
+    unwritten: u64,
+}
+
+/// A segment on its way to the disk.
+#[derive(Debug)]
+pub(crate) struct Growing {
+    pub identity: Identity,
+    pub object: Arc<Object>,
+    pub books: Mutex<Books>,
+}
+
+/// What writer and shelver say to each other of a segment.
+#[derive(Debug, Default)]
+pub(crate) struct Books {
+    /// Frames that are to be written to the journal.
+    pub journal: Vec<u8>,
+    pub packets: u64,
+    /// The disk refused: nothing more comes into the file.
+    pub is_failed: bool,
+}
+
+impl Growing {
+    pub fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(|poison| poison.into_inner())
+    }
+}
+
+/// What writer and shelver share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub shelf: Arc<Shelf>,
+    pub counts: Arc<Counts>,
+    pub queue: Mutex<VecDeque<Arc<Growing>>>,
+    pub is_ending: AtomicBool,
+}
+
+/// Tells nobody.
+struct Silence;
+
+impl Post for Silence {
+    fn post(&self, _: Notice) {}
+}
+
+/// Where a part of a batch goes.
+struct Part {
+    /// It begins a segment, with this header.
+    begins: Option<(Identity, Vec<u8>)>,
+    packets: Range<usize>,
+    /// Of its first packet.
+    position: u64,
+}
+
+impl Store {
+    /// Opens a folder, closes what a killed writer left, and begins to keep packets there.
+    pub fn open(options: Options, interfaces: &[Interface]) -> Result<Store, StoreError> {
+        Store::open_posting(options, interfaces, Arc::new(Silence))
+    }
+
+    /// The same; who reads from the shelf by a loop is told by `post` (loop 63 is nobody's).
+    pub fn open_posting(
+        options: Options,
+        interfaces: &[Interface],
+        post: Arc<dyn Post>,
+    ) -> Result<Store, StoreError> {
+        Store::open_on(options, interfaces, post, Box::new(Files::default()))
+    }
+
+    /// The same on another disk: for tests of those that are slow or full.
+    #[doc(hidden)]
+    pub fn open_on(
+        mut options: Options,
+        interfaces: &[Interface],
+        post: Arc<dyn Post>,
+        disk: Box<dyn Disk>,
+    ) -> Result<Store, StoreError> {
+        limit(&mut options, interfaces)?;
+        let directory = options.directory.clone();
+        fs::create_dir_all(&directory).map_err(StoreError::at(&directory))?;
+        let lock = lock(&options)?;
+        let counts = Arc::new(Counts::default());
+        let shelf = Arc::new(Shelf::default());
+        let kept =
+            recover::recover(&directory, &shelf, &counts).map_err(StoreError::at(&directory))?;
+        let memory = ObjectStore::new(StoreOptions::of(options.memory_bytes), post)
+            .map_err(StoreError::Memory)?;
+        let shared = Arc::new(Shared {
+            shelf,
+            counts,
+            queue: Mutex::default(),
+            is_ending: AtomicBool::new(false),
+        });
+        let next = Identity { number: kept.next_number, position: kept.end, run: kept.end };
+        let shelver = Shelver::new(shared.clone(), options.clone(), disk, kept);
+        let thread = thread::Builder::new()
+            .name("store".into())
+            .spawn(move || shelver.run())
+            .map_err(StoreError::at(&directory))?;
+        Ok(Store {
+            interfaces: interfaces.to_vec(),
+            memory,
+            shared,
+            current: None,
+            next,
+            next_packet: 0,
+            numbers: Numbers::new(next.position),
+            thread: Some(thread),
+            _lock: lock,
+            options,
+        })
+    }
+
+    /// Keeps a batch. What there is no memory for is dropped, and that is no error: see [`Counts`].
+    pub fn append(&mut self, batch: &Batch<'_>) -> Result<(), StoreError> {
+        self.check(batch)?;
+        self.next_packet = batch.first_packet + batch.offsets.len() as u64;
+        self.roll_if_due();
+        let end = |index: usize| {
+            batch.offsets.get(index).map_or(batch.blocks.len(), |offset| *offset as usize)
+        };
+        let parts = self.plan(batch.offsets.len(), end);
+        if !self.make_room(batch.blocks.len() as u64, &parts) {
+            let counts = &self.shared.counts;
+            Counts::add(&counts.packets_dropped, batch.offsets.len() as u64);
+            Counts::add(&counts.bytes_dropped, batch.blocks.len() as u64);
+            self.take_notes(batch);
+            return Ok(());
+        }
+        // Where packets will be is known before they are there, so that notes come first (2).
+        for part in &parts {
+            let first = part.packets.start;
+            let base = batch.offsets[first];
+            let offsets = batch.offsets[part.packets.clone()].iter().map(|at| at - base).collect();
+            let position_end = part.position + (end(part.packets.end) - end(first)) as u64;
+            let number = batch.first_packet + first as u64;
+            self.numbers.push(number, part.position, offsets, position_end);
+        }
+        for (index, part) in parts.into_iter().enumerate() {
+            if let Some((identity, header)) = part.begins {
+                self.roll();
+                self.begin(identity, &header);
+            }
+            if index == 0 {
+                self.take_notes(batch);
+            }
+            self.fill(
+                &batch.blocks[end(part.packets.start)..end(part.packets.end)],
+                part.packets.len(),
+            );
+        }
+        if batch.offsets.is_empty() {
+            self.take_notes(batch);
+        }
+        Ok(())
+    }
+
+    /// Time passes without packets: what is old is closed, and readers are told of all there is.
+    pub fn tick(&mut self) {
+        self.roll_if_due();
+        if let Some(current) = &mut self.current {
+            current.filler.publish_now();
+        }
+    }
+
+    /// The segments, for readers in this process.
+    pub fn shelf(&self) -> &Arc<Shelf> {
+        &self.shared.shelf
+    }
+
+    /// What has happened.
+    pub fn counts(&self) -> &Arc<Counts> {
+        &self.shared.counts
+    }
+
+    /// As it works: sizes are within their limits.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Closes the last segment, and waits until all is on disk that can be. What could not be is in [`Store::counts`].
+    pub fn finish(mut self) -> Result<(), StoreError> {
+        match self.end() {
+            true => Ok(()),
+            false => Err(StoreError::Io(
+                self.options.directory.clone(),
+                std::io::Error::other("the thread that writes has failed"),
+            )),
+        }
+    }
+
+    fn end(&mut self) -> bool {
+        self.roll();
+        self.shared.is_ending.store(true, Ordering::Release);
+        let Some(thread) = self.thread.take() else { return true };
+        thread.thread().unpark();
+        thread.join().is_ok()
+    }
+
+    /// Refuses what would make a file that nobody can read.
+    fn check(&self, batch: &Batch<'_>) -> Result<(), StoreError> {
+        let wrong = |what| Err(StoreError::Batch(what));
+        if batch.blocks.len() > BATCH_BYTES_MAX {
+            return wrong("it is too large");
+        }
+        if self.next_packet != 0 && batch.first_packet != self.next_packet {
+            return wrong("it does not go on where the one before ended");
+        }
+        if batch.first_packet == 0 {
+            return wrong("packets are numbered from 1");
+        }
+        let mut at = 0;
+        for (index, offset) in batch.offsets.iter().enumerate() {
+            let end =
+                batch.offsets.get(index + 1).map_or(batch.blocks.len(), |next| *next as usize);
+            let Some(found) = batch.blocks.get(at..end).filter(|_| *offset as usize == at) else {
+                return wrong("offsets and blocks do not fit");
+            };
+            if block::block_len(found) != Ok(Some(found.len())) {
+                return wrong("a block is not whole");
+            }
+            match block::packet(found) {
+                None => return wrong("a block is no packet"),
+                Some(packet) if packet.interface as usize >= self.interfaces.len() => {
+                    return wrong("a packet of an interface that nobody has named");
+                }
+                Some(_) => at = end,
+            }
+        }
+        if at != batch.blocks.len() {
+            return wrong("octets that are no packets");
+        }
+        Ok(())
+    }
+
+    /// Cuts a batch into parts that fit into segments.
+    fn plan(&self, packets: usize, end: impl Fn(usize) -> usize) -> Vec<Part> {
+        let mut parts = Vec::new();
+        let mut first = 0;
+        let mut next = self.next;
+        let mut used = self.current.as_ref().map(|current| current.filler.written());
+        let mut position =
+            self.current.as_ref().map_or(0, |current| current.segment.identity.position)
+                + used.unwrap_or(0);
+        let mut is_empty =
+            self.current.as_ref().is_none_or(|current| current.segment.books().packets == 0);
+        while first < packets {
+            let mut begins = None;
+            let bytes = match used {
+                Some(bytes) => bytes,
+                None => {
+                    next.position = next.position.max(position);
+                    let header = next.header(&self.interfaces);
+                    let bytes = header.len() as u64;
+                    position = next.position + bytes;
+                    begins = Some((next, header));
+                    next.number += 1;
+                    is_empty = true;
+                    bytes
+                }
+            };
+            let room = self.options.segment_bytes.saturating_sub(bytes);
+            let fits = |last: usize| (end(last) - end(first)) as u64 <= room;
+            let mut last = last_where(first, packets, fits);
+            if last == first && is_empty {
+                last += 1;
+            }
+            if last > first {
+                let bytes_new = (end(last) - end(first)) as u64;
+                parts.push(Part { begins, packets: first..last, position });
+                position += bytes_new;
+            }
+            first = last;
+            // What is left goes into another one.
+            used = None;
+        }
+        parts
+    }
+
+    /// Makes room for so many octets and headers; false when there is none (1).
+    fn make_room(&self, bytes: u64, parts: &[Part]) -> bool {
+        let headers: usize =
+            parts.iter().filter_map(|part| Some(part.begins.as_ref()?.1.len())).sum();
+        // A segment's last page is not shared.
+        let wanted = bytes + headers as u64 + 8192 * (parts.len() as u64 + 1);
+        loop {
+            if self.memory.stats().free_bytes >= wanted {
+                return true;
+            }
+            if !self.shared.shelf.let_go() {
+                return false;
+            }
+        }
+    }
+
+    fn begin(&mut self, identity: Identity, header: &[u8]) {
+        let plan = Plan { loop_number: LOOP, bytes: None, kind: Kind::Kept };
+        let filler = self.memory.create(plan);
+        let segment = Arc::new(Growing {
+            identity,
+            object: filler.object().clone(),
+            books: Mutex::default(),
+        });
+        self.shared.shelf.put(Segment {
+            number: identity.number,
+            first_position: identity.position,
+            first_ns: None,
+            last_ns: None,
+            packets: 0,
+            bytes: 0,
+            is_closed: false,
+            content: Content::Memory(filler.object().clone()),
+            file: None,
+        });
+        self.lock_queue().push_back(segment.clone());
+        self.next = Identity { number: identity.number + 1, ..identity };
+        let current = Current { segment, filler, opened: Instant::now(), unwritten: 0 };
+        self.current = Some(current);
+        self.fill(header, 0);
+    }
+
+    fn lock_queue(&self) -> MutexGuard<'_, VecDeque<Arc<Growing>>> {
+        self.shared.queue.lock().unwrap_or_else(|poison| poison.into_inner())
+    }
+
+    /// Adds blocks to the segment that grows; there is room for them.
+    fn fill(&mut self, mut blocks: &[u8], packets: usize) {
+        let current = self.current.as_mut().expect("a part goes into a segment that was begun");
+        let (bytes, times) = (blocks.len() as u64, times(blocks, packets));
+        current.segment.books().packets += packets as u64;
+        while !blocks.is_empty() {
+            let Room::Memory(room) = current.filler.room(blocks.len()) else {
+                unreachable!("there was room for all of it (1)");
+            };
+            let (now, later) = blocks.split_at(room.len().min(blocks.len()));
+            room[..now.len()].copy_from_slice(now);
+            current.filler.wrote(now.len());
+            blocks = later;
+        }
+        current.filler.publish_now();
+        let identity = current.segment.identity;
+        self.next.position = identity.position + current.filler.written();
+        self.shared.shelf.change(identity.number, |segment| {
+            segment.packets += packets as u64;
+            segment.bytes += bytes;
+            if let Some((first_ns, last_ns)) = times {
+                segment.first_ns.get_or_insert(first_ns);
+                segment.last_ns = segment.last_ns.max(Some(last_ns));
+            }
+        });
+        if packets > 0 {
+            Counts::add(&self.shared.counts.packets, packets as u64);
+            Counts::add(&self.shared.counts.bytes, bytes);
+        }
+        current.unwritten += bytes;
+        if current.unwritten >= WAKE_BYTES {
+            current.unwritten = 0;
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        if let Some(thread) = &self.thread {
+            thread.thread().unpark();
+        }
+    }
+
+    /// Puts the batch's notes into the list of the segment that grows, with places instead of numbers.
+    fn take_notes(&mut self, batch: &Batch<'_>) {
+        if batch.notes.is_empty() {
+            return;
+        }
+        let mut frames = Vec::new();
+        for note in batch.notes {
+            let first = self.numbers.name(note.first_packet);
+            let end = note.end_packet.map(|number| self.numbers.position(number));
+            if end.is_some() {
+                self.numbers.forget(note.first_packet);
+            }
+            journal::put(&mut frames, &journal::StoredNote::of(note, first, end));
+        }
+        let counts = &self.shared.counts;
+        let taken = self.current.as_ref().is_some_and(|current| {
+            let mut books = current.segment.books();
+            let has_room = books.journal.len() + frames.len() <= JOURNAL_BYTES_MAX;
+            if has_room {
+                books.journal.extend_from_slice(&frames);
+            }
+            has_room
+        });
+        let count = if taken { &counts.notes } else { &counts.notes_dropped };
+        Counts::add(count, batch.notes.len() as u64);
+    }
+
+    fn roll_if_due(&mut self) {
+        let Some(current) = &self.current else { return };
+        let age = Duration::from_millis(self.options.segment_ms);
+        let is_old = !age.is_zero() && current.opened.elapsed() >= age;
+        if is_old || current.segment.books().is_failed {
+            self.roll();
+        }
+    }
+
+    /// Nothing more comes into the segment that grows.
+    fn roll(&mut self) {
+        let Some(current) = self.current.take() else { return };
+        let identity = current.segment.identity;
+        current.filler.seal();
+        self.shared.shelf.change(identity.number, |segment| segment.is_closed = true);
+        self.wake();
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// The greatest of `first..=last` for which `fits` is true, as it is up to some place.
+fn last_where(first: usize, last: usize, fits: impl Fn(usize) -> bool) -> usize {
+    let (mut low, mut high) = (first, last);
+    while low < high {
+        let middle = low + (high - low).div_ceil(2);
+        if fits(middle) {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    low
+}
+
+/// The first and the latest time of packets.
+fn times(blocks: &[u8], packets: usize) -> Option<(i64, i64)> {
+    let mut rest = (packets > 0).then_some(blocks)?;
+    let first_ns = block::packet(rest)?.ts_ns;
+    let mut last_ns = first_ns;
+    while let Ok(Some(len)) = block::block_len(rest) {
+        last_ns = last_ns.max(block::packet(&rest[..len])?.ts_ns);
+        rest = &rest[len..];
+    }
+    Some((first_ns, last_ns))
+}
+
+/// Brings the sizes within their limits.
+fn limit(options: &mut Options, interfaces: &[Interface]) -> Result<(), StoreError> {
+    if interfaces.is_empty() || interfaces.len() > 1 << 16 {
+        return Err(StoreError::Options("a store has 1 to 65536 interfaces"));
+    }
+    if options.budget_bytes < 4 * SEGMENT_BYTES_MIN {
+        return Err(StoreError::Options("a store has 16 KiB at least"));
+    }
+    options.memory_bytes = options.memory_bytes.max(4 << 20);
+    options.segment_bytes = options
+        .segment_bytes
+        .min(options.budget_bytes / 4)
+        .min(options.memory_bytes / 4)
+        .clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
+    Ok(())
+}
+
+/// Only one process writes into a folder.
+fn lock(options: &Options) -> Result<File, StoreError> {
+    let path = options.directory.join("lock");
+    let file = File::options()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path)
+        .map_err(StoreError::at(&path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(StoreError::Locked(options.directory.clone())),
+        Err(TryLockError::Error(error)) => Err(StoreError::Io(path, error)),
+    }
+}
+
+/// A packet's block with a frame of so many octets.
+pub fn block_bytes(frame_bytes: usize) -> usize {
+    PACKET_BYTES + frame_bytes.next_multiple_of(4)
+}

@@ -1,0 +1,178 @@
+//! Packets and batches made by hand.
+#![allow(dead_code, reason = "each test uses its part")]
+
+use std::path::Path;
+
+use larder_store::{Batch, FlowKey, Interface, NameRole, Note, Options, Store};
+use larder_wire::capture::write;
+use larder_wire::{Addr, Name, packet};
+
+pub fn interfaces() -> Vec<Interface> {
+    vec![
+        Interface { name: "eth0".into(), link_type: 1, snap_bytes: 0 },
+        Interface { name: "tun0".into(), link_type: 101, snap_bytes: 0 },
+    ]
+}
+
+/// Small segments, flushed at once.
+pub fn options(directory: &Path) -> Options {
+    let mut options = Options::new(directory, 1 << 30);
+    options.segment_bytes = 4 << 10;
+    options.memory_bytes = 8 << 20;
+    options.flush_ms = 1;
+    options
+}
+
+/// Ethernet, IPv4, UDP, with checksums that are right.
+pub fn udp(src: [u8; 4], sport: u16, dst: [u8; 4], dport: u16, payload: &[u8]) -> Vec<u8> {
+    let mut transport = Vec::new();
+    transport.extend_from_slice(&sport.to_be_bytes());
+    transport.extend_from_slice(&dport.to_be_bytes());
+    transport.extend_from_slice(&(8 + payload.len() as u16).to_be_bytes());
+    transport.extend_from_slice(&[0, 0]);
+    transport.extend_from_slice(payload);
+    let sum = transport_sum(&src, &dst, 17, &transport);
+    transport[6..8].copy_from_slice(&sum.to_be_bytes());
+    ethernet(&ipv4(src, dst, 17, 0, &transport), 0x0800)
+}
+
+/// Ethernet, IPv4, TCP.
+pub fn tcp(src: [u8; 4], sport: u16, dst: [u8; 4], dport: u16, payload: &[u8]) -> Vec<u8> {
+    let mut transport = Vec::new();
+    transport.extend_from_slice(&sport.to_be_bytes());
+    transport.extend_from_slice(&dport.to_be_bytes());
+    transport.extend_from_slice(&[0, 0, 0, 1, 0, 0, 0, 2, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
+    transport.extend_from_slice(payload);
+    let sum = transport_sum(&src, &dst, 6, &transport);
+    transport[16..18].copy_from_slice(&sum.to_be_bytes());
+    ethernet(&ipv4(src, dst, 6, 0, &transport), 0x0800)
+}
+
+/// `fragment`: more fragments, and the offset in units of 8 octets, as in the header.
+pub fn ipv4(src: [u8; 4], dst: [u8; 4], protocol: u8, fragment: u16, payload: &[u8]) -> Vec<u8> {
+    let mut out = vec![0x45, 0];
+    out.extend_from_slice(&(20 + payload.len() as u16).to_be_bytes());
+    out.extend_from_slice(&[0, 7]);
+    out.extend_from_slice(&fragment.to_be_bytes());
+    out.extend_from_slice(&[64, protocol, 0, 0]);
+    out.extend_from_slice(&src);
+    out.extend_from_slice(&dst);
+    let sum = !fold(sum(&out));
+    out[10..12].copy_from_slice(&sum.to_be_bytes());
+    out.extend_from_slice(payload);
+    out
+}
+
+pub fn ethernet(payload: &[u8], kind: u16) -> Vec<u8> {
+    let mut out = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+    out.extend_from_slice(&kind.to_be_bytes());
+    out.extend_from_slice(payload);
+    out
+}
+
+pub fn sum(octets: &[u8]) -> u32 {
+    octets
+        .chunks(2)
+        .map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)))
+        .sum()
+}
+
+pub fn fold(mut sum: u32) -> u16 {
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+/// The checksum that belongs into a transport header whose field is 0.
+pub fn transport_sum(src: &[u8], dst: &[u8], protocol: u8, transport: &[u8]) -> u16 {
+    !fold(sum(src) + sum(dst) + u32::from(protocol) + transport.len() as u32 + sum(transport))
+}
+
+/// The key of a frame on interface 0.
+pub fn key(frame: &[u8]) -> FlowKey {
+    FlowKey::of(&packet::decode(1, frame).expect("a frame of a flow")).0
+}
+
+/// A batch that is being made.
+#[derive(Default)]
+pub struct Made {
+    pub blocks: Vec<u8>,
+    pub offsets: Vec<u32>,
+    pub notes: Vec<Note>,
+}
+
+impl Made {
+    pub fn packet(&mut self, interface: u32, ts_ns: i64, frame: &[u8]) {
+        self.offsets.push(self.blocks.len() as u32);
+        write::packet(&mut self.blocks, interface, ts_ns, frame, frame.len() as u32);
+    }
+
+    /// Appends it; `next` is the number of its first packet, and then of the next batch's.
+    pub fn append(&self, store: &mut Store, next: &mut u64) {
+        store
+            .append(&Batch {
+                blocks: &self.blocks,
+                offsets: &self.offsets,
+                first_packet: *next,
+                flows: &[],
+                notes: &self.notes,
+                time_ns: 0,
+            })
+            .expect("a sound batch");
+        *next += self.offsets.len() as u64;
+    }
+}
+
+pub fn note(key: FlowKey, first_packet: u64, name: &str) -> Note {
+    Note {
+        key,
+        first_packet,
+        start_ns: 0,
+        end_packet: None,
+        last_ns: 0,
+        source_is_low: true,
+        names: vec![(NameRole::Destination, Name::from_text(name.as_bytes()).expect("a name"))],
+    }
+}
+
+pub fn addr(octets: [u8; 4]) -> Addr {
+    Addr::v4(octets)
+}
+
+/// Names of the files of a folder, in order.
+pub fn files(directory: &Path) -> Vec<String> {
+    let mut names: Vec<String> = std::fs::read_dir(directory)
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").file_name().into_string().expect("plain names"))
+        .collect();
+    names.sort();
+    names
+}
+
+/// The frames of a capture, with their times.
+pub fn frames(file: &[u8]) -> Vec<(i64, Vec<u8>)> {
+    use larder_wire::capture::{Capture, Step};
+    let (mut capture, mut offset) = Capture::open(file).expect("a capture");
+    let mut out = Vec::new();
+    loop {
+        match capture.next(file, offset, true) {
+            Step::Record(record) => {
+                out.push((record.ts_ns, record.frame.to_vec()));
+                offset = record.next_offset;
+            }
+            Step::Meta { next_offset } => offset = next_offset,
+            Step::Damaged { kind, .. } => panic!("{kind:?} at {offset}"),
+            Step::NeedMore | Step::End => return out,
+        }
+    }
+}
+
+/// All frames of the folder's segments, closed or not.
+pub fn all_frames(directory: &Path) -> Vec<(i64, Vec<u8>)> {
+    files(directory)
+        .iter()
+        .filter(|name| name.ends_with(".pcapng"))
+        .flat_map(|name| frames(&std::fs::read(directory.join(name)).expect("a segment")))
+        .collect()
+}

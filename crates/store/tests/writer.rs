@@ -1,0 +1,158 @@
+//! What is appended is in files, whole and in order.
+
+mod common;
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use common::*;
+use larder_mem::object::Phase;
+use larder_store::{Batch, Content, Store, StoreError};
+
+/// Appends `count` packets in batches of 7; gives the frames.
+fn append_some(store: &mut Store, next: &mut u64, count: usize) -> Vec<(i64, Vec<u8>)> {
+    let frames: Vec<_> = (0..count)
+        .map(|at| {
+            let time = *next as i64 + at as i64;
+            (time, udp([10, 0, 0, 1], at as u16, [10, 0, 0, 2], 53, &vec![at as u8; at % 300]))
+        })
+        .collect();
+    for chunk in frames.chunks(7) {
+        let mut made = Made::default();
+        chunk.iter().for_each(|(time, frame)| made.packet(0, *time, frame));
+        made.append(store, next);
+    }
+    frames
+}
+
+/// Waits until `done`.
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Packets that were appended in batches are in the segments' files, whole and in order, over a restart that goes on with
+/// numbers and positions; nothing else is left in the folder.
+#[test]
+fn packets_are_in_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut expected = Vec::new();
+    let (mut number_last, mut position_last) = (None, 0);
+    for _ in 0..2 {
+        let mut store = Store::open(options(folder.path()), &interfaces()).unwrap();
+        let mut next = 1;
+        expected.extend(append_some(&mut store, &mut next, 300));
+        let segments = store.shelf().list();
+        assert!(segments.len() > 5);
+        for pair in segments.windows(2) {
+            assert_eq!(pair[0].number + 1, pair[1].number);
+            assert_eq!(pair[0].first_position + pair[0].bytes, pair[1].first_position);
+            assert!(pair[0].is_closed && pair[0].bytes <= 4 << 10);
+        }
+        let last = store.shelf().last().unwrap();
+        assert!(number_last < Some(last.number) && position_last < last.first_position);
+        assert!(!last.is_closed);
+        let Content::Memory(object) = &last.content else { panic!("it grows in memory") };
+        assert_eq!((object.phase(), object.published()), (Phase::Filling, last.bytes));
+        (number_last, position_last) = (Some(last.number), last.first_position + last.bytes);
+        let counts = store.counts().clone();
+        store.finish().unwrap();
+        assert_eq!(counts.packets.load(Relaxed), 300);
+        assert_eq!(counts.packets_dropped.load(Relaxed) + counts.disk_errors.load(Relaxed), 0);
+    }
+    assert_eq!(all_frames(folder.path()), expected);
+    assert!(files(folder.path()).iter().all(|name| !name.ends_with(".part")));
+}
+
+/// What was appended is in the file of the growing segment soon, without more being appended.
+#[test]
+fn what_grows_is_flushed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Store::open(options(folder.path()), &interfaces()).unwrap();
+    let mut next = 1;
+    let expected = append_some(&mut store, &mut next, 3);
+    let part = folder.path().join("00000000.pcapng.part");
+    until("the file grows", || {
+        std::fs::read(&part).is_ok_and(|file| !file.is_empty() && frames(&file) == expected)
+    });
+    store.finish().unwrap();
+}
+
+/// Files that are not ours stay as they are, also under a name like ours; and two writers do not share a folder.
+#[test]
+fn a_folder_is_shared_with_care() {
+    let folder = tempfile::tempdir().unwrap();
+    let foreign = [("00000000.pcapng", "not ours"), ("notes.txt", "hello"), ("7.pcapng", "")];
+    for (name, text) in foreign {
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    let mut small = options(folder.path());
+    small.budget_bytes = 16 << 10;
+    let mut store = Store::open(small.clone(), &interfaces()).unwrap();
+    assert!(matches!(Store::open(small, &interfaces()), Err(StoreError::Locked(_))));
+    append_some(&mut store, &mut 1, 300);
+    store.finish().unwrap();
+    for (name, text) in foreign {
+        assert_eq!(std::fs::read_to_string(folder.path().join(name)).unwrap(), text);
+    }
+    assert!(files(folder.path()).len() > foreign.len() + 1);
+}
+
+/// Closed segments stay within the budget, and the oldest go first.
+#[test]
+fn the_budget_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut small = options(folder.path());
+    small.budget_bytes = 40 << 10;
+    let mut store = Store::open(small.clone(), &interfaces()).unwrap();
+    let expected = append_some(&mut store, &mut 1, 1000);
+    let counts = store.counts().clone();
+    store.finish().unwrap();
+    let bytes: u64 = files(folder.path())
+        .iter()
+        .map(|name| std::fs::metadata(folder.path().join(name)).unwrap().len())
+        .sum();
+    assert!(bytes <= small.budget_bytes && bytes > small.budget_bytes / 2, "{bytes}");
+    assert_eq!(counts.bytes_kept.load(Relaxed), bytes);
+    assert!(counts.segments_deleted.load(Relaxed) > 10);
+    let kept = all_frames(folder.path());
+    assert_eq!(kept, expected[expected.len() - kept.len()..]);
+}
+
+/// A batch that contradicts itself is refused, and nothing of it is kept.
+#[test]
+fn bad_batches_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Store::open(options(folder.path()), &interfaces()).unwrap();
+    let mut made = Made::default();
+    made.packet(0, 1, &udp([1; 4], 1, [2; 4], 2, b"x"));
+    made.packet(1, 2, &[0x45; 30]);
+    let batch = Batch {
+        blocks: &made.blocks,
+        offsets: &made.offsets,
+        first_packet: 1,
+        flows: &[],
+        notes: &[],
+        time_ns: 0,
+    };
+    let mut foreign = Made::default();
+    foreign.packet(2, 1, &[0; 20]);
+    let shifted = [made.offsets[0] + 4, made.offsets[1]];
+    for bad in [
+        Batch { blocks: &made.blocks[..made.blocks.len() - 4], ..batch },
+        Batch { blocks: &foreign.blocks, offsets: &[0], ..batch },
+        Batch { offsets: &made.offsets[..1], ..batch },
+        Batch { offsets: &shifted, ..batch },
+        Batch { offsets: &[], ..batch },
+        Batch { first_packet: 0, ..batch },
+    ] {
+        assert!(matches!(store.append(&bad), Err(StoreError::Batch(_))), "{bad:?}");
+    }
+    store.append(&batch).unwrap();
+    assert!(store.append(&batch).is_err(), "numbers go on");
+    store.finish().unwrap();
+    assert_eq!(all_frames(folder.path()).len(), 2);
+}
