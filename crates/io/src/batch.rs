@@ -20,6 +20,10 @@
 //! A live stream (a pipe) that is slow gives a batch in pieces: each but the last is `partial`
 //! and has the same `index`. A complete record waits [`LIVE_DELAY_MS`] at most.
 //!
+//! Interfaces ([`Source::live`]) give what they have received as it comes, in batches of any length: each has the whole
+//! records of a time, from `start` 0 to the end of `bytes`. When too many are in flight nothing is read, and the kernel
+//! drops.
+//!
 //! Bounds: [`SourceOptions::in_flight`] batches exist at once; the source waits for one to be
 //! dropped. A stream's buffer is `B + LOOKAHEAD_BYTES` at most.
 
@@ -32,6 +36,7 @@ use larder_wire::capture::{Capture, CaptureDamage, HEADER_BYTES, Step};
 
 use crate::decode;
 use crate::input::{Content, Input, InputError, waiting};
+use crate::live::{Filled, Live};
 use crate::mapped::{Mapped, RELEASE_BYTES};
 use crate::merge::Merge;
 pub use crate::pool::Bytes;
@@ -78,6 +83,9 @@ pub struct Batch {
     pub at_end: bool,
     /// More of the same batch follows, unless the source is told to stop.
     pub partial: bool,
+    /// Of a live capture: the time of day was set by so much, ns, since the batch before, and times of this one or of
+    /// that may be on either side; else 0.
+    pub clock_step_ns: i64,
 }
 
 impl Batch {
@@ -154,6 +162,7 @@ pub struct Source {
 enum Feed {
     Mapped { mapped: Arc<Mapped>, released: usize },
     Stream(Stream),
+    Live(Box<Live>),
 }
 
 impl Source {
@@ -202,6 +211,17 @@ impl Source {
                 Err(source) => Err(InputError::NotCapture { name, source }),
             },
         }
+    }
+
+    /// Reads from interfaces. Ends when told to stop, after what was received by then.
+    pub fn live(live: Live, options: SourceOptions) -> Source {
+        let header = live.header();
+        // What comes of our own writer is read to its end.
+        let (mut capture, consumed) =
+            Capture::open(&header).expect("our own header is one of a capture");
+        let (end, _) = walk(&mut capture, &header, consumed, header.len(), true);
+        let (name, feed) = (live.name(), Feed::Live(Box::new(live)));
+        Source::with(name, 0, options, capture, end, feed, Arc::default())
     }
 
     fn from_stream(
@@ -263,13 +283,16 @@ impl Source {
     /// The same for a caller who has other work to do while a pipe is silent: a wait for the next
     /// record gives [`Polled::Later`] after a tenth of a second.
     pub fn poll_batch(&mut self, stop: &AtomicBool) -> Polled {
+        if let Feed::Live(_) = &self.feed {
+            return self.next_live(stop);
+        }
         // Gives its place back if no batch takes it along.
         let Some(permit) = self.pool.take(stop) else { return Polled::End };
         let limit = (self.index + 1).saturating_mul(self.batch_bytes as u64);
         let batch = match &self.feed {
             Feed::Mapped { .. } if stop.load(Ordering::Relaxed) => None,
             Feed::Mapped { .. } => self.next_mapped(permit, limit),
-            Feed::Stream(_) => return self.next_piece(permit, limit, stop),
+            Feed::Stream(_) | Feed::Live(_) => return self.next_piece(permit, limit, stop),
         };
         batch.map_or(Polled::End, |batch| Polled::Batch(Box::new(batch)))
     }
@@ -311,6 +334,7 @@ impl Source {
             limit: limit - base,
             at_end: true,
             partial: false,
+            clock_step_ns: 0,
         })
     }
 
@@ -380,6 +404,41 @@ impl Source {
             limit: if partial { at } else { limit },
             at_end: stream.ended,
             partial,
+            clock_step_ns: 0,
+        }))
+    }
+
+    /// What interfaces have received.
+    fn next_live(&mut self, stop: &AtomicBool) -> Polled {
+        let Feed::Live(live) = &mut self.feed else { return Polled::End };
+        live.keep_house();
+        let Some(mut bytes) = self.pool.take_soon() else {
+            return if live.gives_up(stop) { Polled::End } else { Polled::Later };
+        };
+        let mut buffer = self.pool.buffer();
+        let filled = live.fill(&mut buffer, self.batch_bytes, stop);
+        let limit = buffer.len();
+        // Where nothing came, the buffer goes back with the place.
+        bytes.content = BytesContent::Owned(buffer);
+        match filled {
+            Filled::Some => {}
+            Filled::Nothing => return Polled::Later,
+            Filled::End => return Polled::End,
+        }
+        let (index, base_offset) = (self.index, self.offset);
+        self.index += 1;
+        self.offset += limit as u64;
+        Polled::Batch(Box::new(Batch {
+            index,
+            file: self.file,
+            base_offset,
+            bytes,
+            capture: self.capture.clone(),
+            start: Some(0),
+            limit,
+            at_end: true,
+            partial: false,
+            clock_step_ns: live.clock_step_ns(),
         }))
     }
 
@@ -392,7 +451,7 @@ impl Source {
     pub fn total_bytes(&self) -> Option<u64> {
         match &self.feed {
             Feed::Mapped { mapped, .. } => Some(mapped.bytes().len() as u64),
-            Feed::Stream(_) => None,
+            Feed::Stream(_) | Feed::Live(_) => None,
         }
     }
 

@@ -10,6 +10,7 @@
 //! | [`merge`] | several captures as one, in order of time |
 //! | [`disk`] | a file that is written from leased memory, in order, a few writes at a time |
 //! | [`output`] | a file or standard output that loses nothing in silence |
+//! | [`live`], [`privileges`] | frames of interfaces as they pass; the right to see them, given back |
 //! | [`frame_streams`], [`sender`] | frames of dnstap; programs that connect to a socket of ours to write them |
 //! | [`udp`] | sockets whose messages come and go in batches |
 //! | `xdp` | frames of an interface without the kernel's network, by feature |
@@ -38,11 +39,13 @@ pub mod disk;
 pub mod event;
 pub mod frame_streams;
 pub mod input;
+pub mod live;
 pub mod mapped;
 pub mod merge;
 pub mod netns;
 pub mod output;
 mod pool;
+pub mod privileges;
 pub mod random;
 pub mod reactor;
 pub mod sender;

@@ -79,6 +79,20 @@ impl Pool {
         Some(Bytes { content: BytesContent::Owned(Vec::new()), pool: Arc::clone(self) })
     }
 
+    /// The same for who has other things to look after: waits [`STOP_CHECK`] at most, and goes on when told to stop.
+    pub(crate) fn take_soon(self: &Arc<Pool>) -> Option<Bytes> {
+        let mut state = lock(&self.state);
+        if state.in_flight >= self.in_flight_max {
+            let wait = self.given_back.wait_timeout(state, STOP_CHECK);
+            state = wait.unwrap_or_else(PoisonError::into_inner).0;
+            if state.in_flight >= self.in_flight_max {
+                return None;
+            }
+        }
+        state.in_flight += 1;
+        Some(Bytes { content: BytesContent::Owned(Vec::new()), pool: Arc::clone(self) })
+    }
+
     /// An empty buffer, a used one if there is one.
     pub(crate) fn buffer(&self) -> Vec<u8> {
         lock(&self.state).free.pop().unwrap_or_default()

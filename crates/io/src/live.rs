@@ -1,0 +1,608 @@
+//! Frames of network interfaces as they pass, as batches of the same kind that files give.
+//!
+//! ```text
+//! open(options)            sockets, rings, the filter: all that needs a capability
+//! Source::live(live, ..)   every few milliseconds a batch of pcapng packet blocks; to be dropped as soon as may be
+//! stop                     what was received by then is given, then the end
+//! ```
+//!
+//! | file | duty |
+//! |---|---|
+//! | `ring` | one socket's ring of blocks, shared with the kernel |
+//! | `block` | frames of a block, copied as packet blocks |
+//! | `socket` | options of sockets, and interfaces |
+//! | `counts` | what was received, dropped, lost |
+//!
+//! The kernel stamps frames in nanoseconds of the time of day, spreads flows over the rings of an interface (both directions
+//! of a flow come by one ring), and drops and counts what no ring has room for. A frame is copied once, from its ring into
+//! the batch, and the block it was in goes back at once: who is slow to drop batches loses frames, counted, and holds
+//! nobody up.
+//!
+//! Several rings give one row in order of time: the earliest frame goes first, once no ring that is empty can bring an
+//! earlier one, which is so `settle_ms` after its block came. Within a ring the order is the ring's.
+//!
+//! An interface that goes down stays open, and brings frames when it is up again; one that is removed and made again is
+//! bound again by its name, without a capability.
+//!
+//! Invariants
+//! 1. Every frame that the kernel put into a ring is given once, but for those of the memory that a crash takes along.
+//! 2. A batch's octets are whole Enhanced Packet Blocks, which the interfaces of [`Live::header`] describe.
+//! 3. Nothing here waits longer than [`STOP_CHECK`], nor does the clock's being set stop anything.
+//!
+//! Bounds: `rings * ring_bytes` an interface, and the batches in flight. Cost: one copy, no allocation, no system call a
+//! frame; about two system calls a batch.
+
+mod block;
+mod counts;
+mod error;
+mod ring;
+mod socket;
+#[cfg(test)]
+mod tests;
+
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use larder_wire::capture::write;
+
+use block::{Link, Shape};
+pub use counts::{InterfaceCounts, LiveCounts};
+pub use error::LiveError;
+use ring::Ring;
+
+use crate::stream::STOP_CHECK;
+
+/// The name that stands for every interface.
+pub const ANY: &str = "any";
+
+/// How often interfaces and counters are looked at.
+const LOOK_MS: u64 = 500;
+
+/// How long after its stamp, beyond the time for a block, a frame may come to its ring: ticks of the kernel's timer.
+const JITTER_MS: u64 = 15;
+
+/// How long a caller who stops may hold batches back before the rest is given up.
+const STOP_MS_MAX: u64 = 5_000;
+
+/// Sockets kept for interfaces that are made again and have several rings, as such cannot be bound again: for each ring.
+const SPARES: usize = 4;
+
+/// A change of the time of day, against the time since boot, that counts as a step.
+const STEP_NS: i64 = 1_000_000_000;
+
+/// Octets beyond a batch's bound that its buffer has: for most frames that are the last.
+const LAST_FRAME_BYTES: usize = 64 << 10;
+
+/// An instruction of the classic packet filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FilterInstruction {
+    /// What to do.
+    pub code: u16,
+    /// Instructions to leap when true.
+    pub jt: u8,
+    /// And when false.
+    pub jf: u8,
+    /// The operand.
+    pub k: u32,
+}
+
+/// `ret #k`.
+const RETURN: u16 = 0x06;
+
+/// What is to be captured.
+#[derive(Clone, Debug)]
+pub struct LiveOptions {
+    /// Names of interfaces, or [`ANY`] alone.
+    pub interfaces: Vec<String>,
+    /// Rings of each interface; flows are spread over them.
+    pub rings: usize,
+    /// Octets of one ring; at least 256 KiB are taken.
+    pub ring_bytes: u64,
+    /// The longest that a frame waits in a ring for others, milliseconds.
+    pub batch_ms: u32,
+    /// Octets of a frame that are kept.
+    pub snap_bytes: u32,
+    /// What the kernel lets through; empty: everything. It sees frames as [`link_type`] says (of 276, IP without the
+    /// header), and without the outermost VLAN tag, which it must ask for by `SKF_AD_VLAN_TAG`.
+    pub filter: Vec<FilterInstruction>,
+    /// Have interfaces take frames that are for others.
+    pub is_promiscuous: bool,
+    /// Stamps of the card where it has some: its own clock, which may tell another time than the system's.
+    pub hardware_time: bool,
+}
+
+impl Default for LiveOptions {
+    fn default() -> LiveOptions {
+        LiveOptions {
+            interfaces: Vec::new(),
+            rings: 1,
+            ring_bytes: 64 << 20,
+            batch_ms: 5,
+            snap_bytes: 256 << 10,
+            filter: Vec::new(),
+            is_promiscuous: true,
+            hardware_time: false,
+        }
+    }
+}
+
+/// An interface that is captured from.
+#[derive(Debug)]
+struct Opened {
+    name: String,
+    /// 0: every interface.
+    index: libc::c_int,
+    shape: Shape,
+    is_up: bool,
+    /// Sockets that are not bound yet.
+    spares: Vec<OwnedFd>,
+}
+
+/// A ring of an interface.
+#[derive(Debug)]
+struct Line {
+    ring: Ring,
+    interface: usize,
+    /// Its interface was made again, and has other rings.
+    is_left: bool,
+}
+
+/// Interfaces that are captured from.
+#[derive(Debug)]
+pub struct Live {
+    options: LiveOptions,
+    interfaces: Vec<Opened>,
+    lines: Vec<Line>,
+    counts: Arc<LiveCounts>,
+    notes: Vec<String>,
+    begun: Instant,
+    looked_ms: u64,
+    /// When a stop was first seen.
+    stopped_ms: Option<u64>,
+    clock: ClockWatch,
+}
+
+/// What [`Live::fill`] did.
+pub(crate) enum Filled {
+    Some,
+    Nothing,
+    End,
+}
+
+/// LINKTYPE_ number of an interface's frames, which a filter's maker must know.
+pub fn link_type(interface: &str) -> Result<u16, LiveError> {
+    // Any socket will do to ask.
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0")
+        .map_err(|error| LiveError::Kernel { what: "no socket", error })?;
+    let found = socket::find(&OwnedFd::from(socket), interface)?;
+    Ok(found.ok_or_else(|| no_such(interface))?.link.link_type())
+}
+
+fn no_such(name: &str) -> LiveError {
+    LiveError::NoSuchInterface { name: name.to_owned(), there: socket::names() }
+}
+
+impl Live {
+    /// Opens the interfaces. Afterwards nothing needs a capability. Frames are received from here on.
+    pub fn open(options: &LiveOptions) -> Result<Live, LiveError> {
+        let names = &options.interfaces;
+        if names.is_empty() {
+            return Err(LiveError::NoInterfaces);
+        }
+        for (at, name) in names.iter().enumerate() {
+            if names[..at].contains(name) || (name == ANY && names.len() > 1) {
+                return Err(LiveError::Twice { name: name.clone() });
+            }
+        }
+        let mut live = Live {
+            options: LiveOptions { rings: options.rings.max(1), ..options.clone() },
+            interfaces: Vec::new(),
+            lines: Vec::new(),
+            counts: Arc::new(LiveCounts::new(names)),
+            notes: Vec::new(),
+            begun: Instant::now(),
+            looked_ms: 0,
+            stopped_ms: None,
+            clock: ClockWatch::start(),
+        };
+        for name in names {
+            live.open_interface(name)?;
+        }
+        Ok(live)
+    }
+
+    fn open_interface(&mut self, name: &str) -> Result<(), LiveError> {
+        let number = self.interfaces.len();
+        // A socket of any kind shows what kind is needed.
+        let found = socket::find(&socket::open(Link::Ethernet)?, name)?;
+        let found = found.ok_or_else(|| no_such(name))?;
+        let shape = Shape {
+            interface: number as u32,
+            link: found.link,
+            has_loopback: found.is_loopback,
+            snap_bytes: self.options.snap_bytes as usize,
+        };
+        if self.options.rings > 1 && !found.is_up {
+            return Err(LiveError::Down { name: name.to_owned() });
+        }
+        let sockets = |count: usize| -> Result<Vec<OwnedFd>, LiveError> {
+            (0..count).map(|_| socket::open(found.link)).collect()
+        };
+        let several = self.options.rings > 1;
+        let spares = sockets(if several { SPARES * self.options.rings } else { 0 })?;
+        let (index, is_up) = (found.index, found.is_up);
+        self.interfaces.push(Opened { name: name.to_owned(), index, shape, is_up, spares });
+        self.counts.set_up(number, is_up);
+        self.start(number, sockets(self.options.rings)?)
+    }
+
+    /// Gives sockets rings and binds them to an interface, so that each frame comes to one of them from some moment on.
+    fn start(&mut self, number: usize, sockets: Vec<OwnedFd>) -> Result<(), LiveError> {
+        let Opened { name, index, shape, is_up, .. } = &self.interfaces[number];
+        let failed = |what| move |error| LiveError::Kernel { what, error };
+        let several = sockets.len() > 1;
+        let mut lines = Vec::with_capacity(sockets.len());
+        let mut group = None;
+        for socket in sockets {
+            // One that has no group yet would see what others see: until all are in it, none sees anything.
+            let program = if several { nothing() } else { program(&self.options) };
+            socket::set_filter(&socket, &program).map_err(|error| LiveError::Filter { error })?;
+            if shape.has_loopback && shape.link == Link::Ethernet {
+                socket::ignore_outgoing(&socket);
+            }
+            if self.options.hardware_time
+                && let Err(why) = socket::use_hardware_time(&socket, name)
+                && lines.is_empty()
+            {
+                self.notes.push(format!("{name}: no stamps of the card, but the system's: {why}"));
+            }
+            let socket = Arc::new(socket);
+            let ring =
+                Ring::new(Arc::clone(&socket), self.options.ring_bytes, self.options.batch_ms);
+            let ring = ring.map_err(|error| match error.raw_os_error() {
+                Some(libc::ENOMEM | libc::ENOBUFS) => {
+                    LiveError::NoMemory { name: name.clone(), ring_bytes: self.options.ring_bytes }
+                }
+                _ => LiveError::Kernel { what: "no ring", error },
+            })?;
+            socket::bind(&socket, *index).map_err(failed("the interface cannot be had"))?;
+            if several {
+                let joined = socket::join(&socket, group);
+                let joined = joined.map_err(failed("no group of rings"))?;
+                group = Some(joined);
+            }
+            lines.push(Line { ring, interface: number, is_left: false });
+        }
+        if several {
+            let program = program(&self.options);
+            for line in &lines {
+                let set = socket::set_filter(line.ring.socket(), &program);
+                set.map_err(|error| LiveError::Filter { error })?;
+            }
+        }
+        if self.options.is_promiscuous && *index != 0 && !shape.has_loopback {
+            // What has no addresses has nothing to be promiscuous about.
+            if let Err(error) = socket::be_promiscuous(lines[0].ring.socket(), *index)
+                && *is_up
+            {
+                self.notes.push(format!("{name}: only frames for this machine: {error}"));
+            }
+        }
+        for line in &lines {
+            self.counts.watch(number, line.ring.socket());
+        }
+        self.lines.append(&mut lines);
+        Ok(())
+    }
+
+    /// The beginning of the capture: a section header, and a description of each interface.
+    pub fn header(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        write::section(&mut out, concat!("larder ", env!("CARGO_PKG_VERSION")));
+        for interface in &self.interfaces {
+            let link_type = interface.shape.link.link_type();
+            write::interface_named(&mut out, link_type, self.options.snap_bytes, &interface.name);
+        }
+        out
+    }
+
+    /// What is counted meanwhile.
+    pub fn counts(&self) -> Arc<LiveCounts> {
+        Arc::clone(&self.counts)
+    }
+
+    /// What was asked for and could not be had, to be told.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// The interfaces' names.
+    pub(crate) fn name(&self) -> String {
+        self.options.interfaces.join(",")
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.begun.elapsed().as_millis() as u64
+    }
+
+    /// After how long an empty ring can bring no earlier frame.
+    fn settle_ms(&self) -> u64 {
+        u64::from(self.options.batch_ms) + JITTER_MS
+    }
+
+    /// By how much the time of day was set since the last call, ns; 0: it was not.
+    pub(crate) fn clock_step_ns(&mut self) -> i64 {
+        let step_ns = self.clock.look();
+        self.counts.clock_steps.fetch_add(u64::from(step_ns != 0), Ordering::Relaxed);
+        step_ns
+    }
+
+    /// Looks at counters and interfaces if it is time to. To be called at least once a second.
+    pub(crate) fn keep_house(&mut self) {
+        let now_ms = self.now_ms();
+        if now_ms >= self.looked_ms + LOOK_MS {
+            self.looked_ms = now_ms;
+            self.counts.refresh();
+            self.look_at_interfaces();
+        }
+    }
+
+    /// Whether to end although frames are left: the caller wants to stop, and does not take them.
+    pub(crate) fn gives_up(&mut self, stop: &AtomicBool) -> bool {
+        let now_ms = self.now_ms();
+        self.note_stop(stop, now_ms).is_some_and(|since| now_ms > since + STOP_MS_MAX)
+    }
+
+    fn note_stop(&mut self, stop: &AtomicBool, now_ms: u64) -> Option<u64> {
+        if self.stopped_ms.is_none() && stop.load(Ordering::Relaxed) {
+            self.stopped_ms = Some(now_ms);
+        }
+        self.stopped_ms
+    }
+
+    /// Appends packet blocks, until there are `bytes_max` octets or no more frames. Waits [`STOP_CHECK`] for the first.
+    pub(crate) fn fill(
+        &mut self,
+        out: &mut Vec<u8>,
+        bytes_max: usize,
+        stop: &AtomicBool,
+    ) -> Filled {
+        let until_ms = self.now_ms() + STOP_CHECK.as_millis() as u64;
+        loop {
+            self.keep_house();
+            // Before the rings are looked at: what is seen then was there at this time.
+            let now_ms = self.now_ms();
+            let stopped_ms = self.note_stop(stop, now_ms);
+            for line in &mut self.lines {
+                line.ring.discover(now_ms);
+            }
+            let ready_ms = self.copy(now_ms, out, bytes_max);
+            if !out.is_empty() {
+                return Filled::Some;
+            }
+            if stopped_ms.is_some_and(|since| self.is_drained(now_ms, since)) {
+                self.counts.refresh();
+                return Filled::End;
+            }
+            if now_ms >= until_ms {
+                return Filled::Nothing;
+            }
+            let mut wake_ms = ready_ms.unwrap_or(u64::MAX).clamp(now_ms + 1, until_ms);
+            if stopped_ms.is_some() {
+                wake_ms = now_ms + 1;
+            }
+            self.wait(wake_ms - now_ms);
+        }
+    }
+
+    /// Copies what may be copied. When more may be, if a ring must settle before.
+    fn copy(&mut self, now_ms: u64, out: &mut Vec<u8>, bytes_max: usize) -> Option<u64> {
+        let settle_ms = self.settle_ms();
+        while out.len() < bytes_max {
+            // The earliest frame, and the stamp of the earliest one of another ring.
+            let (mut first, mut second_ns, mut has_empty) = (None, u64::MAX, false);
+            for (at, line) in self.lines.iter_mut().enumerate() {
+                match (line.ring.head_ns(), first) {
+                    (None, _) => has_empty |= !line.is_left,
+                    (Some(ns), Some((_, first_ns))) if ns >= first_ns => {
+                        second_ns = second_ns.min(ns);
+                    }
+                    (Some(ns), before) => {
+                        second_ns = before.map_or(second_ns, |(_, before_ns)| before_ns);
+                        first = Some((at, ns));
+                    }
+                }
+            }
+            let (at, _) = first?;
+            let Line { ring, interface, .. } = &mut self.lines[at];
+            let ready_ms = ring.seen_ms().map_or(0, |seen| seen + settle_ms);
+            if has_empty && now_ms < ready_ms && !ring.is_crowded() {
+                return Some(ready_ms);
+            }
+            if out.is_empty() {
+                out.reserve(bytes_max + LAST_FRAME_BYTES);
+            }
+            let shape = &self.interfaces[*interface].shape;
+            let copied = ring.copy(shape, second_ns, bytes_max, out);
+            self.counts.delivered(*interface, copied.frames);
+        }
+        None
+    }
+
+    /// Whether what was received before a stop has been given.
+    fn is_drained(&self, now_ms: u64, since_ms: u64) -> bool {
+        let settled_ms = since_ms + self.settle_ms();
+        let is_later = |line: &Line| line.ring.seen_ms().is_none_or(|seen| seen > settled_ms);
+        now_ms > since_ms + STOP_MS_MAX || (now_ms > settled_ms && self.lines.iter().all(is_later))
+    }
+
+    /// Waits until a ring that is empty has something, or for some milliseconds.
+    fn wait(&mut self, wait_ms: u64) {
+        let is_empty = |line: &&Line| !line.is_left && line.ring.seen_ms().is_none();
+        let mut waiting: Vec<libc::pollfd> = self
+            .lines
+            .iter()
+            .filter(is_empty)
+            .map(|line| {
+                let fd = line.ring.socket().as_raw_fd();
+                libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
+            })
+            .collect();
+        // SAFETY: the kernel reads and writes as many entries as there are.
+        let ready = unsafe {
+            let count = waiting.len() as libc::nfds_t;
+            libc::poll(waiting.as_mut_ptr(), count, wait_ms as libc::c_int)
+        };
+        if ready > 0 && waiting.iter().any(|entry| entry.revents & libc::POLLERR != 0) {
+            for line in &self.lines {
+                // It says once that the interface is down, and would not wait until that was heard.
+                socket::take_error(line.ring.socket());
+            }
+            self.look_at_interfaces();
+        }
+    }
+
+    /// Notes which interfaces are up, and finds those again that were made again.
+    fn look_at_interfaces(&mut self) {
+        self.leave_empty_rings();
+        for number in 0..self.interfaces.len() {
+            let Some(line) = self.lines.iter().find(|l| l.interface == number && !l.is_left) else {
+                continue;
+            };
+            let socket = Arc::clone(line.ring.socket());
+            let interface = &mut self.interfaces[number];
+            let was_up = interface.is_up;
+            let is_there = socket::is_up(&socket, interface.index);
+            interface.is_up = is_there.unwrap_or(false);
+            if is_there.is_none() && self.open_again(number, &socket) {
+                self.interfaces[number].is_up = true;
+                self.counts.came_again(number);
+            }
+            let is_up = self.interfaces[number].is_up;
+            self.counts.set_up(number, is_up);
+            if was_up && (!is_up || is_there.is_none()) {
+                self.counts.went_down(number);
+            }
+        }
+    }
+
+    /// Binds to an interface of the same name as one that is gone; true if that was possible.
+    fn open_again(&mut self, number: usize, socket: &OwnedFd) -> bool {
+        let rings = self.options.rings;
+        let interface = &mut self.interfaces[number];
+        let found = match socket::find(socket, &interface.name) {
+            // Frames of another kind would not be what the header says.
+            Ok(Some(found)) if found.link == interface.shape.link && found.is_up => found,
+            _ => return false,
+        };
+        if rings == 1 {
+            if socket::bind(socket, found.index).is_err() {
+                return false;
+            }
+            interface.index = found.index;
+            if self.options.is_promiscuous {
+                // As at the start, where it was told if it could not be.
+                let _ = socket::be_promiscuous(socket, found.index);
+            }
+            return true;
+        }
+        // What is in a group cannot be bound again.
+        while interface.spares.len() < rings {
+            match socket::open(interface.shape.link) {
+                Ok(socket) => interface.spares.push(socket),
+                Err(_) => return false,
+            }
+        }
+        let before = interface.index;
+        interface.index = found.index;
+        let sockets = interface.spares.split_off(interface.spares.len() - rings);
+        let lines = self.lines.len();
+        if self.start(number, sockets).is_err() {
+            self.interfaces[number].index = before;
+            return false;
+        }
+        for line in &mut self.lines[..lines] {
+            line.is_left |= line.interface == number;
+        }
+        true
+    }
+
+    /// Lets go of rings whose interface has others, once they are empty.
+    fn leave_empty_rings(&mut self) {
+        let counts = &self.counts;
+        self.lines.retain_mut(|line| {
+            counts.malformed(line.interface, line.ring.take_malformed());
+            let is_done = line.is_left && line.ring.head_ns().is_none();
+            if is_done {
+                counts.forget(line.ring.socket());
+            }
+            !is_done
+        });
+    }
+}
+
+/// The filter that lets nothing through.
+fn nothing() -> Vec<FilterInstruction> {
+    vec![FilterInstruction { code: RETURN, jt: 0, jf: 0, k: 0 }]
+}
+
+/// The filter that is wanted, with frames cut so that no ring holds more of them than is kept.
+fn program(options: &LiveOptions) -> Vec<FilterInstruction> {
+    let snap = options.snap_bytes;
+    if options.filter.is_empty() {
+        return vec![FilterInstruction { code: RETURN, jt: 0, jf: 0, k: snap }];
+    }
+    let cut = |i: &FilterInstruction| match i.code {
+        RETURN => FilterInstruction { k: i.k.min(snap), ..*i },
+        _ => *i,
+    };
+    options.filter.iter().map(cut).collect()
+}
+
+/// Watches the time of day beside the time since boot, for steps.
+#[derive(Debug)]
+struct ClockWatch {
+    difference_ns: i64,
+}
+
+impl ClockWatch {
+    fn start() -> ClockWatch {
+        ClockWatch { difference_ns: difference_ns() }
+    }
+
+    /// By how much the time of day was set since the last call; 0: not, or by less than counts.
+    fn look(&mut self) -> i64 {
+        self.compare(difference_ns())
+    }
+
+    fn compare(&mut self, difference_ns: i64) -> i64 {
+        // Slow corrections are no steps, however far they lead.
+        let step_ns = difference_ns.saturating_sub(self.difference_ns);
+        self.difference_ns = difference_ns;
+        if step_ns.saturating_abs() > STEP_NS { step_ns } else { 0 }
+    }
+}
+
+/// The time of day less the time since boot (which goes on while the machine sleeps, as the time of day does).
+fn difference_ns() -> i64 {
+    let mut difference = 0;
+    for _ in 0..3 {
+        let before = read_clock(libc::CLOCK_BOOTTIME);
+        let real = read_clock(libc::CLOCK_REALTIME);
+        difference = real.saturating_sub(before);
+        // Where we were interrupted between the two it says nothing.
+        if read_clock(libc::CLOCK_BOOTTIME) - before < STEP_NS / 10 {
+            break;
+        }
+    }
+    difference
+}
+
+fn read_clock(clock: libc::clockid_t) -> i64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes a `timespec`, which is ours; a clock that is not there leaves it as it is.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    time.tv_sec.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec)
+}

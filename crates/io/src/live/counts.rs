@@ -1,0 +1,110 @@
+//! What a live capture counts: by the kernel, and by us.
+//!
+//! The kernel forgets what it counted when it is asked, so whoever asks adds it up here, one at a time. The reader asks
+//! twice a second while it reads; who shows counters calls [`LiveCounts::refresh`], and so sees what is dropped also while
+//! nobody reads.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::socket::take_statistics;
+use crate::pool::lock;
+
+/// Counts of one interface, from its opening on.
+#[derive(Debug, Default)]
+pub struct InterfaceCounts {
+    /// Its name.
+    pub name: String,
+    /// Frames that the kernel put into rings: after the filter, without those dropped.
+    pub received: AtomicU64,
+    /// Frames that were handed on in batches; the others of `received` are still in the rings.
+    pub delivered: AtomicU64,
+    /// Frames for which the rings had no room.
+    pub dropped: AtomicU64,
+    /// How often the rings were full.
+    pub freezes: AtomicU64,
+    /// Blocks of a ring that contradicted themselves.
+    pub malformed: AtomicU64,
+    /// It is there, and up.
+    pub is_up: AtomicBool,
+    /// How often it went down.
+    pub downs: AtomicU64,
+    /// How often it was made again, and found.
+    pub reopened: AtomicU64,
+}
+
+/// Counts of a live capture.
+#[derive(Debug, Default)]
+pub struct LiveCounts {
+    interfaces: Vec<InterfaceCounts>,
+    /// How often the time of day was set while frames were read.
+    pub clock_steps: AtomicU64,
+    sockets: Mutex<Vec<(usize, Arc<OwnedFd>)>>,
+}
+
+impl LiveCounts {
+    pub(super) fn new(names: &[String]) -> LiveCounts {
+        let interfaces = names.iter();
+        let interfaces =
+            interfaces.map(|name| InterfaceCounts { name: name.clone(), ..Default::default() });
+        LiveCounts { interfaces: interfaces.collect(), ..Default::default() }
+    }
+
+    /// Of each interface, in the order of the options.
+    pub fn interfaces(&self) -> &[InterfaceCounts] {
+        &self.interfaces
+    }
+
+    /// Asks the kernel.
+    pub fn refresh(&self) {
+        // One at a time: what one was told, the others are not.
+        for (interface, socket) in lock(&self.sockets).iter() {
+            self.add(*interface, socket);
+        }
+    }
+
+    fn add(&self, interface: usize, socket: &OwnedFd) {
+        let Ok([all, dropped, freezes]) = take_statistics(socket) else { return };
+        let counts = &self.interfaces[interface];
+        // What was dropped is in both.
+        let received = u64::from(all.saturating_sub(dropped));
+        counts.received.fetch_add(received, Ordering::Relaxed);
+        counts.dropped.fetch_add(u64::from(dropped), Ordering::Relaxed);
+        counts.freezes.fetch_add(u64::from(freezes), Ordering::Relaxed);
+    }
+
+    pub(super) fn watch(&self, interface: usize, socket: &Arc<OwnedFd>) {
+        lock(&self.sockets).push((interface, Arc::clone(socket)));
+    }
+
+    /// Asks a last time.
+    pub(super) fn forget(&self, socket: &Arc<OwnedFd>) {
+        let mut sockets = lock(&self.sockets);
+        if let Some(at) = sockets.iter().position(|(_, other)| Arc::ptr_eq(other, socket)) {
+            let (interface, socket) = sockets.swap_remove(at);
+            self.add(interface, &socket);
+        }
+    }
+
+    pub(super) fn delivered(&self, interface: usize, frames: u64) {
+        self.interfaces[interface].delivered.fetch_add(frames, Ordering::Relaxed);
+    }
+
+    /// Notes whether an interface is there and up.
+    pub(super) fn set_up(&self, interface: usize, is_up: bool) {
+        self.interfaces[interface].is_up.store(is_up, Ordering::Relaxed);
+    }
+
+    pub(super) fn went_down(&self, interface: usize) {
+        self.interfaces[interface].downs.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn came_again(&self, interface: usize) {
+        self.interfaces[interface].reopened.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn malformed(&self, interface: usize, blocks: u64) {
+        self.interfaces[interface].malformed.fetch_add(blocks, Ordering::Relaxed);
+    }
+}

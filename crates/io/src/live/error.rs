@@ -1,0 +1,106 @@
+//! Why an interface cannot be captured from. The texts say what to do next.
+
+use std::fmt;
+use std::io;
+
+/// Why there is no capture.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum LiveError {
+    /// No interface was named.
+    NoInterfaces,
+    /// There is none of this name.
+    NoSuchInterface {
+        /// The name.
+        name: String,
+        /// Those that there are.
+        there: Vec<String>,
+    },
+    /// An interface is named twice, or `any` beside others: frames would count twice.
+    Twice {
+        /// The name.
+        name: String,
+    },
+    /// The process may not see frames.
+    NotPermitted,
+    /// Frames of a kind of hardware that is not read.
+    UnknownLink {
+        /// The interface.
+        name: String,
+        /// The kernel's number (`ARPHRD_`).
+        hardware: u16,
+    },
+    /// There is no memory for a ring.
+    NoMemory {
+        /// The interface.
+        name: String,
+        /// Octets of one ring.
+        ring_bytes: u64,
+    },
+    /// Several rings share an interface that is down.
+    Down {
+        /// The interface.
+        name: String,
+    },
+    /// The kernel does not take the filter.
+    Filter {
+        /// What it said.
+        error: io::Error,
+    },
+    /// The kernel refuses something else.
+    Kernel {
+        /// What there is not.
+        what: &'static str,
+        /// What it said.
+        error: io::Error,
+    },
+}
+
+impl fmt::Display for LiveError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LiveError::NoInterfaces => f.write_str("name an interface, or `any`"),
+            LiveError::NoSuchInterface { name, there } if there.is_empty() => {
+                write!(f, "{name}: there is no such interface, nor any other")
+            }
+            LiveError::NoSuchInterface { name, there } => {
+                write!(f, "{name}: there is no such interface; there are: {}", there.join(", "))
+            }
+            LiveError::Twice { name } => {
+                write!(f, "{name}: frames would count twice; name each interface once, or `any` alone")
+            }
+            LiveError::NotPermitted => f.write_str(
+                "this process may not see frames; give the program the right with \
+                 `setcap cap_net_raw+ep` (or AmbientCapabilities=CAP_NET_RAW in its unit), or run it as root",
+            ),
+            LiveError::UnknownLink { name, hardware } => write!(
+                f,
+                "{name}: its frames are of a kind that is not read (ARPHRD {hardware}); capture at `any`, \
+                 or at an Ethernet or IP interface"
+            ),
+            LiveError::NoMemory { name, ring_bytes } => write!(
+                f,
+                "{name}: no memory for a ring of {ring_bytes} octets; give a smaller --ring, or fewer --cores"
+            ),
+            LiveError::Down { name } => write!(
+                f,
+                "{name}: it is down, and rings can share only what is up; `ip link set {name} up` first"
+            ),
+            LiveError::Filter { error } => {
+                write!(f, "the kernel does not take the filter: {error}; make it shorter")
+            }
+            LiveError::Kernel { what, error } => {
+                write!(f, "{what}: {error}; live capture wants Linux 4.11 or later")
+            }
+        }
+    }
+}
+
+impl std::error::Error for LiveError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            LiveError::Filter { error } | LiveError::Kernel { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}

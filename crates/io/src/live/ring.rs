@@ -1,0 +1,228 @@
+//! One socket of AF_PACKET with its ring: blocks of memory that the kernel fills with frames and we empty.
+//!
+//! ```text
+//! kernel's   it writes frames, and nobody reads           leaves by: full, or `retire_ms` old and not empty
+//! ours       frames are copied out, and nobody writes     leaves by: `give_back`
+//! ```
+//!
+//! Blocks change hands in order, round and round. Where the next one is still ours the kernel drops frames and counts
+//! them (it *freezes*); it neither waits nor grows.
+//!
+//! Invariants
+//! 1. The mapping has `block_count` blocks of `block_bytes`, and is there while the ring lives.
+//! 2. A block whose status has `TP_STATUS_USER` is ours: the kernel writes nothing to it until the status says otherwise.
+//!    Only `give_back` makes it say so, with Release after the last read; it borrows the ring mutably, so that no slice of
+//!    the block is left.
+//! 3. One value of ours takes the blocks of a mapping.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::block::{Copied, Cursor, Shape, copy};
+use super::socket::{RX_RING, SOL_PACKET, set_packet_option};
+
+/// Where a block's status is; `TP_STATUS_USER` in it.
+const STATUS_AT: usize = 8;
+const USER: u32 = 1;
+const KERNEL: u32 = 0;
+
+/// Octets of a block: enough for the longest frame that cards and the kernel put together (64 KiB), few enough to come
+/// often.
+const BLOCK_BYTES: usize = 256 << 10;
+const BLOCK_BYTES_MIN: usize = 128 << 10;
+
+/// `struct tpacket_req3`.
+#[repr(C)]
+pub(super) struct Request {
+    block_bytes: u32,
+    block_count: u32,
+    frame_bytes: u32,
+    frame_count: u32,
+    retire_ms: u32,
+    private_bytes: u32,
+    features: u32,
+}
+
+/// What ring has so many octets, rounded down to whole blocks, two at least: octets of a block, and their number.
+pub(super) fn geometry(ring_bytes: u64) -> (usize, usize) {
+    let ring_bytes = usize::try_from(ring_bytes).unwrap_or(usize::MAX).min(1 << 31);
+    let block_bytes = if ring_bytes >= 4 * BLOCK_BYTES { BLOCK_BYTES } else { BLOCK_BYTES_MIN };
+    (block_bytes, (ring_bytes / block_bytes).max(2))
+}
+
+#[derive(Debug)]
+struct Mapping {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the memory belongs to the value; what is done with it is argued where it is done.
+unsafe impl Send for Mapping {}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `Ring::new`, and nobody who borrowed it is left.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// A socket's ring.
+#[derive(Debug)]
+pub(super) struct Ring {
+    // Unmapped before the socket is closed.
+    mapping: Mapping,
+    socket: Arc<OwnedFd>,
+    block_bytes: usize,
+    block_count: usize,
+    /// The next block to be emptied.
+    at: usize,
+    /// When each block from `at` on was seen to be ours, milliseconds.
+    seen_ms: VecDeque<u64>,
+    /// How far `at` was read.
+    cursor: Option<Cursor>,
+    /// Blocks that contradicted themselves.
+    malformed: u64,
+}
+
+impl Ring {
+    /// Gives a socket a ring, before it is bound: so nothing is lost or seen that is not in the ring.
+    pub fn new(socket: Arc<OwnedFd>, ring_bytes: u64, retire_ms: u32) -> io::Result<Ring> {
+        let (block_bytes, block_count) = geometry(ring_bytes);
+        let frame_bytes = 2048;
+        let request = Request {
+            block_bytes: block_bytes as u32,
+            block_count: block_count as u32,
+            frame_bytes,
+            frame_count: (block_bytes / frame_bytes as usize * block_count) as u32,
+            retire_ms: retire_ms.max(1),
+            private_bytes: 0,
+            features: 0,
+        };
+        set_packet_option(&socket, SOL_PACKET, RX_RING, &request)?;
+        let bytes = block_bytes * block_count;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let fd = socket.as_raw_fd();
+        // SAFETY: a new mapping at an address that the kernel chooses; it shares blocks with the kernel, which keeps to the
+        // rules of the file's head.
+        let start =
+            unsafe { libc::mmap(ptr::null_mut(), bytes, protection, libc::MAP_SHARED, fd, 0) };
+        let start = match NonNull::new(start.cast::<u8>()) {
+            Some(start) if start.as_ptr().cast() != libc::MAP_FAILED => start,
+            _ => return Err(io::Error::last_os_error()),
+        };
+        let mapping = Mapping { start, bytes };
+        let seen_ms = VecDeque::with_capacity(block_count);
+        Ok(Ring {
+            mapping,
+            socket,
+            block_bytes,
+            block_count,
+            at: 0,
+            seen_ms,
+            cursor: None,
+            malformed: 0,
+        })
+    }
+
+    /// Its socket.
+    pub fn socket(&self) -> &Arc<OwnedFd> {
+        &self.socket
+    }
+
+    /// Blocks that contradicted themselves since the last call.
+    pub fn take_malformed(&mut self) -> u64 {
+        std::mem::take(&mut self.malformed)
+    }
+
+    /// Looks for blocks that have become ours.
+    pub fn discover(&mut self, now_ms: u64) {
+        while self.seen_ms.len() < self.block_count {
+            let next = (self.at + self.seen_ms.len()) % self.block_count;
+            // Pairs with the kernel's barrier before it hands a block over: what it wrote is there.
+            if self.status(next).load(Ordering::Acquire) & USER == 0 {
+                return;
+            }
+            self.seen_ms.push_back(now_ms);
+        }
+    }
+
+    /// When the block that is being emptied was seen to be ours, milliseconds; `None`: there is none.
+    pub fn seen_ms(&self) -> Option<u64> {
+        self.seen_ms.front().copied()
+    }
+
+    /// Whether as many blocks wait that the kernel may soon have none.
+    pub fn is_crowded(&self) -> bool {
+        self.seen_ms.len() * 2 > self.block_count
+    }
+
+    /// The stamp of the next frame, nanoseconds, of the blocks discovered. Gives back blocks that have no more.
+    pub fn head_ns(&mut self) -> Option<u64> {
+        while !self.seen_ms.is_empty() {
+            let block = self.block();
+            let cursor = self.cursor.unwrap_or_else(|| Cursor::begin(block));
+            let time_ns = cursor.time_ns(block);
+            self.cursor = Some(cursor);
+            match time_ns {
+                Some(time_ns) => return Some(time_ns),
+                None => self.give_back(),
+            }
+        }
+        None
+    }
+
+    /// Appends frames of the block that is being emptied, as [`copy`] does; the block is given back with its last one.
+    pub fn copy(
+        &mut self,
+        shape: &Shape,
+        until_ns: u64,
+        bytes_max: usize,
+        out: &mut Vec<u8>,
+    ) -> Copied {
+        if self.seen_ms.is_empty() {
+            return Copied::default();
+        }
+        let block = self.block();
+        let mut cursor = self.cursor.unwrap_or_else(|| Cursor::begin(block));
+        let copied = copy(block, &mut cursor, shape, until_ns, bytes_max, out);
+        let is_done = cursor.time_ns(block).is_none();
+        self.cursor = Some(cursor);
+        self.malformed += u64::from(copied.is_malformed);
+        if is_done {
+            self.give_back();
+        }
+        copied
+    }
+
+    /// The block at `at`, which was discovered and not given back.
+    fn block(&self) -> &[u8] {
+        assert!(!self.seen_ms.is_empty(), "the block is ours");
+        let start = self.at * self.block_bytes;
+        // SAFETY: within the mapping (invariant 1), ours, and so not written while it is borrowed (invariant 2).
+        unsafe {
+            std::slice::from_raw_parts(self.mapping.start.add(start).as_ptr(), self.block_bytes)
+        }
+    }
+
+    fn status(&self, number: usize) -> &AtomicU32 {
+        assert!(number < self.block_count);
+        // SAFETY: within the mapping (invariant 1), a multiple of 4; shared with the kernel, which uses it as an atomic
+        // too. Slices of our blocks are only read, and the kernel does not write their status (invariant 2).
+        unsafe { self.mapping.start.add(number * self.block_bytes + STATUS_AT).cast().as_ref() }
+    }
+
+    /// Gives the block at `at` back to the kernel.
+    fn give_back(&mut self) {
+        assert!(self.seen_ms.pop_front().is_some(), "the block is ours");
+        // It ended before it had what it promised.
+        let is_cut = self.cursor.take().is_some_and(|cursor| cursor.left() > 0);
+        self.malformed += u64::from(is_cut);
+        // Pairs with the kernel's reads of the status: we have done with the block.
+        self.status(self.at).store(KERNEL, Ordering::Release);
+        self.at = (self.at + 1) % self.block_count;
+    }
+}

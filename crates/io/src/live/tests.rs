@@ -1,0 +1,534 @@
+//! Interfaces in networks of the tests' own: a pair `c0`, `c1`; what is sent by `c1` is captured at `c0`. Every wait is
+//! bounded.
+
+use std::collections::HashMap;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use larder_wire::capture::Step;
+
+use super::*;
+use crate::batch::{Batch, Polled, Source, SourceOptions};
+use crate::netns::enter_private_network;
+use crate::testing::skip;
+
+const WAIT: Duration = Duration::from_secs(10);
+
+/// Runs a test in a network that is its own, where it may have one.
+fn with_network(test: &'static str, lines: &'static [&str], body: fn()) {
+    let ran = std::thread::spawn(move || {
+        if let Err(error) = enter_private_network() {
+            return skip(test, &format!("not permitted: {error}"));
+        }
+        for line in lines {
+            if !ip(line) {
+                return skip(test, "no pair of interfaces can be made");
+            }
+        }
+        body();
+    });
+    ran.join().unwrap();
+}
+
+fn ip(line: &str) -> bool {
+    let done = std::process::Command::new("ip").args(line.split(' ')).status();
+    done.is_ok_and(|status| status.success())
+}
+
+/// A pair that says nothing by itself.
+const PAIR: &[&str] = &[
+    "link add c0 type veth peer name c1",
+    "link set c0 addrgenmode none arp off",
+    "link set c1 addrgenmode none arp off",
+    "link set c0 up",
+    "link set c1 up",
+];
+
+fn options(interface: &str) -> LiveOptions {
+    LiveOptions {
+        interfaces: vec![interface.to_owned()],
+        ring_bytes: 8 << 20,
+        ..LiveOptions::default()
+    }
+}
+
+/// A source, and what it counts.
+fn source(options: &LiveOptions) -> (Source, Arc<LiveCounts>) {
+    let live = Live::open(options).unwrap();
+    let counts = live.counts();
+    (Source::live(live, SourceOptions::default()), counts)
+}
+
+/// Sends frames by an interface.
+struct Generator {
+    socket: OwnedFd,
+    index: libc::c_int,
+}
+
+impl Generator {
+    fn new(interface: &str) -> Generator {
+        let socket = socket::open(Link::Ethernet).unwrap();
+        let index = socket::find(&socket, interface).unwrap().unwrap().index;
+        Generator { socket, index }
+    }
+
+    fn send(&self, frame: &[u8]) {
+        // SAFETY: all zeros is a valid address.
+        let mut to: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+        to.sll_family = libc::AF_PACKET as u16;
+        to.sll_ifindex = self.index;
+        to.sll_protocol = (libc::ETH_P_IP as u16).to_be();
+        let bytes = size_of_val(&to) as libc::socklen_t;
+        // SAFETY: the kernel reads the frame and the address, which have the lengths given.
+        let sent = unsafe {
+            let (octets, count) = (frame.as_ptr().cast(), frame.len());
+            libc::sendto(self.socket.as_raw_fd(), octets, count, 0, (&raw const to).cast(), bytes)
+        };
+        assert_eq!(sent, frame.len() as isize, "{}", std::io::Error::last_os_error());
+    }
+}
+
+/// A frame of UDP between two ports, which bears a number, with so many octets behind it.
+fn frame(ports: (u16, u16), number: u32, more: usize) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
+    let bytes = (32 + more) as u16;
+    frame.extend([0x45, 0]);
+    frame.extend(bytes.to_be_bytes());
+    frame.extend([0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2]);
+    frame.extend(ports.0.to_be_bytes());
+    frame.extend(ports.1.to_be_bytes());
+    frame.extend((bytes - 20).to_be_bytes());
+    frame.extend([0, 0]);
+    frame.extend(number.to_be_bytes());
+    frame.resize(frame.len() + more, number as u8);
+    frame
+}
+
+/// A frame as it was captured.
+#[derive(Debug)]
+struct Seen {
+    ts_ns: i64,
+    interface: u32,
+    link_type: u16,
+    original_len: u32,
+    frame: Vec<u8>,
+}
+
+impl Seen {
+    /// The number that [`frame`] put in.
+    fn number(&self) -> u32 {
+        u32::from_be_bytes(*self.frame[42..].first_chunk().unwrap())
+    }
+}
+
+/// The records of a batch, all of which must be sound.
+fn records(batch: &Batch) -> Vec<Seen> {
+    assert_eq!((batch.start, batch.limit, batch.partial), (Some(0), batch.bytes.len(), false));
+    let (mut capture, mut offset) = (batch.capture.clone(), 0);
+    let mut found = Vec::new();
+    loop {
+        match capture.next(&batch.bytes, offset, batch.at_end) {
+            Step::Record(record) => {
+                offset = record.next_offset;
+                let (ts_ns, interface) = (record.ts_ns, record.interface);
+                let (link_type, original_len) = (record.link_type, record.original_len);
+                let frame = record.frame.to_vec();
+                found.push(Seen { ts_ns, interface, link_type, original_len, frame });
+            }
+            Step::End => return found,
+            step => panic!("{step:?}"),
+        }
+    }
+}
+
+/// Reads until so many frames have come, and looks that no more do for a moment.
+fn receive(source: &mut Source, count: usize) -> Vec<Seen> {
+    let (stop, start) = (AtomicBool::new(false), Instant::now());
+    let mut all = Vec::new();
+    while all.len() < count {
+        assert!(start.elapsed() < WAIT, "{} of {count} came", all.len());
+        if let Polled::Batch(batch) = source.poll_batch(&stop) {
+            all.extend(records(&batch));
+        }
+    }
+    assert_eq!(all.len(), count);
+    all
+}
+
+/// Stops, and reads to the end.
+fn drain(source: &mut Source) -> Vec<Seen> {
+    let (stop, start) = (AtomicBool::new(true), Instant::now());
+    let mut all = Vec::new();
+    loop {
+        assert!(start.elapsed() < WAIT, "there is an end");
+        match source.poll_batch(&stop) {
+            Polled::Batch(batch) => all.extend(records(&batch)),
+            Polled::Later => {}
+            Polled::End => return all,
+        }
+    }
+}
+
+/// Every frame comes once, in order, with its octets, its length and a stamp of now, by batches that follow one another;
+/// silence is `Later`, and a stop gives what was received before it. The counters are those of the frames.
+#[test]
+fn every_frame_comes_once() {
+    with_network("live::every_frame_comes_once", PAIR, || {
+        let (mut source, counts) = source(&options("c0"));
+        let never = AtomicBool::new(false);
+        assert!(matches!(source.poll_batch(&never), Polled::Later));
+        let generator = Generator::new("c1");
+        let sent: Vec<Vec<u8>> =
+            (0..3000).map(|n| frame((1, n as u16), n, n as usize % 1400)).collect();
+        let begun = std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as i64;
+        sent.iter().for_each(|frame| generator.send(frame));
+        let seen = receive(&mut source, sent.len());
+        let mut last_ns = begun;
+        for (seen, sent) in seen.iter().zip(&sent) {
+            assert_eq!(&seen.frame, sent);
+            assert_eq!((seen.original_len as usize, seen.link_type), (sent.len(), 1));
+            assert!(seen.ts_ns >= last_ns, "{} after {last_ns}", seen.ts_ns);
+            last_ns = seen.ts_ns;
+        }
+        // What is in a block that the kernel still fills is not lost by a stop.
+        generator.send(&sent[7]);
+        let rest = drain(&mut source);
+        assert_eq!(rest.iter().map(Seen::number).collect::<Vec<_>>(), [7]);
+        let counts = &counts.interfaces()[0];
+        assert_eq!((counts.received.load(Relaxed), counts.dropped.load(Relaxed)), (3001, 0));
+        assert_eq!((counts.delivered.load(Relaxed), counts.malformed.load(Relaxed)), (3001, 0));
+        assert!(counts.is_up.load(Relaxed));
+    });
+}
+
+/// Tags of VLANs come as they were sent, one or two, also those that the kernel takes off on the way.
+#[test]
+fn tags_are_as_sent() {
+    with_network("live::tags_are_as_sent", PAIR, || {
+        let (mut source, _) = source(&options("c0"));
+        let generator = Generator::new("c1");
+        let plain = frame((1, 2), 9, 40);
+        let tagged = |tags: &[u8]| {
+            let mut frame = plain.clone();
+            frame.splice(12..12, tags.iter().copied());
+            frame
+        };
+        let sent = [
+            tagged(&[0x81, 0, 0x60, 5]),
+            tagged(&[0x88, 0xa8, 0, 7, 0x81, 0, 0, 8]),
+            plain.clone(),
+        ];
+        sent.iter().for_each(|frame| generator.send(frame));
+        let seen = receive(&mut source, 3);
+        for (seen, sent) in seen.iter().zip(&sent) {
+            assert_eq!((&seen.frame, seen.original_len as usize), (sent, sent.len()));
+        }
+    });
+}
+
+/// Rings too small for what comes: what was lost is counted, to the frame, and what was kept is whole and in order; who
+/// holds all batches does not make the source wait, and may take the rest afterwards.
+#[test]
+fn floods_are_counted() {
+    with_network("live::floods_are_counted", PAIR, || {
+        let options = LiveOptions { ring_bytes: 1, ..options("c0") };
+        let live = Live::open(&options).unwrap();
+        let counts = live.counts();
+        let mut source = Source::live(live, SourceOptions { batch_bytes: 1, in_flight: 1 });
+        let generator = Generator::new("c1");
+        generator.send(&frame((1, 2), 0, 1000));
+        let never = AtomicBool::new(false);
+        let start = Instant::now();
+        let held = loop {
+            assert!(start.elapsed() < WAIT);
+            if let Polled::Batch(batch) = source.poll_batch(&never) {
+                break batch;
+            }
+        };
+        for n in 1..=2000 {
+            generator.send(&frame((1, 2), n, 1000));
+        }
+        assert!(matches!(source.poll_batch(&never), Polled::Later));
+        let mut seen = records(&held);
+        drop(held);
+        seen.extend(drain(&mut source));
+        let numbers: Vec<u32> = seen.iter().map(Seen::number).collect();
+        assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]));
+        let counts = &counts.interfaces()[0];
+        let (received, dropped) = (counts.received.load(Relaxed), counts.dropped.load(Relaxed));
+        assert!((1..2000).contains(&numbers.len()), "{}", numbers.len());
+        assert_eq!((received, received + dropped), (numbers.len() as u64, 2001));
+        assert!(counts.freezes.load(Relaxed) > 0);
+    });
+}
+
+/// Several rings share an interface by flows, both directions of one by the same ring, and give one row in order of time
+/// without a loss; what is asked of each ring agrees with that.
+#[test]
+fn rings_share_by_flow() {
+    with_network("live::rings_share_by_flow", PAIR, || {
+        let options = LiveOptions { rings: 2, ..options("c0") };
+        let generator = Generator::new("c1");
+        let sent: Vec<Vec<u8>> = (0..2000u32)
+            .map(|n| {
+                let (a, b) = ((n % 50) as u16 + 1000, 53);
+                let mut frame = frame(if n % 2 == 0 { (a, b) } else { (b, a) }, n, 10);
+                if n % 2 == 1 {
+                    // The other direction.
+                    frame[29] = 2;
+                    frame[33] = 1;
+                }
+                frame
+            })
+            .collect();
+        // Which ring a flow comes by is seen at the rings.
+        let mut live = Live::open(&options).unwrap();
+        sent.iter().for_each(|frame| generator.send(frame));
+        std::thread::sleep(Duration::from_millis(100));
+        let mut ring_of = HashMap::new();
+        let mut came = [0; 2];
+        for (number, line) in live.lines.iter_mut().enumerate() {
+            line.ring.discover(0);
+            let mut out = Vec::new();
+            while line.ring.head_ns().is_some() {
+                let shape = live.interfaces[0].shape;
+                came[number] += line.ring.copy(&shape, u64::MAX, usize::MAX, &mut out).frames;
+            }
+            let mut bytes = Vec::new();
+            write::section(&mut bytes, "t");
+            write::interface(&mut bytes, 1, 0);
+            bytes.extend_from_slice(&out);
+            let (mut capture, mut offset) = larder_wire::capture::Capture::open(&bytes).unwrap();
+            loop {
+                match capture.next(&bytes, offset, true) {
+                    Step::Record(record) => {
+                        let port = |at: usize| {
+                            u16::from_be_bytes([record.frame[at], record.frame[at + 1]])
+                        };
+                        let flow = port(34).max(port(36));
+                        assert_eq!(*ring_of.entry(flow).or_insert(number), number, "{flow}");
+                        offset = record.next_offset;
+                    }
+                    Step::Meta { next_offset } => offset = next_offset,
+                    Step::End => break,
+                    step => panic!("{step:?}"),
+                }
+            }
+        }
+        assert_eq!(came[0] + came[1], 2000);
+        assert!(came[0] > 0 && came[1] > 0, "{came:?}");
+        drop(live);
+
+        let (mut source, counts) = source(&options);
+        sent.iter().for_each(|frame| generator.send(frame));
+        let seen = receive(&mut source, sent.len());
+        assert!(seen.windows(2).all(|pair| pair[0].ts_ns <= pair[1].ts_ns));
+        let mut numbers: Vec<u32> = seen.iter().map(Seen::number).collect();
+        numbers.sort_unstable();
+        assert!(numbers.into_iter().eq(0..2000));
+        assert!(drain(&mut source).is_empty());
+        assert_eq!(counts.interfaces()[0].received.load(Relaxed), 2000);
+    });
+}
+
+/// Two interfaces in one capture: each frame says by which it came, and all are in order of time.
+#[test]
+fn interfaces_are_told_apart() {
+    with_network("live::interfaces_are_told_apart", PAIR, || {
+        let both = ["c0".to_owned(), "c1".to_owned()];
+        let options = LiveOptions { interfaces: both.to_vec(), ..options("") };
+        let (mut source, _) = source(&options);
+        assert_eq!(source.name(), "c0,c1");
+        let generator = Generator::new("c1");
+        for n in 0..100 {
+            generator.send(&frame((1, 2), n, 0));
+        }
+        // Each goes out by one and comes in by the other.
+        let seen = receive(&mut source, 200);
+        assert!(seen.windows(2).all(|pair| pair[0].ts_ns <= pair[1].ts_ns));
+        for interface in 0..2 {
+            let numbers = seen.iter().filter(|seen| seen.interface == interface).map(Seen::number);
+            assert!(numbers.eq(0..100));
+        }
+    });
+}
+
+/// A filter decides what comes, from the first frame on, and frames are cut as asked with their length told.
+#[test]
+fn filters_and_snap_lengths() {
+    with_network("live::filters_and_snap_lengths", PAIR, || {
+        let instruction = |code, jt, jf, k| FilterInstruction { code, jt, jf, k };
+        // ldh [36]; jeq #53; ret #262144; ret #0
+        let filter = vec![
+            instruction(0x28, 0, 0, 36),
+            instruction(0x15, 0, 1, 53),
+            instruction(0x06, 0, 0, 262_144),
+            instruction(0x06, 0, 0, 0),
+        ];
+        for rings in [1, 2] {
+            let options =
+                LiveOptions { filter: filter.clone(), rings, snap_bytes: 50, ..options("c0") };
+            let (mut source, counts) = source(&options);
+            let generator = Generator::new("c1");
+            for n in 0..100 {
+                generator.send(&frame((n, 50 + n % 5), u32::from(n), 100));
+            }
+            let mut seen = receive(&mut source, 20);
+            seen.extend(drain(&mut source));
+            let mut numbers: Vec<u32> = seen.iter().map(Seen::number).collect();
+            numbers.sort_unstable();
+            assert!(numbers.into_iter().eq((3..100).step_by(5)));
+            assert!(seen.iter().all(|s| (s.frame.len(), s.original_len) == (50, 146)));
+            assert_eq!(counts.interfaces()[0].received.load(Relaxed), 20);
+        }
+        let bad = vec![instruction(0xffff, 0, 0, 0)];
+        let refused = Live::open(&LiveOptions { filter: bad, ..options("c0") }).unwrap_err();
+        assert!(refused.to_string().contains("does not take the filter"), "{refused}");
+    });
+}
+
+/// Packets to ourselves pass the loopback twice and count once, by its name and by `any`, which puts a header before IP.
+#[test]
+fn the_loopback_counts_once() {
+    with_network("live::the_loopback_counts_once", &[], || {
+        for (interface, link_type, ip_at) in [("lo", 1, 14), (ANY, 276, 20)] {
+            let (mut source, counts) = source(&options(interface));
+            assert_eq!(link_type, super::link_type(interface).unwrap());
+            let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            let at = socket.local_addr().unwrap();
+            for n in 0..50u8 {
+                socket.send_to(&[n; 9], at).unwrap();
+            }
+            let seen = receive(&mut source, 50);
+            for (n, seen) in seen.iter().enumerate() {
+                assert_eq!(seen.link_type, link_type);
+                assert_eq!(seen.frame[ip_at..][28..], [n as u8; 9]);
+            }
+            assert!(drain(&mut source).is_empty());
+            assert_eq!(counts.interfaces()[0].delivered.load(Relaxed), 50);
+        }
+    });
+}
+
+/// Waits for something to become true while the source is read, which must bring nothing.
+fn until(source: &mut Source, what: &str, mut is_true: impl FnMut() -> bool) {
+    let (never, start) = (AtomicBool::new(false), Instant::now());
+    while !is_true() {
+        assert!(start.elapsed() < WAIT, "{what}");
+        if let Polled::Batch(batch) = source.poll_batch(&never) {
+            panic!("{:?}", records(&batch));
+        }
+    }
+}
+
+/// An interface that goes down, is removed, is made again: each is seen and counted, ends nothing, and afterwards frames
+/// come again, with one ring and with several, and without any capability.
+#[test]
+fn interfaces_come_and_go() {
+    with_network("live::interfaces_come_and_go", PAIR, || {
+        for rings in [1, 2] {
+            // Commands are another thread's, which keeps its rights.
+            let (command, commands) = std::sync::mpsc::channel::<Vec<&'static str>>();
+            let (done, answers) = std::sync::mpsc::channel();
+            let reader = std::thread::spawn(move || {
+                let run = |lines: &[&'static str]| {
+                    command.send(lines.to_vec()).unwrap();
+                    let (is_done, generator): (bool, Generator) = answers.recv().unwrap();
+                    assert!(is_done, "{lines:?}");
+                    generator
+                };
+                let (mut source, counts) = source(&LiveOptions { rings, ..options("c0") });
+                crate::privileges::drop_capabilities().unwrap();
+                let counts = &counts.interfaces()[0];
+                let get = |what: &std::sync::atomic::AtomicU64| what.load(Relaxed);
+                run(&[]).send(&frame((1, 2), 1, 0));
+                assert_eq!(receive(&mut source, 1)[0].number(), 1);
+
+                run(&["link set c0 down"]);
+                until(&mut source, "down", || !counts.is_up.load(Relaxed));
+                let generator = run(&["link set c0 up"]);
+                until(&mut source, "up", || counts.is_up.load(Relaxed));
+                generator.send(&frame((1, 2), 2, 0));
+                assert_eq!(receive(&mut source, 1)[0].number(), 2);
+                assert_eq!((get(&counts.downs), get(&counts.reopened)), (1, 0));
+
+                run(&["link del c0", PAIR[0]]);
+                until(&mut source, "gone", || !counts.is_up.load(Relaxed));
+                let generator = run(&PAIR[1..]);
+                until(&mut source, "again", || counts.is_up.load(Relaxed));
+                for n in 3..9 {
+                    generator.send(&frame((n, 2), u32::from(n), 0));
+                }
+                assert_eq!(receive(&mut source, 6)[0].number(), 3);
+                assert_eq!((get(&counts.downs), get(&counts.reopened)), (2, 1));
+                assert!(drain(&mut source).is_empty());
+                assert_eq!((get(&counts.received), get(&counts.dropped)), (8, 0));
+            });
+            for lines in commands {
+                let is_done = lines.iter().all(|line| ip(line));
+                if done.send((is_done, Generator::new("c1"))).is_err() {
+                    break;
+                }
+            }
+            reader.join().unwrap();
+        }
+    });
+}
+
+/// What cannot be opened is told with what to do next.
+#[test]
+fn errors_help() {
+    with_network("live::errors_help", PAIR, || {
+        let said = |options: &LiveOptions| Live::open(options).unwrap_err().to_string();
+        let text = said(&options("c9"));
+        assert!(
+            text.contains("there are: ") && text.contains("c0") && text.contains("lo"),
+            "{text}"
+        );
+        assert!(said(&LiveOptions::default()).contains("name an interface"));
+        let twice = vec!["c0".to_owned(), "c0".to_owned()];
+        assert!(said(&LiveOptions { interfaces: twice, ..options("") }).contains("twice"));
+        let beside = vec!["c0".to_owned(), ANY.to_owned()];
+        assert!(said(&LiveOptions { interfaces: beside, ..options("") }).contains("twice"));
+        assert!(ip("link set c0 down"));
+        assert!(said(&LiveOptions { rings: 2, ..options("c0") }).contains("link set c0 up"));
+        let unprivileged = std::thread::spawn(|| {
+            crate::privileges::drop_capabilities().unwrap();
+            Live::open(&options("c0")).unwrap_err().to_string()
+        });
+        let text = unprivileged.join().unwrap();
+        assert!(text.contains("setcap cap_net_raw+ep"), "{text}");
+        // A card without stamps is no reason to fail.
+        let live = Live::open(&LiveOptions { hardware_time: true, ..options("c0") }).unwrap();
+        assert!(live.notes()[0].contains("but the system's"), "{:?}", live.notes());
+    });
+}
+
+/// The time of day is compared with the time since boot: corrections are no steps, however far they lead, and a step is
+/// told once, with its sign.
+#[test]
+fn steps_of_the_clock_are_seen() {
+    let mut clock = ClockWatch { difference_ns: 0 };
+    for n in 1..100 {
+        assert_eq!(clock.compare(n * STEP_NS / 2), 0);
+    }
+    assert_eq!(clock.compare(0), -99 * STEP_NS / 2);
+    assert_eq!(clock.compare(1), 0);
+    assert_eq!(clock.compare(3_600 * STEP_NS), 3_600 * STEP_NS - 1);
+    assert_eq!(clock.compare(i64::MIN), i64::MIN);
+    assert_eq!(ClockWatch::start().look(), 0);
+}
+
+/// Rings have whole blocks, at least two, and no more octets than are asked for where that is enough.
+#[test]
+fn rings_have_whole_blocks() {
+    for (asked, blocks) in [(0, 2), (300 << 10, 2), (1 << 20, 4), (64 << 20, 256)] {
+        let (bytes, count) = ring::geometry(asked);
+        assert_eq!(count, blocks);
+        assert!(bytes.is_power_of_two() && (bytes * count) as u64 <= asked.max(256 << 10));
+    }
+    let (bytes, count) = ring::geometry(u64::MAX);
+    assert_eq!(bytes * count, 1 << 31);
+}
