@@ -15,6 +15,7 @@
 //! | [`dnstap`] | DNS messages as another server recorded them |
 //! | [`nbns`], [`dhcp`] | NetBIOS name service and DHCP host names |
 //! | [`tls`], [`http`], [`quic`] | the server name a client states itself |
+//! | [`filter`] | no packet: tcpdump's filter language, and classic BPF, which it becomes |
 //! | [`flow_key`] | which flow a packet belongs to |
 //! | [`community_id`] | the Community ID v1 flow hash |
 #![forbid(unsafe_code)]
@@ -25,6 +26,7 @@ pub mod community_id;
 pub mod dhcp;
 pub mod dns;
 pub mod dnstap;
+pub mod filter;
 pub mod flow_key;
 pub mod fragment;
 pub mod frame;

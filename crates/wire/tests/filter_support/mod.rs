@@ -1,0 +1,447 @@
+//! Filters and frames for the tests of filters: a list by hand, a generator from the grammar, and frames that no capture
+//! has.
+#![allow(dead_code)]
+
+use larder_wire::filter::LinkType;
+
+/// One of each kind, and those with which something was once wrong. Some are no filters.
+pub const BY_HAND: &[&str] = &[
+    "",
+    "ip",
+    "ip6",
+    "arp",
+    "rarp",
+    "tcp",
+    "udp",
+    "icmp",
+    "icmp6",
+    "sctp",
+    "igmp",
+    "not ip",
+    "! tcp",
+    "tcp or udp",
+    "ip and not tcp",
+    "port 53",
+    "udp port 53",
+    "tcp port 443",
+    "src port 53",
+    "dst port 53 or 443",
+    "src or dst port 80",
+    "src and dst port 5353",
+    "port domain",
+    "port http or https",
+    "tcp port http",
+    "udp port http",
+    "udp src port ntp",
+    "portrange 50-500",
+    "portrange 500-50",
+    "tcp dst portrange 1-1023",
+    "portrange 53",
+    "port (53 or 80 or 443)",
+    "port 53 and not (port 54 or 55)",
+    "port not 53",
+    "host 10.0.0.1",
+    "src host 10.0.0.2",
+    "dst 10.0.0.2",
+    "src or dst 10.0.0.2",
+    "src and dst net 10.0.0.0/8",
+    "net 10",
+    "net 10.0",
+    "net 192.168.1.0/24",
+    "net 192.168.0.0 mask 255.255.0.0",
+    "src net 10.0.0.0/8 and dst net not 10.0.0.0/8",
+    "host 10.1",
+    "host 10",
+    "net 0.0.0.0/0",
+    "ip host 10.0.0.1",
+    "arp host 10.0.0.1",
+    "rarp host 10.0.0.1",
+    "host fe80::1",
+    "net fe80::/10",
+    "ip6 net 2001:db8::/32",
+    "src net fd00::/8",
+    "net ::/0",
+    "not net fe80::/10",
+    "ip proto 17",
+    "ip6 proto 17",
+    "proto 6 or 17",
+    "ip proto \\tcp",
+    "ether proto 0x0806",
+    "ether proto \\ip6",
+    "ether host 02:00:00:00:00:01",
+    "ether src 2:0:0:0:0:1",
+    "ether dst ff:ff:ff:ff:ff:ff",
+    "ether host 02-00-00-00-00-01",
+    "ether host 0200.0000.0001",
+    "ether broadcast",
+    "broadcast",
+    "multicast",
+    "ether multicast",
+    "ip multicast",
+    "ip6 multicast",
+    "vlan",
+    "vlan 3",
+    "vlan 100",
+    "vlan and ip",
+    "vlan 100 and tcp port 443",
+    "vlan and vlan",
+    "vlan and vlan and port 53",
+    "vlan 3 and vlan 4 and host 10.0.0.1",
+    "vlan or ip",
+    "(vlan and tcp[13] != 0) or tcp",
+    "vlan and ip[9] = 17",
+    "vlan and icmp6[0] = 135",
+    "vlan and ether[12:2] = 0x8100",
+    "vlan and ip6",
+    "not vlan",
+    "less 100",
+    "greater 100",
+    "len > 100",
+    "len <= 100 and length >= 60",
+    "len != 66",
+    "tcp[tcpflags] & (tcp-syn|tcp-fin) != 0",
+    "tcp[tcpflags] & tcp-syn != 0 and tcp[tcpflags] & tcp-ack == 0",
+    "tcp[13] = 0x12",
+    "tcp[13] & 7 != 0 and not src and dst net 10.0.0.0/8",
+    "tcp[0:2] = 443",
+    "tcp[(tcp[12] >> 4) * 4] = 0x16",
+    "tcp[((tcp[12:1] & 0xf0) >> 2):4] = 0x47455420",
+    "udp[8:2] & 0x8000 != 0",
+    "udp[4:2] > 100",
+    "icmp[icmptype] = icmp-echo",
+    "icmp[icmptype] != icmp-echo and icmp[icmptype] != icmp-echoreply",
+    "icmp6[icmp6type] = icmp6-neighborsolicit",
+    "icmp6[0] == 136",
+    "ip[0] & 0xf != 5",
+    "ip[6:2] & 0x1fff = 0",
+    "ip[6:2] & 0x3fff != 0",
+    "ip[8] < 64",
+    "ip[2:2] - ip[0] * 4 > 500",
+    "ip6[6] = 17",
+    "ip6[40] = 0x16",
+    "arp[6:2] = 1",
+    "ether[0] & 1 = 1",
+    "ether[12:2] == 0x86dd",
+    "ether[6:4] != 0",
+    "tcp[100] = 5",
+    "not tcp[100] = 5",
+    "tcp[-1] = 5",
+    "ip[65536] = 1",
+    "ether[0xfffffff0] = 1",
+    "1 = 1",
+    "1 = 2",
+    "2 + 3 * 4 = 14",
+    "(2 + 3) * 4 = len",
+    "-1 = 0xffffffff",
+    "-5 + 6 = 1",
+    "10 - 2 - 3 = 5",
+    "1 << 3 | 1 = 9",
+    "6 / 4 = 1",
+    "7 % 4 = 3",
+    "10 % 4 + 1 = 0",
+    "1 + 10 % 4 = 3",
+    "5 ^ 1 = 4",
+    "5 ^ 1 | 2 = 6",
+    "len / (len - len) = 1",
+    "len % (len - len) = 1",
+    "1 << (len + 1) = 0",
+    "len & 0xf0 >> 4 = 4",
+    "5 > 3 > 1",
+    "ip and tcp or udp and port 53",
+    "udp and port 53 or tcp",
+    "(udp or tcp) and (port 53 or port 443)",
+    "((((tcp))))",
+    "not not tcp",
+    "not (tcp or udp)",
+    "tcp && ! udp || icmp",
+    "host 10.0.0.1 or 10.0.0.2 and port 53",
+    "host 10.0.0.1 and (port 53 or 443)",
+    "host (10.0.0.1 or 10.0.0.2)",
+    "port 53 or (host 10.0.0.1) or 443",
+    "tcp src port 443 and dst port 53 or 80",
+    "ip proto 6 and not 17",
+    // No filters.
+    "tcp and",
+    "and tcp",
+    "()",
+    "(tcp",
+    "tcp)",
+    "tcp udp",
+    "port",
+    "port 65536",
+    "port nosuchport",
+    "portrange 1-70000",
+    "port http and udp port http",
+    "host",
+    "host 10.0.0.256",
+    "10.0.0.1",
+    "80",
+    "net 10.0.0.1/8",
+    "net 10.0.0.0/33",
+    "host 10.0.0.0/8",
+    "host fe80::/10",
+    "net fe80::1/10",
+    "tcp host 10.0.0.1",
+    "ip host fe80::1",
+    "ip6 host 10.0.0.1",
+    "icmp port 80",
+    "ip port 80",
+    "ip proto tcp",
+    "ether host 10.0.0.1",
+    "host 02:00:00:00:00:01",
+    "vlan 4096",
+    "tcp[0:3] = 1",
+    "tcp[0] = ",
+    "tcp[0]",
+    "tcp[] = 1",
+    "len",
+    "len / 0 = 1",
+    "len << 32 = 1",
+    "less tcp",
+    "esp[0] = 1",
+    "(tcp) and (port 80) or 443",
+    "tcp or 443",
+    "0x = 1",
+    "08 = 8",
+    "99999999999 = 1",
+    "tcp $ udp",
+    "ip multicast or tcp broadcast",
+];
+
+/// A small generator: good enough for choosing.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.0;
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ (word >> 31)
+    }
+
+    pub fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+
+    fn of<'a>(&mut self, words: &[&'a str]) -> &'a str {
+        words[self.below(words.len())]
+    }
+}
+
+/// Filters by the grammar, over addresses and ports that the captures have.
+pub struct Grammar {
+    random: Random,
+    link: LinkType,
+}
+
+impl Grammar {
+    pub fn new(seed: u64, link: LinkType) -> Grammar {
+        Grammar { random: Random(seed), link }
+    }
+
+    pub fn filter(&mut self) -> String {
+        self.joined(3)
+    }
+
+    fn joined(&mut self, depth: usize) -> String {
+        let mut text = self.part(depth);
+        for _ in 0..self.random.below(3) {
+            let join = self.random.of(&[" and ", " or ", " && ", " || "]);
+            text = format!("{text}{join}{}", self.part(depth));
+        }
+        text
+    }
+
+    fn part(&mut self, depth: usize) -> String {
+        match self.random.below(8) {
+            0 if depth > 0 => format!("({})", self.joined(depth - 1)),
+            1 if depth > 0 => format!("not ({})", self.joined(depth - 1)),
+            2 => format!("not {}", self.test()),
+            _ => self.test(),
+        }
+    }
+
+    fn test(&mut self) -> String {
+        const SIDES: [&str; 6] = ["", "", "src ", "dst ", "src or dst ", "src and dst "];
+        let side = self.random.of(&SIDES);
+        match self.random.below(12) {
+            0 => self
+                .random
+                .of(&["ip", "ip6", "arp", "tcp", "udp", "icmp", "icmp6", "sctp"])
+                .to_owned(),
+            1 | 2 => {
+                let proto = self.random.of(&["", "", "tcp ", "udp "]);
+                format!("{proto}{side}port {}", self.ports())
+            }
+            3 => {
+                let (low, high) = (self.random.below(1000), self.random.below(60000));
+                format!("{side}portrange {low}-{high}")
+            }
+            4 | 5 => format!("{side}host {}", self.addr()),
+            6 => {
+                let net = self.random.of(&[
+                    "10",
+                    "10.0",
+                    "192.168.0.0/16",
+                    "10.0.0.0/8",
+                    "172.16.0.0/12",
+                    "fe80::/10",
+                    "fd00::/8",
+                    "2001:db8::/32",
+                    "ff00::/8",
+                ]);
+                format!("{side}net {net}")
+            }
+            7 => format!(
+                "{}proto {}",
+                self.random.of(&["", "ip ", "ip6 "]),
+                self.random.of(&["6", "17", "1", "58"])
+            ),
+            8 => format!("{} {}", self.random.of(&["less", "greater"]), self.random.below(300)),
+            9 if self.link == LinkType::Ethernet => match self.random.below(6) {
+                0 => format!("vlan {}", self.random.of(&["", "3", "100", "200"])).trim().to_owned(),
+                1 => "vlan".to_owned(),
+                2 => format!(
+                    "ether {} 02:00:00:00:00:0{}",
+                    self.random.of(&["host", "src", "dst"]),
+                    self.random.below(4)
+                ),
+                3 => self.random.of(&["broadcast", "multicast"]).to_owned(),
+                _ => format!("ether proto {}", self.random.of(&["0x800", "0x86dd", "\\arp"])),
+            },
+            9 => "ip multicast".to_owned(),
+            _ => self.comparison(),
+        }
+    }
+
+    fn ports(&mut self) -> String {
+        const PORTS: [&str; 9] =
+            ["53", "443", "80", "5353", "https", "domain", "123", "67", "5355"];
+        let port = self.random.of(&PORTS);
+        match self.random.below(4) {
+            0 => format!("{port} or {}", self.random.of(&PORTS)),
+            1 => format!("({port} or not {})", self.random.of(&PORTS)),
+            _ => port.to_owned(),
+        }
+    }
+
+    fn addr(&mut self) -> String {
+        const ADDRS: [&str; 10] = [
+            "10.0.0.1",
+            "10.0.0.2",
+            "10.9.0.2",
+            "192.168.1.1",
+            "10.0",
+            "224.0.0.251",
+            "fe80::1",
+            "ff02::fb",
+            "fd00::1",
+            "2001:db8::1",
+        ];
+        self.random.of(&ADDRS).to_owned()
+    }
+
+    fn comparison(&mut self) -> String {
+        let relation = self.random.of(&["=", "!=", "<", ">", "<=", ">="]);
+        format!("{} {relation} {}", self.value(3), self.random.below(300))
+    }
+
+    /// Loads are left operands only: libpcap checks the protocols of no others.
+    fn value(&mut self, depth: usize) -> String {
+        match self.random.below(6) {
+            0 if depth > 0 => {
+                let operator = self.random.of(&["+", "-", "*", "&", "|", "<<", ">>", "/"]);
+                let right = match operator {
+                    "<<" | ">>" => self.random.below(32).to_string(),
+                    "/" => (self.random.below(9) + 1).to_string(),
+                    _ => self.random.of(&["1", "4", "0xf0", "len", "(len & 7)", "-3"]).to_owned(),
+                };
+                format!("({} {operator} {right})", self.value(depth - 1))
+            }
+            1 => "len".to_owned(),
+            _ => {
+                let proto =
+                    self.random.of(&["ip", "ip6", "tcp", "udp", "icmp", "icmp6", "ether", "arp"]);
+                let offset = match self.random.below(6) {
+                    0 if depth > 0 => self.value(depth - 1),
+                    _ => self.random.below(40).to_string(),
+                };
+                let size = self.random.of(&["", "", ":1", ":2", ":4"]);
+                format!("{proto}[{offset}{size}]")
+            }
+        }
+    }
+}
+
+/// Frames of kinds that captures lack: tags in all types, ARP, RARP, groups, options, fragments.
+pub fn rare_frames(link: LinkType) -> Vec<Vec<u8>> {
+    let ip = |options: usize, fragment: u16, proto: u8, dst: [u8; 4]| {
+        let mut packet = vec![0x45 + options as u8, 0, 0, 60];
+        packet.extend_from_slice(&[0, 1]);
+        packet.extend_from_slice(&fragment.to_be_bytes());
+        packet.extend_from_slice(&[64, proto, 0, 0, 10, 0, 0, 1]);
+        packet.extend_from_slice(&dst);
+        packet.extend(std::iter::repeat_n(1, options * 4));
+        packet.extend_from_slice(&[1, 187, 0, 53, 0, 0, 0, 1, 0, 0, 0, 2, 0x50, 0x12, 0, 1]);
+        packet.extend_from_slice(&[0; 8]);
+        packet
+    };
+    let ip6 = |next: u8, dst: u8, rest: &[u8]| {
+        let mut packet = vec![0x60, 0, 0, 0, 0, 24, next, 64];
+        packet.extend_from_slice(&[0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+        packet.extend_from_slice(&[dst, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xfb]);
+        packet.extend_from_slice(rest);
+        packet.extend_from_slice(&[0x14, 0xe9, 0x14, 0xe9, 0, 24, 0, 0, 135, 0, 0, 0, 0, 0, 0, 0]);
+        packet
+    };
+    let v4 = vec![
+        ip(0, 0, 6, [10, 0, 0, 2]),
+        ip(3, 0, 17, [224, 0, 0, 251]),
+        ip(0, 0x2000, 17, [10, 0, 0, 2]),
+        ip(0, 0x00b9, 6, [10, 0, 0, 1]),
+        ip(1, 0x4000, 132, [255, 255, 255, 255]),
+        ip(0, 0, 1, [192, 168, 1, 1]),
+        ip(0, 0, 2, [10, 9, 0, 2]),
+    ];
+    let v6 = vec![
+        ip6(17, 0xff, &[]),
+        ip6(6, 0xfe, &[]),
+        ip6(132, 0xff, &[]),
+        ip6(58, 0xff, &[135, 0, 0, 0, 0, 0, 0, 0]),
+        ip6(44, 0xfe, &[17, 0, 0, 1, 0, 0, 0, 5]),
+        ip6(44, 0xfe, &[6, 0, 0, 0x10, 0, 0, 0, 5]),
+    ];
+    if link == LinkType::RawIp {
+        return v4.into_iter().chain(v6).collect();
+    }
+    let mut arp = vec![0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 1, 10, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    arp.extend_from_slice(&[10, 0, 0, 2]);
+    let mut bodies: Vec<(u16, Vec<u8>)> = v4.into_iter().map(|packet| (0x0800, packet)).collect();
+    bodies.extend(v6.into_iter().map(|packet| (0x86dd, packet)));
+    bodies.extend([(0x0806, arp.clone()), (0x8035, arp), (0x0026, vec![0xaa; 38])]);
+    let tags: [&[(u16, u16)]; 6] = [
+        &[],
+        &[(0x8100, 0x2003)],
+        &[(0x88a8, 100)],
+        &[(0x9100, 200)],
+        &[(0x8100, 3), (0x8100, 4)],
+        &[(0x88a8, 100), (0x8100, 200)],
+    ];
+    let mut frames = Vec::new();
+    for (number, (kind, body)) in bodies.iter().enumerate() {
+        for tags in tags {
+            let dst = [[2, 0, 0, 0, 0, 1], [0xff; 6], [1, 0, 0x5e, 0, 0, 0xfb]][number % 3];
+            let mut frame = dst.to_vec();
+            frame.extend_from_slice(&[2, 0, 0, 0, 0, 2]);
+            for (tag, id) in tags {
+                frame.extend_from_slice(&tag.to_be_bytes());
+                frame.extend_from_slice(&id.to_be_bytes());
+            }
+            frame.extend_from_slice(&kind.to_be_bytes());
+            frame.extend_from_slice(body);
+            frames.push(frame);
+        }
+    }
+    frames
+}

@@ -1,0 +1,255 @@
+//! Filters against tcpdump: on every frame of the captures, on cut and damaged ones, ours takes what tcpdump takes.
+//!
+//! The filters are a list by hand and as many as the seed gives from the language's grammar. The captures are those of
+//! `tests/captures` and the shared ones; all frames of a link type go into one file.
+
+mod filter_support;
+mod packet_support;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use filter_support::{BY_HAND, Grammar, Random};
+use larder_wire::filter::{Instruction, LinkType, Origin, compile, run, run_live};
+use packet_support::{read_capture, skip};
+
+const SNAP_BYTES: u32 = 262_144;
+const GENERATED: usize = 300;
+
+/// A frame that may be cut: what is left, and its length on the wire.
+struct Cut {
+    bytes: Vec<u8>,
+    original_len: u32,
+}
+
+/// All Ethernet frames of all captures, or all of raw IP.
+fn frames(link: LinkType) -> Vec<Cut> {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/captures");
+    let mut files: Vec<PathBuf> = std::fs::read_dir(own)
+        .expect("the repository's captures")
+        .map(|entry| entry.expect("a readable folder").path())
+        .filter(|path| path.extension().is_some_and(|kind| kind == "pcap"))
+        .collect();
+    let shared = std::env::var_os("LARDER_SHARED_DATA").map(|data| Path::new(&data).join("pcap"));
+    if let Some(shared) = shared {
+        let entries = std::fs::read_dir(shared).expect("the folder that the variable names");
+        files.extend(entries.map(|entry| entry.expect("a readable folder").path()));
+        files
+            .retain(|path| path.extension().is_some_and(|kind| kind == "pcap" || kind == "pcapng"));
+    }
+    files.sort();
+    let mut frames = Vec::new();
+    for file in files {
+        if std::fs::metadata(&file).is_ok_and(|data| data.len() > 8 << 20) {
+            continue;
+        }
+        let own = read_capture(&file).into_iter();
+        let own = own.filter(|frame| LinkType::of(frame.link_type) == Ok(link)).take(400);
+        frames.extend(
+            own.map(|frame| Cut { original_len: frame.bytes.len() as u32, bytes: frame.bytes }),
+        );
+    }
+    frames.extend(
+        filter_support::rare_frames(link)
+            .into_iter()
+            .map(|bytes| Cut { original_len: bytes.len() as u32, bytes }),
+    );
+    frames
+}
+
+/// The same frames cut anywhere, and with octets changed where headers are.
+fn damaged(frames: &[Cut], random: &mut Random) -> Vec<Cut> {
+    let mut out = Vec::new();
+    for frame in frames.iter().step_by(3) {
+        let mut bytes = frame.bytes.clone();
+        bytes.truncate(random.below(bytes.len().min(90) + 1));
+        out.push(Cut { bytes, original_len: frame.original_len });
+        let mut bytes = frame.bytes.clone();
+        for _ in 0..2 {
+            let at = random.below(bytes.len().clamp(1, 60));
+            if let Some(octet) = bytes.get_mut(at) {
+                *octet = random.next() as u8;
+            }
+        }
+        out.push(Cut { bytes, original_len: frame.original_len });
+    }
+    out
+}
+
+fn write_file(name: &str, link: LinkType, frames: &[Cut]) -> PathBuf {
+    let number = if link == LinkType::Ethernet { 1 } else { 101 };
+    let mut out = Vec::new();
+    for word in [0xa1b2_c3d4, 0x0004_0002, 0, 0, SNAP_BYTES, number] {
+        out.extend_from_slice(&u32::to_le_bytes(word));
+    }
+    for (index, frame) in frames.iter().enumerate() {
+        for word in [index as u32, 0, frame.bytes.len() as u32, frame.original_len] {
+            out.extend_from_slice(&u32::to_le_bytes(word));
+        }
+        out.extend_from_slice(&frame.bytes);
+    }
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("filter-{name}-{number}.pcap"));
+    std::fs::write(&path, out).expect("room for a capture");
+    path
+}
+
+fn has_tcpdump(test: &str) -> bool {
+    let found = Command::new("tcpdump").arg("--version").output().is_ok();
+    if !found {
+        skip(test, "no tcpdump");
+    }
+    found
+}
+
+/// The frames that tcpdump takes, or what it says of the filter.
+fn tcpdump(file: &Path, filter: &str, options: &[&str]) -> Result<Vec<usize>, String> {
+    let mut command = Command::new("tcpdump");
+    command.args(options).arg("-r").arg(file).args(["-w", "-", "--", filter]);
+    let output = command.output().expect("tcpdump was found");
+    if !output.status.success() {
+        let told = String::from_utf8_lossy(&output.stderr);
+        let rejects_all = told.contains("expression rejects all packets");
+        return if rejects_all { Ok(Vec::new()) } else { Err(told.into_owned()) };
+    }
+    let word = |at: usize| u32::from_le_bytes(output.stdout[at..at + 4].try_into().expect("four"));
+    let (mut taken, mut at) = (Vec::new(), 24);
+    while at < output.stdout.len() {
+        taken.push(word(at) as usize);
+        at += 16 + word(at + 8) as usize;
+    }
+    Ok(taken)
+}
+
+fn ours(program: &[Instruction], frames: &[Cut]) -> Vec<usize> {
+    let takes = |frame: &Cut| run(program, &frame.bytes, frame.original_len) != 0;
+    (0..frames.len()).filter(|index| takes(&frames[*index])).collect()
+}
+
+/// For one kind of frames: every filter takes the same of both. Returns how often something, but not all, was taken.
+fn compare(
+    name: &str,
+    link: LinkType,
+    frames: &[Cut],
+    filters: &[&str],
+    options: &[&str],
+) -> usize {
+    let file = write_file(name, link, frames);
+    let (mut telling, mut wrong) = (0, Vec::new());
+    for filter in filters {
+        let theirs = tcpdump(&file, filter, options);
+        let program = compile(filter, link, Origin::File, SNAP_BYTES);
+        match (theirs, program) {
+            (Ok(theirs), Ok(program)) => {
+                let ours = ours(&program, frames);
+                telling += usize::from(!ours.is_empty() && ours.len() < frames.len());
+                if ours != theirs {
+                    let one = ours.iter().find(|index| !theirs.contains(index));
+                    let other = theirs.iter().find(|index| !ours.contains(index));
+                    wrong.push(format!(
+                        "{filter:?}: frame {one:?} is ours alone, {other:?} is tcpdump's alone"
+                    ));
+                }
+            }
+            (Err(_), Err(_)) => {}
+            (theirs, ours) => wrong.push(format!(
+                "{filter:?}: tcpdump says {:?}, we {:?}",
+                theirs.map(|taken| taken.len()),
+                ours.map(|program| program.len())
+            )),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    telling
+}
+
+fn generated(seed: u64, link: LinkType) -> Vec<String> {
+    let mut grammar = Grammar::new(seed, link);
+    (0..GENERATED).map(|_| grammar.filter()).collect()
+}
+
+/// Whole frames: both take the same. What was written by hand, with tcpdump as people run it; what was generated, without
+/// its optimiser, which drops loads that would fail (`icmp[33] < 29 or ip`).
+#[test]
+fn filters_take_what_tcpdump_takes() {
+    if !has_tcpdump("filters_take_what_tcpdump_takes") {
+        return;
+    }
+    for (link, telling_min) in [(LinkType::Ethernet, 100), (LinkType::RawIp, 60)] {
+        let frames = frames(link);
+        let telling = compare("whole", link, &frames, BY_HAND, &[]);
+        assert!(telling >= telling_min, "only {telling} filters took some and left some");
+        let filters = generated(0x5eed_f117, link);
+        let filters: Vec<&str> = filters.iter().map(String::as_str).collect();
+        let telling = compare("generated", link, &frames, &filters, &["-O"]);
+        assert!(telling >= telling_min, "only {telling} filters took some and left some");
+    }
+}
+
+/// Cut and damaged frames: loads fail in the same places. tcpdump's optimiser may drop a load, so it is off.
+#[test]
+fn filters_fail_where_tcpdump_fails() {
+    if !has_tcpdump("filters_fail_where_tcpdump_fails") {
+        return;
+    }
+    let mut random = Random(77);
+    for link in [LinkType::Ethernet, LinkType::RawIp] {
+        let frames = damaged(&frames(link), &mut random);
+        let more = generated(0xca7_f117, link);
+        let filters: Vec<&str> =
+            BY_HAND.iter().copied().chain(more.iter().map(String::as_str)).collect();
+        assert!(compare("damaged", link, &frames, &filters, &["-O"]) >= 100);
+    }
+}
+
+/// Live, where the kernel keeps the outer VLAN tag aside: the program that tcpdump would load into a socket on the
+/// loopback interface decides the same, for frames with a tag aside, in the frame, both and none.
+#[test]
+fn live_programs_decide_as_tcpdumps() {
+    const NAME: &str = "live_programs_decide_as_tcpdumps";
+    if !has_tcpdump(NAME) {
+        return;
+    }
+    let frames = frames(LinkType::Ethernet);
+    let mut grammar = Grammar::new(0x11fe, LinkType::Ethernet);
+    let generated: Vec<String> =
+        (0..GENERATED / 3).map(|_| format!("vlan and ({})", grammar.filter())).collect();
+    let mut telling = 0;
+    for filter in BY_HAND.iter().copied().chain(generated.iter().map(String::as_str)) {
+        let mut command = Command::new("tcpdump");
+        let output =
+            command.args(["-i", "lo", "-O", "-ddd", "--", filter]).output().expect("it was found");
+        let told = String::from_utf8_lossy(&output.stderr);
+        if told.contains("permission") || told.contains("No such device") {
+            return skip(NAME, "no right to look at the loopback interface");
+        }
+        let Ok(ours) = compile(filter, LinkType::Ethernet, Origin::Live, SNAP_BYTES) else {
+            continue;
+        };
+        assert!(output.status.success(), "{filter:?}: only we take it: {told}");
+        let theirs = program(&String::from_utf8_lossy(&output.stdout));
+        for (index, frame) in frames.iter().enumerate() {
+            for tag in [None, Some(0x2003), Some(0x0064)] {
+                let ours = run_live(&ours, &frame.bytes, frame.original_len, tag) != 0;
+                let theirs = run_live(&theirs, &frame.bytes, frame.original_len, tag) != 0;
+                assert_eq!(ours, theirs, "{filter:?}, frame {index}, tag {tag:?}");
+                telling += usize::from(ours && tag.is_some());
+            }
+        }
+    }
+    assert!(telling > 1000, "only {telling} frames with a tag were taken");
+}
+
+/// What `tcpdump -ddd` prints: a count, and four numbers an instruction.
+fn program(text: &str) -> Vec<Instruction> {
+    let line = |line: &str| {
+        let numbers: Vec<u32> =
+            line.split_whitespace().map(|number| number.parse().expect("a number")).collect();
+        Instruction {
+            code: numbers[0] as u16,
+            jt: numbers[1] as u8,
+            jf: numbers[2] as u8,
+            k: numbers[3],
+        }
+    };
+    text.lines().skip(1).map(line).collect()
+}
