@@ -41,6 +41,7 @@ mod numbers;
 mod options;
 pub mod privacy;
 mod recover;
+pub mod serve;
 pub mod shelf;
 mod shelver;
 mod writer;

@@ -6,6 +6,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use larder_io::mapped::Mapped;
 
@@ -80,6 +81,7 @@ pub(crate) fn recover(directory: &Path, shelf: &Shelf, counts: &Counts) -> io::R
             packets: closed.packets,
             bytes: closed.bytes,
             is_closed: true,
+            header: Arc::default(),
             content: Content::File(closed.path.clone(), closed.bytes),
             file: Some((closed.path, closed.bytes)),
         });

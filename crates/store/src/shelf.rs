@@ -12,6 +12,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::Waker;
 
 use larder_mem::object::Object;
 
@@ -41,6 +42,8 @@ pub struct Segment {
     pub bytes: u64,
     /// Nothing is added to it any more.
     pub is_closed: bool,
+    /// What it begins with: a section, and its interfaces.
+    pub header: Arc<[u8]>,
     /// Where they are.
     pub content: Content,
     /// It is in this file, whole, wherever else it is.
@@ -51,6 +54,7 @@ pub struct Segment {
 #[derive(Debug, Default)]
 pub struct Shelf {
     segments: Mutex<BTreeMap<u64, Segment>>,
+    watchers: Mutex<Vec<Waker>>,
 }
 
 impl Shelf {
@@ -78,8 +82,19 @@ impl Shelf {
         self.lock().range(number + 1..).next().map(|(_, segment)| segment.clone())
     }
 
+    /// `waker` is woken from now on whenever a segment is begun, or its memory or file goes.
+    pub fn watch(&self, waker: Waker) {
+        self.watchers.lock().unwrap_or_else(|poison| poison.into_inner()).push(waker);
+    }
+
+    fn tell(&self) {
+        let watchers = self.watchers.lock().unwrap_or_else(|poison| poison.into_inner());
+        watchers.iter().for_each(Waker::wake_by_ref);
+    }
+
     pub(crate) fn put(&self, segment: Segment) {
         self.lock().insert(segment.number, segment);
+        self.tell();
     }
 
     pub(crate) fn change(&self, number: u64, change: impl FnOnce(&mut Segment)) {
@@ -103,6 +118,7 @@ impl Shelf {
         if let Content::Memory(object) = &object {
             object.doom();
         }
+        self.tell();
         true
     }
 
@@ -111,5 +127,6 @@ impl Shelf {
         if let Some(Segment { content: Content::Memory(object), .. }) = segment {
             object.doom();
         }
+        self.tell();
     }
 }

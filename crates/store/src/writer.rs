@@ -19,6 +19,7 @@
 use std::collections::VecDeque;
 use std::fs::{self, File, TryLockError};
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
@@ -240,6 +241,11 @@ impl Store {
         &self.shared.shelf
     }
 
+    /// The memory that segments are in, for who sends them from there.
+    pub fn memory(&self) -> std::io::Result<OwnedFd> {
+        self.memory.memory().try_clone_to_owned()
+    }
+
     /// What has happened.
     pub fn counts(&self) -> &Arc<Counts> {
         &self.shared.counts
@@ -366,6 +372,10 @@ impl Store {
     }
 
     fn begin(&mut self, identity: Identity, header: &[u8]) {
+        // A segment ahead of need: who still leases of one that goes gives it back in a moment, not at once.
+        while self.memory.stats().free_bytes < self.options.segment_bytes
+            && self.shared.shelf.let_go()
+        {}
         let plan = Plan { loop_number: LOOP, bytes: None, kind: Kind::Kept };
         let filler = self.memory.create(plan);
         let segment = Arc::new(Growing {
@@ -381,6 +391,7 @@ impl Store {
             packets: 0,
             bytes: 0,
             is_closed: false,
+            header: header.into(),
             content: Content::Memory(filler.object().clone()),
             file: None,
         });
