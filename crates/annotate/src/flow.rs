@@ -5,6 +5,7 @@
 //! ```text
 //! phase      begins with                                ends with
 //! open       its first packet                           FIN from both ends, RST; idle; eviction
+//!            (active too long: a record is handed out, and its books begin anew)
 //! closed     both FINs or a RST                         linger (5 s) without a packet, a new SYN
 //! ended      one of the above, or the end of input      its record is handed out, its slot freed
 //! ```
@@ -159,6 +160,8 @@ pub struct FlowRules {
     pub other_ns: i64,
     /// Closed TCP, ns.
     pub linger_ns: i64,
+    /// How long a flow may go on before a record of it is handed out, ns; exact to a second.
+    pub active_ns: i64,
     /// The sender of a flow's first packet began it, whatever the packet says. Wrong (rule 8).
     pub first_sender_began: bool,
 }
@@ -182,6 +185,8 @@ pub enum Leave {
     Reused,
     Evicted,
     InputEnd,
+    /// It did not: it is active, and a record of it is due.
+    Active,
 }
 
 /// What the table asks its user.
@@ -192,7 +197,7 @@ pub trait FlowUser<U> {
     fn packet(&mut self, flow: &mut Flow<U>, event: &Event);
     /// The flow will soon leave the table; what it leads to may come near.
     fn prefetch(&self, _flow: &Flow<U>) {}
-    /// The flow left the table. `packet`: number of the packet in the batch that ended it.
+    /// The flow left the table, or is [`Leave::Active`]. `packet`: number of the packet in the batch that ended it.
     fn end(&mut self, flow: &mut Flow<U>, closed: bool, leave: Leave, packet: u32);
 }
 
@@ -308,6 +313,11 @@ impl<U: Default> Shard<U> {
         }
     }
 
+    /// The live flow of a key.
+    pub fn get(&self, key: &FlowKey, hash: u64) -> Option<&Flow<U>> {
+        self.find(key, hash as u32).map(|slot| self.flow(slot))
+    }
+
     fn flow(&self, slot: u32) -> &Flow<U> {
         &self.flows[slot as usize]
     }
@@ -348,7 +358,12 @@ impl<U: Default> Shard<U> {
         user: &mut impl FlowUser<U>,
     ) {
         let slot = match self.find_guessed(&event.key, event.hash as u32, guess) {
-            Some(slot) if !self.is_over(slot, event) => slot,
+            Some(slot) if !self.is_over(slot, event) => {
+                if event.time_ns.saturating_sub(self.flow(slot).start_ns) > self.rules.active_ns {
+                    self.renew(slot, event, first_packet, user);
+                }
+                slot
+            }
             Some(slot) => {
                 let leave =
                     if self.is_idle(slot, event.time_ns) { Leave::Timeout } else { Leave::Reused };
@@ -366,6 +381,29 @@ impl<U: Default> Shard<U> {
         } else if flow.last_ns - flow.stamp_ns >= RESTAMP_NS {
             self.unlink(slot);
             self.link(slot, list);
+        }
+    }
+
+    /// Hands out a record of a flow that goes on; `event` is the first packet of the rest.
+    #[cold]
+    fn renew(&mut self, slot: u32, event: &Event, first_packet: u64, user: &mut impl FlowUser<U>) {
+        let flow = &mut self.flows[slot as usize];
+        user.end(flow, false, Leave::Active, event.packet);
+        flow.start_ns = event.time_ns;
+        flow.first_packet = first_packet + u64::from(event.packet);
+        flow.history = History::EMPTY;
+        flow.sent.iter_mut().for_each(Sent::renew);
+    }
+
+    /// The clock was set: what is held of times is told in the new one, so that no flow lives longer or shorter for it.
+    pub fn shift_times(&mut self, step_ns: i64) {
+        for flow in &mut self.flows {
+            for time_ns in [&mut flow.start_ns, &mut flow.last_ns, &mut flow.stamp_ns] {
+                *time_ns = time_ns.saturating_add(step_ns);
+            }
+        }
+        for (due_ns, head) in self.due_ns.iter_mut().zip(self.heads) {
+            *due_ns = if head == NONE { i64::MAX } else { i64::MIN };
         }
     }
 

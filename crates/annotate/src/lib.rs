@@ -21,14 +21,18 @@
 //! The life of a packet: [`pipeline`] has the picture, [`mod@run`] puts it together.
 #![forbid(unsafe_code)]
 
+pub mod board;
 pub mod decode;
 pub mod edge;
 pub mod feeds;
 pub mod flow;
 pub mod format;
+pub mod kept;
 pub mod latency;
+pub mod live;
 pub mod names;
 pub mod names_file;
+pub mod operate;
 pub mod options;
 pub mod own_name;
 pub mod pipeline;
@@ -38,10 +42,12 @@ pub mod sink;
 pub mod sort;
 pub mod worker;
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Mutex, PoisonError};
 
 pub use options::{Options, Summary};
-pub use run::run;
+pub use run::{run, run_live};
 
 /// How far a run is; the caller may read it at any time, and ask the run to stop.
 #[derive(Debug, Default)]
@@ -54,6 +60,32 @@ pub struct Progress {
     pub packets: AtomicU64,
     /// Set by the caller (Ctrl-C): finish what was read, write it, and return.
     pub stop: AtomicBool,
+    /// Set by the caller (SIGUSR1): logs are opened anew before the next record.
+    pub reopen: AtomicBool,
+    /// How often batches were asked for: grows at least every tenth of a second, or the run hangs.
+    pub turns: AtomicU64,
+    /// More than a bar shows.
+    pub board: board::Board,
+    /// Lines for the operator that nobody has taken yet, the oldest first.
+    news: Mutex<VecDeque<String>>,
+}
+
+/// Lines that wait to be taken; later ones are lost.
+const NEWS_MAX: usize = 64;
+
+impl Progress {
+    /// Says something to the operator.
+    pub fn say(&self, line: String) {
+        let mut news = self.news.lock().unwrap_or_else(PoisonError::into_inner);
+        if news.len() < NEWS_MAX {
+            news.push_back(line);
+        }
+    }
+
+    /// The next line for the operator.
+    pub fn take_news(&self) -> Option<String> {
+        self.news.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    }
 }
 
 /// Why a run could not be done. Every message says what to do next.

@@ -1,9 +1,11 @@
 //! What a run is told, and what it says at its end.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use crate::latency::Latencies;
+use crate::operate::Operation;
 use crate::record::{End, NameSource};
 
 /// Output formats.
@@ -63,6 +65,8 @@ pub struct Options {
     pub names: NameSources,
     /// Worker threads, at least 1.
     pub cores: usize,
+    /// Cores that the worker threads are bound to, one each; those behind the last are not.
+    pub pins: Vec<usize>,
     /// Bytes for all that is known of names.
     pub names_budget_bytes: u64,
     /// Most flows at one time.
@@ -103,6 +107,14 @@ pub struct Options {
     pub udp_idle_s: u32,
     /// A closed TCP flow lingers this long, seconds.
     pub linger_s: u32,
+    /// A flow that goes on for so long gives a record, and its books begin anew, seconds; 0: it never does.
+    pub active_s: u32,
+    /// Where packets are kept, to be found by name.
+    pub store: Option<larder_store::Options>,
+    /// Where kept packets are served over HTTP.
+    pub serve: Option<SocketAddr>,
+    /// What an operator may ask while it runs.
+    pub operation: Operation,
     /// Naming rules in force; switching one off is for tests and measurements.
     pub rules: Rules,
 }
@@ -117,6 +129,7 @@ impl Default for Options {
             directory: None,
             names: NameSources::all(),
             cores: 1,
+            pins: Vec::new(),
             names_budget_bytes: 256 << 20,
             flows_max: 1_000_000,
             reassembly_budget_bytes: 64 << 20,
@@ -137,6 +150,10 @@ impl Default for Options {
             tcp_idle_s: 300,
             udp_idle_s: 60,
             linger_s: 5,
+            active_s: 0,
+            store: None,
+            serve: None,
+            operation: Operation::default(),
             rules: Rules::all(),
         }
     }
@@ -257,10 +274,25 @@ pub struct Summary {
     pub lookup_hits: u64,
     /// How long single lookups took ([`Options::time_lookups`]).
     pub lookup_times: Latencies,
+    /// What the kernel gave of each interface, and what it had no room for; empty for files.
+    pub captured: Vec<Dropped>,
+    /// What the packet store counted, by name; `None` without one.
+    pub kept: Option<Vec<(&'static str, u64)>>,
     /// The input was cut short or damaged (exit 1, with `--strict` 2).
     pub input_damaged: bool,
     /// The run was interrupted (exit 130).
     pub interrupted: bool,
+}
+
+/// What one interface gave.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Dropped {
+    /// The interface.
+    pub interface: String,
+    /// Packets that the kernel put into rings.
+    pub received: u64,
+    /// Packets for which the rings had no room.
+    pub dropped: u64,
 }
 
 /// How often, and where first.
@@ -308,7 +340,15 @@ impl Summary {
             let count = damage.count.to_string();
             (*kind, object([("count", count), ("first_offset", offset)].into_iter()))
         });
+        let captured = self.captured.iter().map(|one| {
+            let counts = [("received", one.received), ("dropped", one.dropped)];
+            let counts = counts.into_iter().map(|(name, n)| (name, n.to_string()));
+            (one.interface.as_str(), object(counts))
+        });
+        let kept = self.kept.iter().flatten().map(|(name, n)| (*name, n.to_string()));
         let fields = [
+            ("captured", object(captured)),
+            ("kept", object(kept)),
             ("packets", self.packets.to_string()),
             ("input_bytes", self.input_bytes.to_string()),
             ("flows", self.flows.to_string()),

@@ -58,6 +58,22 @@ impl OwnName {
         self.done
     }
 
+    /// The names that it said.
+    pub fn names(&self) -> impl Iterator<Item = &Name> {
+        self.server_name.iter().chain(&self.http_host)
+    }
+
+    /// The same for the rest of a flow: nothing more is to be learned.
+    pub fn settled(&self) -> OwnName {
+        OwnName {
+            server_name: self.server_name.clone(),
+            http_host: self.http_host.clone(),
+            app: self.app,
+            done: true,
+            ..OwnName::default()
+        }
+    }
+
     /// Takes a TCP segment of the initiator.
     pub fn tcp(&mut self, segment: &Segment<'_>, budget: &mut Budget) {
         if self.stream.is_none() {

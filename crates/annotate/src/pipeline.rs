@@ -64,6 +64,13 @@ pub struct Work {
     pub answers: Vec<crate::edge::AnswerLine>,
 }
 
+impl Work {
+    /// The clock was set by so much before it, ns; 0: it was not.
+    fn clock_step_ns(&self) -> i64 {
+        self.batch.as_ref().map_or(0, |batch| batch.clock_step_ns)
+    }
+}
+
 /// Packets whose open flows end in one pseudo-batch: bounds the records that are held at once.
 const FINISH_PACKETS: u64 = 1 << 16;
 
@@ -81,6 +88,7 @@ struct EdgeState {
     workers: usize,
     input_bytes: u64,
     damaged: Counts,
+    damaged_count: u64,
     skipped: std::collections::BTreeMap<&'static str, u64>,
     spare: Decoded,
     /// The batch whose commit stalled.
@@ -222,11 +230,23 @@ struct Pipeline<'a> {
     depth: u64,
     workers: usize,
     seed: u64,
+    pins: &'a [usize],
 }
 
 /// Batches that may be in flight with so many workers.
 pub fn depth(workers: usize) -> u64 {
     if workers == 1 { 2 } else { 3 * workers as u64 + 2 }
+}
+
+/// What a run is told beside its parts.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// Hash seed.
+    pub seed: u64,
+    /// No more packets than these.
+    pub packets_max: Option<u64>,
+    /// Cores that the workers are bound to, one each.
+    pub pins: Vec<usize>,
 }
 
 /// Runs the source to its end through `workers`, on as many threads (the caller's is one).
@@ -236,9 +256,9 @@ pub fn run(
     edge: Edge,
     workers: &mut [Worker],
     progress: &Progress,
-    seed: u64,
-    packets_max: Option<u64>,
+    plan: &Plan,
 ) -> Result<Counted, Error> {
+    let &Plan { seed, packets_max, ref pins } = plan;
     let count = workers.len();
     let pipeline = Pipeline {
         schedule: Mutex::new(Schedule {
@@ -273,6 +293,7 @@ pub fn run(
             workers: count,
             input_bytes: 0,
             damaged: Counts::new(),
+            damaged_count: 0,
             skipped: Default::default(),
             spare: Decoded::default(),
             stalled: None,
@@ -282,6 +303,7 @@ pub fn run(
         depth: depth(count),
         workers: count,
         seed,
+        pins,
     };
     std::thread::scope(|scope| {
         let mut others = workers.iter_mut().enumerate();
@@ -345,6 +367,12 @@ impl Pipeline<'_> {
     }
 
     fn work(&self, me: usize, worker: &mut Worker) {
+        if let Some(&core) = self.pins.get(me)
+            && let Err(error) = larder_io::cores::pin_to_core(core)
+        {
+            let why = format!("--pin: core {core}: {error}; name cores that this process may use");
+            self.fail(Error::Options(why));
+        }
         loop {
             let task = {
                 let mut schedule = self.lock();
@@ -384,6 +412,7 @@ impl Pipeline<'_> {
 
     /// Takes a batch from the source and decodes it.
     fn read(&self) -> Result<(), Error> {
+        self.progress.turns.fetch_add(1, Ordering::Relaxed);
         // Told to stop, the source still gives what it has received from a pipe.
         let batch = if self.lock().source_done {
             None
@@ -469,6 +498,13 @@ impl Pipeline<'_> {
                 work.committed = Some(committed);
                 self.progress.packets.store(state.packets, Ordering::Relaxed);
                 self.progress.input_bytes.store(state.input_bytes, Ordering::Relaxed);
+                let totals = &self.progress.board.totals;
+                totals.answers.store(state.edge.answers, Ordering::Relaxed);
+                let (known, evicted) = state.edge.names.counts();
+                totals.names_known.store(known, Ordering::Relaxed);
+                totals.names_evicted.store(evicted, Ordering::Relaxed);
+                totals.damaged.store(state.damaged_count, Ordering::Relaxed);
+                totals.read_ns.store(state.time_ns, Ordering::Relaxed);
                 drop(state);
                 let workers = self.workers;
                 self.update(|schedule| {
@@ -497,9 +533,14 @@ impl Pipeline<'_> {
                 bytes: work.batch.as_ref().map_or(&[], |batch| &batch.bytes),
                 committed,
                 finish_before: work.finish_before,
+                clock_step_ns: work.clock_step_ns(),
             };
             match &work.batch {
-                Some(_) => worker.batch(&work.decoded.lanes[me], &facts, &mut output),
+                Some(_) => {
+                    let board = &self.progress.board;
+                    worker.batch(&work.decoded.lanes[me], &facts, &mut output);
+                    worker.tell(&work.decoded.lanes[me], facts.time_ns, board);
+                }
                 None => worker.finish(&facts, &mut output),
             }
         }
@@ -510,12 +551,16 @@ impl Pipeline<'_> {
                 outputs[me] = Some(output);
             }
             schedule.flows_next[me] += 1;
+            let slowest = schedule.flows_next.iter().min().copied().unwrap_or(0);
+            let behind = schedule.edge_next - slowest;
+            self.progress.board.totals.batches_behind.store(behind, Ordering::Relaxed);
         });
     }
 
     fn write(&self, work: Arc<Work>, mut outputs: Vec<Output>) -> Result<(), Error> {
         self.sink.lock().unwrap_or_else(PoisonError::into_inner).batch(&work, &mut outputs)?;
         outputs.iter_mut().for_each(Output::clear);
+        self.progress.board.totals.written_ns.store(work.time_ns, Ordering::Relaxed);
         self.update(|schedule| {
             schedule.slots.pop_front();
             schedule.write_next += 1;
@@ -586,7 +631,13 @@ impl EdgeState {
         if self.capture_start_ns.is_none() {
             self.capture_start_ns = decoded.first_ns;
         }
-        self.time_ns = self.time_ns.max(decoded.latest_ns);
+        // After the clock was set the time goes on from there.
+        let is_set = batch.clock_step_ns != 0 && decoded.packets > 0;
+        self.time_ns = if is_set { decoded.latest_ns } else { self.time_ns.max(decoded.latest_ns) };
+        if let Some(silent_at_ns) = batch.silent_at_ns {
+            let is_set = batch.clock_step_ns != 0;
+            self.time_ns = if is_set { silent_at_ns } else { self.time_ns.max(silent_at_ns) };
+        }
         work.time_ns = self.time_ns;
         work.capture_start_ns = self.capture_start_ns.unwrap_or(0);
         if decoded.reader.is_some() {
@@ -596,6 +647,7 @@ impl EdgeState {
             let entry =
                 self.damaged.entry(kind).or_insert(crate::decode::Count { count: 0, ..*found });
             entry.count += found.count;
+            self.damaged_count += found.count;
         }
         for (kind, found) in &decoded.skipped {
             *self.skipped.entry(kind).or_default() += found;

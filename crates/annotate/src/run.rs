@@ -13,7 +13,10 @@ use crate::decode::{Counts, Decoded, decode};
 use crate::edge::Edge;
 use crate::feeds::lessons::Lessons;
 use crate::format::Format;
+use crate::kept::Keeper;
+use crate::live::{self, Tap, Watched};
 use crate::names::Names;
+use crate::operate::{Operation, Operator};
 use crate::options::{Damage, Endpoint, Options, SortBy, Summary};
 use crate::pipeline;
 use crate::sink::{Log, Writer};
@@ -29,24 +32,47 @@ pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error
     if crate::feeds::run::is_wanted(options) {
         return crate::feeds::run::run(options, progress);
     }
+    let stopped = || Ok(Summary { interrupted: true, ..Summary::default() });
     let inputs = match open_inputs(&options.read, &progress.stop) {
-        Err(Error::Read(InputError::Stopped)) => {
-            return Ok(Summary { interrupted: true, ..Summary::default() });
-        }
+        Err(Error::Read(InputError::Stopped)) => return stopped(),
         inputs => inputs?,
     };
     let files: Vec<String> = inputs.iter().map(|input| input.name.clone()).collect();
-    let live =
-        inputs.iter().any(|input| matches!(input.content, Content::Stream { live: true, .. }));
+    let is_pipe = |input: &Input| matches!(input.content, Content::Stream { live: true, .. });
+    let live = inputs.iter().any(is_pipe);
+    match Source::open(inputs, source_options(options), &progress.stop) {
+        Err(InputError::Stopped) => stopped(),
+        source => run_source(options, progress, Feed { source: source?, files, live, tap: None }),
+    }
+}
+
+/// The same for interfaces that [`live::open`] has opened: runs until `progress.stop`.
+pub fn run_live(options: &Options, tap: Tap, progress: &Arc<Progress>) -> Result<Summary, Error> {
+    let (live, tap) = tap.split();
+    let files = vec![tap.name()];
+    let source = Source::live(live, source_options(options));
+    run_source(options, progress, Feed { source, files, live: true, tap: Some(tap) })
+}
+
+fn source_options(options: &Options) -> SourceOptions {
+    let in_flight = pipeline::depth(options.cores.max(1)) as usize + 2;
+    SourceOptions { in_flight, ..Default::default() }
+}
+
+/// What is read.
+struct Feed {
+    source: Source,
+    /// Its names.
+    files: Vec<String>,
+    /// It comes as it happens.
+    live: bool,
+    /// It is of interfaces.
+    tap: Option<Watched>,
+}
+
+fn run_source(options: &Options, progress: &Arc<Progress>, input: Feed) -> Result<Summary, Error> {
+    let Feed { mut source, files, live, tap } = input;
     let workers = options.cores.max(1);
-    let source_options =
-        SourceOptions { in_flight: pipeline::depth(workers) as usize + 2, ..Default::default() };
-    let mut source = match Source::open(inputs, source_options, &progress.stop) {
-        Err(InputError::Stopped) => {
-            return Ok(Summary { interrupted: true, ..Summary::default() });
-        }
-        source => source?,
-    };
     progress.input_bytes_total.store(source.total_bytes().unwrap_or(0), Ordering::Relaxed);
 
     let (mut names, mut proxies) = Names::new(
@@ -100,7 +126,27 @@ pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error
     let answers = in_directory("dns.log").map(|path| Output::create(&path)).transpose()?;
     let log = Log::new(log, &mut format)?;
     let sorter = (options.sort_by == SortBy::Start).then(|| Sorter::new(SORT_BYTES_MAX, None));
-    let mut writer = Writer::new(log, sorter, packets, answers, live)?;
+    let interfaces = tap.as_ref().map_or(&[][..], Watched::interfaces);
+    let keeper = options.store.as_ref().map(|store| Keeper::open(store, interfaces)).transpose()?;
+    let store = keeper.as_ref().map(|keeper| Arc::clone(keeper.store().counts()));
+    let server = match (&options.serve, &keeper) {
+        (Some(address), Some(keeper)) => Some(keeper.serve(*address)?),
+        _ => None,
+    };
+    if let Some(server) = &server {
+        progress.say(format!("kept packets at http://{}/", server.address()));
+    }
+    let operator = (options.operation != Operation::default() || tap.is_some())
+        .then(|| {
+            let others = live::others(tap.as_ref(), store.as_ref());
+            let status = tap.as_ref().map_or_else(String::new, Watched::status);
+            Operator::start(&options.operation, progress, others, &status)
+        })
+        .transpose()?;
+    if let Some(address) = operator.as_ref().and_then(Operator::metrics) {
+        progress.say(format!("metrics at http://{address}/metrics"));
+    }
+    let mut writer = Writer::new(log, sorter, packets, answers, keeper, live)?;
 
     let counted = pipeline::run(
         &mut source,
@@ -108,10 +154,16 @@ pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error
         edge,
         &mut all,
         progress,
-        options.seed,
-        options.packets_max,
+        &pipeline::Plan {
+            seed: options.seed,
+            packets_max: options.packets_max,
+            pins: options.pins.clone(),
+        },
     )?;
     writer.finish(&mut format)?;
+    drop((server, operator));
+    let news = store.iter().flat_map(|counts| counts.news());
+    news.for_each(|line| progress.say(line));
 
     let names = &counted.edge.names;
     let saved = [options.names_save.clone(), in_directory("names.log")];
@@ -147,7 +199,13 @@ pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error
         summary.lookup_hits += hits;
         summary.lookup_times.add(worker.lookup_times());
     }
-    summary.input_damaged = !summary.damaged.is_empty();
+    summary.input_damaged = !summary.damaged.is_empty() && !live::is_expected(tap.as_ref());
+    if let Some(tap) = &tap {
+        tap.add_to(&mut summary);
+    }
+    if let Some(store) = &store {
+        summary.kept = Some(store.all());
+    }
     if let Some(path) = in_directory("stats.json") {
         let mut out = Output::create(&path)?;
         out.write_all(summary.to_json().as_bytes())?;

@@ -13,6 +13,7 @@ use larder_wire::{Addr, Name};
 use crate::Error;
 use crate::edge::AnswerLine;
 use crate::format::Format;
+use crate::kept::Keeper;
 use crate::names_file::escaped;
 use crate::pipeline::{Sink, Work};
 use crate::sort::Sorter;
@@ -75,18 +76,20 @@ pub struct Writer {
     sorter: Option<Sorter>,
     packets: Option<Packets>,
     answers: Option<Output>,
+    keeper: Option<Keeper>,
     scratch: Vec<u8>,
     /// Live input: what a batch ended is shown at once.
     flush_each_batch: bool,
 }
 
 impl Writer {
-    /// A writer on `log`; `packets` is `-w`, `answers` is `dns.log`.
+    /// A writer on `log`; `packets` is `-w`, `answers` is `dns.log`, `keeper` is the packet store.
     pub fn new(
         log: Log,
         sorter: Option<Sorter>,
         packets: Option<Output>,
         answers: Option<Output>,
+        keeper: Option<Keeper>,
         flush_each_batch: bool,
     ) -> Result<Writer, Error> {
         let packets = packets.map(Packets::new).transpose()?;
@@ -94,7 +97,8 @@ impl Writer {
         if let Some(out) = &mut answers {
             out.write_all(ANSWERS_HEADER.as_bytes())?;
         }
-        Ok(Writer { log, sorter, packets, answers, scratch: Vec::new(), flush_each_batch })
+        let scratch = Vec::new();
+        Ok(Writer { log, sorter, packets, answers, keeper, scratch, flush_each_batch })
     }
 
     /// Writes what is left, and the log's last lines.
@@ -109,6 +113,9 @@ impl Writer {
         if let Some(out) = self.answers {
             out.finish()?;
         }
+        if let Some(keeper) = self.keeper {
+            keeper.finish()?;
+        }
         Ok(())
     }
 }
@@ -117,6 +124,9 @@ impl Sink for Writer {
     fn batch(&mut self, work: &Work, outputs: &mut [Made]) -> Result<(), Error> {
         if let Some(packets) = &mut self.packets {
             packets.batch(work, outputs)?;
+        }
+        if let Some(keeper) = &mut self.keeper {
+            keeper.batch(work, outputs)?;
         }
         if let Some(out) = &mut self.answers {
             self.scratch.clear();

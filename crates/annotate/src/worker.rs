@@ -7,12 +7,14 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use larder::{Cache, Proxy, prefetch_read};
 use larder_wire::stream::Budget;
 use larder_wire::{Addr, Name};
 
+use crate::board::{Board, Party, SAMPLES, Second, Tally};
 use crate::flow::{
     Event, Flow, FlowKey, FlowRules, FlowUser, Guess, Leave, SHARDS, Sent, Shard, protocol,
     shard_of,
@@ -23,6 +25,9 @@ use crate::names::{Committed, Facts, Found, Key, View};
 use crate::options::{LookupPer, NameSources, Options, Summary};
 use crate::own_name::{OwnName, Segment};
 use crate::record::{App, End, EndReason, FlowRecord, NameSource, Naming, UnnamedReason};
+use larder_store::Note;
+
+mod note;
 
 /// A flow that began this soon after the capture did may have had its lookup before it.
 const BEFORE_CAPTURE_NS: i64 = 10_000_000_000;
@@ -57,6 +62,23 @@ struct Known {
     own: Option<Box<OwnName>>,
 }
 
+impl Known {
+    /// What the flow's destination is called so far.
+    fn name(&self) -> Option<&Name> {
+        let own = self.own.as_ref().and_then(|own| own.names().next());
+        own.or(self.destination.as_ref().map(|found| &found.name))
+    }
+
+    /// What stays known of a flow whose record was handed out.
+    fn of_rest(&self) -> Known {
+        Known {
+            destination: self.destination.clone(),
+            source: self.source.clone(),
+            own: self.own.as_ref().map(|own| Box::new(own.settled())),
+        }
+    }
+}
+
 /// Facts of a batch that workers need.
 pub struct BatchFacts<'a> {
     /// Packets before this batch.
@@ -73,6 +95,8 @@ pub struct BatchFacts<'a> {
     pub committed: &'a Committed,
     /// After the input's end: open flows whose first packet is before this one end now.
     pub finish_before: u64,
+    /// The clock was set by so much before this batch, ns.
+    pub clock_step_ns: i64,
 }
 
 /// A record that ended in a batch.
@@ -108,6 +132,8 @@ pub struct Output {
     pub bytes: Vec<u8>,
     /// Names for `-w`, in packet order.
     pub resolved: Vec<Resolved>,
+    /// Names of flows, for packets that are kept.
+    pub notes: Vec<Note>,
 }
 
 impl Output {
@@ -116,6 +142,7 @@ impl Output {
         self.ended.clear();
         self.bytes.clear();
         self.resolved.clear();
+        self.notes.clear();
     }
 }
 
@@ -159,6 +186,11 @@ pub struct Worker {
     state: WorkerState,
     /// Set by the first call of [`Worker::finish`].
     open_flows: Option<OpenFlows>,
+    /// What the board knows already.
+    told: Summary,
+    told_live: usize,
+    /// The second that it looks at, where somebody watches.
+    second: Second,
 }
 
 struct WorkerState {
@@ -253,6 +285,7 @@ impl Worker {
             tcp_ns: ns(options.tcp_idle_s),
             other_ns: ns(options.udp_idle_s),
             linger_ns: ns(options.linger_s),
+            active_ns: if options.active_s == 0 { i64::MAX } else { ns(options.active_s) },
             first_sender_began: !options.rules.has(8),
         };
         let mine = || (0..SHARDS).filter(move |shard| shard % workers == me);
@@ -281,6 +314,40 @@ impl Worker {
                 spare: Spare::default(),
             },
             open_flows: None,
+            told: Summary::default(),
+            told_live: 0,
+            second: Second::default(),
+        }
+    }
+
+    /// Tells the board of a batch, whose events are `events`.
+    pub fn tell(&mut self, events: &[Event], time_ns: i64, board: &Board) {
+        board.tell(&mut self.told, &self.state.summary);
+        let live = self.shards.iter().map(Shard::live).sum::<usize>();
+        let more = live as i64 - self.told_live as i64;
+        board.totals.flows_live.fetch_add(more, Ordering::Relaxed);
+        self.told_live = live;
+        if board.is_watched(time_ns) {
+            self.look_around(events, time_ns / 1_000_000_000, board);
+        }
+    }
+
+    /// Some packets of a batch, and whom they were for.
+    fn look_around(&mut self, events: &[Event], second: i64, board: &Board) {
+        if self.second.number != second {
+            board.merge(std::mem::take(&mut self.second));
+            self.second.number = second;
+        }
+        let step = events.len().div_ceil(SAMPLES).max(1);
+        for event in events.iter().step_by(step) {
+            let shard = &self.shards[usize::from(self.place_of[shard_of(event.hash)])];
+            let Some(flow) = shard.get(&event.key, event.hash) else { continue };
+            let party = match flow.user.known.as_ref().and_then(|known| known.name()) {
+                Some(name) => Party::Name(name.clone()),
+                None => Party::Addr(flow.destination().0),
+            };
+            let one = Tally { packets: 1, bytes: u64::from(event.ip_bytes) };
+            self.second.add(event.key, flow.source_is_low, party, one, step as u64);
         }
     }
 
@@ -303,6 +370,9 @@ impl Worker {
     pub fn batch(&mut self, events: &[Event], facts: &BatchFacts<'_>, output: &mut Output) {
         let Worker { shards, place_of, proxy, cache, state, .. } = self;
         let place = |hash: u64| usize::from(place_of[shard_of(hash)]);
+        if facts.clock_step_ns != 0 {
+            shards.iter_mut().for_each(|shard| shard.shift_times(facts.clock_step_ns));
+        }
         let all = Arc::clone(&state.shared);
         let view = all.view(facts.committed, proxy, cache);
         if state.shared.options.lookup_per == LookupPer::Packet {
@@ -478,6 +548,11 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
                 self.output.resolved.push(Resolved { packet: flow.first_packet, addr, names });
             }
         }
+        if self.state.shared.options.store.is_some()
+            && let Some(known) = &flow.user.known
+        {
+            self.output.notes.push(note::of_known(flow, known));
+        }
     }
 
     #[inline]
@@ -500,12 +575,19 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
         if let Some(own) = flow.user.known.as_mut().and_then(|known| known.own.as_mut()) {
             own.finish(&mut self.state.budgets[self.state.shard]);
         }
+        // What is known of a flow that goes on is known of its rest.
+        let rest = match &flow.user.known {
+            Some(known) if leave == Leave::Active => Some(Box::new(known.of_rest())),
+            _ => None,
+        };
+        let had_names = flow.user.known.is_some();
         let end_packet = match leave {
             Leave::InputEnd => u64::MAX,
             _ => self.facts.packets_before + u64::from(packet),
         };
         let end_reason = match leave {
             Leave::Evicted => EndReason::Evicted,
+            Leave::Active => EndReason::Active,
             _ if closed => EndReason::Closed,
             Leave::Timeout => EndReason::Idle,
             Leave::Reused => EndReason::Closed,
@@ -514,6 +596,17 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
         let blank = || Box::new(FlowRecord::blank());
         let mut record = self.state.record.take().unwrap_or_else(blank);
         self.fill(&mut record, flow, end_packet, end_reason);
+        if self.state.shared.options.store.is_some() {
+            let note = note::of_record(flow, &record);
+            if had_names || !note.names.is_empty() {
+                self.output.notes.push(note);
+            }
+            self.output.notes.extend(rest.iter().map(|rest| note::of_rest(flow, rest, end_packet)));
+        }
+        if leave == Leave::Active {
+            flow.is_quiet = flow.is_quiet || rest.as_ref().is_some_and(|rest| rest.own.is_some());
+            flow.user.known = rest;
+        }
         count(&mut self.state.summary, &record);
         let unnamed = record.destination.naming.is_none();
         if unnamed || !self.state.shared.options.unresolved_only {
@@ -548,11 +641,16 @@ impl Lane<'_, '_> {
             flow.app = own.app;
         }
         flow.is_quiet = own.is_done();
+        let wants_note = flow.is_quiet && self.state.shared.options.store.is_some();
+        let names: Vec<Name> = if wants_note { own.names().cloned().collect() } else { Vec::new() };
         if !self.view.rules.has(6)
             && let Some(name) = &own.server_name
         {
             let name = name.clone();
             self.state.said.insert(flow.destination().0, name);
+        }
+        if !names.is_empty() {
+            self.output.notes.push(note::of_own(flow, names));
         }
     }
 

@@ -11,48 +11,67 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
+use larder_annotate::live::Tap;
+use larder_annotate::operate::Operation;
 use larder_annotate::options::{Endpoint, LookupPer, OutputFormat, SortBy};
 use larder_annotate::{Options, Progress, Summary};
+use larder_io::privileges;
 
 use crate::exit::{self, Failure, Outcome};
 use crate::layers::Resolved;
-use crate::progress::Bar;
-use crate::{signals, summary};
+use crate::progress::{Bar, News};
+use crate::{live, signals, summary};
 
 /// Runs the command.
 pub fn annotate(settings: &Resolved) -> Outcome {
-    if let Some(interface) = settings.word("interface") {
-        return Err(Failure::usage(format!(
-            "-i {interface}: this version does not capture by itself; \
-             use tcpdump -i {interface} -U -w - | larder annotate -r -"
-        )));
-    }
     let options = options(settings)?;
+    let input = live::input(settings)?;
     if options.format == OutputFormat::Parquet && !cfg!(feature = "parquet") {
         return Err(Failure::usage(
             "--format parquet: not in this build; cargo build --release --features parquet, \
              or use --format csv",
         ));
     }
-    check_inputs(&options)?;
+    check_inputs(&options, input.is_some())?;
     check_outputs(&options)?;
     let quiet = settings.switch("quiet");
     // Log lines and a bar on one terminal would overwrite each other.
     let log_on_terminal = options.output == Endpoint::Pipe && std::io::stdout().is_terminal();
     let bar_wanted = !quiet && !settings.switch("no-progress") && !log_on_terminal;
     let progress = Arc::new(Progress::default());
+    // Before there is any other thread: what is given up here nobody keeps.
+    let tap = input.as_ref().map(|input| open(input, &options, &progress)).transpose()?;
     if let Err(error) = signals::stop_on_signals(&progress, quiet) {
         return Err(Failure::file("signals", &error, "free some file descriptors or threads"));
     }
     let started = Instant::now();
     let summary = {
+        let _news = News::start(&progress);
         let _bar = Bar::start(&progress, bar_wanted);
-        larder_annotate::run(&options, &progress)?
+        match tap {
+            Some(tap) => larder_annotate::run_live(&options, tap, &progress)?,
+            None => larder_annotate::run(&options, &progress)?,
+        }
     };
     if !quiet {
         let _ = write!(std::io::stderr(), "{}", summary::text(&summary, started.elapsed()));
     }
-    Ok(exit_code(&summary, settings.switch("strict")))
+    Ok(match input {
+        // That it was asked to end is how a capture ends.
+        Some(_) => exit::DONE,
+        None => exit_code(&summary, settings.switch("strict")),
+    })
+}
+
+/// Opens the interfaces and gives up the rights to; says the plan.
+fn open(input: &live::Input, options: &Options, progress: &Progress) -> Result<Tap, Failure> {
+    let tap = larder_annotate::live::open(input)?;
+    privileges::drop_capabilities().map_err(|error| {
+        Failure::file("capabilities", &error, "run as a user with CAP_NET_RAW alone")
+    })?;
+    tap.notes().iter().for_each(|note| progress.say(note.clone()));
+    progress.say(live::plan(input, options));
+    Ok(tap)
 }
 
 /// The exit code of a finished run.
@@ -97,7 +116,8 @@ fn options(settings: &Resolved) -> Result<Options, Failure> {
         read: settings.endpoints("read"),
         format: format(settings.choice("format")),
         output: settings.endpoint("output").unwrap_or(Endpoint::Pipe),
-        write_packets: settings.endpoint("write"),
+        // With a store it names the folder.
+        write_packets: settings.endpoint("write").filter(|_| settings.number("store").is_none()),
         directory: settings.path("directory"),
         names: settings.sources("names"),
         cores: cores(settings.number_or_default("cores")),
@@ -126,6 +146,14 @@ fn options(settings: &Resolved) -> Result<Options, Failure> {
         tcp_idle_s: seconds("tcp-idle"),
         udp_idle_s: seconds("udp-idle"),
         linger_s: seconds("linger"),
+        active_s: if settings.list("interface").is_empty() { 0 } else { seconds("active") },
+        store: live::store(settings)?,
+        serve: live::serve(settings)?,
+        pins: live::pins(settings)?,
+        operation: Operation {
+            control: crate::dns::control(settings)?,
+            metrics: crate::dns::metrics(settings)?,
+        },
         ..Options::default()
     })
 }
@@ -141,12 +169,18 @@ fn inputs(options: &Options) -> Vec<(&'static str, &Endpoint)> {
     inputs
 }
 
-fn check_inputs(options: &Options) -> Result<(), Failure> {
-    if options.read.is_empty() && options.eve.is_none() && options.zeek_log.is_none() {
+fn check_inputs(options: &Options, is_live: bool) -> Result<(), Failure> {
+    let has_log = options.eve.is_some() || options.zeek_log.is_some();
+    if is_live && has_log {
+        return Err(Failure::usage(
+            "-i with --eve or --zeek-log: a log is annotated by itself; run it apart, with --names-load",
+        ));
+    }
+    if options.read.is_empty() && !has_log && !is_live {
         return Err(Failure::usage(if std::io::stdin().is_terminal() {
-            "no input: name a capture with -r FILE (try larder demo first)"
+            "no input: name a capture with -r FILE, or an interface with -i IFACE (try larder demo first)"
         } else {
-            "no input: name a capture with -r FILE; standard input is read only with -r -"
+            "no input: name a capture with -r FILE, or an interface with -i IFACE; standard input is read only with -r -"
         }));
     }
     let inputs = inputs(options);
@@ -355,7 +389,10 @@ mod tests {
     fn contradictions_are_refused() {
         let refused = |flags: &[&str]| {
             let options = options_of(flags).expect("sound");
-            check_inputs(&options).and_then(|()| check_outputs(&options)).unwrap_err().message
+            check_inputs(&options, false)
+                .and_then(|()| check_outputs(&options))
+                .unwrap_err()
+                .message
         };
         let own = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
         assert!(refused(&[]).contains("-r FILE"));

@@ -218,6 +218,15 @@ impl Resolved {
         }
     }
 
+    /// All words of a row that may have many.
+    pub fn words(&self, name: &str) -> Vec<&str> {
+        let words = self.values(name).iter().filter_map(|value| match value {
+            Value::Word(word) => Some(word.as_str()),
+            _ => None,
+        });
+        words.collect()
+    }
+
     /// The words of a list, in the order written; none of `none`.
     pub fn list(&self, name: &str) -> Vec<&str> {
         let words = self.values(name).iter().flat_map(|value| match value {

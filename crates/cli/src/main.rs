@@ -32,6 +32,7 @@ mod exit;
 mod gen_capture;
 mod http;
 mod layers;
+mod live;
 mod manual;
 mod model;
 mod nearest;
@@ -41,6 +42,7 @@ mod show;
 mod signals;
 mod sim;
 mod summary;
+mod top;
 mod value;
 
 use std::io::Write;
@@ -100,6 +102,7 @@ fn start() -> Outcome {
         ["sim", "sync"] => sim::sim_sync(&resolve(None)?),
         ["sim", "lengths"] => sim::sim_lengths(&resolve(None)?),
         ["sim", "paper"] => sim::sim_paper(&resolve(None)?),
+        ["top"] => top::top(&resolve(None)?),
         ["ctl"] => ctl::ctl(&resolve(None)?),
         ["model"] => model::model(&resolve(None)?),
         ["show-config"] if resolve(None)?.switch("template") => show::print_template(),

@@ -53,6 +53,45 @@ impl Bar {
     }
 }
 
+/// Lines for the operator, as a run says them. Dropped, it prints what is left.
+pub struct News {
+    progress: Arc<Progress>,
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl News {
+    /// Prints on standard error from now on.
+    pub fn start(progress: &Arc<Progress>) -> News {
+        print_news(progress);
+        let (stop, stopped) = mpsc::channel();
+        let of_thread = Arc::clone(progress);
+        let spawned = thread::Builder::new().name("news".to_owned()).spawn(move || {
+            while stopped.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
+                print_news(&of_thread);
+            }
+        });
+        News { progress: Arc::clone(progress), stop: Some(stop), thread: spawned.ok() }
+    }
+}
+
+fn print_news(progress: &Progress) {
+    while let Some(line) = progress.take_news() {
+        let wipe = if std::io::stderr().is_terminal() { WIPE } else { "" };
+        let _ = writeln!(std::io::stderr(), "{wipe}larder annotate: {line}");
+    }
+}
+
+impl Drop for News {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        print_news(&self.progress);
+    }
+}
+
 impl Drop for Bar {
     fn drop(&mut self) {
         drop(self.stop.take());

@@ -11,6 +11,7 @@
 
 mod dns;
 mod http;
+mod live;
 
 use larder_sim::trace::Format;
 
@@ -18,6 +19,7 @@ use crate::value::Kind;
 
 pub use dns::DNS;
 pub use http::HTTP;
+pub use live::TOP;
 
 /// Where a setting may be given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -150,7 +152,8 @@ configuration; 130 interrupted, what was read is written; 141 standard output wa
 Examples:
   larder annotate -r trace.pcapng
   larder annotate -r monday.pcap tuesday.pcap.gz --format ecs -o flows.jsonl
-  tcpdump -i eth0 -U -w - | larder annotate -r -
+  larder annotate -i eth0
+  larder annotate -i eth0 -o flows.log -w /var/lib/larder --store 50GiB port 53 or port 443
   larder annotate -r trace.pcap --unresolved",
     settings: &[
         Setting {
@@ -161,15 +164,8 @@ Examples:
             why: "Several files are read as one, in time order, and names carry over; - reads standard input.",
             ..INPUT
         },
-        Setting {
-            name: "interface",
-            letter: Some('i'),
-            value_name: "IFACE",
-            kind: Kind::Word,
-            help: "Live capture; not in this version: says how to read an interface through tcpdump",
-            why: "Until larder captures by itself, tcpdump -U writes each packet to the pipe at once.",
-            ..INPUT
-        },
+        live::INTERFACE,
+        live::FILTER,
         Setting {
             name: "count",
             letter: Some('c'),
@@ -216,7 +212,7 @@ Examples:
         Setting {
             name: "write",
             letter: Some('w'),
-            help: "Write the packets again, as pcapng with Name Resolution Blocks",
+            help: "Write the packets again, as pcapng with Name Resolution Blocks; with --store: the folder they are kept in",
             why: "Wireshark and tshark -N n then show the names; readers that read the file twice show an address's latest name.",
             ..OUTPUT
         },
@@ -395,6 +391,7 @@ Examples:
             why: "Late acknowledgements after FIN or RST belong to the flow they close.",
             ..LIMIT
         },
+        live::ACTIVE,
         Setting {
             name: "seed",
             value_name: "N",
@@ -404,6 +401,27 @@ Examples:
             why: "Fixed, so that a file always gives the same bytes; choose another against traffic made to collide.",
             ..LIMIT
         },
+        live::RINGS,
+        live::RING_SIZE,
+        live::BATCH_MS,
+        live::SNAP,
+        live::NO_PROMISCUOUS,
+        live::HARDWARE_TIME,
+        live::PIN,
+        live::STORE_SIZE,
+        live::SEGMENT,
+        live::SEGMENT_TIME,
+        live::STORE_MEMORY,
+        live::STORE_SNAP,
+        live::STORE_HEADERS,
+        live::STORE_DNS,
+        live::STORE_SAMPLE,
+        live::STORE_PSEUDONYMS,
+        live::STORE_SYNC,
+        live::SERVE,
+        live::CTL_SOCKET,
+        live::CTL_MODE,
+        live::METRICS,
     ],
 };
 
@@ -1522,8 +1540,9 @@ differs and why. What is simulated is the same for a seed on any machine; what i
 };
 
 /// What `larder ctl` may ask for.
-pub const CTL_ACTIONS: [&str; 11] = [
+pub const CTL_ACTIONS: [&str; 12] = [
     "stats",
+    "reopen",
     "dump",
     "load",
     "flush",
@@ -1550,6 +1569,8 @@ snapshot saves the cache to its file; reload reads the configuration again and k
 Of larder http: purge URL takes out what a URL gives, purge-tag TAG what its origin gave that tag, flush everything; with \
 --soft it stays, stale: the origin is asked about it, and it may still be given while the origin fails; reload reads the configuration \
 again, and says what changed and what needs a restart. Exit status: 0 done; 1 loaded, but some lines were no entries; 2 not done.
+
+Of larder annotate: reopen opens its logs anew.
 
 Examples:
   larder ctl stats
@@ -1660,8 +1681,9 @@ pub const MAN: Command = Command {
 };
 
 /// Every command, in the order of help.
-pub const COMMANDS: [&Command; 18] = [
+pub const COMMANDS: [&Command; 19] = [
     &ANNOTATE,
+    &TOP,
     &DNS,
     &HTTP,
     &DEMO,

@@ -24,6 +24,26 @@ pub fn text(summary: &Summary, elapsed: Duration) -> String {
         size(summary.input_bytes),
         scaled(rate)
     );
+    for one in &summary.captured {
+        let _ = writeln!(
+            text,
+            "captured   {} from {}, {} lost for want of room in the ring",
+            grouped(one.received),
+            one.interface.escape_debug(),
+            grouped(one.dropped)
+        );
+    }
+    if let Some(kept) = &summary.kept {
+        let count = |name| kept.iter().find(|(other, _)| *other == name).map_or(0, |one| one.1);
+        let _ = writeln!(
+            text,
+            "kept       {} packets ({}); {} not for want of memory, {} lost by the disk",
+            grouped(count("packets")),
+            size(count("bytes")),
+            grouped(count("packets_dropped")),
+            grouped(count("packets_lost"))
+        );
+    }
     let _ = writeln!(
         text,
         "flows      {}, {} with a destination that can have a name",
@@ -73,7 +93,8 @@ pub fn text(summary: &Summary, elapsed: Duration) -> String {
     if summary.input_damaged && summary.damaged.is_empty() {
         text.push_str("damaged    the input ended too early\n");
     }
-    if summary.interrupted {
+    // A capture has no other end.
+    if summary.interrupted && summary.captured.is_empty() {
         text.push_str("stopped    before the end of the input; what was read is written\n");
     }
     text

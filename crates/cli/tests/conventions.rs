@@ -94,11 +94,17 @@ fn an_input_must_be_named() {
     Scratch::new().run("annotate").refused(&["-r FILE", "-r -"]);
 }
 
-/// Live capture is advised through tcpdump, with the interface that was asked for.
+/// What is wrong with an interface, a filter or the place of kept packets is said before an output is made.
 #[test]
-fn live_capture_is_advised() {
-    let advice = "tcpdump -i eth7 -U -w - | larder annotate -r -";
-    Scratch::new().run("annotate -i eth7").refused(&[advice]);
+fn live_input_is_refused_before_output() {
+    let scratch = Scratch::new();
+    scratch.run("annotate -i nowhere0 -o out").refused(&["nowhere0", "lo"]);
+    scratch.run("annotate -i lo -r a.pcap -o out").refused(&["not both"]);
+    scratch.run("annotate -r a.pcap --store 1GiB -o out").refused(&["-w DIR"]);
+    scratch.run("annotate -r a.pcap -o out -- port 53").refused(&["a filter is for -i"]);
+    scratch.run("annotate -i lo -o out port nowhere").refused(&["nowhere"]);
+    scratch.run("annotate -i lo --serve 127.0.0.1:1 -o out").refused(&["--store"]);
+    assert!(!scratch.path("out").exists());
 }
 
 /// Inputs that cannot be read are refused before an output is made.

@@ -86,6 +86,8 @@ pub struct Batch {
     /// Of a live capture: the time of day was set by so much, ns, since the batch before, and times of this one or of
     /// that may be on either side; else 0.
     pub clock_step_ns: i64,
+    /// Of a live capture that is silent: the time of day, ns, so that time goes on. Such a batch has no records.
+    pub silent_at_ns: Option<i64>,
 }
 
 impl Batch {
@@ -335,6 +337,7 @@ impl Source {
             at_end: true,
             partial: false,
             clock_step_ns: 0,
+            silent_at_ns: None,
         })
     }
 
@@ -405,6 +408,7 @@ impl Source {
             at_end: stream.ended,
             partial,
             clock_step_ns: 0,
+            silent_at_ns: None,
         }))
     }
 
@@ -420,11 +424,14 @@ impl Source {
         let limit = buffer.len();
         // Where nothing came, the buffer goes back with the place.
         bytes.content = BytesContent::Owned(buffer);
-        match filled {
-            Filled::Some => {}
-            Filled::Nothing => return Polled::Later,
+        let silent_at_ns = match filled {
+            Filled::Some => None,
+            Filled::Nothing => match live.silent_at_ns() {
+                None => return Polled::Later,
+                silent => silent,
+            },
             Filled::End => return Polled::End,
-        }
+        };
         let (index, base_offset) = (self.index, self.offset);
         self.index += 1;
         self.offset += limit as u64;
@@ -439,6 +446,7 @@ impl Source {
             at_end: true,
             partial: false,
             clock_step_ns: live.clock_step_ns(),
+            silent_at_ns,
         }))
     }
 

@@ -60,6 +60,9 @@ pub const ANY: &str = "any";
 /// How often interfaces and counters are looked at.
 const LOOK_MS: u64 = 500;
 
+/// After so long without a frame a batch without any is given, so that who lives by the times of frames sees time go on.
+const SILENCE_MS: u64 = 1_000;
+
 /// How long after its stamp, beyond the time for a block, a frame may come to its ring: ticks of the kernel's timer.
 const JITTER_MS: u64 = 15;
 
@@ -159,6 +162,8 @@ pub struct Live {
     notes: Vec<String>,
     begun: Instant,
     looked_ms: u64,
+    /// When a batch was given last.
+    given_ms: u64,
     /// When a stop was first seen.
     stopped_ms: Option<u64>,
     clock: ClockWatch,
@@ -204,6 +209,7 @@ impl Live {
             notes: Vec::new(),
             begun: Instant::now(),
             looked_ms: 0,
+            given_ms: 0,
             stopped_ms: None,
             clock: ClockWatch::start(),
         };
@@ -339,6 +345,16 @@ impl Live {
         step_ns
     }
 
+    /// The time of day, where nothing was received for [`SILENCE_MS`]; once in that time.
+    pub(crate) fn silent_at_ns(&mut self) -> Option<i64> {
+        let now_ms = self.now_ms();
+        if now_ms < self.given_ms + SILENCE_MS {
+            return None;
+        }
+        self.given_ms = now_ms;
+        Some(read_clock(libc::CLOCK_REALTIME))
+    }
+
     /// Looks at counters and interfaces if it is time to. To be called at least once a second.
     pub(crate) fn keep_house(&mut self) {
         let now_ms = self.now_ms();
@@ -380,6 +396,7 @@ impl Live {
             }
             let ready_ms = self.copy(now_ms, out, bytes_max);
             if !out.is_empty() {
+                self.given_ms = now_ms;
                 return Filled::Some;
             }
             if stopped_ms.is_some_and(|since| self.is_drained(now_ms, since)) {

@@ -57,6 +57,12 @@ impl Sent {
         fin: false,
     };
 
+    /// Counts from here; where in the conversation it is, it still knows.
+    pub(super) fn renew(&mut self) {
+        let seq_start = self.seq_start.wrapping_add(self.seq_high as u32);
+        *self = Sent { seq_start, state: self.state, ..Sent::NOTHING };
+    }
+
     /// TCP payload by sequence numbers, as Zeek counts it.
     pub fn stream_bytes(&self) -> u64 {
         self.seq_high.saturating_sub(u64::from(self.syn) + u64::from(self.fin))

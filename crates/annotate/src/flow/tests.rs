@@ -8,7 +8,13 @@ use super::*;
 const S: i64 = 1_000_000_000;
 
 fn rules() -> FlowRules {
-    FlowRules { tcp_ns: 300 * S, other_ns: 60 * S, linger_ns: 5 * S, first_sender_began: false }
+    FlowRules {
+        tcp_ns: 300 * S,
+        other_ns: 60 * S,
+        linger_ns: 5 * S,
+        active_ns: i64::MAX,
+        first_sender_began: false,
+    }
 }
 
 /// One end and what it sends.
@@ -123,6 +129,47 @@ fn who_began() {
     assert_eq!(middle[0].0, 50_000);
     let syn_later = run(&[(CLIENT, ACK, 9, 0, 0), (SERVER, SYN, 1, 0, 1)]);
     assert_eq!(syn_later[0].0, 443);
+}
+
+/// A flow that goes on gives a record each time it has been active for so long, and nothing of it is counted twice: a packet
+/// and its octets are in one record, and the last one knows how the conversation ended.
+#[test]
+fn what_is_active_is_told() {
+    let mut shard = Shard::new(16, FlowRules { active_ns: 10 * S, ..rules() });
+    let mut user = User::default();
+    let mut steps = vec![(CLIENT, SYN, 100, 0), (SERVER, SYN | ACK, 900, 0)];
+    steps.extend((0..28).map(|step| (CLIENT, ACK, 101 + step, 1)));
+    steps.extend([(CLIENT, FIN | ACK, 129, 0), (SERVER, FIN | ACK, 901, 0)]);
+    for (number, &(talk, flags, seq, payload)) in steps.iter().enumerate() {
+        let mut event = event(talk, protocol::TCP, flags, number as i64 * S, number as u32 + 1);
+        (event.tcp_seq, event.payload_bytes) = (seq, payload);
+        shard.packet(&event, Guess::default(), 0, &mut user);
+        shard.validate();
+    }
+    shard.expire(100 * S, 100, &mut user);
+    shard.validate();
+    let told: Vec<(Leave, u64)> = user.0.iter().map(|ended| (ended.3, ended.4)).collect();
+    assert_eq!(told, [(Leave::Active, 11), (Leave::Active, 11), (Leave::Timeout, 10)]);
+    assert_eq!((user.0[0].1, user.0[2].2.as_str()), (ConnState::S1, "DFf"));
+    assert_eq!(shard.live(), 0);
+}
+
+/// A clock that is set ends no flow early and keeps none longer: flows that were idle for some time are idle for as long
+/// in the new time.
+#[test]
+fn a_clock_that_is_set_changes_no_idleness() {
+    for step_ns in [-3_600 * S, 3_600 * S] {
+        let (mut shard, mut user) = (Shard::new(16, rules()), User::default());
+        let udp = |time_ns, packet| event(CLIENT, protocol::UDP, 0, time_ns, packet);
+        shard.packet(&udp(5_000 * S, 1), Guess::default(), 0, &mut user);
+        shard.shift_times(step_ns);
+        shard.validate();
+        shard.expire(5_059 * S + step_ns, 2, &mut user);
+        assert_eq!(shard.live(), 1, "not yet");
+        shard.expire(5_061 * S + step_ns, 3, &mut user);
+        shard.validate();
+        assert_eq!(shard.live(), 0, "now");
+    }
 }
 
 /// A SYN with another sequence number opens the 5-tuple anew; a repeated SYN does not.

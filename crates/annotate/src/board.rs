@@ -1,0 +1,255 @@
+//! What a run says of itself while it goes on: totals, and who has most of the traffic.
+//!
+//! Totals are exact as of the last batch that was written. Who has most is estimated: of each batch every worker looks at
+//! [`SAMPLES`] packets at most, evenly spread, and each stands for as many as there are between two of them. That is done only
+//! while somebody has asked within [`WATCHED_S`] seconds.
+//!
+//! Bounds: [`ROWS_MAX`] names and as many flows a second. Cost: six relaxed additions a batch and worker; while somebody watches
+//! a look at [`SAMPLES`] flows a batch.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use larder_wire::flow_key::FlowKey;
+use larder_wire::{Addr, Name};
+
+use crate::options::Summary;
+
+/// Packets of a batch that a worker looks at, at most.
+pub const SAMPLES: usize = 64;
+
+/// Names, and flows, that one second is remembered by.
+pub const ROWS_MAX: usize = 1_000;
+
+/// Of what nobody asks for so long, nothing is gathered, seconds of packet time.
+const WATCHED_S: i64 = 10;
+
+/// Who a packet was sent to, as far as that is known.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Party {
+    /// The flow's name.
+    Name(Name),
+    /// It has none: the destination.
+    Addr(Addr),
+}
+
+/// What was seen of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Packets.
+    pub packets: u64,
+    /// IP octets.
+    pub bytes: u64,
+}
+
+impl Tally {
+    fn add(&mut self, other: Tally) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+    }
+}
+
+/// One second, by names and by flows.
+#[derive(Clone, Debug, Default)]
+pub struct Second {
+    /// The second, since 1970; packet time.
+    pub number: i64,
+    /// Who was spoken to.
+    pub parties: HashMap<Party, Tally>,
+    /// In which flows, whether the initiator is the key's `low` end, and with whom.
+    pub flows: HashMap<FlowKeyed, (Tally, bool, Party)>,
+}
+
+/// A key that maps can be made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowKeyed(pub FlowKey);
+
+impl Hash for FlowKeyed {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        state.write_u64(self.0.hash(0));
+    }
+}
+
+impl Second {
+    /// A packet that stands for `weight`.
+    pub fn add(
+        &mut self,
+        key: FlowKey,
+        source_is_low: bool,
+        party: Party,
+        one: Tally,
+        weight: u64,
+    ) {
+        let tally = Tally { packets: weight, bytes: one.bytes * weight };
+        let flow = self.flows.entry(FlowKeyed(key));
+        flow.or_insert_with(|| (Tally::default(), source_is_low, party.clone())).0.add(tally);
+        self.parties.entry(party).or_default().add(tally);
+    }
+
+    /// Adds what another worker saw in the same second.
+    fn merge(&mut self, other: Second) {
+        for (party, tally) in other.parties {
+            self.parties.entry(party).or_default().add(tally);
+        }
+        for (key, (tally, source_is_low, party)) in other.flows {
+            self.flows.entry(key).or_insert((Tally::default(), source_is_low, party)).0.add(tally);
+        }
+    }
+
+    /// Forgets who has little, where there are too many.
+    fn trim(&mut self) {
+        fn least<K>(map: &HashMap<K, Tally>) -> u64 {
+            let mut bytes: Vec<u64> = map.values().map(|tally| tally.bytes).collect();
+            bytes.sort_unstable_by(|one, other| other.cmp(one));
+            bytes.get(ROWS_MAX).copied().unwrap_or(0)
+        }
+        if self.parties.len() > ROWS_MAX {
+            let least = least(&self.parties);
+            self.parties.retain(|_, tally| tally.bytes > least);
+        }
+        if self.flows.len() > ROWS_MAX {
+            let tallies = self.flows.iter().map(|(key, (tally, ..))| (*key, *tally)).collect();
+            let least = least::<FlowKeyed>(&tallies);
+            self.flows.retain(|_, (tally, ..)| tally.bytes > least);
+        }
+    }
+}
+
+/// Totals; each is told by whoever did the work.
+#[derive(Debug, Default)]
+pub struct Totals {
+    /// Flows that have ended.
+    pub flows_ended: AtomicU64,
+    /// Of them, those whose destination has a name, or could have.
+    pub flows_nameable: AtomicU64,
+    /// Those that have one.
+    pub flows_named: AtomicU64,
+    /// Flows that ended because the table was full.
+    pub flows_evicted: AtomicU64,
+    /// Flows in the table.
+    pub flows_live: AtomicI64,
+    /// Messages that taught a name.
+    pub answers: AtomicU64,
+    /// Addresses, and pairs of a client and an address, that are known.
+    pub names_known: AtomicU64,
+    /// Those that left for want of room.
+    pub names_evicted: AtomicU64,
+    /// Packets that were damaged.
+    pub damaged: AtomicU64,
+    /// Time of the latest packet that was read, ns.
+    pub read_ns: AtomicI64,
+    /// Time of the latest packet whose batch was written, ns.
+    pub written_ns: AtomicI64,
+    /// Batches whose names are settled, and whose flows are not: the lag of the replicas, in batches.
+    pub batches_behind: AtomicU64,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Board {
+    /// Totals so far.
+    pub totals: Totals,
+    /// Until when somebody watches, seconds of packet time.
+    watched_until_s: AtomicI64,
+    seconds: Mutex<Seconds>,
+}
+
+#[derive(Debug, Default)]
+struct Seconds {
+    now: Second,
+    last: Second,
+}
+
+impl Board {
+    /// Whether somebody wants to know who has most.
+    pub fn is_watched(&self, time_ns: i64) -> bool {
+        time_ns / 1_000_000_000 < self.watched_until_s.load(Ordering::Relaxed)
+    }
+
+    /// The last whole second. Gathering begins with the first call.
+    pub fn watch(&self) -> Second {
+        let now_s = self.totals.read_ns.load(Ordering::Relaxed) / 1_000_000_000;
+        self.watched_until_s.store(now_s + WATCHED_S, Ordering::Relaxed);
+        self.seconds().last.clone()
+    }
+
+    /// A worker has seen the end of a second.
+    pub fn merge(&self, second: Second) {
+        let mut seconds = self.seconds();
+        if seconds.now.number != second.number {
+            let mut last = std::mem::take(&mut seconds.now);
+            last.trim();
+            seconds.last = last;
+            seconds.now.number = second.number;
+        }
+        seconds.now.merge(second);
+    }
+
+    fn seconds(&self) -> MutexGuard<'_, Seconds> {
+        self.seconds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds what a worker counted since it last told.
+    pub fn tell(&self, before: &mut Summary, now: &Summary) {
+        let add = |total: &AtomicU64, before: &mut u64, now: u64| {
+            total.fetch_add(now - *before, Ordering::Relaxed);
+            *before = now;
+        };
+        let totals = &self.totals;
+        add(&totals.flows_ended, &mut before.flows, now.flows);
+        add(&totals.flows_nameable, &mut before.flows_nameable, now.flows_nameable);
+        add(&totals.flows_named, &mut before.flows_named, now.flows_named);
+        add(&totals.flows_evicted, &mut before.flows_evicted, now.flows_evicted);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(port: u16) -> FlowKey {
+        let (low, high) = (Addr::v4([10, 0, 0, 1]), Addr::v4([10, 0, 0, 2]));
+        FlowKey { low, high, low_port: port, high_port: 443, protocol: 6 }
+    }
+
+    /// What several workers saw of one second is one picture of it, and it is shown when the next has begun.
+    #[test]
+    fn a_second_is_whole_when_it_is_shown() {
+        let board = Board::default();
+        let second = |number, port, weight| {
+            let mut second = Second { number, ..Second::default() };
+            let party = Party::Addr(Addr::v4([10, 0, 0, 2]));
+            second.add(key(port), true, party, Tally { packets: 1, bytes: 100 }, weight);
+            second
+        };
+        assert!(!board.is_watched(0));
+        assert!(board.watch().parties.is_empty());
+        assert!(board.is_watched(0) && !board.is_watched(11_000_000_000));
+        board.merge(second(1, 7, 2));
+        board.merge(second(1, 8, 3));
+        assert!(board.watch().parties.is_empty(), "not yet whole");
+        board.merge(second(2, 7, 1));
+        let seen = board.watch();
+        let tally = seen.parties.values().next().expect("a party");
+        assert_eq!((seen.number, tally.packets, tally.bytes, seen.flows.len()), (1, 5, 500, 2));
+    }
+
+    /// However many there are, a second has so many rows, and those are the largest.
+    #[test]
+    fn a_second_is_bounded() {
+        let board = Board::default();
+        let mut second = Second { number: 1, ..Second::default() };
+        for port in 0..5_000 {
+            let party = Party::Addr(Addr::v4([10, 1, (port >> 8) as u8, port as u8]));
+            let one = Tally { packets: 1, bytes: u64::from(port) };
+            second.add(key(port), true, party, one, 1);
+        }
+        board.merge(second);
+        board.merge(Second { number: 2, ..Second::default() });
+        let seen = board.watch();
+        assert_eq!((seen.parties.len(), seen.flows.len()), (ROWS_MAX, ROWS_MAX));
+        assert!(seen.parties.values().all(|tally| tally.bytes >= 4_000));
+    }
+}

@@ -1,0 +1,145 @@
+//! `-w DIR --store`: the packets of each batch, and what their flows are called, on their way to the packet store.
+//!
+//! What the rings of an interface gave is a run of blocks already, and goes to the store as it is. Records of files are
+//! written as such blocks first: the store knows one form.
+//!
+//! Invariant: a packet has the number that the log gives it, also where the store drops it.
+//!
+//! Cost: for live batches eight octets a packet of bookkeeping; nothing is copied here.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use larder_store::serve::{self, Server};
+use larder_store::{Batch, Interface, Note, Options, Store};
+use larder_wire::capture::{Step, write};
+
+use crate::Error;
+use crate::pipeline::Work;
+use crate::worker::Output as Made;
+
+/// Clients over HTTP at once.
+const CLIENTS_MAX: usize = 1024;
+
+/// Feeds the store.
+pub struct Keeper {
+    store: Store,
+    /// Batches hold blocks of the store's own interfaces.
+    is_live: bool,
+    /// Number in the store of an interface of a file: its link type, for all that matters.
+    interfaces: HashMap<u16, u32>,
+    blocks: Vec<u8>,
+    offsets: Vec<u32>,
+    flows: Vec<(u32, u64)>,
+    notes: Vec<Note>,
+}
+
+/// The link types that files have.
+const LINK_TYPES: [u16; 8] = [1, 0, 12, 101, 108, 113, 228, 276];
+
+impl Keeper {
+    /// A store that takes batches of `interfaces`; none: of files.
+    pub fn open(options: &Options, interfaces: &[Interface]) -> Result<Keeper, Error> {
+        let is_live = !interfaces.is_empty();
+        let of_files = || {
+            let interface = |&link_type| Interface {
+                name: format!("link type {link_type}"),
+                link_type,
+                snap_bytes: 0,
+            };
+            LINK_TYPES.iter().map(interface).collect()
+        };
+        let interfaces = if is_live { interfaces.to_vec() } else { of_files() };
+        let failed = |error| Error::Options(format!("-w {}: {error}", options.directory.display()));
+        let store = Store::open(options.clone(), &interfaces).map_err(failed)?;
+        let numbers = interfaces.iter().map(|interface| interface.link_type).zip(0..);
+        Ok(Keeper {
+            store,
+            is_live,
+            interfaces: numbers.collect(),
+            blocks: Vec::new(),
+            offsets: Vec::new(),
+            flows: Vec::new(),
+            notes: Vec::new(),
+        })
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Serves what is kept over HTTP.
+    pub fn serve(&self, listen: SocketAddr) -> Result<Server, Error> {
+        let failed = |error: io::Error| Error::Options(format!("--serve: {error}"));
+        let memory = self.store.memory().map_err(failed)?;
+        let options = serve::Options { listen, clients_max: CLIENTS_MAX };
+        Server::start(&options, Arc::clone(self.store.shelf()), memory).map_err(failed)
+    }
+
+    /// Keeps one batch.
+    pub fn batch(&mut self, work: &Work, outputs: &mut [Made]) -> Result<(), Error> {
+        let Keeper { blocks, offsets, flows, notes, .. } = self;
+        (blocks.clear(), offsets.clear(), flows.clear(), notes.clear());
+        outputs.iter_mut().for_each(|output| notes.append(&mut output.notes));
+        for event in work.decoded.lanes.iter().flatten() {
+            flows.push((event.packet - 1, event.hash));
+        }
+        let mut lent: &[u8] = &[];
+        if let Some(batch) = &work.batch
+            && let Some(reader) = &work.decoded.reader_before
+        {
+            let mut reader = reader.clone();
+            let bytes: &[u8] = &batch.bytes;
+            let (start, end) = (work.decoded.start, work.decoded.end.min(bytes.len()));
+            let mut offset = start;
+            while offset < batch.limit && offsets.len() < work.decoded.packets as usize {
+                let record = match reader.next(bytes, offset, batch.at_end) {
+                    Step::Record(record) => record,
+                    Step::Meta { next_offset } | Step::Damaged { next_offset, .. } => {
+                        offset = next_offset;
+                        continue;
+                    }
+                    Step::NeedMore | Step::End => break,
+                };
+                if self.is_live {
+                    offsets.push((offset - start) as u32);
+                } else {
+                    offsets.push(blocks.len() as u32);
+                    let interface = self.interfaces.get(&record.link_type).copied().unwrap_or(0);
+                    let original_len = record.original_len;
+                    write::packet(blocks, interface, record.ts_ns, record.frame, original_len);
+                }
+                offset = record.next_offset;
+            }
+            lent = if self.is_live { bytes.get(start..end).unwrap_or_default() } else { blocks };
+        }
+        let batch = Batch {
+            blocks: lent,
+            offsets,
+            first_packet: work.packets_before + 1,
+            flows,
+            notes,
+            time_ns: work.time_ns,
+        };
+        self.store.append(&batch).map_err(|error| Error::Output {
+            what: "the packet store".to_owned(),
+            why: error.to_string(),
+        })
+    }
+
+    /// Time passes without packets.
+    pub fn tick(&mut self) {
+        self.store.tick();
+    }
+
+    /// Closes the store.
+    pub fn finish(self) -> Result<(), Error> {
+        self.store.finish().map_err(|error| Error::Output {
+            what: "the packet store".to_owned(),
+            why: error.to_string(),
+        })
+    }
+}

@@ -1,0 +1,180 @@
+//! Interfaces as input: opened with rights that are given up, then read by the pipeline that files are read by.
+//!
+//! ```text
+//! open(input)         sockets and rings; the only part that needs CAP_NET_RAW
+//! run_live(tap)       until it is told to stop; what was received by then is written
+//! ```
+//!
+//! What the kernel drops is counted by it, and told in the summary, to Prometheus and to `larder top`.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use larder_io::live::{FilterInstruction, Live, LiveCounts, LiveOptions};
+use larder_store::Interface;
+use larder_wire::filter::{self, LinkType, Origin};
+
+use crate::Error;
+use crate::operate::{Figure, Others};
+use crate::options::{Dropped, Summary};
+
+/// What is to be captured.
+#[derive(Clone, Debug, Default)]
+pub struct Input {
+    /// How; its filter is made from `filter`.
+    pub capture: LiveOptions,
+    /// Which packets, in the language of tcpdump; empty: all.
+    pub filter: String,
+}
+
+/// Interfaces that are open.
+#[derive(Debug)]
+pub struct Tap {
+    live: Live,
+    watched: Watched,
+}
+
+/// What stays of them beside the source.
+#[derive(Debug)]
+pub struct Watched {
+    counts: Arc<LiveCounts>,
+    interfaces: Vec<Interface>,
+    names: Vec<String>,
+}
+
+/// Opens interfaces. The error says what to do next.
+pub fn open(input: &Input) -> Result<Tap, Error> {
+    let names = &input.capture.interfaces;
+    let failed = |error: larder_io::live::LiveError| Error::Options(format!("-i: {error}"));
+    let mut interfaces = Vec::with_capacity(names.len());
+    for name in names {
+        let link_type = larder_io::live::link_type(name).map_err(failed)?;
+        let snap_bytes = input.capture.snap_bytes;
+        interfaces.push(Interface { name: name.clone(), link_type, snap_bytes });
+    }
+    let filter = compile(&input.filter, &interfaces, input.capture.snap_bytes)?;
+    let live = Live::open(&LiveOptions { filter, ..input.capture.clone() }).map_err(failed)?;
+    let watched = Watched { counts: live.counts(), interfaces, names: names.clone() };
+    Ok(Tap { live, watched })
+}
+
+/// The filter for the kernel; all interfaces share one.
+fn compile(
+    text: &str,
+    interfaces: &[Interface],
+    snap_bytes: u32,
+) -> Result<Vec<FilterInstruction>, Error> {
+    if text.trim().is_empty() {
+        return Ok(Vec::new());
+    }
+    let first = interfaces.first().map_or(1, |interface| interface.link_type);
+    if let Some(other) = interfaces.iter().find(|interface| interface.link_type != first) {
+        return Err(Error::Options(format!(
+            "the filter is for one kind of link, and {} is of another than {}; capture them apart",
+            other.name, interfaces[0].name
+        )));
+    }
+    let program = LinkType::of(first)
+        .and_then(|link| filter::compile(text, link, Origin::Live, snap_bytes))
+        .map_err(|error| Error::Options(format!("the filter {text:?}: {error}")))?;
+    let same = |one: &filter::Instruction| FilterInstruction {
+        code: one.code,
+        jt: one.jt,
+        jf: one.jf,
+        k: one.k,
+    };
+    Ok(program.iter().map(same).collect())
+}
+
+impl Tap {
+    /// What was asked for and could not be had.
+    pub fn notes(&self) -> &[String] {
+        self.live.notes()
+    }
+
+    pub(crate) fn split(self) -> (Live, Watched) {
+        (self.live, self.watched)
+    }
+}
+
+impl Watched {
+    /// As the packet store knows them.
+    pub fn interfaces(&self) -> &[Interface] {
+        &self.interfaces
+    }
+
+    pub(crate) fn name(&self) -> String {
+        self.names.join(",")
+    }
+
+    pub(crate) fn status(&self) -> String {
+        format!("captures from {}", self.name())
+    }
+
+    /// What the kernel says at the end.
+    pub(crate) fn add_to(&self, summary: &mut Summary) {
+        self.counts.refresh();
+        summary.captured = self
+            .counts
+            .interfaces()
+            .iter()
+            .map(|interface| Dropped {
+                interface: interface.name.clone(),
+                received: interface.received.load(Ordering::Relaxed),
+                dropped: interface.dropped.load(Ordering::Relaxed),
+            })
+            .collect();
+    }
+}
+
+/// True of live input: a packet that was cut on the wire is no fault of the capture.
+pub(crate) fn is_expected(tap: Option<&Watched>) -> bool {
+    tap.is_some()
+}
+
+/// Figures of the kernel and of the packet store.
+pub(crate) fn others(tap: Option<&Watched>, store: Option<&Arc<larder_store::Counts>>) -> Others {
+    let (live, store) = (tap.map(|tap| Arc::clone(&tap.counts)), store.cloned());
+    Box::new(move |figures| {
+        if let Some(live) = &live {
+            live.refresh();
+            of_interfaces(live, figures);
+        }
+        if let Some(store) = &store {
+            for (name, value) in store.all() {
+                let help = format!("Packet store: {}", name.replace('_', " "));
+                let name = format!("store_{name}");
+                figures.push(match name.as_str() {
+                    "store_bytes_kept" => Figure::gauge(name, help, value as f64),
+                    _ => Figure::counter(name, help, value),
+                });
+            }
+        }
+    })
+}
+
+/// What the kernel counted of each interface.
+fn of_interfaces(live: &LiveCounts, figures: &mut Vec<Figure>) {
+    let steps = live.clock_steps.load(Ordering::Relaxed);
+    figures.push(Figure::counter("clock_steps", "Times the clock was set", steps));
+    let all = live.interfaces();
+    let mut each = |name: &'static str,
+                    help: &'static str,
+                    value: &dyn Fn(&larder_io::live::InterfaceCounts) -> u64| {
+        figures.extend(
+            all.iter()
+                .map(|one| Figure::counter(name, help, value(one)).of("interface", &one.name)),
+        );
+    };
+    let load = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
+    each("kernel_received", "Packets that the kernel put into rings", &|one| load(&one.received));
+    each("kernel_dropped", "Packets for which the rings had no room", &|one| load(&one.dropped));
+    each("kernel_freezes", "Times the rings were full", &|one| load(&one.freezes));
+    each("interface_downs", "Times the interface went down", &|one| load(&one.downs));
+    each("interface_reopened", "Times it was made again, and found", &|one| load(&one.reopened));
+    figures.extend(all.iter().map(|one| {
+        let is_up = f64::from(u8::from(one.is_up.load(Ordering::Relaxed)));
+        Figure::gauge("interface_up", "Whether it is there, and up", is_up)
+            .of("interface", &one.name)
+    }));
+}

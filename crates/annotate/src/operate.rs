@@ -1,0 +1,439 @@
+//! What operators ask of a run that goes on: `larder ctl` and `larder top`, Prometheus, the service manager.
+//!
+//! ```text
+//! {"command":"stats"}    -> {"ok":true,"packets":1234, ...}
+//! {"command":"top"}      -> {"ok":true,"names":[...],"flows":[...], and what stats says}
+//! {"command":"reopen"}   -> {"ok":true}     logs are opened anew
+//! {"command":"stop"}     -> {"ok":true}     what was received is written, and the run ends
+//! ```
+//!
+//! One thread, which sleeps until somebody asks. The manager hears that we live only while batches are asked for: a pipeline
+//! that hangs is found.
+//!
+//! Invariant: the pipeline waits for nothing here.
+
+use std::borrow::Cow;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use larder_io::event::{Events, Interest, Poller, Waker};
+use larder_io::service::control::{self, Answer, Control, Fields, Service};
+use larder_io::service::endpoint::{self, Endpoint};
+use larder_io::service::figures::write_head;
+use larder_io::service::notify::Notifier;
+use serde_json::Value;
+
+use crate::board::{Party, Second, Tally};
+use crate::names_file::escaped;
+use crate::{Error, Progress};
+
+/// Rows of `top`.
+const TOP_ROWS: usize = 100;
+/// What every name of Prometheus begins with.
+const PREFIX: &str = "larder_annotate";
+
+const WAKER: u64 = 0;
+const CONTROL: u64 = 1;
+const METRICS: u64 = CONTROL + control::server::TOKENS;
+const EVENTS_MAX: usize = 64;
+
+/// What an operator may have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Operation {
+    /// Socket of `larder ctl` and `larder top`, and its mode.
+    pub control: Option<(PathBuf, u32)>,
+    /// Where Prometheus asks.
+    pub metrics: Option<SocketAddr>,
+}
+
+/// A figure, and whether it only grows.
+#[derive(Clone, Debug)]
+pub struct Figure {
+    /// Its name, without prefix.
+    pub name: Cow<'static, str>,
+    /// What it says.
+    pub help: Cow<'static, str>,
+    /// It is a sum since the start.
+    pub is_counter: bool,
+    /// A label and its value.
+    pub label: Option<(&'static str, String)>,
+    /// The figure.
+    pub value: f64,
+}
+
+impl Figure {
+    /// A sum since the start.
+    pub fn counter(
+        name: impl Into<Cow<'static, str>>,
+        help: impl Into<Cow<'static, str>>,
+        value: u64,
+    ) -> Figure {
+        Figure { is_counter: true, ..Figure::gauge(name, help, value as f64) }
+    }
+
+    /// What is at the moment.
+    pub fn gauge(
+        name: impl Into<Cow<'static, str>>,
+        help: impl Into<Cow<'static, str>>,
+        value: f64,
+    ) -> Figure {
+        Figure { name: name.into(), help: help.into(), is_counter: false, label: None, value }
+    }
+
+    /// The same of one of several.
+    pub fn of(self, label: &'static str, value: &str) -> Figure {
+        Figure { label: Some((label, value.to_owned())), ..self }
+    }
+}
+
+/// Says what others count: rings, logs, the packet store.
+pub type Others = Box<dyn Fn(&mut Vec<Figure>) + Send>;
+
+/// The thread. Dropped, it ends.
+pub struct Operator {
+    waker: Arc<Waker>,
+    ends: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    metrics: Option<SocketAddr>,
+}
+
+impl Operator {
+    /// Opens the sockets, and serves them from now on; `status` is for the service manager, which hears that we are ready.
+    pub fn start(
+        operation: &Operation,
+        progress: &Arc<Progress>,
+        others: Others,
+        status: &str,
+    ) -> Result<Operator, Error> {
+        let failed = |error: io::Error| Error::Options(error.to_string());
+        let poller = Poller::new().map_err(failed)?;
+        let waker = Arc::new(Waker::new().map_err(failed)?);
+        poller.add(&*waker, WAKER, Interest::READ).map_err(failed)?;
+        let limits = control::Limits::default();
+        let control = operation.control.as_ref();
+        let control =
+            control.map(|(path, mode)| Control::open(path, *mode, limits, &poller, CONTROL));
+        let endpoint = operation
+            .metrics
+            .map(|at| Endpoint::open(at, endpoint::Limits::default(), &poller, METRICS));
+        let endpoint = endpoint.transpose().map_err(failed)?;
+        let metrics = endpoint.as_ref().and_then(|endpoint| endpoint.address().ok());
+        let notifier = match Notifier::from_environment() {
+            Ok(notifier) => notifier,
+            Err(error) => {
+                progress.say(format!("the service manager is not told: {error}"));
+                None
+            }
+        };
+        if let Some(notifier) = &notifier {
+            // A manager that does not hear is none.
+            let _ = notifier.ready(status);
+        }
+        let ends = Arc::new(AtomicBool::new(false));
+        let desk = Desk {
+            poller,
+            control: control.transpose().map_err(failed)?,
+            endpoint,
+            notifier,
+            alive_ms: 0,
+            turns: 0,
+            duties: Duties { progress: Arc::clone(progress), others, started: Instant::now() },
+            waker: Arc::clone(&waker),
+            ends: Arc::clone(&ends),
+        };
+        let thread = thread::Builder::new().name("operator".to_owned()).spawn(move || desk.run());
+        let thread = Some(thread.map_err(failed)?);
+        Ok(Operator { waker, ends, thread, metrics })
+    }
+
+    /// Where metrics are told.
+    pub fn metrics(&self) -> Option<SocketAddr> {
+        self.metrics
+    }
+}
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Release);
+        let _ = self.waker.wake();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the thread has.
+struct Desk {
+    poller: Poller,
+    control: Option<Control>,
+    endpoint: Option<Endpoint>,
+    notifier: Option<Notifier>,
+    /// When the manager is to be told again.
+    alive_ms: u64,
+    /// What the pipeline had done when it was told last.
+    turns: u64,
+    duties: Duties,
+    waker: Arc<Waker>,
+    ends: Arc<AtomicBool>,
+}
+
+impl Desk {
+    fn run(mut self) {
+        let mut events = Events::new(EVENTS_MAX);
+        while !self.ends.load(Ordering::Acquire) {
+            let now_ms = self.duties.now_ms();
+            let wait_ms = [
+                self.control.as_ref().and_then(|control| control.wait_ms(now_ms)),
+                self.endpoint.as_ref().and_then(|endpoint| endpoint.wait_ms(now_ms)),
+                self.every_ms().map(|_| self.alive_ms.saturating_sub(now_ms)),
+            ];
+            if let Err(error) = self.poller.wait(&mut events, wait_ms.into_iter().flatten().min()) {
+                // No packet is lost for it; who asks hears nothing.
+                return self.duties.progress.say(format!("nobody is answered any more: {error}"));
+            }
+            let now_ms = self.duties.now_ms();
+            for event in events.iter() {
+                let Desk { control, endpoint, poller, duties, .. } = &mut self;
+                match (event.token, control, endpoint) {
+                    (WAKER, ..) => drop(self.waker.clear()),
+                    (CONTROL..METRICS, Some(control), _) => {
+                        control.handle(event, poller, duties, now_ms);
+                    }
+                    (METRICS.., _, Some(endpoint)) => {
+                        endpoint.handle(event, poller, now_ms, || duties.text());
+                    }
+                    _ => {}
+                }
+            }
+            if let Some(control) = &mut self.control {
+                control.expire(&self.poller, now_ms);
+            }
+            if let Some(endpoint) = &mut self.endpoint {
+                endpoint.expire(&self.poller, now_ms);
+            }
+            self.tell_manager(now_ms);
+        }
+        if let Some(notifier) = &self.notifier {
+            let _ = notifier.stopping();
+        }
+    }
+
+    fn every_ms(&self) -> Option<u64> {
+        self.notifier.as_ref().and_then(Notifier::alive_every_ms)
+    }
+
+    fn tell_manager(&mut self, now_ms: u64) {
+        let (Some(every_ms), Some(notifier)) = (self.every_ms(), &self.notifier) else { return };
+        let turns = self.duties.progress.turns.load(Ordering::Relaxed);
+        if now_ms < self.alive_ms || turns == self.turns {
+            return;
+        }
+        self.turns = turns;
+        self.alive_ms = now_ms + every_ms;
+        let _ = notifier.alive();
+    }
+}
+
+struct Duties {
+    progress: Arc<Progress>,
+    others: Others,
+    started: Instant,
+}
+
+impl Duties {
+    fn now_ms(&self) -> u64 {
+        self.started.elapsed().as_millis() as u64
+    }
+
+    fn figures(&self) -> Vec<Figure> {
+        let Progress { packets, input_bytes, board, .. } = &*self.progress;
+        let totals = &board.totals;
+        let counter =
+            |name: &'static str, help: &'static str, value| Figure::counter(name, help, value);
+        let gauge =
+            |name: &'static str, help: &'static str, value| Figure::gauge(name, help, value);
+        let read_ns = totals.read_ns.load(Ordering::Relaxed);
+        let behind_ns = read_ns.saturating_sub(totals.written_ns.load(Ordering::Relaxed));
+        let flows_live = totals.flows_live.load(Ordering::Relaxed);
+        let load = |total: &std::sync::atomic::AtomicU64| total.load(Ordering::Relaxed);
+        let mut figures = vec![
+            gauge("uptime_seconds", "Time since the start", self.started.elapsed().as_secs_f64()),
+            counter("packets", "Packets read", load(packets)),
+            counter("input_bytes", "Octets of capture read", load(input_bytes)),
+            counter("damaged", "Packets that were damaged", load(&totals.damaged)),
+            counter("flows_ended", "Flows whose record was written", load(&totals.flows_ended)),
+            counter(
+                "flows_nameable",
+                "Of them, those whose destination could have a name",
+                load(&totals.flows_nameable),
+            ),
+            counter("flows_named", "Of those, those with one", load(&totals.flows_named)),
+            counter(
+                "flows_evicted",
+                "Flows that ended for want of room",
+                load(&totals.flows_evicted),
+            ),
+            gauge("flows", "Flows in the table", flows_live as f64),
+            counter("answers", "Messages that taught a name", load(&totals.answers)),
+            gauge("names", "Addresses that are known", load(&totals.names_known) as f64),
+            counter(
+                "names_evicted",
+                "Names that left for want of room",
+                load(&totals.names_evicted),
+            ),
+            gauge(
+                "batches_behind",
+                "Batches whose names are settled and whose flows are not",
+                load(&totals.batches_behind) as f64,
+            ),
+            gauge(
+                "behind_seconds",
+                "Packet time between what was read and what is written",
+                behind_ns as f64 / 1e9,
+            ),
+        ];
+        (self.others)(&mut figures);
+        figures
+    }
+
+    /// All of it for Prometheus.
+    fn text(&self) -> String {
+        use std::fmt::Write;
+        let mut text = String::new();
+        let mut last = Cow::Borrowed("");
+        for figure in self.figures() {
+            let name = format!("{PREFIX}_{}", figure.name);
+            if figure.name != last {
+                let kind = if figure.is_counter { "counter" } else { "gauge" };
+                write_head(&mut text, &name, &figure.help, kind);
+            }
+            // Writing to a string does not fail.
+            let _ = match &figure.label {
+                Some((label, of)) => {
+                    let of = of.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+                    writeln!(text, "{name}{{{label}=\"{of}\"}} {}", figure.value)
+                }
+                None => writeln!(text, "{name} {}", figure.value),
+            };
+            last = figure.name;
+        }
+        text
+    }
+
+    fn stats(&self) -> Fields {
+        let mut fields = Fields::new();
+        for Figure { name, label, value, is_counter, .. } in self.figures() {
+            let value = if is_counter { Value::from(value as u64) } else { Value::from(value) };
+            match label {
+                None => drop(fields.insert(name.into_owned(), value)),
+                Some((_, label)) => {
+                    let family =
+                        fields.entry(name.into_owned()).or_insert_with(|| Fields::new().into());
+                    if let Value::Object(family) = family {
+                        family.insert(label, value);
+                    }
+                }
+            }
+        }
+        fields
+    }
+
+    fn top(&self) -> Fields {
+        let mut fields = self.stats();
+        let second = self.progress.board.watch();
+        fields.insert("names".to_owned(), names(&second));
+        fields.insert("talk".to_owned(), flows(&second));
+        fields
+    }
+}
+
+fn text(party: &Party) -> String {
+    match party {
+        Party::Addr(addr) => addr.to_string(),
+        Party::Name(name) => {
+            let mut text = Vec::new();
+            escaped(name.as_bytes(), &mut text);
+            String::from_utf8_lossy(&text).into_owned()
+        }
+    }
+}
+
+fn row(of: Fields, tally: Tally) -> Value {
+    let mut row = of;
+    row.insert("packets".to_owned(), tally.packets.into());
+    row.insert("bytes".to_owned(), tally.bytes.into());
+    row.into()
+}
+
+fn names(second: &Second) -> Value {
+    let mut rows: Vec<_> = second.parties.iter().collect();
+    rows.sort_unstable_by_key(|(_, tally)| std::cmp::Reverse(tally.bytes));
+    let rows = rows.into_iter().take(TOP_ROWS).map(|(party, tally)| {
+        let is_named = matches!(party, Party::Name(_));
+        let name = ("name".to_owned(), text(party).into());
+        row(Fields::from_iter([name, ("is_named".to_owned(), is_named.into())]), *tally)
+    });
+    rows.collect()
+}
+
+fn flows(second: &Second) -> Value {
+    let mut rows: Vec<_> = second.flows.iter().collect();
+    rows.sort_unstable_by_key(|(_, (tally, ..))| std::cmp::Reverse(tally.bytes));
+    let rows = rows.into_iter().take(TOP_ROWS).map(|(key, (tally, source_is_low, party))| {
+        let key = key.0;
+        let (low, high) = ((key.low, key.low_port), (key.high, key.high_port));
+        let ends = if *source_is_low { (low, high) } else { (high, low) };
+        let end = |(addr, port)| match std::net::IpAddr::from(addr) {
+            ip if key.protocol == 6 || key.protocol == 17 => SocketAddr::new(ip, port).to_string(),
+            ip => ip.to_string(),
+        };
+        let of = [
+            ("source", end(ends.0).into()),
+            ("destination", end(ends.1).into()),
+            ("protocol", key.protocol.into()),
+            ("name", text(party).into()),
+        ];
+        row(
+            of.into_iter().map(|(name, value): (&str, Value)| (name.to_owned(), value)).collect(),
+            *tally,
+        )
+    });
+    rows.collect()
+}
+
+impl Service for Duties {
+    fn ask(&mut self, line: &[u8]) -> Answer {
+        let request: Value = match serde_json::from_slice(line) {
+            Ok(request) => request,
+            Err(error) => {
+                let next = "ask {\"command\":\"stats\"}";
+                return Answer::refused(format!("not a line of JSON ({error}); {next}"));
+            }
+        };
+        match request.get("command").and_then(Value::as_str) {
+            Some("version") => {
+                let version = env!("CARGO_PKG_VERSION").into();
+                Answer::Now(Ok(Fields::from_iter([("version".to_owned(), version)])))
+            }
+            Some("stats") => Answer::Now(Ok(self.stats())),
+            Some("top") => Answer::Now(Ok(self.top())),
+            Some("reopen") => {
+                self.progress.reopen.store(true, Ordering::Release);
+                Answer::done()
+            }
+            Some("stop") => {
+                self.progress.stop.store(true, Ordering::Release);
+                Answer::done()
+            }
+            Some(command) => Answer::refused(format!(
+                "larder annotate has no command {command:?}; there are version, stats, top, reopen, stop"
+            )),
+            None => Answer::refused("\"command\" is missing, as in {\"command\":\"stats\"}"),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Settings of live traffic and of kept packets, to what the library takes.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use larder_annotate::Options;
+pub use larder_annotate::live::Input;
+use larder_annotate::options::Endpoint;
+use larder_io::live::LiveOptions;
+use larder_store::Privacy;
+
+use crate::exit::Failure;
+use crate::layers::Resolved;
+
+/// What `-i` asks for; `None` without it.
+pub fn input(settings: &Resolved) -> Result<Option<Input>, Failure> {
+    let interfaces: Vec<String> =
+        settings.list("interface").into_iter().map(str::to_owned).collect();
+    let filter = settings.words("filter").join(" ");
+    if interfaces.is_empty() {
+        if !filter.is_empty() {
+            return Err(Failure::usage(format!(
+                "{filter:?}: a filter is for -i IFACE; name a capture with -r FILE"
+            )));
+        }
+        return Ok(None);
+    }
+    if !settings.endpoints("read").is_empty() {
+        return Err(Failure::usage("-i and -r: capture, or read files; not both in one run"));
+    }
+    let number32 = |name| u32::try_from(settings.number_or_default(name)).unwrap_or(u32::MAX);
+    Ok(Some(Input {
+        capture: LiveOptions {
+            interfaces,
+            rings: number32("rings") as usize,
+            ring_bytes: settings.number_or_default("ring-size"),
+            batch_ms: number32("batch-ms"),
+            snap_bytes: number32("snaplen"),
+            is_promiscuous: !settings.switch("no-promiscuous"),
+            hardware_time: settings.switch("hardware-time"),
+            ..LiveOptions::default()
+        },
+        filter,
+    }))
+}
+
+/// What `--store` asks for; `None` without it.
+pub fn store(settings: &Resolved) -> Result<Option<larder_store::Options>, Failure> {
+    let Some(budget_bytes) = settings.number("store") else { return Ok(None) };
+    let directory = match settings.endpoint("write") {
+        Some(Endpoint::Path(path)) => path,
+        _ => {
+            let text = "--store: name the folder for the packets with -w DIR";
+            return Err(Failure::usage(text));
+        }
+    };
+    if directory.is_file() {
+        return Err(Failure::usage(format!(
+            "-w {}: is a file; with --store -w names a folder",
+            directory.display()
+        )));
+    }
+    let number = |name| settings.number_or_default(name);
+    let number32 = |name| u32::try_from(number(name)).unwrap_or(u32::MAX);
+    Ok(Some(larder_store::Options {
+        segment_bytes: number("segment"),
+        segment_ms: number("segment-time").saturating_mul(1_000),
+        memory_bytes: number("store-memory"),
+        sync: settings.switch("store-sync"),
+        privacy: Privacy {
+            snap_bytes: number32("store-snaplen"),
+            headers_only: settings.switch("store-headers"),
+            keep_dns: settings.switch("store-dns"),
+            sample: number32("store-sample"),
+            sample_seed: number("seed"),
+            pseudonym_key: settings.path("store-pseudonyms").map(key).transpose()?,
+        },
+        ..larder_store::Options::new(directory, budget_bytes)
+    }))
+}
+
+/// Where kept packets are served.
+pub fn serve(settings: &Resolved) -> Result<Option<SocketAddr>, Failure> {
+    let word = settings.word("serve").filter(|word| *word != "none");
+    let Some(word) = word else { return Ok(None) };
+    if settings.number("store").is_none() {
+        return Err(Failure::usage("--serve is for kept packets: add -w DIR --store SIZE"));
+    }
+    let parsed = word.parse().map_err(|_| {
+        Failure::usage(format!("--serve {word:?}: expected ADDR:PORT, as 127.0.0.1:8053"))
+    });
+    parsed.map(Some)
+}
+
+/// Cores for the workers.
+pub fn pins(settings: &Resolved) -> Result<Vec<usize>, Failure> {
+    let numbers = settings.list("pin").into_iter().map(|word| {
+        let expected =
+            || Failure::usage(format!("--pin {word:?}: expected numbers of cores, as 2,3"));
+        word.parse().map_err(|_| expected())
+    });
+    numbers.collect()
+}
+
+/// Who does what.
+pub fn plan(input: &Input, options: &Options) -> String {
+    let capture = &input.capture;
+    let plural = |count: usize| if count == 1 { "" } else { "s" };
+    let rings = capture.rings * capture.interfaces.len();
+    let cores = options.cores;
+    let pins: Vec<String> = options.pins.iter().map(usize::to_string).collect();
+    let pinned = match pins.as_slice() {
+        [] => String::new(),
+        pins => format!(", on cores {}", pins.join(",")),
+    };
+    let store = match &options.store {
+        Some(store) => format!("; 1 thread writes packets to {}", store.directory.display()),
+        None => String::new(),
+    };
+    format!(
+        "captures from {} by {rings} ring{} of {} MiB; {cores} worker{} decode, name and write{pinned}{store}",
+        capture.interfaces.join(", "),
+        plural(rings),
+        capture.ring_bytes >> 20,
+        plural(cores),
+    )
+}
+
+/// Reads the key of pseudonyms.
+fn key(path: PathBuf) -> Result<[u8; 32], Failure> {
+    let what = format!("--store-pseudonyms {}", path.display());
+    let next = "head -c 32 /dev/urandom makes one";
+    let octets = fs::read(&path).map_err(|error| Failure::file(&what, &error, next))?;
+    <[u8; 32]>::try_from(octets.as_slice()).map_err(|_| {
+        Failure::usage(format!("{what}: {} octets instead of 32; {next}", octets.len()))
+    })
+}

@@ -1,0 +1,288 @@
+//! `larder top`: who talks most, by name, while `larder annotate` runs.
+//!
+//! It asks over the control socket once a second and draws what it hears; totals become rates by what was heard a second ago. On a
+//! terminal it has the screen to itself (and gives it back, however it ends); else it prints one picture.
+//!
+//! Names come from strangers: the server has escaped them, and what is not printable ASCII is replaced here once more.
+
+use std::io::{self, IsTerminal, Read, Write};
+use std::path::Path;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use larder_io::service::control::Fields;
+use larder_io::service::control::client;
+use rustix::termios::{self, OptionalActions, Termios};
+use serde_json::Value;
+
+use crate::exit::{self, Failure, Outcome};
+use crate::layers::Resolved;
+
+const EVERY: Duration = Duration::from_secs(1);
+/// Columns that are used at most, and where nobody says how many there are.
+const WIDTH: usize = 100;
+/// Lines that are not rows.
+const HEAD_LINES: usize = 7;
+
+/// What rows are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    Names,
+    Flows,
+}
+
+/// Runs the command.
+pub fn top(settings: &Resolved) -> Outcome {
+    let path = settings.path("socket").ok_or_else(|| Failure::usage("--socket names no path"))?;
+    let mut by = if settings.choice("by") == "flows" { By::Flows } else { By::Names };
+    let ask = || ask(&path);
+    let first = ask()?;
+    let is_alone = settings.switch("once") || !io::stdout().is_terminal();
+    if is_alone {
+        // Who has most is gathered from the first question on, second by second.
+        let begun = Instant::now();
+        thread::sleep(EVERY * 2);
+        let rows = settings.number_or_default("rows") as usize;
+        let picture = picture(&first, &ask()?, begun.elapsed(), by, rows, WIDTH);
+        crate::show::print(&picture)?;
+        return Ok(exit::DONE);
+    }
+    let screen = Screen::take().map_err(|error| {
+        Failure::file("the terminal", &error, "use --once, or another terminal")
+    })?;
+    let keys = keys();
+    let (mut before, mut since) = (first, Instant::now());
+    loop {
+        match keys.recv_timeout(EVERY) {
+            Ok(b'q' | 3 | 4) => break,
+            Ok(b'n') => by = By::Names,
+            Ok(b'f') => by = By::Flows,
+            Ok(_) => continue,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => thread::sleep(EVERY),
+        }
+        let now = ask()?;
+        let (rows, width) = screen.size();
+        let rows = rows.saturating_sub(HEAD_LINES);
+        let text = picture(&before, &now, since.elapsed(), by, rows, width.min(2 * WIDTH));
+        screen.draw(&text).map_err(|error| Failure::stdout(&error))?;
+        (before, since) = (now, Instant::now());
+    }
+    Ok(exit::DONE)
+}
+
+fn ask(path: &Path) -> Result<Fields, Failure> {
+    client::ask(path, "{\"command\":\"top\"}", |_| Ok(())).map_err(|error| {
+        Failure::usage(format!(
+            "{error}; larder annotate -i IFACE --ctl {} listens there",
+            path.display()
+        ))
+    })
+}
+
+/// Keys as they are pressed.
+fn keys() -> Receiver<u8> {
+    let (say, said) = mpsc::channel();
+    // It waits in its read for as long as the process lives.
+    let _ = thread::Builder::new().name("keys".to_owned()).spawn(move || {
+        let mut key = [0];
+        while let Ok(1) = io::stdin().read(&mut key) {
+            if say.send(key[0]).is_err() {
+                break;
+            }
+        }
+    });
+    said
+}
+
+/// The terminal, without echo and with a screen of its own.
+struct Screen {
+    before: Option<Termios>,
+}
+
+impl Screen {
+    fn take() -> io::Result<Screen> {
+        let before = match termios::tcgetattr(io::stdin()) {
+            Ok(before) => {
+                let mut raw = before.clone();
+                raw.make_raw();
+                termios::tcsetattr(io::stdin(), OptionalActions::Now, &raw)?;
+                Some(before)
+            }
+            // Standard input is none: there are no keys, and Ctrl-C ends us as it does others.
+            Err(_) => None,
+        };
+        let mut out = io::stdout();
+        write!(out, "\x1b[?1049h\x1b[?25l")?;
+        out.flush()?;
+        Ok(Screen { before })
+    }
+
+    fn size(&self) -> (usize, usize) {
+        match termios::tcgetwinsize(io::stdout()) {
+            Ok(size) if size.ws_row > 0 => (size.ws_row.into(), size.ws_col.into()),
+            _ => (24, 80),
+        }
+    }
+
+    fn draw(&self, text: &str) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        let text = text.replace('\n', "\x1b[K\r\n");
+        write!(out, "\x1b[H{text}\x1b[J")?;
+        out.flush()
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        let _ = write!(io::stdout(), "\x1b[?25h\x1b[?1049l");
+        let _ = io::stdout().flush();
+        if let Some(before) = &self.before {
+            let _ = termios::tcsetattr(io::stdin(), OptionalActions::Now, before);
+        }
+    }
+}
+
+fn number(fields: &Fields, name: &str) -> f64 {
+    match fields.get(name) {
+        Some(Value::Object(of)) => of.values().filter_map(Value::as_f64).sum(),
+        Some(value) => value.as_f64().unwrap_or(0.0),
+        None => 0.0,
+    }
+}
+
+/// A number as people read it: `12.3 M`.
+fn scaled(value: f64) -> String {
+    let units = ["", " k", " M", " G", " T"];
+    let (mut value, mut at) = (value.max(0.0), 0);
+    while value >= 1_000.0 && at + 1 < units.len() {
+        value /= 1_000.0;
+        at += 1;
+    }
+    let digits = if at == 0 || value >= 100.0 { 0 } else { 1 };
+    format!("{value:.digits$}{}", units[at])
+}
+
+fn share(part: f64, of: f64) -> String {
+    if of > 0.0 { format!("{:.1} %", part / of * 100.0) } else { "-".to_owned() }
+}
+
+/// What is printable, cut to so many columns.
+fn clean(text: &str, width: usize) -> String {
+    let printable = |c: char| if c.is_ascii_graphic() || c == ' ' { c } else { '?' };
+    let mut clean: String = text.chars().take(width).map(printable).collect();
+    if text.chars().count() > width {
+        clean.truncate(width.saturating_sub(1));
+        clean.push('~');
+    }
+    clean
+}
+
+/// The picture, of what was heard `elapsed` apart.
+fn picture(
+    before: &Fields,
+    now: &Fields,
+    elapsed: Duration,
+    by: By,
+    rows: usize,
+    width: usize,
+) -> String {
+    use std::fmt::Write;
+    let seconds = elapsed.as_secs_f64().max(0.001);
+    let rate = |name| (number(now, name) - number(before, name)) / seconds;
+    let total = |name| number(now, name);
+    let mut text = String::new();
+    let mut line = |line: String| {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{}", clean(&line, width));
+    };
+    line(format!(
+        "larder annotate, up {:.0} s: {} packets/s, {}bit/s",
+        total("uptime_seconds"),
+        scaled(rate("packets")),
+        scaled(rate("input_bytes") * 8.0),
+    ));
+    line(format!(
+        "lost   {}/s, {} in all by the kernel; {} damaged; {} packets not kept",
+        scaled(rate("kernel_dropped")),
+        total("kernel_dropped"),
+        total("damaged"),
+        total("store_packets_dropped"),
+    ));
+    line(format!(
+        "flows  {} now, {}/s end, {} evicted; named {} of {} that could be",
+        scaled(total("flows")),
+        scaled(rate("flows_ended")),
+        total("flows_evicted"),
+        share(total("flows_named"), total("flows_nameable")),
+        scaled(total("flows_nameable")),
+    ));
+    line(format!(
+        "names  {} known, {}/s learned, {} evicted",
+        scaled(total("names")),
+        scaled(rate("answers")),
+        total("names_evicted"),
+    ));
+    line(format!(
+        "lag    {} batches between names and flows, {:.0} ms to the log",
+        total("batches_behind"),
+        total("behind_seconds") * 1e3,
+    ));
+    line(String::new());
+    let list = |name| now.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
+    let word =
+        |row: &Value, name| row.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let field = |row: &Value, name| row.get(name).and_then(Value::as_f64).unwrap_or(0.0);
+    let (title, list) = match by {
+        By::Names => ("NAME", list("names")),
+        By::Flows => ("FLOW", list("talk")),
+    };
+    line(format!("{:>10} {:>10}  {title}", "bit/s", "packets/s"));
+    for row in list.iter().take(rows) {
+        let what = match by {
+            By::Names => word(row, "name"),
+            By::Flows => {
+                let (from, to) = (word(row, "source"), word(row, "destination"));
+                format!("{from} > {to}  {}", word(row, "name"))
+            }
+        };
+        line(format!(
+            "{:>10} {:>10}  {what}",
+            scaled(field(row, "bytes") * 8.0),
+            scaled(field(row, "packets")),
+        ));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Totals become rates, labelled figures a sum; no octet of a name reaches the terminal that could move its cursor.
+    #[test]
+    fn a_picture() {
+        let fields = |packets: u64, name: &str| {
+            let text = format!(
+                r#"{{"packets":{packets},"kernel_dropped":{{"eth0":3,"eth1":4}},"flows_named":3,
+                "flows_nameable":4,"names":[{{"name":{},"bytes":1500,"packets":2}}],
+                "talk":[{{"source":"10.0.0.1:5","destination":"10.0.0.2:443","name":"a.example","bytes":10,"packets":1}}]}}"#,
+                Value::from(name)
+            );
+            serde_json::from_str::<Fields>(&text).expect("an object")
+        };
+        let (before, now) = (fields(1_000, "x"), fields(25_000, "evil\x1b[2J\u{9b}.example"));
+        let of = |by| picture(&before, &now, Duration::from_secs(2), by, 10, 60);
+        let names = of(By::Names);
+        assert!(names.contains("12.0 k packets/s"), "{names}");
+        assert!(
+            names.contains("7 in all by the kernel") && names.contains("named 75.0 %"),
+            "{names}"
+        );
+        assert!(names.contains("   12.0 k          2  evil?[2J?.example"), "{names}");
+        assert!(names.bytes().all(|octet| octet == b'\n' || (32..127).contains(&octet)));
+        assert!(of(By::Flows).contains("10.0.0.1:5 > 10.0.0.2:443  a.example"));
+        assert!(of(By::Flows).lines().all(|line| line.len() <= 60));
+    }
+}
