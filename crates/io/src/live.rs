@@ -105,7 +105,7 @@ pub struct LiveOptions {
     pub ring_bytes: u64,
     /// The longest that a frame waits in a ring for others, milliseconds.
     pub batch_ms: u32,
-    /// Octets of a frame that are kept.
+    /// Octets of a frame that are kept; 0: as many as there are.
     pub snap_bytes: u32,
     /// What the kernel lets through; empty: everything. It sees frames as [`link_type`] says (of 276, IP without the
     /// header), and without the outermost VLAN tag, which it must ask for by `SKF_AD_VLAN_TAG`.
@@ -201,8 +201,12 @@ impl Live {
                 return Err(LiveError::Twice { name: name.clone() });
             }
         }
+        let snap_bytes = match options.snap_bytes {
+            0 => LiveOptions::default().snap_bytes,
+            snap_bytes => snap_bytes,
+        };
         let mut live = Live {
-            options: LiveOptions { rings: options.rings.max(1), ..options.clone() },
+            options: LiveOptions { rings: options.rings.max(1), snap_bytes, ..options.clone() },
             interfaces: Vec::new(),
             lines: Vec::new(),
             counts: Arc::new(LiveCounts::new(names)),
@@ -557,6 +561,12 @@ impl Live {
             }
             !is_done
         });
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        self.counts.close();
     }
 }
 

@@ -87,6 +87,14 @@ impl LiveCounts {
         }
     }
 
+    /// Asks a last time, and lets the sockets go: whoever shows counts later does not keep rings alive.
+    pub(super) fn close(&self) {
+        let sockets = std::mem::take(&mut *lock(&self.sockets));
+        for (interface, socket) in &sockets {
+            self.add(*interface, socket);
+        }
+    }
+
     pub(super) fn delivered(&self, interface: usize, frames: u64) {
         self.interfaces[interface].delivered.fetch_add(frames, Ordering::Relaxed);
     }

@@ -185,10 +185,14 @@ fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO))
 }
 
-/// Whether the interface of this number is there, and up; `None` where it is gone.
+/// Whether the interface that a socket is bound to is there, and up; `None` where it is gone.
 pub(super) fn is_up(socket: &OwnedFd, index: c_int) -> Option<bool> {
     if index == 0 {
         return Some(true);
+    }
+    // The kernel takes an interface that is removed from its sockets: another may have its number already.
+    if bound_to(socket) != Some(index) {
+        return None;
     }
     // SAFETY: all zeros is a valid `ifreq`; the calls write the name and the flags, which are read afterwards.
     unsafe {
@@ -198,6 +202,18 @@ pub(super) fn is_up(socket: &OwnedFd, index: c_int) -> Option<bool> {
         ask(socket, libc::SIOCGIFNAME as c_ulong, &mut request).ok()?;
         ask(socket, libc::SIOCGIFFLAGS as c_ulong, &mut request).ok()?;
         Some(c_int::from(request.ifr_ifru.ifru_flags) & libc::IFF_UP != 0)
+    }
+}
+
+/// The number of the interface that a socket is bound to.
+fn bound_to(socket: &OwnedFd) -> Option<c_int> {
+    // SAFETY: all zeros is a valid address, of which the kernel writes as much as fits.
+    unsafe {
+        let mut address: libc::sockaddr_ll = std::mem::zeroed();
+        let mut bytes = size_of_val(&address) as libc::socklen_t;
+        let into = (&raw mut address).cast();
+        check(libc::getsockname(socket.as_raw_fd(), into, &raw mut bytes)).ok()?;
+        Some(address.sll_ifindex)
     }
 }
 

@@ -37,9 +37,9 @@ fn ip(line: &str) -> bool {
     done.is_ok_and(|status| status.success())
 }
 
-/// A pair that says nothing by itself.
+/// A pair that says nothing by itself, and has the same number when it is made again.
 const PAIR: &[&str] = &[
-    "link add c0 type veth peer name c1",
+    "link add c0 index 77 type veth peer name c1",
     "link set c0 addrgenmode none arp off",
     "link set c1 addrgenmode none arp off",
     "link set c0 up",
@@ -463,8 +463,15 @@ fn interfaces_come_and_go() {
                 }
                 assert_eq!(receive(&mut source, 6)[0].number(), 3);
                 assert_eq!((get(&counts.downs), get(&counts.reopened)), (2, 1));
+
+                // So fast that nobody sees it gone.
+                let again = [&["link del c0"], PAIR].concat();
+                let generator = run(&again);
+                until(&mut source, "at once", || get(&counts.reopened) == 2);
+                generator.send(&frame((1, 2), 9, 0));
+                assert_eq!(receive(&mut source, 1)[0].number(), 9);
                 assert!(drain(&mut source).is_empty());
-                assert_eq!((get(&counts.received), get(&counts.dropped)), (8, 0));
+                assert_eq!((get(&counts.received), get(&counts.dropped)), (9, 0));
             });
             for lines in commands {
                 let is_done = lines.iter().all(|line| ip(line));
@@ -474,6 +481,39 @@ fn interfaces_come_and_go() {
             }
             reader.join().unwrap();
         }
+    });
+}
+
+/// An interface that is down when it is opened brings frames when it is up.
+#[test]
+fn what_is_down_may_come_up() {
+    with_network("live::what_is_down_may_come_up", PAIR, || {
+        assert!(ip("link set c0 down"));
+        let (mut source, counts) = source(&options("c0"));
+        let is_up = || counts.interfaces()[0].is_up.load(Relaxed);
+        assert!(!is_up());
+        assert!(ip("link set c0 up"));
+        until(&mut source, "up", is_up);
+        Generator::new("c1").send(&frame((1, 2), 3, 0));
+        assert_eq!(receive(&mut source, 1)[0].number(), 3);
+    });
+}
+
+/// Whoever keeps the counts of a capture that has ended does not keep its rings: all that the kernel counted is in them, and
+/// nothing more is received.
+#[test]
+fn counts_outlive_the_capture() {
+    with_network("live::counts_outlive_the_capture", PAIR, || {
+        let (source, counts) = source(&options("c0"));
+        let generator = Generator::new("c1");
+        generator.send(&frame((1, 2), 3, 0));
+        drop(source);
+        generator.send(&frame((1, 2), 4, 0));
+        counts.refresh();
+        let counts = &counts.interfaces()[0];
+        assert_eq!((counts.received.load(Relaxed), counts.delivered.load(Relaxed)), (1, 0));
+        let open = std::fs::read_to_string("/proc/thread-self/net/packet").unwrap();
+        assert_eq!(open.lines().count(), 2, "the head and the generator: {open}");
     });
 }
 
