@@ -14,6 +14,7 @@
 //! process   a server that runs: its time, its memory, its end (feature `net`)
 //! dns       DNS servers beside one another and those limits (feature `net`)
 //! http      HTTP caches beside one another and their limits (feature `net`)
+//! live      live capture beside the bare limit of a ring (feature `net`)
 //! ```
 //!
 //! `larder bench engine` uses it as it is; the workspace `bench/` adds other people's caches, which so
@@ -39,6 +40,8 @@ pub mod field;
 #[cfg(feature = "net")]
 pub mod http;
 pub mod limit;
+#[cfg(feature = "net")]
+pub mod live;
 pub mod locked;
 #[cfg(feature = "net")]
 pub mod net;

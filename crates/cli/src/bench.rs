@@ -10,11 +10,12 @@
 //! the rounds, so that a busy moment of the machine shows instead of hiding in a mean.
 //!
 //! The cache by itself is measured in [`mod@engine`], DNS servers in [`mod@dns`], HTTP caches in
-//! [`mod@http`].
+//! [`mod@http`], live capture in [`mod@live`].
 
 pub mod dns;
 mod engine;
 mod http;
+mod live;
 mod memory;
 mod printer;
 mod table;
@@ -34,6 +35,7 @@ use larder_io::mapped::Mapped;
 pub use dns::bench_dns;
 pub use engine::bench_engine;
 pub use http::bench_http;
+pub use live::bench_live;
 use walk::{Plan, Seen};
 
 use crate::annotate::cores;

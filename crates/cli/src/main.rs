@@ -97,6 +97,7 @@ fn start() -> Outcome {
         ["bench", "engine"] => bench::bench_engine(&resolve(None)?),
         ["bench", "dns"] => bench::bench_dns(&resolve(None)?),
         ["bench", "http"] => bench::bench_http(&resolve(None)?),
+        ["bench", "live"] => bench::bench_live(&resolve(None)?),
         ["gen", "capture"] => gen_capture::gen_capture(&resolve(None)?),
         ["sim", "hit-ratio"] => sim::sim_hit_ratio(&resolve(None)?),
         ["sim", "sync"] => sim::sim_sync(&resolve(None)?),

@@ -9,6 +9,7 @@
 //! 2. Names are unique in a command, and so are letters.
 //! 3. The defaults of `annotate` are `larder_annotate::Options::default()`.
 
+mod bench_live;
 mod dns;
 mod http;
 mod live;
@@ -17,6 +18,7 @@ use larder_sim::trace::Format;
 
 use crate::value::Kind;
 
+pub use bench_live::BENCH_LIVE;
 pub use dns::DNS;
 pub use http::HTTP;
 pub use live::TOP;
@@ -1691,6 +1693,7 @@ pub const COMMANDS: [&Command; 19] = [
     &BENCH_ENGINE,
     &BENCH_DNS,
     &BENCH_HTTP,
+    &BENCH_LIVE,
     &GEN_CAPTURE,
     &SIM_HIT_RATIO,
     &SIM_SYNC,

@@ -12,6 +12,7 @@
 //! | `block` | frames of a block, copied as packet blocks |
 //! | `socket` | options of sockets, and interfaces |
 //! | `counts` | what was received, dropped, lost |
+//! | `send` | frames as fast as an interface takes them, for measurements |
 //!
 //! The kernel stamps frames in nanoseconds of the time of day, spreads flows over the rings of an interface (both directions
 //! of a flow come by one ring), and drops and counts what no ring has room for. A frame is copied once, from its ring into
@@ -36,6 +37,7 @@ mod block;
 mod counts;
 mod error;
 mod ring;
+mod send;
 mod socket;
 #[cfg(test)]
 mod tests;
@@ -51,6 +53,7 @@ use block::{Link, Shape};
 pub use counts::{InterfaceCounts, LiveCounts};
 pub use error::LiveError;
 use ring::Ring;
+pub use send::{FrameSender, Sent};
 
 use crate::stream::STOP_CHECK;
 
@@ -277,7 +280,8 @@ impl Live {
                 }
                 _ => LiveError::Kernel { what: "no ring", error },
             })?;
-            socket::bind(&socket, *index).map_err(failed("the interface cannot be had"))?;
+            socket::bind(&socket, *index, socket::EVERY_PROTOCOL)
+                .map_err(failed("the interface cannot be had"))?;
             if several {
                 let joined = socket::join(&socket, group);
                 let joined = joined.map_err(failed("no group of rings"))?;
@@ -418,6 +422,30 @@ impl Live {
         }
     }
 
+    /// For measurements, the least that a reader can do: visits what rings have, without a copy, in no order among rings, and
+    /// gives it back. Frames and their octets; `None` after what was received before a stop.
+    pub fn walk(&mut self, stop: &AtomicBool) -> Option<Sent> {
+        self.keep_house();
+        let now_ms = self.now_ms();
+        let stopped_ms = self.note_stop(stop, now_ms);
+        let mut walked = Sent::default();
+        for line in &mut self.lines {
+            line.ring.discover(now_ms);
+            let (frames, bytes) = line.ring.walk();
+            self.counts.delivered(line.interface, frames);
+            walked.frames += frames;
+            walked.bytes += bytes;
+        }
+        if walked == Sent::default() {
+            if stopped_ms.is_some_and(|since| self.is_drained(now_ms, since)) {
+                self.counts.refresh();
+                return None;
+            }
+            self.wait(if stopped_ms.is_some() { 1 } else { STOP_CHECK.as_millis() as u64 });
+        }
+        Some(walked)
+    }
+
     /// Copies what may be copied. When more may be, if a ring must settle before.
     fn copy(&mut self, now_ms: u64, out: &mut Vec<u8>, bytes_max: usize) -> Option<u64> {
         let settle_ms = self.settle_ms();
@@ -519,7 +547,7 @@ impl Live {
             _ => return false,
         };
         if rings == 1 {
-            if socket::bind(socket, found.index).is_err() {
+            if socket::bind(socket, found.index, socket::EVERY_PROTOCOL).is_err() {
                 return false;
             }
             interface.index = found.index;

@@ -168,6 +168,22 @@ pub(super) fn copy(
     copied
 }
 
+/// Visits the packets from `cursor` on: how many, and their octets.
+pub(super) fn walk(block: &[u8], cursor: &mut Cursor) -> (u64, u64) {
+    let (mut frames, mut octets) = (0, 0);
+    while cursor.left > 0 {
+        let Some(packet) = Packet::read(block, cursor.offset) else { break };
+        frames += 1;
+        octets += packet.frame.len() as u64;
+        cursor.left -= 1;
+        cursor.offset += packet.next;
+        if packet.next < HEADER_BYTES {
+            break;
+        }
+    }
+    (frames, octets)
+}
+
 /// A packet in a block.
 struct Packet<'a> {
     header: &'a [u8; HEADER_BYTES],

@@ -22,7 +22,7 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::block::{Copied, Cursor, Shape, copy};
+use super::block::{Copied, Cursor, Shape, copy, walk};
 use super::socket::{RX_RING, SOL_PACKET, set_packet_option};
 
 /// Where a block's status is; `TP_STATUS_USER` in it.
@@ -196,6 +196,20 @@ impl Ring {
             self.give_back();
         }
         copied
+    }
+
+    /// Visits the frames of all blocks discovered, and gives these back. Frames and their octets.
+    pub fn walk(&mut self) -> (u64, u64) {
+        let mut sum = (0, 0);
+        while !self.seen_ms.is_empty() {
+            let block = self.block();
+            let mut cursor = Cursor::begin(block);
+            let (frames, octets) = walk(block, &mut cursor);
+            self.cursor = Some(cursor);
+            sum = (sum.0 + frames, sum.1 + octets);
+            self.give_back();
+        }
+        sum
     }
 
     /// The block at `at`, which was discovered and not given back.

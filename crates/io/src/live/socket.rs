@@ -23,7 +23,7 @@ const FANOUT_HASH: c_int = 0;
 /// `PACKET_FANOUT_FLAG_UNIQUEID`: the kernel finds a number for the group.
 const FANOUT_UNIQUE: c_int = 0x2000;
 const PROMISCUOUS: u16 = 1;
-const EVERY_PROTOCOL: u16 = (libc::ETH_P_ALL as u16).to_be();
+pub(super) const EVERY_PROTOCOL: u16 = (libc::ETH_P_ALL as u16).to_be();
 
 const RAW_HARDWARE: c_int = libc::SOF_TIMESTAMPING_RAW_HARDWARE as c_int;
 /// `HWTSTAMP_FILTER_ALL`.
@@ -87,12 +87,12 @@ pub(super) fn set_filter(socket: &OwnedFd, filter: &[FilterInstruction]) -> io::
     set_packet_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
 }
 
-/// Has the kernel give the socket frames of an interface.
-pub(super) fn bind(socket: &OwnedFd, index: c_int) -> io::Result<()> {
+/// Has the kernel give the socket frames of an interface, those of one protocol ([`EVERY_PROTOCOL`], 0: none).
+pub(super) fn bind(socket: &OwnedFd, index: c_int, protocol: u16) -> io::Result<()> {
     // SAFETY: all zeros is a valid address.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
-    address.sll_protocol = EVERY_PROTOCOL;
+    address.sll_protocol = protocol;
     address.sll_ifindex = index;
     let bytes = size_of_val(&address) as libc::socklen_t;
     // SAFETY: the kernel reads `bytes` octets of `address`.
