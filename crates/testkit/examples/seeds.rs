@@ -155,6 +155,10 @@ impl Seeds {
         for (format, trace) in TRACES {
             self.write("traces", &[&[format], trace])?;
         }
+        for (kind, text) in FILTERS.into_iter().enumerate() {
+            let len = u8::try_from(text.len()).expect("short texts");
+            self.write("filter", &[&[kind as u8, len], text.as_bytes(), &[0x45; 60]])?;
+        }
         self.write("names_file", &[NAMES.as_bytes()])?;
         let facts: Vec<&str> = NAMES.lines().filter(|line| !line.starts_with('#')).collect();
         self.write("names_file", &[facts.join("\n").as_bytes()])?;
@@ -280,6 +284,16 @@ const LOGS_ZEEK: [&str; 3] = [
     "#separator \\x09\n#set_separator\t,\n#empty_field\t(empty)\n#unset_field\t-\n#path\tdns\n#open\t2024-01-02-03-04-05\n#fields\tts\tuid\tid.orig_h\tid.orig_p\tid.resp_h\tid.resp_p\tproto\trtt\tquery\tqtype\trcode\tanswers\tTTLs\n#types\ttime\tstring\taddr\tport\taddr\tport\tenum\tinterval\tstring\tcount\tcount\tvector[string]\tvector[interval]\n1521911720.865716\tCq\t192.0.2.1\t41772\t192.0.2.53\t53\tudp\t0.000870\tWWW.Example.com\t1\t0\tcdn.example.net,203.0.113.9\t2230.000000,60.500000\n1521911721.000000\tCr\t2001:db8::1\t5\t2001:db8::53\t53\tudp\t-\tnone.example\t28\t3\t-\t-\n1.5\tCs\t192.0.2.1\t5\t192.0.2.53\t53\tudp\t-\tx\\x2cy\\\\z\t16\t0\tTXT 3 a\\x2cb\t1.0\n#close\t2024-01-02-03-04-06\n",
     "{\"ts\":1521911720.865716,\"uid\":\"C\",\"id.orig_h\":\"192.0.2.1\",\"id.orig_p\":5,\"id.resp_h\":\"192.0.2.53\",\"id.resp_p\":53,\"proto\":\"udp\",\"rtt\":0.5,\"query\":\"a\\\\xc3.example\",\"qtype\":1,\"rcode\":0,\"answers\":[\"b.example\",\"203.0.113.9\"],\"TTLs\":[5.0,6]}\n{\"ts\":\"2024-01-02T03:04:05.6Z\",\"id.orig_h\":\"::1\",\"id.resp_h\":\"::2\"}\r\n",
     "#separator |\n#fields|ts|id.orig_h|id.orig_p|id.resp_h|id.resp_p|proto\n#types|time|addr|port|addr|port|enum\n1.0|192.0.2.1|1|203.0.113.9|443|tcp\nbroken\n",
+];
+
+/// Filters with a bit of everything.
+const FILTERS: [&str; 6] = [
+    "tcp port 80 or 443 and not (src host 10.0.0.1 or net fe80::/10)",
+    "ip proto \\tcp and portrange 1-1023 or icmp",
+    "vlan 3 and vlan and udp[8:2] & 0x8000 != 0",
+    "tcp[((tcp[12:1] & 0xf0) >> 2):4] = 0x47455420 or len > -1 + 3 * 5 % 4 ^ 6",
+    "vlan and ether host 02:00:00:00:00:01 and ip multicast and less 100",
+    "! (ip6 host ::1) && src and dst port domain || greater 0x10",
 ];
 
 const NAMES: &str = "#larder-names 1\n#fields\tkind\tclient\taddress\tteacher\tsolicited\ttime_ns\tttl_s\tname\thead\naddress\t-\t203.0.113.9\tdns\tT\t1700000000000000000\t300\twww.example.com\t-\npair\t192.0.2.7\t203.0.113.9\tdns\tF\t1700000000000000001\t60\tb.example\thead.example\nhost\t-\t2001:db8::7\tmdns\tT\t5\t120\tprinter.local\t-\nalias\t-\t-\tdns\tT\t0\t0\tedge.cdn.example\twww.example.com\npair\t2001:db8::1\t2001:db8::2\tptr\tT\t-5\t0\tx\\x5cy\\xff\t-\n#end 5\n";

@@ -39,6 +39,7 @@ mod generate;
 mod parse;
 mod ports;
 mod run;
+mod tree;
 mod words;
 
 use std::fmt;

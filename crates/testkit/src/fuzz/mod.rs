@@ -12,6 +12,7 @@ mod capture;
 mod dns;
 mod engine;
 mod feeds;
+mod filter;
 mod fragment;
 mod frame;
 mod hosts;
@@ -31,6 +32,7 @@ pub use capture::capture;
 pub use dns::{dns, dns_stream};
 pub use engine::engine;
 pub use feeds::{dnstap, eve, zeek};
+pub use filter::filter;
 pub use fragment::fragment;
 pub use frame::frame;
 pub use hosts::{dhcp, nbns};
@@ -50,7 +52,7 @@ pub use walk::dns_walk;
 pub type Target = fn(&[u8]);
 
 /// Every target by name, the most exposed first.
-pub const TARGETS: [(&str, Target); 24] = [
+pub const TARGETS: [(&str, Target); 25] = [
     ("packet", packet),
     ("dns", dns),
     ("dns_query", dns_query),
@@ -75,6 +77,7 @@ pub const TARGETS: [(&str, Target); 24] = [
     ("zeek", zeek),
     ("dnstap", dnstap),
     ("traces", traces),
+    ("filter", filter),
 ];
 
 /// Takes an input apart from its front; past its end everything is zero, or empty.

@@ -1,0 +1,46 @@
+//! Filters: no text and no program panics, and what compiles is what a kernel takes.
+
+use larder_wire::filter::{
+    INSTRUCTIONS_MAX, Instruction, LinkType, Origin, compile, run, run_live,
+};
+
+use super::Cut;
+
+/// The first octet says what a text is compiled for, the second how many octets of text follow; the rest is a frame.
+/// The whole input is also run as a program.
+pub fn filter(input: &[u8]) {
+    let mut rest = Cut(input);
+    let (kind, len) = (rest.u8(), usize::from(rest.u8()));
+    let text = String::from_utf8_lossy(rest.bytes(len)).into_owned();
+    let frame = rest.0;
+    let link = if kind & 1 == 0 { LinkType::Ethernet } else { LinkType::RawIp };
+    let origin = if kind & 2 == 0 { Origin::File } else { Origin::Live };
+    match compile(&text, link, origin, 77) {
+        Ok(program) => {
+            assert!((1..=INSTRUCTIONS_MAX).contains(&program.len()));
+            assert!(program.iter().enumerate().all(|(at, step)| stays_inside(&program, at, step)));
+            let tag = (kind & 4 != 0).then_some(3);
+            assert!(matches!(run_live(&program, frame, frame.len() as u32, tag), 0 | 77));
+        }
+        Err(error) => assert!(error.at_bytes <= text.len()),
+    }
+    let step = |octets: &[u8]| Instruction {
+        code: u16::from(octets[0]),
+        jt: octets[1] & 7,
+        jf: octets[2] & 7,
+        k: u32::from(octets[3]),
+    };
+    let program: Vec<Instruction> = input.chunks_exact(4).map(step).collect();
+    run(&program, input, input.len() as u32);
+}
+
+/// True where every way from this instruction leads to another one, or returns.
+fn stays_inside(program: &[Instruction], at: usize, step: &Instruction) -> bool {
+    let far = match step.code {
+        0x06 => return true,
+        0x05 => step.k as usize,
+        code if code & 7 == 5 => usize::from(step.jt.max(step.jf)),
+        _ => 0,
+    };
+    at + 1 + far < program.len()
+}
