@@ -5,6 +5,7 @@
 //! walk      the ring's frames are visited and given back: what the kernel's side alone allows
 //! source    batches are made and dropped
 //! work      batches are made, and a work done on each
+//! program   larder annotate does all that it does, with or without keeping the packets
 //! ```
 //!
 //! What arrives by a pair is received on the sender's core, in the time of the sender's thread, as far as the ring: so the
@@ -13,6 +14,9 @@
 //! Invariant: every frame is accounted for. Sent is what the interface received, that is what rings got and what they had
 //! no room for, and what rings got is what the reader was given; else the run fails.
 
+pub mod program;
+
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::process::{Command, Stdio};
@@ -26,6 +30,7 @@ use larder_io::live::{FrameSender, Live, LiveOptions, Sent};
 use larder_io::netns::enter_private_network;
 
 use crate::clock::ThreadTime;
+pub use program::{Program, Said};
 
 /// The ends of the pair.
 const READER: &str = "larder0";
@@ -39,6 +44,8 @@ pub enum Stage<'a> {
     Source,
     /// Makes batches, and does something with each.
     Work(&'a mut (dyn FnMut(&Batch) + Send)),
+    /// Is the program.
+    Program(&'a Program),
 }
 
 /// How a stage is measured.
@@ -57,7 +64,7 @@ pub struct Plan {
 }
 
 /// What a stage did.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Measured {
     /// What the generator sent.
     pub sent: Sent,
@@ -71,6 +78,10 @@ pub struct Measured {
     pub reader_ns: f64,
     /// Nanoseconds that the generator's thread ran.
     pub sender_ns: f64,
+    /// Of the program: packets that it should have kept and did not, and nanoseconds by thread.
+    pub not_kept: u64,
+    /// Likewise.
+    pub threads_ns: BTreeMap<String, f64>,
 }
 
 /// Why nothing was measured.
@@ -105,6 +116,9 @@ fn measure(plan: &Plan, stage: Stage<'_>) -> Result<Measured, Error> {
     let cores = available_cores().map_err(failed("no cores"))?;
     enter_private_network().map_err(Error::NotPermitted)?;
     make_pair()?;
+    if let Stage::Program(program) = stage {
+        return measure_program(plan, program, &cores);
+    }
     let options = LiveOptions {
         interfaces: vec![READER.to_owned()],
         rings: plan.rings,
@@ -149,7 +163,51 @@ fn measure(plan: &Plan, stage: Stage<'_>) -> Result<Measured, Error> {
             sent.frames
         )));
     }
-    Ok(Measured { sent, received, dropped, seconds, reader_ns, sender_ns })
+    let (not_kept, threads_ns) = (0, BTreeMap::new());
+    Ok(Measured { sent, received, dropped, seconds, reader_ns, sender_ns, not_kept, threads_ns })
+}
+
+fn measure_program(plan: &Plan, program: &Program, cores: &[usize]) -> Result<Measured, Error> {
+    let failed = |error: io::Error| Error::Failed(error.to_string());
+    let sender = FrameSender::open(SENDER, plan.frames.clone())
+        .map_err(|error| Error::Failed(error.to_string()))?;
+    let &[reader_core, .., sender_core] = cores else {
+        return Err(Error::Failed("two cores are needed".to_owned()));
+    };
+    let (begins, stop) = (AtomicBool::new(false), AtomicBool::new(false));
+    let before = interface_counts()?;
+    let (sending, said) = thread::scope(|scope| {
+        let (begins, stop) = (&begins, &stop);
+        let generator = scope.spawn(move || {
+            while !begins.load(Ordering::Acquire) && !stop.load(Ordering::Acquire) {
+                thread::sleep(Duration::from_millis(1));
+            }
+            let sent = pin_to_core(sender_core).and_then(|()| generate(sender, plan));
+            stop.store(true, Ordering::Release);
+            sent
+        });
+        // The program has the cores of who starts it.
+        let said = pin_to_core(reader_core)
+            .map_err(failed)
+            .and_then(|()| program::run(program, begins, stop));
+        stop.store(true, Ordering::Release);
+        (generator.join(), said)
+    });
+    let said = said?;
+    let (sent, seconds, sender_ns) = match sending {
+        Ok(sent) => sent.map_err(failed)?,
+        Err(panic) => std::panic::resume_unwind(panic),
+    };
+    let arrived = interface_counts()? - before;
+    let Said { packets, received, dropped, not_kept, threads_ns } = said;
+    if sent.frames != arrived || arrived != received + dropped || received != packets {
+        return Err(Error::Failed(format!(
+            "frames are missing: {} sent, {arrived} arrived, {received} in rings, {dropped} without room, {packets} read",
+            sent.frames
+        )));
+    }
+    let reader_ns = threads_ns.values().sum();
+    Ok(Measured { sent, received, dropped, seconds, reader_ns, sender_ns, not_kept, threads_ns })
 }
 
 /// Reads until stopped: frames.

@@ -1683,7 +1683,7 @@ pub const MAN: Command = Command {
 };
 
 /// Every command, in the order of help.
-pub const COMMANDS: [&Command; 19] = [
+pub const COMMANDS: [&Command; 20] = [
     &ANNOTATE,
     &TOP,
     &DNS,

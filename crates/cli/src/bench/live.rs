@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use larder_annotate::decode::{Decoded, decode};
-use larder_bench::live::{Error, Measured, Plan, Stage, run};
+use larder_bench::live::{Error, Measured, Plan, Program, Stage, run};
 use larder_io::batch::Batch;
 use larder_wire::frame::{HEADERS_V4, Letter};
 
@@ -17,7 +17,9 @@ use crate::exit::{DONE, Failure, Outcome};
 use crate::layers::Resolved;
 use crate::show::print;
 
-const STAGES: [&str; 3] = ["walk", "source", "decode"];
+const STAGES: [&str; 5] = ["walk", "source", "decode", "annotate", "store"];
+/// Octets of packets that are kept in the last stage: as a ring it is used many times over.
+const STORE_BYTES: u64 = 1 << 30;
 
 /// Frames in the row that is sent: some of each flow, and DNS answers among them.
 const FRAMES_MIN: usize = 2000;
@@ -56,19 +58,28 @@ pub fn bench_live(settings: &Resolved) -> Outcome {
 fn stage(name: &str, plan: &Plan) -> Result<Measured, Failure> {
     let mut decoded = Decoded::default();
     let mut packets = 0;
+    let program = match name {
+        "annotate" | "store" => Some(program(name)?),
+        _ => None,
+    };
     let mut work = |batch: &Batch| {
         decode(batch, 1, 0, &mut decoded);
         packets += u64::from(decoded.packets);
     };
     let measured = run(
         plan,
-        match name {
-            "walk" => Stage::Walk,
-            "source" => Stage::Source,
+        match (name, &program) {
+            (_, Some(program)) => Stage::Program(program),
+            ("walk", _) => Stage::Walk,
+            ("source", _) => Stage::Source,
             _ => Stage::Work(&mut work),
         },
-    )
-    .map_err(|error| match error {
+    );
+    if let Some(program) = &program {
+        // What a run leaves is of no use; that it stays, of no harm.
+        let _ = std::fs::remove_dir_all(&program.directory);
+    }
+    let measured = measured.map_err(|error| match error {
         Error::NotPermitted(error) => Failure::file(
             "a network of its own",
             &error,
@@ -83,6 +94,16 @@ fn stage(name: &str, plan: &Plan) -> Result<Measured, Failure> {
         )));
     }
     Ok(measured)
+}
+
+/// This program, in a folder of its own.
+fn program(name: &str) -> Result<Program, Failure> {
+    let path = std::env::current_exe()
+        .map_err(|error| Failure::file("this program", &error, "run it from a file"))?;
+    let directory = std::env::temp_dir().join(format!("larder-bench-live-{}", std::process::id()));
+    std::fs::create_dir_all(&directory)
+        .map_err(|error| Failure::file("the folder for temporary files", &error, "set TMPDIR"))?;
+    Ok(Program { path, directory, store_bytes: if name == "store" { STORE_BYTES } else { 0 } })
 }
 
 /// The sizes of a list.
@@ -160,6 +181,7 @@ fn head(format: Format) -> String {
                 "dropped",
                 "reader ns",
                 "sender ns",
+                "not kept",
             ];
             line(style, cells.map(str::to_owned), true)
         }
@@ -179,14 +201,15 @@ fn row(format: Format, name: &str, size: usize, rounds: &[Measured]) -> String {
     let reader_ns = median(&|m| m.reader_ns / (m.received as f64).max(1.0));
     let sender_ns = median(&|m| m.sender_ns / (m.sent.frames as f64).max(1.0));
     let (sent, read) = (total(&|m| m.sent.frames), total(&|m| m.received));
-    let dropped = total(&|m| m.dropped);
+    let (dropped, not_kept) = (total(&|m| m.dropped), total(&|m| m.not_kept));
     match format {
         Format::Json => format!(
             "{{\"size\":{size},\"stage\":\"{name}\",\"rounds\":{},\"sent_per_s\":{sent_per_s:.0},\
              \"bits_per_s\":{bits_per_s:.0},\"read_per_s\":{read_per_s:.0},\"sent\":{sent},\
              \"read\":{read},\"dropped\":{dropped},\"reader_ns_per_packet\":{reader_ns:.1},\
-             \"sender_ns_per_packet\":{sender_ns:.1}}}\n",
-            rounds.len()
+             \"sender_ns_per_packet\":{sender_ns:.1},\"not_kept\":{not_kept},\"threads\":{{{}}}}}\n",
+            rounds.len(),
+            threads(rounds)
         ),
         Format::Tables(style) => line(
             style,
@@ -201,13 +224,24 @@ fn row(format: Format, name: &str, size: usize, rounds: &[Measured]) -> String {
                 dropped.to_string(),
                 format!("{reader_ns:.1}"),
                 format!("{sender_ns:.1}"),
+                not_kept.to_string(),
             ],
             false,
         ),
     }
 }
 
-fn line(style: larder_bench::table::Style, cells: [String; 10], is_head: bool) -> String {
+/// What each of the program's threads took, ns a packet: the workers receive, decode, name and write; `store` writes packets.
+fn threads(rounds: &[Measured]) -> String {
+    let Some(last) = rounds.last() else { return String::new() };
+    let each = last.threads_ns.iter().filter(|(_, ns)| **ns > 0.0);
+    let each: Vec<String> = each
+        .map(|(name, ns)| format!("\"{name}\":{:.1}", ns / (last.received as f64).max(1.0)))
+        .collect();
+    each.join(",")
+}
+
+fn line(style: larder_bench::table::Style, cells: [String; 11], is_head: bool) -> String {
     let mut text = String::new();
     match style {
         larder_bench::table::Style::Markdown => {
@@ -218,7 +252,7 @@ fn line(style: larder_bench::table::Style, cells: [String; 10], is_head: bool) -
         }
         larder_bench::table::Style::Text => {
             for (at, cell) in cells.iter().enumerate() {
-                let width = [5, 7, 9, 8, 9, 10, 10, 9, 10, 10][at];
+                let width = [5, 8, 9, 8, 9, 10, 10, 9, 10, 10, 9][at];
                 let _ = write!(text, "{cell:>width$} ");
             }
             text.truncate(text.trim_end().len());

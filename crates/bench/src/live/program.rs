@@ -1,0 +1,182 @@
+//! The whole program as the reader: `larder annotate -i`, on the reader's core, in the network of the pair.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::Error;
+
+/// How long the program may take to open its interface, and to end.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long it may take, after the last frame, to have done what it does of itself.
+const SETTLE: Duration = Duration::from_millis(500);
+
+/// What runs, and where its files go.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// The binary.
+    pub path: PathBuf,
+    /// An empty folder for its log and its statistics; what is kept goes to `store` in it.
+    pub directory: PathBuf,
+    /// Octets of packets that are kept; 0: none are.
+    pub store_bytes: u64,
+}
+
+/// What it said at its end.
+#[derive(Clone, Debug, Default)]
+pub struct Said {
+    /// Packets that it read.
+    pub packets: u64,
+    /// As it was told by the kernel.
+    pub received: u64,
+    /// Likewise: no room in the rings.
+    pub dropped: u64,
+    /// Packets that it should have kept and did not.
+    pub not_kept: u64,
+    /// Nanoseconds that its threads ran, by their names, from the opening of the interface on.
+    pub threads_ns: BTreeMap<String, f64>,
+}
+
+/// Runs it until `stop`: from when it says that it captures, `begins` is true.
+pub fn run(program: &Program, begins: &AtomicBool, stop: &AtomicBool) -> Result<Said, Error> {
+    let failed = |what: String| Error::Failed(format!("{}: {what}", program.path.display()));
+    let at = |name: &str| program.directory.join(name);
+    let mut command = Command::new(&program.path);
+    command.args([
+        "annotate",
+        "-i",
+        super::READER,
+        "--cores",
+        "1",
+        "--ctl",
+        "none",
+        "--format",
+        "ecs",
+    ]);
+    command.arg("-o").arg(at("log")).arg("-d").arg(at("stats"));
+    if program.store_bytes > 0 {
+        command.arg("-w").arg(at("store")).args(["--store", &program.store_bytes.to_string()]);
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
+    let result = watch(&mut child, begins, stop);
+    if result.is_err() {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    let threads_ns = result.map_err(failed)?;
+    let stats = at("stats").join("stats.json");
+    let stats = fs::read_to_string(&stats)
+        .map_err(|error| failed(format!("{}: {error}", stats.display())))?;
+    let number = |name: &str| number(&stats, name);
+    Ok(Said {
+        packets: last_number(&stats, "packets").unwrap_or(0),
+        received: number("received").unwrap_or(0),
+        dropped: number("dropped").unwrap_or(0),
+        not_kept: number("packets_dropped").unwrap_or(0) + number("packets_lost").unwrap_or(0),
+        threads_ns,
+    })
+}
+
+fn watch(
+    child: &mut Child,
+    begins: &AtomicBool,
+    stop: &AtomicBool,
+) -> Result<BTreeMap<String, f64>, String> {
+    let stderr = child.stderr.take().ok_or("no standard error")?;
+    let mut lines = BufReader::new(stderr).lines();
+    let mut heard = Vec::new();
+    loop {
+        match lines.next() {
+            Some(Ok(line)) if line.contains("captures from") => break,
+            Some(Ok(line)) => heard.push(line),
+            _ => return Err(format!("it ended: {}", heard.join("; "))),
+        }
+    }
+    // What it says besides is heard, so that it never waits to say it.
+    let rest = thread::spawn(move || lines.map_while(Result::ok).collect::<Vec<_>>());
+    // The line comes when the rings are open; its workers begin in a moment, and the rings wait for them.
+    thread::sleep(SETTLE);
+    let tasks = PathBuf::from(format!("/proc/{}/task", child.id()));
+    let before = threads_ns(&tasks);
+    begins.store(true, Ordering::Release);
+    while !stop.load(Ordering::Acquire) {
+        thread::sleep(Duration::from_millis(20));
+        if let Ok(Some(status)) = child.try_wait() {
+            return Err(format!("it ended while frames came: {status}"));
+        }
+    }
+    thread::sleep(SETTLE);
+    let mut spent = threads_ns(&tasks);
+    for (name, ns) in &mut spent {
+        *ns -= before.get(name).copied().unwrap_or(0.0);
+    }
+    let id = child.id().to_string();
+    let told = Command::new("kill").args(["-TERM", &id]).status();
+    if !told.is_ok_and(|status| status.success()) {
+        return Err("it could not be told to end".to_owned());
+    }
+    let since = Instant::now();
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) if status.success() => break,
+            Ok(Some(status)) => {
+                let said = rest.join().unwrap_or_default();
+                return Err(format!("it ended with {status}: {}", said.join("; ")));
+            }
+            _ if since.elapsed() > PATIENCE => return Err("it does not end".to_owned()),
+            _ => thread::sleep(Duration::from_millis(20)),
+        }
+    }
+    let _ = rest.join();
+    Ok(spent)
+}
+
+/// Nanoseconds that each thread ran so far; threads of one name together.
+fn threads_ns(tasks: &Path) -> BTreeMap<String, f64> {
+    let mut spent = BTreeMap::new();
+    for task in fs::read_dir(tasks).into_iter().flatten().flatten() {
+        let read = |name: &str| fs::read_to_string(task.path().join(name)).unwrap_or_default();
+        let ns: f64 =
+            read("schedstat").split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0.0);
+        *spent.entry(read("comm").trim().to_owned()).or_default() += ns;
+    }
+    spent
+}
+
+/// The first number of a name.
+fn number(json: &str, name: &str) -> Option<u64> {
+    let key = format!("\"{name}\": ");
+    digits(&json[json.find(&key)? + key.len()..])
+}
+
+/// The last number of a name.
+fn last_number(json: &str, name: &str) -> Option<u64> {
+    let key = format!("\"{name}\": ");
+    digits(&json[json.rfind(&key)? + key.len()..])
+}
+
+fn digits(text: &str) -> Option<u64> {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    text[..end].parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers are found by their names, also where two objects have one of a name.
+    #[test]
+    fn numbers_are_found() {
+        let json = "{\"kept\": {\"packets\": 5, \"packets_dropped\": 2}, \"packets\": 77}";
+        assert_eq!((number(json, "packets"), last_number(json, "packets")), (Some(5), Some(77)));
+        assert_eq!(number(json, "packets_dropped"), Some(2));
+        assert_eq!(number(json, "nothing"), None);
+    }
+}
