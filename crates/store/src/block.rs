@@ -1,11 +1,14 @@
 //! Blocks of pcapng as this crate writes them: little-endian, packets as enhanced packet blocks, times in ns.
 
+use crate::options::Interface;
+
 /// Octets around an enhanced packet block's frame: 28 before it, and the length again after it.
 pub(crate) const PACKET_BYTES: usize = 32;
 
 /// The longest block that is believed.
 const BLOCK_BYTES_MAX: u32 = 16 << 20;
 
+const INTERFACE: u32 = 1;
 const PACKET: u32 = 6;
 
 /// A packet in its block.
@@ -35,6 +38,13 @@ pub(crate) fn block_len(bytes: &[u8]) -> Result<Option<usize>, ()> {
     }
 }
 
+/// The block at `at`, if one is there whole.
+pub(crate) fn whole(octets: &[u8], at: usize) -> Option<&[u8]> {
+    let rest = octets.get(at..)?;
+    let len = block_len(rest).ok().flatten()?;
+    rest.get(..len)
+}
+
 /// The packet of a block that is whole; `None` when it is another kind of block, or contradicts itself.
 #[inline]
 pub(crate) fn packet(block: &[u8]) -> Option<PacketBlock<'_>> {
@@ -51,6 +61,32 @@ pub(crate) fn packet(block: &[u8]) -> Option<PacketBlock<'_>> {
         original_len: word(head, 24)?,
         frame,
     })
+}
+
+/// The link type of a block that describes an interface.
+pub(crate) fn link_type(block: &[u8]) -> Option<u16> {
+    let low = u16::try_from(word(block, 8)? & 0xffff).ok()?;
+    (word(block, 0)? == INTERFACE).then_some(low)
+}
+
+/// The interface that a block describes.
+pub(crate) fn interface(block: &[u8]) -> Option<Interface> {
+    let mut interface = Interface {
+        name: String::new(),
+        link_type: link_type(block)?,
+        snap_bytes: word(block, 12)?,
+    };
+    let mut options = block.get(16..block.len().checked_sub(4)?)?;
+    while let &[code, 0, low, high, ..] = options {
+        let len = usize::from(u16::from_le_bytes([low, high]));
+        match (code, options.get(4..4 + len)) {
+            (0, _) | (_, None) => break,
+            (2, Some(name)) => interface.name = String::from_utf8_lossy(name).into_owned(),
+            _ => {}
+        }
+        options = options.get(4 + len.next_multiple_of(4)..).unwrap_or_default();
+    }
+    Some(interface)
 }
 
 /// Cuts octets that come in pieces into blocks.

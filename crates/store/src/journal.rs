@@ -1,7 +1,7 @@
 //! Notes as octets: frames of a journal, and what an index has of a flow's names.
 //!
 //! ```text
-//! journal    "LARDERJ1", segment u64, position u64, frame..
+//! journal    "LARDERJ1", number, position, run of the segment u64, frame..
 //! frame      octets of the note u32, their CRC-32 u32, note
 //! note       key: low 16, high 16, low port u16, high port u16, protocol u8; flags u8 (1: its source is the low end);
 //!            first u64, end u64 (all ones: none): positions; start i64, last i64: ns;
@@ -19,7 +19,7 @@ use crate::{FlowKey, block};
 const MAGIC: &[u8; 8] = b"LARDERJ1";
 
 /// Octets of a journal's header.
-pub(crate) const HEADER_BYTES: usize = 24;
+pub(crate) const HEADER_BYTES: usize = 32;
 
 /// Octets of a note without its names.
 const NOTE_BYTES: usize = 72;
@@ -76,9 +76,21 @@ impl StoredNote {
 /// How a journal begins.
 pub(crate) fn header(identity: &Identity) -> Vec<u8> {
     let mut out = MAGIC.to_vec();
-    out.extend_from_slice(&identity.number.to_le_bytes());
-    out.extend_from_slice(&identity.position.to_le_bytes());
+    for word in [identity.number, identity.position, identity.run] {
+        out.extend_from_slice(&word.to_le_bytes());
+    }
     out
+}
+
+/// Which segment a journal is of.
+pub(crate) fn identity(journal: &[u8]) -> Option<Identity> {
+    let (words, _) = journal.strip_prefix(MAGIC)?.get(..24)?.as_chunks::<8>();
+    let &[number, position, run] = words.first_chunk()?;
+    Some(Identity {
+        number: u64::from_le_bytes(number),
+        position: u64::from_le_bytes(position),
+        run: u64::from_le_bytes(run),
+    })
 }
 
 /// The frames of a journal, when it is this segment's.

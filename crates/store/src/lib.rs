@@ -35,23 +35,30 @@
 
 mod block;
 mod files;
+pub mod find;
+mod flows;
+mod index;
 mod journal;
+mod named;
 pub mod note;
 mod numbers;
 mod options;
 pub mod privacy;
+pub mod query;
 mod recover;
 pub mod serve;
 pub mod shelf;
 mod shelver;
 mod writer;
 
+pub use find::{FindOptions, Finder, FoundPacket, Summary};
 pub use larder_wire::flow_key::FlowKey;
 pub use note::{Batch, NameRole, Note};
 pub use options::{
     BATCH_BYTES_MAX, Counts, Interface, Options, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, StoreError,
 };
 pub use privacy::Privacy;
+pub use query::{Query, QueryError};
 pub use shelf::{Content, Segment, Shelf};
 #[doc(hidden)]
 pub use shelver::Disk;

@@ -85,7 +85,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    pub(crate) fn at(path: &Path) -> impl FnOnce(io::Error) -> StoreError {
+    pub(crate) fn at(path: &Path) -> impl FnOnce(io::Error) -> StoreError + use<> {
         let path = path.to_owned();
         move |error| StoreError::Io(path, error)
     }

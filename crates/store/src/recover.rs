@@ -10,8 +10,12 @@ use std::sync::Arc;
 
 use larder_io::mapped::Mapped;
 
-use crate::block::{self, Walker};
+use crate::block::Walker;
 use crate::files::{self, Identity, Kind};
+use crate::flows::Flows;
+use crate::index::{self, Index};
+use crate::journal;
+use crate::named::Named;
 use crate::options::Counts;
 use crate::shelf::{Content, Segment, Shelf};
 use crate::shelver::Kept;
@@ -33,43 +37,35 @@ pub(crate) struct Closed {
 pub(crate) fn recover(directory: &Path, shelf: &Shelf, counts: &Counts) -> io::Result<Kept> {
     let mut kept = Kept::default();
     let listed = files::list(directory)?;
+    let seed = Flows::seed();
+    let mut named = Named::default();
+    let mut run = None;
     kept.next_number = listed.last().map_or(0, |(number, ..)| number + 1);
     for of_one in listed.chunk_by(|one, other| one.0 == other.0) {
         let number = of_one[0].0;
         let has = |kind| of_one.iter().any(|(_, found, _)| *found == kind);
         let kind = if has(Kind::Closed) { Kind::Closed } else { Kind::Growing };
         let path = files::path(directory, number, kind);
-        let identity = match Identity::read(&path) {
-            Ok(Some(identity)) if identity.number == number => identity,
-            Ok(_) => continue,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                // What is left of a segment that was deleted half.
+        let identity = match identity_of(directory, number, kind, &path)? {
+            Whose::Ours(identity) => identity,
+            Whose::Foreign => continue,
+            // What is left of a segment that was deleted half.
+            Whose::Gone => {
                 for (_, kind, _) in of_one {
                     let _ = fs::remove_file(files::path(directory, number, *kind));
                 }
                 continue;
             }
-            Err(error) => return Err(error),
         };
+        if run.replace(identity.run) != Some(identity.run) {
+            named = Named::default();
+        }
         let closed = match kind {
-            Kind::Closed => look(directory, &path, number)?,
-            _ => match close_part(directory, &identity) {
-                Ok(closed) => {
-                    counts.tell(format!(
-                        "{}: was not closed; {} packets are kept",
-                        path.display(),
-                        closed.packets
-                    ));
-                    closed
-                }
-                Err(error) => {
-                    counts.tell(format!("{}: cannot be closed: {error}", path.display()));
-                    Closed { path, bytes_of_all: bytes_of(directory, number), ..Closed::default() }
-                }
-            },
+            Kind::Closed => look(directory, &path, &identity)?,
+            _ => close_torn(directory, &identity, &listed, &mut named, seed, counts)?,
         };
         kept.end = kept.end.max(identity.position + closed.bytes);
-        if closed.packets == 0 && closed.bytes > 0 {
+        if closed.bytes_of_all == 0 {
             continue;
         }
         kept.segments.push_back((number, closed.bytes_of_all));
@@ -89,6 +85,38 @@ pub(crate) fn recover(directory: &Path, shelf: &Shelf, counts: &Counts) -> io::R
     Ok(kept)
 }
 
+/// Whose a file is that is called like a segment.
+enum Whose {
+    Ours(Identity),
+    Foreign,
+    Gone,
+}
+
+fn identity_of(directory: &Path, number: u64, kind: Kind, path: &Path) -> io::Result<Whose> {
+    match Identity::read(path) {
+        Ok(Some(identity)) if identity.number == number => return Ok(Whose::Ours(identity)),
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Whose::Gone),
+        Err(error) => return Err(error),
+    }
+    // Killed before the header was written: the journal was there first, and may have notes of earlier packets.
+    let journal = fs::read(files::path(directory, number, Kind::Journal));
+    if kind == Kind::Growing
+        && journal.as_ref().is_ok_and(|octets| octets.len() < journal::HEADER_BYTES)
+    {
+        // Not even that was written; there were no packets.
+        return Ok(Whose::Gone);
+    }
+    let journal = journal.unwrap_or_default();
+    match journal::identity(&journal).filter(|identity| identity.number == number) {
+        Some(identity) if kind == Kind::Growing => {
+            fs::write(path, identity.header(&[]))?;
+            Ok(Whose::Ours(identity))
+        }
+        _ => Ok(Whose::Foreign),
+    }
+}
+
 /// What all files of a segment have together.
 pub(crate) fn bytes_of(directory: &Path, number: u64) -> u64 {
     [Kind::Closed, Kind::Growing, Kind::Journal, Kind::Index]
@@ -99,53 +127,128 @@ pub(crate) fn bytes_of(directory: &Path, number: u64) -> u64 {
 }
 
 /// A segment that is closed already.
-fn look(directory: &Path, path: &Path, number: u64) -> io::Result<Closed> {
+fn look(directory: &Path, path: &Path, identity: &Identity) -> io::Result<Closed> {
+    let number = identity.number;
     // A crash between the last two steps of closing leaves it.
     let _ = fs::remove_file(files::path(directory, number, Kind::Journal));
-    let mut closed = scan(path)?;
+    let of_index = match Index::open(&files::path(directory, number, Kind::Index)) {
+        Ok(Ok(index)) if index.identity == *identity => Some(index),
+        _ => None,
+    };
+    let bytes = fs::metadata(path)?.len();
+    let mut closed = match of_index {
+        Some(index) if index.bytes == bytes => Closed {
+            packets: index.packets,
+            bytes,
+            first_ns: Some(index.times_ns.0),
+            last_ns: Some(index.times_ns.1),
+            ..Closed::default()
+        },
+        _ => scan(path, 0)?.0,
+    };
     closed.bytes_of_all = bytes_of(directory, number);
     closed.path = path.to_owned();
     Ok(closed)
 }
 
-/// Cuts a segment behind its last whole block, and closes it. One without packets is deleted.
-pub(crate) fn close_part(directory: &Path, identity: &Identity) -> io::Result<Closed> {
-    let number = identity.number;
-    let part = files::path(directory, number, Kind::Growing);
-    let mut closed = scan(&part)?;
-    if closed.packets == 0 {
-        for kind in [Kind::Growing, Kind::Journal, Kind::IndexPart, Kind::Index] {
-            let _ = fs::remove_file(files::path(directory, number, kind));
+/// Closes what a killed writer left.
+fn close_torn(
+    directory: &Path,
+    identity: &Identity,
+    listed: &[(u64, Kind, u64)],
+    named: &mut Named,
+    seed: u64,
+    counts: &Counts,
+) -> io::Result<Closed> {
+    // Names that flows have from earlier segments of the same run.
+    let earlier =
+        listed.iter().filter(|(number, kind, _)| *kind == Kind::Index && *number < identity.number);
+    for (number, ..) in earlier {
+        if let Ok(Ok(index)) = Index::open(&files::path(directory, *number, Kind::Index))
+            && index.identity.run == identity.run
+        {
+            index.notes().unwrap_or_default().into_iter().for_each(|note| named.remember(note));
         }
-        return Ok(closed);
     }
-    File::options().write(true).open(&part)?.set_len(closed.bytes)?;
-    closed.path = files::path(directory, number, Kind::Closed);
-    fs::rename(&part, &closed.path)?;
-    let _ = fs::remove_file(files::path(directory, number, Kind::Journal));
-    closed.bytes_of_all = bytes_of(directory, number);
+    let journal = fs::read(files::path(directory, identity.number, Kind::Journal));
+    let frames = journal.as_deref().ok().and_then(|octets| journal::frames(octets, identity));
+    journal::notes(frames.unwrap_or_default()).for_each(|note| named.take(note));
+    let (closed, result) = close_part(directory, identity, named, seed);
+    match result {
+        Ok(()) => counts.tell(format!(
+            "{}: was not closed by its writer; its {} packets are kept",
+            files::path(directory, identity.number, Kind::Growing).display(),
+            closed.packets
+        )),
+        Err(error) => counts.tell(format!("{}: cannot be closed: {error}", closed.path.display())),
+    }
     Ok(closed)
 }
 
+/// Cuts a segment behind its last whole block, and closes it with an index. One without packets and notes is deleted. What is
+/// kept is said also where closing fails: then it stays as it was.
+pub(crate) fn close_part(
+    directory: &Path,
+    identity: &Identity,
+    named: &Named,
+    seed: u64,
+) -> (Closed, io::Result<()>) {
+    let number = identity.number;
+    let part = files::path(directory, number, Kind::Growing);
+    let (mut closed, flows) = match scan(&part, seed) {
+        Ok(scanned) => scanned,
+        Err(error) => {
+            let bytes_of_all = bytes_of(directory, number);
+            return (Closed { path: part, bytes_of_all, ..Closed::default() }, Err(error));
+        }
+    };
+    if closed.packets == 0 && !named.has_news() {
+        for kind in [Kind::Growing, Kind::Journal, Kind::IndexPart, Kind::Index] {
+            let _ = fs::remove_file(files::path(directory, number, kind));
+        }
+        return (closed, Ok(()));
+    }
+    closed.path = part.clone();
+    let close = || {
+        File::options().write(true).open(&part)?.set_len(closed.bytes)?;
+        let notes = named.of_segment(identity.position, &flows);
+        let octets = index::build(identity, closed.bytes, &flows, &notes);
+        let aside = files::path(directory, number, Kind::IndexPart);
+        fs::write(&aside, octets)?;
+        fs::rename(&aside, files::path(directory, number, Kind::Index))?;
+        fs::rename(&part, files::path(directory, number, Kind::Closed))
+    };
+    let result = close();
+    if result.is_ok() {
+        closed.path = files::path(directory, number, Kind::Closed);
+        let _ = fs::remove_file(files::path(directory, number, Kind::Journal));
+    }
+    closed.bytes_of_all = bytes_of(directory, number);
+    (closed, result)
+}
+
 /// Walks the blocks of a file.
-fn scan(path: &Path) -> io::Result<Closed> {
+fn scan(path: &Path, seed: u64) -> io::Result<(Closed, Flows)> {
+    let mut flows = Flows::new(seed);
     let file = match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Closed::default()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok((Closed::default(), flows));
+        }
         file => file?,
     };
     let bytes = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
-    let mut closed = Closed::default();
-    if bytes == 0 {
-        return Ok(closed);
-    }
-    let mapped = Mapped::new(&file, bytes)?;
     let mut walker = Walker::default();
-    walker.feed(mapped.bytes(), |_, found| {
-        let Some(packet) = block::packet(found) else { return };
-        closed.packets += 1;
-        closed.first_ns.get_or_insert(packet.ts_ns);
-        closed.last_ns = closed.last_ns.max(Some(packet.ts_ns));
-    });
-    closed.bytes = walker.offset();
-    Ok(closed)
+    if bytes > 0 {
+        walker.feed(Mapped::new(&file, bytes)?.bytes(), |offset, octets| {
+            flows.block(offset, octets);
+        });
+    }
+    let closed = Closed {
+        packets: flows.count,
+        bytes: walker.offset(),
+        first_ns: flows.first_ns,
+        last_ns: flows.last_ns,
+        ..Closed::default()
+    };
+    Ok((closed, flows))
 }

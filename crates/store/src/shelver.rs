@@ -23,10 +23,12 @@ use larder_mem::object::{Lease, Phase, Reader, ReaderOptions};
 
 use crate::block::Walker;
 use crate::files::{self, Kind};
+use crate::flows::Flows;
+use crate::named::Named;
 use crate::options::{Counts, Options};
 use crate::shelf::Content;
 use crate::writer::{Growing, Shared};
-use crate::{block, journal, recover};
+use crate::{index, journal, recover};
 
 /// Octets of one write at most.
 const PIECE_BYTES: u64 = 1 << 20;
@@ -114,13 +116,16 @@ pub(crate) struct Shelver {
     options: Options,
     disk: Box<dyn Disk>,
     kept: Kept,
+    named: Named,
+    seed: u64,
     /// How long it pauses after the next refusal; `None`: the last segment was written.
     pause: Option<Duration>,
 }
 
 impl Shelver {
     pub fn new(shared: Arc<Shared>, options: Options, disk: Box<dyn Disk>, kept: Kept) -> Shelver {
-        let shelver = Shelver { shared, options, disk, kept, pause: None };
+        let (named, seed) = (Named::default(), Flows::seed());
+        let shelver = Shelver { shared, options, disk, kept, named, seed, pause: None };
         shelver.note_kept();
         shelver
     }
@@ -152,8 +157,7 @@ impl Shelver {
     /// A segment from its beginning to its end.
     fn take(&mut self, segment: &Growing) {
         self.keep_budget(0);
-        let mut walker = Walker::default();
-        match self.write(segment, &mut walker).and_then(|packets| self.close(segment, packets)) {
+        match self.write(segment).and_then(|flows| self.close(segment, &flows)) {
             Ok(()) => {
                 if self.pause.take().is_some() {
                     self.shared.counts.tell(format!(
@@ -166,8 +170,8 @@ impl Shelver {
         }
     }
 
-    /// Writes all of it, while it grows; gives the number of its packets.
-    fn write(&mut self, segment: &Growing, walker: &mut Walker) -> io::Result<u64> {
+    /// Writes all of it, while it grows; gives the flows that are in it.
+    fn write(&mut self, segment: &Growing) -> io::Result<Flows> {
         let number = segment.identity.number;
         let (part, notes) = (self.path(number, Kind::Growing), self.path(number, Kind::Journal));
         self.disk.begin(&part, &notes, &journal::header(&segment.identity))?;
@@ -175,27 +179,28 @@ impl Shelver {
         // Its memory is doomed only when it is in the file.
         let mut reader =
             segment.object.open(0..u64::MAX, options).map_err(|_| io::ErrorKind::NotFound)?;
-        let mut packets = 0;
+        let (mut walker, mut flows) = (Walker::default(), Flows::new(self.seed));
         loop {
             // The phase, then what is published, then the notes: in the order opposite to the writer's.
             let is_whole = segment.object.phase() != Phase::Filling;
             let published = segment.object.published();
             let frames = std::mem::take(&mut segment.books().journal);
             if !frames.is_empty() {
+                journal::notes(&frames).for_each(|note| self.named.take(note));
                 self.disk.note(&frames)?;
             }
             let bytes = published - reader.position();
             if bytes > 0 {
                 self.hand_over(&mut reader, published, |octets| {
-                    walker.feed(octets, |_, block| {
-                        packets += u64::from(block::packet(block).is_some())
+                    walker.feed(octets, |offset, block| {
+                        flows.block(offset, block);
                     });
                 });
                 self.disk.flush()?;
                 Counts::add(&self.shared.counts.bytes_written, bytes);
             }
             if is_whole {
-                return Ok(packets);
+                return Ok(flows);
             }
             thread::park_timeout(self.flush_every());
         }
@@ -214,21 +219,40 @@ impl Shelver {
     }
 
     /// All of it is in the file: index, name, shelf.
-    fn close(&mut self, segment: &Growing, packets: u64) -> io::Result<()> {
+    fn close(&mut self, segment: &Growing, flows: &Flows) -> io::Result<()> {
         let number = segment.identity.number;
         self.disk.end(self.options.sync)?;
-        let part = self.path(number, Kind::Growing);
-        if packets == 0 {
+        let position = segment.identity.position;
+        let bytes = segment.object.published();
+        if flows.count == 0 {
             self.delete(number);
             return Ok(());
         }
-        let bytes = segment.object.published();
+        let notes = self.named.of_segment(position, flows);
+        let octets = index::build(&segment.identity, bytes, flows, &notes);
+        let bytes_of_all = bytes + octets.len() as u64;
+        self.keep_budget(bytes_of_all);
+        self.disk.save(
+            &self.path(number, Kind::Index),
+            &self.path(number, Kind::IndexPart),
+            &octets,
+            self.options.sync,
+        )?;
         let closed = self.path(number, Kind::Closed);
-        fs::rename(part, &closed)?;
+        fs::rename(self.path(number, Kind::Growing), &closed)?;
         let _ = fs::remove_file(self.path(number, Kind::Journal));
         self.shared.shelf.change(number, |kept| kept.file = Some((closed, bytes)));
-        self.keep(number, bytes);
+        self.forget(segment, flows);
+        self.keep(number, bytes_of_all);
         Ok(())
+    }
+
+    /// Names of flows that have ended are not needed any more.
+    fn forget(&mut self, segment: &Growing, flows: &Flows) {
+        let position = segment.identity.position;
+        self.named.close(position, position + segment.object.published(), flows);
+        let forgotten = std::mem::take(&mut self.named.forgotten);
+        Counts::add(&self.shared.counts.flows_forgotten, forgotten);
     }
 
     fn keep(&mut self, number: u64, bytes: u64) {
@@ -241,34 +265,31 @@ impl Shelver {
     fn fail(&mut self, segment: &Growing, error: &io::Error) {
         let number = segment.identity.number;
         let _ = self.disk.end(false);
-        let salvaged = recover::close_part(&self.options.directory, &segment.identity);
-        let (packets, bytes) =
-            salvaged.as_ref().map_or((0, 0), |closed| (closed.packets, closed.bytes));
+        let (closed, result) =
+            recover::close_part(&self.options.directory, &segment.identity, &self.named, self.seed);
         let counts = &self.shared.counts;
         Counts::add(&counts.disk_errors, 1);
         {
             let mut books = segment.books();
             books.is_failed = true;
             books.journal = Vec::new();
-            Counts::add(&counts.packets_lost, books.packets - packets.min(books.packets));
+            Counts::add(&counts.packets_lost, books.packets - closed.packets.min(books.packets));
         }
-        Counts::add(&counts.bytes_lost, segment.object.published().saturating_sub(bytes));
-        match salvaged {
-            Ok(closed) if closed.packets > 0 => {
+        let lost = segment.object.published().saturating_sub(closed.bytes);
+        Counts::add(&counts.bytes_lost, lost);
+        self.forget(segment, &Flows::new(self.seed));
+        // Where it could not be closed it stays as it is, and the next start tries again.
+        match closed.bytes_of_all == 0 && result.is_ok() {
+            true => self.delete(number),
+            false => {
                 self.shared.shelf.change(number, |kept| {
                     kept.content = Content::File(closed.path.clone(), closed.bytes);
                     kept.bytes = closed.bytes;
                     kept.packets = closed.packets;
                     kept.last_ns = closed.last_ns;
+                    kept.is_closed = true;
                 });
                 self.keep(number, closed.bytes_of_all);
-            }
-            Ok(_) => self.delete(number),
-            // It stays as it is; the next start tries again.
-            Err(_) => {
-                self.shared.shelf.remove(number);
-                let bytes = recover::bytes_of(&self.options.directory, number);
-                self.keep(number, bytes);
             }
         }
         if self.pause.is_none() {

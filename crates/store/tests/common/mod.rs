@@ -1,6 +1,8 @@
 //! Packets and batches made by hand.
 #![allow(dead_code, reason = "each test uses its part")]
 
+pub mod world;
+
 use std::path::Path;
 
 use larder_store::{Batch, FlowKey, Interface, NameRole, Note, Options, Store};

@@ -1,0 +1,527 @@
+//! Finding packets: in the process that keeps them or in another, while they are written.
+//!
+//! ```text
+//! find       names -> spans: (key, from, until) of flows that have them, out of the notes of all segments
+//!            per segment: keys and spans -> places, by its index -> blocks, read where they lie
+//! scan       the same spans, then all packets of all segments, one by one: slow, and obviously right
+//! follow     find up to the last segment, then the blocks as they come
+//! ```
+//!
+//! A packet belongs to a name when its flow's key is that of a note with the name, and its position lies between the flow's
+//! first packet and its end. What has no end lasts until its run ends. Roles: see [`FindOptions`].
+//!
+//! A segment without a sound index, and the one that grows, are looked through and given an index in memory. A segment that
+//! is deleted meanwhile is left out from where it went, and that is no error.
+//!
+//! Cost: with an index, its pages that are looked at and the packets that are found; without, a walk of the segment
+//! (60 ns a packet).
+
+mod follow;
+mod segment;
+
+use std::collections::{BTreeSet, HashMap};
+use std::io;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use larder_wire::capture::write;
+
+use crate::FlowKey;
+use crate::block;
+use crate::files::{self, Kind};
+use crate::flows::{Flows, PLACE_BYTES};
+use crate::index::{Damaged, Index, NAMELESS, turned};
+use crate::journal::StoredNote;
+use crate::note::NameRole;
+use crate::options::{Interface, StoreError};
+use crate::query::{Query, Term};
+use segment::Opened;
+
+pub use follow::POLL_MS;
+
+/// Segments without a sound index that are kept in memory between the two passes.
+const MADE_MAX: usize = 8;
+
+/// Which of what matches is wanted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FindOptions {
+    /// Packets from this time on, ns since 1970.
+    pub from_ns: Option<i64>,
+    /// Packets before this time.
+    pub to_ns: Option<i64>,
+    /// Also names that are rivals of the chosen one ([`NameRole::Candidate`]).
+    pub candidates: bool,
+    /// Also names that were asked for in DNS flows ([`NameRole::Lookup`]).
+    pub lookups: bool,
+}
+
+impl FindOptions {
+    fn wants_time(&self, ts_ns: i64) -> bool {
+        self.from_ns.is_none_or(|from| from <= ts_ns) && self.to_ns.is_none_or(|to| ts_ns < to)
+    }
+
+    fn wants_role(&self, role: u8) -> bool {
+        match role {
+            role if role == NameRole::Candidate as u8 => self.candidates,
+            role if role == NameRole::Lookup as u8 => self.lookups,
+            _ => true,
+        }
+    }
+}
+
+/// A packet that was looked for.
+#[derive(Clone, Copy, Debug)]
+pub struct FoundPacket<'a> {
+    /// Where it is; see the words in the crate's header.
+    pub position: u64,
+    /// Number of its segment.
+    pub segment: u64,
+    /// Time of capture, ns since 1970.
+    pub ts_ns: i64,
+    /// Index of its interface in `interfaces`.
+    pub interface: u32,
+    /// All interfaces known so far, of all segments; it only grows.
+    pub interfaces: &'a [Interface],
+    /// Octets on the wire.
+    pub original_len: u32,
+    /// What was kept of it.
+    pub frame: &'a [u8],
+}
+
+impl FoundPacket<'_> {
+    /// LINKTYPE_ number of the frame.
+    pub fn link_type(&self) -> u16 {
+        self.interfaces.get(self.interface as usize).map_or(0, |interface| interface.link_type)
+    }
+}
+
+/// Makes one capture of what was found: header, interfaces as they are met, packets.
+#[derive(Debug, Default)]
+pub struct Writer {
+    is_begun: bool,
+    interfaces: usize,
+}
+
+impl Writer {
+    /// Appends the header to `out`, once. Called by `packet`; for captures of no packets.
+    pub fn begin(&mut self, out: &mut Vec<u8>) {
+        if !std::mem::replace(&mut self.is_begun, true) {
+            write::section(out, concat!("larder ", env!("CARGO_PKG_VERSION")));
+        }
+    }
+
+    /// Appends a packet, and before it what a reader must know.
+    pub fn packet(&mut self, found: &FoundPacket<'_>, out: &mut Vec<u8>) {
+        self.begin(out);
+        for interface in found.interfaces.get(self.interfaces..).unwrap_or_default() {
+            write::interface_named(out, interface.link_type, interface.snap_bytes, &interface.name);
+            self.interfaces += 1;
+        }
+        write::packet(out, found.interface, found.ts_ns, found.frame, found.original_len);
+    }
+}
+
+/// What a search came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Packets that were found.
+    pub packets: u64,
+    /// Octets of their frames.
+    pub bytes: u64,
+    /// Segments that were looked at.
+    pub segments: u64,
+    /// Closed ones without a sound index, which were looked through: their names are not known but from others.
+    pub segments_without_index: Vec<u64>,
+    /// It was broken off by the visitor.
+    pub is_broken_off: bool,
+}
+
+/// Called for each packet; what it lends is good for the call.
+pub type Visit<'a> = dyn FnMut(FoundPacket<'_>) -> ControlFlow<()> + 'a;
+
+/// Finds packets in a folder.
+#[derive(Debug)]
+pub struct Finder {
+    directory: PathBuf,
+    interfaces: Vec<Interface>,
+    seed: u64,
+}
+
+/// Where packets of a flow are its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Span {
+    first: u64,
+    end: u64,
+}
+
+/// Spans of flows that have a name that is looked for, by key.
+#[derive(Debug, Default)]
+struct Spans(HashMap<[u8; 37], (FlowKey, Vec<Span>)>);
+
+impl Spans {
+    /// Takes a note of a run that ends at `run_end`.
+    fn add(&mut self, note: &StoredNote, run_end: u64) {
+        let end = note.end.unwrap_or(run_end).min(run_end);
+        let (_, spans) =
+            self.0.entry(crate::named::octets(&note.key)).or_insert_with(|| (note.key, Vec::new()));
+        match spans.iter_mut().find(|span| span.first == note.first) {
+            Some(span) => span.end = span.end.min(end),
+            None => spans.push(Span { first: note.first, end }),
+        }
+    }
+
+    /// Takes a note that says only when a flow has ended.
+    fn limit(&mut self, note: &StoredNote) {
+        let spans = self.0.get_mut(&crate::named::octets(&note.key));
+        let mut spans = spans.into_iter().flat_map(|(_, spans)| spans);
+        if let (Some(span), Some(end)) = (spans.find(|span| span.first == note.first), note.end) {
+            span.end = span.end.min(end);
+        }
+    }
+
+    fn of(&self, key: &FlowKey) -> &[Span] {
+        self.0.get(&crate::named::octets(key)).map_or(&[], |(_, spans)| spans)
+    }
+}
+
+fn is_in(spans: &[Span], position: u64) -> bool {
+    spans.iter().any(|span| (span.first..span.end).contains(&position))
+}
+
+/// One search: what both ways share.
+struct Search<'a, 'v> {
+    query: &'a Query,
+    options: FindOptions,
+    spans: Spans,
+    summary: Summary,
+    visit: &'a mut Visit<'v>,
+}
+
+impl Finder {
+    /// Opens a folder in which a store keeps packets, or kept them.
+    pub fn open(directory: &Path) -> Result<Finder, StoreError> {
+        files::list(directory).map_err(StoreError::at(directory))?;
+        Ok(Finder { directory: directory.to_owned(), interfaces: Vec::new(), seed: Flows::seed() })
+    }
+
+    /// Visits all packets that are looked for, in order of position.
+    pub fn find(
+        &mut self,
+        query: &Query,
+        options: FindOptions,
+        visit: &mut Visit<'_>,
+    ) -> Result<Summary, StoreError> {
+        let numbers = self.numbers()?;
+        self.search(&numbers, query, options, visit, false).map(|search| search.summary)
+    }
+
+    /// The same by looking at each packet there is.
+    pub fn scan(
+        &mut self,
+        query: &Query,
+        options: FindOptions,
+        visit: &mut Visit<'_>,
+    ) -> Result<Summary, StoreError> {
+        let numbers = self.numbers()?;
+        self.search(&numbers, query, options, visit, true).map(|search| search.summary)
+    }
+
+    /// Numbers of all segments that there are now.
+    fn numbers(&self) -> Result<Vec<u64>, StoreError> {
+        let listed = files::list(&self.directory).map_err(StoreError::at(&self.directory))?;
+        let numbers: BTreeSet<u64> = listed
+            .iter()
+            .filter(|(_, kind, _)| matches!(kind, Kind::Closed | Kind::Growing))
+            .map(|(number, ..)| *number)
+            .collect();
+        Ok(numbers.into_iter().collect())
+    }
+
+    fn search<'a, 'v>(
+        &mut self,
+        numbers: &[u64],
+        query: &'a Query,
+        options: FindOptions,
+        visit: &'a mut Visit<'v>,
+        is_scan: bool,
+    ) -> Result<Search<'a, 'v>, StoreError> {
+        let mut made = HashMap::new();
+        let spans = match query.has_names() {
+            true => self.spans(numbers, query, options, is_scan, &mut made)?,
+            false => Spans::default(),
+        };
+        let mut search = Search { query, options, spans, summary: Summary::default(), visit };
+        for number in numbers {
+            let opened = match made.remove(number) {
+                Some(opened) => Some(opened),
+                None => self.open_segment(*number)?,
+            };
+            let Some(mut opened) = opened else { continue };
+            let at = StoreError::at(&opened.path);
+            let places = search.places(&mut opened, is_scan, self.seed).map_err(at)?;
+            search.summary.segments += 1;
+            if opened.lacks_index {
+                search.summary.segments_without_index.push(*number);
+            }
+            let at = StoreError::at(&opened.path);
+            if search.show(&mut opened, &places, &mut self.interfaces).map_err(at)?.is_break() {
+                search.summary.is_broken_off = true;
+                break;
+            }
+        }
+        Ok(search)
+    }
+
+    fn open_segment(&self, number: u64) -> Result<Option<Opened>, StoreError> {
+        Opened::open(&self.directory, number, self.seed).map_err(StoreError::at(&self.directory))
+    }
+
+    /// Where flows are that have a name that is looked for. What had to be looked through for that is left in `made`.
+    fn spans(
+        &self,
+        numbers: &[u64],
+        query: &Query,
+        options: FindOptions,
+        is_scan: bool,
+        made: &mut HashMap<u64, Opened>,
+    ) -> Result<Spans, StoreError> {
+        let (mut notes, mut runs) = (Vec::new(), BTreeSet::new());
+        let mut ends = Vec::new();
+        for number in numbers {
+            let Some(mut opened) = self.open_segment(*number)? else { continue };
+            let run = opened.index.identity.run;
+            runs.insert(run);
+            let found = match notes_of(&opened.index, query, options, is_scan) {
+                Ok(found) => found,
+                Err(Damaged) => {
+                    opened.look_through(self.seed).map_err(StoreError::at(&opened.path))?;
+                    notes_of(&opened.index, query, options, is_scan).unwrap_or_default()
+                }
+            };
+            notes.extend(found.named.into_iter().map(|note| (note, run)));
+            ends.extend(found.ends);
+            if opened.flows.is_some() && made.len() < MADE_MAX {
+                made.insert(*number, opened);
+            }
+        }
+        let mut spans = Spans::default();
+        for (note, run) in notes {
+            let run_end = runs.range(run + 1..).next().copied().unwrap_or(u64::MAX);
+            spans.add(&note, run_end);
+        }
+        ends.iter().for_each(|note| spans.limit(note));
+        Ok(spans)
+    }
+}
+
+/// What an index says of names that are looked for.
+#[derive(Debug, Default)]
+struct Notes {
+    /// Flows that have one.
+    named: Vec<StoredNote>,
+    /// Flows of which it is only said that they have ended: their names are in another index.
+    ends: Vec<StoredNote>,
+}
+
+fn notes_of(
+    index: &Index,
+    query: &Query,
+    options: FindOptions,
+    is_scan: bool,
+) -> Result<Notes, Damaged> {
+    let mut notes = Notes::default();
+    if is_scan {
+        for note in index.notes()? {
+            if note.names.is_empty() {
+                notes.ends.push(note);
+            } else if matches_note(&note, query, options) {
+                notes.named.push(note);
+            }
+        }
+        return Ok(notes);
+    }
+    index.names(b"", |text, role, note| {
+        if text.is_empty() && role == NAMELESS {
+            notes.ends.push(index.note(note)?);
+        }
+        Ok(text.is_empty())
+    })?;
+    for term in &query.terms {
+        let Term::Name(pattern) = term else { continue };
+        let (prefix, is_exact) = pattern.prefix();
+        index.names(&prefix, |text, role, note| {
+            if is_exact && text != prefix {
+                return Ok(false);
+            }
+            let is_wanted = role != NAMELESS && options.wants_role(role);
+            if is_wanted && (is_exact || pattern.matches(&turned(text))) {
+                notes.named.push(index.note(note)?);
+            }
+            Ok(true)
+        })?;
+    }
+    Ok(notes)
+}
+
+fn matches_note(note: &StoredNote, query: &Query, options: FindOptions) -> bool {
+    note.names
+        .iter()
+        .any(|(role, name)| options.wants_role(*role as u8) && query.matches_name(name.as_bytes()))
+}
+
+impl Search<'_, '_> {
+    /// Places of the packets of a segment that are looked for, in order.
+    fn places(&self, opened: &mut Opened, is_scan: bool, seed: u64) -> io::Result<Vec<u32>> {
+        if is_scan {
+            opened.walk(seed)?;
+        } else {
+            match self.places_by_index(&opened.index) {
+                Ok(places) => return Ok(places),
+                Err(Damaged) => opened.look_through(seed)?,
+            }
+        }
+        let position = opened.index.identity.position;
+        let Some(flows) = &opened.flows else { return Ok(Vec::new()) };
+        Ok(self.places_by_scan(position, flows))
+    }
+
+    fn places_by_scan(&self, position: u64, flows: &Flows) -> Vec<u32> {
+        let about: Vec<(bool, &[Span])> = flows
+            .list
+            .iter()
+            .map(|flow| (self.query.matches_key(&flow.key), self.spans.of(&flow.key)))
+            .collect();
+        let wanted = flows.packets.iter().filter(|(flow, place)| {
+            let (is_wanted, spans) = about[*flow as usize];
+            is_wanted || is_in(spans, position + u64::from(*place) * PLACE_BYTES)
+        });
+        wanted.map(|(_, place)| *place).collect()
+    }
+
+    fn places_by_index(&self, index: &Index) -> Result<Vec<u32>, Damaged> {
+        let (least, greatest) = index.times_ns;
+        let (from, to) = (self.options.from_ns, self.options.to_ns);
+        if from.is_some_and(|from| greatest < from) || to.is_some_and(|to| to <= least) {
+            return Ok(Vec::new());
+        }
+        let mut places = Vec::new();
+        for flow in self.flows_by_key(index)? {
+            index.places(flow as usize, &mut places)?;
+        }
+        self.add_named(index, &mut places)?;
+        places.sort_unstable();
+        places.dedup();
+        Ok(places)
+    }
+
+    /// Flows that are looked for whatever their names are.
+    fn flows_by_key(&self, index: &Index) -> Result<Vec<u32>, Damaged> {
+        let mut flows = Vec::new();
+        for term in &self.query.terms {
+            let mut some = Vec::new();
+            match term {
+                Term::Name(_) => continue,
+                Term::Net(first, last) => index.with_address(*first, *last, &mut some)?,
+                Term::Flow([one, other], _) => match one.addr.or(other.addr) {
+                    Some(addr) => index.with_address(addr, addr, &mut some)?,
+                    None => some.extend(0..index.flows() as u32),
+                },
+                Term::Community(_) => some.extend(0..index.flows() as u32),
+            }
+            for flow in some {
+                if matches!(term, Term::Net(..)) || term.matches_key(&index.key(flow as usize)?) {
+                    flows.push(flow);
+                }
+            }
+        }
+        flows.sort_unstable();
+        flows.dedup();
+        Ok(flows)
+    }
+
+    /// Packets of flows that have a name that is looked for.
+    fn add_named(&self, index: &Index, places: &mut Vec<u32>) -> Result<(), Damaged> {
+        let position = index.identity.position;
+        let mut of_flow = Vec::new();
+        let mut add = |flow: usize, spans: &[Span]| {
+            of_flow.clear();
+            index.places(flow, &mut of_flow)?;
+            of_flow.retain(|place| is_in(spans, position + u64::from(*place) * PLACE_BYTES));
+            places.extend_from_slice(&of_flow);
+            Ok(())
+        };
+        // Whichever are fewer are looked up among the others.
+        if self.spans.0.len() < index.flows() {
+            let end = position + index.bytes;
+            for (key, spans) in self.spans.0.values() {
+                let is_here = |span: &Span| span.first < end && span.end > position;
+                if spans.iter().any(is_here)
+                    && let Some(flow) = index.find(key)?
+                {
+                    add(flow, spans)?;
+                }
+            }
+        } else {
+            for flow in 0..index.flows() {
+                let spans = self.spans.of(&index.key(flow)?);
+                if !spans.is_empty() {
+                    add(flow, spans)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Visits the packets at these places.
+    fn show(
+        &mut self,
+        opened: &mut Opened,
+        places: &[u32],
+        interfaces: &mut Vec<Interface>,
+    ) -> io::Result<ControlFlow<()>> {
+        if places.is_empty() {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let numbers = opened.interfaces(interfaces)?;
+        let identity = opened.index.identity;
+        let octets = opened.octets()?;
+        for place in places {
+            let offset = u64::from(*place) * PLACE_BYTES;
+            // A file that was cut meanwhile has no more.
+            let Some(block) = block::whole(octets, offset as usize) else { break };
+            let at = (identity.number, identity.position + offset);
+            if self.show_one(block, at, &numbers, interfaces).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Visits the packet of a block; `at`: number of the segment, position.
+    fn show_one(
+        &mut self,
+        block: &[u8],
+        at: (u64, u64),
+        numbers: &[u32],
+        interfaces: &[Interface],
+    ) -> ControlFlow<()> {
+        let Some(packet) = block::packet(block) else { return ControlFlow::Continue(()) };
+        let Some(interface) = numbers.get(packet.interface as usize) else {
+            return ControlFlow::Continue(());
+        };
+        if !self.options.wants_time(packet.ts_ns) {
+            return ControlFlow::Continue(());
+        }
+        self.summary.packets += 1;
+        self.summary.bytes += packet.frame.len() as u64;
+        (self.visit)(FoundPacket {
+            position: at.1,
+            segment: at.0,
+            ts_ns: packet.ts_ns,
+            interface: *interface,
+            interfaces,
+            original_len: packet.original_len,
+            frame: packet.frame,
+        })
+    }
+}

@@ -1,0 +1,182 @@
+//! A segment that is looked at, closed or not.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use larder_io::mapped::Mapped;
+
+use crate::block::{self, Walker};
+use crate::files::{self, Identity, Kind};
+use crate::flows::Flows;
+use crate::index::{self, Index};
+use crate::journal;
+use crate::named::Named;
+use crate::options::Interface;
+
+/// A segment may be closed between two looks at its name, and once more its file be replaced: then it is looked for again.
+const TRIES: usize = 4;
+
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub path: PathBuf,
+    file: File,
+    /// Octets of the file when it was opened.
+    bytes: u64,
+    pub index: Index,
+    /// It should have an index, and has none that is sound.
+    pub lacks_index: bool,
+    /// It was looked through.
+    pub flows: Option<Flows>,
+    mapped: Option<Mapped>,
+}
+
+impl Opened {
+    /// `None`: it is gone, or not one of ours.
+    pub fn open(directory: &Path, number: u64, seed: u64) -> io::Result<Option<Opened>> {
+        for attempt in 0..TRIES {
+            let path = files::path(directory, number, Kind::Closed);
+            if let Some(file) = found(File::open(&path))? {
+                return Opened::open_closed(directory, number, path, file, seed);
+            }
+            let path = files::path(directory, number, Kind::Growing);
+            let Some(file) = found(File::open(&path))? else { continue };
+            // Its length first: the notes of its packets are in the journal by then.
+            let bytes = file.metadata()?.len();
+            let journal = found(fs::read(files::path(directory, number, Kind::Journal)))?;
+            if journal.is_none() && attempt + 1 < TRIES {
+                continue;
+            }
+            return Opened::made(path, file, bytes, number, &journal.unwrap_or_default(), seed);
+        }
+        Ok(None)
+    }
+
+    fn open_closed(
+        directory: &Path,
+        number: u64,
+        path: PathBuf,
+        file: File,
+        seed: u64,
+    ) -> io::Result<Option<Opened>> {
+        let bytes = file.metadata()?.len();
+        match found(Index::open(&files::path(directory, number, Kind::Index)))? {
+            Some(Ok(index)) if index.identity.number == number && index.bytes == bytes => {
+                let (lacks_index, flows, mapped) = (false, None, None);
+                Ok(Some(Opened { path, file, bytes, index, lacks_index, flows, mapped }))
+            }
+            _ => {
+                let opened = Opened::made(path, file, bytes, number, &[], seed)?;
+                Ok(opened.map(|opened| Opened { lacks_index: true, ..opened }))
+            }
+        }
+    }
+
+    /// Looks through a segment without an index.
+    fn made(
+        path: PathBuf,
+        file: File,
+        bytes: u64,
+        number: u64,
+        journal: &[u8],
+        seed: u64,
+    ) -> io::Result<Option<Opened>> {
+        let mapped = map(&file, bytes)?;
+        // Its header may not be written yet, but notes of earlier packets be there.
+        let identity = Identity::parse(octets_of(&mapped)).or_else(|| journal::identity(journal));
+        let Some(identity) = identity.filter(|found| found.number == number) else {
+            return Ok(None);
+        };
+        let (flows, index) = look_through(&identity, octets_of(&mapped), journal, seed);
+        let (lacks_index, flows) = (false, Some(flows));
+        Ok(Some(Opened { path, file, bytes, index, lacks_index, flows, mapped }))
+    }
+
+    /// Its index has turned out to be damaged.
+    pub fn look_through(&mut self, seed: u64) -> io::Result<()> {
+        self.lacks_index = true;
+        let identity = self.index.identity;
+        let (flows, index) = look_through(&identity, self.octets()?, &[], seed);
+        (self.flows, self.index) = (Some(flows), index);
+        Ok(())
+    }
+
+    /// Looks at each of its packets, if that was not done.
+    pub fn walk(&mut self, seed: u64) -> io::Result<()> {
+        if self.flows.is_none() {
+            let mut flows = Flows::new(seed);
+            Walker::default().feed(self.octets()?, |offset, octets| {
+                flows.block(offset, octets);
+            });
+            self.flows = Some(flows);
+        }
+        Ok(())
+    }
+
+    /// The file's octets.
+    pub fn octets(&mut self) -> io::Result<&[u8]> {
+        if self.mapped.is_none() {
+            self.mapped = map(&self.file, self.bytes)?;
+        }
+        Ok(octets_of(&self.mapped))
+    }
+
+    /// For each of its interfaces the index in `all`, to which new ones are added.
+    pub fn interfaces(&mut self, all: &mut Vec<Interface>) -> io::Result<Vec<u32>> {
+        let (mut numbers, mut at) = (Vec::new(), 0);
+        let octets = self.octets()?;
+        while let Some(found) = block::whole(octets, at) {
+            if block::packet(found).is_some() {
+                break;
+            }
+            if let Some(interface) = block::interface(found) {
+                numbers.push(number_of(interface, all));
+            }
+            at += found.len();
+        }
+        Ok(numbers)
+    }
+}
+
+/// The index of an interface in `all`, to which it is added if it is new.
+pub(super) fn number_of(interface: Interface, all: &mut Vec<Interface>) -> u32 {
+    let number = all.iter().position(|known| *known == interface).unwrap_or(all.len());
+    if number == all.len() {
+        all.push(interface);
+    }
+    number as u32
+}
+
+/// Nothing of an empty file can be mapped.
+fn map(file: &File, bytes: u64) -> io::Result<Option<Mapped>> {
+    match usize::try_from(bytes) {
+        Ok(0) => Ok(None),
+        bytes => Mapped::new(file, bytes.unwrap_or(usize::MAX)).map(Some),
+    }
+}
+
+fn octets_of(mapped: &Option<Mapped>) -> &[u8] {
+    mapped.as_ref().map_or(&[], Mapped::bytes)
+}
+
+fn look_through(identity: &Identity, octets: &[u8], journal: &[u8], seed: u64) -> (Flows, Index) {
+    let (mut walker, mut flows, mut named) =
+        (Walker::default(), Flows::new(seed), Named::default());
+    walker.feed(octets, |offset, octets| {
+        flows.block(offset, octets);
+    });
+    let frames = journal::frames(journal, identity).unwrap_or_default();
+    journal::notes(frames).for_each(|note| named.take(note));
+    let notes = named.of_segment(identity.position, &flows);
+    let octets = index::build(identity, walker.offset(), &flows, &notes);
+    (flows, Index::made(octets).expect("what was made just now is sound"))
+}
+
+/// A file that is not there is no error.
+pub(super) fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}

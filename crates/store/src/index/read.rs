@@ -1,0 +1,314 @@
+//! Reads the index of a segment, page by checked page.
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::ops::Range;
+use std::path::Path;
+use std::{fmt, io};
+
+use larder_io::mapped::Mapped;
+use larder_wire::Addr;
+
+use super::build::order_of;
+use super::{
+    ADDRESS_BYTES, ADDRESSES, ENDS, FLOW_BYTES, FLOWS, HEADER_BYTES, MAGIC, NAME_BYTES, NAMES,
+    PAGE_BYTES, POSTINGS, SECTIONS, TEXTS,
+};
+use crate::FlowKey;
+use crate::files::Identity;
+use crate::journal::{self, StoredNote};
+
+/// The index is not what was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Damaged;
+
+type Result<T> = std::result::Result<T, Damaged>;
+
+/// An index that can be asked.
+pub(crate) struct Index {
+    octets: Octets,
+    pub identity: Identity,
+    /// Of the segment.
+    pub bytes: u64,
+    pub packets: u64,
+    /// The least and the greatest time of a packet.
+    pub times_ns: (i64, i64),
+    sections: [Range<usize>; SECTIONS],
+    checksums: Range<usize>,
+    /// Pages that were found right.
+    checked: RefCell<Vec<bool>>,
+}
+
+enum Octets {
+    Mapped(Mapped),
+    Made(Vec<u8>),
+}
+
+impl fmt::Debug for Index {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Index").field("identity", &self.identity).finish_non_exhaustive()
+    }
+}
+
+impl Index {
+    /// Opens a file; `Ok(Err)`: there is one, and it is not right.
+    pub fn open(path: &Path) -> io::Result<Result<Index>> {
+        let file = File::open(path)?;
+        let bytes = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
+        if bytes < HEADER_BYTES {
+            return Ok(Err(Damaged));
+        }
+        Ok(Index::of(Octets::Mapped(Mapped::new(&file, bytes)?)))
+    }
+
+    /// One that was made just now.
+    pub fn made(octets: Vec<u8>) -> Result<Index> {
+        Index::of(Octets::Made(octets))
+    }
+
+    fn of(octets: Octets) -> Result<Index> {
+        let bytes = match &octets {
+            Octets::Mapped(mapped) => mapped.bytes(),
+            Octets::Made(made) => made,
+        };
+        let header: &[u8; HEADER_BYTES] = bytes.first_chunk().ok_or(Damaged)?;
+        let (head, crc) = header.split_at(HEADER_BYTES - 4);
+        if !header.starts_with(MAGIC) || crc != crc32fast::hash(head).to_le_bytes() {
+            return Err(Damaged);
+        }
+        let long = |at: usize| {
+            head.get(at..)
+                .and_then(|rest| rest.first_chunk())
+                .map_or(0, |octets| u64::from_le_bytes(*octets))
+        };
+        let range = |at: usize| {
+            let start = usize::try_from(long(at)).map_err(|_| Damaged)?;
+            let len = usize::try_from(long(at + 8)).map_err(|_| Damaged)?;
+            let end = start.checked_add(len).filter(|end| *end <= bytes.len()).ok_or(Damaged)?;
+            Ok(start..end)
+        };
+        let mut sections: [Range<usize>; SECTIONS] = Default::default();
+        for (number, section) in sections.iter_mut().enumerate() {
+            *section = range(64 + 16 * number)?;
+        }
+        let checksums = range(64 + 16 * SECTIONS)?;
+        let table = bytes.get(checksums.clone()).ok_or(Damaged)?;
+        let (table, crc) = table.split_at_checked(table.len().wrapping_sub(4)).ok_or(Damaged)?;
+        let pages = (checksums.start - HEADER_BYTES).div_ceil(PAGE_BYTES);
+        if crc != crc32fast::hash(table).to_le_bytes() || table.len() != pages * 4 {
+            return Err(Damaged);
+        }
+        Ok(Index {
+            identity: Identity { number: long(8), position: long(16), run: long(24) },
+            bytes: long(32),
+            packets: long(40),
+            times_ns: (long(48) as i64, long(56) as i64),
+            sections,
+            checksums,
+            checked: RefCell::new(vec![false; pages]),
+            octets,
+        })
+    }
+
+    /// How many flows there are.
+    pub fn flows(&self) -> usize {
+        self.sections[FLOWS].len() / FLOW_BYTES
+    }
+
+    /// The flow with this number.
+    pub fn key(&self, flow: usize) -> Result<FlowKey> {
+        let entry = self.entry::<FLOW_BYTES>(FLOWS, flow)?;
+        Ok(FlowKey {
+            low: self.address(word(entry, 0) as usize)?,
+            high: self.address(word(entry, 4) as usize)?,
+            low_port: half(entry, 8),
+            high_port: half(entry, 10),
+            protocol: entry[12],
+        })
+    }
+
+    /// The number of the flow with this key.
+    pub fn find(&self, key: &FlowKey) -> Result<Option<usize>> {
+        let wanted = order_of(key);
+        let flow = self.first(self.flows(), |flow| Ok(order_of(&self.key(flow)?) >= wanted))?;
+        Ok((flow < self.flows() && self.key(flow)? == *key).then_some(flow))
+    }
+
+    /// Adds the places of a flow's packets to `out`.
+    pub fn places(&self, flow: usize, out: &mut Vec<u32>) -> Result<()> {
+        let at = word(self.entry::<FLOW_BYTES>(FLOWS, flow)?, 16) as usize;
+        self.list(POSTINGS, at, out)
+    }
+
+    /// Adds the numbers of flows that have an end between two addresses to `out`; some twice.
+    pub fn with_address(&self, least: Addr, greatest: Addr, out: &mut Vec<u32>) -> Result<()> {
+        let addresses = self.sections[ADDRESSES].len() / ADDRESS_BYTES;
+        let start = self.first(addresses, |number| Ok(self.address(number)? >= least))?;
+        let end = self.first(addresses, |number| Ok(self.address(number)? > greatest))?;
+        if start == end {
+            return Ok(());
+        }
+        let flow_of = |number: usize| match number < addresses {
+            true => Ok(word(self.entry::<ADDRESS_BYTES>(ADDRESSES, number)?, 16)),
+            false => Ok(self.flows() as u32),
+        };
+        out.extend(flow_of(start)?..flow_of(end)?);
+        for number in start..end {
+            let at = word(self.entry::<ADDRESS_BYTES>(ADDRESSES, number)?, 20) as usize;
+            self.list(ENDS, at, out)?;
+        }
+        Ok(())
+    }
+
+    /// Visits the names that begin with `prefix` (labels from the right) as long as it wants more: text, role, and where the
+    /// note is.
+    pub fn names(
+        &self,
+        prefix: &[u8],
+        mut visit: impl FnMut(&[u8], u8, usize) -> Result<bool>,
+    ) -> Result<()> {
+        let count = self.sections[NAMES].len() / NAME_BYTES;
+        let start = self.first(count, |number| Ok(self.name(number)?.0 >= prefix))?;
+        for number in start..count {
+            let (text, role, note) = self.name(number)?;
+            if !text.starts_with(prefix) || !visit(text, role, note)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn name(&self, number: usize) -> Result<(&[u8], u8, usize)> {
+        let entry = self.entry::<NAME_BYTES>(NAMES, number)?;
+        let start = word(entry, 0) as usize;
+        let text = self.part(TEXTS, start..start + usize::from(half(entry, 4)))?;
+        Ok((text, entry[6], word(entry, 8) as usize))
+    }
+
+    /// The note there.
+    pub fn note(&self, at: usize) -> Result<StoredNote> {
+        // Its length is only known when it was read: first as much as most have, then all there is.
+        let rest = self.sections[TEXTS].len().checked_sub(at).ok_or(Damaged)?;
+        for bytes in [rest.min(1024), rest] {
+            if let Some((note, _)) = journal::note(self.part(TEXTS, at..at + bytes)?) {
+                return Ok(note);
+            }
+        }
+        Err(Damaged)
+    }
+
+    /// All notes.
+    pub fn notes(&self) -> Result<Vec<StoredNote>> {
+        let mut places = Vec::new();
+        self.names(b"", |_, _, note| {
+            places.push(note);
+            Ok(true)
+        })?;
+        places.sort_unstable();
+        places.dedup();
+        places.into_iter().map(|at| self.note(at)).collect()
+    }
+
+    fn address(&self, number: usize) -> Result<Addr> {
+        let entry = self.entry::<ADDRESS_BYTES>(ADDRESSES, number)?;
+        entry.first_chunk().copied().map(Addr).ok_or(Damaged)
+    }
+
+    /// The first number below `count` for which `is_reached` is true, as it is from some number on; else `count`.
+    fn first(&self, count: usize, is_reached: impl Fn(usize) -> Result<bool>) -> Result<usize> {
+        let (mut low, mut high) = (0, count);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if is_reached(middle)? {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        Ok(low)
+    }
+
+    fn entry<const BYTES: usize>(&self, section: usize, number: usize) -> Result<&[u8; BYTES]> {
+        let start = number.checked_mul(BYTES).ok_or(Damaged)?;
+        self.part(section, start..start + BYTES)?.first_chunk().ok_or(Damaged)
+    }
+
+    /// Octets of a section, of which each page was checked.
+    fn part(&self, section: usize, range: Range<usize>) -> Result<&[u8]> {
+        let within = &self.sections[section];
+        if range.start > range.end || range.end > within.len() {
+            return Err(Damaged);
+        }
+        self.checked(within.start + range.start..within.start + range.end)
+    }
+
+    fn checked(&self, range: Range<usize>) -> Result<&[u8]> {
+        let bytes = self.bytes_of_file();
+        if range.start < HEADER_BYTES || range.end > self.checksums.start {
+            return Err(Damaged);
+        }
+        let mut checked = self.checked.borrow_mut();
+        let first = (range.start - HEADER_BYTES) / PAGE_BYTES;
+        let last = (range.end.max(range.start + 1) - 1 - HEADER_BYTES) / PAGE_BYTES;
+        for page in first..=last {
+            let Some(is_checked) = checked.get_mut(page) else { continue };
+            if *is_checked {
+                continue;
+            }
+            let start = HEADER_BYTES + page * PAGE_BYTES;
+            let end = (start + PAGE_BYTES).min(self.checksums.start);
+            let crc = word(&bytes[self.checksums.clone()], page * 4);
+            if crc32fast::hash(&bytes[start..end]) != crc {
+                return Err(Damaged);
+            }
+            *is_checked = true;
+        }
+        Ok(&bytes[range])
+    }
+
+    fn bytes_of_file(&self) -> &[u8] {
+        match &self.octets {
+            Octets::Mapped(mapped) => mapped.bytes(),
+            Octets::Made(made) => made,
+        }
+    }
+
+    /// A list of ascending numbers, as `put_list` wrote it.
+    fn list(&self, section: usize, at: usize, out: &mut Vec<u32>) -> Result<()> {
+        let len = self.sections[section].len();
+        let end = |octets: usize| len.min(at.saturating_add(octets)).max(at);
+        let (count, used) = varint(self.part(section, at..end(5))?)?;
+        // No number has more than five octets; the pages behind are checked once, for whoever comes next.
+        let octets = self.part(section, at..end((count as usize).saturating_mul(5) + 5))?;
+        let mut octets = octets.get(used..).ok_or(Damaged)?;
+        let mut value = 0u32;
+        for _ in 0..count {
+            let (distance, used) = varint(octets)?;
+            octets = &octets[used..];
+            value = value.checked_add(distance).ok_or(Damaged)?;
+            out.push(value);
+        }
+        Ok(())
+    }
+}
+
+/// A number, and its octets.
+fn varint(octets: &[u8]) -> Result<(u32, usize)> {
+    let mut value = 0u32;
+    for (index, octet) in octets.iter().take(5).enumerate() {
+        value |= u32::from(octet & 0x7f) << (7 * index);
+        if octet & 0x80 == 0 {
+            return Ok((value, index + 1));
+        }
+    }
+    Err(Damaged)
+}
+
+/// Of octets that are there.
+fn word(bytes: &[u8], at: usize) -> u32 {
+    crate::block::word(bytes, at).unwrap_or(u32::MAX)
+}
+
+fn half(bytes: &[u8], at: usize) -> u16 {
+    bytes.get(at..at + 2).map_or(0, |octets| u16::from_le_bytes([octets[0], octets[1]]))
+}

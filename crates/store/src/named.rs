@@ -1,0 +1,135 @@
+//! Named flows of a run: what notes have said of them so far.
+//!
+//! A flow may go on over many segments, and the one in which its names were learned is deleted first. So each index has the
+//! notes that came with its segment, and again those of all flows that have packets in it, with all that was said.
+//!
+//! Bounds: [`FLOWS_MAX`] flows are carried over from a segment to the next; those that were quiet for longest are forgotten
+//! (and counted): packets that they have in later segments are then found by name only as long as an older segment lives.
+
+use std::collections::HashMap;
+
+use crate::FlowKey;
+use crate::flows::{Flows, PLACE_BYTES};
+use crate::journal::StoredNote;
+
+/// Flows that are carried over: some 100 MB with names of usual lengths.
+const FLOWS_MAX: usize = 1 << 18;
+
+#[derive(Debug, Default)]
+pub(crate) struct Named {
+    flows: HashMap<[u8; 37], Vec<Known>>,
+    /// Flows that were not carried over.
+    pub forgotten: u64,
+}
+
+#[derive(Debug)]
+struct Known {
+    note: StoredNote,
+    /// A note of it came with this segment.
+    is_new: bool,
+    /// Where it was last heard of.
+    seen: u64,
+}
+
+/// A key as octets, for maps.
+pub(crate) fn octets(key: &FlowKey) -> [u8; 37] {
+    let mut out = [0; 37];
+    out[..16].copy_from_slice(&key.low.0);
+    out[16..32].copy_from_slice(&key.high.0);
+    out[32..34].copy_from_slice(&key.low_port.to_le_bytes());
+    out[34..36].copy_from_slice(&key.high_port.to_le_bytes());
+    out[36] = key.protocol;
+    out
+}
+
+impl Named {
+    /// A note came with the segment that is being written.
+    pub fn take(&mut self, note: StoredNote) {
+        self.put(note, true);
+    }
+
+    /// A note of an earlier segment of this run.
+    pub fn remember(&mut self, note: StoredNote) {
+        self.put(note, false);
+    }
+
+    fn put(&mut self, note: StoredNote, is_new: bool) {
+        let known = self.flows.entry(octets(&note.key)).or_default();
+        match known.iter_mut().find(|known| known.note.first == note.first) {
+            Some(known) => {
+                known.note.add(&note);
+                known.is_new |= is_new;
+            }
+            None => known.push(Known { seen: note.first, note, is_new }),
+        }
+    }
+
+    /// True when notes came with the segment that is being written.
+    pub fn has_news(&self) -> bool {
+        self.flows.values().flatten().any(|known| known.is_new)
+    }
+
+    /// What the index of a segment is to say, which begins at `position` and has these flows.
+    pub fn of_segment(&self, position: u64, flows: &Flows) -> Vec<StoredNote> {
+        let mut notes: Vec<StoredNote> = self
+            .flows
+            .values()
+            .flatten()
+            .filter(|known| known.is_new)
+            .map(|known| known.note.clone())
+            .collect();
+        for (known, _) in self.present(position, flows) {
+            if !known.is_new {
+                notes.push(known.note.clone());
+            }
+        }
+        notes.sort_unstable_by_key(|note| (note.first, octets(&note.key)));
+        notes
+    }
+
+    /// Flows that may have packets in the segment, and a place behind the last of them.
+    fn present<'a>(
+        &'a self,
+        position: u64,
+        flows: &'a Flows,
+    ) -> impl Iterator<Item = (&'a Known, u64)> {
+        let place = move |place: u32| position + u64::from(place) * PLACE_BYTES;
+        flows.list.iter().filter(|flow| flow.count > 0).flat_map(move |flow| {
+            let known = self.flows.get(&octets(&flow.key)).map_or(&[][..], |known| known);
+            known.iter().filter_map(move |known| {
+                let is_before = known.note.end.is_some_and(|end| end <= place(flow.first));
+                (!is_before && known.note.first <= place(flow.last))
+                    .then_some((known, place(flow.last)))
+            })
+        })
+    }
+
+    /// The segment is closed, and `end` is the position behind it.
+    pub fn close(&mut self, position: u64, end: u64, flows: &Flows) {
+        let seen: Vec<([u8; 37], u64, u64)> = self
+            .present(position, flows)
+            .map(|(known, last)| (octets(&known.note.key), known.note.first, last))
+            .collect();
+        for (key, first, last) in seen {
+            let known = self.flows.get_mut(&key).into_iter().flatten();
+            known.filter(|known| known.note.first == first).for_each(|known| known.seen = last);
+        }
+        self.flows.retain(|_, known| {
+            known.retain_mut(|known| {
+                known.is_new = false;
+                known.note.end.is_none_or(|ended| ended > end)
+            });
+            !known.is_empty()
+        });
+        if self.flows.len() > FLOWS_MAX {
+            let latest = |known: &[Known]| known.iter().map(|known| known.seen).max();
+            let mut seen: Vec<_> = self.flows.values().map(|known| latest(known)).collect();
+            let excess = seen.len() - FLOWS_MAX;
+            let (_, least, _) = seen.select_nth_unstable(excess);
+            let least = *least;
+            let before = self.flows.len();
+            self.flows.retain(|_, known| latest(known) >= least);
+            self.forgotten += (before - self.flows.len()) as u64;
+        }
+    }
+}

@@ -1,0 +1,436 @@
+//! What is looked for.
+//!
+//! ```text
+//! www.example.com           a name: without case, with or without the last dot
+//! *.example.com  *          names: a star stands for any octets, dots too; *.example.com is all below example.com
+//! a\x00b.example            an octet by its number; \. \\ \* are a dot in a label, a backslash, a star
+//! 192.0.2.1  2001:db8::1    an address, at either end
+//! 192.0.2.0/24              all addresses with this prefix
+//! 192.0.2.1:443-198.51.100.2:5555/tcp  192.0.2.1-*/udp  [2001:db8::1]:53-*   a flow, whichever end began
+//! 192.0.2.1:443             the same with any other end
+//! 1:LQU9qZlK+B5F3KDmev6m5PMibrg=    a Community ID (seed 0)
+//! ```
+//!
+//! Several words are alternatives. A word that is none of the others is a name.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use larder_wire::Addr;
+use larder_wire::community_id;
+
+use crate::FlowKey;
+use crate::index::turned;
+
+/// Words of a query at most.
+const WORDS_MAX: usize = 4096;
+
+/// An octet that stands behind a backslash: part of a label, whatever it is.
+const ESCAPED: u16 = 0x100;
+
+/// What is looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Query {
+    pub(crate) terms: Vec<Term>,
+}
+
+/// Why words are no query.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum QueryError {
+    /// There is nothing to look for. Give a name, an address or a flow.
+    Empty,
+    /// More words than can be looked for at once.
+    TooMany,
+    /// The word is an address, a prefix or a flow that cannot be.
+    Word(String, &'static str),
+}
+
+impl fmt::Display for QueryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            QueryError::Empty => {
+                f.write_str("nothing to look for; give a name, an address, a prefix or a flow")
+            }
+            QueryError::TooMany => write!(f, "more than {WORDS_MAX} words; ask several times"),
+            QueryError::Word(word, why) => write!(f, "`{}`: {why}", word.escape_debug()),
+        }
+    }
+}
+
+impl std::error::Error for QueryError {}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Term {
+    Name(Pattern),
+    /// Addresses from the first to the last.
+    Net(Addr, Addr),
+    Flow([End; 2], Option<u8>),
+    Community(String),
+}
+
+/// An end of a flow; what is not said may be anything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct End {
+    pub addr: Option<Addr>,
+    pub port: Option<u16>,
+}
+
+/// A name with stars.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pattern {
+    /// What stands between the stars.
+    parts: Vec<Vec<u16>>,
+}
+
+impl Query {
+    /// Reads words as they are described above.
+    pub fn parse<S: AsRef<str>>(words: &[S]) -> Result<Query, QueryError> {
+        if words.is_empty() {
+            return Err(QueryError::Empty);
+        }
+        if words.len() > WORDS_MAX {
+            return Err(QueryError::TooMany);
+        }
+        let terms: Result<_, _> = words.iter().map(|word| term(word.as_ref())).collect();
+        terms.map(|terms| Query { terms })
+    }
+
+    /// True when a name is looked for, so that notes matter.
+    pub(crate) fn has_names(&self) -> bool {
+        self.terms.iter().any(|term| matches!(term, Term::Name(_)))
+    }
+
+    /// True when flows with this key are looked for, whatever their names are.
+    pub(crate) fn matches_key(&self, key: &FlowKey) -> bool {
+        self.terms.iter().any(|term| term.matches_key(key))
+    }
+
+    /// True when this name is looked for.
+    pub(crate) fn matches_name(&self, name: &[u8]) -> bool {
+        self.terms.iter().any(|term| matches!(term, Term::Name(pattern) if pattern.matches(name)))
+    }
+}
+
+impl Term {
+    pub fn matches_key(&self, key: &FlowKey) -> bool {
+        match self {
+            Term::Name(_) => false,
+            Term::Net(first, last) => {
+                (first..=last).contains(&&key.low) || (first..=last).contains(&&key.high)
+            }
+            Term::Flow([one, other], protocol) => {
+                let low = |end: &End| end.is(key.low, key.low_port);
+                let high = |end: &End| end.is(key.high, key.high_port);
+                protocol.is_none_or(|protocol| protocol == key.protocol)
+                    && (low(one) && high(other) || low(other) && high(one))
+            }
+            // ICMP messages that nobody answers have another one for each direction.
+            Term::Community(id) => {
+                let FlowKey { low, high, low_port, high_port, protocol } = *key;
+                *id == community_id::v1(low, high, low_port, high_port, protocol, 0)
+                    || *id == community_id::v1(high, low, high_port, low_port, protocol, 0)
+            }
+        }
+    }
+}
+
+impl End {
+    fn is(&self, addr: Addr, port: u16) -> bool {
+        self.addr.is_none_or(|wanted| wanted == addr)
+            && self.port.is_none_or(|wanted| wanted == port)
+    }
+}
+
+impl Pattern {
+    pub fn matches(&self, name: &[u8]) -> bool {
+        let name = units(name);
+        let [first, .., last] = &self.parts[..] else { return self.parts.first() == Some(&name) };
+        if name.len() < first.len() + last.len()
+            || !name.starts_with(first)
+            || !name.ends_with(last)
+        {
+            return false;
+        }
+        let mut rest = &name[first.len()..name.len() - last.len()];
+        for part in &self.parts[1..self.parts.len() - 1] {
+            // The leftmost place is as good as any.
+            let found = (0..=rest.len()).find(|at| rest[*at..].starts_with(part));
+            let Some(at) = found else { return false };
+            rest = &rest[at + part.len()..];
+        }
+        true
+    }
+
+    /// Names that match begin so when their labels are turned; and whether it is the one name.
+    pub fn prefix(&self) -> (Vec<u8>, bool) {
+        let last = self.parts.last().map_or(&[][..], |part| part);
+        if self.parts.len() == 1 {
+            return (turned(&octets(last)), true);
+        }
+        // Labels that the last part has whole.
+        let dot = last.iter().position(|unit| *unit == u16::from(b'.'));
+        let Some(dot) = dot else { return (Vec::new(), false) };
+        let mut prefix = turned(&octets(&last[dot + 1..]));
+        prefix.push(b'.');
+        (prefix, false)
+    }
+}
+
+/// Octets, of which those that a backslash makes part of a label are marked.
+fn units(name: &[u8]) -> Vec<u16> {
+    let mut octets = name.iter();
+    let mut out = Vec::with_capacity(name.len());
+    while let Some(&octet) = octets.next() {
+        match (octet, octets.as_slice().first()) {
+            (b'\\', Some(&next)) => {
+                octets.next();
+                out.push(ESCAPED | u16::from(next));
+            }
+            _ => out.push(u16::from(octet)),
+        }
+    }
+    out
+}
+
+fn octets(units: &[u16]) -> Vec<u8> {
+    units
+        .iter()
+        .flat_map(|unit| (*unit >= ESCAPED).then_some(b'\\').into_iter().chain([*unit as u8]))
+        .collect()
+}
+
+fn term(word: &str) -> Result<Term, QueryError> {
+    let wrong = |why| Err(QueryError::Word(word.to_owned(), why));
+    if word.is_empty() {
+        return wrong("an empty word");
+    }
+    if word.len() == 30 && word.starts_with("1:") && word.ends_with('=') {
+        return Ok(Term::Community(word.to_owned()));
+    }
+    if let Some(addr) = address(word) {
+        return Ok(Term::Net(addr, addr));
+    }
+    if let Some((addr, bits)) = word.split_once('/')
+        && let (Some(addr), Ok(bits)) = (address(addr), bits.parse())
+    {
+        return match net(addr, bits) {
+            Some((first, last)) => Ok(Term::Net(first, last)),
+            None => wrong("a prefix has up to 32 bits, in IPv6 up to 128"),
+        };
+    }
+    match flow(word) {
+        Some((_, Err(why))) => wrong(why),
+        Some((ends, Ok(protocol))) => Ok(Term::Flow(ends, protocol)),
+        None => match pattern(word) {
+            Some(pattern) => Ok(Term::Name(pattern)),
+            None => wrong("an octet is written \\xHH, with two hexadecimal digits"),
+        },
+    }
+}
+
+fn address(text: &str) -> Option<Addr> {
+    text.parse::<IpAddr>().ok().map(Addr::from)
+}
+
+fn net(addr: Addr, bits: u32) -> Option<(Addr, Addr)> {
+    let bits = if addr.is_v4() { bits.checked_add(96)? } else { bits };
+    let mask = match bits {
+        0 => 0,
+        1..=128 => u128::MAX << (128 - bits),
+        _ => return None,
+    };
+    let value = u128::from_be_bytes(addr.0);
+    Some((Addr((value & mask).to_be_bytes()), Addr((value | !mask).to_be_bytes())))
+}
+
+type Protocol = Result<Option<u8>, &'static str>;
+
+/// A flow; `None`: the word is none.
+fn flow(word: &str) -> Option<([End; 2], Protocol)> {
+    let (ends, protocol) = match word.rsplit_once('/') {
+        Some((ends, protocol)) => (ends, protocol_of(protocol)),
+        None => (word, Ok(None)),
+    };
+    let ends = match ends.split_once('-') {
+        Some((one, other)) => [end(one)?, end(other)?],
+        None => [end(ends)?, End::default()],
+    };
+    (ends != [End::default(); 2]).then_some((ends, protocol))
+}
+
+fn protocol_of(text: &str) -> Protocol {
+    Ok(Some(match text {
+        "tcp" => 6,
+        "udp" => 17,
+        "icmp" => 1,
+        "icmp6" => 58,
+        "sctp" => 132,
+        number => number
+            .parse()
+            .map_err(|_| "a flow ends with /tcp, /udp, /icmp, /icmp6, /sctp or a number")?,
+    }))
+}
+
+fn end(text: &str) -> Option<End> {
+    if text == "*" {
+        return Some(End::default());
+    }
+    if let Some(addr) = address(text) {
+        return Some(End { addr: Some(addr), port: None });
+    }
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => rest.split_once(']')?,
+        None => {
+            let colon = text.rfind(':')?;
+            (&text[..colon], &text[colon..])
+        }
+    };
+    let addr = match host {
+        "*" => None,
+        host => Some(address(host)?),
+    };
+    let port = match port.strip_prefix(':') {
+        Some(port) => Some(port.parse().ok()?),
+        None if port.is_empty() => None,
+        None => return None,
+    };
+    Some(End { addr, port })
+}
+
+fn pattern(word: &str) -> Option<Pattern> {
+    let mut parts = vec![Vec::new()];
+    let mut octets = word.bytes();
+    while let Some(octet) = octets.next() {
+        let unit = match octet {
+            b'*' => {
+                parts.push(Vec::new());
+                continue;
+            }
+            b'\\' => match octets.next()? {
+                b'x' => {
+                    let mut digit = || (octets.next()? as char).to_digit(16);
+                    plain((digit()? * 16 + digit()?) as u8)
+                }
+                escaped => plain(escaped),
+            },
+            octet => u16::from(octet.to_ascii_lowercase()),
+        };
+        parts.last_mut()?.push(unit);
+    }
+    let last = parts.last_mut()?;
+    if last.last() == Some(&u16::from(b'.')) {
+        last.pop();
+    }
+    Some(Pattern { parts })
+}
+
+/// An octet of a label, as names have it.
+fn plain(octet: u8) -> u16 {
+    match octet {
+        b'.' | b'\\' => ESCAPED | u16::from(octet),
+        octet => u16::from(octet.to_ascii_lowercase()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(word: &str) -> Term {
+        Query::parse(&[word]).expect(word).terms.remove(0)
+    }
+
+    /// Names match as people mean them, and what matches lies in the range of turned names that is searched.
+    #[test]
+    fn names_match() {
+        let cases: [(&str, &[&str], &[&str]); 10] = [
+            ("WWW.Example.com.", &["www.example.com"], &["example.com", "xwww.example.com"]),
+            (
+                "*.example.com",
+                &["www.example.com", "a.b.example.com"],
+                &["example.com", "wexample.com", r"a\.example.com"],
+            ),
+            ("*", &["x", "", "a.b"], &[]),
+            ("www.*.com", &["www.a.com", "www.a.b.com"], &["www.com", "www.a.org"]),
+            ("*a*b*", &["ab", "xxaxxbxx"], &["ba", "b"]),
+            ("*example.com", &["example.com", "anexample.com"], &["example.comx"]),
+            (r"a\x00b.example", &["a\0b.example"], &["ab.example"]),
+            (r"a\.b.example", &[r"a\.b.example"], &["a.b.example"]),
+            (r"a\x2eB\x5C.example", &[r"a\.b\\.example"], &["a.b.example"]),
+            (r"\*.example", &["*.example"], &["a.example"]),
+        ];
+        for (word, yes, no) in cases {
+            let Term::Name(pattern) = one(word) else { panic!("{word} is a name") };
+            let (prefix, is_exact) = pattern.prefix();
+            for name in yes {
+                assert!(pattern.matches(name.as_bytes()), "{word} {name}");
+                let turned = turned(name.as_bytes());
+                assert!(turned.starts_with(&prefix), "{word} {name}");
+                assert!(!is_exact || turned == prefix);
+            }
+            for name in no {
+                assert!(!pattern.matches(name.as_bytes()), "{word} {name}");
+            }
+        }
+    }
+
+    /// Words are read as what they are, and what cannot be is refused with a reason.
+    #[test]
+    fn words_are_read() {
+        let addr = |text: &str| address(text).expect("an address");
+        assert_eq!(one("192.0.2.1"), Term::Net(addr("192.0.2.1"), addr("192.0.2.1")));
+        assert_eq!(one("192.0.2.9/24"), Term::Net(addr("192.0.2.0"), addr("192.0.2.255")));
+        assert_eq!(one("0.0.0.0/0"), Term::Net(addr("0.0.0.0"), addr("255.255.255.255")));
+        let all = Addr([0xff; 16]);
+        assert_eq!(one("::/0"), Term::Net(Addr([0; 16]), all));
+        let end = |host: &str, port| End { addr: address(host), port };
+        let flow = [end("192.0.2.1", Some(443)), end("198.51.100.2", Some(5555))];
+        assert_eq!(one("192.0.2.1:443-198.51.100.2:5555/tcp"), Term::Flow(flow, Some(6)));
+        let half = [end("2001:db8::1", Some(53)), End::default()];
+        assert_eq!(one("[2001:db8::1]:53-*"), Term::Flow(half, None));
+        assert_eq!(one("[2001:db8::1]:53"), Term::Flow(half, None));
+        assert_eq!(one("*-*:443"), Term::Flow([End::default(), end("", Some(443))], None));
+        let id = "1:LQU9qZlK+B5F3KDmev6m5PMibrg=";
+        assert_eq!(one(id), Term::Community(id.into()));
+        for name in ["foo-bar.example", "1.2.3.4.5", "*-*", "1:2", "a:b", "x/y"] {
+            assert!(matches!(one(name), Term::Name(_)), "{name}");
+        }
+        for bad in ["", "192.0.2.1/33", "::/129", "192.0.2.1/x", r"a\x0", r"a\", "192.0.2.1-*/foo"]
+        {
+            assert!(matches!(Query::parse(&[bad]), Err(QueryError::Word(..))), "{bad}");
+        }
+        assert_eq!(Query::parse::<&str>(&[]), Err(QueryError::Empty));
+    }
+
+    /// Keys match from either end, and by their Community ID in whichever order it was made.
+    #[test]
+    fn keys_match() {
+        let addr = |text: &str| address(text).expect("an address");
+        let key = FlowKey {
+            low: addr("66.35.250.204"),
+            high: addr("128.232.110.120"),
+            low_port: 80,
+            high_port: 34855,
+            protocol: 6,
+        };
+        for (word, expected) in [
+            ("1:LQU9qZlK+B5F3KDmev6m5PMibrg=", true),
+            ("1:LQU9qZlK+B5F3KDmev6m5PMibrh=", false),
+            ("66.35.250.204", true),
+            ("128.0.0.0/8", true),
+            ("67.0.0.0/8", false),
+            ("66.35.250.204:80-*", true),
+            ("128.232.110.120-66.35.250.204:80/tcp", true),
+            ("128.232.110.120:80", false),
+            ("66.35.250.204/udp", false),
+            ("*:80", true),
+            ("66.35.250.204:80-66.35.250.204", false),
+        ] {
+            match Query::parse(&[word]) {
+                Ok(query) => assert_eq!(query.matches_key(&key), expected, "{word}"),
+                Err(_) => assert!(!expected, "{word}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! `find` gives what a scan gives, and that is what was appended.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use common::world::*;
+use common::*;
+use larder_store::{FindOptions, Finder, Query, Store};
+
+/// Waits until all packets of `world` that are IP can be found.
+fn settle(world: &World) {
+    let words = ["0.0.0.0/0".to_owned()];
+    let wanted = world.expected(&world.packets, &words, FindOptions::default()).len();
+    let start = Instant::now();
+    loop {
+        let (found, _) = find(&world.directory, &words, FindOptions::default(), false);
+        if found.len() == wanted {
+            return;
+        }
+        assert!(start.elapsed() < Duration::from_secs(20), "{} of {wanted}", found.len());
+        std::thread::sleep(Duration::from_millis(3));
+    }
+}
+
+/// Asks some questions; the packets from index `first` on are there.
+fn ask(world: &mut World, first: usize, questions: usize) {
+    for _ in 0..questions {
+        let words: Vec<String> = (0..1 + world.chance.below(3)).map(|_| world.word()).collect();
+        let options = world.find_options();
+        let (found, summary) = find(&world.directory, &words, options, false);
+        assert_eq!(summary.packets, found.len() as u64);
+        assert_eq!(summary.segments_without_index, [0; 0]);
+        let (scanned, _) = find(&world.directory, &words, options, true);
+        assert!(found == scanned, "{words:?} {options:?}: {} {}", found.len(), scanned.len());
+        let expected = world.expected(&world.packets[first..], &words, options);
+        assert!(found == expected, "{words:?} {options:?}: {} {}", found.len(), expected.len());
+    }
+}
+
+/// Over more than a hundred segments and three runs, searches by chance give what a scan gives and what the model gives, also
+/// while the last segment grows.
+#[test]
+fn find_is_scan_is_model() {
+    for seed in 0..4 {
+        let folder = tempfile::tempdir().unwrap();
+        let mut world = World::new(seed, folder.path(), options(folder.path()));
+        for _ in 0..3 {
+            world.open();
+            for _ in 0..3 {
+                world.go_on(50);
+                settle(&world);
+                ask(&mut world, 0, 12);
+            }
+            world.store.take().unwrap().finish().unwrap();
+            ask(&mut world, 0, 20);
+        }
+        let segments = files(folder.path()).iter().filter(|name| name.ends_with(".idx")).count();
+        assert!(segments > 100, "{segments}");
+    }
+}
+
+/// When the budget has deleted older segments, what is left is found by the same names: flows that go on have theirs in
+/// each index.
+#[test]
+fn names_outlive_segments() {
+    for seed in 10..14 {
+        let folder = tempfile::tempdir().unwrap();
+        let mut small = options(folder.path());
+        small.budget_bytes = 100 << 10;
+        let mut world = World::new(seed, folder.path(), small);
+        world.open();
+        world.go_on(300);
+        world.store.take().unwrap().finish().unwrap();
+        let all = all_frames(folder.path());
+        let first = world.packets.len() - all.len();
+        assert!(first > 1000 && all[0].0 == world.packets[first].ts_ns);
+        ask(&mut world, first, 60);
+    }
+}
+
+/// A copy of a folder as a kill would leave it: the files that grow are cut.
+fn kill(from: &Path, to: &Path, world: &mut World, is_journal_cut: bool) -> bool {
+    let mut was_growing = false;
+    for name in files(from) {
+        let mut octets = match fs::read(from.join(&name)) {
+            Ok(octets) => octets,
+            Err(_) => continue,
+        };
+        if name.ends_with(".part") || name.ends_with(".journal") && is_journal_cut {
+            was_growing = true;
+            octets.truncate(world.chance.below(octets.len() as u64 + 1) as usize);
+        }
+        fs::write(to.join(&name), octets).unwrap();
+    }
+    was_growing
+}
+
+/// A writer is killed and its files are cut anywhere: what was whole before the cut is found, by scan and by index, before
+/// and after the next start, which goes on with numbers and positions; flows of another run do not lend their names.
+#[test]
+fn what_was_flushed_survives_a_kill() {
+    for seed in 20..50 {
+        let folder = tempfile::tempdir().unwrap();
+        let mut world = World::new(seed, folder.path(), options(folder.path()));
+        world.open();
+        world.go_on(40);
+        settle(&world);
+        let killed = tempfile::tempdir().unwrap();
+        let is_journal_cut = seed % 3 == 0;
+        assert!(kill(folder.path(), killed.path(), &mut world, is_journal_cut));
+        world.store.take().unwrap().finish().unwrap();
+        world.directory = killed.path().to_owned();
+        world.options.directory = killed.path().to_owned();
+
+        // What the cut left: a prefix, since it was the last segment.
+        let any = ["0.0.0.0/0".to_owned()];
+        let (left, _) = find(killed.path(), &any, FindOptions::default(), true);
+        let last_ns = left.last().map_or(0, |(ts_ns, _)| *ts_ns);
+        world.packets.retain(|packet| packet.key.is_some() && packet.ts_ns <= last_ns);
+        let mut before = Vec::new();
+        if is_journal_cut {
+            // Names may be lost; index and scan lose the same.
+            for word in ["*", "*.example.com", "www.example.com", "10.0.0.9"] {
+                let (found, _) = find(killed.path(), &[word.into()], FindOptions::default(), false);
+                let (scanned, _) =
+                    find(killed.path(), &[word.into()], FindOptions::default(), true);
+                assert!(found == scanned);
+                before.push((word, found));
+            }
+        } else {
+            ask(&mut world, 0, 10);
+        }
+        let numbers: Vec<u64> = files(killed.path())
+            .iter()
+            .filter_map(|name| name.split('.').next()?.parse().ok())
+            .collect();
+        let position = Finder::open(killed.path()).map(|mut finder| {
+            let mut last = 0;
+            let query = Query::parse(&any).unwrap();
+            let mut visit = |packet: larder_store::FoundPacket<'_>| {
+                last = packet.position;
+                std::ops::ControlFlow::Continue(())
+            };
+            finder.find(&query, FindOptions::default(), &mut visit).unwrap();
+            last
+        });
+        world.open();
+        assert!(files(killed.path()).iter().all(|name| !name.contains(".part")));
+        for (word, found) in before {
+            let (again, _) = find(killed.path(), &[word.into()], FindOptions::default(), false);
+            // The same but for packets of flows of an earlier segment, which are found by name again.
+            assert!(found.iter().all(|packet| again.contains(packet)), "{word}");
+        }
+        world.go_on(20);
+        let last = world.store.as_ref().unwrap().shelf().last().unwrap();
+        assert!(last.number > numbers.into_iter().max().unwrap());
+        assert!(last.first_position > position.unwrap());
+        settle(&world);
+        if !is_journal_cut {
+            ask(&mut world, 0, 10);
+        }
+        world.store.take().unwrap().finish().unwrap();
+        if !is_journal_cut {
+            ask(&mut world, 0, 10);
+        }
+    }
+}
+
+/// A segment whose index is missing or damaged is looked through, and that is told; its packets are all found by address.
+#[test]
+fn a_damaged_index_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut world = World::new(60, folder.path(), options(folder.path()));
+    world.open();
+    world.go_on(40);
+    world.store.take().unwrap().finish().unwrap();
+    fs::remove_file(folder.path().join("00000001.idx")).unwrap();
+    let torn = folder.path().join("00000002.idx");
+    let mut octets = fs::read(&torn).unwrap();
+    octets[20] ^= 1;
+    fs::write(&torn, octets).unwrap();
+    // One wrong octet in the lists: not seen before it is looked at.
+    let torn = folder.path().join("00000003.idx");
+    let mut octets = fs::read(&torn).unwrap();
+    octets[1000] ^= 1;
+    fs::write(&torn, octets).unwrap();
+    let words = ["10.0.0.0/16".to_owned()];
+    let (found, summary) = find(folder.path(), &words, FindOptions::default(), false);
+    assert_eq!(found, world.expected(&world.packets, &words, FindOptions::default()));
+    assert_eq!(summary.segments_without_index, [1, 2, 3]);
+}
+
+/// A folder that is empty has nothing, one that is not there is an error that names it.
+#[test]
+fn empty_and_missing_folders() {
+    let folder = tempfile::tempdir().unwrap();
+    let (found, summary) = find(folder.path(), &["*".into()], FindOptions::default(), false);
+    assert_eq!((found.len(), summary.segments), (0, 0));
+    let missing = folder.path().join("nowhere");
+    let error = Finder::open(&missing).unwrap_err().to_string();
+    assert!(error.contains("nowhere"), "{error}");
+    // A file is no folder, for the writer either.
+    let file = folder.path().join("file");
+    fs::write(&file, "x").unwrap();
+    assert!(Store::open(options(&file), &interfaces()).is_err());
+}
