@@ -61,5 +61,5 @@ pub use privacy::Privacy;
 pub use query::{Query, QueryError};
 pub use shelf::{Content, Segment, Shelf};
 #[doc(hidden)]
-pub use shelver::Disk;
+pub use shelver::{Disk, Files};
 pub use writer::{Store, block_bytes};

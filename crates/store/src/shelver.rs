@@ -54,8 +54,9 @@ pub trait Disk: Send + fmt::Debug {
 }
 
 /// The files themselves.
+#[doc(hidden)]
 #[derive(Debug, Default)]
-pub(crate) struct Files {
+pub struct Files {
     packets: FileWriter,
     notes: Option<File>,
 }

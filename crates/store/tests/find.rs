@@ -44,7 +44,7 @@ fn ask(world: &mut World, first: usize, questions: usize) {
 /// while the last segment grows.
 #[test]
 fn find_is_scan_is_model() {
-    for seed in 0..4 {
+    for seed in 0..2 {
         let folder = tempfile::tempdir().unwrap();
         let mut world = World::new(seed, folder.path(), options(folder.path()));
         for _ in 0..3 {
@@ -52,7 +52,7 @@ fn find_is_scan_is_model() {
             for _ in 0..3 {
                 world.go_on(50);
                 settle(&world);
-                ask(&mut world, 0, 12);
+                ask(&mut world, 0, 8);
             }
             world.store.take().unwrap().finish().unwrap();
             ask(&mut world, 0, 20);

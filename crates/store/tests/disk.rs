@@ -1,0 +1,244 @@
+//! Disks that are full, slow, or refuse: the writer goes on, what is lost is counted, what was flushed stays.
+
+mod common;
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use common::*;
+use larder_mem::object::{Lease, Notice, Post};
+use larder_store::{Counts, Disk, Files, Options, Store};
+
+struct Nobody;
+
+impl Post for Nobody {
+    fn post(&self, _: Notice) {}
+}
+
+/// A disk with so much room, or none for a while, or one that waits.
+#[derive(Debug, Default)]
+struct Poor {
+    files: Files,
+    /// Octets of packets that it takes yet.
+    room: Arc<AtomicU64>,
+    is_full: bool,
+    /// Closed: nothing is written.
+    gate: Arc<Gate>,
+}
+
+#[derive(Debug, Default)]
+struct Gate {
+    is_shut: Mutex<bool>,
+    opens: Condvar,
+    is_waiting: AtomicBool,
+}
+
+impl Gate {
+    fn shut(&self, is_shut: bool) {
+        *self.is_shut.lock().unwrap() = is_shut;
+        self.opens.notify_all();
+    }
+
+    fn pass(&self) {
+        let mut is_shut = self.is_shut.lock().unwrap();
+        while *is_shut {
+            self.is_waiting.store(true, Relaxed);
+            is_shut = self.opens.wait(is_shut).unwrap();
+        }
+        self.is_waiting.store(false, Relaxed);
+    }
+}
+
+impl Poor {
+    fn ask(&self) -> io::Result<()> {
+        match self.is_full || self.room.load(Relaxed) == 0 {
+            true => Err(io::Error::from_raw_os_error(28)),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Disk for Poor {
+    fn begin(&mut self, packets: &Path, notes: &Path, header: &[u8]) -> io::Result<()> {
+        self.gate.pass();
+        self.is_full = false;
+        self.ask()?;
+        self.files.begin(packets, notes, header)
+    }
+
+    fn write(&mut self, lease: Lease) {
+        let bytes = lease.len() as u64;
+        let has_room = self.room.fetch_update(Relaxed, Relaxed, |room| room.checked_sub(bytes));
+        self.is_full |= has_room.is_err();
+        if !self.is_full {
+            self.files.write(lease);
+        }
+    }
+
+    fn note(&mut self, frames: &[u8]) -> io::Result<()> {
+        self.files.note(frames)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.gate.pass();
+        self.files.flush()?;
+        match self.is_full {
+            true => Err(io::Error::from_raw_os_error(28)),
+            false => Ok(()),
+        }
+    }
+
+    fn end(&mut self, sync: bool) -> io::Result<()> {
+        self.files.end(sync)
+    }
+
+    fn save(&mut self, path: &Path, aside: &Path, octets: &[u8], sync: bool) -> io::Result<()> {
+        self.ask()?;
+        self.files.save(path, aside, octets, sync)
+    }
+}
+
+fn open(options: Options, disk: Poor) -> Store {
+    Store::open_on(options, &interfaces(), Arc::new(Nobody), Box::new(disk)).unwrap()
+}
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < Duration::from_secs(20), "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Appends a batch of ten packets of 1000 octets; their times say their numbers.
+fn append(store: &mut Store, next: &mut u64) {
+    let mut made = Made::default();
+    for number in *next..*next + 10 {
+        let frame = udp([10, 0, 0, 1], 1, [10, 0, 0, 2], 53, &[number as u8; 1000]);
+        made.packet(0, number as i64, &frame);
+    }
+    made.append(store, next);
+}
+
+/// Each packet is kept, dropped or lost, and said to be.
+fn check_books(folder: &Path, counts: &Counts, appended: u64) -> Vec<i64> {
+    let kept: Vec<i64> = all_frames(folder).iter().map(|(number, _)| *number).collect();
+    let (dropped, lost) = (counts.packets_dropped.load(Relaxed), counts.packets_lost.load(Relaxed));
+    assert_eq!(counts.packets.load(Relaxed) + dropped, appended);
+    assert_eq!(kept.len() as u64 + dropped + lost, appended);
+    assert!(kept.windows(2).all(|pair| pair[0] < pair[1]));
+    kept
+}
+
+/// A disk that is full takes the start of a segment: that stays and can be read. The operator is told once, and once more
+/// when there is room again, from when on all is kept. All that was not kept is counted.
+#[test]
+fn a_full_disk_costs_the_rest_of_a_segment() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut options = options(folder.path());
+    options.segment_bytes = 64 << 10;
+    let room = Arc::new(AtomicU64::new(150_000));
+    let mut store = open(options, Poor { room: room.clone(), ..Poor::default() });
+    let counts = store.counts().clone();
+    let mut next = 1;
+    until("the disk is full", || {
+        append(&mut store, &mut next);
+        std::thread::sleep(Duration::from_millis(1));
+        counts.disk_errors.load(Relaxed) > 2
+    });
+    let news = counts.news();
+    assert_eq!(news.len(), 1, "{news:?}");
+    assert!(news[0].contains("No space left"), "{news:?}");
+    let full = next;
+    room.store(u64::MAX, Relaxed);
+    until("it writes again", || {
+        append(&mut store, &mut next);
+        std::thread::sleep(Duration::from_millis(2));
+        !counts.news().is_empty()
+    });
+    let again = next;
+    for _ in 0..100 {
+        append(&mut store, &mut next);
+    }
+    store.finish().unwrap();
+    let kept = check_books(folder.path(), &counts, next - 1);
+    let before = kept.iter().filter(|number| **number < full as i64).count();
+    assert!(before > 100, "{before}");
+    let last: Vec<i64> = (again as i64..next as i64).collect();
+    assert!(kept.ends_with(&last), "after the pause all is kept");
+    assert!(files(folder.path()).iter().all(|name| !name.contains(".part")));
+}
+
+/// A disk that stands still never holds up the writer: what there is no memory for is dropped and counted, and what was
+/// kept is written when it goes on.
+#[test]
+fn a_slow_disk_never_holds_up_the_writer() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut options = options(folder.path());
+    options.segment_bytes = 1 << 20;
+    let gate = Arc::new(Gate::default());
+    gate.shut(true);
+    let room = Arc::new(AtomicU64::new(u64::MAX));
+    let mut store = open(options, Poor { room, gate: gate.clone(), ..Poor::default() });
+    let counts = store.counts().clone();
+    let mut next = 1;
+    // Twice as much as there is memory, while nothing is written at all.
+    for _ in 0..1600 {
+        append(&mut store, &mut next);
+    }
+    until("the disk waits", || gate.is_waiting.load(Relaxed));
+    assert!(counts.packets_dropped.load(Relaxed) > 4000);
+    assert!(counts.packets.load(Relaxed) > 6000);
+    gate.shut(false);
+    store.finish().unwrap();
+    assert_eq!(counts.packets_lost.load(Relaxed), 0);
+    check_books(folder.path(), &counts, next - 1);
+}
+
+/// A file system that is full by itself: in a name space of our own a small one is mounted. What fits is kept, the rest is
+/// counted, and the budget of the store is no part in it.
+#[test]
+fn a_full_file_system() {
+    const CHILD: &str = "LARDER_TEST_SMALL_DISK";
+    if let Some(folder) = std::env::var_os(CHILD) {
+        let folder = Path::new(&folder);
+        let mut options = options(folder);
+        options.segment_bytes = 256 << 10;
+        let mut store = Store::open(options, &interfaces()).unwrap();
+        let counts = store.counts().clone();
+        let mut next = 1;
+        until("it is full", || {
+            append(&mut store, &mut next);
+            std::thread::sleep(Duration::from_micros(300));
+            counts.disk_errors.load(Relaxed) > 0
+        });
+        store.finish().unwrap();
+        let kept = common::world::find(folder, &["10.0.0.1".into()], Default::default(), false).0;
+        let all: u64 = counts.packets.load(Relaxed);
+        assert!(kept.len() > 400, "{}", kept.len());
+        assert_eq!(kept.len() as u64 + counts.packets_lost.load(Relaxed), all);
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mount = "mount -t tmpfs -o size=1m tmpfs \"$1\" || exit 77; shift; exec \"$@\"";
+    let output = std::process::Command::new("unshare")
+        .args(["-m", "sh", "-c", mount, "sh"])
+        .arg(folder.path())
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "a_full_file_system", "--nocapture"])
+        .env(CHILD, folder.path())
+        .output();
+    match output {
+        Ok(output) if output.status.success() => {}
+        Ok(output)
+            if !matches!(output.status.code(), Some(1 | 32 | 77)) || output.stdout.len() > 20 =>
+        {
+            panic!("{}", String::from_utf8_lossy(&[output.stdout, output.stderr].concat()))
+        }
+        _ => println!("SKIP a_full_file_system: no name space to mount a small file system in"),
+    }
+}
