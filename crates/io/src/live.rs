@@ -11,6 +11,7 @@
 //! | `ring` | one socket's ring of blocks, shared with the kernel |
 //! | `block` | frames of a block, copied as packet blocks |
 //! | `socket` | options of sockets, and interfaces |
+//! | `queues` | frames by AF_XDP beside the rings, by feature `xdp` |
 //! | `counts` | what was received, dropped, lost |
 //! | `send` | frames as fast as an interface takes them, for measurements |
 //!
@@ -36,6 +37,8 @@
 mod block;
 mod counts;
 mod error;
+#[cfg_attr(not(feature = "xdp"), path = "live/no_queues.rs")]
+mod queues;
 mod ring;
 mod send;
 mod socket;
@@ -45,13 +48,14 @@ mod tests;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use larder_wire::capture::write;
 
 use block::{Link, Shape};
 pub use counts::{InterfaceCounts, LiveCounts};
 pub use error::LiveError;
+use queues::Queue;
 use ring::Ring;
 pub use send::{FrameSender, Sent};
 
@@ -71,6 +75,12 @@ const JITTER_MS: u64 = 15;
 
 /// How long a caller who stops may hold batches back before the rest is given up.
 const STOP_MS_MAX: u64 = 5_000;
+
+/// The same where frames come by queues without a pause, which does not tell what was there before.
+const QUEUES_MS_MAX: u64 = 200;
+
+/// How long queues are left to themselves while a batch is gathered.
+const GATHER: Duration = Duration::from_micros(200);
 
 /// Sockets kept for interfaces that are made again and have several rings, as such cannot be bound again: for each ring.
 const SPARES: usize = 4;
@@ -117,6 +127,11 @@ pub struct LiveOptions {
     pub is_promiscuous: bool,
     /// Stamps of the card where it has some: its own clock, which may tell another time than the system's.
     pub hardware_time: bool,
+    /// Take frames by AF_XDP, with `ring_bytes` for each queue of the card: the kernel's network does not get what comes by
+    /// the interfaces, which must carry only what is to be captured. They are stamped when they are taken, not by the
+    /// kernel. Longer frames than AF_XDP takes, and sent ones, come by the rings. Where it cannot be had
+    /// ([`Live::notes`]), all come by the rings; so with a filter. Needs more capabilities at the start.
+    pub xdp: bool,
 }
 
 impl Default for LiveOptions {
@@ -130,6 +145,7 @@ impl Default for LiveOptions {
             filter: Vec::new(),
             is_promiscuous: true,
             hardware_time: false,
+            xdp: false,
         }
     }
 }
@@ -161,6 +177,9 @@ pub struct Live {
     options: LiveOptions,
     interfaces: Vec<Opened>,
     lines: Vec<Line>,
+    queues: Vec<Queue>,
+    /// The last look at them brought nothing.
+    queues_are_empty: bool,
     counts: Arc<LiveCounts>,
     notes: Vec<String>,
     begun: Instant,
@@ -212,6 +231,8 @@ impl Live {
             options: LiveOptions { rings: options.rings.max(1), snap_bytes, ..options.clone() },
             interfaces: Vec::new(),
             lines: Vec::new(),
+            queues: Vec::new(),
+            queues_are_empty: true,
             counts: Arc::new(LiveCounts::new(names)),
             notes: Vec::new(),
             begun: Instant::now(),
@@ -248,7 +269,32 @@ impl Live {
         let (index, is_up) = (found.index, found.is_up);
         self.interfaces.push(Opened { name: name.to_owned(), index, shape, is_up, spares });
         self.counts.set_up(number, is_up);
-        self.start(number, sockets(self.options.rings)?)
+        self.start(number, sockets(self.options.rings)?)?;
+        if self.options.xdp {
+            self.open_queues(number);
+        }
+        Ok(())
+    }
+
+    /// Takes frames by AF_XDP, or notes why not.
+    fn open_queues(&mut self, number: usize) {
+        let Opened { name, shape, .. } = &self.interfaces[number];
+        let opened = if self.options.filter.is_empty() {
+            queues::open(name, *shape, self.options.ring_bytes)
+        } else {
+            Err(format!("{name}: what comes by AF_XDP passes no filter"))
+        };
+        match opened {
+            Ok(opened) => {
+                for queue in &opened {
+                    if let Ok(socket) = queue.socket() {
+                        self.counts.watch_queue(number, socket);
+                    }
+                }
+                self.queues.extend(opened);
+            }
+            Err(why) => self.notes.push(format!("no AF_XDP, but the kernel's rings: {why}")),
+        }
     }
 
     /// Gives sockets rings and binds them to an interface, so that each frame comes to one of them from some moment on.
@@ -394,6 +440,7 @@ impl Live {
         stop: &AtomicBool,
     ) -> Filled {
         let until_ms = self.now_ms() + STOP_CHECK.as_millis() as u64;
+        let mut gather_ms = None;
         loop {
             self.keep_house();
             // Before the rings are looked at: what is seen then was there at this time.
@@ -402,14 +449,24 @@ impl Live {
             for line in &mut self.lines {
                 line.ring.discover(now_ms);
             }
-            let ready_ms = self.copy(now_ms, out, bytes_max);
-            if !out.is_empty() {
-                self.given_ms = now_ms;
-                return Filled::Some;
-            }
-            if stopped_ms.is_some_and(|since| self.is_drained(now_ms, since)) {
+            // Before more is copied, as frames may come for ever.
+            if out.is_empty() && stopped_ms.is_some_and(|since| self.is_drained(now_ms, since)) {
                 self.counts.refresh();
                 return Filled::End;
+            }
+            let ready_ms = self.copy(now_ms, out, bytes_max);
+            self.copy_queues(out, bytes_max);
+            if !out.is_empty() {
+                // Rings give what has come in some milliseconds; queues give each frame, and are waited for here.
+                let batch_ms = u64::from(self.options.batch_ms);
+                let until_ms = *gather_ms.get_or_insert(now_ms + batch_ms);
+                let is_whole = out.len() >= bytes_max || now_ms >= until_ms;
+                if self.queues.is_empty() || is_whole || stopped_ms.is_some() {
+                    self.given_ms = now_ms;
+                    return Filled::Some;
+                }
+                std::thread::sleep(GATHER);
+                continue;
             }
             if now_ms >= until_ms {
                 return Filled::Nothing;
@@ -428,6 +485,10 @@ impl Live {
         self.keep_house();
         let now_ms = self.now_ms();
         let stopped_ms = self.note_stop(stop, now_ms);
+        if stopped_ms.is_some_and(|since| self.is_drained(now_ms, since)) {
+            self.counts.refresh();
+            return None;
+        }
         let mut walked = Sent::default();
         for line in &mut self.lines {
             line.ring.discover(now_ms);
@@ -437,10 +498,6 @@ impl Live {
             walked.bytes += bytes;
         }
         if walked == Sent::default() {
-            if stopped_ms.is_some_and(|since| self.is_drained(now_ms, since)) {
-                self.counts.refresh();
-                return None;
-            }
             self.wait(if stopped_ms.is_some() { 1 } else { STOP_CHECK.as_millis() as u64 });
         }
         Some(walked)
@@ -480,11 +537,31 @@ impl Live {
         None
     }
 
+    /// Appends what has come by queues.
+    fn copy_queues(&mut self, out: &mut Vec<u8>, bytes_max: usize) {
+        if self.queues.is_empty() {
+            return;
+        }
+        if out.is_empty() {
+            out.reserve(bytes_max + LAST_FRAME_BYTES);
+        }
+        let mut came = 0;
+        for queue in &mut self.queues {
+            let frames = queue.copy(bytes_max, out);
+            self.counts.received(queue.interface(), frames);
+            self.counts.delivered(queue.interface(), frames);
+            came += frames;
+        }
+        self.queues_are_empty = came == 0;
+    }
+
     /// Whether what was received before a stop has been given.
     fn is_drained(&self, now_ms: u64, since_ms: u64) -> bool {
         let settled_ms = since_ms + self.settle_ms();
         let is_later = |line: &Line| line.ring.seen_ms().is_none_or(|seen| seen > settled_ms);
-        now_ms > since_ms + STOP_MS_MAX || (now_ms > settled_ms && self.lines.iter().all(is_later))
+        let queues_are = self.queues_are_empty || now_ms > since_ms + QUEUES_MS_MAX;
+        now_ms > since_ms + STOP_MS_MAX
+            || (now_ms > settled_ms && queues_are && self.lines.iter().all(is_later))
     }
 
     /// Waits until a ring that is empty has something, or for some milliseconds.
@@ -499,6 +576,11 @@ impl Live {
                 libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
             })
             .collect();
+        waiting.extend(self.queues.iter().map(|queue| libc::pollfd {
+            fd: queue.fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        }));
         // SAFETY: the kernel reads and writes as many entries as there are.
         let ready = unsafe {
             let count = waiting.len() as libc::nfds_t;
@@ -525,6 +607,11 @@ impl Live {
             let was_up = interface.is_up;
             let is_there = socket::is_up(&socket, interface.index);
             interface.is_up = is_there.unwrap_or(false);
+            if is_there.is_none() {
+                // Queues go with their interface; another is captured from by rings alone.
+                self.queues.retain(|queue| queue.interface() != number);
+                self.counts.forget_queues(number);
+            }
             if is_there.is_none() && self.open_again(number, &socket) {
                 self.interfaces[number].is_up = true;
                 self.counts.came_again(number);

@@ -36,8 +36,9 @@ use std::time::{Duration, Instant};
 
 pub use interface::{Interface, QUEUES_MAX, local_addresses};
 pub use program::TARGETS_MAX;
-use program::{Action, Filter, assemble};
-pub use socket::{BATCH, RECEIVED_BYTES_MAX, Receiver, SENT_BYTES_MAX, Sender};
+use program::{Action, Filter, Instruction, assemble, assemble_all};
+pub use socket::{BATCH, RECEIVED_BYTES_MAX, Receiver, SENT_BYTES_MAX, Sender, drops};
+use socket::{FRAME_BYTES, FRAMES, RECEIVED_FRAMES_MAX};
 
 /// What is to be received.
 #[derive(Debug, Clone)]
@@ -144,7 +145,7 @@ impl XdpError {
                 "the kernel is built without CONFIG_BPF_SYSCALL"
             }
             (Step::Memory, libc::ENOBUFS | libc::ENOMEM) => {
-                "8 MiB for each queue must stay in memory: raise the limit (ulimit -l), or give CAP_IPC_LOCK"
+                "memory for each queue must stay in memory: raise the limit (ulimit -l), or give CAP_IPC_LOCK"
             }
             (Step::Bind { .. }, libc::EBUSY) => "another program has a socket at this queue",
             (Step::Attach, libc::EBUSY | libc::EEXIST) => {
@@ -197,24 +198,41 @@ pub fn find(name: &str) -> Result<Interface, XdpError> {
 /// Opens a socket for each queue of an interface and gives it what is asked for; from then on that does not reach
 /// ordinary sockets. All queues, or an error and none.
 pub fn open(options: &Options<'_>) -> Result<Vec<Queue>, XdpError> {
-    let interface = options.interface;
-    let failed = |step| move |error| XdpError::new(step, &interface.name, error);
-    let map = bpf::create_map(interface.queues).map_err(failed(Step::Map))?;
     let filter = Filter {
-        mac: interface.mac,
+        mac: options.interface.mac,
         targets: options.targets,
         frame_bytes_max: options.frame_bytes_max.min(RECEIVED_BYTES_MAX) as u16,
         without_socket: Action::Pass,
     };
-    let program = assemble(&filter, &map)
-        .ok_or_else(|| failed(Step::Targets)(io::ErrorKind::InvalidInput.into()))?;
+    open_with(options.interface, FRAMES, |map| assemble(&filter, map))
+}
+
+/// The same for every frame that comes by the interface and is no longer than [`RECEIVED_BYTES_MAX`]: the kernel's network
+/// has the longer ones, and nothing else, while a receiver lives. For interfaces that carry only what is to be captured.
+/// Each queue has so much memory for frames, rounded down to a power of two; between 4 MiB and 128.
+pub fn open_all(interface: &Interface, queue_bytes: u64) -> Result<Vec<Queue>, XdpError> {
+    let frames = usize::try_from(queue_bytes).unwrap_or(usize::MAX) / FRAME_BYTES;
+    let frames = 1 << frames.clamp(FRAMES, RECEIVED_FRAMES_MAX).ilog2();
+    open_with(interface, frames, |map| assemble_all(RECEIVED_BYTES_MAX as u16, Action::Pass, map))
+}
+
+fn open_with(
+    interface: &Interface,
+    frames: usize,
+    assemble: impl Fn(&OwnedFd) -> Option<Vec<Instruction>>,
+) -> Result<Vec<Queue>, XdpError> {
+    let failed = |step| move |error| XdpError::new(step, &interface.name, error);
+    let map = bpf::create_map(interface.queues).map_err(failed(Step::Map))?;
+    let program =
+        assemble(&map).ok_or_else(|| failed(Step::Targets)(io::ErrorKind::InvalidInput.into()))?;
     let program = bpf::load(&program).map_err(|bpf::LoadError { error, said }| XdpError {
         said,
         ..failed(Step::Program)(error)
     })?;
     let mut queues = Vec::new();
     for number in 0..interface.queues {
-        let socket::Bound { receiver, sender, is_zero_copy } = socket::open(interface, number)?;
+        let socket::Bound { receiver, sender, is_zero_copy } =
+            socket::open(interface, number, frames)?;
         bpf::set_socket(&map, number, &receiver).map_err(failed(Step::Bind { queue: number }))?;
         queues.push(Queue { number, receiver, sender, is_zero_copy });
     }

@@ -271,7 +271,7 @@ impl<'a> Packet<'a> {
         self.append_parts(shape, &front[..front_bytes], self.frame, front_bytes as u32, out);
     }
 
-    /// Appends the block of a frame in two parts, `added` octets of which the kernel did not count.
+    /// In two parts, `added` octets of which the kernel did not count.
     #[inline(always)]
     fn append_parts(
         &self,
@@ -281,32 +281,45 @@ impl<'a> Packet<'a> {
         added: u32,
         out: &mut Vec<u8>,
     ) {
-        let front = &front[..front.len().min(shape.snap_bytes)];
-        let rest = &rest[..rest.len().min(shape.snap_bytes - front.len())];
-        let captured = front.len() + rest.len();
-        let padding = captured.next_multiple_of(4) - captured;
-        let block_bytes = (EPB_BYTES + captured + padding) as u32;
-        // What was captured was there, whatever the length says.
-        let wire_bytes = self.wire_bytes.saturating_add(added).max(captured as u32);
-        let mut head = [0; EPB_HEAD_BYTES];
-        for (to, word) in head.as_chunks_mut::<4>().0.iter_mut().zip([
-            6,
-            block_bytes,
-            shape.interface,
-            (self.time_ns >> 32) as u32,
-            self.time_ns as u32,
-            captured as u32,
-            wire_bytes,
-        ]) {
-            *to = word.to_le_bytes();
-        }
-        out.reserve(block_bytes as usize);
-        out.extend_from_slice(&head);
-        out.extend_from_slice(front);
-        out.extend_from_slice(rest);
-        out.extend_from_slice(&[0; 3][..padding]);
-        out.extend_from_slice(&block_bytes.to_le_bytes());
+        let wire_bytes = self.wire_bytes.saturating_add(added);
+        append_block(shape, self.time_ns, wire_bytes, front, rest, out);
     }
+}
+
+/// Appends the block of a frame in two parts.
+#[inline(always)]
+pub(super) fn append_block(
+    shape: &Shape,
+    time_ns: u64,
+    wire_bytes: u32,
+    front: &[u8],
+    rest: &[u8],
+    out: &mut Vec<u8>,
+) {
+    let front = &front[..front.len().min(shape.snap_bytes)];
+    let rest = &rest[..rest.len().min(shape.snap_bytes - front.len())];
+    let captured = front.len() + rest.len();
+    let padding = captured.next_multiple_of(4) - captured;
+    let block_bytes = (EPB_BYTES + captured + padding) as u32;
+    let mut head = [0; EPB_HEAD_BYTES];
+    for (to, word) in head.as_chunks_mut::<4>().0.iter_mut().zip([
+        6,
+        block_bytes,
+        shape.interface,
+        (time_ns >> 32) as u32,
+        time_ns as u32,
+        captured as u32,
+        // What was captured was there, whatever the length says.
+        wire_bytes.max(captured as u32),
+    ]) {
+        *to = word.to_le_bytes();
+    }
+    out.reserve(block_bytes as usize);
+    out.extend_from_slice(&head);
+    out.extend_from_slice(front);
+    out.extend_from_slice(rest);
+    out.extend_from_slice(&[0; 3][..padding]);
+    out.extend_from_slice(&block_bytes.to_le_bytes());
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use super::queues::drops;
 use super::socket::take_statistics;
 use crate::pool::lock;
 
@@ -16,7 +17,8 @@ use crate::pool::lock;
 pub struct InterfaceCounts {
     /// Its name.
     pub name: String,
-    /// Frames that the kernel put into rings: after the filter, without those dropped.
+    /// Frames that the kernel put into rings, or gave by AF_XDP: after the filter, without those dropped. At `any` those of
+    /// the loopback count twice.
     pub received: AtomicU64,
     /// Frames that were handed on in batches; the others of `received` are still in the rings.
     pub delivered: AtomicU64,
@@ -40,7 +42,16 @@ pub struct LiveCounts {
     interfaces: Vec<InterfaceCounts>,
     /// How often the time of day was set while frames were read.
     pub clock_steps: AtomicU64,
-    sockets: Mutex<Vec<(usize, Arc<OwnedFd>)>>,
+    sockets: Mutex<Vec<(usize, Watched)>>,
+}
+
+/// What is asked for counts.
+#[derive(Debug)]
+enum Watched {
+    /// The socket of a ring.
+    Ring(Arc<OwnedFd>),
+    /// A queue of AF_XDP, and what it had dropped when it was last asked.
+    Queue(OwnedFd, u64),
 }
 
 impl LiveCounts {
@@ -59,40 +70,71 @@ impl LiveCounts {
     /// Asks the kernel.
     pub fn refresh(&self) {
         // One at a time: what one was told, the others are not.
-        for (interface, socket) in lock(&self.sockets).iter() {
-            self.add(*interface, socket);
+        for (interface, watched) in lock(&self.sockets).iter_mut() {
+            self.add(*interface, watched);
         }
     }
 
-    fn add(&self, interface: usize, socket: &OwnedFd) {
-        let Ok([all, dropped, freezes]) = take_statistics(socket) else { return };
+    fn add(&self, interface: usize, watched: &mut Watched) {
         let counts = &self.interfaces[interface];
-        // What was dropped is in both.
-        let received = u64::from(all.saturating_sub(dropped));
-        counts.received.fetch_add(received, Ordering::Relaxed);
-        counts.dropped.fetch_add(u64::from(dropped), Ordering::Relaxed);
-        counts.freezes.fetch_add(u64::from(freezes), Ordering::Relaxed);
+        match watched {
+            Watched::Ring(socket) => {
+                let Ok([all, dropped, freezes]) = take_statistics(socket) else { return };
+                // What was dropped is in both.
+                let received = u64::from(all.saturating_sub(dropped));
+                counts.received.fetch_add(received, Ordering::Relaxed);
+                counts.dropped.fetch_add(u64::from(dropped), Ordering::Relaxed);
+                counts.freezes.fetch_add(u64::from(freezes), Ordering::Relaxed);
+            }
+            Watched::Queue(socket, before) => {
+                let Ok(dropped) = drops(socket) else { return };
+                counts.dropped.fetch_add(dropped.saturating_sub(*before), Ordering::Relaxed);
+                *before = dropped;
+            }
+        }
     }
 
     pub(super) fn watch(&self, interface: usize, socket: &Arc<OwnedFd>) {
-        lock(&self.sockets).push((interface, Arc::clone(socket)));
+        lock(&self.sockets).push((interface, Watched::Ring(Arc::clone(socket))));
+    }
+
+    pub(super) fn watch_queue(&self, interface: usize, socket: OwnedFd) {
+        lock(&self.sockets).push((interface, Watched::Queue(socket, 0)));
     }
 
     /// Asks a last time.
     pub(super) fn forget(&self, socket: &Arc<OwnedFd>) {
-        let mut sockets = lock(&self.sockets);
-        if let Some(at) = sockets.iter().position(|(_, other)| Arc::ptr_eq(other, socket)) {
-            let (interface, socket) = sockets.swap_remove(at);
-            self.add(interface, &socket);
-        }
+        self.forget_where(|_, watched| match watched {
+            Watched::Ring(other) => Arc::ptr_eq(other, socket),
+            Watched::Queue(..) => false,
+        });
+    }
+
+    /// The same for the queues of an interface.
+    pub(super) fn forget_queues(&self, number: usize) {
+        self.forget_where(|interface, watched| {
+            interface == number && matches!(watched, Watched::Queue(..))
+        });
     }
 
     /// Asks a last time, and lets the sockets go: whoever shows counts later does not keep rings alive.
     pub(super) fn close(&self) {
-        let sockets = std::mem::take(&mut *lock(&self.sockets));
-        for (interface, socket) in &sockets {
-            self.add(*interface, socket);
-        }
+        self.forget_where(|_, _| true);
+    }
+
+    fn forget_where(&self, mut is_meant: impl FnMut(usize, &Watched) -> bool) {
+        lock(&self.sockets).retain_mut(|(interface, watched)| {
+            let is_meant = is_meant(*interface, watched);
+            if is_meant {
+                self.add(*interface, watched);
+            }
+            !is_meant
+        });
+    }
+
+    /// Frames that came by a queue, and were handed on at once.
+    pub(super) fn received(&self, interface: usize, frames: u64) {
+        self.interfaces[interface].received.fetch_add(frames, Ordering::Relaxed);
     }
 
     pub(super) fn delivered(&self, interface: usize, frames: u64) {

@@ -7,6 +7,8 @@
 //! anything else                                                                   --> the kernel, as if we were not there
 //! ```
 //!
+//! Or every frame that is no longer than a socket takes, for who captures by an interface that nobody else uses.
+//!
 //! A queue without a socket gives its frames to the kernel too. So nothing is ever lost by the program: what it does not
 //! understand is understood by the kernel, and comes to an ordinary socket of the same port.
 //!
@@ -132,6 +134,33 @@ impl Assembler {
         self.push(code, left, right, 0, constant);
     }
 
+    /// The end of a program that has the context in register 6, and a frame from register 2 to 3: the socket of its queue
+    /// gets it if it is not too long; `pass` is placed here.
+    fn give_or_pass(
+        &mut self,
+        frame_bytes_max: u16,
+        without_socket: Action,
+        map: &impl AsRawFd,
+        pass: Label,
+    ) {
+        self.push(MOVE_REGISTER, R4, R2, 0, 0);
+        self.push(ADD, R4, 0, 0, i32::from(frame_bytes_max));
+        let fits = self.label();
+        self.jump(JUMP_BELOW_OR_SAME_REGISTER, R3, R4, 0, fits);
+        self.jump(JUMP, 0, 0, 0, pass);
+        self.place(fits);
+        self.push(LOAD_U32, R2, R6, CONTEXT_QUEUE, 0);
+        self.push(LOAD_CONSTANT, R1, PSEUDO_MAP, 0, map.as_raw_fd());
+        self.push(0, 0, 0, 0, 0);
+        self.push(MOVE, R3, 0, 0, without_socket as i32);
+        self.push(CALL, 0, 0, 0, REDIRECT_MAP);
+        self.push(EXIT, 0, 0, 0, 0);
+
+        self.place(pass);
+        self.push(MOVE, R0, 0, 0, Action::Pass as i32);
+        self.push(EXIT, 0, 0, 0, 0);
+    }
+
     /// All instructions; `None` where a jump is too far for one.
     fn finish(mut self) -> Option<Vec<Instruction>> {
         for (at, label) in self.jumps {
@@ -218,21 +247,21 @@ pub(super) fn assemble(filter: &Filter<'_>, map: &impl AsRawFd) -> Option<Vec<In
     it.jump(JUMP, 0, 0, 0, pass);
 
     it.place(redirect);
-    it.push(MOVE_REGISTER, R4, R2, 0, 0);
-    it.push(ADD, R4, 0, 0, i32::from(filter.frame_bytes_max));
-    let fits = it.label();
-    it.jump(JUMP_BELOW_OR_SAME_REGISTER, R3, R4, 0, fits);
-    it.jump(JUMP, 0, 0, 0, pass);
-    it.place(fits);
-    it.push(LOAD_U32, R2, R6, CONTEXT_QUEUE, 0);
-    it.push(LOAD_CONSTANT, R1, PSEUDO_MAP, 0, map.as_raw_fd());
-    it.push(0, 0, 0, 0, 0);
-    it.push(MOVE, R3, 0, 0, filter.without_socket as i32);
-    it.push(CALL, 0, 0, 0, REDIRECT_MAP);
-    it.push(EXIT, 0, 0, 0, 0);
+    it.give_or_pass(filter.frame_bytes_max, filter.without_socket, map, pass);
+    it.finish()
+}
 
-    it.place(pass);
-    it.push(MOVE, R0, 0, 0, Action::Pass as i32);
-    it.push(EXIT, 0, 0, 0, 0);
+/// The program that gives every frame which is not too long to the sockets of a map.
+pub(super) fn assemble_all(
+    frame_bytes_max: u16,
+    without_socket: Action,
+    map: &impl AsRawFd,
+) -> Option<Vec<Instruction>> {
+    let mut it = Assembler::default();
+    let pass = it.label();
+    it.push(MOVE_REGISTER, R6, R1, 0, 0);
+    it.push(LOAD_U32, R2, R1, CONTEXT_DATA, 0);
+    it.push(LOAD_U32, R3, R1, CONTEXT_DATA_END, 0);
+    it.give_or_pass(frame_bytes_max, without_socket, map, pass);
     it.finish()
 }

@@ -5,15 +5,16 @@
 //! frames out    free, or being written --> queued, with the kernel --> free
 //! ```
 //!
-//! The two halves of a socket, [`Receiver`] and [`Sender`], have half of the frames each.
+//! The two halves of a socket, [`Receiver`] and [`Sender`], have frames of their own.
 //!
 //! Invariants
-//! 1. Frame n lies at `n * FRAME_BYTES` of the memory. The first [`FRAMES`] are the receiver's, the rest the sender's.
+//! 1. Frame n lies at `n * FRAME_BYTES` of the memory. Up to `received_bytes` they are the receiver's, the rest, [`FRAMES`],
+//!    the sender's.
 //! 2. A frame is in one place at a time: with the kernel, from when a ring shows it until another gives it back, or with us.
 //!    The kernel touches only what it has, and we only what it has not.
 //! 3. What the kernel gives back is looked at before it is used: a place outside of the half's own is dropped.
 //!
-//! Bounds: the memory, 8 MiB a queue, is taken once, and stays in memory (it counts against `RLIMIT_MEMLOCK`). Where
+//! Bounds: the memory, 8 MiB a queue unless more is to be received, is taken once, and stays in memory (it counts against `RLIMIT_MEMLOCK`). Where
 //! nobody takes what was received, the kernel drops more frames, and counts them; where the kernel does not send, there is
 //! no slot, and the caller drops.
 //!
@@ -31,7 +32,7 @@ use super::{Attachment, Step, XdpError, unless_busy};
 use crate::socket::{check, get_int, owned, set_option};
 
 /// Octets of a frame's place in the memory.
-const FRAME_BYTES: usize = 2048;
+pub(super) const FRAME_BYTES: usize = 2048;
 
 /// Octets before a frame that the kernel wants for itself.
 const HEADROOM_BYTES: usize = 256;
@@ -42,8 +43,11 @@ pub const RECEIVED_BYTES_MAX: usize = FRAME_BYTES - HEADROOM_BYTES;
 /// Octets of the longest frame that can be sent.
 pub const SENT_BYTES_MAX: usize = FRAME_BYTES;
 
-/// Frames of either half, and entries of each ring.
-const FRAMES: usize = 2048;
+/// Frames that the sender has, and entries of its rings; those of the receiver where a reader is quick.
+pub(super) const FRAMES: usize = 2048;
+
+/// Most frames of a receiver.
+pub(super) const RECEIVED_FRAMES_MAX: usize = 1 << 16;
 
 /// Frames received together.
 pub const BATCH: usize = 64;
@@ -62,6 +66,8 @@ const SEND_BUFFER_BYTES: libc::c_int = 8 << 20;
 struct Shared {
     fd: OwnedFd,
     memory: Mapping,
+    /// Octets of the receiver's part.
+    received_bytes: usize,
 }
 
 /// Frames that come. Dropped with all others of its interface, it leaves the interface to the kernel.
@@ -94,15 +100,18 @@ pub(super) struct Bound {
     pub is_zero_copy: bool,
 }
 
-/// Opens a socket for a queue of an interface.
-pub(super) fn open(interface: &Interface, queue: u32) -> Result<Bound, XdpError> {
+/// Opens a socket for a queue of an interface, whose receiver has a number of frames that is a power of two.
+pub(super) fn open(interface: &Interface, queue: u32, frames: usize) -> Result<Bound, XdpError> {
+    assert!(frames.is_power_of_two() && frames <= RECEIVED_FRAMES_MAX);
     let failed = |step| move |error| XdpError::new(step, &interface.name, error);
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
     // SAFETY: takes integers only; what it makes is ours.
     let fd = unsafe { owned(libc::socket(libc::AF_XDP, kind, 0)) }.map_err(failed(Step::Socket))?;
-    let memory = Mapping::anonymous(2 * FRAMES * FRAME_BYTES).map_err(failed(Step::Memory))?;
+    let received_bytes = frames * FRAME_BYTES;
+    let memory = Mapping::anonymous(received_bytes + FRAMES * FRAME_BYTES);
+    let memory = memory.map_err(failed(Step::Memory))?;
     register(&fd, &memory).map_err(failed(Step::Memory))?;
-    let shared = Arc::new(Shared { fd, memory });
+    let shared = Arc::new(Shared { fd, memory, received_bytes });
     let (receiver, sender) = halves(shared.clone()).map_err(failed(Step::Rings))?;
     unless_busy(|| bind(&shared.fd, interface.index, queue))
         .map_err(failed(Step::Bind { queue }))?;
@@ -124,31 +133,32 @@ fn register(fd: &OwnedFd, memory: &Mapping) -> io::Result<()> {
 /// Makes the rings, and gives the receiver's frames to the kernel.
 fn halves(shared: Arc<Shared>) -> io::Result<(Receiver, Sender)> {
     let fd = &shared.fd;
-    for ring in [
-        libc::XDP_UMEM_FILL_RING,
-        libc::XDP_UMEM_COMPLETION_RING,
-        libc::XDP_RX_RING,
-        libc::XDP_TX_RING,
+    let received_frames = shared.received_bytes / FRAME_BYTES;
+    for (ring, entries) in [
+        (libc::XDP_UMEM_FILL_RING, received_frames),
+        (libc::XDP_UMEM_COMPLETION_RING, FRAMES),
+        (libc::XDP_RX_RING, received_frames),
+        (libc::XDP_TX_RING, FRAMES),
     ] {
-        set_option(fd, libc::SOL_XDP, ring, &(FRAMES as libc::c_int))?;
+        set_option(fd, libc::SOL_XDP, ring, &(entries as libc::c_int))?;
     }
     // Neither must be: the default buffer holds some hundred frames, and kernels before 6.17 have no budget.
     let _ = set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER_BYTES);
     let _ = set_option(fd, libc::SOL_XDP, SEND_BUDGET, &(FRAMES as libc::c_int));
     let places = places(fd)?;
-    let count = FRAMES as u32;
+    let (count, received_count) = (FRAMES as u32, received_frames as u32);
     let fill_at = libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t;
     let done_at = libc::XDP_UMEM_PGOFF_COMPLETION_RING as libc::off_t;
-    let mut fill = Writer::map(fd, fill_at, &places.fr, count)?;
+    let mut fill = Writer::map(fd, fill_at, &places.fr, received_count)?;
     let done = Taker::map(fd, done_at, &places.cr, count)?;
-    let received = Taker::map(fd, libc::XDP_PGOFF_RX_RING, &places.rx, count)?;
+    let received = Taker::map(fd, libc::XDP_PGOFF_RX_RING, &places.rx, received_count)?;
     let queue = Writer::map(fd, libc::XDP_PGOFF_TX_RING, &places.tx, count)?;
     let place = |frame: usize| (frame * FRAME_BYTES) as u64;
-    for frame in 0..FRAMES {
+    for frame in 0..received_frames {
         fill.push(place(frame));
     }
     fill.show();
-    let free = (FRAMES..2 * FRAMES).map(place).collect();
+    let free = (received_frames..received_frames + FRAMES).map(place).collect();
     let batch = Vec::with_capacity(BATCH);
     Ok((
         Receiver { shared: shared.clone(), ring: received, fill, batch, attachment: None },
@@ -205,7 +215,7 @@ impl Receiver {
             let (start, length) = (entry.addr as usize, entry.len as usize);
             let end = start.checked_add(length);
             // Invariant 3.
-            if end.is_some_and(|end| end <= FRAMES * FRAME_BYTES) {
+            if end.is_some_and(|end| end <= self.shared.received_bytes) {
                 self.batch.push((start, length));
             }
         }
@@ -240,17 +250,22 @@ impl Receiver {
 
     /// Frames that the kernel had to drop because nobody took them.
     pub fn drops(&self) -> io::Result<u64> {
-        // SAFETY: all zeros is a valid value.
-        let mut counts: libc::xdp_statistics = unsafe { std::mem::zeroed() };
-        let mut length = size_of_val(&counts) as libc::socklen_t;
-        let into = (&raw mut counts).cast();
-        // SAFETY: the kernel writes at most `length` octets into a value that has as many, and any octets are one.
-        check(unsafe {
-            let fd = self.shared.fd.as_raw_fd();
-            libc::getsockopt(fd, libc::SOL_XDP, libc::XDP_STATISTICS, into, &raw mut length)
-        })?;
-        Ok(counts.rx_dropped + counts.rx_ring_full)
+        drops(self)
     }
+}
+
+/// The same by a receiver's socket.
+pub fn drops(socket: &impl AsFd) -> io::Result<u64> {
+    // SAFETY: all zeros is a valid value.
+    let mut counts: libc::xdp_statistics = unsafe { std::mem::zeroed() };
+    let mut length = size_of_val(&counts) as libc::socklen_t;
+    let into = (&raw mut counts).cast();
+    // SAFETY: the kernel writes at most `length` octets into a value that has as many, and any octets are one.
+    check(unsafe {
+        let fd = socket.as_fd().as_raw_fd();
+        libc::getsockopt(fd, libc::SOL_XDP, libc::XDP_STATISTICS, into, &raw mut length)
+    })?;
+    Ok(counts.rx_dropped + counts.rx_ring_full)
 }
 
 impl AsFd for Receiver {
@@ -319,7 +334,7 @@ impl Sender {
 
     /// Takes back what was sent.
     fn reclaim(&mut self) {
-        let own = (FRAMES * FRAME_BYTES) as u64..(2 * FRAMES * FRAME_BYTES) as u64;
+        let own = self.shared.received_bytes as u64..self.shared.memory.bytes() as u64;
         while let Some(start) = self.done.pop() {
             // Invariant 3.
             if own.contains(&start) && start.is_multiple_of(FRAME_BYTES as u64) {
