@@ -9,6 +9,7 @@
 //! | [`handover`], [`writer`] | records from the cores to a thread that writes them |
 //! | [`log_file`] | the file of a log |
 //! | [`notify`] | what a service manager is told |
+//! | [`rolling`] | a log that is cut, compressed and kept under a budget |
 //! | [`nonblocking`] | reads and writes that never wait |
 //!
 //! None of it has a loop or a clock of its own: a supervisor's loop calls it, and says what time it is.
@@ -21,4 +22,5 @@ pub mod handover;
 pub mod log_file;
 pub mod nonblocking;
 pub mod notify;
+pub mod rolling;
 pub mod writer;

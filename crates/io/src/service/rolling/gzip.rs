@@ -1,0 +1,108 @@
+//! The thread that compresses closed files.
+//!
+//! A file is written beside its place, handed to the disk, and renamed; only then is the other removed. The thread has
+//! the lowest priority there is: it takes what others leave.
+//!
+//! Bounds: names of files that wait; one file and one thread. Cost: about 20 ns an octet.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, BufWriter};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use super::name::{Stamp, with_ending};
+
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// A file that was compressed: octets that it has now, or why not.
+type Done = (Stamp, io::Result<u64>);
+
+/// The thread. Dropped, it ends after the file that it has at hand.
+#[derive(Debug)]
+pub(super) struct Gzip {
+    work: Option<Sender<(Stamp, PathBuf)>>,
+    done: Receiver<Done>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Gzip {
+    pub fn start() -> Gzip {
+        let (work, files) = channel();
+        let (say, done) = channel();
+        let run = move || run(&files, &say);
+        // Without a thread files stay as they are, which is said when the first is to be compressed.
+        let thread = thread::Builder::new().name("larder-gzip".to_owned()).spawn(run).ok();
+        Gzip { work: Some(work), done, thread }
+    }
+
+    /// Has a file compressed.
+    pub fn pack(&self, stamp: Stamp, path: PathBuf) {
+        if let Some(work) = &self.work {
+            let _ = work.send((stamp, path));
+        }
+    }
+
+    /// One that was.
+    pub fn done(&self) -> Option<Done> {
+        self.done.try_recv().ok()
+    }
+
+    /// Waits until all are.
+    pub fn finish(&mut self) {
+        self.work = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic there has been printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(files: &Receiver<(Stamp, PathBuf)>, say: &Sender<Done>) {
+    lower_priority();
+    while let Ok((stamp, path)) = files.recv() {
+        if say.send((stamp, pack(&path))).is_err() {
+            return;
+        }
+    }
+}
+
+/// Compresses a file, and removes it. Octets of the new one.
+fn pack(path: &Path) -> io::Result<u64> {
+    let to = with_ending(path.to_owned(), ".gz");
+    let part = with_ending(to.clone(), ".part");
+    let bytes = encode(path, &part).inspect_err(|_| {
+        let _ = fs::remove_file(&part);
+    })?;
+    fs::rename(&part, &to)?;
+    // Removed by the budget meanwhile: then our owner removes the other as well.
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(bytes),
+    }
+}
+
+fn encode(from: &Path, to: &Path) -> io::Result<u64> {
+    let mut from = BufReader::with_capacity(BUFFER_BYTES, File::open(from)?);
+    let out = BufWriter::with_capacity(BUFFER_BYTES, File::create(to)?);
+    let mut encoder = GzEncoder::new(out, Compression::default());
+    io::copy(&mut from, &mut encoder)?;
+    let out = encoder.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;
+    // What the name promises is on the disk, also where power fails after the other is removed. (Tests cut no power, and
+    // would wait for disks.)
+    if cfg!(not(test)) {
+        out.sync_all()?;
+    }
+    Ok(out.metadata()?.len())
+}
+
+fn lower_priority() {
+    // SAFETY: a call with three numbers, and no memory; 0 is the calling thread, which is ours. Refused, it runs as
+    // others do.
+    unsafe {
+        libc::setpriority(libc::PRIO_PROCESS, 0, 19);
+    }
+}

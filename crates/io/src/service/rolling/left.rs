@@ -1,0 +1,71 @@
+//! What another run left, and what somebody else put in our place.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::os::unix::fs::{FileExt, MetadataExt};
+
+use super::lock::Note;
+use super::name::{Names, Stamp};
+
+/// Makes the file so long, and goes to its end.
+pub(super) fn cut(file: &mut File, bytes: u64) -> io::Result<()> {
+    file.set_len(bytes)?;
+    file.seek(SeekFrom::Start(bytes)).map(drop)
+}
+
+/// Gives a file that is not ours a name of its own, so that nothing is lost.
+pub(super) fn set_aside(names: &Names, last: Option<&Stamp>) -> io::Result<()> {
+    let data = fs::symlink_metadata(names.path())?;
+    fs::rename(names.path(), names.closed(&names.free(modified_ns(&data), last)))
+}
+
+/// Cuts off what is torn, writes the footer, and closes the file. Its name, and its octets; `None` where nothing was
+/// left.
+pub(super) fn mend(
+    names: &Names,
+    note: Note,
+    last: Option<&Stamp>,
+    footer: impl FnOnce(i64) -> Vec<u8>,
+) -> io::Result<Option<(Stamp, u64)>> {
+    let mut file = match OpenOptions::new().read(true).write(true).open(names.path()) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    let data = file.metadata()?;
+    let whole = whole_bytes(&file, data.len().min(note.whole_bytes.unwrap_or(u64::MAX)))?;
+    if whole == 0 {
+        fs::remove_file(names.path())?;
+        return Ok(None);
+    }
+    cut(&mut file, whole)?;
+    let foot = footer(modified_ns(&data));
+    let mut bytes = whole + foot.len() as u64;
+    if file.write_all(&foot).is_err() {
+        // A full disk must not keep us from starting.
+        cut(&mut file, whole)?;
+        bytes = whole;
+    }
+    let stamp = names.free(note.begin_ns.unwrap_or(modified_ns(&data)), last);
+    fs::rename(names.path(), names.closed(&stamp))?;
+    Ok(Some((stamp, bytes)))
+}
+
+/// Octets up to the end of the last whole line among the first `bytes`.
+fn whole_bytes(file: &File, mut bytes: u64) -> io::Result<u64> {
+    const PIECE_BYTES: u64 = 64 << 10;
+    let mut piece = vec![0; PIECE_BYTES as usize];
+    while bytes > 0 {
+        let len = bytes.min(PIECE_BYTES);
+        let piece = &mut piece[..len as usize];
+        file.read_exact_at(piece, bytes - len)?;
+        if let Some(at) = piece.iter().rposition(|octet| *octet == b'\n') {
+            return Ok(bytes - len + at as u64 + 1);
+        }
+        bytes -= len;
+    }
+    Ok(0)
+}
+
+fn modified_ns(data: &fs::Metadata) -> i64 {
+    data.mtime().saturating_mul(1_000_000_000).saturating_add(data.mtime_nsec())
+}

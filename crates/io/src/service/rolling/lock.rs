@@ -1,0 +1,67 @@
+//! Who writes a log, and how far it is, for who comes after a kill.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// What a run noted that may have been killed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Note {
+    /// When the file was begun.
+    pub begin_ns: Option<i64>,
+    /// It was being closed, and has so many octets before the footer.
+    pub whole_bytes: Option<u64>,
+}
+
+/// The lock, held.
+#[derive(Debug)]
+pub(super) struct Lock {
+    file: File,
+    path: PathBuf,
+}
+
+impl Lock {
+    /// Takes it. With what is noted there, if nobody removed it in the end.
+    pub fn take(path: &Path) -> io::Result<(Lock, Option<Note>)> {
+        loop {
+            let was_there = path.exists();
+            let mut options = OpenOptions::new();
+            let mut file =
+                options.read(true).write(true).create(true).truncate(false).open(path)?;
+            if file.try_lock().is_err() {
+                let what = "another larder writes this log; end it, or name another file";
+                return Err(io::Error::new(io::ErrorKind::AddrInUse, what));
+            }
+            // Between the two calls its owner may have removed it.
+            let same =
+                fs::metadata(path).and_then(|there| Ok(there.ino() == file.metadata()?.ino()));
+            if !same.unwrap_or(false) {
+                continue;
+            }
+            let mut text = String::new();
+            let _ = Read::by_ref(&mut file).take(64).read_to_string(&mut text);
+            return Ok((Lock { file, path: path.to_owned() }, was_there.then(|| parse(&text))));
+        }
+    }
+
+    /// Notes how far it is. Two numbers of fixed width, written at once: never one of each.
+    pub fn note(&mut self, begin_ns: i64, whole_bytes: Option<u64>) {
+        let whole = whole_bytes.map_or(-1, |bytes| i64::try_from(bytes).unwrap_or(-1));
+        let text = format!("{begin_ns:20} {whole:20}\n");
+        // Without it the next run goes by the file's own time, and its last line.
+        let _ = self.file.write_all_at(text.as_bytes(), 0);
+    }
+
+    /// Nothing is left to be closed.
+    pub fn remove(&self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn parse(text: &str) -> Note {
+    let mut words = text.split_whitespace();
+    let begin_ns = words.next().and_then(|word| word.parse().ok());
+    let whole_bytes = words.next().and_then(|word| word.parse().ok());
+    Note { begin_ns, whole_bytes }
+}
