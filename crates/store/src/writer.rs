@@ -36,6 +36,7 @@ use crate::numbers::Numbers;
 use crate::options::{
     BATCH_BYTES_MAX, Counts, Interface, Options, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, StoreError,
 };
+use crate::privacy::Rewriter;
 use crate::shelf::{Content, Segment, Shelf};
 use crate::shelver::{Disk, Files, Shelver};
 use crate::{journal, recover};
@@ -61,6 +62,8 @@ pub struct Store {
     /// The number of the packet that comes next; 0: any.
     next_packet: u64,
     numbers: Numbers,
+    /// What is left out of packets, if anything is.
+    rewriter: Option<Rewriter>,
     thread: Option<JoinHandle<()>>,
     /// Held as long as we write here.
     _lock: File,
@@ -178,6 +181,7 @@ impl Store {
             next,
             next_packet: 0,
             numbers: Numbers::new(next.position),
+            rewriter: Rewriter::new(&options.privacy, interfaces),
             thread: Some(thread),
             _lock: lock,
             options,
@@ -189,16 +193,36 @@ impl Store {
         self.check(batch)?;
         self.next_packet = batch.first_packet + batch.offsets.len() as u64;
         self.roll_if_due();
+        let Some(mut rewriter) = self.rewriter.take() else {
+            self.keep(batch, batch.offsets.len() as u64, None);
+            return Ok(());
+        };
+        rewriter.rewrite(batch);
+        let (blocks, offsets) =
+            (std::mem::take(&mut rewriter.blocks), std::mem::take(&mut rewriter.offsets));
+        let batch = Batch { blocks: &blocks, offsets: &offsets, ..*batch };
+        let packets = offsets.len() as u64 - rewriter.unsampled;
+        Counts::add(&self.shared.counts.packets_unsampled, rewriter.unsampled);
+        self.keep(&batch, packets, Some(&mut rewriter));
+        (rewriter.blocks, rewriter.offsets) = (blocks, offsets);
+        self.rewriter = Some(rewriter);
+        Ok(())
+    }
+
+    /// Keeps what is to be kept of a batch: so many `packets`; the others have no octets.
+    fn keep(&mut self, batch: &Batch<'_>, packets: u64, mut rewriter: Option<&mut Rewriter>) {
         let end = |index: usize| {
             batch.offsets.get(index).map_or(batch.blocks.len(), |offset| *offset as usize)
         };
-        let parts = self.plan(batch.offsets.len(), end);
+        let parts = match batch.blocks.is_empty() {
+            true => Vec::new(),
+            false => self.plan(batch.offsets.len(), end),
+        };
         if !self.make_room(batch.blocks.len() as u64, &parts) {
             let counts = &self.shared.counts;
-            Counts::add(&counts.packets_dropped, batch.offsets.len() as u64);
+            Counts::add(&counts.packets_dropped, packets);
             Counts::add(&counts.bytes_dropped, batch.blocks.len() as u64);
-            self.take_notes(batch);
-            return Ok(());
+            return self.take_notes(batch, rewriter);
         }
         // Where packets will be is known before they are there, so that notes come first (2).
         for part in &parts {
@@ -209,23 +233,20 @@ impl Store {
             let number = batch.first_packet + first as u64;
             self.numbers.push(number, part.position, offsets, position_end);
         }
+        if parts.is_empty() {
+            return self.take_notes(batch, rewriter);
+        }
         for (index, part) in parts.into_iter().enumerate() {
             if let Some((identity, header)) = part.begins {
                 self.roll();
                 self.begin(identity, &header);
             }
             if index == 0 {
-                self.take_notes(batch);
+                self.take_notes(batch, rewriter.take());
             }
-            self.fill(
-                &batch.blocks[end(part.packets.start)..end(part.packets.end)],
-                part.packets.len(),
-            );
+            let kept = part.packets.clone().filter(|at| end(*at) < end(at + 1)).count();
+            self.fill(&batch.blocks[end(part.packets.start)..end(part.packets.end)], kept);
         }
-        if batch.offsets.is_empty() {
-            self.take_notes(batch);
-        }
-        Ok(())
     }
 
     /// Time passes without packets: what is old is closed, and readers are told of all there is.
@@ -449,7 +470,7 @@ impl Store {
     }
 
     /// Puts the batch's notes into the list of the segment that grows, with places instead of numbers.
-    fn take_notes(&mut self, batch: &Batch<'_>) {
+    fn take_notes(&mut self, batch: &Batch<'_>, mut rewriter: Option<&mut Rewriter>) {
         if batch.notes.is_empty() {
             return;
         }
@@ -460,7 +481,11 @@ impl Store {
             if end.is_some() {
                 self.numbers.forget(note.first_packet);
             }
-            journal::put(&mut frames, &journal::StoredNote::of(note, first, end));
+            let mut note = journal::StoredNote::of(note, first, end);
+            if let Some(rewriter) = &mut rewriter {
+                rewriter.note(&mut note);
+            }
+            journal::put(&mut frames, &note);
         }
         let counts = &self.shared.counts;
         let taken = self.current.as_ref().is_some_and(|current| {
