@@ -159,6 +159,12 @@ struct Span {
 struct Spans(HashMap<[u8; 37], (FlowKey, Vec<Span>)>);
 
 impl Spans {
+    /// A run has begun: what was before it is over.
+    fn end_run(&mut self, position: u64) {
+        let spans = self.0.values_mut().flat_map(|(_, spans)| spans);
+        spans.for_each(|span| span.end = span.end.min(position));
+    }
+
     /// Takes a note of a run that ends at `run_end`.
     fn add(&mut self, note: &StoredNote, run_end: u64) {
         let end = note.end.unwrap_or(run_end).min(run_end);
@@ -193,6 +199,8 @@ struct Search<'a, 'v> {
     query: &'a Query,
     options: FindOptions,
     spans: Spans,
+    /// Where runs begin that are known.
+    runs: BTreeSet<u64>,
     summary: Summary,
     visit: &'a mut Visit<'v>,
 }
@@ -212,7 +220,8 @@ impl Finder {
         visit: &mut Visit<'_>,
     ) -> Result<Summary, StoreError> {
         let numbers = self.numbers()?;
-        self.search(&numbers, query, options, visit, false).map(|search| search.summary)
+        let search = self.search(&numbers, numbers.len(), query, options, visit, false)?;
+        Ok(search.summary)
     }
 
     /// The same by looking at each packet there is.
@@ -223,7 +232,8 @@ impl Finder {
         visit: &mut Visit<'_>,
     ) -> Result<Summary, StoreError> {
         let numbers = self.numbers()?;
-        self.search(&numbers, query, options, visit, true).map(|search| search.summary)
+        let search = self.search(&numbers, numbers.len(), query, options, visit, true)?;
+        Ok(search.summary)
     }
 
     /// Numbers of all segments that there are now.
@@ -237,9 +247,11 @@ impl Finder {
         Ok(numbers.into_iter().collect())
     }
 
+    /// Visits what is looked for in the first `shown` of the segments; names are known from all of them.
     fn search<'a, 'v>(
         &mut self,
         numbers: &[u64],
+        shown: usize,
         query: &'a Query,
         options: FindOptions,
         visit: &'a mut Visit<'v>,
@@ -248,10 +260,11 @@ impl Finder {
         let mut made = HashMap::new();
         let spans = match query.has_names() {
             true => self.spans(numbers, query, options, is_scan, &mut made)?,
-            false => Spans::default(),
+            false => Default::default(),
         };
-        let mut search = Search { query, options, spans, summary: Summary::default(), visit };
-        for number in numbers {
+        let (spans, runs) = spans;
+        let mut search = Search { query, options, spans, runs, summary: Summary::default(), visit };
+        for number in &numbers[..shown] {
             let opened = match made.remove(number) {
                 Some(opened) => Some(opened),
                 None => self.open_segment(*number)?,
@@ -284,7 +297,7 @@ impl Finder {
         options: FindOptions,
         is_scan: bool,
         made: &mut HashMap<u64, Opened>,
-    ) -> Result<Spans, StoreError> {
+    ) -> Result<(Spans, BTreeSet<u64>), StoreError> {
         let (mut notes, mut runs) = (Vec::new(), BTreeSet::new());
         let mut ends = Vec::new();
         for number in numbers {
@@ -310,7 +323,7 @@ impl Finder {
             spans.add(&note, run_end);
         }
         ends.iter().for_each(|note| spans.limit(note));
-        Ok(spans)
+        Ok((spans, runs))
     }
 }
 

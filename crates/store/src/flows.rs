@@ -128,6 +128,19 @@ impl Flows {
         number
     }
 
+    /// The number of the flow with this key, if there is one.
+    pub fn find(&self, key: &FlowKey) -> Option<u32> {
+        let mask = self.table.len() - 1;
+        let mut at = key.hash(self.seed) as usize & mask;
+        while let Some(flow) = self.list.get(self.table[at] as usize) {
+            if flow.key == *key {
+                return Some(self.table[at]);
+            }
+            at = (at + 1) & mask;
+        }
+        None
+    }
+
     fn grow(&mut self) {
         let mask = self.table.len() * 2 - 1;
         self.table = vec![u32::MAX; mask + 1];

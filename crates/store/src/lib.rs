@@ -13,13 +13,15 @@
 //!
 //! ```text
 //! phase      files                                   leaves by
-//! growing    N.pcapng.part, N.journal                full, too old, the store's end; a restart
+//! growing    N.pcapng.part, N.journal (notes)        full, too old, the store's end; a restart
 //! closed     N.pcapng, N.idx                         the budget
 //! ```
 //!
 //! # Words
 //! * *Position*: octets of all segments before this place, since the store was made: `first position of the segment +
-//!   offset in its file`. Positions grow in the order in which packets came, also over restarts.
+//!   offset in its file`. Positions grow in the order in which packets came, also over restarts; what the disk refused leaves
+//!   a gap.
+//! * *Run*: from the opening of a store to its end. A flow that has no end lasts no longer than its run.
 //! * *Note*: a flow has names. It is written when they are learned, and again when the flow ends, which says up to
 //!   which position packets with its key are its own.
 //!
@@ -31,6 +33,9 @@
 //!    written.
 //! 4. The writer of packets never waits for the disk: what there is no room for is dropped and counted.
 //! 5. [`find`] gives exactly the packets that a scan of all segments gives, in order of position.
+//!
+//! The formats are described where they are written: `files` (segments), `journal`, `index`. In a folder are also `lock`, and
+//! whatever others put there, which stays as it is.
 #![forbid(unsafe_code)]
 
 mod block;

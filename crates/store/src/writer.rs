@@ -173,15 +173,23 @@ impl Store {
             .name("store".into())
             .spawn(move || shelver.run())
             .map_err(StoreError::at(&directory))?;
+        let mut interfaces = interfaces.to_vec();
+        let snap_bytes = options.privacy.snap_bytes;
+        for interface in interfaces.iter_mut().filter(|_| snap_bytes > 0) {
+            interface.snap_bytes = match interface.snap_bytes {
+                0 => snap_bytes,
+                bytes => bytes.min(snap_bytes),
+            };
+        }
         Ok(Store {
-            interfaces: interfaces.to_vec(),
+            rewriter: Rewriter::new(&options.privacy, &interfaces),
+            interfaces,
             memory,
             shared,
             current: None,
             next,
             next_packet: 0,
             numbers: Numbers::new(next.position),
-            rewriter: Rewriter::new(&options.privacy, interfaces),
             thread: Some(thread),
             _lock: lock,
             options,

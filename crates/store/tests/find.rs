@@ -4,6 +4,7 @@ mod common;
 
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::world::*;
@@ -206,4 +207,74 @@ fn empty_and_missing_folders() {
     let file = folder.path().join("file");
     fs::write(&file, "x").unwrap();
     assert!(Store::open(options(&file), &interfaces()).is_err());
+}
+
+/// Who follows from before the first packet to after the last, over a hundred segments, two runs and a budget that deletes
+/// what was read, is shown what is looked for, once and in order. Where names are learned late, packets that came before are
+/// shown when the name is known, as long as their segment is the last one.
+#[test]
+fn following_shows_all_that_comes() {
+    let words = [
+        (70, "10.0.0.0/16", true),
+        (71, "*.example.com", true),
+        (72, "0.0.0.0/0", true),
+        (73, "*.example.com", false),
+    ];
+    for (seed, word, is_prompt) in words {
+        let folder = tempfile::tempdir().unwrap();
+        let mut options = options(folder.path());
+        if !is_prompt {
+            options.segment_bytes = 1 << 20;
+        }
+        let mut world = World::new(seed, folder.path(), options);
+        world.is_prompt = is_prompt;
+        let words = [word.to_owned()];
+        let query = Query::parse(&words).unwrap();
+        let is_over = AtomicBool::new(false);
+        let (found, expected) = std::thread::scope(|scope| {
+            let follower = scope.spawn(|| {
+                let mut finder = Finder::open(folder.path()).unwrap();
+                let mut found = Vec::new();
+                // Nothing new, three times after all was written: each time all that was there had been read.
+                let mut idles = 0;
+                let mut idle = || {
+                    idles += u32::from(is_over.load(Ordering::Acquire));
+                    match idles {
+                        3 => std::ops::ControlFlow::Break(()),
+                        _ => std::ops::ControlFlow::Continue(()),
+                    }
+                };
+                let mut visit = |packet: larder_store::FoundPacket<'_>| {
+                    found.push((packet.ts_ns, packet.frame.to_vec()));
+                    std::ops::ControlFlow::Continue(())
+                };
+                finder.follow(&query, FindOptions::default(), &mut idle, &mut visit).unwrap();
+                found
+            });
+            for _ in 0..2 {
+                world.open();
+                for _ in 0..8 {
+                    world.go_on(20);
+                    std::thread::sleep(Duration::from_millis(if is_prompt { 20 } else { 100 }));
+                }
+                world.store.take().unwrap().finish().unwrap();
+            }
+            is_over.store(true, Ordering::Release);
+            let found = follower.join().unwrap();
+            (found, world.expected(&world.packets, &words, FindOptions::default()))
+        });
+        let late = found.windows(2).filter(|pair| pair[0].0 > pair[1].0).count();
+        let count = found.len();
+        let mut sorted = found;
+        sorted.sort();
+        sorted.dedup();
+        assert_eq!(sorted.len(), count, "each once");
+        if is_prompt {
+            assert_eq!(late, 0);
+            assert!(sorted == expected, "{word}: {count} of {}", expected.len());
+        } else {
+            assert!(sorted.iter().all(|packet| expected.contains(packet)));
+            assert!(late > 0 && count > expected.len() / 2, "{late}, {count}");
+        }
+    }
 }

@@ -1,4 +1,267 @@
 //! Finding on, as packets come.
+//!
+//! ```text
+//! older segments    as a search does
+//! the last one      length of the file -> notes of the journal -> blocks up to that length -> and again, until it is closed
+//! the next one      when the one before is closed and was read to its end
+//! ```
+//!
+//! Packets come in order of position, but for one case: a flow that gets its name after it began. Its earlier packets of the
+//! same segment are shown when the name is known. Fragments that came before the first one of their datagram are shown when
+//! they are looked for by address, else not.
+
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::ops::ControlFlow;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+use super::segment::{found, number_of};
+use super::{FindOptions, Finder, Search, Span, Summary, Visit, is_in, matches_note, notes_of};
+use crate::block::{self, Walker};
+use crate::files::{self, Identity, Kind};
+use crate::flows::{Flows, PLACE_BYTES};
+use crate::index::Index;
+use crate::journal::{self, StoredNote};
+use crate::options::{Interface, StoreError};
+use crate::query::Query;
 
 /// How often it is looked whether there is more.
 pub const POLL_MS: u64 = 50;
+
+/// Octets that are read at a time.
+const READ_BYTES: usize = 1 << 20;
+
+/// A segment that is followed.
+struct Tail {
+    identity: Identity,
+    file: File,
+    growing: PathBuf,
+    /// Its notes, as long as they are in a journal, and what was read of them without coming to a whole frame.
+    journal: Option<File>,
+    frames: Vec<u8>,
+    /// The journal's header was read.
+    has_header: bool,
+    read: u64,
+    walker: Walker,
+    flows: Flows,
+    /// For each of its interfaces the number among all.
+    interfaces: Vec<u32>,
+    /// Places that were shown.
+    shown: HashSet<u32>,
+}
+
+impl Finder {
+    /// Visits what there is and then what comes, until the visitor or `idle` breaks off; that is called whenever there is
+    /// nothing new, before the thread sleeps for [`POLL_MS`].
+    pub fn follow(
+        &mut self,
+        query: &Query,
+        options: FindOptions,
+        idle: &mut dyn FnMut() -> ControlFlow<()>,
+        visit: &mut Visit<'_>,
+    ) -> Result<Summary, StoreError> {
+        let numbers = self.numbers()?;
+        let older = numbers.len().saturating_sub(1);
+        let mut search = self.search(&numbers, older, query, options, visit, false)?;
+        let mut next = numbers.last().copied().unwrap_or(0);
+        let mut interfaces = std::mem::take(&mut self.interfaces);
+        let mut tail: Option<Tail> = None;
+        while !search.summary.is_broken_off {
+            let is_over = match &mut tail {
+                Some(tail) => tail
+                    .read_on(&mut search, &mut interfaces)
+                    .map_err(StoreError::at(&self.directory))?,
+                None => true,
+            };
+            if is_over {
+                next = tail.take().map_or(next, |tail| tail.identity.number + 1);
+                tail = self.next_tail(next, &mut search)?;
+            }
+            let has_more = is_over && tail.is_some();
+            if !has_more && !search.summary.is_broken_off {
+                if idle().is_break() {
+                    break;
+                }
+                thread::sleep(Duration::from_millis(POLL_MS));
+            }
+        }
+        self.interfaces = interfaces;
+        Ok(search.summary)
+    }
+
+    /// The first segment from number `next` on that can be read.
+    fn next_tail(
+        &self,
+        next: u64,
+        search: &mut Search<'_, '_>,
+    ) -> Result<Option<Tail>, StoreError> {
+        for number in self.numbers()?.into_iter().filter(|number| *number >= next) {
+            let tail = self.tail(number, search).map_err(StoreError::at(&self.directory))?;
+            if let Some(tail) = tail {
+                search.summary.segments += 1;
+                return Ok(Some(tail));
+            }
+        }
+        Ok(None)
+    }
+
+    fn tail(&self, number: u64, search: &mut Search<'_, '_>) -> io::Result<Option<Tail>> {
+        let growing = files::path(&self.directory, number, Kind::Growing);
+        let journal = files::path(&self.directory, number, Kind::Journal);
+        // The journal first: it goes last.
+        let journal = found(File::open(journal))?;
+        let file = match found(File::open(&growing))? {
+            Some(file) => Some(file),
+            None => found(File::open(files::path(&self.directory, number, Kind::Closed)))?,
+        };
+        let Some(file) = file else { return Ok(None) };
+        let mut head = [0; 512];
+        let read = file.read_at(&mut head, 0)?;
+        let identity = Identity::parse(&head[..read]).filter(|found| found.number == number);
+        let Some(identity) = identity else { return Ok(None) };
+        if search.runs.insert(identity.run) {
+            search.spans.end_run(identity.run);
+        }
+        if journal.is_none()
+            && let Ok(Ok(index)) = Index::open(&files::path(&self.directory, number, Kind::Index))
+            && let Ok(notes) = notes_of(&index, search.query, search.options, false)
+        {
+            notes.named.iter().for_each(|note| search.spans.add(note, u64::MAX));
+            notes.ends.iter().for_each(|note| search.spans.limit(note));
+        }
+        Ok(Some(Tail {
+            identity,
+            file,
+            growing,
+            journal,
+            frames: Vec::new(),
+            has_header: false,
+            read: 0,
+            walker: Walker::default(),
+            flows: Flows::new(self.seed),
+            interfaces: Vec::new(),
+            shown: HashSet::new(),
+        }))
+    }
+}
+
+impl Tail {
+    /// Shows what is new; true when no more comes.
+    fn read_on(
+        &mut self,
+        search: &mut Search<'_, '_>,
+        interfaces: &mut Vec<Interface>,
+    ) -> io::Result<bool> {
+        // In this order: what is closed has its last length; what is in the file has its notes.
+        let is_closed = fs::symlink_metadata(&self.growing).is_err();
+        let bytes = self.file.metadata()?.len();
+        self.read_notes(search, interfaces)?;
+        let mut octets = vec![0; READ_BYTES];
+        while self.read < bytes && !search.summary.is_broken_off {
+            let wanted = usize::try_from(bytes - self.read).unwrap_or(READ_BYTES).min(READ_BYTES);
+            let read = self.file.read_at(&mut octets[..wanted], self.read)?;
+            if read == 0 {
+                break;
+            }
+            self.read += read as u64;
+            self.show(&octets[..read], search, interfaces);
+        }
+        Ok(is_closed)
+    }
+
+    /// Takes new notes, and shows what they name of what was passed.
+    fn read_notes(
+        &mut self,
+        search: &mut Search<'_, '_>,
+        interfaces: &[Interface],
+    ) -> io::Result<()> {
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        journal.read_to_end(&mut self.frames)?;
+        if !self.has_header {
+            if self.frames.len() < journal::HEADER_BYTES {
+                return Ok(());
+            }
+            self.frames.drain(..journal::HEADER_BYTES);
+            self.has_header = true;
+        }
+        let mut at = 0;
+        let mut named = Vec::new();
+        while let Some((note, used)) = journal::next(&self.frames[at..]) {
+            at += used;
+            let is_meant = matches_note(&note, search.query, search.options);
+            if note.names.is_empty() || !is_meant {
+                search.spans.limit(&note);
+            } else {
+                search.spans.add(&note, u64::MAX);
+                named.push(note);
+            }
+        }
+        self.frames.drain(..at);
+        for note in named {
+            self.show_passed(&note, search, interfaces)?;
+        }
+        Ok(())
+    }
+
+    /// Shows packets of a flow that came before its name.
+    fn show_passed(
+        &mut self,
+        note: &StoredNote,
+        search: &mut Search<'_, '_>,
+        interfaces: &[Interface],
+    ) -> io::Result<()> {
+        let Some(flow) = self.flows.find(&note.key) else { return Ok(()) };
+        let position = self.identity.position;
+        let spans: Vec<Span> = search.spans.of(&note.key).to_vec();
+        let first = self.flows.list[flow as usize].first;
+        let start = self.flows.packets.partition_point(|(_, place)| *place < first);
+        for &(of, place) in &self.flows.packets[start..] {
+            let offset = u64::from(place) * PLACE_BYTES;
+            if of != flow || !is_in(&spans, position + offset) || !self.shown.insert(place) {
+                continue;
+            }
+            let mut head = [0; 8];
+            self.file.read_exact_at(&mut head, offset)?;
+            let mut octets = vec![0; block::word(&head, 4).unwrap_or(0).min(16 << 20) as usize];
+            self.file.read_exact_at(&mut octets, offset)?;
+            let at = (self.identity.number, position + offset);
+            if search.show_one(&octets, at, &self.interfaces, interfaces).is_break() {
+                search.summary.is_broken_off = true;
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows what is looked for of octets that come next.
+    fn show(
+        &mut self,
+        octets: &[u8],
+        search: &mut Search<'_, '_>,
+        interfaces: &mut Vec<Interface>,
+    ) {
+        let Tail { identity, walker, flows, interfaces: numbers, shown, .. } = self;
+        walker.feed(octets, |offset, octets| {
+            if let Some(interface) = block::interface(octets) {
+                numbers.push(number_of(interface, interfaces));
+            }
+            let Some(flow) = flows.block(offset, octets) else { return };
+            let key = flows.list[flow as usize].key;
+            let position = identity.position + offset;
+            let is_wanted =
+                search.query.matches_key(&key) || is_in(search.spans.of(&key), position);
+            if !is_wanted || search.summary.is_broken_off {
+                return;
+            }
+            shown.insert((offset / PLACE_BYTES) as u32);
+            let at = (identity.number, position);
+            if search.show_one(octets, at, numbers, interfaces).is_break() {
+                search.summary.is_broken_off = true;
+            }
+        });
+    }
+}

@@ -65,6 +65,8 @@ pub struct World {
     pub store: Option<Store>,
     pub packets: Vec<Packet>,
     pub flows: Vec<Flow>,
+    /// Names are learned with the first packet, or not at all.
+    pub is_prompt: bool,
     /// For each kind of packet the flow that lives.
     live: [Option<usize>; 14],
     run: u64,
@@ -93,6 +95,7 @@ impl World {
             store: None,
             packets: Vec::new(),
             flows: Vec::new(),
+            is_prompt: false,
             live: [None; 14],
             run: 0,
             next: 1,
@@ -153,7 +156,8 @@ impl World {
             self.flows.len() - 1
         });
         let names = self.flows[flow].names.len() as u64;
-        if names < 4 && self.chance.one_in(3 + 20 * names) {
+        let may_have = !self.is_prompt || self.flows[flow].first == number;
+        if may_have && names < 4 && self.chance.one_in(3 + 20 * names) {
             let name = NAMES[self.chance.below(NAMES.len() as u64) as usize];
             let role = ROLES[[0, 0, 0, 1, 2, 3][self.chance.below(6) as usize]];
             let name = (role, Name::from_text(name.as_bytes()).expect("a name"));
