@@ -39,6 +39,7 @@ pub fn input(settings: &Resolved) -> Result<Option<Input>, Failure> {
             snap_bytes: number32("snaplen"),
             is_promiscuous: !settings.switch("no-promiscuous"),
             hardware_time: settings.switch("hardware-time"),
+            xdp: settings.switch("xdp"),
             ..LiveOptions::default()
         },
         filter,

@@ -29,6 +29,7 @@ mod demo;
 mod dns;
 mod encrypted;
 mod exit;
+mod find;
 mod gen_capture;
 mod http;
 mod layers;
@@ -103,6 +104,7 @@ fn start() -> Outcome {
         ["sim", "sync"] => sim::sim_sync(&resolve(None)?),
         ["sim", "lengths"] => sim::sim_lengths(&resolve(None)?),
         ["sim", "paper"] => sim::sim_paper(&resolve(None)?),
+        ["find"] => find::find(&resolve(None)?),
         ["top"] => top::top(&resolve(None)?),
         ["ctl"] => ctl::ctl(&resolve(None)?),
         ["model"] => model::model(&resolve(None)?),

@@ -21,7 +21,7 @@ use crate::value::Kind;
 pub use bench_live::BENCH_LIVE;
 pub use dns::DNS;
 pub use http::HTTP;
-pub use live::TOP;
+pub use live::{FIND, TOP};
 
 /// Where a setting may be given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -409,6 +409,7 @@ Examples:
         live::SNAP,
         live::NO_PROMISCUOUS,
         live::HARDWARE_TIME,
+        live::XDP,
         live::PIN,
         live::STORE_SIZE,
         live::SEGMENT,
@@ -1683,8 +1684,9 @@ pub const MAN: Command = Command {
 };
 
 /// Every command, in the order of help.
-pub const COMMANDS: [&Command; 20] = [
+pub const COMMANDS: [&Command; 21] = [
     &ANNOTATE,
+    &FIND,
     &TOP,
     &DNS,
     &HTTP,

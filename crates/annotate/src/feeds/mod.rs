@@ -28,6 +28,11 @@ use std::io::{self, BufRead};
 
 use larder_wire::{Addr, Name};
 
+/// Reads a time as people write it, ns since 1970 UTC: ISO 8601 (without a zone: UTC), or seconds since 1970.
+pub fn parse_time_ns(text: &[u8]) -> Option<i64> {
+    time::parse_iso_ns(text).or_else(|| time::parse_seconds_ns(text))
+}
+
 /// Most octets of a line that is looked into. Suricata's largest lines (with payload and packet)
 /// are some 100 KiB.
 pub const LINE_BYTES_MAX: usize = 1 << 20;

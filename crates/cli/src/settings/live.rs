@@ -1,6 +1,6 @@
-//! Rows of live traffic: what `larder annotate -i` takes more, and `larder top`.
+//! Rows of live traffic: what `larder annotate -i` takes more, and `larder find` and `larder top`.
 
-use super::{Command, INPUT, ROW, Reach, SWITCH, Setting};
+use super::{Command, INPUT, OUTPUT, ROW, Reach, SWITCH, Setting};
 use crate::value::Kind;
 
 const LIVE: Setting = Setting { group: "Live capture", reach: Reach::Lasting, ..ROW };
@@ -84,6 +84,14 @@ pub(super) const HARDWARE_TIME: Setting = Setting {
     group: "Live capture",
     help: "Take the times of packets from the network card, where it has them",
     why: "The kernel's times are exact to the interrupt; a card's to the wire.",
+    ..ON_OFF
+};
+
+pub(super) const XDP: Setting = Setting {
+    name: "xdp",
+    group: "Live capture",
+    help: "Take packets by AF_XDP (a build with the feature): the system itself sees them no more",
+    why: "For ports that only capture; without it, or where the driver refuses, rings are used.",
     ..ON_OFF
 };
 
@@ -234,6 +242,120 @@ pub(super) const METRICS: Setting = Setting {
     help: "Where Prometheus gets metrics, at /metrics over HTTP",
     why: "There is no password: listen where only those reach who may know.",
     ..OPERATION
+};
+
+/// `larder find`.
+pub const FIND: Command = Command {
+    path: &["find"],
+    about: "Give the packets of everything that talked to a name, out of those that larder annotate keeps",
+    long: "Reads the folder that larder annotate -w DIR --store SIZE writes, also while it is written, and writes the packets of \
+the flows that are asked for, in the order in which they came, as pcapng.
+
+What may be asked: a name (www.example.com), a pattern (*.example.com), an address, a network (192.0.2.0/24), a flow \
+(192.0.2.1:40000-198.51.100.2:443/tcp, * for an end), a Community ID (1:…). Several words are alternatives. A flow has the \
+names that the log gives it: what its client had asked for, and what it says of itself (SNI, Host). Exit status: 0 found; \
+1 nothing was, or some could not be read; 2 not done.
+
+Examples:
+  larder find --dir /var/lib/larder www.example.com -w out.pcapng
+  larder find --dir /var/lib/larder '*.example.com' -w - | wireshark -k -i -
+  larder find --dir /var/lib/larder 192.0.2.0/24 --from 2026-11-01T10:00:00Z --count",
+    settings: &[
+        Setting {
+            name: "what",
+            value_name: "NAME|GLOB|ADDR|NET|FLOW|ID",
+            positional: true,
+            many: true,
+            required: true,
+            help: "What to find",
+            why: "Several are alternatives.",
+            ..ROW
+        },
+        Setting {
+            name: "dir",
+            letter: Some('d'),
+            value_name: "DIR",
+            kind: Kind::Path,
+            default: ".",
+            help: "The folder of the packets",
+            why: "What -w of larder annotate named.",
+            ..INPUT
+        },
+        Setting {
+            name: "community-id",
+            value_name: "ID",
+            help: "A flow by its Community ID, as other tools' logs have it",
+            why: "The same as the word itself, which begins with 1:.",
+            ..INPUT
+        },
+        Setting {
+            name: "from",
+            value_name: "TIME",
+            help: "Only packets from this time on: RFC 3339, seconds since 1970, or -15m before now",
+            why: "All there are, unless told otherwise.",
+            ..INPUT
+        },
+        Setting {
+            name: "to",
+            value_name: "TIME",
+            help: "Only packets before this time",
+            why: "Likewise.",
+            ..INPUT
+        },
+        Setting {
+            name: "write",
+            letter: Some('w'),
+            help: "Where the packets go; - is standard output",
+            why: "Without it they are counted, flow by flow.",
+            ..OUTPUT
+        },
+        Setting {
+            name: "limit",
+            letter: Some('c'),
+            value_name: "N",
+            kind: Kind::Count { min: 1, max: u64::MAX },
+            help: "Stop after this many packets",
+            why: "As in tcpdump.",
+            ..OUTPUT
+        },
+        Setting {
+            name: "candidates",
+            group: "Names",
+            help: "Also flows whose address had the name among others",
+            why: "An address may have served many names; the likeliest was chosen, and need not be the right one.",
+            ..SWITCH
+        },
+        Setting {
+            name: "lookups",
+            group: "Names",
+            help: "Also the DNS messages that asked for the name",
+            why: "They talked about it, not to it.",
+            ..SWITCH
+        },
+        Setting {
+            name: "follow",
+            letter: Some('f'),
+            group: "Output",
+            help: "Go on with packets as they come",
+            why: "As in tail -f; ends with Ctrl-C, or when the output is closed.",
+            ..SWITCH
+        },
+        Setting {
+            name: "scan",
+            group: "Input",
+            help: "Do not use indexes: look at every packet",
+            why: "The same packets, slowly: for doubters.",
+            ..SWITCH
+        },
+        Setting {
+            name: "quiet",
+            letter: Some('q'),
+            group: "Output",
+            help: "No summary",
+            why: "It goes to standard error.",
+            ..SWITCH
+        },
+    ],
 };
 
 /// `larder top`.
