@@ -189,7 +189,7 @@ fn measure_program(plan: &Plan, program: &Program, cores: &[usize]) -> Result<Me
         // The program has the cores of who starts it.
         let said = pin_to_core(reader_core)
             .map_err(failed)
-            .and_then(|()| program::run(program, begins, stop));
+            .and_then(|()| program::run(program, plan, begins, stop));
         stop.store(true, Ordering::Release);
         (generator.join(), said)
     });

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::Error;
+use super::{Error, Plan};
 
 /// How long the program may take to open its interface, and to end.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -44,7 +44,12 @@ pub struct Said {
 }
 
 /// Runs it until `stop`: from when it says that it captures, `begins` is true.
-pub fn run(program: &Program, begins: &AtomicBool, stop: &AtomicBool) -> Result<Said, Error> {
+pub fn run(
+    program: &Program,
+    plan: &Plan,
+    begins: &AtomicBool,
+    stop: &AtomicBool,
+) -> Result<Said, Error> {
     let failed = |what: String| Error::Failed(format!("{}: {what}", program.path.display()));
     let at = |name: &str| program.directory.join(name);
     let mut command = Command::new(&program.path);
@@ -59,6 +64,7 @@ pub fn run(program: &Program, begins: &AtomicBool, stop: &AtomicBool) -> Result<
         "--format",
         "ecs",
     ]);
+    command.args(["--rings", &plan.rings.to_string(), "--ring-size", &plan.ring_bytes.to_string()]);
     command.arg("-o").arg(at("log")).arg("-d").arg(at("stats"));
     if program.store_bytes > 0 {
         command.arg("-w").arg(at("store")).args(["--store", &program.store_bytes.to_string()]);
