@@ -42,6 +42,9 @@ pub use follow::POLL_MS;
 /// Segments without a sound index that are kept in memory between the two passes.
 const MADE_MAX: usize = 8;
 
+/// A segment that has fewer packets that are wanted than one in so many octets is read, not mapped.
+const SPARSE_BYTES: u64 = 16 << 10;
+
 /// Which of what matches is wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FindOptions {
@@ -497,11 +500,12 @@ impl Search<'_, '_> {
         }
         let numbers = opened.interfaces(interfaces)?;
         let identity = opened.index.identity;
-        let octets = opened.octets()?;
+        let is_sparse = places.len() as u64 * SPARSE_BYTES < opened.bytes;
+        let mut buffer = Vec::new();
         for place in places {
             let offset = u64::from(*place) * PLACE_BYTES;
             // A file that was cut meanwhile has no more.
-            let Some(block) = block::whole(octets, offset as usize) else { break };
+            let Some(block) = opened.block(offset, is_sparse, &mut buffer)? else { break };
             let at = (identity.number, identity.position + offset);
             if self.show_one(block, at, &numbers, interfaces).is_break() {
                 return Ok(ControlFlow::Break(()));

@@ -132,6 +132,8 @@ impl Shelver {
     }
 
     pub fn run(mut self) {
+        // It may be less than it was before.
+        self.keep_budget(0);
         loop {
             // In this order: what was queued before the end is seen.
             let is_ending = self.shared.is_ending.load(Ordering::Acquire);
@@ -270,14 +272,15 @@ impl Shelver {
             recover::close_part(&self.options.directory, &segment.identity, &self.named, self.seed);
         let counts = &self.shared.counts;
         Counts::add(&counts.disk_errors, 1);
-        {
+        let frames = {
+            // What comes later is counted by the writer.
             let mut books = segment.books();
             books.is_failed = true;
-            books.journal = Vec::new();
-            Counts::add(&counts.packets_lost, books.packets - closed.packets.min(books.packets));
-        }
-        let lost = segment.object.published().saturating_sub(closed.bytes);
-        Counts::add(&counts.bytes_lost, lost);
+            Counts::add(&counts.packets_lost, books.packets.saturating_sub(closed.packets));
+            Counts::add(&counts.bytes_lost, books.bytes.saturating_sub(closed.bytes));
+            std::mem::take(&mut books.journal)
+        };
+        journal::notes(&frames).for_each(|note| self.named.take(note));
         self.forget(segment, &Flows::new(self.seed));
         // Where it could not be closed it stays as it is, and the next start tries again.
         match closed.bytes_of_all == 0 && result.is_ok() {

@@ -93,6 +93,7 @@ pub(crate) struct Books {
     /// Frames that are to be written to the journal.
     pub journal: Vec<u8>,
     pub packets: u64,
+    pub bytes: u64,
     /// The disk refused: nothing more comes into the file.
     pub is_failed: bool,
 }
@@ -439,7 +440,15 @@ impl Store {
     fn fill(&mut self, mut blocks: &[u8], packets: usize) {
         let current = self.current.as_mut().expect("a part goes into a segment that was begun");
         let (bytes, times) = (blocks.len() as u64, times(blocks, packets));
-        current.segment.books().packets += packets as u64;
+        {
+            let mut books = current.segment.books();
+            books.packets += packets as u64;
+            books.bytes += bytes;
+            if books.is_failed {
+                Counts::add(&self.shared.counts.packets_lost, packets as u64);
+                Counts::add(&self.shared.counts.bytes_lost, bytes);
+            }
+        }
         while !blocks.is_empty() {
             let Room::Memory(room) = current.filler.room(blocks.len()) else {
                 unreachable!("there was room for all of it (1)");

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use larder_io::mapped::Mapped;
@@ -17,12 +18,17 @@ use crate::options::Interface;
 /// A segment may be closed between two looks at its name, and once more its file be replaced: then it is looked for again.
 const TRIES: usize = 4;
 
+/// Octets that are read where a block begins: as many as most have.
+const READ_BYTES: usize = 2 << 10;
+
+const BLOCK_BYTES_MAX: usize = 16 << 20;
+
 #[derive(Debug)]
 pub(super) struct Opened {
     pub path: PathBuf,
     file: File,
     /// Octets of the file when it was opened.
-    bytes: u64,
+    pub bytes: u64,
     pub index: Index,
     /// It should have an index, and has none that is sound.
     pub lacks_index: bool,
@@ -121,21 +127,64 @@ impl Opened {
         Ok(octets_of(&self.mapped))
     }
 
+    /// The octets of the block at `offset`, as far as they are there. Few blocks of many are read, many are mapped: a page that
+    /// is mapped costs more than a call, but serves all that lies in it.
+    pub fn block<'a>(
+        &'a mut self,
+        offset: u64,
+        is_sparse: bool,
+        buffer: &'a mut Vec<u8>,
+    ) -> io::Result<Option<&'a [u8]>> {
+        if !is_sparse || self.mapped.is_some() {
+            return Ok(block::whole(self.octets()?, usize::try_from(offset).unwrap_or(usize::MAX)));
+        }
+        let mut wanted = READ_BYTES;
+        loop {
+            buffer.resize(wanted, 0);
+            let read = read_at(&self.file, buffer, offset)?;
+            buffer.truncate(read);
+            match block::block_len(buffer) {
+                Ok(Some(len)) => return Ok(buffer.get(..len)),
+                Ok(None) if read == wanted && wanted < BLOCK_BYTES_MAX => {
+                    let len = block::word(buffer, 4).map_or(0, |len| len as usize);
+                    wanted = len.clamp(wanted + 1, BLOCK_BYTES_MAX);
+                }
+                _ => return Ok(None),
+            }
+        }
+    }
+
     /// For each of its interfaces the index in `all`, to which new ones are added.
     pub fn interfaces(&mut self, all: &mut Vec<Interface>) -> io::Result<Vec<u32>> {
-        let (mut numbers, mut at) = (Vec::new(), 0);
-        let octets = self.octets()?;
-        while let Some(found) = block::whole(octets, at) {
+        let (mut numbers, mut at, mut buffer) = (Vec::new(), 0, Vec::new());
+        while let Some(found) = self.block(at, true, &mut buffer)? {
             if block::packet(found).is_some() {
                 break;
             }
             if let Some(interface) = block::interface(found) {
                 numbers.push(number_of(interface, all));
             }
-            at += found.len();
+            at += found.len() as u64;
         }
         Ok(numbers)
     }
+}
+
+/// As much as there is.
+fn read_at(file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<usize> {
+    let mut sum = 0;
+    while !buffer.is_empty() {
+        match file.read_at(buffer, offset) {
+            Ok(0) => break,
+            Ok(read) => {
+                (sum, offset) = (sum + read, offset + read as u64);
+                buffer = &mut buffer[read..];
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(sum)
 }
 
 /// The index of an interface in `all`, to which it is added if it is new.

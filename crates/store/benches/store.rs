@@ -1,0 +1,246 @@
+//! What keeping and finding packets costs: `cargo bench -p larder-store`. Under `cargo test` with small segments, to show that
+//! it works.
+//!
+//! *append*: batches of 4096 packets of 1000 flows; the time of the calls, against a copy of the same octets into memory of the
+//! same size, and the CPU time of the thread that writes (files go into the page cache). *find*: 100 segments; a name, a
+//! domain, an address, a flow, against a scan of all packets, each in a `Finder` of its own; files are in the page cache.
+//! Best and middle of the rounds; rows take turns.
+
+use std::hint::black_box;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use larder_store::{
+    Batch, FindOptions, Finder, FlowKey, Interface, NameRole, Note, Options, Query, Store,
+};
+use larder_wire::capture::write;
+use larder_wire::{Name, packet};
+
+const PACKETS: usize = 4096;
+const FLOWS: usize = 1000;
+
+struct Scale {
+    batches: usize,
+    rounds: usize,
+    segments: usize,
+    segment_bytes: u64,
+}
+
+fn main() {
+    let is_bench = std::env::args().any(|argument| argument == "--bench");
+    let scale = match is_bench {
+        true => Scale { batches: 256, rounds: 5, segments: 100, segment_bytes: 8 << 20 },
+        false => Scale { batches: 2, rounds: 1, segments: 20, segment_bytes: 64 << 10 },
+    };
+    for frame_bytes in [60, 1500] {
+        append(&scale, frame_bytes);
+    }
+    find(&scale);
+}
+
+/// Ethernet, IPv4, UDP between hosts of flow `flow`.
+fn frame(flow: usize, frame_bytes: usize) -> Vec<u8> {
+    let mut out = vec![2; 12];
+    out.extend_from_slice(&[8, 0, 0x45, 0]);
+    out.extend_from_slice(&(frame_bytes as u16 - 14).to_be_bytes());
+    out.extend_from_slice(&[0, 0, 0, 0, 64, 17, 0, 0, 10, 0, (flow >> 8) as u8, flow as u8]);
+    out.extend_from_slice(&[192, 0, (flow >> 8) as u8, flow as u8, 0x80, 1, 1, 187]);
+    out.extend_from_slice(&(frame_bytes as u16 - 34).to_be_bytes());
+    out.resize(frame_bytes, 0x55);
+    out
+}
+
+/// Blocks of a batch, and where they begin; the first packet is of flow `first`.
+fn blocks(first: usize, frame_bytes: usize) -> (Vec<u8>, Vec<u32>) {
+    let (mut blocks, mut offsets) = (Vec::new(), Vec::new());
+    for number in 0..PACKETS {
+        offsets.push(blocks.len() as u32);
+        let flow = (first + number * 7) % FLOWS;
+        let frame = frame(flow, frame_bytes);
+        write::packet(&mut blocks, 0, number as i64, &frame, frame_bytes as u32);
+    }
+    (blocks, offsets)
+}
+
+fn open(folder: &Path, segment_bytes: u64, memory_bytes: u64) -> Store {
+    let mut options = Options::new(folder, 64 << 30);
+    options.segment_bytes = segment_bytes;
+    options.memory_bytes = memory_bytes;
+    open_with(options)
+}
+
+fn open_with(options: Options) -> Store {
+    let interface = Interface { name: "eth0".into(), link_type: 1, snap_bytes: 0 };
+    Store::open(options, &[interface]).expect("a folder for the bench")
+}
+
+fn batch<'a>(
+    blocks: &'a [u8],
+    offsets: &'a [u32],
+    first_packet: &mut u64,
+    notes: &'a [Note],
+) -> Batch<'a> {
+    let first = *first_packet;
+    *first_packet += offsets.len() as u64;
+    Batch { blocks, offsets, first_packet: first, flows: &[], notes, time_ns: 0 }
+}
+
+/// CPU time of all threads of this process.
+fn cpu() -> Duration {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
+    let ticks = |at: usize| fields.get(at).and_then(|field| field.parse().ok()).unwrap_or(0u64);
+    Duration::from_millis((ticks(11) + ticks(12)) * 10)
+}
+
+fn append(scale: &Scale, frame_bytes: usize) {
+    let (blocks, offsets) = blocks(0, frame_bytes);
+    let memory_bytes = 256u64 << 20;
+    let batches = scale.batches.min((memory_bytes as usize / 2) / blocks.len());
+    let packets = batches * PACKETS;
+    let (mut copies, mut appends) = (Vec::new(), Vec::new());
+    let (mut wholes, mut cpus) = (Vec::new(), Vec::new());
+    let mut memory = vec![1u8; batches * blocks.len()];
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut options = Options::new(folder.path(), 1 << 30);
+    options.memory_bytes = memory_bytes;
+    let mut store = open_with(options);
+    let counts = store.counts().clone();
+    let mut next = 1;
+    // The first rounds touch all of the memory, which is not what is measured.
+    let warm = if scale.rounds == 1 { 0 } else { 4 };
+    for round in 0..warm + scale.rounds {
+        let start = Instant::now();
+        for room in memory.chunks_exact_mut(blocks.len()) {
+            room.copy_from_slice(black_box(&blocks));
+        }
+        let copied = start.elapsed();
+        let (start, cpu_start) = (Instant::now(), cpu());
+        for _ in 0..batches {
+            store.append(&batch(&blocks, &offsets, &mut next, &[])).expect("a sound batch");
+        }
+        let appended = start.elapsed();
+        while counts.bytes_written.load(Relaxed) < counts.bytes.load(Relaxed) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        if round >= warm {
+            copies.push(copied);
+            appends.push(appended);
+            wholes.push(start.elapsed());
+            cpus.push((cpu() - cpu_start).saturating_sub(appended));
+        }
+    }
+    store.finish().expect("the end");
+    assert_eq!(counts.packets.load(Relaxed), ((warm + scale.rounds) * packets) as u64);
+    assert_eq!(counts.packets_dropped.load(Relaxed), 0);
+    let show = |what: &str, mut times: Vec<Duration>| {
+        times.sort();
+        let ns = |time: Duration| time.as_nanos() as f64 / packets as f64;
+        let (best, middle) = (ns(times[0]), ns(times[times.len() / 2]));
+        println!(
+            "append {frame_bytes:>5} B  {what:<22} best {best:>7.1} middle {middle:>7.1} ns a packet ({:.2} Mpps)",
+            1e3 / best
+        );
+    };
+    show("memcpy", copies);
+    show("append", appends);
+    show("writer's thread, CPU", cpus);
+    show("until all is in files", wholes);
+}
+
+fn key(flow: usize) -> FlowKey {
+    FlowKey::of(&packet::decode(1, &frame(flow, 60)).expect("a packet")).0
+}
+
+/// The name of a flow: below one of ten domains.
+fn name(flow: usize) -> Name {
+    let text = format!("host{flow}.domain{}.example", flow % 10);
+    Name::from_text(text.as_bytes()).expect("a name")
+}
+
+fn find(scale: &Scale) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut store = open(folder.path(), scale.segment_bytes, 256 << 20);
+    let mut next = 1;
+    let (blocks, offsets) = blocks(0, 500);
+    let mut is_first = true;
+    loop {
+        let last = store.shelf().last();
+        if last.is_some_and(|last| last.number as usize + 1 >= scale.segments && last.packets > 0) {
+            break;
+        }
+        let notes: Vec<Note> = (0..FLOWS)
+            .filter(|_| is_first)
+            .map(|flow| Note {
+                key: key(flow),
+                first_packet: 1,
+                start_ns: 0,
+                end_packet: None,
+                last_ns: 0,
+                source_is_low: true,
+                names: vec![(NameRole::Destination, name(flow))],
+            })
+            .collect();
+        is_first = false;
+        store.append(&batch(&blocks, &offsets, &mut next, &notes)).expect("a sound batch");
+        // Nothing is to be dropped.
+        let counts = store.counts();
+        while counts.bytes.load(Relaxed) > counts.bytes_written.load(Relaxed) + (64 << 20) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    let counts = store.counts().clone();
+    store.finish().expect("the end");
+    assert_eq!(counts.packets_dropped.load(Relaxed), 0);
+    println!(
+        "find in {} segments of {} KiB: {} packets, {:.1} MB with indexes",
+        counts.segments_closed.load(Relaxed),
+        scale.segment_bytes >> 10,
+        counts.packets.load(Relaxed),
+        counts.bytes_kept.load(Relaxed) as f64 / 1e6
+    );
+    let words = [
+        ("nothing", "nobody.example".to_owned()),
+        ("a name", name(123).to_string()),
+        ("a domain", "*.domain7.example".to_owned()),
+        ("an address", "10.0.0.123".to_owned()),
+        ("a flow", "10.0.0.123:32769-192.0.0.123:443/udp".to_owned()),
+    ];
+    for (what, word) in words {
+        let query = Query::parse(&[word]).expect("a word");
+        let (mut times, mut found) = (Vec::new(), 0);
+        for is_scan in [false, true] {
+            let mut best = Duration::MAX;
+            let mut octets = 0u64;
+            for _ in 0..if is_scan { 1 } else { scale.rounds } {
+                octets = 0;
+                let mut visit = |packet: larder_store::FoundPacket<'_>| {
+                    octets += packet.frame.iter().map(|octet| u64::from(*octet)).sum::<u64>();
+                    ControlFlow::Continue(())
+                };
+                let start = Instant::now();
+                let mut finder = Finder::open(folder.path()).expect("the folder");
+                let options = FindOptions::default();
+                let summary = match is_scan {
+                    false => finder.find(&query, options, &mut visit),
+                    true => finder.scan(&query, options, &mut visit),
+                };
+                best = best.min(start.elapsed());
+                let summary = summary.expect("a search");
+                assert!(!is_scan || summary.packets == found);
+                found = summary.packets;
+            }
+            times.push((best, octets));
+        }
+        assert_eq!(times[0].1, times[1].1, "both see the same octets");
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        println!(
+            "find {what:<11} {found:>8} packets  {:>9.2} ms   scan {:>9.1} ms   1 / {:.0}",
+            ms(times[0].0),
+            ms(times[1].0),
+            ms(times[1].0) / ms(times[0].0)
+        );
+    }
+}
