@@ -278,3 +278,48 @@ fn following_shows_all_that_comes() {
         }
     }
 }
+
+/// Searches while a writer appends, closes and deletes at full speed meet no error: without deletions they give a prefix of
+/// what was appended, at least as long as what was there before; with deletions, packets in order, each as it was appended.
+#[test]
+fn searches_beside_a_writer() {
+    for budget_bytes in [1 << 30, 64 << 10] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut options = options(folder.path());
+        options.budget_bytes = budget_bytes;
+        let mut world = World::new(80, folder.path(), options);
+        world.open();
+        let is_over = AtomicBool::new(false);
+        let words = ["0.0.0.0/0".to_owned()];
+        let mut searches = Vec::new();
+        std::thread::scope(|scope| {
+            let searcher = scope.spawn(|| {
+                let mut searches = Vec::new();
+                while !is_over.load(Ordering::Acquire) {
+                    searches.push(find(folder.path(), &words, FindOptions::default(), false).0);
+                }
+                searches
+            });
+            for _ in 0..60 {
+                world.go_on(5);
+                std::thread::sleep(Duration::from_millis(3));
+            }
+            world.store.take().unwrap().finish().unwrap();
+            is_over.store(true, Ordering::Release);
+            searches = searcher.join().unwrap();
+        });
+        assert!(searches.len() > 3, "{}", searches.len());
+        let all = world.expected(&world.packets, &words, FindOptions::default());
+        let mut before = 0;
+        for found in searches {
+            if budget_bytes == 1 << 30 {
+                assert!(found.len() >= before && found == all[..found.len()]);
+                before = found.len();
+            } else {
+                let genuine = found.iter().filter(|packet| all.binary_search(packet).is_ok());
+                assert_eq!(genuine.count(), found.len());
+                assert!(found.is_sorted());
+            }
+        }
+    }
+}
