@@ -61,6 +61,8 @@ pub struct Plan {
     pub rings: usize,
     /// Octets of one ring.
     pub ring_bytes: u64,
+    /// By AF_XDP; a failure where that cannot be had.
+    pub xdp: bool,
 }
 
 /// What a stage did.
@@ -123,9 +125,13 @@ fn measure(plan: &Plan, stage: Stage<'_>) -> Result<Measured, Error> {
         interfaces: vec![READER.to_owned()],
         rings: plan.rings,
         ring_bytes: plan.ring_bytes,
+        xdp: plan.xdp,
         ..LiveOptions::default()
     };
     let live = Live::open(&options).map_err(|error| Error::Failed(error.to_string()))?;
+    if let (true, Some(why)) = (plan.xdp, live.notes().first()) {
+        return Err(Error::Failed(why.clone()));
+    }
     let sender = FrameSender::open(SENDER, plan.frames.clone())
         .map_err(|error| Error::Failed(error.to_string()))?;
     let counts = live.counts();

@@ -17,8 +17,9 @@ use crate::exit::{DONE, Failure, Outcome};
 use crate::layers::Resolved;
 use crate::show::print;
 
-const STAGES: [&str; 5] = ["walk", "source", "decode", "annotate", "store"];
-/// Octets of packets that are kept in the last stage: as a ring it is used many times over.
+/// The last by AF_XDP, where that is asked for.
+const STAGES: [&str; 6] = ["walk", "source", "decode", "annotate", "store", "xdp"];
+/// Octets of packets that are kept in the stage `store`: as a ring it is used many times over.
 const STORE_BYTES: u64 = 1 << 30;
 
 /// Frames in the row that is sent: some of each flow, and DNS answers among them.
@@ -31,6 +32,7 @@ pub fn bench_live(settings: &Resolved) -> Outcome {
     let number = |name: &str| settings.number_or_default(name);
     let format = Format::of(settings);
     let mut printed = head(format);
+    let stages = if settings.switch("xdp") { &STAGES[..] } else { &STAGES[..5] };
     for size in sizes(settings.word("sizes").unwrap_or_default())? {
         let plan = Plan {
             frames: frames(number("flows") as usize, size),
@@ -38,16 +40,17 @@ pub fn bench_live(settings: &Resolved) -> Outcome {
             frames_per_s: number("rate"),
             rings: number("rings") as usize,
             ring_bytes: number("ring"),
+            xdp: false,
         };
         let rounds = number("rounds");
         let mut measured = [const { Vec::new() }; STAGES.len()];
         for round in 1..=rounds {
-            for (at, name) in STAGES.into_iter().enumerate() {
+            for (at, name) in stages.iter().enumerate() {
                 eprint_quietly(&format!("{size} B, round {round} of {rounds}: {name}"));
                 measured[at].push(stage(name, &plan)?);
             }
         }
-        for (name, rounds) in STAGES.into_iter().zip(&measured) {
+        for (name, rounds) in stages.iter().zip(&measured) {
             printed.push_str(&row(format, name, size, rounds));
         }
         print(&std::mem::take(&mut printed))?;
@@ -66,12 +69,13 @@ fn stage(name: &str, plan: &Plan) -> Result<Measured, Failure> {
         decode(batch, 1, 0, &mut decoded);
         packets += u64::from(decoded.packets);
     };
+    let plan = Plan { xdp: name == "xdp", ..plan.clone() };
     let measured = run(
-        plan,
+        &plan,
         match (name, &program) {
             (_, Some(program)) => Stage::Program(program),
             ("walk", _) => Stage::Walk,
-            ("source", _) => Stage::Source,
+            ("source" | "xdp", _) => Stage::Source,
             _ => Stage::Work(&mut work),
         },
     );

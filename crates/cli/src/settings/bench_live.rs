@@ -1,6 +1,6 @@
 //! `larder bench live`.
 
-use super::{Command, Kind, ROW, Setting};
+use super::{Command, Kind, ROW, SWITCH, Setting};
 
 /// `larder bench live`.
 pub const BENCH_LIVE: Command = Command {
@@ -73,6 +73,12 @@ Examples:
             help: "Octets of one ring",
             why: "A small one shows what is counted when it is full.",
             ..ROW
+        },
+        Setting {
+            name: "xdp",
+            help: "Measure the source by AF_XDP too (feature xdp)",
+            why: "Beside the kernel's network instead of through it.",
+            ..SWITCH
         },
         Setting {
             name: "rounds",
