@@ -20,8 +20,10 @@
 //! the batch, and the block it was in goes back at once: who is slow to drop batches loses frames, counted, and holds
 //! nobody up.
 //!
-//! Several rings give one row in order of time: the earliest frame goes first, once no ring that is empty can bring an
-//! earlier one, which is so `settle_ms` after its block came. Within a ring the order is the ring's.
+//! Several rings give one row in order of time: the earliest frame goes first, once no other ring can bring an earlier one. A
+//! ring that has nothing for us may have frames in the block that the kernel still writes: that block is waited for
+//! ([`SETTLE_MS`] at most). One that has none there either can only bring what comes now. Within a ring the order is the
+//! ring's.
 //!
 //! An interface that goes down stays open, and brings frames when it is up again; one that is removed and made again is
 //! bound again by its name, without a capability.
@@ -70,8 +72,11 @@ const LOOK_MS: u64 = 500;
 /// After so long without a frame a batch without any is given, so that who lives by the times of frames sees time go on.
 const SILENCE_MS: u64 = 1_000;
 
-/// How long after its stamp, beyond the time for a block, a frame may come to its ring: ticks of the kernel's timer.
-const JITTER_MS: u64 = 15;
+/// How long a frame that was stamped may take into its ring: no time, unless the core that has it is taken away.
+const IN_FLIGHT_MS: u64 = 3;
+
+/// How much longer than `batch_ms` a block that has frames is waited for: its timer's ticks, and what holds a core up.
+const SETTLE_MS: u64 = 100;
 
 /// How long a caller who stops may hold batches back before the rest is given up.
 const STOP_MS_MAX: u64 = 5_000;
@@ -387,9 +392,9 @@ impl Live {
         self.begun.elapsed().as_millis() as u64
     }
 
-    /// After how long an empty ring can bring no earlier frame.
+    /// How long a block that has frames is waited for.
     fn settle_ms(&self) -> u64 {
-        u64::from(self.options.batch_ms) + JITTER_MS
+        u64::from(self.options.batch_ms) + SETTLE_MS
     }
 
     /// By how much the time of day was set since the last call, ns; 0: it was not.
@@ -508,10 +513,14 @@ impl Live {
         let settle_ms = self.settle_ms();
         while out.len() < bytes_max {
             // The earliest frame, and the stamp of the earliest one of another ring.
-            let (mut first, mut second_ns, mut has_empty) = (None, u64::MAX, false);
+            let (mut first, mut second_ns) = (None, u64::MAX);
+            // How long after its block was seen it may go.
+            let mut wait_ms = 0;
             for (at, line) in self.lines.iter_mut().enumerate() {
                 match (line.ring.head_ns(), first) {
-                    (None, _) => has_empty |= !line.is_left,
+                    (None, _) if line.is_left => {}
+                    (None, _) if line.ring.has_unfinished() => wait_ms = settle_ms,
+                    (None, _) => wait_ms = wait_ms.max(IN_FLIGHT_MS),
                     (Some(ns), Some((_, first_ns))) if ns >= first_ns => {
                         second_ns = second_ns.min(ns);
                     }
@@ -523,8 +532,8 @@ impl Live {
             }
             let (at, _) = first?;
             let Line { ring, interface, .. } = &mut self.lines[at];
-            let ready_ms = ring.seen_ms().map_or(0, |seen| seen + settle_ms);
-            if has_empty && now_ms < ready_ms && !ring.is_crowded() {
+            let ready_ms = ring.seen_ms().map_or(0, |seen| seen + wait_ms);
+            if now_ms < ready_ms && !ring.is_crowded() {
                 return Some(ready_ms);
             }
             if out.is_empty() {
@@ -558,10 +567,14 @@ impl Live {
     /// Whether what was received before a stop has been given.
     fn is_drained(&self, now_ms: u64, since_ms: u64) -> bool {
         let settled_ms = since_ms + self.settle_ms();
-        let is_later = |line: &Line| line.ring.seen_ms().is_none_or(|seen| seen > settled_ms);
+        let is_drained = |line: &Line| match line.ring.seen_ms() {
+            Some(seen_ms) => seen_ms > settled_ms,
+            None => !line.ring.has_unfinished() || now_ms > settled_ms,
+        };
         let queues_are = self.queues_are_empty || now_ms > since_ms + QUEUES_MS_MAX;
+        let rings_are = || self.lines.iter().all(is_drained);
         now_ms > since_ms + STOP_MS_MAX
-            || (now_ms > settled_ms && queues_are && self.lines.iter().all(is_later))
+            || (now_ms > since_ms + IN_FLIGHT_MS && queues_are && rings_are())
     }
 
     /// Waits until a ring that is empty has something, or for some milliseconds.

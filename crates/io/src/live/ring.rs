@@ -14,6 +14,7 @@
 //!    Only `give_back` makes it say so, with Release after the last read; it borrows the ring mutably, so that no slice of
 //!    the block is left.
 //! 3. One value of ours takes the blocks of a mapping.
+//! 4. Of a block that is the kernel's no more is looked at than status and count, each a word that is read at once.
 
 use std::collections::VecDeque;
 use std::io;
@@ -25,8 +26,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::block::{Copied, Cursor, Shape, copy, walk};
 use super::socket::{RX_RING, SOL_PACKET, set_packet_option};
 
-/// Where a block's status is; `TP_STATUS_USER` in it.
+/// Where a block's status is, and its count of frames; `TP_STATUS_USER` in the status.
 const STATUS_AT: usize = 8;
+const COUNT_AT: usize = 12;
 const USER: u32 = 1;
 const KERNEL: u32 = 0;
 
@@ -143,7 +145,7 @@ impl Ring {
         while self.seen_ms.len() < self.block_count {
             let next = (self.at + self.seen_ms.len()) % self.block_count;
             // Pairs with the kernel's barrier before it hands a block over: what it wrote is there.
-            if self.status(next).load(Ordering::Acquire) & USER == 0 {
+            if self.word(next, STATUS_AT).load(Ordering::Acquire) & USER == 0 {
                 return;
             }
             self.seen_ms.push_back(now_ms);
@@ -153,6 +155,12 @@ impl Ring {
     /// When the block that is being emptied was seen to be ours, milliseconds; `None`: there is none.
     pub fn seen_ms(&self) -> Option<u64> {
         self.seen_ms.front().copied()
+    }
+
+    /// Whether the kernel has written frames into the block that is next to be ours, where none is ours.
+    pub fn has_unfinished(&self) -> bool {
+        // It counts frames when they are written, from 0 (see `give_back`).
+        self.seen_ms.is_empty() && self.word(self.at, COUNT_AT).load(Ordering::Acquire) > 0
     }
 
     /// Whether as many blocks wait that the kernel may soon have none.
@@ -222,11 +230,12 @@ impl Ring {
         }
     }
 
-    fn status(&self, number: usize) -> &AtomicU32 {
-        assert!(number < self.block_count);
-        // SAFETY: within the mapping (invariant 1), a multiple of 4; shared with the kernel, which uses it as an atomic
-        // too. Slices of our blocks are only read, and the kernel does not write their status (invariant 2).
-        unsafe { self.mapping.start.add(number * self.block_bytes + STATUS_AT).cast().as_ref() }
+    /// A word of a block's descriptor.
+    fn word(&self, number: usize, at: usize) -> &AtomicU32 {
+        assert!(number < self.block_count && at <= COUNT_AT);
+        // SAFETY: within the mapping (invariant 1), a multiple of 4; shared with the kernel (invariant 4), which uses it as
+        // an atomic too. Slices of our blocks are only read, and the kernel does not write to these (invariant 2).
+        unsafe { self.mapping.start.add(number * self.block_bytes + at).cast().as_ref() }
     }
 
     /// Gives the block at `at` back to the kernel.
@@ -235,8 +244,10 @@ impl Ring {
         // It ended before it had what it promised.
         let is_cut = self.cursor.take().is_some_and(|cursor| cursor.left() > 0);
         self.malformed += u64::from(is_cut);
+        // Until the kernel begins with it, it is empty.
+        self.word(self.at, COUNT_AT).store(0, Ordering::Relaxed);
         // Pairs with the kernel's reads of the status: we have done with the block.
-        self.status(self.at).store(KERNEL, Ordering::Release);
+        self.word(self.at, STATUS_AT).store(KERNEL, Ordering::Release);
         self.at = (self.at + 1) % self.block_count;
     }
 }

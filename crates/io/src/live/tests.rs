@@ -333,6 +333,32 @@ fn rings_share_by_flow() {
     });
 }
 
+/// Frames that come while others are read, by rings whose blocks are full or old at different times, are in order of time and
+/// complete.
+#[test]
+fn rings_keep_in_step() {
+    with_network("live::rings_keep_in_step", PAIR, || {
+        for rings in [2, 3] {
+            let (mut source, _) = source(&LiveOptions { rings, ..options("c0") });
+            let sending = std::thread::spawn(|| {
+                let generator = Generator::new("c1");
+                for n in 0..6000u32 {
+                    // One flow is busy, others have a frame now and then; and there are pauses of all lengths.
+                    let flow = if n % 7 == 0 { n as u16 } else { 1 };
+                    generator.send(&frame((flow, 53), n, n as usize % 1000));
+                    if n % 100 == 0 {
+                        std::thread::sleep(Duration::from_micros(u64::from(n)));
+                    }
+                }
+            });
+            let seen = receive(&mut source, 6000);
+            sending.join().unwrap();
+            assert!(seen.iter().map(Seen::number).eq(0..6000));
+            assert!(seen.windows(2).all(|pair| pair[0].ts_ns <= pair[1].ts_ns));
+        }
+    });
+}
+
 /// Two interfaces in one capture: each frame says by which it came, and all are in order of time.
 #[test]
 fn interfaces_are_told_apart() {
