@@ -15,6 +15,7 @@
 //! | [`record`] | what is known of a flow when it ends |
 //! | [`mod@format`] | the schema, as text, ECS, Zeek, CSV, Parquet |
 //! | [`sort`] | rendered records in the order of first packets |
+//! | `lines` | logs in one file, or cut by size and time |
 //! | [`sink`] | the ordered end: log, packets with names, answers |
 //! | [`feeds`] | logs of others: Zeek, EVE, dnstap |
 //!
@@ -29,6 +30,7 @@ pub mod flow;
 pub mod format;
 pub mod kept;
 pub mod latency;
+mod lines;
 pub mod live;
 pub mod names;
 pub mod names_file;
@@ -60,7 +62,7 @@ pub struct Progress {
     pub packets: AtomicU64,
     /// Set by the caller (Ctrl-C): finish what was read, write it, and return.
     pub stop: AtomicBool,
-    /// Set by the caller (SIGUSR1): logs are opened anew before the next record.
+    /// Set by the caller (SIGHUP, SIGUSR1): logs are opened anew before the next record.
     pub reopen: AtomicBool,
     /// How often batches were asked for: grows at least every tenth of a second, or the run hangs.
     pub turns: AtomicU64,

@@ -48,6 +48,26 @@ pub enum LookupPer {
     Packet,
 }
 
+/// When the log and `dns.log` are cut, and what becomes of closed files. All zero: they are not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rotation {
+    /// A file has at most so many octets; 0: any.
+    pub bytes_max: u64,
+    /// A file is closed when a multiple of so many seconds since 1970 has passed by the packets' time; 0: never.
+    pub every_s: u32,
+    /// Closed files are compressed with gzip.
+    pub compress: bool,
+    /// Octets of all files of a log; the oldest go first; 0: all stay.
+    pub budget_bytes: u64,
+}
+
+impl Rotation {
+    /// True when anything of it is asked for.
+    pub fn is_wanted(&self) -> bool {
+        *self != Rotation::default()
+    }
+}
+
 /// Everything that `larder annotate` can be told. `Default` is the documented default.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -109,6 +129,8 @@ pub struct Options {
     pub linger_s: u32,
     /// A flow that goes on for so long gives a record, and its books begin anew, seconds; 0: it never does.
     pub active_s: u32,
+    /// When logs are cut, and how long their files stay.
+    pub rotation: Rotation,
     /// Where packets are kept, to be found by name.
     pub store: Option<larder_store::Options>,
     /// Where kept packets are served over HTTP.
@@ -151,6 +173,7 @@ impl Default for Options {
             udp_idle_s: 60,
             linger_s: 5,
             active_s: 0,
+            rotation: Rotation::default(),
             store: None,
             serve: None,
             operation: Operation::default(),

@@ -19,7 +19,7 @@ use crate::names::Names;
 use crate::operate::{Operation, Operator};
 use crate::options::{Damage, Endpoint, Options, SortBy, Summary};
 use crate::pipeline;
-use crate::sink::{Log, Writer};
+use crate::sink::{AnswerLog, Log, Writer};
 use crate::sort::Sorter;
 use crate::worker::{Shared, Worker};
 use crate::{Error, Progress};
@@ -114,17 +114,15 @@ fn run_source(options: &Options, progress: &Arc<Progress>, input: Feed) -> Resul
         })?;
     }
 
-    let mut format = Format::new(options.format, options.ports_numeric)?;
     let directory = options.directory.as_deref();
     if let Some(directory) = directory {
         make_directory(directory)?;
     }
     let in_directory = |name: &str| directory.map(|directory| directory.join(name));
     // All of them are opened before the first octet is written: a failure leaves no half log.
-    let log = open_output(&options.output)?;
     let packets = options.write_packets.as_ref().map(open_output).transpose()?;
-    let answers = in_directory("dns.log").map(|path| Output::create(&path)).transpose()?;
-    let log = Log::new(log, &mut format)?;
+    let answers = in_directory("dns.log").map(|path| AnswerLog::open(path, options)).transpose()?;
+    let log = Log::open(options)?;
     let sorter = (options.sort_by == SortBy::Start).then(|| Sorter::new(SORT_BYTES_MAX, None));
     let interfaces = tap.as_ref().map_or(&[][..], Watched::interfaces);
     let keeper = options.store.as_ref().map(|store| Keeper::open(store, interfaces)).transpose()?;
@@ -146,7 +144,7 @@ fn run_source(options: &Options, progress: &Arc<Progress>, input: Feed) -> Resul
     if let Some(address) = operator.as_ref().and_then(Operator::metrics) {
         progress.say(format!("metrics at http://{address}/metrics"));
     }
-    let mut writer = Writer::new(log, sorter, packets, answers, keeper, live)?;
+    let mut writer = Writer::new(log, sorter, packets, answers, keeper, progress, live)?;
 
     let counted = pipeline::run(
         &mut source,
@@ -160,7 +158,7 @@ fn run_source(options: &Options, progress: &Arc<Progress>, input: Feed) -> Resul
             pins: options.pins.clone(),
         },
     )?;
-    writer.finish(&mut format)?;
+    writer.finish()?;
     drop((server, operator));
     let news = store.iter().flat_map(|counts| counts.news());
     news.for_each(|line| progress.say(line));

@@ -5,68 +5,84 @@
 //! not depend on who rendered what.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use larder_io::output::Output;
 use larder_wire::capture::{Step, write};
 use larder_wire::{Addr, Name};
 
-use crate::Error;
 use crate::edge::AnswerLine;
 use crate::format::Format;
 use crate::kept::Keeper;
+use crate::lines::{Frame, LineLog};
 use crate::names_file::escaped;
+use crate::options::{Endpoint, Options};
 use crate::pipeline::{Sink, Work};
 use crate::sort::Sorter;
 use crate::worker::{Ended, Output as Made};
+use crate::{Error, Progress};
 
 /// Where rendered records go.
 pub enum Log {
     /// As they are.
-    Lines(Output),
+    #[allow(private_interfaces)]
+    Lines(LineLog),
     /// Into columns.
     #[cfg(feature = "parquet")]
     Parquet(Box<crate::format::parquet::Writer<Output>>),
 }
 
 impl Log {
-    /// The log of `format` on `out`, its header written.
-    pub fn new(mut out: Output, format: &mut Format) -> Result<Log, Error> {
-        match format {
+    /// The log of the run; nothing is written yet.
+    pub fn open(options: &Options) -> Result<Log, Error> {
+        match Format::new(options.format, options.ports_numeric)? {
             #[cfg(feature = "parquet")]
             Format::Parquet(_) => {
+                if options.rotation.is_wanted() {
+                    return Err(Error::Options(
+                        "a Parquet file is whole at its end only, and can't be rotated; use --format csv"
+                            .to_owned(),
+                    ));
+                }
+                let out = crate::run::open_output(&options.output)?;
                 let writer = crate::format::parquet::Writer::new(out)?;
                 Ok(Log::Parquet(Box::new(writer)))
             }
-            _ => {
-                let mut header = Vec::new();
-                format.writer_mut().header(&mut header);
-                out.write_all(&header)?;
-                // Who reads a pipe sees at once that we are there.
-                out.flush()?;
-                Ok(Log::Lines(out))
+            format => {
+                let frame = Frame::of(format);
+                Ok(Log::Lines(LineLog::open(&options.output, &options.rotation, true, frame)?))
             }
         }
     }
 
-    fn take(&mut self, rendered: &[u8]) -> Result<(), Error> {
+    fn take(&mut self, rendered: &[u8], now_ns: i64) -> Result<(), Error> {
         match self {
-            Log::Lines(out) => Ok(out.write_all(rendered)?),
+            Log::Lines(log) => log.write(rendered, now_ns),
             #[cfg(feature = "parquet")]
             Log::Parquet(writer) => writer.push_rows(rendered),
         }
     }
 
-    fn finish(self, format: &mut Format) -> Result<(), Error> {
+    fn finish(self, now_ns: i64, progress: &Progress) -> Result<(), Error> {
         match self {
-            Log::Lines(mut out) => {
-                let mut footer = Vec::new();
-                format.writer_mut().footer(&mut footer);
-                out.write_all(&footer)?;
-                Ok(out.finish()?)
-            }
+            Log::Lines(log) => log.finish(now_ns, progress),
             #[cfg(feature = "parquet")]
             Log::Parquet(writer) => Ok(writer.finish()?.finish()?),
         }
+    }
+}
+
+/// `dns.log` in a folder.
+pub struct AnswerLog(LineLog);
+
+impl AnswerLog {
+    /// Opens it; nothing is written yet.
+    pub fn open(path: PathBuf, options: &Options) -> Result<AnswerLog, Error> {
+        let frame = Frame::of_text(ANSWERS_HEADER);
+        let log = LineLog::open(&Endpoint::Path(path), &options.rotation, false, frame)?;
+        Ok(AnswerLog(log))
     }
 }
 
@@ -75,48 +91,63 @@ pub struct Writer {
     log: Log,
     sorter: Option<Sorter>,
     packets: Option<Packets>,
-    answers: Option<Output>,
+    answers: Option<AnswerLog>,
     keeper: Option<Keeper>,
     scratch: Vec<u8>,
+    progress: Arc<Progress>,
     /// Live input: what a batch ended is shown at once.
-    flush_each_batch: bool,
+    is_live: bool,
+    /// The time that the log has come to.
+    now_ns: i64,
 }
 
 impl Writer {
     /// A writer on `log`; `packets` is `-w`, `answers` is `dns.log`, `keeper` is the packet store.
     pub fn new(
-        log: Log,
+        mut log: Log,
         sorter: Option<Sorter>,
         packets: Option<Output>,
-        answers: Option<Output>,
+        mut answers: Option<AnswerLog>,
         keeper: Option<Keeper>,
-        flush_each_batch: bool,
+        progress: &Arc<Progress>,
+        is_live: bool,
     ) -> Result<Writer, Error> {
         let packets = packets.map(Packets::new).transpose()?;
-        let mut answers = answers;
-        if let Some(out) = &mut answers {
-            out.write_all(ANSWERS_HEADER.as_bytes())?;
+        #[allow(irrefutable_let_patterns)]
+        if let Log::Lines(log) = &mut log {
+            log.start()?;
         }
-        let scratch = Vec::new();
-        Ok(Writer { log, sorter, packets, answers, keeper, scratch, flush_each_batch })
+        answers.iter_mut().try_for_each(|answers| answers.0.start())?;
+        let (scratch, progress) = (Vec::new(), Arc::clone(progress));
+        Ok(Writer { log, sorter, packets, answers, keeper, scratch, progress, is_live, now_ns: 0 })
     }
 
     /// Writes what is left, and the log's last lines.
-    pub fn finish(mut self, format: &mut Format) -> Result<(), Error> {
+    pub fn finish(mut self) -> Result<(), Error> {
         if let Some(sorter) = self.sorter.take() {
-            sorter.finish(|rendered| self.log.take(rendered))?;
+            sorter.finish(|rendered| self.log.take(rendered, self.now_ns))?;
         }
-        self.log.finish(format)?;
+        self.log.finish(self.now_ns, &self.progress)?;
         if let Some(packets) = self.packets {
             packets.out.finish()?;
         }
-        if let Some(out) = self.answers {
-            out.finish()?;
+        if let Some(answers) = self.answers {
+            answers.0.finish(self.now_ns, &self.progress)?;
         }
         if let Some(keeper) = self.keeper {
             keeper.finish()?;
         }
         Ok(())
+    }
+
+    /// An operator wants logs opened anew.
+    fn reopen(&mut self) -> Result<(), Error> {
+        // What cannot be, a log of columns, goes on.
+        #[allow(irrefutable_let_patterns)]
+        if let Log::Lines(log) = &mut self.log {
+            log.reopen(self.now_ns)?;
+        }
+        self.answers.iter_mut().try_for_each(|answers| answers.0.reopen(self.now_ns))
     }
 }
 
@@ -128,24 +159,35 @@ impl Sink for Writer {
         if let Some(keeper) = &mut self.keeper {
             keeper.batch(work, outputs)?;
         }
-        if let Some(out) = &mut self.answers {
-            self.scratch.clear();
+        // Before the first packet there is no time; where the clock was set back, it goes on from there.
+        let end_ns = work.time_ns.max(0);
+        self.now_ns = self.now_ns.min(end_ns);
+        if self.progress.reopen.swap(false, Ordering::AcqRel) {
+            self.reopen()?;
+        }
+        if let Some(answers) = &mut self.answers {
             for answer in &work.answers {
+                self.scratch.clear();
                 write_answer(answer, &mut self.scratch);
+                answers.0.write(&self.scratch, answer.time_ns.min(end_ns))?;
             }
-            out.write_all(&self.scratch)?;
+            answers.0.end_batch(self.is_live, end_ns, &self.progress)?;
         }
         merge(outputs, |output, ended| {
+            // The time that a log has come to is that of the latest packet of its flows.
+            self.now_ns = self.now_ns.max(ended.end_ns.min(end_ns));
             let rendered = &output.bytes[ended.start..ended.end];
             match &mut self.sorter {
                 Some(sorter) => sorter.push(ended.first_packet, rendered),
-                None => self.log.take(rendered),
+                None => self.log.take(rendered, self.now_ns),
             }
         })?;
-        if self.flush_each_batch
-            && let Log::Lines(out) = &mut self.log
-        {
-            out.flush()?;
+        if self.is_live {
+            self.now_ns = end_ns;
+        }
+        #[allow(irrefutable_let_patterns)]
+        if let Log::Lines(log) = &mut self.log {
+            log.end_batch(self.is_live, end_ns, &self.progress)?;
         }
         Ok(())
     }

@@ -106,6 +106,8 @@ pub struct Ended {
     pub end_packet: u64,
     /// Number of its first packet.
     pub first_packet: u64,
+    /// Time of its last packet, ns.
+    pub end_ns: i64,
     /// Where it lies, rendered, in [`Output::bytes`].
     pub start: usize,
     /// End of it.
@@ -613,8 +615,8 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
             let start = self.output.bytes.len();
             self.state.shared.format.writer().record(&record, &mut self.output.bytes);
             let end = self.output.bytes.len();
-            let first_packet = record.first_packet;
-            self.output.ended.push(Ended { end_packet, first_packet, start, end });
+            let (first_packet, end_ns) = (record.first_packet, record.end_ns);
+            self.output.ended.push(Ended { end_packet, first_packet, end_ns, start, end });
         }
         self.state.record = Some(record);
     }

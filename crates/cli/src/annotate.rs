@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use larder_annotate::live::Tap;
 use larder_annotate::operate::Operation;
-use larder_annotate::options::{Endpoint, LookupPer, OutputFormat, SortBy};
+use larder_annotate::options::{Endpoint, LookupPer, OutputFormat, Rotation, SortBy};
 use larder_annotate::{Options, Progress, Summary};
 use larder_io::privileges;
 
@@ -41,7 +41,9 @@ pub fn annotate(settings: &Resolved) -> Outcome {
     let progress = Arc::new(Progress::default());
     // Before there is any other thread: what is given up here nobody keeps.
     let tap = input.as_ref().map(|input| open(input, &options, &progress)).transpose()?;
-    if let Err(error) = signals::stop_on_signals(&progress, quiet) {
+    let signals = signals::stop_on_signals(&progress, quiet)
+        .and_then(|()| signals::reopen_on_signals(&progress));
+    if let Err(error) = signals {
         return Err(Failure::file("signals", &error, "free some file descriptors or threads"));
     }
     let started = Instant::now();
@@ -146,6 +148,12 @@ fn options(settings: &Resolved) -> Result<Options, Failure> {
         tcp_idle_s: seconds("tcp-idle"),
         udp_idle_s: seconds("udp-idle"),
         linger_s: seconds("linger"),
+        rotation: Rotation {
+            bytes_max: settings.number_or_default("rotate-size"),
+            every_s: seconds("rotate-every"),
+            compress: settings.switch("compress"),
+            budget_bytes: settings.number_or_default("logs-budget"),
+        },
         active_s: if settings.list("interface").is_empty() { 0 } else { seconds("active") },
         store: live::store(settings)?,
         serve: live::serve(settings)?,
@@ -240,6 +248,14 @@ fn check_outputs(options: &Options) -> Result<(), Failure> {
     if pipes > 1 {
         return Err(Failure::usage(
             "-o and -w both want standard output; name a file for one of them",
+        ));
+    }
+    if options.rotation.is_wanted()
+        && options.output == Endpoint::Pipe
+        && options.directory.is_none()
+    {
+        return Err(Failure::usage(
+            "--rotate-size, --rotate-every, --compress and --logs-budget are for files: add -o FILE",
         ));
     }
     if std::io::stdout().is_terminal() {
@@ -337,7 +353,8 @@ mod tests {
         let line = "-r a b -r - -o out --format ecs -w pk -d dir --names dns --cores 3 \
             --names-budget 1MiB --flows-max 1000 --reassembly-budget 2MiB --candidates 2 --seed 9 \
             -c 10 -n --sort start --lookup packet --unresolved --names-save s --names-load l \
-            --eve e --zeek-log z --zeek-dns d1 d2 --dnstap t --tcp-idle 1m --udp-idle 2s --linger 0s";
+            --eve e --zeek-log z --zeek-dns d1 d2 --dnstap t --tcp-idle 1m --udp-idle 2s --linger 0s \
+            --rotate-size 1GiB --rotate-every 1h --compress --logs-budget 2GiB";
         let flags: Vec<&str> = line.split_whitespace().collect();
         let path = |path: &str| Endpoint::Path(path.into());
         let got = options_of(&flags).expect("sound");
@@ -368,6 +385,12 @@ mod tests {
             tcp_idle_s: 60,
             udp_idle_s: 2,
             linger_s: 0,
+            rotation: Rotation {
+                bytes_max: 1 << 30,
+                every_s: 3600,
+                compress: true,
+                budget_bytes: 2 << 30,
+            },
             ..Options::default()
         };
         assert_eq!(format!("{got:?}"), format!("{expected:?}"));
@@ -403,6 +426,7 @@ mod tests {
         assert!(refused(&["-r", own, "-o", "x", "-w", "x"]).contains("-o writes there already"));
         let twice = ["-r", own, "-o", "/dev/null", "-w", "/dev/null"];
         assert!(check_outputs(&options_of(&twice).expect("sound")).is_ok(), "a device takes all");
+        assert!(refused(&["-r", own, "--compress"]).contains("add -o FILE"));
         assert!(refused(&["-r", "/"]).contains("is a directory"));
         assert!(refused(&["-r", "no/such"]).contains("check the path"));
     }

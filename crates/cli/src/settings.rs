@@ -13,6 +13,7 @@ mod bench_live;
 mod dns;
 mod http;
 mod live;
+mod logs;
 
 use larder_sim::trace::Format;
 
@@ -403,6 +404,10 @@ Examples:
             why: "Fixed, so that a file always gives the same bytes; choose another against traffic made to collide.",
             ..LIMIT
         },
+        logs::ROTATE_SIZE,
+        logs::ROTATE_EVERY,
+        logs::COMPRESS,
+        logs::LOGS_BUDGET,
         live::RINGS,
         live::RING_SIZE,
         live::BATCH_MS,

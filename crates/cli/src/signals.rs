@@ -3,6 +3,8 @@
 //! After the first, what was read is finished and written, and the exit code is 130. A read that
 //! waits on a silent pipe is not torn out of its wait (the kernel restarts it): it ends with the
 //! next packet, the end of the pipe, or the second signal.
+//!
+//! SIGUSR1 opens logs anew, and SIGHUP does where no terminal is there to hang up.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
@@ -10,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use larder_annotate::Progress;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 
@@ -23,6 +25,22 @@ pub fn stop_on_signals(progress: &Arc<Progress>, quiet: bool) -> io::Result<()> 
     let progress = Arc::clone(progress);
     let text = "stopping; what was read is being written";
     ask_on_signals(quiet, text, move || progress.stop.store(true, Ordering::Release))
+}
+
+/// Sets `progress.reopen` at every SIGUSR1 and, if standard input is no terminal, SIGHUP: what logrotate sends after it
+/// has renamed a file. The thread lives as long as the process.
+pub fn reopen_on_signals(progress: &Arc<Progress>) -> io::Result<()> {
+    let progress = Arc::clone(progress);
+    let mut signals = Signals::new([SIGUSR1])?;
+    if !io::stdin().is_terminal() {
+        signals.handle().add_signal(SIGHUP)?;
+    }
+    thread::Builder::new().name("reopen".to_owned()).spawn(move || {
+        for _ in signals.forever() {
+            progress.reopen.store(true, Ordering::Release);
+        }
+    })?;
+    Ok(())
 }
 
 /// Calls `ask` at the first signal, and says `text`; the second ends the process with 130. The thread lives as
@@ -69,5 +87,21 @@ mod tests {
             assert!(asked.elapsed() < Duration::from_secs(60), "the signal got lost");
             thread::yield_now();
         }
+    }
+
+    /// SIGUSR1 has logs opened anew, each time, and stops nothing.
+    #[test]
+    fn logs_are_reopened_on_request() {
+        let progress = Arc::new(Progress::default());
+        reopen_on_signals(&progress).expect("handlers can be set");
+        for _ in 0..2 {
+            signal_hook::low_level::raise(SIGUSR1).expect("a signal to ourselves");
+            let asked = Instant::now();
+            while !progress.reopen.swap(false, Ordering::AcqRel) {
+                assert!(asked.elapsed() < Duration::from_secs(60), "the signal got lost");
+                thread::yield_now();
+            }
+        }
+        assert!(!progress.stop.load(Ordering::Acquire));
     }
 }

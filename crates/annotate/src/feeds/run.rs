@@ -126,6 +126,11 @@ fn check(options: &Options) -> Result<(&Endpoint, Form), Error> {
     if options.write_packets.is_some() {
         return refuse("-w: a log has no packets to write; leave it out");
     }
+    if options.rotation.is_wanted() {
+        return refuse(
+            "a log that is annotated comes out as one file; rotate it before, or leave this out",
+        );
+    }
     let (endpoint, form) = match (&options.eve, &options.zeek_log) {
         (Some(_), Some(_)) => {
             return refuse("--eve and --zeek-log: one run annotates one log; run larder twice");

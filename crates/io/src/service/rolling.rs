@@ -214,6 +214,8 @@ impl Rolling {
         if self.is_due(now_ns) {
             self.rotate(now_ns);
         }
+        // Who looks at it sees that we are there.
+        self.begin(now_ns);
         self.take_packed();
         self.keep_budget();
     }

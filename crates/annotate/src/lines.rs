@@ -1,0 +1,256 @@
+//! Logs of lines: one file from the start of the run to its end, or one after the other.
+//!
+//! Times are those of packets, so where a log is cut is a function of the input, as the log itself is: an hour of a
+//! capture is in one file, whenever it is read. Live, the two are the same.
+//!
+//! A log in one file ends the run where it can't be written. One that is cut drops records and goes on, as
+//! [`larder_io::service::rolling`] says.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use larder_io::output::Output;
+use larder_io::service::rolling::{Lines, Rolling, RollingOptions};
+
+use crate::format::Format;
+use crate::options::{Endpoint, Rotation};
+use crate::run::open_output;
+use crate::{Error, Progress};
+
+/// The link in the log's folder that leads to the file being written.
+const LINK: &str = "current";
+
+/// What stands before the first record of a file, and behind its last.
+pub(crate) struct Frame {
+    header: Lines,
+    footer: Lines,
+}
+
+impl Frame {
+    /// That of a format. It states the time that it is asked at.
+    pub(crate) fn of(format: Format) -> Frame {
+        let format = Arc::new(Mutex::new(format));
+        let same = Arc::clone(&format);
+        let lines = |format: Arc<Mutex<Format>>, is_header: bool| -> Lines {
+            Box::new(move |now_ns, out| {
+                let mut format = format.lock().unwrap_or_else(PoisonError::into_inner);
+                let writer = format.writer_mut();
+                writer.set_log_time(now_ns);
+                if is_header { writer.header(out) } else { writer.footer(out) }
+            })
+        };
+        Frame { header: lines(format, true), footer: lines(same, false) }
+    }
+
+    /// Always the same header, and no footer.
+    pub(crate) fn of_text(header: &'static str) -> Frame {
+        let header: Lines = Box::new(move |_, out| out.extend_from_slice(header.as_bytes()));
+        Frame { header, footer: Box::new(|_, _| {}) }
+    }
+}
+
+/// See the module.
+pub(crate) enum LineLog {
+    One(Box<One>),
+    Rolling(Box<Rolling>),
+}
+
+/// A log in one file, or on standard output.
+pub(crate) struct One {
+    out: Output,
+    frame: Frame,
+    /// A plain file, and its number: somebody may rename it.
+    file: Option<(PathBuf, u64)>,
+}
+
+impl LineLog {
+    /// Opens it, and writes nothing yet. Standard output is never cut.
+    pub(crate) fn open(
+        endpoint: &Endpoint,
+        rotation: &Rotation,
+        is_linked: bool,
+        frame: Frame,
+    ) -> Result<LineLog, Error> {
+        let path = match endpoint {
+            Endpoint::Path(path) if rotation.is_wanted() => path,
+            _ => {
+                let out = open_output(endpoint)?;
+                let file = match endpoint {
+                    Endpoint::Path(path) => number(path).map(|number| (path.clone(), number)),
+                    _ => None,
+                };
+                return Ok(LineLog::One(Box::new(One { out, frame, file })));
+            }
+        };
+        let options = RollingOptions {
+            path: path.clone(),
+            bytes_max: rotation.bytes_max,
+            every_s: rotation.every_s.into(),
+            compress: rotation.compress,
+            budget_bytes: rotation.budget_bytes,
+            link: is_linked.then(|| LINK.to_owned()),
+        };
+        let rolling = Rolling::open(options, frame.header, frame.footer, None)?;
+        Ok(LineLog::Rolling(Box::new(rolling)))
+    }
+
+    /// Writes the header; of a log that is cut, the first packet tells the time. In one file it states 1970, so that the
+    /// log of a capture is the same octets in every run.
+    pub(crate) fn start(&mut self) -> Result<(), Error> {
+        if let LineLog::One(one) = self {
+            let mut head = Vec::new();
+            (one.frame.header)(0, &mut head);
+            one.out.write_all(&head)?;
+            // Who reads a pipe sees at once that we are there.
+            one.out.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Accepts whole records.
+    pub(crate) fn write(&mut self, records: &[u8], now_ns: i64) -> Result<(), Error> {
+        match self {
+            LineLog::One(one) => Ok(one.out.write_all(records)?),
+            LineLog::Rolling(rolling) => {
+                rolling.write(records, now_ns);
+                Ok(())
+            }
+        }
+    }
+
+    /// After a batch: what came of live input is to be seen, and what is to be told is told.
+    pub(crate) fn end_batch(
+        &mut self,
+        is_live: bool,
+        now_ns: i64,
+        progress: &Progress,
+    ) -> Result<(), Error> {
+        match self {
+            LineLog::One(one) if is_live => one.out.flush()?,
+            LineLog::One(_) => {}
+            LineLog::Rolling(rolling) => {
+                if is_live {
+                    rolling.tick(now_ns);
+                }
+                while let Some(line) = rolling.news() {
+                    progress.say(line);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Somebody has renamed the file, or wants it closed.
+    pub(crate) fn reopen(&mut self, now_ns: i64) -> Result<(), Error> {
+        match self {
+            LineLog::One(one) => one.reopen(now_ns),
+            LineLog::Rolling(rolling) => {
+                rolling.reopen(now_ns);
+                Ok(())
+            }
+        }
+    }
+
+    /// Writes the last lines, and closes.
+    pub(crate) fn finish(self, now_ns: i64, progress: &Progress) -> Result<(), Error> {
+        match self {
+            LineLog::One(one) => {
+                let One { mut out, mut frame, .. } = *one;
+                let mut foot = Vec::new();
+                (frame.footer)(0, &mut foot);
+                out.write_all(&foot)?;
+                Ok(out.finish()?)
+            }
+            LineLog::Rolling(mut rolling) => {
+                rolling.tick(now_ns);
+                while let Some(line) = rolling.news() {
+                    progress.say(line);
+                }
+                rolling.finish(now_ns)?;
+                Ok(())
+            }
+        }
+    }
+}
+
+impl One {
+    /// A file that was renamed gets its last lines there, and a new one is begun.
+    fn reopen(&mut self, now_ns: i64) -> Result<(), Error> {
+        self.out.flush()?;
+        let Some((path, own)) = &mut self.file else { return Ok(()) };
+        if number(path) == Some(*own) {
+            return Ok(());
+        }
+        let mut foot = Vec::new();
+        (self.frame.footer)(now_ns, &mut foot);
+        self.out.write_all(&foot)?;
+        let out = std::mem::replace(&mut self.out, Output::create(path)?);
+        out.finish()?;
+        *own = number(path).unwrap_or(*own);
+        let mut head = Vec::new();
+        (self.frame.header)(now_ns, &mut head);
+        self.out.write_all(&head)?;
+        Ok(self.out.flush()?)
+    }
+}
+
+/// The number of a plain file.
+fn number(path: &Path) -> Option<u64> {
+    fs::metadata(path).ok().filter(fs::Metadata::is_file).map(|data| data.ino())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::OutputFormat;
+
+    /// On request, a log that somebody has renamed is ended where it is and begun anew; one that is in its place goes on. A
+    /// log that is cut is closed by the same request.
+    #[test]
+    fn a_renamed_log_is_begun_anew() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("flows.log");
+        let endpoint = Endpoint::Path(path.clone());
+        let open = |rotation: &Rotation| {
+            let format = Format::new(OutputFormat::Zeek, false).expect("a format");
+            let mut log =
+                LineLog::open(&endpoint, rotation, true, Frame::of(format)).expect("a file");
+            log.start().expect("room");
+            log
+        };
+        let framed = |path: &Path, body: &str| {
+            let text = fs::read_to_string(path).expect("a log");
+            let lines: Vec<&str> = text.lines().collect();
+            assert!(
+                lines[0].starts_with("#separator") && lines[lines.len() - 1].starts_with("#close")
+            );
+            let found: Vec<&str> =
+                lines.into_iter().filter(|line| !line.starts_with('#')).collect();
+            assert_eq!(found, body.lines().collect::<Vec<_>>(), "{}", path.display());
+        };
+        let progress = Progress::default();
+        let moved = folder.path().join("flows.log.1");
+        let mut log = open(&Rotation::default());
+        log.write(b"1\n", 0).expect("room");
+        log.reopen(0).expect("room");
+        log.write(b"2\n", 0).expect("room");
+        fs::rename(&path, &moved).expect("it is there");
+        log.write(b"3\n", 0).expect("room");
+        log.reopen(0).expect("room");
+        log.write(b"4\n", 0).expect("room");
+        log.finish(0, &progress).expect("room");
+        framed(&moved, "1\n2\n3\n");
+        framed(&path, "4\n");
+        fs::remove_file(&path).expect("it is there");
+
+        let mut log = open(&Rotation { every_s: 3600, ..Rotation::default() });
+        log.write(b"5\n", 0).expect("room");
+        log.reopen(0).expect("room");
+        log.write(b"6\n", 0).expect("room");
+        log.finish(0, &progress).expect("room");
+        framed(&folder.path().join("flows.1970-01-01T00-00-00Z.log"), "5\n");
+        framed(&folder.path().join("flows.1970-01-01T00-00-00Z-1.log"), "6\n");
+    }
+}
