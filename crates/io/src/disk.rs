@@ -8,12 +8,19 @@
 //! [`FileWriter::flush`] waits for all. Where io_uring is refused (by an old kernel, a container's filter, an
 //! administrator), the same is done by one `pwrite` after the other.
 //!
+//! Past the system's page cache ([`FileWriter::begin_direct`], `O_DIRECT`) go whole pages; what is left at both ends of a piece goes
+//! through it. Copying into that cache and emptying it again is most of what writing costs, and the disk is not faster for it: with
+//! 625 MB/s of 1,500 octet packets a packet took 700 ns so. Pages of memory and of the file are then the same: an object's octets
+//! lie in memory as far from the beginning of a page as in the object.
+//!
 //! Invariants
 //! 1. A lease that the kernel was told of is held until its completion, and its octets do not change meanwhile (that is
 //!    what a lease is). Where completions cannot be awaited any more, leases in flight are leaked.
 //! 2. The file stays open as long as a write to it is in flight.
 //! 3. [`FileWriter::written`] is the length of the prefix that the kernel has taken: pieces count in order. After the first
 //!    failure nothing counts, and nothing is written any more until `begin`.
+//! 4. The file's length is that of a prefix that is written: with a direct descriptor, whose writes the kernel does side by side,
+//!    one piece is in flight at a time. (It does those through the cache one after the other.)
 //!
 //! Bounds: [`IN_FLIGHT_MAX`] pieces.
 
@@ -29,11 +36,19 @@ use larder_mem::object::Lease;
 /// Most pieces that the kernel has at a time.
 pub const IN_FLIGHT_MAX: usize = 4;
 
+/// The flag that such a descriptor is opened with.
+pub const O_DIRECT: i32 = libc::O_DIRECT;
+
+/// What writes past the page cache are aligned to, in memory and in the file, and a multiple of: every disk takes that.
+pub const PAGE_BYTES: u64 = 4096;
+
 /// Writes files, one after the other.
 #[derive(Debug)]
 pub struct FileWriter {
     ring: Option<Ring>,
     file: Option<File>,
+    /// The same file, past the page cache.
+    direct: Option<File>,
     /// What the kernel has, in order.
     flights: VecDeque<Flight>,
     /// The number of the first of them.
@@ -58,6 +73,8 @@ struct Flight {
     offset: u64,
     /// Octets of it that are in the file.
     done: usize,
+    /// The part that the kernel has goes past the page cache.
+    is_direct: bool,
     is_over: bool,
 }
 
@@ -76,6 +93,7 @@ impl FileWriter {
         FileWriter {
             ring,
             file: None,
+            direct: None,
             flights: VecDeque::new(),
             first: 0,
             end: 0,
@@ -91,8 +109,14 @@ impl FileWriter {
 
     /// Goes on with `file`, which is empty. What the one before had in flight is awaited.
     pub fn begin(&mut self, file: File) {
+        self.begin_direct(file, None);
+    }
+
+    /// The same; whole pages go to `direct`, which is the same file opened with `O_DIRECT`. Where the file system refuses such a write,
+    /// they go to `file` from then on.
+    pub fn begin_direct(&mut self, file: File, direct: Option<File>) {
         self.drain();
-        self.file = Some(file);
+        (self.file, self.direct) = (Some(file), direct);
         (self.end, self.written, self.failed) = (0, 0, None);
     }
 
@@ -113,11 +137,12 @@ impl FileWriter {
             }
             return;
         }
-        while self.flights.len() >= IN_FLIGHT_MAX {
+        let in_flight_max = if self.direct.is_some() { 1 } else { IN_FLIGHT_MAX };
+        while self.flights.len() >= in_flight_max {
             self.reap();
         }
         let number = self.first + self.flights.len() as u64;
-        self.flights.push_back(Flight { lease, offset, done: 0, is_over: false });
+        self.flights.push_back(Flight { lease, offset, done: 0, is_direct: false, is_over: false });
         self.hand_over(number);
     }
 
@@ -141,6 +166,7 @@ impl FileWriter {
     /// Waits for what is in flight, and gives the file back.
     pub fn end(&mut self) -> Option<File> {
         self.drain();
+        self.direct = None;
         self.file.take()
     }
 
@@ -153,16 +179,27 @@ impl FileWriter {
     /// Tells the kernel of what is left of a flight.
     fn hand_over(&mut self, number: u64) {
         let (Some(ring), Some(file)) = (&mut self.ring, &self.file) else { return };
-        let flight = &self.flights[(number - self.first) as usize];
+        let flight = &mut self.flights[(number - self.first) as usize];
         let octets = &flight.lease.octets()[flight.done..];
-        let entry = opcode::Write::new(
-            types::Fd(file.as_raw_fd()),
-            octets.as_ptr(),
-            u32::try_from(octets.len()).unwrap_or(u32::MAX),
-        )
-        .offset(flight.offset + flight.done as u64)
-        .build()
-        .user_data(number);
+        let offset = flight.offset + flight.done as u64;
+        let (file, bytes) = match part(octets, offset, self.direct.as_ref()) {
+            Some((direct, bytes)) => {
+                flight.is_direct = true;
+                (direct, bytes)
+            }
+            // Up to the next page, if what begins there can go past the cache.
+            None if self.direct.is_some() => {
+                flight.is_direct = false;
+                let page = (PAGE_BYTES - offset % PAGE_BYTES) as usize;
+                (file, octets.len().min(page))
+            }
+            None => (file, octets.len()),
+        };
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX - (PAGE_BYTES as u32 - 1));
+        let entry = opcode::Write::new(types::Fd(file.as_raw_fd()), octets.as_ptr(), bytes)
+            .offset(offset)
+            .build()
+            .user_data(number);
         // SAFETY: the octets are leased and the file is open until the completion (1, 2).
         let pushed = unsafe { ring.0.submission().push(&entry) };
         pushed.expect("the ring has twice as many places as there are flights");
@@ -203,6 +240,8 @@ impl FileWriter {
         let Some(flight) = self.flights.get_mut((number - self.first) as usize) else { return };
         match result {
             code if code < 0 && matches!(-code, libc::EINTR | libc::EAGAIN) => {}
+            // This file system, or this disk, wants other alignments, or none of it.
+            code if -code == libc::EINVAL && flight.is_direct => self.direct = None,
             code if code < 0 => {
                 self.failed.get_or_insert(io::Error::from_raw_os_error(-code));
                 flight.is_over = true;
@@ -220,6 +259,15 @@ impl FileWriter {
             self.hand_over(number);
         }
     }
+}
+
+/// How much of `octets`, for `offset` of the file, can go past the page cache at once.
+fn part<'a>(octets: &[u8], offset: u64, direct: Option<&'a File>) -> Option<(&'a File, usize)> {
+    let page = PAGE_BYTES as usize;
+    let whole = octets.len() / page * page;
+    let is_aligned =
+        offset.is_multiple_of(PAGE_BYTES) && octets.as_ptr().addr().is_multiple_of(page);
+    direct.filter(|_| is_aligned && whole > 0).map(|direct| (direct, whole))
 }
 
 impl Default for FileWriter {
@@ -280,6 +328,37 @@ mod tests {
                 let file = tempfile::NamedTempFile::new().unwrap();
                 writer.begin(file.reopen().unwrap());
                 leases.into_iter().for_each(|lease| writer.write(lease));
+                assert_eq!(writer.flush().unwrap(), bytes as u64);
+                assert_eq!(std::fs::read(file.path()).unwrap(), octets);
+            }
+        }
+    }
+
+    /// Past the page cache whatever pieces there are come out as they were, also where a disk refuses that: a descriptor without
+    /// the flag takes any write, and one of a file system that does not know it is not there.
+    #[test]
+    fn whole_pages_go_past_the_cache() {
+        use std::os::unix::fs::OpenOptionsExt;
+        let mut writer = FileWriter::new();
+        for flag in [0, O_DIRECT] {
+            for (bytes, piece) in
+                [(5 << 20, 100_003), (5 << 20, 1 << 20), (4096, 4096), (10, 3), (300_001, 65_536)]
+            {
+                let (octets, leases) = leases(bytes, piece);
+                let file = tempfile::NamedTempFile::new_in(".").unwrap();
+                let direct =
+                    std::fs::OpenOptions::new().write(true).custom_flags(flag).open(file.path());
+                writer.begin_direct(file.reopen().unwrap(), direct.ok());
+                let mut given = 0;
+                for lease in leases {
+                    given += lease.len() as u64;
+                    writer.write(lease);
+                    if given % 7 == 0 {
+                        assert_eq!(writer.flush().unwrap(), given);
+                        // The length is that of what is whole.
+                        assert_eq!(file.as_file().metadata().unwrap().len(), given);
+                    }
+                }
                 assert_eq!(writer.flush().unwrap(), bytes as u64);
                 assert_eq!(std::fs::read(file.path()).unwrap(), octets);
             }

@@ -10,15 +10,16 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use larder_io::disk::FileWriter;
+use larder_io::disk::{FileWriter, O_DIRECT, PAGE_BYTES};
 use larder_mem::object::{Lease, Phase, Reader, ReaderOptions};
 
 use crate::block::Walker;
@@ -66,7 +67,10 @@ impl Disk for Files {
         let mut file = File::create(notes)?;
         file.write_all(header)?;
         self.notes = Some(file);
-        self.packets.begin(File::create(packets)?);
+        let file = File::create(packets)?;
+        // Not every file system has it.
+        let direct = OpenOptions::new().write(true).custom_flags(O_DIRECT).open(packets).ok();
+        self.packets.begin_direct(file, direct);
         Ok(())
     }
 
@@ -183,10 +187,18 @@ impl Shelver {
         let mut reader =
             segment.object.open(0..u64::MAX, options).map_err(|_| io::ErrorKind::NotFound)?;
         let (mut walker, mut flows) = (Walker::default(), Flows::new(self.seed));
+        let mut whole_at = Instant::now();
         loop {
             // The phase, then what is published, then the notes: in the order opposite to the writer's.
             let is_whole = segment.object.phase() != Phase::Filling;
-            let published = segment.object.published();
+            let mut published = segment.object.published();
+            // The end of the last page goes when it must: whole pages cost the least.
+            let is_due = is_whole || whole_at.elapsed() >= self.flush_every();
+            if is_due {
+                whole_at = Instant::now();
+            } else {
+                published = (published / PAGE_BYTES * PAGE_BYTES).max(reader.position());
+            }
             let frames = std::mem::take(&mut segment.books().journal);
             if !frames.is_empty() {
                 journal::notes(&frames).for_each(|note| self.named.take(note));
