@@ -14,7 +14,7 @@
 //! is deleted meanwhile is left out from where it went, and that is no error.
 //!
 //! Cost: with an index, its pages that are looked at and the packets that are found; without, a walk of the segment
-//! (60 ns a packet).
+//! (45 ns a packet, 350 where each is a flow of its own).
 
 mod follow;
 mod segment;
@@ -41,6 +41,9 @@ pub use follow::POLL_MS;
 
 /// Segments without a sound index that are kept in memory between the two passes.
 const MADE_MAX: usize = 8;
+
+/// Segments in a row that may not be listed though they are there.
+const GAP_MAX: u64 = 16;
 
 /// A segment that has fewer packets that are wanted than one in so many octets is read, not mapped.
 const SPARSE_BYTES: u64 = 16 << 10;
@@ -247,7 +250,27 @@ impl Finder {
             .filter(|(_, kind, _)| matches!(kind, Kind::Closed | Kind::Growing))
             .map(|(number, ..)| *number)
             .collect();
-        Ok(numbers.into_iter().collect())
+        let mut numbers: Vec<u64> = numbers.into_iter().collect();
+        // A file that is renamed while a folder is listed may be listed under neither name.
+        let missed: Vec<u64> = numbers
+            .windows(2)
+            .filter(|pair| pair[1] - pair[0] <= GAP_MAX)
+            .flat_map(|pair| pair[0] + 1..pair[1])
+            .collect();
+        numbers.extend(missed);
+        numbers.sort_unstable();
+        let is_there = |number: u64| {
+            let has = |kind| files::path(&self.directory, number, kind).exists();
+            has(Kind::Growing) || has(Kind::Closed)
+        };
+        for _ in 0..GAP_MAX {
+            let Some(next) = numbers.last().map(|last| last + 1).filter(|next| is_there(*next))
+            else {
+                break;
+            };
+            numbers.push(next);
+        }
+        Ok(numbers)
     }
 
     /// Visits what is looked for in the first `shown` of the segments; names are known from all of them.

@@ -18,7 +18,8 @@
 //! Little-endian. It is written aside and renamed, so there is no half of one. A reader checks the pages that it looks at;
 //! one that does not fit makes the whole index [`Damaged`], and the segment is scanned.
 //!
-//! Cost: with few packets to a flow some 50 octets a packet, with many 2 to 3. Made from 700 000 packets in 40 ms.
+//! Cost: 3 octets a packet where flows have many, 51 where each is a flow of its own; made from 729 088 packets (64 MiB) in 11
+//! and 170 ms (`cargo bench -p larder-store`, two cores of a virtual machine).
 
 mod build;
 mod read;

@@ -1,10 +1,8 @@
 //! Makes the index of a segment.
 
-use larder_wire::Addr;
-
 use super::{
-    ADDRESS_BYTES, ADDRESSES, ENDS, FLOW_BYTES, FLOWS, HEADER_BYTES, MAGIC, NAME_BYTES, NAMELESS,
-    NAMES, PAGE_BYTES, POSTINGS, SECTIONS, TEXTS, turned,
+    ADDRESSES, ENDS, FLOWS, HEADER_BYTES, MAGIC, NAME_BYTES, NAMELESS, NAMES, PAGE_BYTES, POSTINGS,
+    SECTIONS, TEXTS, turned,
 };
 use crate::FlowKey;
 use crate::files::Identity;
@@ -18,15 +16,39 @@ pub(crate) fn build(
     flows: &Flows,
     notes: &[StoredNote],
 ) -> Vec<u8> {
-    let mut order: Vec<u32> =
-        (0..flows.list.len() as u32).filter(|flow| flows.list[*flow as usize].count > 0).collect();
-    order.sort_unstable_by_key(|flow| order_of(&flows.list[*flow as usize].key));
-    let addresses = addresses(flows, &order);
+    let entries = entries(flows);
     let mut sections: [Vec<u8>; SECTIONS] = Default::default();
-    put_flows(&mut sections, flows, &order, &addresses);
-    put_addresses(&mut sections, flows, &order, &addresses);
+    let ends = put_addresses(&mut sections, &entries);
+    put_flows(&mut sections, flows, &entries, &ends);
     put_names(&mut sections, notes);
     seal(identity, bytes, flows, sections)
+}
+
+/// A flow as it is sorted: numbers beside one another, since keys lie about in memory.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry {
+    low: u128,
+    high: u128,
+    /// Ports and protocol.
+    rest: u64,
+    flow: u32,
+}
+
+fn entries(flows: &Flows) -> Vec<Entry> {
+    let flows = flows.list.iter().enumerate().filter(|(_, flow)| flow.count > 0);
+    let mut entries: Vec<Entry> = flows
+        .map(|(number, flow)| {
+            let FlowKey { low, high, low_port, high_port, protocol } = flow.key;
+            Entry {
+                low: u128::from_be_bytes(low.0),
+                high: u128::from_be_bytes(high.0),
+                rest: u64::from(low_port) << 24 | u64::from(high_port) << 8 | u64::from(protocol),
+                flow: number as u32,
+            }
+        })
+        .collect();
+    entries.sort_unstable();
+    entries
 }
 
 /// What flows are sorted by.
@@ -34,32 +56,64 @@ pub(super) fn order_of(key: &FlowKey) -> ([u8; 16], [u8; 16], u16, u16, u8) {
     (key.low.0, key.high.0, key.low_port, key.high_port, key.protocol)
 }
 
-fn addresses(flows: &Flows, order: &[u32]) -> Vec<Addr> {
-    let keys = order.iter().map(|flow| &flows.list[*flow as usize].key);
-    let mut addresses: Vec<Addr> = keys.flat_map(|key| [key.low, key.high]).collect();
-    addresses.sort_unstable();
-    addresses.dedup();
-    addresses
+/// Puts the addresses, and gives the indexes of each entry's low and high end.
+fn put_addresses(sections: &mut [Vec<u8>; SECTIONS], entries: &[Entry]) -> Vec<[u32; 2]> {
+    let mut highs: Vec<(u128, u32)> =
+        entries.iter().enumerate().map(|(at, entry)| (entry.high, at as u32)).collect();
+    highs.sort_unstable();
+    let mut ends = vec![[0; 2]; entries.len()];
+    let (mut first, mut rest, mut number) = (0, &highs[..], 0);
+    let mut of_high = Vec::new();
+    loop {
+        // Both are sorted: the addresses are what comes out when they are merged.
+        let low = entries.get(first).map(|entry| entry.low);
+        let addr = match (low, rest.first().map(|(high, _)| *high)) {
+            (Some(low), Some(high)) => low.min(high),
+            (low, high) => match low.or(high) {
+                Some(addr) => addr,
+                None => return ends,
+            },
+        };
+        let offset = sections[ENDS].len() as u32;
+        let out = &mut sections[ADDRESSES];
+        out.extend_from_slice(&addr.to_be_bytes());
+        out.extend_from_slice(&(first as u32).to_le_bytes());
+        out.extend_from_slice(&offset.to_le_bytes());
+        while entries.get(first).is_some_and(|entry| entry.low == addr) {
+            ends[first][0] = number;
+            first += 1;
+        }
+        of_high.clear();
+        while let Some(((high, at), after)) = rest.split_first()
+            && *high == addr
+        {
+            ends[*at as usize][1] = number;
+            of_high.push(*at);
+            rest = after;
+        }
+        put_list(&mut sections[ENDS], &of_high);
+        number += 1;
+    }
 }
 
-fn index_of(addresses: &[Addr], addr: &Addr) -> u32 {
-    addresses.binary_search(addr).expect("each end of a flow is among the addresses") as u32
-}
-
-fn put_flows(sections: &mut [Vec<u8>; SECTIONS], flows: &Flows, order: &[u32], addresses: &[Addr]) {
+fn put_flows(
+    sections: &mut [Vec<u8>; SECTIONS],
+    flows: &Flows,
+    entries: &[Entry],
+    ends: &[[u32; 2]],
+) {
     let (starts, places) = grouped(flows);
-    for &flow in order {
-        let key = &flows.list[flow as usize].key;
+    for (entry, [low, high]) in entries.iter().zip(ends) {
         let postings = sections[POSTINGS].len() as u32;
         let out = &mut sections[FLOWS];
-        out.extend_from_slice(&index_of(addresses, &key.low).to_le_bytes());
-        out.extend_from_slice(&index_of(addresses, &key.high).to_le_bytes());
-        out.extend_from_slice(&key.low_port.to_le_bytes());
-        out.extend_from_slice(&key.high_port.to_le_bytes());
-        out.extend_from_slice(&[key.protocol, 0, 0, 0]);
+        out.extend_from_slice(&low.to_le_bytes());
+        out.extend_from_slice(&high.to_le_bytes());
+        out.extend_from_slice(&((entry.rest >> 24) as u16).to_le_bytes());
+        out.extend_from_slice(&((entry.rest >> 8) as u16).to_le_bytes());
+        out.extend_from_slice(&[entry.rest as u8, 0, 0, 0]);
         out.extend_from_slice(&postings.to_le_bytes());
-        let range = starts[flow as usize]..starts[flow as usize + 1];
-        put_list(&mut sections[POSTINGS], &places[range]);
+        let flow = entry.flow as usize;
+        put_list(&mut sections[POSTINGS], &places[starts[flow]..starts[flow + 1]]);
     }
 }
 
@@ -76,39 +130,6 @@ fn grouped(flows: &Flows) -> (Vec<usize>, Vec<u32>) {
         next[flow as usize] += 1;
     }
     (starts, places)
-}
-
-fn put_addresses(
-    sections: &mut [Vec<u8>; SECTIONS],
-    flows: &Flows,
-    order: &[u32],
-    addresses: &[Addr],
-) {
-    let mut ends: Vec<(u32, u32)> = order
-        .iter()
-        .enumerate()
-        .map(|(at, flow)| (index_of(addresses, &flows.list[*flow as usize].key.high), at as u32))
-        .collect();
-    ends.sort_unstable();
-    let mut first = 0;
-    let mut rest = &ends[..];
-    for (number, addr) in addresses.iter().enumerate() {
-        while order.get(first).is_some_and(|flow| flows.list[*flow as usize].key.low < *addr) {
-            first += 1;
-        }
-        let count = rest.iter().take_while(|(addr, _)| *addr == number as u32).count();
-        let (own, after) = rest.split_at(count);
-        rest = after;
-        let out = &mut sections[ADDRESSES];
-        out.extend_from_slice(&addr.0);
-        out.extend_from_slice(&(first as u32).to_le_bytes());
-        let ends = sections[ENDS].len() as u32;
-        sections[ADDRESSES].extend_from_slice(&ends.to_le_bytes());
-        let own: Vec<u32> = own.iter().map(|(_, flow)| *flow).collect();
-        put_list(&mut sections[ENDS], &own);
-    }
-    debug_assert_eq!(sections[ADDRESSES].len(), addresses.len() * ADDRESS_BYTES);
-    debug_assert_eq!(sections[FLOWS].len(), order.len() * FLOW_BYTES);
 }
 
 fn put_names(sections: &mut [Vec<u8>; SECTIONS], notes: &[StoredNote]) {

@@ -4,7 +4,7 @@
 //! address, turned over when the first bit of AES(its first i bits, then padding) says so. Whoever has the key can turn it
 //! back; whoever knows some pairs knows as much of each address that shares a prefix with them.
 //!
-//! Cost: an AES for each bit, some 0.3 us for IPv4 and 1.3 us for IPv6; the last [`KEPT_MAX`] are kept.
+//! Cost: an AES for each bit; up to [`KEPT_MAX`] pseudonyms are kept.
 
 use std::collections::HashMap;
 
