@@ -73,7 +73,142 @@ pub(crate) fn turned(name: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use larder_wire::capture::write;
+    use larder_wire::{Addr, Name};
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::FlowKey;
+    use crate::files::Identity;
+    use crate::flows::Flows;
+    use crate::journal::StoredNote;
+    use crate::note::NameRole;
+
+    /// Flows of UDP among a few hosts, each of which has a name.
+    fn some(packets: u32) -> (Flows, Vec<u8>) {
+        let mut file = Vec::new();
+        write::interface(&mut file, 101, 0);
+        let mut flows = Flows::new(1);
+        flows.block(0, &file);
+        for number in 0..packets {
+            let mut frame = vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0];
+            frame.extend_from_slice(&[(number % 7) as u8, 10, 0, 1, (number % 11) as u8]);
+            frame.extend_from_slice(&[0, 53, 0, (number % 3) as u8, 0, 8, 0, 0]);
+            let offset = file.len();
+            write::packet(&mut file, 0, i64::from(number), &frame, 28);
+            flows.block(offset as u64, &file[offset..]);
+        }
+        let identity = Identity { number: 1, position: 100, run: 0 };
+        let notes: Vec<StoredNote> = flows
+            .list
+            .iter()
+            .enumerate()
+            .map(|(at, flow)| StoredNote {
+                key: flow.key,
+                first: 100,
+                end: None,
+                start_ns: 0,
+                last_ns: 0,
+                source_is_low: true,
+                names: vec![(
+                    NameRole::Destination,
+                    Name::from_canonical(format!("host{}.example", at % 50).as_bytes()),
+                )],
+            })
+            .collect();
+        let octets = build(&identity, file.len() as u64, &flows, &notes);
+        (flows, octets)
+    }
+
+    type Answers = (Vec<FlowKey>, Vec<Vec<u32>>, Vec<u32>, Vec<StoredNote>);
+
+    /// All that can be asked.
+    fn answers(index: &Index) -> Result<Answers, Damaged> {
+        let mut places = Vec::new();
+        let keys: Vec<FlowKey> =
+            (0..index.flows()).map(|flow| index.key(flow)).collect::<Result<_, _>>()?;
+        for (flow, key) in keys.iter().enumerate() {
+            let mut own = Vec::new();
+            index.places(flow, &mut own)?;
+            places.push(own);
+            if index.find(key)? != Some(flow) {
+                return Err(Damaged);
+            }
+        }
+        let mut flows = Vec::new();
+        for host in 0..12 {
+            let (first, last) = (Addr::v4([10, 0, 0, host]), Addr::v4([10, 0, 1, host]));
+            index.with_address(first, last, &mut flows)?;
+        }
+        Ok((keys, places, flows, index.notes()?))
+    }
+
+    /// Sets both checksums right again after what was done to the rest.
+    fn forge(octets: &mut [u8]) {
+        let long = |octets: &[u8], at: usize| {
+            octets[at..].first_chunk().map_or(0, |long| u64::from_le_bytes(*long)) as usize
+        };
+        let at = 64 + 16 * SECTIONS;
+        let (start, len) = (long(octets, at), long(octets, at + 8));
+        let end = start.saturating_add(len);
+        if start >= HEADER_BYTES && end <= octets.len() && len >= 4 {
+            for (page, at) in (start..end - 4).step_by(4).enumerate() {
+                let from = HEADER_BYTES + page * PAGE_BYTES;
+                let Some(body) = octets.get(from..(from + PAGE_BYTES).min(start)) else { break };
+                let crc = crc32fast::hash(body);
+                octets[at..at + 4].copy_from_slice(&crc.to_le_bytes());
+            }
+            let crc = crc32fast::hash(&octets[start..end - 4]);
+            octets[end - 4..end].copy_from_slice(&crc.to_le_bytes());
+        }
+        let crc = crc32fast::hash(&octets[..HEADER_BYTES - 4]);
+        octets[HEADER_BYTES - 4..HEADER_BYTES].copy_from_slice(&crc.to_le_bytes());
+    }
+
+    /// An index answers what the flows say: keys in order, each with its places; addresses with all their flows.
+    #[test]
+    fn answers_are_those_of_the_flows() {
+        let (flows, octets) = some(2000);
+        let index = Index::made(octets).unwrap();
+        let (keys, places, _, notes) = answers(&index).unwrap();
+        assert_eq!((keys.len(), notes.len()), (flows.list.len(), flows.list.len()));
+        for (key, places) in keys.iter().zip(&places) {
+            let number = flows.find(key).unwrap();
+            let own = flows.packets.iter().filter(|(flow, _)| *flow == number);
+            assert!(own.map(|(_, place)| place).eq(places));
+        }
+        for host in 0..8 {
+            let addr = Addr::v4([10, 0, 0, host]);
+            let mut found = Vec::new();
+            index.with_address(addr, addr, &mut found).unwrap();
+            found.sort_unstable();
+            let expected = (0..keys.len() as u32).filter(|flow| {
+                [keys[*flow as usize].low, keys[*flow as usize].high].contains(&addr)
+            });
+            assert!(expected.eq(found));
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+        /// An octet that is not what was written, or an end that is missing, is found out before it is believed; and where
+        /// the checksums were made to fit, nothing panics.
+        #[test]
+        fn damage_is_found(at: prop::sample::Index, flip in 1u8.., cut in 0usize..3, is_forged: bool) {
+            let (_, octets) = some(300);
+            let right = answers(&Index::made(octets.clone()).unwrap()).unwrap();
+            let mut wrong = octets;
+            let at = at.index(wrong.len());
+            wrong[at] ^= flip;
+            wrong.truncate(wrong.len() - cut * 40);
+            if is_forged {
+                forge(&mut wrong);
+                let _ = Index::made(wrong).and_then(|index| answers(&index));
+            } else if let Ok(found) = Index::made(wrong).and_then(|index| answers(&index)) {
+                prop_assert_eq!(found, right);
+            }
+        }
+    }
 
     /// Labels are turned, escaped dots stay inside of theirs, and twice turned is as it was.
     #[test]

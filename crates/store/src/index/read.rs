@@ -94,7 +94,8 @@ impl Index {
         let checksums = range(64 + 16 * SECTIONS)?;
         let table = bytes.get(checksums.clone()).ok_or(Damaged)?;
         let (table, crc) = table.split_at_checked(table.len().wrapping_sub(4)).ok_or(Damaged)?;
-        let pages = (checksums.start - HEADER_BYTES).div_ceil(PAGE_BYTES);
+        let body = checksums.start.checked_sub(HEADER_BYTES).ok_or(Damaged)?;
+        let pages = body.div_ceil(PAGE_BYTES);
         if crc != crc32fast::hash(table).to_le_bytes() || table.len() != pages * 4 {
             return Err(Damaged);
         }
@@ -152,7 +153,11 @@ impl Index {
             true => Ok(word(self.entry::<ADDRESS_BYTES>(ADDRESSES, number)?, 16)),
             false => Ok(self.flows() as u32),
         };
-        out.extend(flow_of(start)?..flow_of(end)?);
+        let of_low = flow_of(start)?..flow_of(end)?;
+        if of_low.end as usize > self.flows() {
+            return Err(Damaged);
+        }
+        out.extend(of_low);
         for number in start..end {
             let at = word(self.entry::<ADDRESS_BYTES>(ADDRESSES, number)?, 20) as usize;
             self.list(ENDS, at, out)?;
