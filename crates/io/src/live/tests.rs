@@ -632,7 +632,7 @@ fn rings_have_whole_blocks() {
 /// By AF_XDP every frame comes once and whole, by all queues, those of a flow in order; those too long for it and those sent the other way by
 /// the rings; the kernel gets none of the others. Where there is none, rings do, with a line that says why.
 #[test]
-fn queues_beside_rings() {
+fn xdp_beside_rings() {
     const PAIR_OF_QUEUES: &[&str] = &[
         "link add c0 numrxqueues 2 numtxqueues 2 type veth peer name c1 numrxqueues 2 numtxqueues 2",
         PAIR[1],
@@ -642,7 +642,7 @@ fn queues_beside_rings() {
         "link set c1 mtu 1900",
         "link set c0 mtu 1900",
     ];
-    with_network("live::queues_beside_rings", PAIR_OF_QUEUES, || {
+    with_network("live::xdp_beside_rings", PAIR_OF_QUEUES, || {
         let options = LiveOptions { xdp: true, ..options("c0") };
         let live = Live::open(&options).unwrap();
         let notes = live.notes().join("; ");
@@ -650,7 +650,7 @@ fn queues_beside_rings() {
         if cfg!(not(feature = "xdp")) {
             assert!(notes.contains("built without AF_XDP"), "{notes}");
         } else if live.queues.is_empty() {
-            return skip("live::queues_beside_rings", &notes);
+            return skip("live::xdp_beside_rings", &notes);
         } else {
             assert_eq!(live.queues.len(), 2);
         }
