@@ -56,6 +56,10 @@ impl fmt::Display for OutputError {
         match self {
             OutputError::ClosedPipe => f.write_str("the output was closed by its reader"),
             OutputError::Failed { name, source } => {
+                // One of ours says it itself.
+                if source.get_ref().is_some() {
+                    return write!(f, "{name}: {source}");
+                }
                 let advice = match source.kind() {
                     io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                         "make room there, or write to another place"

@@ -197,9 +197,7 @@ impl Rolling {
                 self.flush();
             }
             self.buffer.extend_from_slice(&rest[..piece]);
-            if let Some(current) = &mut self.current {
-                current.has_records = true;
-            }
+            self.note_record(now_ns);
             rest = &rest[piece..];
         }
         if self.buffer.len() >= BUFFER_BYTES {
@@ -256,8 +254,23 @@ impl Rolling {
         if closed && self.counts.records_lost == 0 {
             return Ok(self.counts);
         }
-        let what = format!("{} records were dropped", self.counts.records_lost);
+        let lost = self.counts.records_lost;
+        let what =
+            format!("{lost} records could not be written, and were dropped; make room there");
         Err(OutputError::new(&self.names.shown(), io::Error::new(io::ErrorKind::StorageFull, what)))
+    }
+
+    /// The first record of a file gives it its time.
+    fn note_record(&mut self, now_ns: i64) {
+        let period = self.period(now_ns);
+        let Some(current) = self.current.as_mut().filter(|current| !current.has_records) else {
+            return;
+        };
+        current.has_records = true;
+        if current.begin_ns != Some(now_ns) {
+            (current.begin_ns, current.period) = (Some(now_ns), period);
+            self.lock.note(now_ns, None);
+        }
     }
 
     fn period(&self, now_ns: i64) -> i64 {
