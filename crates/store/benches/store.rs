@@ -87,7 +87,7 @@ fn batch<'a>(
 ) -> Batch<'a> {
     let first = *first_packet;
     *first_packet += offsets.len() as u64;
-    Batch { blocks, offsets, first_packet: first, flows: &[], notes, time_ns: 0 }
+    Batch { blocks, offsets, first_packet: first, notes }
 }
 
 /// CPU time of all threads of this process.

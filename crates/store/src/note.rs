@@ -47,11 +47,6 @@ pub struct Batch<'a> {
     pub offsets: &'a [u32],
     /// Number of the first packet, from 1; each batch goes on where the one before ended.
     pub first_packet: u64,
-    /// Index in `offsets` of a packet that belongs to a flow, and the 64-bit hash of the flow's key: the same hash for the
-    /// same key as long as the store is open. In any order. Packets that are not IP have no flow.
-    pub flows: &'a [(u32, u64)],
     /// Notes that came with these packets. A note's `first_packet` may be in an earlier batch.
     pub notes: &'a [Note],
-    /// Time of the latest packet, ns.
-    pub time_ns: i64,
 }

@@ -130,14 +130,7 @@ fn bad_batches_are_refused() {
     let mut made = Made::default();
     made.packet(0, 1, &udp([1; 4], 1, [2; 4], 2, b"x"));
     made.packet(1, 2, &[0x45; 30]);
-    let batch = Batch {
-        blocks: &made.blocks,
-        offsets: &made.offsets,
-        first_packet: 1,
-        flows: &[],
-        notes: &[],
-        time_ns: 0,
-    };
+    let batch = Batch { blocks: &made.blocks, offsets: &made.offsets, first_packet: 1, notes: &[] };
     let mut foreign = Made::default();
     foreign.packet(2, 1, &[0; 20]);
     let shifted = [made.offsets[0] + 4, made.offsets[1]];

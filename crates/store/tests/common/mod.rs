@@ -117,9 +117,7 @@ impl Made {
                 blocks: &self.blocks,
                 offsets: &self.offsets,
                 first_packet: *next,
-                flows: &[],
                 notes: &self.notes,
-                time_ns: 0,
             })
             .expect("a sound batch");
         *next += self.offsets.len() as u64;
