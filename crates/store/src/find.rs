@@ -358,7 +358,7 @@ impl Finder {
 struct Notes {
     /// Flows that have one.
     named: Vec<StoredNote>,
-    /// Flows of which it is only said that they have ended: their names are in another index.
+    /// Flows that have ended; their names may be in another index.
     ends: Vec<StoredNote>,
 }
 
@@ -371,9 +371,10 @@ fn notes_of(
     let mut notes = Notes::default();
     if is_scan {
         for note in index.notes()? {
-            if note.names.is_empty() {
-                notes.ends.push(note);
-            } else if matches_note(&note, query, options) {
+            if note.end.is_some() {
+                notes.ends.push(note.clone());
+            }
+            if matches_note(&note, query, options) {
                 notes.named.push(note);
             }
         }

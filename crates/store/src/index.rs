@@ -10,7 +10,7 @@
 //! addresses   sorted: address 16; first flow of which it is the low end u32; offset in `ends` u32          24 octets each
 //! ends        for each address: count of flows of which it is the high end, then distances of their indexes (varints)
 //! names       sorted by labels from the right ("com.example.www"), then role, then note: offset of the text u32, its
-//!             octets u16, role u8 (255: a note without names, under ""), 0; offset of the note u32           12 octets each
+//!             octets u16, role u8 (255, under "": see `NAMELESS`), 0; offset of the note u32           12 octets each
 //! texts       the names so turned, and the notes (see `journal`, without frames)
 //! checksums   CRC-32 of each 4096 octets from the end of the header on, then of these checksums
 //! ```
@@ -44,7 +44,7 @@ const FLOW_BYTES: usize = 20;
 const ADDRESS_BYTES: usize = 24;
 const NAME_BYTES: usize = 12;
 
-/// In place of a role: the note has no names, and says only that a flow has ended.
+/// In place of a role: the note says that a flow has ended whose names may be in another index.
 pub(crate) const NAMELESS: u8 = 255;
 
 /// Octets that have a checksum together.
@@ -116,7 +116,7 @@ mod tests {
                 )],
             })
             .collect();
-        let octets = build(&identity, file.len() as u64, &flows, &notes);
+        let octets = build(&identity, file.len() as u64, &flows, &notes, false);
         (flows, octets)
     }
 

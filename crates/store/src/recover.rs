@@ -212,7 +212,7 @@ pub(crate) fn close_part(
     let close = || {
         File::options().write(true).open(&part)?.set_len(closed.bytes)?;
         let notes = named.of_segment(identity.position, &flows);
-        let octets = index::build(identity, closed.bytes, &flows, &notes);
+        let octets = index::build(identity, closed.bytes, &flows, &notes, false);
         let aside = files::path(directory, number, Kind::IndexPart);
         fs::write(&aside, octets)?;
         fs::rename(&aside, files::path(directory, number, Kind::Index))?;

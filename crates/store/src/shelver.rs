@@ -244,7 +244,7 @@ impl Shelver {
             return Ok(());
         }
         let notes = self.named.of_segment(position, flows);
-        let octets = index::build(&segment.identity, bytes, flows, &notes);
+        let octets = index::build(&segment.identity, bytes, flows, &notes, false);
         let bytes_of_all = bytes + octets.len() as u64;
         self.keep_budget(bytes_of_all);
         self.disk.save(

@@ -45,7 +45,8 @@ fn ask(world: &mut World, first: usize, questions: usize) {
 /// while the last segment grows.
 #[test]
 fn find_is_scan_is_model() {
-    for seed in 0..2 {
+    // 106: the end of a flow comes into a segment that grows with a name, and another name was before.
+    for seed in [0, 106] {
         let folder = tempfile::tempdir().unwrap();
         let mut world = World::new(seed, folder.path(), options(folder.path()));
         for _ in 0..3 {

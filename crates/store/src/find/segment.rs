@@ -217,7 +217,7 @@ fn look_through(identity: &Identity, octets: &[u8], journal: &[u8], seed: u64) -
     let frames = journal::frames(journal, identity).unwrap_or_default();
     journal::notes(frames).for_each(|note| named.take(note));
     let notes = named.of_segment(identity.position, &flows);
-    let octets = index::build(identity, walker.offset(), &flows, &notes);
+    let octets = index::build(identity, walker.offset(), &flows, &notes, true);
     (flows, Index::made(octets).expect("what was made just now is sound"))
 }
 

@@ -9,18 +9,19 @@ use crate::files::Identity;
 use crate::flows::Flows;
 use crate::journal::{self, StoredNote};
 
-/// The octets of an index; `bytes`: of the segment.
+/// The octets of an index; `bytes`: of the segment. `is_partial`: other names of these flows may be in other indexes.
 pub(crate) fn build(
     identity: &Identity,
     bytes: u64,
     flows: &Flows,
     notes: &[StoredNote],
+    is_partial: bool,
 ) -> Vec<u8> {
     let entries = entries(flows);
     let mut sections: [Vec<u8>; SECTIONS] = Default::default();
     let ends = put_addresses(&mut sections, &entries);
     put_flows(&mut sections, flows, &entries, &ends);
-    put_names(&mut sections, notes);
+    put_names(&mut sections, notes, is_partial);
     seal(identity, bytes, flows, sections)
 }
 
@@ -132,7 +133,7 @@ fn grouped(flows: &Flows) -> (Vec<usize>, Vec<u32>) {
     (starts, places)
 }
 
-fn put_names(sections: &mut [Vec<u8>; SECTIONS], notes: &[StoredNote]) {
+fn put_names(sections: &mut [Vec<u8>; SECTIONS], notes: &[StoredNote], is_partial: bool) {
     let mut names = Vec::new();
     for note in notes {
         let at = sections[TEXTS].len() as u32;
@@ -140,7 +141,7 @@ fn put_names(sections: &mut [Vec<u8>; SECTIONS], notes: &[StoredNote]) {
         names.extend(
             note.names.iter().map(|(role, name)| (turned(name.as_bytes()), *role as u8, at)),
         );
-        if note.names.is_empty() {
+        if note.names.is_empty() || is_partial && note.end.is_some() {
             names.push((Vec::new(), NAMELESS, at));
         }
     }
