@@ -138,6 +138,8 @@ pub struct Totals {
     pub names_evicted: AtomicU64,
     /// Packets that were damaged.
     pub damaged: AtomicU64,
+    /// Records of rotated logs that could not be written.
+    pub records_lost: AtomicU64,
     /// Time of the latest packet that was read, ns.
     pub read_ns: AtomicI64,
     /// Time of the latest packet whose batch was written, ns.

@@ -9,6 +9,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use larder_io::output::Output;
@@ -54,7 +55,8 @@ impl Frame {
 /// See the module.
 pub(crate) enum LineLog {
     One(Box<One>),
-    Rolling(Box<Rolling>),
+    /// And records that are known to be lost.
+    Rolling(Box<Rolling>, u64),
 }
 
 /// A log in one file, or on standard output.
@@ -93,7 +95,7 @@ impl LineLog {
             link: is_linked.then(|| LINK.to_owned()),
         };
         let rolling = Rolling::open(options, frame.header, frame.footer, None)?;
-        Ok(LineLog::Rolling(Box::new(rolling)))
+        Ok(LineLog::Rolling(Box::new(rolling), 0))
     }
 
     /// Writes the header; of a log that is cut, the first packet tells the time. In one file it states 1970, so that the
@@ -113,7 +115,7 @@ impl LineLog {
     pub(crate) fn write(&mut self, records: &[u8], now_ns: i64) -> Result<(), Error> {
         match self {
             LineLog::One(one) => Ok(one.out.write_all(records)?),
-            LineLog::Rolling(rolling) => {
+            LineLog::Rolling(rolling, _) => {
                 rolling.write(records, now_ns);
                 Ok(())
             }
@@ -130,10 +132,14 @@ impl LineLog {
         match self {
             LineLog::One(one) if is_live => one.out.flush()?,
             LineLog::One(_) => {}
-            LineLog::Rolling(rolling) => {
+            LineLog::Rolling(rolling, lost) => {
                 if is_live {
                     rolling.tick(now_ns);
                 }
+                // Both logs of a run add to one sum.
+                let before = std::mem::replace(lost, rolling.counts().records_lost);
+                let total = &progress.board.totals.records_lost;
+                total.fetch_add(*lost - before, Ordering::Relaxed);
                 while let Some(line) = rolling.news() {
                     progress.say(line);
                 }
@@ -146,7 +152,7 @@ impl LineLog {
     pub(crate) fn reopen(&mut self, now_ns: i64) -> Result<(), Error> {
         match self {
             LineLog::One(one) => one.reopen(now_ns),
-            LineLog::Rolling(rolling) => {
+            LineLog::Rolling(rolling, _) => {
                 rolling.reopen(now_ns);
                 Ok(())
             }
@@ -163,7 +169,7 @@ impl LineLog {
                 out.write_all(&foot)?;
                 Ok(out.finish()?)
             }
-            LineLog::Rolling(mut rolling) => {
+            LineLog::Rolling(mut rolling, _) => {
                 rolling.tick(now_ns);
                 while let Some(line) = rolling.news() {
                     progress.say(line);

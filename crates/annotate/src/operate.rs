@@ -279,6 +279,11 @@ impl Duties {
                 load(&totals.flows_evicted),
             ),
             gauge("flows", "Flows in the table", flows_live as f64),
+            counter(
+                "records_lost",
+                "Records of rotated logs that could not be written",
+                load(&totals.records_lost),
+            ),
             counter("answers", "Messages that taught a name", load(&totals.answers)),
             gauge("names", "Addresses that are known", load(&totals.names_known) as f64),
             counter(
