@@ -174,7 +174,10 @@ impl LineLog {
                 while let Some(line) = rolling.news() {
                     progress.say(line);
                 }
-                rolling.finish(now_ns)?;
+                let counts = rolling.finish(now_ns)?;
+                if counts.records_lost > 0 {
+                    progress.say(format!("{} records of a log were lost", counts.records_lost));
+                }
                 Ok(())
             }
         }

@@ -238,7 +238,8 @@ impl Rolling {
         self.counts
     }
 
-    /// Closes the file, waits until closed ones are compressed, and gives the lock back. An error: not all was written.
+    /// Closes the file, waits until closed ones are compressed, and gives the lock back. Records that were lost are no error:
+    /// they were told of, and are counted. An error: the file could not be closed.
     pub fn finish(mut self, now_ns: i64) -> Result<RollingCounts, OutputError> {
         self.flush();
         let begun = self.begin(now_ns);
@@ -251,12 +252,13 @@ impl Rolling {
             self.unlink();
             self.lock.remove();
         }
-        if closed && self.counts.records_lost == 0 {
+        if closed {
             return Ok(self.counts);
         }
         let lost = self.counts.records_lost;
-        let what =
-            format!("{lost} records could not be written, and were dropped; make room there");
+        let what = format!(
+            "it could not be closed, and {lost} records were dropped; make room there, the next start closes it"
+        );
         Err(OutputError::new(&self.names.shown(), io::Error::new(io::ErrorKind::StorageFull, what)))
     }
 
