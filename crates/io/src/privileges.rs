@@ -2,11 +2,16 @@
 //!
 //! Linux keeps capabilities for each thread. [`drop_capabilities`] is for the thread that calls it, and for those that it
 //! starts afterwards: call it before there are others, or on each of them.
+//!
+//! User 0 keeps `CAP_DAC_OVERRIDE`, if it has it. Without, root may only write where files say so, and logs in a folder of
+//! the user who called `sudo` could not be opened; nobody expects that of root. Who wants a process that may do nothing
+//! at all runs it as another user, with `CAP_NET_RAW` alone.
 
 use std::io;
 
 use crate::socket::check;
 
+const CAP_DAC_OVERRIDE: u32 = 1;
 const CAP_NET_RAW: u32 = 13;
 
 /// `_LINUX_CAPABILITY_VERSION_3`: sets of 64.
@@ -27,8 +32,8 @@ struct Half {
     inheritable: u32,
 }
 
-/// Gives up all capabilities of the calling thread for ever: it has none, and no program that it runs gets any. Threads
-/// that are there already keep theirs. User 0 keeps what files allow it.
+/// Gives up the capabilities of the calling thread for ever, all of them, or as user 0 all but `CAP_DAC_OVERRIDE`: neither it
+/// nor a program that it runs gets others again. Threads that are there already keep theirs.
 pub fn drop_capabilities() -> io::Result<()> {
     const NONE: libc::c_ulong = 0;
     // SAFETY: these take integers only.
@@ -37,50 +42,96 @@ pub fn drop_capabilities() -> io::Result<()> {
         let all = libc::PR_CAP_AMBIENT_CLEAR_ALL as libc::c_ulong;
         check(libc::prctl(libc::PR_CAP_AMBIENT, all, NONE, NONE, NONE))?;
     }
+    let mut kept = [Half::default(); 2];
+    if is_user_0() {
+        // What it does not have now, it cannot keep.
+        let permitted = sets()?[0].permitted & 1 << CAP_DAC_OVERRIDE;
+        kept[0] = Half { effective: permitted, permitted, inheritable: 0 };
+    }
     let header = Header { version: VERSION, thread: 0 };
-    let none = [Half::default(); 2];
     // SAFETY: of this version the kernel reads the header and two halves, which live through the call.
-    let returned = unsafe { libc::syscall(libc::SYS_capset, &raw const header, none.as_ptr()) };
+    let returned = unsafe { libc::syscall(libc::SYS_capset, &raw const header, kept.as_ptr()) };
     check(returned as libc::c_int)?;
     Ok(())
 }
 
 /// Whether the calling thread may see frames now. False where the system does not say.
 pub fn has_net_raw() -> bool {
+    sets().is_ok_and(|sets| sets[0].effective & 1 << CAP_NET_RAW != 0)
+}
+
+fn is_user_0() -> bool {
+    // SAFETY: takes nothing, and cannot fail.
+    unsafe { libc::geteuid() == 0 }
+}
+
+/// What the calling thread has.
+fn sets() -> io::Result<[Half; 2]> {
     let mut header = Header { version: VERSION, thread: 0 };
     let mut sets = [Half::default(); 2];
     // SAFETY: the kernel reads and writes the header, and writes two halves.
     let returned = unsafe { libc::syscall(libc::SYS_capget, &raw mut header, sets.as_mut_ptr()) };
-    returned == 0 && sets[0].effective & 1 << CAP_NET_RAW != 0
+    check(returned as libc::c_int)?;
+    Ok(sets)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A thread that gave its rights up has none, nor have those that it starts; the one that started it keeps its own,
-    /// and the kernel agrees.
+    /// The sets of the calling thread, as the kernel tells everybody.
+    fn told() -> Vec<(String, u64)> {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let of_line = |line: &str| {
+            let (name, value) = line.split_once(':')?;
+            let is_meant = matches!(name, "CapInh" | "CapPrm" | "CapEff" | "CapAmb");
+            is_meant.then(|| (name.to_owned(), u64::from_str_radix(value.trim(), 16).unwrap()))
+        };
+        status.lines().filter_map(of_line).collect()
+    }
+
+    /// A thread that gave its rights up has none but what user 0 may do to files, nor have those that it starts; the one
+    /// that started it keeps its own, and the kernel agrees.
     #[test]
     fn rights_are_given_up() {
         let before = has_net_raw();
-        let inside = std::thread::spawn(|| {
+        let could_write = told().iter().any(|(name, set)| name == "CapPrm" && set & 2 != 0);
+        let kept = if is_user_0() && could_write { 1 << CAP_DAC_OVERRIDE } else { 0 };
+        let inside = std::thread::spawn(move || {
             drop_capabilities().unwrap();
-            let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
-            for line in status.lines() {
-                if let Some((name @ ("CapInh" | "CapPrm" | "CapEff" | "CapAmb"), value)) =
-                    line.split_once(':')
-                {
-                    assert_eq!(u64::from_str_radix(value.trim(), 16), Ok(0), "{name}");
-                }
-            }
+            let expected = [("CapInh", 0), ("CapPrm", kept), ("CapEff", kept), ("CapAmb", 0)];
+            let expected = expected.map(|(name, set)| (name.to_owned(), set));
+            assert_eq!(told(), expected);
             assert!(!has_net_raw());
             assert!(!std::thread::spawn(has_net_raw).join().unwrap());
+            assert_eq!(std::thread::spawn(told).join().unwrap(), expected);
             let refused = crate::netns::enter_private_network().unwrap_err();
             assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
             // Twice does no harm.
             drop_capabilities().unwrap();
+            assert_eq!(told(), expected);
         });
         inside.join().unwrap();
         assert_eq!(has_net_raw(), before);
+    }
+
+    /// User 0 still creates files in a folder of somebody else who lets nobody else write: where `sudo` is called.
+    #[test]
+    fn user_0_writes_where_others_are_at_home() {
+        let folder = std::env::temp_dir().join(format!("larder-home-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let is_given = std::os::unix::fs::chown(&folder, Some(65534), Some(65534)).is_ok();
+        let path = folder.join("flows.log");
+        let inside = std::thread::spawn({
+            let path = path.clone();
+            move || {
+                drop_capabilities().unwrap();
+                std::fs::write(path, "a line")
+            }
+        });
+        let written = inside.join().unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        // Who is not user 0 cannot give its folder away, and writes there in any case.
+        assert!(written.is_ok(), "{written:?}, given: {is_given}");
     }
 }
