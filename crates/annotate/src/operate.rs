@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! {"command":"stats"}    -> {"ok":true,"packets":1234, ...}
-//! {"command":"top"}      -> {"ok":true,"names":[...],"flows":[...], and what stats says}
+//! {"command":"top"}      -> {"ok":true,"parties":[...],"talk":[...], and what stats says}
 //! {"command":"reopen"}   -> {"ok":true}     logs are opened anew
 //! {"command":"stop"}     -> {"ok":true}     what was received is written, and the run ends
 //! ```
@@ -351,7 +351,7 @@ impl Duties {
     fn top(&self) -> Fields {
         let mut fields = self.stats();
         let second = self.progress.board.watch();
-        fields.insert("names".to_owned(), names(&second));
+        fields.insert("parties".to_owned(), parties(&second));
         fields.insert("talk".to_owned(), flows(&second));
         fields
     }
@@ -375,7 +375,7 @@ fn row(of: Fields, tally: Tally) -> Value {
     row.into()
 }
 
-fn names(second: &Second) -> Value {
+fn parties(second: &Second) -> Value {
     let mut rows: Vec<_> = second.parties.iter().collect();
     rows.sort_unstable_by_key(|(_, tally)| std::cmp::Reverse(tally.bytes));
     let rows = rows.into_iter().take(TOP_ROWS).map(|(party, tally)| {

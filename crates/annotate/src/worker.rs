@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use larder::{Cache, Proxy, prefetch_read};
+use larder_wire::dns::{Message, NameBuf};
 use larder_wire::stream::Budget;
 use larder_wire::{Addr, Name};
 
@@ -491,6 +492,25 @@ impl Lane<'_, '_> {
         self.state.shared.options.names
     }
 
+    /// A flow of DNS, and packets are kept.
+    fn wants_lookups(&self, flow: &Flow<FlowState>) -> bool {
+        flow.app == Some(App::Dns)
+            && flow.key.protocol == protocol::UDP
+            && self.state.shared.options.store.is_some()
+    }
+
+    /// Tells the packet store what is asked for.
+    #[cold]
+    fn note_lookup(&mut self, flow: &Flow<FlowState>, event: &Event) {
+        let start = event.payload_offset as usize;
+        let message = self.facts.bytes.get(start..start + event.payload_len as usize);
+        let Some(Ok(message)) = message.map(Message::parse) else { return };
+        let mut name = NameBuf::new();
+        if message.query(&mut name).is_some() {
+            self.output.notes.push(note::of_lookup(flow, Name::from_canonical(name.as_bytes())));
+        }
+    }
+
     /// Asks for what will be read first when `event` begins a flow.
     #[cold]
     #[inline(never)]
@@ -534,7 +554,8 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
         flow.app = app_by_port(flow);
         flow.is_quiet = match flow.key.protocol {
             protocol::TCP => flow.app.is_some(),
-            protocol::UDP => flow.app.is_some(),
+            // Of packets that are kept it is known in which flows names were asked for.
+            protocol::UDP => flow.app.is_some() && !self.wants_lookups(flow),
             _ => true,
         };
         self.find_names(flow, flow.first_packet, event.time_ns);
@@ -560,7 +581,11 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
     #[inline]
     fn packet(&mut self, flow: &mut Flow<FlowState>, event: &Event) {
         if event.payload_len > 0 && event.from_low == flow.source_is_low {
-            self.look_for_own_name(flow, event);
+            if self.wants_lookups(flow) {
+                self.note_lookup(flow, event);
+            } else {
+                self.look_for_own_name(flow, event);
+            }
         }
     }
 
@@ -582,7 +607,7 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
             Some(known) if leave == Leave::Active => Some(Box::new(known.of_rest())),
             _ => None,
         };
-        let had_names = flow.user.known.is_some();
+        let had_names = flow.user.known.is_some() || self.wants_lookups(flow);
         let end_packet = match leave {
             Leave::InputEnd => u64::MAX,
             _ => self.facts.packets_before + u64::from(packet),

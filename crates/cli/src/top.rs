@@ -235,7 +235,7 @@ fn picture(
         |row: &Value, name| row.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
     let field = |row: &Value, name| row.get(name).and_then(Value::as_f64).unwrap_or(0.0);
     let (title, list) = match by {
-        By::Names => ("NAME", list("names")),
+        By::Names => ("NAME", list("parties")),
         By::Flows => ("FLOW", list("talk")),
     };
     line(format!("{:>10} {:>10}  {title}", "bit/s", "packets/s"));
@@ -266,7 +266,7 @@ mod tests {
         let fields = |packets: u64, name: &str| {
             let text = format!(
                 r#"{{"packets":{packets},"kernel_dropped":{{"eth0":3,"eth1":4}},"flows_named":3,
-                "flows_nameable":4,"names":[{{"name":{},"bytes":1500,"packets":2}}],
+                "flows_nameable":4,"parties":[{{"name":{},"bytes":1500,"packets":2}}],
                 "talk":[{{"source":"10.0.0.1:5","destination":"10.0.0.2:443","name":"a.example","bytes":10,"packets":1}}]}}"#,
                 Value::from(name)
             );

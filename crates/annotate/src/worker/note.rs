@@ -42,6 +42,13 @@ pub(super) fn of_own(flow: &Flow<FlowState>, names: Vec<Name>) -> Note {
     note
 }
 
+/// A name is asked for in a flow of DNS.
+pub(super) fn of_lookup(flow: &Flow<FlowState>, name: Name) -> Note {
+    let mut note = blank(flow);
+    note.names.push((NameRole::Lookup, name));
+    note
+}
+
 /// The rest of a flow of which a record was handed out, before its packet `first_packet`.
 pub(super) fn of_rest(flow: &Flow<FlowState>, known: &Known, first_packet: u64) -> Note {
     let mut note = of_known(flow, known);
@@ -66,7 +73,8 @@ pub(super) fn of_record(flow: &Flow<FlowState>, record: &FlowRecord) -> Note {
         let rivals = candidates.iter().filter(|name| **name != naming.name).cloned();
         note.names.extend(rivals.map(|name| (NameRole::Candidate, name)));
     }
-    // What the flow says of itself is a name of it also where another was chosen.
+    // What the flow says of itself is a name of it also where another was chosen (and what was chosen when it began it has by
+    // its first note, also where it then says another).
     for name in record.tls_server_name.iter().chain(&record.http_host) {
         if !note.names.contains(&destination(name)) {
             note.names.push(destination(name));
