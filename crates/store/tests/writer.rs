@@ -149,3 +149,60 @@ fn bad_batches_are_refused() {
     store.finish().unwrap();
     assert_eq!(all_frames(folder.path()).len(), 2);
 }
+
+/// A writer that is killed at any moment loses nothing that it had flushed: the next start finds each packet that was said
+/// to be in the files, in order and without a gap, and goes on behind them.
+#[test]
+fn a_killed_writer_loses_nothing_that_was_flushed() {
+    use std::io::{BufRead, BufReader, Write};
+    const CHILD: &str = "LARDER_TEST_KILLED_WRITER";
+    if let Some(folder) = std::env::var_os(CHILD) {
+        let mut options = options(std::path::Path::new(&folder));
+        options.segment_bytes = 64 << 10;
+        let mut store = Store::open(options, &interfaces()).unwrap();
+        let counts = store.counts().clone();
+        let sum = |store: &Store| -> u64 {
+            store.shelf().list().iter().map(|segment| segment.bytes).sum()
+        };
+        let (mut next, earlier) = (1, sum(&store));
+        // Bounded, in case nobody kills it.
+        for _ in 0..10_000 {
+            (0..3).for_each(|_| drop(append_some(&mut store, &mut next, 20)));
+            until("all is written", || counts.bytes_written.load(Relaxed) + earlier == sum(&store));
+            println!("flushed {}", counts.packets.load(Relaxed));
+            std::io::stdout().flush().unwrap();
+        }
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for _ in 0..4 {
+        let before = all_frames(folder.path()).len() as u64;
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "a_killed_writer_loses_nothing_that_was_flushed", "--nocapture"])
+            .env(CHILD, folder.path())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        // Kept until it is dead: without a reader the child would end by itself.
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let flushed: Option<u64> = lines
+            .by_ref()
+            .map(|line| line.unwrap())
+            .filter_map(|line| line.strip_prefix("flushed ")?.parse().ok())
+            .find(|flushed| *flushed > 2000);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let flushed = flushed.expect("the child says what it has flushed");
+        let store = Store::open(options(folder.path()), &interfaces()).unwrap();
+        assert_eq!(store.counts().news().len(), 1, "one segment was not closed");
+        store.finish().unwrap();
+        let all = all_frames(folder.path());
+        let new = &all[before as usize..];
+        assert!(new.len() as u64 >= flushed, "{} of {flushed}", new.len());
+        let is_whole = |(at, (_, frame)): (usize, &(i64, Vec<u8>))| {
+            let port = (at % 20) as u16;
+            frame[34..36] == port.to_be_bytes()
+        };
+        assert!(new.iter().enumerate().all(is_whole));
+    }
+}
