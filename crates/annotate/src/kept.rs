@@ -16,9 +16,9 @@ use larder_store::serve::{self, Server};
 use larder_store::{Batch, Interface, Note, Options, Store};
 use larder_wire::capture::{Step, write};
 
-use crate::Error;
 use crate::pipeline::Work;
 use crate::worker::Output as Made;
+use crate::{Error, Progress};
 
 /// Clients over HTTP at once.
 const CLIENTS_MAX: usize = 1024;
@@ -26,6 +26,7 @@ const CLIENTS_MAX: usize = 1024;
 /// Feeds the store.
 pub struct Keeper {
     store: Store,
+    progress: Arc<Progress>,
     /// Batches hold blocks of the store's own interfaces.
     is_live: bool,
     /// Number in the store of an interface of a file: its link type, for all that matters.
@@ -40,7 +41,11 @@ const LINK_TYPES: [u16; 8] = [1, 0, 12, 101, 108, 113, 228, 276];
 
 impl Keeper {
     /// A store that takes batches of `interfaces`; none: of files.
-    pub fn open(options: &Options, interfaces: &[Interface]) -> Result<Keeper, Error> {
+    pub fn open(
+        options: &Options,
+        interfaces: &[Interface],
+        progress: &Arc<Progress>,
+    ) -> Result<Keeper, Error> {
         let is_live = !interfaces.is_empty();
         let of_files = || {
             let interface = |&link_type| Interface {
@@ -54,14 +59,22 @@ impl Keeper {
         let failed = |error| Error::Options(format!("-w {}: {error}", options.directory.display()));
         let store = Store::open(options.clone(), &interfaces).map_err(failed)?;
         let numbers = interfaces.iter().map(|interface| interface.link_type).zip(0..);
-        Ok(Keeper {
+        let keeper = Keeper {
             store,
+            progress: Arc::clone(progress),
             is_live,
             interfaces: numbers.collect(),
             blocks: Vec::new(),
             offsets: Vec::new(),
             notes: Vec::new(),
-        })
+        };
+        keeper.tell();
+        Ok(keeper)
+    }
+
+    /// Says what the store has to say: what was found at the start, and when the disk refuses packets.
+    fn tell(&self) {
+        self.store.counts().news().into_iter().for_each(|line| self.progress.say(line));
     }
 
     /// The store.
@@ -114,10 +127,12 @@ impl Keeper {
             lent = if self.is_live { bytes.get(start..end).unwrap_or_default() } else { blocks };
         }
         let batch = Batch { blocks: lent, offsets, first_packet: work.packets_before + 1, notes };
-        self.store.append(&batch).map_err(|error| Error::Output {
+        let taken = self.store.append(&batch).map_err(|error| Error::Output {
             what: "the packet store".to_owned(),
             why: error.to_string(),
-        })
+        });
+        self.tell();
+        taken
     }
 
     /// Closes the store.

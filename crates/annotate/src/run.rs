@@ -125,7 +125,8 @@ fn run_source(options: &Options, progress: &Arc<Progress>, input: Feed) -> Resul
     let log = Log::open(options)?;
     let sorter = (options.sort_by == SortBy::Start).then(|| Sorter::new(SORT_BYTES_MAX, None));
     let interfaces = tap.as_ref().map_or(&[][..], Watched::interfaces);
-    let keeper = options.store.as_ref().map(|store| Keeper::open(store, interfaces)).transpose()?;
+    let keeper = options.store.as_ref();
+    let keeper = keeper.map(|store| Keeper::open(store, interfaces, progress)).transpose()?;
     let store = keeper.as_ref().map(|keeper| Arc::clone(keeper.store().counts()));
     let server = match (&options.serve, &keeper) {
         (Some(address), Some(keeper)) => Some(keeper.serve(*address)?),

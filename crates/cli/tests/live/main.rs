@@ -6,5 +6,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod disk;
+mod overload;
 mod programs;
 mod world;

@@ -131,7 +131,7 @@ fn real_programs() {
     let _servers = servers(&world);
     let times = "--linger 10m --udp-idle 10m";
     let capture =
-        world.capture(&format!("-w kept --store 64MiB --segment 64KiB --cores 2 {times}"));
+        world.capture(&format!("-w kept --store 64MiB --segment 64KiB --cores 2 -d made {times}"));
 
     let mut expected = BTreeMap::new();
     let mut expected_tls = BTreeMap::new();
@@ -171,8 +171,9 @@ fn real_programs() {
     assert!(named(&log, 53).contains_key(&40053), "{log:?}");
 
     let packets: u64 = world.segments("kept").iter().map(|path| read_by_others(path)).sum();
-    let told = said.lines().find_map(|line| line.strip_prefix("kept ")).expect("told");
-    assert_eq!(told.split_whitespace().next(), Some(packets.to_string().as_str()), "{said}");
+    let stats = std::fs::read_to_string(world.scratch.path("made/stats.json")).expect("written");
+    let stats: Value = serde_json::from_str(&stats).expect("JSON");
+    assert_eq!((&stats["packets"], &stats["kept"]["packets"]), (&packets.into(), &packets.into()));
     let counted: u64 =
         log.iter().map(|flow| flow["network.packets"].as_u64().expect("a count")).sum();
     // ARP is in no flow.

@@ -9,9 +9,10 @@
 //! Programs in the network ask the name server 10.77.0.53. All of it goes with the world; the thread's own network goes with
 //! the thread.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,6 +20,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::common::server::{Server, client, question};
 use crate::common::{Run, Scratch};
 
 /// The bound of every wait.
@@ -57,6 +59,18 @@ pub fn ip(line: &str) -> Run {
     Run::of(Command::new("ip").args(line.split_whitespace()))
 }
 
+/// The same, which must succeed.
+pub fn must(line: &str) {
+    let run = ip(line);
+    assert_eq!(run.code, Some(0), "ip {line}: {}", run.err);
+}
+
+/// The ends of the pair that is watched.
+const HERE: &str = "02:00:00:00:77:01";
+const THERE: &str = "02:00:00:00:77:02";
+/// Addresses of the outer one.
+const ADDRESSES: [&str; 3] = ["10.77.0.1", "10.77.0.3", DNS];
+
 /// See the module.
 pub struct World {
     pub name: String,
@@ -94,14 +108,8 @@ impl World {
             return None;
         }
         assert_eq!(Run::of(world.inside("sh").args(["-c", quiet])).code, Some(0));
+        world.link();
         for line in [
-            format!("link add a0 type veth peer name b0 netns {name}"),
-            "addr add 10.77.0.1/24 dev a0".to_owned(),
-            "addr add 10.77.0.3/24 dev a0".to_owned(),
-            format!("addr add {DNS}/24 dev a0"),
-            "link set a0 up".to_owned(),
-            format!("-n {name} addr add 10.77.0.2/24 dev b0"),
-            format!("-n {name} link set b0 up"),
             format!("link add m0 type veth peer name m1 netns {name}"),
             "addr add 10.78.0.1/24 dev m0".to_owned(),
             "link set m0 up".to_owned(),
@@ -109,10 +117,35 @@ impl World {
             format!("-n {name} link set m1 up"),
             format!("-n {name} link set lo up"),
         ] {
-            let run = ip(&line);
-            assert_eq!(run.code, Some(0), "ip {line}: {}", run.err);
+            must(&line);
         }
         Some(world)
+    }
+
+    /// Makes the pair that is watched. Both ends know each other, so that nobody asks by ARP, at times of its own.
+    pub fn link(&self) {
+        let name = &self.name;
+        must(&format!(
+            "link add a0 address {HERE} type veth peer name b0 address {THERE} netns {name}"
+        ));
+        for address in ADDRESSES {
+            must(&format!("addr add {address}/24 dev a0"));
+        }
+        must("link set a0 up");
+        must(&format!("-n {name} addr add 10.77.0.2/24 dev b0"));
+        self.up();
+    }
+
+    /// Sets the inner end up, and what is lost when it goes down.
+    pub fn up(&self) {
+        let name = &self.name;
+        must(&format!("-n {name} link set b0 up"));
+        must(&format!("neigh replace 10.77.0.2 lladdr {THERE} dev a0 nud permanent"));
+        for address in ADDRESSES {
+            let entry = format!("{address} lladdr {HERE} dev b0 nud permanent");
+            must(&format!("-n {name} neigh replace {entry}"));
+        }
+        must("route replace 10.77.1.0/24 via 10.77.0.2 dev a0");
     }
 
     /// What [`World::new`] makes outside of the networks.
@@ -138,14 +171,22 @@ impl World {
     /// Starts a capture, and waits until it sees packets; `line` goes on after `annotate -i b0 -o log`.
     pub fn capture(&self, line: &str) -> Program {
         let line = format!("annotate -i b0 --ctl ctl --format ecs -o log {line}");
-        let mut program = Program::start(&mut self.larder(&line));
-        program.hear("captures from b0");
+        let program = Program::start(&mut self.larder(&line));
+        self.wait_for_answers();
         program
+    }
+
+    /// Waits until a capture is at work: operators are answered when all else is open.
+    pub fn wait_for_answers(&self) {
+        until("a capture", || {
+            let run = self.scratch.run("ctl --socket ctl stats --json");
+            (run.code == Some(0)).then_some(())
+        });
     }
 
     /// What is counted now.
     pub fn stats(&self) -> serde_json::Value {
-        let run = self.scratch.run("ctl --socket ctl stats --format json");
+        let run = self.scratch.run("ctl --socket ctl stats --json");
         assert_eq!(run.code, Some(0), "{run:?}");
         serde_json::from_str(&run.out).expect("JSON")
     }
@@ -157,9 +198,14 @@ impl World {
         value.as_f64().or_else(|| value["b0"].as_f64()).unwrap_or_else(|| panic!("{stats}")) as u64
     }
 
+    /// The log so far.
+    pub fn log_text(&self) -> String {
+        fs::read_to_string(self.scratch.path("log")).expect("a log")
+    }
+
     /// The log's lines so far, each of which is whole.
     pub fn log(&self) -> Vec<serde_json::Value> {
-        let text = fs::read_to_string(self.scratch.path("log")).expect("a log");
+        let text = self.log_text();
         assert!(text.is_empty() || text.ends_with('\n'), "a torn line");
         text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
     }
@@ -226,10 +272,9 @@ impl Program {
         }
     }
 
-    /// What it said so far.
-    pub fn said(&mut self) -> String {
-        self.heard.extend(self.lines.try_iter());
-        self.heard.join("\n")
+    /// Waits for any line; `None` where it ends without.
+    pub fn hear_any(&mut self) -> Option<String> {
+        self.lines.recv_timeout(PATIENCE).ok()
     }
 
     pub fn signal(&self, signal: &str) {
@@ -264,45 +309,57 @@ impl Drop for Program {
     }
 }
 
-/// A name server in the test: `<anything>.<n>.lab.example` has the address 10.77.0.`n`. It ends with the test's process.
-pub fn answer_names() {
-    let socket = UdpSocket::bind((DNS, 53)).expect("the world's name server");
-    thread::spawn(move || {
-        let mut room = [0; 512];
-        while let Ok((bytes, client)) = socket.recv_from(&mut room) {
-            if let Some(answer) = answer(&room[..bytes]) {
-                let _ = socket.send_to(&answer, client);
-            }
-        }
+/// Where names and services of the inner side are asked for by the test itself.
+const NAMES: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2)), 53);
+
+/// The inner side as a client outside sees it: `n<k>.example` has the address 10.77.1.`k`, which takes what is sent there.
+pub struct Names {
+    _server: Server,
+    socket: UdpSocket,
+    /// Datagrams sent to ask.
+    pub asked: u64,
+}
+
+impl World {
+    pub fn names(&self) -> Names {
+        let all: String = (0..=255).map(|k| format!("n{k}.example 300 A 10.77.1.{k}\n")).collect();
+        self.scratch.write("names", all);
+        must(&format!("-n {} route add local 10.77.1.0/24 dev lo", self.name));
+        let line = format!("dns --listen {NAMES} --cache-only --local-data names --cores 1");
+        let server = Server::spawn(&mut self.larder(&line));
+        let socket = UdpSocket::bind("10.77.0.1:0").expect("a socket");
+        Names { _server: server, socket, asked: 0 }
+    }
+}
+
+impl Names {
+    /// Asks for `n<k>.example`.
+    pub fn ask(&mut self, k: u8) {
+        let client = client(NAMES);
+        let question = question(&format!("n{k}"));
+        let answer = until("an answer", || {
+            self.asked += 1;
+            client.send(&question).expect("sent");
+            let mut room = [0; 512];
+            client.recv(&mut room).ok().map(|bytes| room[..bytes].to_vec())
+        });
+        assert_eq!(answer.last(), Some(&k), "{answer:?}");
+    }
+
+    /// Sends a datagram to 10.77.1.`k`; the port there tells flows apart.
+    pub fn send(&self, k: u8, port: u16, octets: &[u8]) {
+        // Nobody takes it there, which may be said here.
+        let _ = self.socket.send_to(octets, (Ipv4Addr::new(10, 77, 1, k), port));
+    }
+}
+
+/// What the log's flows to `port` are called, by the last octet of their destination.
+pub fn named(log: &[serde_json::Value], port: u16) -> BTreeMap<u8, Option<String>> {
+    let flows = log.iter().filter(|flow| flow["destination.port"] == port);
+    let named = flows.filter_map(|flow| {
+        let address: Ipv4Addr = flow["destination.ip"].as_str()?.parse().ok()?;
+        let name = flow["destination.domain"].as_str().map(str::to_owned);
+        Some((address.octets()[3], name))
     });
-}
-
-/// The question for the A record of a name.
-pub fn question(name: &str) -> Vec<u8> {
-    let mut question = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0".to_vec();
-    for label in name.split('.') {
-        question.push(label.len() as u8);
-        question.extend(label.bytes());
-    }
-    question.extend(b"\0\0\x01\0\x01");
-    question
-}
-
-fn answer(question: &[u8]) -> Option<Vec<u8>> {
-    let end = 12 + question.get(12..)?.iter().position(|octet| *octet == 0)? + 5;
-    let mut answer = question.get(..end)?.to_vec();
-    let labels: Vec<&[u8]> = answer[13..end - 5]
-        .split(|octet| *octet < 0x20)
-        .filter(|label| !label.is_empty())
-        .collect();
-    let last: u8 =
-        std::str::from_utf8(labels.get(labels.len().checked_sub(3)?)?).ok()?.parse().ok()?;
-    answer[2..4].copy_from_slice(b"\x81\x80");
-    answer[6..12].copy_from_slice(b"\0\0\0\0\0\0");
-    if answer[end - 4..] == *b"\0\x01\0\x01" {
-        answer[7] = 1;
-        answer.extend(b"\xc0\x0c\0\x01\0\x01\0\0\x01\x2c\0\x04");
-        answer.extend(Ipv4Addr::new(10, 77, 0, last).octets());
-    }
-    Some(answer)
+    named.collect()
 }

@@ -1,0 +1,289 @@
+//! What happens to kept packets: a disk that is full, a larder that is killed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crate::common::Run;
+use crate::world::{Names, Program, World, has, named, skip, until};
+
+/// A small disk that only those see who are in the mount namespace of `holder`.
+struct SmallDisk {
+    holder: Program,
+    /// The mounted folder, as the holder sees it.
+    folder: PathBuf,
+}
+
+impl SmallDisk {
+    fn new(test: &str, world: &World, size: &str) -> Option<SmallDisk> {
+        let folder = world.scratch.path("disk");
+        fs::create_dir(&folder).expect("made");
+        let mount = format!(
+            "mount -t tmpfs -o size={size} larder-test {} && echo mounted >&2 && exec sleep 100000",
+            folder.display()
+        );
+        let mut command = Command::new("unshare");
+        command.args(["-m", "--propagation", "private", "sh", "-c", &mount]);
+        let mut holder = Program::start(command.stdin(Stdio::null()));
+        let said = holder.hear_any();
+        if said.as_deref() != Some("mounted") {
+            skip(test, &format!("no mount of its own: {}", said.unwrap_or_default()));
+            return None;
+        }
+        Some(SmallDisk { holder, folder })
+    }
+
+    /// The folder as the test sees it.
+    fn seen(&self) -> PathBuf {
+        let folder = self.folder.strip_prefix("/").expect("absolute");
+        Path::new(&format!("/proc/{}/root", self.holder.id())).join(folder)
+    }
+
+    /// Runs a command there that would run elsewhere.
+    fn there(&self, command: &Command) -> Command {
+        let mut inner = Command::new("nsenter");
+        inner.args(["-t", &self.holder.id().to_string(), "-m"]).stdin(Stdio::null());
+        inner.arg(format!("--wd={}", command.get_current_dir().expect("set").display()));
+        inner.arg(command.get_program()).args(command.get_args());
+        inner
+    }
+}
+
+/// Octets of all files in a folder.
+fn bytes_in(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).expect("a folder");
+    entries.filter_map(|entry| Some(entry.ok()?.metadata().ok()?.len())).sum()
+}
+
+/// Segments in a folder, with the one that grows.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("there").path());
+    let is_segment = |path: &PathBuf| {
+        let name = path.display().to_string();
+        name.ends_with(".pcapng") || name.ends_with(".pcapng.part")
+    };
+    let mut files: Vec<PathBuf> = entries.filter(is_segment).collect();
+    files.sort();
+    files
+}
+
+/// The numbers of a [`Stream`] in captures, the last of which may end within a packet.
+fn numbers(files: &[PathBuf]) -> Vec<u32> {
+    let mut numbers = Vec::new();
+    for file in files {
+        let mut tshark = Command::new("tshark");
+        tshark.args(["-n", "-r"]).arg(file).args(["-T", "fields", "-e", "udp.payload", "-Y"]);
+        let run = Run::of(tshark.arg("udp.dstport == 7000 && !icmp"));
+        let may_be_cut = file.extension().is_some_and(|end| end == "part");
+        assert!(run.code == Some(0) || may_be_cut, "{run:?}");
+        let payloads = run.out.lines();
+        numbers.extend(payloads.filter_map(|line| u32::from_str_radix(line.get(..8)?, 16).ok()));
+    }
+    numbers
+}
+
+/// tshark finds closed segments sound; one may go for the budget meanwhile.
+fn all_are_sound(folder: &Path) {
+    for file in files(folder) {
+        let run = Run::of(Command::new("tshark").args(["-n", "-r"]).arg(&file));
+        let is_closed = file.extension().is_some_and(|end| end == "pcapng");
+        assert!(run.code == Some(0) || !is_closed || !file.exists(), "{run:?}");
+    }
+}
+
+/// The disk becomes full: that is counted, told once, and flows are named as before; what is in the files is sound. When there
+/// is room again packets are kept again, and found by name; then the budget holds, and nothing more is refused.
+#[test]
+fn full_disk() {
+    const TEST: &str = "full_disk";
+    if !["tshark", "unshare", "nsenter"].iter().all(|program| has(TEST, program)) {
+        return;
+    }
+    let Some(world) = World::new(TEST) else { return };
+    let Some(disk) = SmallDisk::new(TEST, &world, "6m") else { return };
+    let mut names = world.names();
+    let seen = disk.seen();
+    let ballast = seen.join("ballast");
+    fs::write(&ballast, vec![0; 4 << 20]).expect("there is room");
+    let line = format!(
+        "annotate -i b0 --ctl ctl --format ecs -o log --udp-idle 1s \
+         -w {}/kept --store 3MiB --segment 256KiB --store-memory 8MiB",
+        disk.folder.display()
+    );
+    let mut capture = Program::start(&mut disk.there(&world.larder(&line)));
+    world.wait_for_answers();
+
+    let octets = [1; 1400];
+    until("a refusal", || {
+        for _ in 0..64 {
+            names.send(1, 7000, &octets);
+        }
+        (world.count("store_disk_errors") > 0).then_some(())
+    });
+    capture.hear("packets are lost until the disk takes them again");
+    // Refused again, which is not told again.
+    until("another refusal", || {
+        for _ in 0..64 {
+            names.send(1, 7000, &octets);
+        }
+        (world.count("store_disk_errors") > 1).then_some(())
+    });
+    names.ask(5);
+    names.send(5, 7001, b"while the disk is full");
+    until("a flow meanwhile", || (named(&world.log(), 7001).len() == 1).then_some(()));
+    assert!(world.count("store_packets_lost") > 0);
+    all_are_sound(&seen.join("kept"));
+
+    fs::remove_file(&ballast).expect("there");
+    let closed = world.count("store_segments_closed");
+    until("segments to be written again", || {
+        for _ in 0..64 {
+            names.send(1, 7000, &octets);
+        }
+        (world.count("store_segments_closed") > closed + 2).then_some(())
+    });
+    capture.hear("segments are written again");
+    let refusals = world.count("store_disk_errors");
+    names.ask(6);
+    names.send(6, 7002, b"kept again");
+    let deleted = world.count("store_segments_deleted");
+    names.send(6, 7002, b"kept again, twice");
+    until("the named flow on disk", || {
+        let find = format!("find --dir {} n6.example", seen.join("kept").display());
+        let run = world.scratch.run(&find);
+        (run.code == Some(0) && run.out.contains("7002")).then_some(())
+    });
+    // The budget holds, and a segment's worth beside it.
+    let bytes = bytes_in(&seen.join("kept"));
+    assert!(bytes <= (3 << 20) + (512 << 10), "{bytes} octets");
+    until("the oldest to go", || {
+        for _ in 0..64 {
+            names.send(1, 7000, &octets);
+        }
+        (world.count("store_segments_deleted") > deleted + 3).then_some(())
+    });
+    let bytes = bytes_in(&seen.join("kept"));
+    assert!(bytes <= (3 << 20) + (512 << 10), "{bytes} octets");
+    assert_eq!(world.count("store_disk_errors"), refusals, "refused again");
+
+    let (code, said) = capture.stop();
+    assert_eq!(code, Some(0), "{said}");
+    let told = |text: &str| said.lines().filter(|line| line.contains(text)).count();
+    assert_eq!(told("packets are lost until"), 1, "{said}");
+    assert_eq!(told("segments are written again"), 1, "{said}");
+    assert_eq!(named(&world.log(), 7001)[&5].as_deref(), Some("n5.example"));
+    all_are_sound(&seen.join("kept"));
+}
+
+/// larder is killed while packets come, again and again. What was in a file by then is in a segment after the next start, each
+/// packet once and in order; numbers of segments go on, closed segments stay as they were, and no log has a torn line.
+#[test]
+fn kill_and_restart() {
+    const TEST: &str = "kill_and_restart";
+    const KEEP: &str = "--udp-idle 1s -w kept --store 64MiB --segment 256KiB --store-memory 8MiB";
+    if !has(TEST, "tshark") {
+        return;
+    }
+    let Some(world) = World::new(TEST) else { return };
+    let mut names = world.names();
+    names.ask(0);
+    let stream = Stream::start(names);
+    let kept = world.scratch.path("kept");
+    let mut closed: BTreeMap<PathBuf, Vec<u8>> = BTreeMap::new();
+    let mut found: Vec<u32> = Vec::new();
+    for round in 0..3 {
+        let mut capture = world.capture(KEEP);
+        if round > 0 {
+            let line = capture.hear("was not closed");
+            assert!(line.contains("packets are kept"), "{line}");
+        }
+        let begun = stream.sent();
+        let flushed = until("closed segments, one that grows, and a log", || {
+            let all = files(&kept);
+            let is_growing = |path: &&PathBuf| path.extension().is_some_and(|end| end == "part");
+            // It may be closed in this very moment.
+            let last = *numbers(&[all.iter().find(is_growing)?.clone()]).last()?;
+            let is_late = all.len() > closed.len() + 3 && last > begun + 1000;
+            (is_late && !world.log_text().is_empty()).then_some(last)
+        });
+        capture.child.kill().expect("it lives");
+        capture.child.wait().expect("it ends");
+
+        assert!(world.log_text().ends_with('\n'), "a torn line");
+        for (path, octets) in &closed {
+            assert!(fs::read(path).expect("still there") == *octets, "{}", path.display());
+        }
+        let all = files(&kept);
+        let now = numbers(&all);
+        assert!(now.starts_with(&found), "what was there is there");
+        assert!(now.contains(&flushed), "{flushed} was flushed");
+        found = now;
+        closed = all
+            .into_iter()
+            .filter(|path| path.extension().is_some_and(|end| end == "pcapng"))
+            .map(|path| (path.clone(), fs::read(&path).expect("there")))
+            .collect();
+    }
+    let capture = world.capture(KEEP);
+    let begun = stream.sent();
+    until("some more", || (stream.sent() > begun + 100).then_some(()));
+    drop(stream);
+    let (code, said) = capture.stop();
+    assert_eq!(code, Some(0), "{said}");
+    let all = files(&kept);
+    assert!(all.iter().all(|path| path.extension().is_some_and(|end| end == "pcapng")), "{all:?}");
+    let names: Vec<String> = (0..all.len()).map(|number| format!("{number:08}.pcapng")).collect();
+    assert!(all.iter().zip(&names).all(|(path, name)| path.ends_with(name)), "{all:?}");
+    let now = numbers(&all);
+    assert!(now.starts_with(&found) && now.len() > found.len());
+    assert!(now.windows(2).all(|pair| pair[0] < pair[1]), "each once, in order");
+    // Where one is missing larder was not there.
+    let gaps = now.windows(2).filter(|pair| pair[0] + 1 != pair[1]).count();
+    assert_eq!(gaps, 3);
+}
+
+/// Numbered packets to port 7000, some a millisecond, on a thread of their own.
+struct Stream {
+    next: Arc<AtomicU32>,
+    ends: Arc<AtomicBool>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Stream {
+    fn start(names: Names) -> Stream {
+        let (next, ends) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
+        let (to_say, to_hear) = (next.clone(), ends.clone());
+        let thread = thread::spawn(move || {
+            for number in 0u32.. {
+                if to_hear.load(Ordering::Acquire) {
+                    return;
+                }
+                let mut octets = [7; 300];
+                octets[..4].copy_from_slice(&number.to_be_bytes());
+                // Another flow now and then, so that flows end and the log grows.
+                names.send((number / 50 % 200) as u8, 7000, &octets);
+                to_say.store(number + 1, Ordering::Release);
+                if number % 4 == 0 {
+                    thread::sleep(Duration::from_millis(1));
+                }
+            }
+        });
+        Stream { next, ends, thread: Some(thread) }
+    }
+
+    fn sent(&self) -> u32 {
+        self.next.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Release);
+        let _ = self.thread.take().map(thread::JoinHandle::join);
+    }
+}
