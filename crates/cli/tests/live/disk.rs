@@ -106,7 +106,7 @@ fn full_disk() {
     }
     let Some(world) = World::new(TEST) else { return };
     let Some(disk) = SmallDisk::new(TEST, &world, "6m") else { return };
-    let mut names = world.names();
+    let names = world.names();
     let seen = disk.seen();
     let ballast = seen.join("ballast");
     fs::write(&ballast, vec![0; 4 << 20]).expect("there is room");
@@ -190,7 +190,7 @@ fn kill_and_restart() {
         return;
     }
     let Some(world) = World::new(TEST) else { return };
-    let mut names = world.names();
+    let names = world.names();
     names.ask(0);
     let stream = Stream::start(names);
     let kept = world.scratch.path("kept");

@@ -7,6 +7,8 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod disk;
+mod interfaces;
 mod overload;
 mod programs;
+mod readers;
 mod world;

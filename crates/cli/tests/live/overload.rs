@@ -31,7 +31,7 @@ fn overload() {
         return;
     }
     let Some(world) = World::new(TEST) else { return };
-    let mut names = world.names();
+    let names = world.names();
     let frames = || sent(&["-n", &world.name], "b0") + sent(&[], "a0");
     // Both ends know each other: from here on there are no frames but those of the test.
     names.ask(0);
