@@ -149,7 +149,10 @@ impl Client {
                 }
                 match request::read(&self.heard) {
                     Read::More => return Ok(Next::Wait(Interest::READ)),
-                    Read::Refused(status) => self.refuse(status),
+                    Read::Refused(status) => {
+                        self.keeps = false;
+                        self.refuse(status, false);
+                    }
                     Read::Request(request, bytes) => {
                         self.heard.drain(..bytes);
                         self.answer(&request, common);
@@ -197,7 +200,8 @@ impl Client {
         self.said.extend_from_slice(head.as_bytes());
     }
 
-    fn refuse(&mut self, status: u16) {
+    /// `is_head`: the answer has no body.
+    fn refuse(&mut self, status: u16, is_head: bool) {
         let (reason, next) = match status {
             404 => ("Not Found", "there are /segments, /segments/N.pcapng and /live.pcapng"),
             405 => ("Method Not Allowed", "ask with GET or HEAD"),
@@ -206,29 +210,30 @@ impl Client {
             503 => ("Service Unavailable", "nothing is kept yet; ask again"),
             _ => ("Bad Request", "ask as HTTP/1.1 has it"),
         };
-        // What follows a request that was not understood is not understood either.
-        self.keeps &= matches!(status, 404 | 416 | 503);
         let connection = if self.keeps { "keep-alive" } else { "close" };
         let allow = if status == 405 { "Allow: GET, HEAD\r\n" } else { "" };
         self.say(&format!(
             "HTTP/1.1 {status} {reason}\r\nContent-Type: text/plain\r\n{allow}Connection: {connection}\r\n\
-             Content-Length: {}\r\n\r\n{next}\n",
-            next.len() + 1
+             Content-Length: {}\r\n\r\n{}",
+            next.len() + 1,
+            if is_head { String::new() } else { format!("{next}\n") }
         ));
     }
 
     fn answer(&mut self, request: &Request, common: &Common) {
         self.keeps = request.keeps;
+        let is_head = request.is_head;
         match request.what {
+            What::Unknown => self.refuse(404, is_head),
             What::List => self.list(request, "text/plain; charset=utf-8", &list(common)),
             What::Json => self.list(request, "application/json", &json(common)),
             What::Segment(number) => match common.shelf.get(number) {
                 Some(segment) => self.give(request, &segment, None, common),
-                None => self.refuse(404),
+                None => self.refuse(404, is_head),
             },
             What::Live => match common.shelf.last() {
                 Some(segment) => self.give(request, &segment, Some(()), common),
-                None => self.refuse(503),
+                None => self.refuse(503, is_head),
             },
         }
     }
@@ -252,7 +257,7 @@ impl Client {
         let (first, end) = match (whole, range) {
             (Some(bytes), Some(range)) => match request::within(range, bytes) {
                 Some(found) => found,
-                None => return self.refuse(416),
+                None => return self.refuse(416, request.is_head),
             },
             (Some(bytes), None) => (0, bytes),
             (None, _) => (0, u64::MAX),
@@ -303,7 +308,7 @@ impl Client {
                 self.body = Some(body);
             }
             // It was deleted.
-            None => self.refuse(404),
+            None => self.refuse(404, request.is_head),
         }
     }
 
@@ -367,7 +372,8 @@ fn open(segment: &Segment, first: u64, end: u64) -> Option<From> {
     match &segment.content {
         Content::Memory(object) => lease_from(object, first, end),
         Content::File(path, bytes) => {
-            let file = File::open(path).ok()?;
+            // Of one that the disk refused the file has less than there was in memory.
+            let file = File::open(path).ok().filter(|_| first <= *bytes)?;
             Some(From::File { file, at: first, end: end.min(*bytes), chunk: 0 })
         }
     }
@@ -498,13 +504,18 @@ impl Body {
                 self.from = From::Between;
                 Step::Later
             }
-            Some(segment) => match open(&segment, 0, u64::MAX) {
-                Some(from) => {
-                    (self.number, self.from) = (segment.number, from);
-                    Step::Said
+            Some(segment) => {
+                let number = segment.number;
+                // As at the start: its memory may have been given away in this very moment.
+                let again = || common.shelf.get(number).and_then(|it| open(&it, 0, u64::MAX));
+                match open(&segment, 0, u64::MAX).or_else(again) {
+                    Some(from) => {
+                        (self.number, self.from) = (number, from);
+                        Step::Said
+                    }
+                    None => Step::Broken,
                 }
-                None => Step::Broken,
-            },
+            }
         }
     }
 }

@@ -17,6 +17,8 @@ pub enum What {
     Segment(u64),
     /// What comes from now on.
     Live,
+    /// Something that there is not.
+    Unknown,
 }
 
 /// A request that can be answered.
@@ -35,7 +37,7 @@ pub struct Request {
     pub range: Option<(Option<u64>, Option<u64>)>,
 }
 
-/// How reading a head ends.
+/// How reading a head ends. What is refused ends the connection: where the next head begins nobody knows.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Read {
     /// So many octets were a request.
@@ -89,7 +91,7 @@ pub fn read(octets: &[u8]) -> Read {
         "/live.pcapng" => What::Live,
         path => match path.strip_prefix("/segments/").and_then(segment) {
             Some(number) => What::Segment(number),
-            None => return Read::Refused(404),
+            None => What::Unknown,
         },
     };
     Read::Request(Request { what, is_head, takes_chunks, keeps, range }, bytes)
@@ -141,8 +143,12 @@ mod tests {
         assert!(request.keeps && request.takes_chunks && !request.is_head);
         assert_eq!(request.range, Some((Some(5), Some(10))));
         assert_eq!(of("GET / HTTP/1.1\r\nHost: a"), Read::More);
-        assert_eq!(of("GET /nowhere HTTP/1.1\r\n\r\n"), Read::Refused(404));
-        assert_eq!(of("GET /segments/../x.pcapng HTTP/1.1\r\n\r\n"), Read::Refused(404));
+        for path in ["/nowhere", "/segments/../x.pcapng"] {
+            let Read::Request(request, _) = of(&format!("GET {path} HTTP/1.1\r\n\r\n")) else {
+                panic!("a request")
+            };
+            assert_eq!(request.what, What::Unknown);
+        }
         assert_eq!(of("POST / HTTP/1.1\r\n\r\n"), Read::Refused(405));
         assert_eq!(of("GET / HTTP/1.1\r\nContent-Length: 5\r\n\r\n"), Read::Refused(400));
         assert_eq!(of("\x16\x03\x01\x02\r\n\r\n"), Read::Refused(400));
