@@ -158,9 +158,12 @@ pub struct Finder {
 struct Span {
     first: u64,
     end: u64,
+    /// The greatest end of the spans up to this one.
+    end_max: u64,
 }
 
-/// Spans of flows that have a name that is looked for, by key.
+/// Spans of flows that have a name that is looked for, by key; those of a key by their beginnings. Whoever uses a port again
+/// and again makes many of one key: none of this looks at each of them.
 #[derive(Debug, Default)]
 struct Spans(HashMap<[u8; 37], (FlowKey, Vec<Span>)>);
 
@@ -168,7 +171,10 @@ impl Spans {
     /// A run has begun: what was before it is over.
     fn end_run(&mut self, position: u64) {
         let spans = self.0.values_mut().flat_map(|(_, spans)| spans);
-        spans.for_each(|span| span.end = span.end.min(position));
+        spans.for_each(|span| {
+            span.end = span.end.min(position);
+            span.end_max = span.end_max.min(position);
+        });
     }
 
     /// Takes a note of a run that ends at `run_end`.
@@ -176,19 +182,34 @@ impl Spans {
         let end = note.end.unwrap_or(run_end).min(run_end);
         let (_, spans) =
             self.0.entry(crate::named::octets(&note.key)).or_insert_with(|| (note.key, Vec::new()));
-        match spans.iter_mut().find(|span| span.first == note.first) {
-            Some(span) => span.end = span.end.min(end),
-            None => spans.push(Span { first: note.first, end }),
-        }
+        let at = match place_of(spans, note.first) {
+            Ok(at) => {
+                spans[at].end = spans[at].end.min(end);
+                at
+            }
+            Err(at) => {
+                spans.insert(at, Span { first: note.first, end, end_max: end });
+                at
+            }
+        };
+        settle(spans, at);
     }
 
     /// Takes a note that says only when a flow has ended.
     fn limit(&mut self, note: &StoredNote) {
-        let spans = self.0.get_mut(&crate::named::octets(&note.key));
-        let mut spans = spans.into_iter().flat_map(|(_, spans)| spans);
-        if let (Some(span), Some(end)) = (spans.find(|span| span.first == note.first), note.end) {
-            span.end = span.end.min(end);
+        if let Some((_, spans)) = self.0.get_mut(&crate::named::octets(&note.key))
+            && let Ok(at) = place_of(spans, note.first)
+            && let Some(end) = note.end
+        {
+            spans[at].end = spans[at].end.min(end);
+            settle(spans, at);
         }
+    }
+
+    /// The span of the flow that a note is about.
+    fn of_note(&self, note: &StoredNote) -> Option<Span> {
+        let spans = self.of(&note.key);
+        place_of(spans, note.first).ok().map(|at| spans[at])
     }
 
     fn of(&self, key: &FlowKey) -> &[Span] {
@@ -196,8 +217,27 @@ impl Spans {
     }
 }
 
+/// Where the span is that begins at `first`, or where it would be.
+fn place_of(spans: &[Span], first: u64) -> Result<usize, usize> {
+    spans.binary_search_by_key(&first, |span| span.first)
+}
+
+/// Brings `end_max` up to date from `at` on, where something was changed.
+fn settle(spans: &mut [Span], at: usize) {
+    let (before, rest) = spans.split_at_mut(at);
+    let mut end_max = before.last().map_or(0, |span| span.end_max);
+    for (index, span) in rest.iter_mut().enumerate() {
+        end_max = end_max.max(span.end);
+        if std::mem::replace(&mut span.end_max, end_max) == end_max && index > 0 {
+            break;
+        }
+    }
+}
+
 fn is_in(spans: &[Span], position: u64) -> bool {
-    spans.iter().any(|span| (span.first..span.end).contains(&position))
+    let begun = spans.partition_point(|span| span.first <= position);
+    let mut spans = spans[..begun].iter().rev().take_while(|span| span.end_max > position);
+    spans.any(|span| span.end > position)
 }
 
 /// One search: what both ways share.

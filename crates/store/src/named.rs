@@ -17,6 +17,7 @@ const FLOWS_MAX: usize = 1 << 18;
 
 #[derive(Debug, Default)]
 pub(crate) struct Named {
+    /// Of a key by their first packets: whoever uses a port again and again may make many flows of it in one segment.
     flows: HashMap<[u8; 37], Vec<Known>>,
     /// Flows that were not carried over.
     pub forgotten: u64,
@@ -29,6 +30,11 @@ struct Known {
     is_new: bool,
     /// Where it was last heard of.
     seen: u64,
+}
+
+/// Where the flow is that begins at `first`, or where it would be.
+fn place_of(known: &[Known], first: u64) -> Result<usize, usize> {
+    known.binary_search_by_key(&first, |known| known.note.first)
 }
 
 /// A key as octets, for maps.
@@ -55,12 +61,12 @@ impl Named {
 
     fn put(&mut self, note: StoredNote, is_new: bool) {
         let known = self.flows.entry(octets(&note.key)).or_default();
-        match known.iter_mut().find(|known| known.note.first == note.first) {
-            Some(known) => {
-                known.note.add(&note);
-                known.is_new |= is_new;
+        match place_of(known, note.first) {
+            Ok(at) => {
+                known[at].note.add(&note);
+                known[at].is_new |= is_new;
             }
-            None => known.push(Known { seen: note.first, note, is_new }),
+            Err(at) => known.insert(at, Known { seen: note.first, note, is_new }),
         }
     }
 
@@ -111,8 +117,11 @@ impl Named {
             .map(|(known, last)| (octets(&known.note.key), known.note.first, last))
             .collect();
         for (key, first, last) in seen {
-            let known = self.flows.get_mut(&key).into_iter().flatten();
-            known.filter(|known| known.note.first == first).for_each(|known| known.seen = last);
+            if let Some(known) = self.flows.get_mut(&key)
+                && let Ok(at) = place_of(known, first)
+            {
+                known[at].seen = last;
+            }
         }
         self.flows.retain(|_, known| {
             known.retain_mut(|known| {

@@ -140,8 +140,8 @@ fn look(directory: &Path, path: &Path, identity: &Identity) -> io::Result<Closed
         Some(index) if index.bytes == bytes => Closed {
             packets: index.packets,
             bytes,
-            first_ns: Some(index.times_ns.0),
-            last_ns: Some(index.times_ns.1),
+            first_ns: (index.packets > 0).then_some(index.times_ns.0),
+            last_ns: (index.packets > 0).then_some(index.times_ns.1),
             ..Closed::default()
         },
         _ => scan(path, 0)?.0,

@@ -239,7 +239,7 @@ impl Shelver {
         self.disk.end(self.options.sync)?;
         let position = segment.identity.position;
         let bytes = segment.object.published();
-        if flows.count == 0 {
+        if flows.count == 0 && !self.named.has_news() {
             self.delete(number);
             return Ok(());
         }

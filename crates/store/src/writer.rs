@@ -486,10 +486,17 @@ impl Store {
         }
     }
 
-    /// Puts the batch's notes into the list of the segment that grows, with places instead of numbers.
+    /// Puts the batch's notes into the list of the segment that grows, with places instead of numbers. Where none grows one is
+    /// begun for them: flows end, and are named late, also when no packets come.
     fn take_notes(&mut self, batch: &Batch<'_>, mut rewriter: Option<&mut Rewriter>) {
         if batch.notes.is_empty() {
             return;
+        }
+        if self.current.is_none() {
+            let header = self.next.header(&self.interfaces);
+            if self.make_room(header.len() as u64, &[]) {
+                self.begin(self.next, &header);
+            }
         }
         let mut frames = Vec::new();
         for note in batch.notes {

@@ -20,7 +20,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::segment::{found, number_of};
-use super::{FindOptions, Finder, Search, Span, Summary, Visit, is_in, matches_note, notes_of};
+use super::{FindOptions, Finder, Search, Summary, Visit, is_in, matches_note, notes_of};
 use crate::block::{self, Walker};
 use crate::files::{self, Identity, Kind};
 use crate::flows::{Flows, PLACE_BYTES};
@@ -216,12 +216,15 @@ impl Tail {
     ) -> io::Result<()> {
         let Some(flow) = self.flows.find(&note.key) else { return Ok(()) };
         let position = self.identity.position;
-        let spans: Vec<Span> = search.spans.of(&note.key).to_vec();
-        let first = self.flows.list[flow as usize].first;
-        let start = self.flows.packets.partition_point(|(_, place)| *place < first);
+        let Some(span) = search.spans.of_note(note) else { return Ok(()) };
+        let first = span.first.saturating_sub(position) / PLACE_BYTES;
+        let start = self.flows.packets.partition_point(|(_, place)| u64::from(*place) < first);
         for &(of, place) in &self.flows.packets[start..] {
             let offset = u64::from(place) * PLACE_BYTES;
-            if of != flow || !is_in(&spans, position + offset) || !self.shown.insert(place) {
+            if position + offset >= span.end {
+                break;
+            }
+            if of != flow || !self.shown.insert(place) {
                 continue;
             }
             let mut head = [0; 8];
