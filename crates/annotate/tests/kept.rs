@@ -17,7 +17,7 @@ use larder_annotate::{Progress, run};
 use larder_store::{FindOptions, Finder, Query};
 use larder_wire::Addr;
 use larder_wire::capture::{Capture, Step};
-use larder_wire::flow_key::FlowKey;
+use larder_wire::flow_key::{FlowKey, protocol};
 use larder_wire::packet;
 use serde_json::Value;
 
@@ -31,6 +31,10 @@ fn addr(addr: Addr) -> IpAddr {
 }
 
 fn ends(key: &FlowKey) -> Ends {
+    if !matches!(key.protocol, protocol::TCP | protocol::UDP) {
+        // The log has no ports of these.
+        return [(addr(key.low), 0), (addr(key.high), 0)].into();
+    }
     [(addr(key.low), u64::from(key.low_port)), (addr(key.high), u64::from(key.high_port))].into()
 }
 
@@ -102,6 +106,8 @@ fn names_of_the_log_find_their_packets() {
         let packets = packets(&path);
         // Which flow a later fragment is of only its first one says; the store has tests of those.
         let has_fragments = packets.iter().any(|(_, is_whole, _)| !is_whole);
+        // Where times go back, a record's times do not say which packets are its own.
+        let is_sorted = packets.is_sorted_by_key(|(.., (ns, _))| *ns);
         let folder = tempfile::tempdir().expect("a folder");
         let records = keep(&path, folder.path(), 1 + names_tried % 3);
         let mut flows: BTreeMap<String, Vec<Span>> = BTreeMap::new();
@@ -135,6 +141,7 @@ fn names_of_the_log_find_their_packets() {
         for (name, spans) in &flows {
             // What is no plain name is written otherwise in a query than in JSON.
             if has_fragments
+                || !is_sorted
                 || !name.bytes().all(|octet| octet.is_ascii_graphic() && !b"*\\".contains(&octet))
             {
                 continue;
