@@ -16,7 +16,9 @@
 //! Invariants
 //! 1. `write_next <= flows_next[w] <= edge_next <= read_next <= write_next + depth`.
 //! 2. Flows of batch *k* see names at the log position that the edge's commit of batch *k* gave.
-//! 3. Nothing that a step computes depends on which worker runs it, or when.
+//! 3. A worker waits for input only while no batch is in flight: others may need its shards. A source that had nothing is
+//!    asked again when a batch was written.
+//! 4. Nothing that a step computes depends on which worker runs it, or when.
 //!
 //! When the names' delta log is full (a small budget, many answers), the edge *stalls*: every
 //! worker finishes the batches before the stalled one and syncs its proxy to the log's end, which
@@ -128,6 +130,8 @@ struct Schedule {
     write_busy: bool,
     source_busy: bool,
     source_done: bool,
+    /// It had nothing when it was last asked, with batches in flight.
+    source_dry: bool,
     /// The last pseudo-batch, which ends every flow that was still open, has passed the edge.
     closed: bool,
     stalled: bool,
@@ -195,7 +199,8 @@ impl Schedule {
                 return Some(Task::Flows(Arc::clone(work)));
             }
         }
-        if !self.source_busy && !self.closed && self.read_next < self.write_next + depth {
+        let may_read = !self.source_busy && !self.source_dry && !self.closed;
+        if may_read && self.read_next < self.write_next + depth {
             self.source_busy = true;
             return Some(Task::Read);
         }
@@ -271,6 +276,7 @@ pub fn run(
             write_busy: false,
             source_busy: false,
             source_done: false,
+            source_dry: false,
             closed: false,
             stalled: false,
             stall_synced: vec![false; count],
@@ -414,17 +420,28 @@ impl Pipeline<'_> {
     fn read(&self) -> Result<(), Error> {
         self.progress.turns.fetch_add(1, Ordering::Relaxed);
         // Told to stop, the source still gives what it has received from a pipe.
-        let batch = if self.lock().source_done {
+        let (is_done, others_wait) = {
+            let schedule = self.lock();
+            (schedule.source_done, schedule.read_next > schedule.write_next)
+        };
+        let batch = if is_done {
             None
         } else {
             let mut source = self.source.lock().unwrap_or_else(PoisonError::into_inner);
-            match source.poll_batch(&self.progress.stop) {
+            let polled = match others_wait {
+                true => source.poll_batch_now(&self.progress.stop),
+                false => source.poll_batch(&self.progress.stop),
+            };
+            match polled {
                 Polled::Batch(batch) => Some(*batch),
                 Polled::End => None,
                 Polled::Later => {
                     // Nobody but this worker may do the flows of its shards: they must not wait
                     // for a silent pipe.
-                    self.update(|schedule| schedule.source_busy = false);
+                    self.update(|schedule| {
+                        schedule.source_busy = false;
+                        schedule.source_dry = schedule.read_next > schedule.write_next;
+                    });
                     return Ok(());
                 }
             }
@@ -565,6 +582,7 @@ impl Pipeline<'_> {
             schedule.slots.pop_front();
             schedule.write_next += 1;
             schedule.write_busy = false;
+            schedule.source_dry = false;
             if schedule.spare_outputs.len() < self.depth as usize * self.workers {
                 schedule.spare_outputs.append(&mut outputs);
             }

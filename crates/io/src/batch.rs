@@ -285,8 +285,17 @@ impl Source {
     /// The same for a caller who has other work to do while a pipe is silent: a wait for the next
     /// record gives [`Polled::Later`] after a tenth of a second.
     pub fn poll_batch(&mut self, stop: &AtomicBool) -> Polled {
+        self.poll_batch_for(stop, STOP_CHECK)
+    }
+
+    /// The same for a caller whom others wait for: interfaces give [`Polled::Later`] at once where there is nothing.
+    pub fn poll_batch_now(&mut self, stop: &AtomicBool) -> Polled {
+        self.poll_batch_for(stop, Duration::ZERO)
+    }
+
+    fn poll_batch_for(&mut self, stop: &AtomicBool, patience: Duration) -> Polled {
         if let Feed::Live(_) = &self.feed {
-            return self.next_live(stop);
+            return self.next_live(stop, patience);
         }
         // Gives its place back if no batch takes it along.
         let Some(permit) = self.pool.take(stop) else { return Polled::End };
@@ -413,14 +422,14 @@ impl Source {
     }
 
     /// What interfaces have received.
-    fn next_live(&mut self, stop: &AtomicBool) -> Polled {
+    fn next_live(&mut self, stop: &AtomicBool, patience: Duration) -> Polled {
         let Feed::Live(live) = &mut self.feed else { return Polled::End };
         live.keep_house();
         let Some(mut bytes) = self.pool.take_soon() else {
             return if live.gives_up(stop) { Polled::End } else { Polled::Later };
         };
         let mut buffer = self.pool.buffer();
-        let filled = live.fill(&mut buffer, self.batch_bytes, stop);
+        let filled = live.fill(&mut buffer, self.batch_bytes, stop, patience);
         let limit = buffer.len();
         // Where nothing came, the buffer goes back with the place.
         bytes.content = BytesContent::Owned(buffer);

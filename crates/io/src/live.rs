@@ -437,14 +437,16 @@ impl Live {
         self.stopped_ms
     }
 
-    /// Appends packet blocks, until there are `bytes_max` octets or no more frames. Waits [`STOP_CHECK`] for the first.
+    /// Appends packet blocks, until there are `bytes_max` octets or no more frames. Waits `patience` for the first,
+    /// [`STOP_CHECK`] at most.
     pub(crate) fn fill(
         &mut self,
         out: &mut Vec<u8>,
         bytes_max: usize,
         stop: &AtomicBool,
+        patience: Duration,
     ) -> Filled {
-        let until_ms = self.now_ms() + STOP_CHECK.as_millis() as u64;
+        let until_ms = self.now_ms() + patience.min(STOP_CHECK).as_millis() as u64;
         let mut gather_ms = None;
         loop {
             self.keep_house();
