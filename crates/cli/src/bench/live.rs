@@ -32,7 +32,15 @@ pub fn bench_live(settings: &Resolved) -> Outcome {
     let number = |name: &str| settings.number_or_default(name);
     let format = Format::of(settings);
     let mut printed = head(format);
-    let stages = if settings.switch("xdp") { &STAGES[..] } else { &STAGES[..5] };
+    let wanted = settings.list("stages");
+    if let Some(word) = wanted.iter().find(|word| !STAGES.contains(word)) {
+        return Err(Failure::usage(format!("--stages: '{word}' is none of {}", STAGES.join(", "))));
+    }
+    let is_wanted = |stage: &&&str| match wanted.as_slice() {
+        [] => settings.switch("xdp") || **stage != "xdp",
+        wanted => wanted.contains(*stage),
+    };
+    let stages: Vec<&str> = STAGES.iter().filter(is_wanted).copied().collect();
     for size in sizes(settings.word("sizes").unwrap_or_default())? {
         let plan = Plan {
             frames: frames(number("flows") as usize, size),

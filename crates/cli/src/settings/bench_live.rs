@@ -10,7 +10,8 @@ pub const BENCH_LIVE: Command = Command {
 its own, and a reader on another core captures them at the other: a walk over the kernel's rings that \
 visits frames and gives them back (the limit of any reader), the source of batches, and the source with \
 every packet decoded. All run once a round; figures are medians. Every frame is accounted for, sent or \
-received or dropped by the kernel for want of room; where one is missing the run fails.
+received or dropped by the kernel for want of room; where one is missing the run fails. The last two are the program itself, \
+on the reader's core alone, without and with packets that are kept (in the folder for temporary files).
 
 On a pair of interfaces the kernel receives frames in the time of the core that sends them, so the \
 generator's time is that of both. A network of its own is root's to have.
@@ -36,6 +37,15 @@ Examples:
             default: "60,1500",
             help: "Octets of frames, from 60 to 1514, each measured by itself",
             why: "The shortest cost most for each octet, the longest for each frame.",
+            ..ROW
+        },
+        Setting {
+            name: "stages",
+            value_name: "LIST",
+            kind: Kind::List,
+            default: "none",
+            help: "Stages to measure, of walk, source, decode, annotate, store; none: all",
+            why: "One stage for a minute says more of the disk than all for seconds.",
             ..ROW
         },
         Setting {
