@@ -385,7 +385,7 @@ impl Worker {
                 look_up_each::<false>(events, facts, view, state);
             }
         }
-        let mut lane = Lane { state, view, facts, output };
+        let mut lane = Lane { state, view, facts, output, is_behind: false };
         // Of the events up to `PREFETCH_FLOW` ahead.
         let mut guesses = [Guess::default(); PREFETCH_FLOW];
         for (at, event) in events.iter().enumerate() {
@@ -406,6 +406,7 @@ impl Worker {
             shards[shard].packet(event, guess, facts.packets_before, &mut lane);
         }
         let now_ns = facts.time_ns;
+        lane.is_behind = true;
         for at in 0..shards.len() {
             if let Some(shard) = shards.get(at + PREFETCH_DUE) {
                 shard.prefetch_due(now_ns);
@@ -425,7 +426,7 @@ impl Worker {
         let Worker { shards, proxy, cache, state, open_flows, .. } = self;
         let all = Arc::clone(&state.shared);
         let view = all.view(facts.committed, proxy, cache);
-        let mut lane = Lane { state, view, facts, output };
+        let mut lane = Lane { state, view, facts, output, is_behind: true };
         let open = open_flows.get_or_insert_with(|| OpenFlows::of(shards));
         while let Some((place, slot)) = open.next_before(facts.finish_before) {
             if let Some((place, slot)) = open.ahead(PREFETCH_FLOW) {
@@ -485,6 +486,8 @@ struct Lane<'a, 'b> {
     view: View<'a>,
     facts: &'a BatchFacts<'b>,
     output: &'a mut Output,
+    /// All packets of the batch were counted: flows that end now may have had the last of them.
+    is_behind: bool,
 }
 
 impl Lane<'_, '_> {
@@ -624,7 +627,8 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
         let mut record = self.state.record.take().unwrap_or_else(blank);
         self.fill(&mut record, flow, end_packet, end_reason);
         if self.state.shared.options.store.is_some() {
-            let note = note::of_record(flow, &record);
+            let behind = end_packet.saturating_add(u64::from(self.is_behind));
+            let note = note::of_record(flow, &record, behind);
             if had_names || !note.names.is_empty() {
                 self.output.notes.push(note);
             }

@@ -62,10 +62,10 @@ fn destination(name: &Name) -> (NameRole, Name) {
     (NameRole::Destination, name.clone())
 }
 
-/// A flow has ended as `record` has it.
-pub(super) fn of_record(flow: &Flow<FlowState>, record: &FlowRecord) -> Note {
+/// A flow has ended as `record` has it; packets from number `end_packet` on are not its own.
+pub(super) fn of_record(flow: &Flow<FlowState>, record: &FlowRecord, end_packet: u64) -> Note {
     let mut note = blank(flow);
-    note.end_packet = Some(record.end_packet);
+    note.end_packet = Some(end_packet);
     let ends = [(&record.destination, NameRole::Destination), (&record.source, NameRole::Source)];
     for (end, role) in ends {
         let End { naming: Some(naming), candidates, .. } = end else { continue };
