@@ -8,7 +8,6 @@
 //! a look at [`SAMPLES`] flows a batch.
 
 use std::collections::HashMap;
-use std::hash::Hash;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -59,17 +58,7 @@ pub struct Second {
     /// Who was spoken to.
     pub parties: HashMap<Party, Tally>,
     /// In which flows, whether the initiator is the key's `low` end, and with whom.
-    pub flows: HashMap<FlowKeyed, (Tally, bool, Party)>,
-}
-
-/// A key that maps can be made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FlowKeyed(pub FlowKey);
-
-impl Hash for FlowKeyed {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        state.write_u64(self.0.hash(0));
-    }
+    pub flows: HashMap<FlowKey, (Tally, bool, Party)>,
 }
 
 impl Second {
@@ -83,7 +72,7 @@ impl Second {
         weight: u64,
     ) {
         let tally = Tally { packets: weight, bytes: one.bytes * weight };
-        let flow = self.flows.entry(FlowKeyed(key));
+        let flow = self.flows.entry(key);
         flow.or_insert_with(|| (Tally::default(), source_is_low, party.clone())).0.add(tally);
         self.parties.entry(party).or_default().add(tally);
     }
@@ -111,7 +100,7 @@ impl Second {
         }
         if self.flows.len() > ROWS_MAX {
             let tallies = self.flows.iter().map(|(key, (tally, ..))| (*key, *tally)).collect();
-            let least = least::<FlowKeyed>(&tallies);
+            let least = least::<FlowKey>(&tallies);
             self.flows.retain(|_, (tally, ..)| tally.bytes > least);
         }
     }

@@ -390,7 +390,6 @@ fn flows(second: &Second) -> Value {
     let mut rows: Vec<_> = second.flows.iter().collect();
     rows.sort_unstable_by_key(|(_, (tally, ..))| std::cmp::Reverse(tally.bytes));
     let rows = rows.into_iter().take(TOP_ROWS).map(|(key, (tally, source_is_low, party))| {
-        let key = key.0;
         let (low, high) = ((key.low, key.low_port), (key.high, key.high_port));
         let ends = if *source_is_low { (low, high) } else { (high, low) };
         let end = |(addr, port)| match std::net::IpAddr::from(addr) {

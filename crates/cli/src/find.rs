@@ -159,25 +159,13 @@ struct Tally {
 /// Takes what is found.
 struct Taker {
     left: u64,
-    flows: HashMap<FlowWord, Tally>,
+    /// `None`: not IP.
+    flows: HashMap<Option<FlowKey>, Tally>,
     output: Option<Output>,
     writer: Writer,
     block: Vec<u8>,
     failed: Option<OutputError>,
     flushes: bool,
-}
-
-/// A flow as it is told.
-type FlowWord = Option<FlowText>;
-
-/// A key that maps can be made of.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct FlowText(FlowKey);
-
-impl std::hash::Hash for FlowText {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        state.write_u64(self.0.hash(0));
-    }
 }
 
 impl Taker {
@@ -197,7 +185,7 @@ impl Taker {
             self.write();
         } else {
             let packet = packet::decode(found.link_type(), found.frame).ok();
-            let key = packet.map(|packet| FlowText(FlowKey::of(&packet).0));
+            let key = packet.map(|packet| FlowKey::of(&packet).0);
             let tally = self.flows.entry(key).or_default();
             tally.packets += 1;
             tally.bytes += u64::from(found.original_len);
@@ -236,14 +224,14 @@ impl Taker {
 }
 
 /// Flows, those with the most octets first.
-fn table(flows: HashMap<FlowWord, Tally>) -> String {
+fn table(flows: HashMap<Option<FlowKey>, Tally>) -> String {
     let mut rows: Vec<_> = flows.into_iter().collect();
     let count = rows.len();
     rows.sort_unstable_by_key(|(_, tally)| (std::cmp::Reverse(tally.bytes), tally.first_ns));
     let mut text = String::new();
     for (flow, tally) in rows.into_iter().take(FLOWS_TOLD) {
         let name = match flow {
-            Some(FlowText(key)) => word(&key),
+            Some(key) => word(&key),
             None => "not IP".to_owned(),
         };
         let lasted_s = tally.last_ns.saturating_sub(tally.first_ns) as f64 / 1e9;

@@ -32,6 +32,17 @@ pub struct FlowKey {
     pub protocol: u8,
 }
 
+impl std::hash::Hash for FlowKey {
+    /// For maps of the standard library, whose hash senders of packets cannot foresee; [`FlowKey::hash`] is for tables that have
+    /// a seed of their own.
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        state.write(&self.low.0);
+        state.write(&self.high.0);
+        let ports = u64::from(self.low_port) << 16 | u64::from(self.high_port);
+        state.write_u64(ports << 8 | u64::from(self.protocol));
+    }
+}
+
 impl PartialEq for FlowKey {
     /// All at once: whether keys that are compared are equal is known beforehand, where they differ
     /// is not.
