@@ -32,6 +32,8 @@ use crate::board::{Party, Second, Tally};
 use crate::names_file::escaped;
 use crate::{Error, Progress};
 
+/// How soon it is looked again whether a pipeline goes on that stands, milliseconds.
+const LOOK_AGAIN_MS: u64 = 200;
 /// Rows of `top`.
 const TOP_ROWS: usize = 100;
 /// What every name of Prometheus begins with.
@@ -229,8 +231,12 @@ impl Desk {
 
     fn tell_manager(&mut self, now_ms: u64) {
         let (Some(every_ms), Some(notifier)) = (self.every_ms(), &self.notifier) else { return };
+        if now_ms < self.alive_ms {
+            return;
+        }
         let turns = self.duties.progress.turns.load(Ordering::Relaxed);
-        if now_ms < self.alive_ms || turns == self.turns {
+        if turns == self.turns {
+            self.alive_ms = now_ms + LOOK_AGAIN_MS;
             return;
         }
         self.turns = turns;
@@ -258,7 +264,8 @@ impl Duties {
         let gauge =
             |name: &'static str, help: &'static str, value| Figure::gauge(name, help, value);
         let read_ns = totals.read_ns.load(Ordering::Relaxed);
-        let behind_ns = read_ns.saturating_sub(totals.written_ns.load(Ordering::Relaxed));
+        // Before the first packet there is no time.
+        let behind_ns = read_ns.saturating_sub(totals.written_ns.load(Ordering::Relaxed)).max(0);
         let flows_live = totals.flows_live.load(Ordering::Relaxed);
         let load = |total: &std::sync::atomic::AtomicU64| total.load(Ordering::Relaxed);
         let mut figures = vec![

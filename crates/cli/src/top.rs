@@ -208,7 +208,7 @@ fn picture(
         scaled(rate("kernel_dropped")),
         total("kernel_dropped"),
         total("damaged"),
-        total("store_packets_dropped"),
+        total("store_packets_dropped") + total("store_packets_lost"),
     ));
     line(format!(
         "flows  {} now, {}/s end, {} evicted; named {} of {} that could be",
