@@ -82,7 +82,16 @@ pub(crate) struct Identity {
     pub run: u64,
 }
 
+/// No position is as great in ten thousand years; those that files claim can then be added to.
+const POSITION_MAX: u64 = 1 << 62;
+
 impl Identity {
+    /// What a file claims, if it can be.
+    pub fn claimed(number: u64, position: u64, run: u64) -> Option<Identity> {
+        let can_be = run <= position && position <= POSITION_MAX && number <= POSITION_MAX;
+        can_be.then_some(Identity { number, position, run })
+    }
+
     /// The blocks with which the segment begins.
     pub fn header(&self, interfaces: &[Interface]) -> Vec<u8> {
         let mut out = Vec::new();
@@ -112,11 +121,7 @@ impl Identity {
         let text = std::str::from_utf8(bytes.get(28..28 + usize::from(half(26)?))?).ok()?;
         let mut words = text.strip_prefix("larder store ")?.split(' ');
         let mut number = |key: &str| words.next()?.strip_prefix(key)?.parse().ok();
-        Some(Identity {
-            number: number("segment=")?,
-            position: number("position=")?,
-            run: number("run=")?,
-        })
+        Identity::claimed(number("segment=")?, number("position=")?, number("run=")?)
     }
 
     /// The same of a file; `None` when it is not a segment of ours.
@@ -149,6 +154,10 @@ mod tests {
         let interface = Interface { name: "eth0".into(), link_type: 1, snap_bytes: 0 };
         let header = identity.header(std::slice::from_ref(&interface));
         assert_eq!(Identity::parse(&header), Some(identity));
+        for (position, run) in [(7, 8), (u64::MAX, 7), (u64::MAX, u64::MAX)] {
+            let impossible = Identity { number: 42, position, run };
+            assert_eq!(Identity::parse(&impossible.header(&[])), None);
+        }
         let mut foreign = Vec::new();
         write::section(&mut foreign, "dumpcap");
         assert_eq!(Identity::parse(&foreign), None);

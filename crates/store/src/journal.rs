@@ -86,11 +86,8 @@ pub(crate) fn header(identity: &Identity) -> Vec<u8> {
 pub(crate) fn identity(journal: &[u8]) -> Option<Identity> {
     let (words, _) = journal.strip_prefix(MAGIC)?.get(..24)?.as_chunks::<8>();
     let &[number, position, run] = words.first_chunk()?;
-    Some(Identity {
-        number: u64::from_le_bytes(number),
-        position: u64::from_le_bytes(position),
-        run: u64::from_le_bytes(run),
-    })
+    let [number, position, run] = [number, position, run].map(u64::from_le_bytes);
+    Identity::claimed(number, position, run)
 }
 
 /// The frames of a journal, when it is this segment's.

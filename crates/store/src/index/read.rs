@@ -16,7 +16,11 @@ use super::{
 };
 use crate::FlowKey;
 use crate::files::Identity;
+use crate::flows::PLACE_BYTES;
 use crate::journal::{self, StoredNote};
+
+/// Octets of a segment that a place can be in.
+const PLACEABLE_BYTES: u64 = PLACE_BYTES << 32;
 
 /// The index is not what was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,8 +104,8 @@ impl Index {
             return Err(Damaged);
         }
         Ok(Index {
-            identity: Identity { number: long(8), position: long(16), run: long(24) },
-            bytes: long(32),
+            identity: Identity::claimed(long(8), long(16), long(24)).ok_or(Damaged)?,
+            bytes: Some(long(32)).filter(|bytes| *bytes <= PLACEABLE_BYTES).ok_or(Damaged)?,
             packets: long(40),
             times_ns: (long(48) as i64, long(56) as i64),
             sections,
