@@ -30,6 +30,9 @@ use crate::{show, signals};
 /// Flows that are told one by one; of more, those with the most octets.
 const FLOWS_TOLD: usize = 1_000;
 
+/// Flows that are counted one by one; what others have is counted together.
+const FLOWS_MAX: usize = 1 << 20;
+
 /// Runs the command.
 pub fn find(settings: &Resolved) -> Outcome {
     let mut words: Vec<&str> = settings.words("what");
@@ -67,6 +70,7 @@ pub fn find(settings: &Resolved) -> Outcome {
     let mut taker = Taker {
         left: settings.number("limit").unwrap_or(u64::MAX),
         flows: HashMap::new(),
+        others: 0,
         output,
         writer: Writer::default(),
         block: Vec::new(),
@@ -161,6 +165,8 @@ struct Taker {
     left: u64,
     /// `None`: not IP.
     flows: HashMap<Option<FlowKey>, Tally>,
+    /// Packets of flows for which that has no room.
+    others: u64,
     output: Option<Output>,
     writer: Writer,
     block: Vec<u8>,
@@ -186,13 +192,17 @@ impl Taker {
         } else {
             let packet = packet::decode(found.link_type(), found.frame).ok();
             let key = packet.map(|packet| FlowKey::of(&packet).0);
-            let tally = self.flows.entry(key).or_default();
-            tally.packets += 1;
-            tally.bytes += u64::from(found.original_len);
-            if tally.packets == 1 {
-                tally.first_ns = found.ts_ns;
+            if self.flows.len() < FLOWS_MAX || self.flows.contains_key(&key) {
+                let tally = self.flows.entry(key).or_default();
+                tally.packets += 1;
+                tally.bytes += u64::from(found.original_len);
+                if tally.packets == 1 {
+                    tally.first_ns = found.ts_ns;
+                }
+                tally.last_ns = found.ts_ns;
+            } else {
+                self.others += 1;
             }
-            tally.last_ns = found.ts_ns;
         }
         match self.failed.is_some() || self.left == 0 {
             true => ControlFlow::Break(()),
@@ -218,13 +228,13 @@ impl Taker {
             Some(output) => {
                 output.finish().map_err(|error| larder_annotate::Error::from(error).into())
             }
-            None => show::print(&table(self.flows)).map(|_| ()),
+            None => show::print(&table(self.flows, self.others)).map(|_| ()),
         }
     }
 }
 
 /// Flows, those with the most octets first.
-fn table(flows: HashMap<Option<FlowKey>, Tally>) -> String {
+fn table(flows: HashMap<Option<FlowKey>, Tally>, others: u64) -> String {
     let mut rows: Vec<_> = flows.into_iter().collect();
     let count = rows.len();
     rows.sort_unstable_by_key(|(_, tally)| (std::cmp::Reverse(tally.bytes), tally.first_ns));
@@ -241,6 +251,9 @@ fn table(flows: HashMap<Option<FlowKey>, Tally>) -> String {
     }
     if count > FLOWS_TOLD {
         let _ = writeln!(text, "and {} flows more", grouped((count - FLOWS_TOLD) as u64));
+    }
+    if others > 0 {
+        let _ = writeln!(text, "and {} packets of others; narrow the search", grouped(others));
     }
     text
 }
