@@ -154,9 +154,39 @@ enum Task {
 }
 
 impl Schedule {
+    fn new(workers: usize) -> Schedule {
+        Schedule {
+            slots: VecDeque::new(),
+            read_next: 0,
+            edge_next: 0,
+            flows_next: vec![0; workers],
+            write_next: 0,
+            edge_busy: false,
+            write_busy: false,
+            source_busy: false,
+            source_done: false,
+            source_dry: false,
+            closed: false,
+            stalled: false,
+            stall_synced: vec![false; workers],
+            waiting: 0,
+            failed: None,
+            spare: Vec::new(),
+            spare_outputs: Vec::new(),
+        }
+    }
+
     fn slot(&mut self, number: u64) -> &mut Slot {
         let at = (number - self.write_next) as usize;
         &mut self.slots[at]
+    }
+
+    /// The first batch has left.
+    fn written(&mut self) {
+        self.slots.pop_front();
+        self.write_next += 1;
+        self.write_busy = false;
+        self.source_dry = false;
     }
 
     /// What worker `me` should do; `None` to wait.
@@ -266,25 +296,7 @@ pub fn run(
     let &Plan { seed, packets_max, ref pins } = plan;
     let count = workers.len();
     let pipeline = Pipeline {
-        schedule: Mutex::new(Schedule {
-            slots: VecDeque::new(),
-            read_next: 0,
-            edge_next: 0,
-            flows_next: vec![0; count],
-            write_next: 0,
-            edge_busy: false,
-            write_busy: false,
-            source_busy: false,
-            source_done: false,
-            source_dry: false,
-            closed: false,
-            stalled: false,
-            stall_synced: vec![false; count],
-            waiting: 0,
-            failed: None,
-            spare: Vec::new(),
-            spare_outputs: Vec::new(),
-        }),
+        schedule: Mutex::new(Schedule::new(count)),
         changed: Condvar::new(),
         source: Mutex::new(source),
         edge: Mutex::new(EdgeState {
@@ -579,10 +591,7 @@ impl Pipeline<'_> {
         outputs.iter_mut().for_each(Output::clear);
         self.progress.board.totals.written_ns.store(work.time_ns, Ordering::Relaxed);
         self.update(|schedule| {
-            schedule.slots.pop_front();
-            schedule.write_next += 1;
-            schedule.write_busy = false;
-            schedule.source_dry = false;
+            schedule.written();
             if schedule.spare_outputs.len() < self.depth as usize * self.workers {
                 schedule.spare_outputs.append(&mut outputs);
             }
@@ -675,5 +684,27 @@ impl EdgeState {
             work.answers = std::mem::take(log);
         }
         enough
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Invariant 3: who finds that the source has nothing, while a batch is in flight, does not ask again before that batch is
+    /// written; it could not do the batch's flows while it waits.
+    #[test]
+    fn nobody_waits_for_input_while_a_batch_waits() {
+        let mut schedule = Schedule::new(2);
+        assert!(matches!(schedule.next_task(0, 8), Some(Task::Read)));
+        assert!(schedule.next_task(1, 8).is_none(), "one reads at a time");
+        schedule.slots.push_back(Slot::Decoding);
+        (schedule.read_next, schedule.source_busy) = (1, false);
+        assert!(matches!(schedule.next_task(1, 8), Some(Task::Read)), "there may be more");
+        (schedule.source_busy, schedule.source_dry) = (false, true);
+        assert!(schedule.next_task(0, 8).is_none() && schedule.next_task(1, 8).is_none());
+        (schedule.edge_next, schedule.flows_next) = (1, vec![1, 1]);
+        schedule.written();
+        assert!(matches!(schedule.next_task(1, 8), Some(Task::Read)));
     }
 }
