@@ -117,7 +117,7 @@ fn named(log: &[Value], port: u64) -> BTreeMap<u64, Option<String>> {
 }
 
 /// dig, curl over HTTP and over TLS, two names of one address: each flow that they make has, in the log of a live capture, the
-/// name that its program asked for. tshark reads every segment and finds as many packets as larder says, and larder's log of
+/// name that its program asked for, and larder find gives the packets of these flows for it, no more and no fewer. tshark reads every segment and finds as many packets as larder says, and larder's log of
 /// the segments is the log that it wrote live: the same octets, times and order included. (Flows that end for idleness are left
 /// out of it: live, they end by the clock, and of files by the next packet.)
 #[test]
@@ -179,6 +179,15 @@ fn real_programs() {
     // ARP is in no flow.
     assert!(packets >= counted && counted > 100, "{packets} {counted}");
     assert!(world.segments("kept").len() > 1, "the capture is one segment alone");
+
+    for name in ["one", "two", "secret", "image"].map(|name| format!("{name}.lab.example")) {
+        let flows = log.iter().filter(|flow| flow["destination.domain"] == name.as_str());
+        let of_flows: u64 =
+            flows.map(|flow| flow["network.packets"].as_u64().expect("a count")).sum();
+        let run = world.scratch.run(&format!("find --dir kept {name} -w found.pcapng"));
+        assert_eq!(run.code, Some(0), "{run:?}");
+        assert_eq!(read_by_others(&world.scratch.path("found.pcapng")), of_flows, "{name}");
+    }
 
     let mut replay = world.scratch.larder();
     replay.args(["annotate", "--quiet", "--format", "ecs"]).args(times.split(' '));
