@@ -2,7 +2,7 @@
 //!
 //! Totals are exact as of the last batch that was written. Who has most is estimated: of each batch every worker looks at
 //! [`SAMPLES`] packets at most, evenly spread, and each stands for as many as there are between two of them. That is done only
-//! while somebody has asked within [`WATCHED_S`] seconds.
+//! while somebody has asked within `WATCHED_S` seconds.
 //!
 //! Bounds: [`ROWS_MAX`] names and as many flows a second. Cost: six relaxed additions a batch and worker; while somebody watches
 //! a look at [`SAMPLES`] flows a batch.

@@ -22,7 +22,7 @@
 //!
 //! Several rings give one row in order of time: the earliest frame goes first, once no other ring can bring an earlier one. A
 //! ring that has nothing for us may have frames in the block that the kernel still writes: that block is waited for
-//! ([`SETTLE_MS`] at most). One that has none there either can only bring what comes now. Within a ring the order is the
+//! (`SETTLE_MS` at most). One that has none there either can only bring what comes now. Within a ring the order is the
 //! ring's.
 //!
 //! An interface that goes down stays open, and brings frames when it is up again; one that is removed and made again is
@@ -31,7 +31,7 @@
 //! Invariants
 //! 1. Every frame that the kernel put into a ring is given once, but for those of the memory that a crash takes along.
 //! 2. A batch's octets are whole Enhanced Packet Blocks, which the interfaces of [`Live::header`] describe.
-//! 3. Nothing here waits longer than [`STOP_CHECK`], nor does the clock's being set stop anything.
+//! 3. Nothing here waits longer than `STOP_CHECK`, nor does the clock's being set stop anything.
 //!
 //! Bounds: `rings * ring_bytes` an interface, and the batches in flight. Cost: one copy, no allocation, no system call a
 //! frame; about two system calls a batch.
