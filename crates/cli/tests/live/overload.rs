@@ -76,6 +76,7 @@ fn overload() {
     let (code, said) = capture.stop();
     assert_eq!(code, Some(0), "{said}");
 
+    assert!(world.log_text().ends_with('\n'), "a torn line");
     let log = world.log();
     assert_eq!(named(&log, 7001)[&99].as_deref(), Some("n99.example"));
     for flow in &log {
