@@ -259,7 +259,7 @@ names that the log gives it: what its client had asked for, and what it says of 
 Examples:
   larder find --dir /var/lib/larder www.example.com -w out.pcapng
   larder find --dir /var/lib/larder '*.example.com' -w - | wireshark -k -i -
-  larder find --dir /var/lib/larder 192.0.2.0/24 --from 2026-11-01T10:00:00Z --count",
+  larder find --dir /var/lib/larder 192.0.2.0/24 --from 2026-11-01T10:00:00Z",
     settings: &[
         Setting {
             name: "what",
