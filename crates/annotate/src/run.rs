@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use larder_io::batch::{Source, SourceOptions};
 use larder_io::input::{Content, Input, InputError};
 use larder_io::output::{Output, OutputError};
+use larder_store::serve::Server;
 
 use crate::decode::{Counts, Decoded, decode};
 use crate::edge::Edge;
@@ -127,24 +128,7 @@ fn run_source(options: &Options, progress: &Arc<Progress>, input: Feed) -> Resul
     let interfaces = tap.as_ref().map_or(&[][..], Watched::interfaces);
     let keeper = options.store.as_ref();
     let keeper = keeper.map(|store| Keeper::open(store, interfaces, progress)).transpose()?;
-    let store = keeper.as_ref().map(|keeper| Arc::clone(keeper.store().counts()));
-    let server = match (&options.serve, &keeper) {
-        (Some(address), Some(keeper)) => Some(keeper.serve(*address)?),
-        _ => None,
-    };
-    if let Some(server) = &server {
-        progress.say(format!("kept packets at http://{}/", server.address()));
-    }
-    let operator = (options.operation != Operation::default() || tap.is_some())
-        .then(|| {
-            let others = live::others(tap.as_ref(), store.as_ref());
-            let status = tap.as_ref().map_or_else(String::new, Watched::status);
-            Operator::start(&options.operation, progress, others, &status)
-        })
-        .transpose()?;
-    if let Some(address) = operator.as_ref().and_then(Operator::metrics) {
-        progress.say(format!("metrics at http://{address}/metrics"));
-    }
+    let beside = Beside::start(options, progress, tap.as_ref(), keeper.as_ref())?;
     let mut writer = Writer::new(log, sorter, packets, answers, keeper, progress, live)?;
 
     let counted = pipeline::run(
@@ -160,9 +144,7 @@ fn run_source(options: &Options, progress: &Arc<Progress>, input: Feed) -> Resul
         },
     )?;
     writer.finish()?;
-    drop((server, operator));
-    let news = store.iter().flat_map(|counts| counts.news());
-    news.for_each(|line| progress.say(line));
+    let store = beside.end(progress);
 
     let names = &counted.edge.names;
     let saved = [options.names_save.clone(), in_directory("names.log")];
@@ -211,6 +193,48 @@ fn run_source(options: &Options, progress: &Arc<Progress>, input: Feed) -> Resul
         out.finish()?;
     }
     Ok(summary)
+}
+
+/// What runs beside the pipeline: kept packets over HTTP, and what operators ask.
+struct Beside {
+    store: Option<Arc<larder_store::Counts>>,
+    _server: Option<Server>,
+    _operator: Option<Operator>,
+}
+
+impl Beside {
+    fn start(
+        options: &Options,
+        progress: &Arc<Progress>,
+        tap: Option<&Watched>,
+        keeper: Option<&Keeper>,
+    ) -> Result<Beside, Error> {
+        let store = keeper.map(|keeper| Arc::clone(keeper.store().counts()));
+        let server = match (options.serve, keeper) {
+            (Some(address), Some(keeper)) => Some(keeper.serve(address)?),
+            _ => None,
+        };
+        if let Some(server) = &server {
+            progress.say(format!("kept packets at http://{}/", server.address()));
+        }
+        let mut operator = None;
+        if options.operation != Operation::default() || tap.is_some() {
+            let others = live::others(tap, store.as_ref());
+            let status = tap.map_or_else(String::new, Watched::status);
+            operator = Some(Operator::start(&options.operation, progress, others, &status)?);
+        }
+        if let Some(address) = operator.as_ref().and_then(Operator::metrics) {
+            progress.say(format!("metrics at http://{address}/metrics"));
+        }
+        Ok(Beside { store, _server: server, _operator: operator })
+    }
+
+    /// Ends it, and tells what the packet store had still to say; what that counted is for the summary.
+    fn end(self, progress: &Progress) -> Option<Arc<larder_store::Counts>> {
+        let news = self.store.iter().flat_map(|counts| counts.news());
+        news.for_each(|line| progress.say(line));
+        self.store
+    }
 }
 
 /// Time of the first packet of captures that can be read twice, ns.

@@ -56,9 +56,9 @@ pub fn store(settings: &Resolved) -> Result<Option<larder_store::Options>, Failu
             return Err(Failure::usage(text));
         }
     };
-    if directory.is_file() {
+    if directory.exists() && !directory.is_dir() {
         return Err(Failure::usage(format!(
-            "-w {}: is a file; with --store -w names a folder",
+            "-w {}: is no folder; with --store -w names one",
             directory.display()
         )));
     }
