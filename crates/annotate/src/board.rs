@@ -4,7 +4,7 @@
 //! [`SAMPLES`] packets at most, evenly spread, and each stands for as many as there are between two of them. That is done only
 //! while somebody has asked within `WATCHED_S` seconds.
 //!
-//! Bounds: [`ROWS_MAX`] names and as many flows a second. Cost: six relaxed additions a batch and worker; while somebody watches
+//! Bounds: [`ROWS_MAX`] names and as many flows a second, and 65,536 in the one that has not ended. Cost: six relaxed additions a batch and worker; while somebody watches
 //! a look at [`SAMPLES`] flows a batch.
 
 use std::collections::HashMap;
@@ -21,6 +21,9 @@ pub const SAMPLES: usize = 64;
 
 /// Names, and flows, that one second is remembered by.
 pub const ROWS_MAX: usize = 1_000;
+
+/// Flows of a second that has not ended; when there are more, those with the least are forgotten.
+const ROWS_SEEN_MAX: usize = 1 << 16;
 
 /// Of what nobody asks for so long, nothing is gathered, seconds of packet time.
 const WATCHED_S: i64 = 10;
@@ -75,6 +78,10 @@ impl Second {
         let flow = self.flows.entry(key);
         flow.or_insert_with(|| (Tally::default(), source_is_low, party.clone())).0.add(tally);
         self.parties.entry(party).or_default().add(tally);
+        // Of a file whose packets all have one time a second never ends.
+        if self.flows.len() > ROWS_SEEN_MAX {
+            self.trim(ROWS_SEEN_MAX / 2);
+        }
     }
 
     /// Adds what another worker saw in the same second.
@@ -85,24 +92,29 @@ impl Second {
         for (key, (tally, source_is_low, party)) in other.flows {
             self.flows.entry(key).or_insert((Tally::default(), source_is_low, party)).0.add(tally);
         }
+        if self.flows.len() > ROWS_SEEN_MAX {
+            self.trim(ROWS_SEEN_MAX / 2);
+        }
     }
 
-    /// Forgets who has little, where there are too many.
-    fn trim(&mut self) {
-        fn least<K>(map: &HashMap<K, Tally>) -> u64 {
-            let mut bytes: Vec<u64> = map.values().map(|tally| tally.bytes).collect();
-            bytes.sort_unstable_by(|one, other| other.cmp(one));
-            bytes.get(ROWS_MAX).copied().unwrap_or(0)
-        }
-        if self.parties.len() > ROWS_MAX {
-            let least = least(&self.parties);
-            self.parties.retain(|_, tally| tally.bytes > least);
-        }
-        if self.flows.len() > ROWS_MAX {
-            let tallies = self.flows.iter().map(|(key, (tally, ..))| (*key, *tally)).collect();
-            let least = least::<FlowKey>(&tallies);
-            self.flows.retain(|_, (tally, ..)| tally.bytes > least);
-        }
+    /// Forgets who has little, where there are more than `rows_max`.
+    fn trim(&mut self, rows_max: usize) {
+        keep_most(&mut self.parties, rows_max, |tally| tally.bytes);
+        keep_most(&mut self.flows, rows_max, |(tally, ..)| tally.bytes);
+    }
+}
+
+/// Keeps the `rows_max` entries that have the most octets; of equal ones, any.
+fn keep_most<K: std::hash::Hash + Eq, V>(
+    map: &mut HashMap<K, V>,
+    rows_max: usize,
+    bytes: impl Fn(&V) -> u64,
+) {
+    if map.len() > rows_max {
+        let mut rows: Vec<(K, V)> = map.drain().collect();
+        rows.sort_unstable_by_key(|(_, value)| std::cmp::Reverse(bytes(value)));
+        rows.truncate(rows_max);
+        map.extend(rows);
     }
 }
 
@@ -171,7 +183,7 @@ impl Board {
         let mut seconds = self.seconds();
         if seconds.now.number != second.number {
             let mut last = std::mem::take(&mut seconds.now);
-            last.trim();
+            last.trim(ROWS_MAX);
             seconds.last = last;
             seconds.now.number = second.number;
         }
@@ -242,5 +254,23 @@ mod tests {
         let seen = board.watch();
         assert_eq!((seen.parties.len(), seen.flows.len()), (ROWS_MAX, ROWS_MAX));
         assert!(seen.parties.values().all(|tally| tally.bytes >= 4_000));
+    }
+
+    /// Where all have as much, as many as may be are shown; and a second that does not end is bounded too.
+    #[test]
+    fn equals_are_shown_and_a_long_second_is_bounded() {
+        let mut second = Second { number: 1, ..Second::default() };
+        let one = Tally { packets: 1, bytes: 100 };
+        for port in 0..=u16::MAX {
+            for host in 0..2 {
+                let key = FlowKey { protocol: host, ..key(port) };
+                let party = Party::Addr(Addr::v4([10, host, (port >> 8) as u8, port as u8]));
+                second.add(key, true, party, one, 1);
+            }
+            assert!(second.flows.len() <= ROWS_SEEN_MAX + 1);
+        }
+        assert!(second.flows.len() >= ROWS_SEEN_MAX / 2);
+        second.trim(ROWS_MAX);
+        assert_eq!((second.parties.len(), second.flows.len()), (ROWS_MAX, ROWS_MAX));
     }
 }
