@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use larder_store::serve::{self, Server};
 use larder_store::{Batch, Interface, Note, Options, Store};
@@ -19,6 +20,9 @@ use larder_wire::capture::{Step, write};
 use crate::pipeline::Work;
 use crate::worker::Output as Made;
 use crate::{Error, Progress};
+
+/// How long packets of files wait for a disk that does nothing.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Clients over HTTP at once.
 const CLIENTS_MAX: usize = 1024;
@@ -127,6 +131,10 @@ impl Keeper {
             lent = if self.is_live { bytes.get(start..end).unwrap_or_default() } else { blocks };
         }
         let batch = Batch { blocks: lent, offsets, first_packet: work.packets_before + 1, notes };
+        if !self.is_live {
+            // What comes of files waits for the disk; a disk that stands costs what it costs a network.
+            self.store.wait_for_room(lent.len() as u64, PATIENCE);
+        }
         let taken = self.store.append(&batch).map_err(|error| Error::Output {
             what: "the packet store".to_owned(),
             why: error.to_string(),

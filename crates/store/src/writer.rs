@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 use std::fs::{self, File, TryLockError};
 use std::ops::Range;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -46,6 +46,9 @@ const LOOP: u32 = 63;
 
 /// So much may be appended before the shelver is woken for it.
 const WAKE_BYTES: u64 = 1 << 20;
+
+/// Memory that a segment takes beside a batch's blocks, at most.
+const ROOM_BYTES: u64 = 64 << 10;
 
 /// Octets of notes that may wait for the shelver.
 const JOURNAL_BYTES_MAX: usize = 32 << 20;
@@ -256,6 +259,34 @@ impl Store {
             let kept = part.packets.clone().filter(|at| end(*at) < end(at + 1)).count();
             self.fill(&batch.blocks[end(part.packets.start)..end(part.packets.end)], kept);
         }
+    }
+
+    /// For who would rather wait than lose packets (a file that is read can wait, a network cannot): until there is memory for a batch
+    /// with so many octets of blocks. False when the disk has done nothing for `patience`; the batch is then dropped.
+    pub fn wait_for_room(&self, bytes: u64, patience: Duration) -> bool {
+        // Each of the segments that it may go into has a header and a last page.
+        let segments = 2 + bytes / self.options.segment_bytes.max(1);
+        let wanted = bytes + segments * ROOM_BYTES;
+        let counts = &self.shared.counts;
+        let done = || {
+            let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+            (load(&counts.bytes_written), load(&counts.bytes_lost), load(&counts.segments_closed))
+        };
+        let (mut before, mut since) = (done(), Instant::now());
+        while self.memory.stats().free_bytes < wanted {
+            if self.shared.shelf.let_go() {
+                continue;
+            }
+            self.wake();
+            thread::sleep(Duration::from_millis(1));
+            let now = done();
+            if now != before {
+                (before, since) = (now, Instant::now());
+            } else if since.elapsed() >= patience {
+                return false;
+            }
+        }
+        true
     }
 
     /// Time passes without packets: what is old is closed, and readers are told of all there is.

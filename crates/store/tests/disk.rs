@@ -199,6 +199,33 @@ fn a_slow_disk_never_holds_up_the_writer() {
     check_books(folder.path(), &counts, next - 1);
 }
 
+/// Who would rather wait than lose packets loses none, however slow the disk is; and where it stands still he does not wait for ever.
+#[test]
+fn who_waits_loses_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut options = options(folder.path());
+    options.segment_bytes = 1 << 20;
+    let gate = Arc::new(Gate::default());
+    gate.shut(true);
+    let room = Arc::new(AtomicU64::new(u64::MAX));
+    let mut store = open(options, Poor { room, gate: gate.clone(), ..Poor::default() });
+    let counts = store.counts().clone();
+    let (mut next, mut refused) = (1, 0);
+    for _ in 0..1600 {
+        if !store.wait_for_room(16 << 10, Duration::from_millis(20)) {
+            // Nothing is written: the disk is let go on.
+            refused += 1;
+            gate.shut(false);
+            assert!(store.wait_for_room(16 << 10, Duration::from_secs(60)));
+        }
+        append(&mut store, &mut next);
+    }
+    assert_eq!(refused, 1, "there was no room once, and then always in the end");
+    store.finish().unwrap();
+    assert_eq!(counts.packets_dropped.load(Relaxed) + counts.packets_lost.load(Relaxed), 0);
+    check_books(folder.path(), &counts, next - 1);
+}
+
 /// A file system that is full by itself: in a name space of our own a small one is mounted. What fits is kept, the rest is
 /// counted, and the budget of the store is no part in it.
 #[test]
