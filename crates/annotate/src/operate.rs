@@ -24,7 +24,7 @@ use std::time::Instant;
 use larder_io::event::{Events, Interest, Poller, Waker};
 use larder_io::service::control::{self, Answer, Control, Fields, Service};
 use larder_io::service::endpoint::{self, Endpoint};
-use larder_io::service::figures::write_head;
+use larder_io::service::figures::{insert_value, write_head, write_value};
 use larder_io::service::notify::Notifier;
 use serde_json::Value;
 
@@ -315,7 +315,6 @@ impl Duties {
 
     /// All of it for Prometheus.
     fn text(&self) -> String {
-        use std::fmt::Write;
         let mut text = String::new();
         let mut last = Cow::Borrowed("");
         for figure in self.figures() {
@@ -324,14 +323,7 @@ impl Duties {
                 let kind = if figure.is_counter { "counter" } else { "gauge" };
                 write_head(&mut text, &name, &figure.help, kind);
             }
-            // Writing to a string does not fail.
-            let _ = match &figure.label {
-                Some((label, of)) => {
-                    let of = of.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-                    writeln!(text, "{name}{{{label}=\"{of}\"}} {}", figure.value)
-                }
-                None => writeln!(text, "{name} {}", figure.value),
-            };
+            write_value(&mut text, &name, figure.label.as_ref(), figure.value);
             last = figure.name;
         }
         text
@@ -341,16 +333,7 @@ impl Duties {
         let mut fields = Fields::new();
         for Figure { name, label, value, is_counter, .. } in self.figures() {
             let value = if is_counter { Value::from(value as u64) } else { Value::from(value) };
-            match label {
-                None => drop(fields.insert(name.into_owned(), value)),
-                Some((_, label)) => {
-                    let family =
-                        fields.entry(name.into_owned()).or_insert_with(|| Fields::new().into());
-                    if let Value::Object(family) = family {
-                        family.insert(label, value);
-                    }
-                }
-            }
+            insert_value(&mut fields, &name, label.map(|(_, label)| label), value);
         }
         fields
     }

@@ -35,34 +35,41 @@ pub fn write_gauges(out: &mut String, prefix: &str, gauges: &[Gauge]) {
             last = gauge.name;
             write_head(out, &name, gauge.help, "gauge");
         }
-        let _ = match &gauge.label {
-            Some((label, of)) => {
-                let of = of.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-                writeln!(out, "{name}{{{label}=\"{of}\"}} {}", gauge.value)
-            }
-            None => writeln!(out, "{name} {}", gauge.value),
-        };
+        write_value(out, &name, gauge.label.as_ref(), gauge.value);
     }
+}
+
+/// A line of a metric: its name in full, a label whose value may be any text, the figure.
+pub fn write_value(out: &mut String, name: &str, label: Option<&(&str, String)>, value: f64) {
+    let _ = match label {
+        Some((label, of)) => {
+            let of = of.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            writeln!(out, "{name}{{{label}=\"{of}\"}} {value}")
+        }
+        None => writeln!(out, "{name} {value}"),
+    };
 }
 
 /// Gauges as fields of `stats`: by name, or below their name by label.
 pub fn gauge_fields(gauges: &[Gauge]) -> Fields {
     let mut fields = Fields::new();
     for gauge in gauges {
-        let value = Value::from(gauge.value);
-        match &gauge.label {
-            None => {
-                fields.insert(gauge.name.to_owned(), value);
-            }
-            Some((_, label)) => {
-                let family = fields.entry(gauge.name).or_insert_with(|| Fields::new().into());
-                if let Value::Object(family) = family {
-                    family.insert(label.clone(), value);
-                }
-            }
-        }
+        let label = gauge.label.as_ref().map(|(_, label)| label.clone());
+        insert_value(&mut fields, gauge.name, label, gauge.value.into());
     }
     fields
+}
+
+/// Puts a figure into the fields of `stats`: by name, or below its name by label.
+pub fn insert_value(fields: &mut Fields, name: &str, label: Option<String>, value: Value) {
+    let Some(label) = label else {
+        fields.insert(name.to_owned(), value);
+        return;
+    };
+    let family = fields.entry(name).or_insert_with(|| Fields::new().into());
+    if let Value::Object(family) = family {
+        family.insert(label, value);
+    }
 }
 
 #[cfg(test)]
