@@ -289,14 +289,6 @@ impl Store {
         true
     }
 
-    /// Time passes without packets: what is old is closed, and readers are told of all there is.
-    pub fn tick(&mut self) {
-        self.roll_if_due();
-        if let Some(current) = &mut self.current {
-            current.filler.publish_now();
-        }
-    }
-
     /// The segments, for readers in this process.
     pub fn shelf(&self) -> &Arc<Shelf> {
         &self.shared.shelf
