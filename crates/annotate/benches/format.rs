@@ -14,7 +14,7 @@ use std::time::Instant;
 use larder_annotate::format::Format;
 use larder_annotate::options::OutputFormat;
 use larder_annotate::record::{
-    App, ConnState, End, EndReason, FlowRecord, NameSource, Naming, UnnamedReason,
+    App, ConnState, End, EndReason, FlowRecord, NameFlags, NameSource, Naming, UnnamedReason,
 };
 use larder_wire::{Addr, Name};
 
@@ -168,10 +168,8 @@ fn record(number: usize) -> FlowRecord {
                 name: chosen.clone(),
                 source: NameSource::DnsPair,
                 age_ms: 250,
-                stale: false,
-                late: false,
-                ambiguous: true,
-                conflict: false,
+                flags: NameFlags::AMBIGUOUS,
+                conflict_grade: None,
             }),
             candidates: vec![chosen.clone(), name("cdn.example.net")],
             unnamed_reason: None,

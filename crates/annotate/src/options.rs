@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use crate::latency::Latencies;
 use crate::operate::Operation;
-use crate::record::{End, NameSource};
+use crate::record::{End, NameFlags, NameSource};
 
 /// Output formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -277,8 +277,16 @@ pub struct Summary {
     pub stale: u64,
     /// Names learned after their flow began.
     pub late: u64,
-    /// Flows whose own name differs from the DNS name.
+    /// Flows that state a name of another registered domain than DNS gave.
     pub conflicts: u64,
+    /// Named destinations by flag: [`NameFlags::UNSOLICITED`] and those after it.
+    pub unsolicited: u64,
+    /// See [`Summary::unsolicited`].
+    pub one_sided: u64,
+    /// See [`Summary::unsolicited`].
+    pub unconfirmed: u64,
+    /// See [`Summary::unsolicited`].
+    pub claimed: u64,
     /// Flows ended because the table was full.
     pub flows_evicted: u64,
     /// DNS (and mDNS, LLMNR, NBNS, DHCP) messages that taught a name.
@@ -339,6 +347,10 @@ impl Summary {
         self.stale += other.stale;
         self.late += other.late;
         self.conflicts += other.conflicts;
+        self.unsolicited += other.unsolicited;
+        self.one_sided += other.one_sided;
+        self.unconfirmed += other.unconfirmed;
+        self.claimed += other.claimed;
         self.flows_evicted += other.flows_evicted;
         for (source, count) in &other.flows_named_by {
             *self.flows_named_by.entry(*source).or_default() += count;
@@ -383,6 +395,10 @@ impl Summary {
             ("stale", self.stale.to_string()),
             ("late", self.late.to_string()),
             ("conflicts", self.conflicts.to_string()),
+            ("unsolicited", self.unsolicited.to_string()),
+            ("one_sided", self.one_sided.to_string()),
+            ("unconfirmed", self.unconfirmed.to_string()),
+            ("claimed", self.claimed.to_string()),
             ("flows_evicted", self.flows_evicted.to_string()),
             ("answers", self.answers.to_string()),
             ("names_known", self.names_known.to_string()),
@@ -405,10 +421,18 @@ impl Summary {
             (Some(naming), _) => {
                 self.flows_named += 1;
                 *self.flows_named_by.entry(naming.source).or_default() += 1;
-                self.ambiguous += u64::from(naming.ambiguous);
-                self.stale += u64::from(naming.stale);
-                self.late += u64::from(naming.late);
-                self.conflicts += u64::from(naming.conflict);
+                for (sum, flag) in [
+                    (&mut self.ambiguous, NameFlags::AMBIGUOUS),
+                    (&mut self.stale, NameFlags::STALE),
+                    (&mut self.late, NameFlags::LATE),
+                    (&mut self.conflicts, NameFlags::CONFLICT),
+                    (&mut self.unsolicited, NameFlags::UNSOLICITED),
+                    (&mut self.one_sided, NameFlags::ONE_SIDED),
+                    (&mut self.unconfirmed, NameFlags::UNCONFIRMED),
+                    (&mut self.claimed, NameFlags::CLAIMED),
+                ] {
+                    *sum += u64::from(naming.flags.has(flag));
+                }
             }
             (None, Some(reason)) => {
                 *self.flows_unnamed_by.entry(reason.as_str()).or_default() += 1;

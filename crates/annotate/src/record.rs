@@ -80,14 +80,109 @@ pub struct Naming {
     /// Time between learning the name and the flow's first packet, milliseconds; 0 for names that
     /// the flow states itself and for late names.
     pub age_ms: u64,
+    /// What there is to doubt about it.
+    pub flags: NameFlags,
+    /// How far the stated name is from the names that lookups gave; `None` where they agree, and
+    /// where there is nothing to compare.
+    pub conflict_grade: Option<ConflictGrade>,
+}
+
+/// What there is to doubt about a name: a set of flags.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct NameFlags(u16);
+
+impl NameFlags {
+    /// No doubt.
+    pub const NONE: NameFlags = NameFlags(0);
     /// The name was past its TTL at the flow's first packet.
-    pub stale: bool,
+    pub const STALE: NameFlags = NameFlags(1);
     /// The name was learned only after the flow's first packet.
-    pub late: bool,
+    pub const LATE: NameFlags = NameFlags(1 << 1);
     /// The address had rival names.
-    pub ambiguous: bool,
-    /// DNS says another name than the flow itself does.
-    pub conflict: bool,
+    pub const AMBIGUOUS: NameFlags = NameFlags(1 << 2);
+    /// Lookups gave the address a name of another registered domain than the flow states.
+    pub const CONFLICT: NameFlags = NameFlags(1 << 3);
+    /// The name comes from a response without a query, of a client whose queries are seen.
+    pub const UNSOLICITED: NameFlags = NameFlags(1 << 4);
+    /// The name comes from a response to a client whose queries are never seen.
+    pub const ONE_SIDED: NameFlags = NameFlags(1 << 5);
+    /// The flow states the name, and no lookup gave it for this address.
+    pub const UNCONFIRMED: NameFlags = NameFlags(1 << 6);
+    /// A host or a reverse zone claims the name, and nothing confirms it.
+    pub const CLAIMED: NameFlags = NameFlags(1 << 7);
+
+    /// Every flag with its spelling in logs, in the order of the columns.
+    pub const ALL: [(NameFlags, &'static str); 8] = [
+        (NameFlags::STALE, "stale"),
+        (NameFlags::LATE, "late"),
+        (NameFlags::AMBIGUOUS, "ambiguous"),
+        (NameFlags::CONFLICT, "conflict"),
+        (NameFlags::UNSOLICITED, "unsolicited"),
+        (NameFlags::ONE_SIDED, "one_sided"),
+        (NameFlags::UNCONFIRMED, "unconfirmed"),
+        (NameFlags::CLAIMED, "claimed"),
+    ];
+
+    /// True when every flag of `flags` is set.
+    #[inline]
+    pub const fn has(self, flags: NameFlags) -> bool {
+        self.0 & flags.0 == flags.0
+    }
+
+    /// With the flags of `flags` as well.
+    #[must_use]
+    pub const fn with(self, flags: NameFlags) -> NameFlags {
+        NameFlags(self.0 | flags.0)
+    }
+
+    /// Without the flags of `flags`.
+    #[must_use]
+    pub const fn without(self, flags: NameFlags) -> NameFlags {
+        NameFlags(self.0 & !flags.0)
+    }
+
+    /// With the flags of `flags` as well, if `condition` holds.
+    #[must_use]
+    pub const fn with_if(self, condition: bool, flags: NameFlags) -> NameFlags {
+        if condition { self.with(flags) } else { self }
+    }
+
+    /// The flags as bits, for [`NameFlags::from_bits`].
+    pub const fn bits(self) -> u16 {
+        self.0
+    }
+
+    /// The flags of [`NameFlags::bits`]; bits that are no flag are ignored.
+    pub const fn from_bits(bits: u16) -> NameFlags {
+        NameFlags(bits & ((1 << NameFlags::ALL.len()) - 1))
+    }
+}
+
+/// How far the name that a flow states is from the names that lookups gave its address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum ConflictGrade {
+    /// Another name of the same registered domain.
+    SameDomain = 0,
+    /// Another registered domain, and an alias chain (CNAME) that was seen joins the names.
+    Chain = 1,
+    /// Another registered domain, and no such chain: [`NameFlags::CONFLICT`] is set.
+    OtherDomain = 2,
+}
+
+impl ConflictGrade {
+    /// All grades, the mildest first.
+    pub const ALL: [ConflictGrade; 3] =
+        [ConflictGrade::SameDomain, ConflictGrade::Chain, ConflictGrade::OtherDomain];
+
+    /// The spelling in logs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ConflictGrade::SameDomain => "same_domain",
+            ConflictGrade::Chain => "chain",
+            ConflictGrade::OtherDomain => "other_domain",
+        }
+    }
 }
 
 /// Why an end of a flow has no name.

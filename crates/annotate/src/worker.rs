@@ -25,7 +25,9 @@ use crate::latency::Latencies;
 use crate::names::{Committed, Facts, Found, Key, View};
 use crate::options::{LookupPer, NameSources, Options, Summary};
 use crate::own_name::{OwnName, Segment};
-use crate::record::{App, End, EndReason, FlowRecord, NameSource, Naming, UnnamedReason};
+use crate::record::{
+    App, ConflictGrade, End, EndReason, FlowRecord, NameFlags, NameSource, Naming, UnnamedReason,
+};
 use larder_store::Note;
 
 mod note;
@@ -715,10 +717,11 @@ impl Lane<'_, '_> {
                 name: found.name.clone(),
                 source: found.source,
                 age_ms: if late { 0 } else { age_ms(flow.start_ns, found.time_ns) },
-                stale: found.stale && !late,
-                late,
-                ambiguous: !found.rivals.is_empty(),
-                conflict: false,
+                flags: NameFlags::NONE
+                    .with_if(found.stale && !late, NameFlags::STALE)
+                    .with_if(late, NameFlags::LATE)
+                    .with_if(!found.rivals.is_empty(), NameFlags::AMBIGUOUS),
+                conflict_grade: None,
             };
             if let Some(found) = &mut known.destination {
                 record.destination.naming = Some(naming(found, late));
@@ -767,10 +770,8 @@ impl Lane<'_, '_> {
             name: name.clone(),
             source,
             age_ms: 0,
-            stale: false,
-            late: false,
-            ambiguous: false,
-            conflict,
+            flags: NameFlags::NONE.with_if(conflict, NameFlags::CONFLICT),
+            conflict_grade: conflict.then_some(ConflictGrade::OtherDomain),
         });
     }
 

@@ -32,6 +32,8 @@ fn golden() {
         r#""larder.source.unnamed_reason":"local","larder.destination.name_age_ms":250,"#,
         r#""larder.destination.name_stale":true,"larder.destination.name_late":false,"#,
         r#""larder.destination.name_ambiguous":true,"larder.destination.name_conflict":false,"#,
+        r#""larder.destination.name_unsolicited":false,"larder.destination.name_one_sided":false,"#,
+        r#""larder.destination.name_unconfirmed":false,"larder.destination.name_claimed":false,"#,
         r#""tls.client.server_name":"www.example.com","#,
         r#""related.hosts":["www.example.com","cdn.example.net"]}"#,
         "\n"

@@ -72,11 +72,16 @@ pub fn text(summary: &Summary, elapsed: Duration) -> String {
     );
     let _ = writeln!(
         text,
-        "to doubt   ambiguous {}, stale {}, late {}, conflicts {}",
+        "to doubt   ambiguous {}, stale {}, late {}, conflicts {}, unsolicited {}, one-sided {}, \
+         unconfirmed {}, claimed {}",
         grouped(summary.ambiguous),
         grouped(summary.stale),
         grouped(summary.late),
-        grouped(summary.conflicts)
+        grouped(summary.conflicts),
+        grouped(summary.unsolicited),
+        grouped(summary.one_sided),
+        grouped(summary.unconfirmed),
+        grouped(summary.claimed)
     );
     if summary.flows_evicted > 0 {
         let _ = writeln!(

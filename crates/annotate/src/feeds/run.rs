@@ -39,7 +39,10 @@ use super::{Said, Value, eve, zeek};
 use crate::format::schema::{self, FIELDS, Field};
 use crate::names::{Facts, Found, Key, Names};
 use crate::options::{Endpoint, NameSources, Options, OutputFormat, Rules, Summary};
-use crate::record::{ConnState, End, EndReason, FlowRecord, NameSource, Naming, UnnamedReason};
+use crate::record::{
+    ConflictGrade, ConnState, End, EndReason, FlowRecord, NameFlags, NameSource, Naming,
+    UnnamedReason,
+};
 use crate::run::{load_names, make_directory, open_output, save_names};
 use crate::sort::{MEMORY_BYTES_MAX, Sorter};
 use crate::{Error, Progress};
@@ -388,10 +391,8 @@ impl Annotator {
             name: name.clone(),
             source,
             age_ms: 0,
-            stale: false,
-            late: false,
-            ambiguous: false,
-            conflict,
+            flags: NameFlags::NONE.with_if(conflict, NameFlags::CONFLICT),
+            conflict_grade: conflict.then_some(ConflictGrade::OtherDomain),
         });
     }
 
@@ -521,10 +522,11 @@ fn verdict(addr: Addr, found: Option<Found>, time_ns: i64) -> End {
             name: found.name.clone(),
             source: found.source,
             age_ms: (time_ns.saturating_sub(found.time_ns).max(0) / 1_000_000) as u64,
-            stale: found.stale && !late,
-            late,
-            ambiguous: !found.rivals.is_empty(),
-            conflict: false,
+            flags: NameFlags::NONE
+                .with_if(found.stale && !late, NameFlags::STALE)
+                .with_if(late, NameFlags::LATE)
+                .with_if(!found.rivals.is_empty(), NameFlags::AMBIGUOUS),
+            conflict_grade: None,
         });
         end.candidates.push(found.name);
         end.candidates.extend(found.rivals);
@@ -538,10 +540,6 @@ struct Answer {
     destination: End,
 }
 
-const STALE: u8 = 1;
-const LATE: u8 = 2;
-const AMBIGUOUS: u8 = 4;
-const CONFLICT: u8 = 8;
 /// Stands for "no name" and "no reason".
 const NONE: u8 = u8::MAX;
 
@@ -569,14 +567,9 @@ impl Answer {
                 out.push(NONE);
                 continue;
             };
-            let flag = |on: bool, bit: u8| if on { bit } else { 0 };
             out.push(naming.source as u8);
-            out.push(
-                flag(naming.stale, STALE)
-                    | flag(naming.late, LATE)
-                    | flag(naming.ambiguous, AMBIGUOUS)
-                    | flag(naming.conflict, CONFLICT),
-            );
+            out.extend_from_slice(&naming.flags.bits().to_le_bytes());
+            out.push(naming.conflict_grade.map_or(NONE, |grade| grade as u8));
             out.extend_from_slice(&naming.age_ms.to_le_bytes());
             write_number(end.candidates.len() as u32, out);
             for name in &end.candidates {
@@ -598,7 +591,8 @@ fn read_end(from: &mut &[u8]) -> Option<End> {
     if source == NONE {
         return Some(end);
     }
-    let flags = *read_octets(from, 1)?.first()?;
+    let flags = u16::from_le_bytes(*read_octets(from, 2)?.first_chunk()?);
+    let grade = *read_octets(from, 1)?.first()?;
     let age_ms = u64::from_le_bytes(*read_octets(from, 8)?.first_chunk()?);
     for _ in 0..read_number(from)? {
         end.candidates.push(read_name(from)?);
@@ -608,10 +602,8 @@ fn read_end(from: &mut &[u8]) -> Option<End> {
         name: end.candidates.first()?.clone(),
         source: *NameSource::ALL.get(usize::from(source))?,
         age_ms,
-        stale: flags & STALE != 0,
-        late: flags & LATE != 0,
-        ambiguous: flags & AMBIGUOUS != 0,
-        conflict: flags & CONFLICT != 0,
+        flags: NameFlags::from_bits(flags),
+        conflict_grade: ConflictGrade::ALL.get(usize::from(grade)).copied(),
     });
     Some(end)
 }
@@ -751,7 +743,9 @@ mod tests {
             server_name in proptest::option::of(name()),
             http_host in proptest::option::of(name()),
             candidates in proptest::collection::vec(name(), 0..6),
-            flags: [bool; 5],
+            flags: [bool; 2],
+            name_flags: u16,
+            grade in 0..=ConflictGrade::ALL.len(),
             source in 0..NameSource::ALL.len(),
             reason in 0..REASONS.len(),
             age_ms: u64,
@@ -777,10 +771,8 @@ mod tests {
                         name: name.clone(),
                         source: NameSource::ALL[source],
                         age_ms,
-                        stale: flags[1],
-                        late: flags[2],
-                        ambiguous: flags[3],
-                        conflict: flags[4],
+                        flags: NameFlags::from_bits(name_flags),
+                        conflict_grade: ConflictGrade::ALL.get(grade).copied(),
                     });
                 }
             }
@@ -795,9 +787,12 @@ mod tests {
         }
     }
 
-    /// The number of a source in a sorter is its place in the list of all.
+    /// The number of a source or a grade in a sorter is its place in the list of all.
     #[test]
     fn sources_are_at_their_numbers() {
+        for (place, grade) in ConflictGrade::ALL.into_iter().enumerate() {
+            assert_eq!(grade as usize, place);
+        }
         for (place, source) in NameSource::ALL.into_iter().enumerate() {
             assert_eq!(source as usize, place);
         }

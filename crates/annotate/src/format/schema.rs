@@ -15,7 +15,7 @@
 use larder_wire::{Addr, Name, community_id};
 
 use super::digits;
-use crate::record::{End, FlowRecord, Naming};
+use crate::record::{End, FlowRecord, NameFlags};
 
 /// Version of the Elastic Common Schema that the names and types follow.
 pub const ECS_VERSION: &str = "8.17.0";
@@ -357,7 +357,7 @@ pub static FIELDS: &[Field] = &[
         "orig_name_stale",
         Type::Boolean,
         "",
-        |r| name_flag(&r.source, |naming| naming.stale),
+        |r| name_flag(&r.source, NameFlags::STALE),
         "`source.domain` was past its TTL at the first packet.",
     ),
     ours(
@@ -365,7 +365,7 @@ pub static FIELDS: &[Field] = &[
         "orig_name_late",
         Type::Boolean,
         "",
-        |r| name_flag(&r.source, |naming| naming.late),
+        |r| name_flag(&r.source, NameFlags::LATE),
         "`source.domain` was learned only after the first packet.",
     ),
     ours(
@@ -373,7 +373,7 @@ pub static FIELDS: &[Field] = &[
         "orig_name_ambiguous",
         Type::Boolean,
         "",
-        |r| name_flag(&r.source, |naming| naming.ambiguous),
+        |r| name_flag(&r.source, NameFlags::AMBIGUOUS),
         "`source.ip` had rival names.",
     ),
     ours(
@@ -381,8 +381,48 @@ pub static FIELDS: &[Field] = &[
         "orig_name_conflict",
         Type::Boolean,
         "",
-        |r| name_flag(&r.source, |naming| naming.conflict),
-        "DNS gives `source.ip` another name than the flow itself does.",
+        |r| name_flag(&r.source, NameFlags::CONFLICT),
+        "Lookups gave `source.ip` names of another registered domain than the flow states, and no alias chain joins them.",
+    ),
+    ours(
+        "larder.source.name_conflict_grade",
+        "orig_name_conflict_grade",
+        Type::Keyword,
+        "",
+        |r| conflict_grade(&r.source),
+        "How far the stated name is from the looked-up names where it is none of them: `same_domain`, `chain`, `other_domain`.",
+    ),
+    ours(
+        "larder.source.name_unsolicited",
+        "orig_name_unsolicited",
+        Type::Boolean,
+        "",
+        |r| name_flag(&r.source, NameFlags::UNSOLICITED),
+        "`source.domain` comes from a response without a query, although queries of this client are seen.",
+    ),
+    ours(
+        "larder.source.name_one_sided",
+        "orig_name_one_sided",
+        Type::Boolean,
+        "",
+        |r| name_flag(&r.source, NameFlags::ONE_SIDED),
+        "`source.domain` comes from a response to a client whose queries are never seen.",
+    ),
+    ours(
+        "larder.source.name_unconfirmed",
+        "orig_name_unconfirmed",
+        Type::Boolean,
+        "",
+        |r| name_flag(&r.source, NameFlags::UNCONFIRMED),
+        "The flow states `source.domain`, and no lookup gave it for `source.ip`.",
+    ),
+    ours(
+        "larder.source.name_claimed",
+        "orig_name_claimed",
+        Type::Boolean,
+        "",
+        |r| name_flag(&r.source, NameFlags::CLAIMED),
+        "A host or a reverse zone claims `source.domain`, and nothing confirms it.",
     ),
     ours(
         "larder.source.unnamed_reason",
@@ -406,7 +446,7 @@ pub static FIELDS: &[Field] = &[
         "resp_name_stale",
         Type::Boolean,
         "",
-        |r| name_flag(&r.destination, |naming| naming.stale),
+        |r| name_flag(&r.destination, NameFlags::STALE),
         "`destination.domain` was past its TTL at the first packet.",
     ),
     ours(
@@ -414,7 +454,7 @@ pub static FIELDS: &[Field] = &[
         "resp_name_late",
         Type::Boolean,
         "",
-        |r| name_flag(&r.destination, |naming| naming.late),
+        |r| name_flag(&r.destination, NameFlags::LATE),
         "`destination.domain` was learned only after the first packet.",
     ),
     ours(
@@ -422,7 +462,7 @@ pub static FIELDS: &[Field] = &[
         "resp_name_ambiguous",
         Type::Boolean,
         "",
-        |r| name_flag(&r.destination, |naming| naming.ambiguous),
+        |r| name_flag(&r.destination, NameFlags::AMBIGUOUS),
         "`destination.ip` had rival names.",
     ),
     ours(
@@ -430,8 +470,48 @@ pub static FIELDS: &[Field] = &[
         "resp_name_conflict",
         Type::Boolean,
         "",
-        |r| name_flag(&r.destination, |naming| naming.conflict),
-        "DNS gives `destination.ip` another name than the flow itself does.",
+        |r| name_flag(&r.destination, NameFlags::CONFLICT),
+        "Lookups gave `destination.ip` names of another registered domain than the flow states, and no alias chain joins them.",
+    ),
+    ours(
+        "larder.destination.name_conflict_grade",
+        "resp_name_conflict_grade",
+        Type::Keyword,
+        "",
+        |r| conflict_grade(&r.destination),
+        "How far the stated name is from the looked-up names where it is none of them: `same_domain`, `chain`, `other_domain`.",
+    ),
+    ours(
+        "larder.destination.name_unsolicited",
+        "resp_name_unsolicited",
+        Type::Boolean,
+        "",
+        |r| name_flag(&r.destination, NameFlags::UNSOLICITED),
+        "`destination.domain` comes from a response without a query, although queries of this client are seen.",
+    ),
+    ours(
+        "larder.destination.name_one_sided",
+        "resp_name_one_sided",
+        Type::Boolean,
+        "",
+        |r| name_flag(&r.destination, NameFlags::ONE_SIDED),
+        "`destination.domain` comes from a response to a client whose queries are never seen.",
+    ),
+    ours(
+        "larder.destination.name_unconfirmed",
+        "resp_name_unconfirmed",
+        Type::Boolean,
+        "",
+        |r| name_flag(&r.destination, NameFlags::UNCONFIRMED),
+        "The flow states `destination.domain`, and no lookup gave it for `destination.ip`.",
+    ),
+    ours(
+        "larder.destination.name_claimed",
+        "resp_name_claimed",
+        Type::Boolean,
+        "",
+        |r| name_flag(&r.destination, NameFlags::CLAIMED),
+        "A host or a reverse zone claims `destination.domain`, and nothing confirms it.",
     ),
     ours(
         "larder.destination.unnamed_reason",
@@ -605,8 +685,13 @@ fn name_age(end: &End) -> Value<'_> {
 }
 
 #[inline]
-fn name_flag(end: &End, flag: impl Fn(&Naming) -> bool) -> Value<'_> {
-    end.naming.as_ref().map_or(Value::Absent, |naming| Value::Flag(flag(naming)))
+fn name_flag(end: &End, flag: NameFlags) -> Value<'_> {
+    end.naming.as_ref().map_or(Value::Absent, |naming| Value::Flag(naming.flags.has(flag)))
+}
+
+fn conflict_grade(end: &End) -> Value<'_> {
+    let grade = end.naming.as_ref().and_then(|naming| naming.conflict_grade);
+    grade.map_or(Value::Absent, |grade| Value::Word(grade.as_str()))
 }
 
 fn unnamed_reason(end: &End) -> Value<'_> {

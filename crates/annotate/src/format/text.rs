@@ -15,7 +15,7 @@
 
 use super::digits::Right;
 use super::{RecordWriter, digits, schema};
-use crate::record::{App, End, FlowRecord};
+use crate::record::{App, End, FlowRecord, NameFlags};
 
 /// Columns end here, counted from the start of the line; the next value follows one space later.
 const TIME_END: usize = 24;
@@ -153,14 +153,10 @@ fn write_naming(end: &End, out: &mut Vec<u8>) {
     schema::write_name(&naming.name, out);
     out.extend_from_slice(b" [");
     out.extend_from_slice(naming.source.as_str().as_bytes());
-    for (set, flag) in [
-        (naming.stale, ",stale"),
-        (naming.late, ",late"),
-        (naming.ambiguous, ",ambiguous"),
-        (naming.conflict, ",conflict"),
-    ] {
-        if set {
-            out.extend_from_slice(flag.as_bytes());
+    for (flag, word) in NameFlags::ALL {
+        if naming.flags.has(flag) {
+            out.push(b',');
+            out.extend_from_slice(word.as_bytes());
         }
     }
     out.push(b']');

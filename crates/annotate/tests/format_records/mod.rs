@@ -7,7 +7,8 @@ use larder_annotate::Error;
 use larder_annotate::format::Format;
 use larder_annotate::options::OutputFormat;
 use larder_annotate::record::{
-    App, ConnState, End, EndReason, FlowRecord, NameSource, Naming, UnnamedReason,
+    App, ConflictGrade, ConnState, End, EndReason, FlowRecord, NameFlags, NameSource, Naming,
+    UnnamedReason,
 };
 use larder_wire::{Addr, Name};
 
@@ -38,15 +39,7 @@ pub fn end(address: &str, port: u16) -> End {
 }
 
 pub fn naming(octets: &[u8], source: NameSource) -> Naming {
-    Naming {
-        name: name(octets),
-        source,
-        age_ms: 250,
-        stale: false,
-        late: false,
-        ambiguous: false,
-        conflict: false,
-    }
+    Naming { name: name(octets), source, age_ms: 250, flags: NameFlags::NONE, conflict_grade: None }
 }
 
 /// A named TLS flow with rival names.
@@ -71,8 +64,7 @@ pub fn web() -> FlowRecord {
             payload_bytes: Some(33_001),
             missed_bytes: 1_460,
             naming: Some(Naming {
-                stale: true,
-                ambiguous: true,
+                flags: NameFlags::STALE.with(NameFlags::AMBIGUOUS),
                 ..naming(b"www.example.com", NameSource::DnsPair)
             }),
             candidates: vec![name(b"www.example.com"), name(b"cdn.example.net")],
@@ -121,8 +113,16 @@ pub fn full() -> FlowRecord {
     let mut record = web();
     record.first_packet = 8;
     record.source.unnamed_reason = None;
-    record.source.naming =
-        Some(Naming { late: true, conflict: true, ..naming(b"laptop.local", NameSource::Mdns) });
+    record.source.naming = Some(Naming {
+        flags: NameFlags::LATE.with(NameFlags::CLAIMED),
+        conflict_grade: Some(ConflictGrade::OtherDomain),
+        ..naming(b"laptop.local", NameSource::Mdns)
+    });
+    record.destination.naming = Some(Naming {
+        flags: NameFlags::CONFLICT.with(NameFlags::UNCONFIRMED),
+        conflict_grade: Some(ConflictGrade::SameDomain),
+        ..naming(b"www.example.com", NameSource::Sni)
+    });
     record.source.candidates = vec![name(b"laptop.local"), name(b"laptop")];
     record.app = Some(App::Http);
     record.http_host = Some(name(b"www.example.org"));
