@@ -1,21 +1,24 @@
-//! Aligned columns for eyes: the default format.
+//! Aligned columns for people: the default format.
 //!
 //! ```text
-//! #time                     duration proto source                -> destination           app    sent  rcvd name [how it is known]
+//! #time                     duration proto source                -> destination           app    sent  rcvd name [source,flags] <- name of the source [source,flags]
 //! 2024-01-02T03:04:05.123Z    12.345 tcp   10.0.0.5:49152        -> 93.184.216.34:https   tls    1.2k 34.5k www.example.com [dns_pair,stale]
-//! 2024-01-02T03:04:06.000Z     0.000 tcp   laptop.local:49153    -> 198.51.100.7:https    -        60     0 - [no_lookup_seen]
+//! 2024-01-02T03:04:06.000Z     0.000 tcp   10.0.0.6:49153        -> 198.51.100.7:https    -        60     0 - [no_lookup_seen] <- laptop.local [mdns]
 //! ```
 //!
-//! Lines can be written as they come, because widths are fixed: what is longer than its column
-//! pushes the rest of its line to the right, and the name, which has no usual length, stands last.
+//! Lines can be written as they come, because widths are fixed: a value longer than its column
+//! pushes the rest of its line to the right, and names, which have no usual length, come last.
 //! No value holds a space, so `awk '{print $10}'` gives the destination's name; the header begins
-//! with `#`, so `grep -v '^#'` drops it. The source shows its name in the place of its address where
-//! it has one; the destination shows both. Octets are counted in thousands. Nothing but printable
-//! ASCII is written, whatever a packet put in a name.
+//! with `#`, so `grep -v '^#'` drops it. Byte counts are in thousands.
+//!
+//! Invariants
+//! 1. Both ends are always addresses. A name never stands where an address belongs, since hosts
+//!    choose their own names: one that calls itself `10.0.0.99` must not pass for that address.
+//! 2. Only printable ASCII is written, whatever a packet put in a name.
 
 use super::digits::Right;
 use super::{RecordWriter, digits, schema};
-use crate::record::{App, End, FlowRecord, NameFlags};
+use crate::record::{App, End, FlowRecord, NameFlags, Naming};
 
 /// Columns end here, counted from the start of the line; the next value follows one space later.
 const TIME_END: usize = 24;
@@ -30,7 +33,7 @@ const RECEIVED_END: usize = 105;
 /// Titles of numbers stand to the right of their columns, as the numbers do.
 const HEADER: &str = concat!(
     "#time                     duration proto source                -> destination           ",
-    "app    sent  rcvd name [how it is known]\n",
+    "app    sent  rcvd name [source,flags] <- name of the source [source,flags]\n",
 );
 
 /// Writes lines for eyes.
@@ -62,18 +65,14 @@ impl Text {
                 }
             }
         }
-        self.put_port(record, end.port, line);
-    }
-
-    fn put_port(&self, record: &FlowRecord, port: u16, line: &mut Line<'_>) {
-        if !schema::has_ports(record.protocol) {
+        if !with_port {
             return;
         }
         line.put(b":");
-        match service(port).filter(|_| !self.numeric_ports) {
+        match service(end.port).filter(|_| !self.numeric_ports) {
             Some(service) => line.put(service.as_bytes()),
             None => {
-                let (text, len) = digits::left(port);
+                let (text, len) = digits::left(end.port);
                 line.put_filled(&text, len);
             }
         }
@@ -108,13 +107,7 @@ impl RecordWriter for Text {
         line.pad(PROTO_END);
 
         line.put(b" ");
-        match &record.source.naming {
-            Some(naming) => {
-                line.long(|out| schema::write_name(&naming.name, out));
-                self.put_port(record, record.source.port, &mut line);
-            }
-            None => self.put_end(record, &record.source, &mut line),
-        }
+        self.put_end(record, &record.source, &mut line);
         line.pad(SOURCE_END);
 
         line.put(b" -> ");
@@ -132,7 +125,11 @@ impl RecordWriter for Text {
 
         line.put(b" ");
         line.end();
-        write_naming(&record.destination, out);
+        write_end_naming(&record.destination, out);
+        if let Some(naming) = &record.source.naming {
+            out.extend_from_slice(b" <- ");
+            write_naming(naming, out);
+        }
         out.push(b'\n');
     }
 
@@ -140,16 +137,20 @@ impl RecordWriter for Text {
 }
 
 /// Appends `name [source,flags]`, or `- [reason]`.
-fn write_naming(end: &End, out: &mut Vec<u8>) {
-    let Some(naming) = &end.naming else {
-        out.push(b'-');
-        if let Some(reason) = end.unnamed_reason {
-            out.extend_from_slice(b" [");
-            out.extend_from_slice(reason.as_str().as_bytes());
-            out.push(b']');
-        }
-        return;
-    };
+fn write_end_naming(end: &End, out: &mut Vec<u8>) {
+    if let Some(naming) = &end.naming {
+        return write_naming(naming, out);
+    }
+    out.push(b'-');
+    if let Some(reason) = end.unnamed_reason {
+        out.extend_from_slice(b" [");
+        out.extend_from_slice(reason.as_str().as_bytes());
+        out.push(b']');
+    }
+}
+
+/// Appends `name [source,flags]`.
+fn write_naming(naming: &Naming, out: &mut Vec<u8>) {
     schema::write_name(&naming.name, out);
     out.extend_from_slice(b" [");
     out.extend_from_slice(naming.source.as_str().as_bytes());
