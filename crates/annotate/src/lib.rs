@@ -39,6 +39,7 @@ pub mod options;
 pub mod own_name;
 pub mod pipeline;
 pub mod record;
+mod registered;
 pub mod run;
 pub mod sink;
 pub mod sort;

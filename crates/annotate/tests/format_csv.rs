@@ -23,12 +23,14 @@ fn golden() {
     let text = log(OutputFormat::Csv, false, &[web()]).expect("a line format");
     let expected = concat!(
         "2024-01-02T03:04:05.123456789Z,8.17.0,event,network,connection,",
-        "2024-01-02T03:04:05.123456789Z,2024-01-02T03:04:17.469135578Z,12345678789,",
+        "larder.flow,larder,Cm03nOU5yCMeZsFI9f,larder,sensor,",
+        env!("CARGO_PKG_VERSION"),
+        ",2024-01-02T03:04:05.123456789Z,2024-01-02T03:04:17.469135578Z,12345678789,",
         "tcp,ipv4,tls,1:WFu5YQGJptNO6IrtaHnl24qBbd0=,35801,40,",
-        "10.0.0.5,49152,,1234,11,93.184.216.34,443,www.example.com,34567,29,",
+        "10.0.0.5,49152,,1234,11,93.184.216.34,443,www.example.com,example.com,34567,29,",
         ",,dns_pair,www.example.com cdn.example.net,,,,,,,,,,,local,",
         "250,true,false,true,false,,false,false,false,false,,",
-        "www.example.com,,www.example.com cdn.example.net",
+        "www.example.com,,10.0.0.5 93.184.216.34,www.example.com cdn.example.net",
     );
     assert_eq!(text.lines().nth(1), Some(expected));
 }

@@ -30,12 +30,13 @@ fn values_have_their_types() {
             let sound = match (field.get)(record) {
                 Value::Absent => true,
                 Value::Time(_) => field.kind == Type::Date,
-                Value::Word(_) | Value::Name(_) | Value::CommunityId(_) => {
+                Value::Word(_) | Value::Name(_) | Value::CommunityId(_) | Value::Uid(_) => {
                     field.kind == Type::Keyword
                 }
                 Value::Words(_) => field.kind == Type::Keywords,
                 Value::Names(names) => field.kind == Type::Keywords && !names.is_empty(),
                 Value::Ip(_) => field.kind == Type::Ip,
+                Value::Ips(_) => field.kind == Type::Ips,
                 Value::Number(number) => field.kind == Type::Long && number <= i64::MAX as u64,
                 Value::Flag(_) => field.kind == Type::Boolean,
             };
@@ -160,7 +161,7 @@ fn guide_lists_every_field() {
         "| Field | Type | Unit | Zeek column | Meaning |\n| --- | --- | --- | --- | --- |\n",
     );
     for field in FIELDS {
-        let list = if field.kind == Type::Keywords { " list" } else { "" };
+        let list = if field.kind.is_list() { " list" } else { "" };
         let zeek = field.zeek.map_or(String::new(), |zeek| format!("`{zeek}`"));
         let (name, kind, unit, doc) = (field.name, field.kind.ecs(), field.unit, field.doc);
         expected.push_str(&format!("| `{name}` | {kind}{list} | {unit} | {zeek} | {doc} |\n"));

@@ -77,24 +77,29 @@ impl Name {
         self.as_bytes().is_empty()
     }
 
-    /// Writes octets with everything outside printable ASCII as `\xHH`, as Zeek does: safe on a
-    /// terminal, in a tab-separated file, in a log.
+    /// Writes a canonical name for people and logs, as printable ASCII without spaces: safe on a
+    /// terminal, and the same in every format. Every other byte is `\xHH`, as Zeek writes it. `\\` and
+    /// `\.` are the canonical escapes and stay; any other backslash is `\x5c`. So names that differ
+    /// are spelled differently: the byte ff is `\xff`, and a backslash before `xff` is `\x5cxff`.
     pub fn write_escaped(bytes: &[u8], out: &mut Vec<u8>) {
         const HEX: &[u8; 16] = b"0123456789abcdef";
         // Nearly every name, and told in a few instructions.
-        if bytes.iter().all(|octet| (0x21..0x7f).contains(octet)) {
+        if bytes.iter().all(|byte| (0x21..0x7f).contains(byte) && *byte != b'\\') {
             return out.extend_from_slice(bytes);
         }
-        for &octet in bytes {
-            if (0x21..0x7f).contains(&octet) {
-                out.push(octet);
-            } else {
-                out.extend_from_slice(&[
-                    b'\\',
-                    b'x',
-                    HEX[usize::from(octet >> 4)],
-                    HEX[usize::from(octet & 15)],
-                ]);
+        let mut rest = bytes;
+        while let Some((&byte, tail)) = rest.split_first() {
+            rest = tail;
+            match (byte, tail.first()) {
+                (b'\\', Some(&escaped @ (b'\\' | b'.'))) => {
+                    out.extend_from_slice(&[b'\\', escaped]);
+                    rest = &tail[1..];
+                }
+                (0x21..0x7f, _) if byte != b'\\' => out.push(byte),
+                _ => {
+                    let (high, low) = (HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]);
+                    out.extend_from_slice(&[b'\\', b'x', high, low]);
+                }
             }
         }
     }
@@ -164,6 +169,22 @@ mod tests {
         assert_eq!(name.as_bytes(), b"evil\x1b[31m.example.com");
         assert_eq!(name.to_string(), r"evil\x1b[31m.example.com");
         assert_eq!(Name::from_text(b"."), None);
+    }
+
+    /// Names that differ are spelled differently: a byte outside ASCII, UTF-8 of the character with
+    /// that number, and text that looks like the escape of the byte. Canonical escapes stay.
+    #[test]
+    fn spellings_differ_where_names_do() {
+        for (bytes, spelled) in [
+            (&b"\xff\xfe.example"[..], r"\xff\xfe.example"),
+            ("\u{ff}\u{fe}.example".as_bytes(), r"\xc3\xbf\xc3\xbe.example"),
+            (br"\xff\xfe.example", r"\x5cxff\x5cxfe.example"),
+            (br"\\xff\.a.example", r"\\xff\.a.example"),
+            (b"ends\\", r"ends\x5c"),
+            (b"a b", r"a\x20b"),
+        ] {
+            assert_eq!(Name::from_canonical(bytes).to_string(), spelled);
+        }
     }
 
     /// Where a name lies does not show: at every length it is its octets, equal to itself folded.

@@ -9,6 +9,7 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::{ANSWERS_MAX, Value};
+use crate::format::ecs::write_json_string;
 
 /// Finds the values of `keys` at the top of a JSON object, unread. `None` when `json` is no object,
 /// or is damaged, or has something after it. The last of several equal keys counts.
@@ -112,7 +113,7 @@ pub(crate) fn splice(line: &[u8], keys: &[(&str, Value<'_>)], out: &mut Vec<u8>)
             out.push(b',');
         }
         empty = false;
-        write_json_text(key.as_bytes(), out);
+        write_json_string(key.as_bytes(), out);
         out.push(b':');
         write_json_value(value, out);
     }
@@ -122,7 +123,7 @@ pub(crate) fn splice(line: &[u8], keys: &[(&str, Value<'_>)], out: &mut Vec<u8>)
 fn write_json_value(value: &Value<'_>, out: &mut Vec<u8>) {
     match value {
         Value::Unset => out.extend_from_slice(b"null"),
-        Value::Text(text) => write_json_text(text, out),
+        Value::Text(text) => write_json_string(text, out),
         Value::Count(count) => out.extend_from_slice(count.to_string().as_bytes()),
         Value::Bool(truth) => out.extend_from_slice(if *truth { b"true" } else { b"false" }),
         Value::List(texts) => {
@@ -131,30 +132,11 @@ fn write_json_value(value: &Value<'_>, out: &mut Vec<u8>) {
                 if position > 0 {
                     out.push(b',');
                 }
-                write_json_text(text, out);
+                write_json_string(text, out);
             }
             out.push(b']');
         }
     }
-}
-
-/// Writes octets as a JSON string. A name is octets, not UTF-8: each one outside printable ASCII
-/// becomes `\u00HH`, which is always valid and keeps every octet apart.
-fn write_json_text(text: &[u8], out: &mut Vec<u8>) {
-    const HEX: &[u8; 16] = b"0123456789abcdef";
-    out.push(b'"');
-    for &octet in text {
-        match octet {
-            b'"' | b'\\' => out.extend_from_slice(&[b'\\', octet]),
-            0x20..0x7f => out.push(octet),
-            _ => {
-                out.extend_from_slice(b"\\u00");
-                out.push(HEX[usize::from(octet >> 4)]);
-                out.push(HEX[usize::from(octet & 15)]);
-            }
-        }
-    }
-    out.push(b'"');
 }
 
 #[cfg(test)]
@@ -169,9 +151,9 @@ mod tests {
         let keys =
             [("a", Value::Unset), ("b.c", Value::Text(b"x\"\xff")), ("d", Value::Bool(true))];
         for (line, expected) in [
-            (&b"{}\n"[..], &b"{\"b.c\":\"x\\\"\\u00ff\",\"d\":true}\n"[..]),
-            (b" { } ", b" { \"b.c\":\"x\\\"\\u00ff\",\"d\":true} "),
-            (b"{\"k\": {}}\r\n", b"{\"k\": {},\"b.c\":\"x\\\"\\u00ff\",\"d\":true}\r\n"),
+            (&b"{}\n"[..], &b"{\"b.c\":\"x\\\"\\\\xff\",\"d\":true}\n"[..]),
+            (b" { } ", b" { \"b.c\":\"x\\\"\\\\xff\",\"d\":true} "),
+            (b"{\"k\": {}}\r\n", b"{\"k\": {},\"b.c\":\"x\\\"\\\\xff\",\"d\":true}\r\n"),
         ] {
             let mut out = Vec::new();
             splice(line, &keys, &mut out);
@@ -189,7 +171,7 @@ mod tests {
                 [("t", Value::Text(&text)), ("l", Value::List(&list)), ("n", Value::Count(number))];
             splice(b"{\"old\":[1,{\"x\":\"}\"}]}", &keys, &mut out);
             let read: serde_json::Value = serde_json::from_slice(&out).expect("the line is JSON");
-            let octets: String = text.iter().map(|&octet| char::from(octet)).collect();
+            let octets = larder_wire::Name::from_canonical(&text).to_string();
             prop_assert_eq!(&read["old"], &serde_json::json!([1, {"x": "}"}]));
             prop_assert_eq!(&read["t"], &serde_json::json!(octets));
             prop_assert_eq!(&read["l"], &serde_json::json!([octets, "second"]));

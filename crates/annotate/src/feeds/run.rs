@@ -708,7 +708,7 @@ fn write_line(
             kind: field.kind.zeek(),
             value: match *value {
                 schema::Value::Word(word) => Value::Text(word.as_bytes()),
-                schema::Value::Name(name) => Value::Text(schema::name_octets(name)),
+                schema::Value::Name(name) => Value::Text(name),
                 schema::Value::Names(_) => Value::List(list),
                 schema::Value::Number(number) => Value::Count(number),
                 schema::Value::Flag(flag) => Value::Bool(flag),
@@ -717,7 +717,9 @@ fn write_line(
                 | schema::Value::Time(_)
                 | schema::Value::Words(_)
                 | schema::Value::CommunityId(_)
-                | schema::Value::Ip(_) => Value::Unset,
+                | schema::Value::Uid(_)
+                | schema::Value::Ip(_)
+                | schema::Value::Ips(_) => Value::Unset,
             },
         })
         .collect();

@@ -1,12 +1,11 @@
 //! Elastic Common Schema: a JSON object a line, flat dotted keys.
 //!
 //! Every row of [`FIELDS`] is a key; one that is absent is left out, there are no nulls. A line is
-//! pure ASCII, so it is valid UTF-8 and harmless on a terminal, whatever a packet put in a name:
-//!
-//! * printable ASCII stands as it is, `"` and `\` after a backslash;
-//! * in a name that is valid UTF-8, every other character is `\uHHHH` (two of them beyond the Basic
-//!   Multilingual Plane, RFC 8259 section 7), so that readers see the character;
-//! * in a name that is not, every other *octet* is `\u00HH`.
+//! pure ASCII, so it is valid UTF-8 and harmless on a terminal, whatever a packet put in a name.
+//! Names have the spelling of every other format ([`schema::write_name`]): bytes outside printable
+//! ASCII are `\xHH`, of which JSON doubles the backslash.
+
+use larder_wire::Name;
 
 use super::schema::{self, FIELDS, Value};
 use super::{RecordWriter, digits};
@@ -57,7 +56,7 @@ impl RecordWriter for Ecs {
 fn write_json(value: Value<'_>, out: &mut Vec<u8>) {
     match value {
         Value::Number(number) => digits::write_u64(number, out),
-        Value::Name(name) => write_json_string(schema::name_octets(name), out),
+        Value::Name(name) => write_json_string(name, out),
         Value::Names(names) => {
             let mut before = b'[';
             names.for_each(|name| {
@@ -77,7 +76,17 @@ fn write_json(value: Value<'_>, out: &mut Vec<u8>) {
             out.push(b']');
         }
         Value::Absent | Value::Flag(_) => schema::write_plain(value, out),
-        Value::Time(_) | Value::Word(_) | Value::CommunityId(_) | Value::Ip(_) => {
+        Value::Ips(record) => {
+            let (first, second) = schema::related_addrs(record);
+            out.push(b'[');
+            write_json(Value::Ip(first), out);
+            if let Some(second) = second {
+                out.push(b',');
+                write_json(Value::Ip(second), out);
+            }
+            out.push(b']');
+        }
+        Value::Time(_) | Value::Word(_) | Value::CommunityId(_) | Value::Uid(_) | Value::Ip(_) => {
             out.push(b'"');
             schema::write_plain(value, out);
             out.push(b'"');
@@ -85,33 +94,20 @@ fn write_json(value: Value<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends octets as a JSON string by the rules at the top of this file.
-pub(crate) fn write_json_string(octets: &[u8], out: &mut Vec<u8>) {
+/// Appends a name or a word as a JSON string, spelled as in every format.
+pub(crate) fn write_json_string(name: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
-    if octets.iter().all(|&octet| stands_as_it_is(octet)) {
-        out.extend_from_slice(octets);
-    } else if let Ok(text) = std::str::from_utf8(octets) {
-        text.encode_utf16().for_each(|unit| write_unit(unit, out));
+    if name.iter().all(|&byte| (0x21..0x7f).contains(&byte) && byte != b'"' && byte != b'\\') {
+        out.extend_from_slice(name);
     } else {
-        octets.iter().for_each(|&octet| write_unit(octet.into(), out));
-    }
-    out.push(b'"');
-}
-
-#[inline]
-fn stands_as_it_is(octet: u8) -> bool {
-    (0x20..0x7f).contains(&octet) && octet != b'"' && octet != b'\\'
-}
-
-/// Appends one UTF-16 code unit, escaped where it has to be.
-fn write_unit(unit: u16, out: &mut Vec<u8>) {
-    const HEX: &[u8; 16] = b"0123456789abcdef";
-    match u8::try_from(unit) {
-        Ok(octet) if stands_as_it_is(octet) => out.push(octet),
-        Ok(octet @ (b'"' | b'\\')) => out.extend_from_slice(&[b'\\', octet]),
-        _ => {
-            out.extend_from_slice(b"\\u");
-            out.extend([12, 8, 4, 0].map(|shift| HEX[usize::from(unit >> shift & 15)]));
+        let mut spelled = Vec::with_capacity(4 * name.len());
+        Name::write_escaped(name, &mut spelled);
+        for byte in spelled {
+            if matches!(byte, b'"' | b'\\') {
+                out.push(b'\\');
+            }
+            out.push(byte);
         }
     }
+    out.push(b'"');
 }

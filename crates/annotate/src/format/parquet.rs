@@ -76,7 +76,7 @@ fn write_value(value: Value<'_>, out: &mut Vec<u8>) {
         Value::Time(ns) => out.extend_from_slice(&ns.to_le_bytes()),
         Value::Number(number) => out.extend_from_slice(&number.to_le_bytes()),
         Value::Flag(flag) => out.push(flag.into()),
-        Value::Word(_) | Value::CommunityId(_) | Value::Ip(_) | Value::Name(_) => {
+        Value::Word(_) | Value::CommunityId(_) | Value::Uid(_) | Value::Ip(_) | Value::Name(_) => {
             with_u32_before(out, |out| {
                 schema::write_plain(value, out);
                 None
@@ -90,6 +90,17 @@ fn write_value(value: Value<'_>, out: &mut Vec<u8>) {
                 });
             }
             Some(words.len())
+        }),
+        Value::Ips(record) => with_u32_before(out, |out| {
+            let (first, second) = schema::related_addrs(record);
+            let addrs = [Some(first), second];
+            for addr in addrs.into_iter().flatten() {
+                with_u32_before(out, |out| {
+                    schema::write_plain(Value::Ip(addr), out);
+                    None
+                });
+            }
+            Some(addrs.into_iter().flatten().count())
         }),
         Value::Names(names) => with_u32_before(out, |out| {
             let mut count = 0;
@@ -250,7 +261,7 @@ impl Column {
             Type::Date | Type::Long => Values::Numbers(Vec::new()),
             Type::Boolean => Values::Flags(Vec::new()),
             Type::Keyword | Type::Ip => Values::Strings(Strings::default()),
-            Type::Keywords => Values::Lists(Strings::default()),
+            Type::Keywords | Type::Ips => Values::Lists(Strings::default()),
         };
         Column { values, definitions: Vec::new(), repetitions: Vec::new() }
     }
@@ -356,7 +367,7 @@ fn node(field: &Field) -> Result<TypePtr, ParquetError> {
         Type::Date => (Physical::INT64, Some(LogicalType::timestamp(true, TimeUnit::NANOS))),
         Type::Long => (Physical::INT64, None),
         Type::Boolean => (Physical::BOOLEAN, None),
-        Type::Keyword | Type::Keywords | Type::Ip => {
+        Type::Keyword | Type::Keywords | Type::Ip | Type::Ips => {
             (Physical::BYTE_ARRAY, Some(LogicalType::String))
         }
     };
@@ -367,7 +378,7 @@ fn node(field: &Field) -> Result<TypePtr, ParquetError> {
             .build()
             .map(Arc::new)
     };
-    if field.kind != Type::Keywords {
+    if !field.kind.is_list() {
         return value(field.name, Repetition::OPTIONAL);
     }
     let list = Node::group_type_builder("list")

@@ -14,8 +14,9 @@
 
 use larder_wire::{Addr, Name, community_id};
 
-use super::digits;
+use super::{digits, zeek};
 use crate::record::{End, FlowRecord, NameFlags};
+use crate::registered;
 
 /// Version of the Elastic Common Schema that the names and types follow.
 pub const ECS_VERSION: &str = "8.17.0";
@@ -31,6 +32,8 @@ pub enum Type {
     Keywords,
     /// An IP address.
     Ip,
+    /// A list of IP addresses.
+    Ips,
     /// A number that is never negative.
     Long,
     /// True or false.
@@ -43,7 +46,7 @@ impl Type {
         match self {
             Type::Date => "date",
             Type::Keyword | Type::Keywords => "keyword",
-            Type::Ip => "ip",
+            Type::Ip | Type::Ips => "ip",
             Type::Long => "long",
             Type::Boolean => "boolean",
         }
@@ -56,6 +59,7 @@ impl Type {
             Type::Keyword => "string",
             Type::Keywords => "vector[string]",
             Type::Ip => "addr",
+            Type::Ips => "set[addr]",
             Type::Long => "count",
             Type::Boolean => "bool",
         }
@@ -66,10 +70,15 @@ impl Type {
         match self {
             Type::Date => "INT64 TIMESTAMP(NANOS, UTC)",
             Type::Keyword | Type::Ip => "BYTE_ARRAY STRING",
-            Type::Keywords => "LIST of BYTE_ARRAY STRING",
+            Type::Keywords | Type::Ips => "LIST of BYTE_ARRAY STRING",
             Type::Long => "INT64",
             Type::Boolean => "BOOLEAN",
         }
+    }
+
+    /// True where a record may hold many values.
+    pub const fn is_list(self) -> bool {
+        matches!(self, Type::Keywords | Type::Ips)
     }
 }
 
@@ -86,12 +95,16 @@ pub enum Value<'r> {
     Words(&'static [&'static str]),
     /// The Community ID of the flow; computed when written.
     CommunityId(&'r FlowRecord),
-    /// A name from the network: hostile bytes.
-    Name(&'r Name),
+    /// Zeek's `uid` of the flow; computed when written.
+    Uid(&'r FlowRecord),
+    /// A name from the network, or the end of one, in canonical spelling: hostile bytes.
+    Name(&'r [u8]),
     /// Names from the network, at least one.
     Names(Names<'r>),
     /// An address.
     Ip(Addr),
+    /// The addresses of both ends, without repeats.
+    Ips(&'r FlowRecord),
     /// A count, a size, a port, a duration; at most `i64::MAX`, which is what a `long` holds.
     Number(u64),
     /// A flag.
@@ -213,6 +226,30 @@ pub static FIELDS: &[Field] = &[
         |_| Value::Words(&["connection"]),
         "Always `connection`.",
     ),
+    row(
+        "event.dataset",
+        Type::Keyword,
+        "",
+        |_| Value::Word("larder.flow"),
+        "Always `larder.flow`.",
+    ),
+    row("event.module", Type::Keyword, "", |_| Value::Word("larder"), "Always `larder`."),
+    row(
+        "event.id",
+        Type::Keyword,
+        "",
+        |r| Value::Uid(r),
+        "The flow's `uid` in Zeek's format: the same in every run over the same packets.",
+    ),
+    row("observer.product", Type::Keyword, "", |_| Value::Word("larder"), "Always `larder`."),
+    row("observer.type", Type::Keyword, "", |_| Value::Word("sensor"), "Always `sensor`."),
+    row(
+        "observer.version",
+        Type::Keyword,
+        "",
+        |_| Value::Word(env!("CARGO_PKG_VERSION")),
+        "Version of larder.",
+    ),
     row("event.start", Type::Date, "", |r| Value::Time(r.start_ns), "Time of the first packet."),
     row("event.end", Type::Date, "", |r| Value::Time(r.end_ns), "Time of the last packet."),
     row(
@@ -297,6 +334,14 @@ pub static FIELDS: &[Field] = &[
         "Its port; absent for protocols without ports.",
     ),
     row("destination.domain", Type::Keyword, "", |r| domain(&r.destination), "Its name."),
+    row(
+        "destination.registered_domain",
+        Type::Keyword,
+        "",
+        |r| registered_domain(&r.destination),
+        "The end of `destination.domain` that somebody registered, by the Public Suffix List; absent \
+         where no public suffix ends the name.",
+    ),
     row(
         "destination.bytes",
         Type::Long,
@@ -526,7 +571,7 @@ pub static FIELDS: &[Field] = &[
         "server_name",
         Type::Keyword,
         "",
-        |r| r.tls_server_name.as_ref().map_or(Value::Absent, Value::Name),
+        |r| r.tls_server_name.as_ref().map_or(Value::Absent, name_value),
         "Server name (SNI) in the flow's TLS or QUIC ClientHello.",
     ),
     ours(
@@ -534,8 +579,15 @@ pub static FIELDS: &[Field] = &[
         "host",
         Type::Keyword,
         "",
-        |r| r.http_host.as_ref().map_or(Value::Absent, Value::Name),
+        |r| r.http_host.as_ref().map_or(Value::Absent, name_value),
         "Host of the flow's first HTTP/1 request.",
+    ),
+    row(
+        "related.ip",
+        Type::Ips,
+        "",
+        |r| Value::Ips(r),
+        "`source.ip` and `destination.ip`, without repeats.",
     ),
     row(
         "related.hosts",
@@ -550,7 +602,7 @@ pub static FIELDS: &[Field] = &[
 /// may be many values, unit, Zeek column, Parquet type, and meaning; absent ones are `-`.
 pub fn write_columns(out: &mut Vec<u8>) {
     for field in FIELDS {
-        let list = if field.kind == Type::Keywords { "list" } else { "-" };
+        let list = if field.kind.is_list() { "list" } else { "-" };
         let unit = if field.unit.is_empty() { "-" } else { field.unit };
         let zeek = field.zeek.unwrap_or("-");
         let kind = field.kind;
@@ -633,7 +685,8 @@ pub(crate) fn write_plain(value: Value<'_>, out: &mut Vec<u8>) {
             }
         }
         Value::CommunityId(record) => write_community_id(record, out),
-        Value::Name(name) => write_name(name, out),
+        Value::Uid(record) => zeek::write_uid(record, out),
+        Value::Name(name) => Name::write_escaped(name, out),
         Value::Names(names) => {
             let start = out.len();
             names.for_each(|name| {
@@ -644,6 +697,14 @@ pub(crate) fn write_plain(value: Value<'_>, out: &mut Vec<u8>) {
             });
         }
         Value::Ip(addr) => digits::write_addr(addr, out),
+        Value::Ips(record) => {
+            let (first, second) = related_addrs(record);
+            digits::write_addr(first, out);
+            if let Some(second) = second {
+                out.push(b' ');
+                digits::write_addr(second, out);
+            }
+        }
         Value::Number(number) => digits::write_u64(number, out),
         Value::Flag(flag) => out.extend_from_slice(if flag { b"true" } else { b"false" }),
     }
@@ -673,7 +734,23 @@ fn port<'r>(record: &'r FlowRecord, end: &'r End) -> Value<'r> {
 }
 
 fn domain(end: &End) -> Value<'_> {
-    end.naming.as_ref().map_or(Value::Absent, |naming| Value::Name(&naming.name))
+    end.naming.as_ref().map_or(Value::Absent, |naming| name_value(&naming.name))
+}
+
+fn name_value(name: &Name) -> Value<'_> {
+    Value::Name(name_octets(name))
+}
+
+fn registered_domain(end: &End) -> Value<'_> {
+    let naming = end.naming.as_ref();
+    let registered = naming.and_then(|naming| registered::domain(naming.name.as_bytes()));
+    registered.map_or(Value::Absent, Value::Name)
+}
+
+/// The addresses of a record, the second only where it differs from the first.
+pub(crate) fn related_addrs(record: &FlowRecord) -> (Addr, Option<Addr>) {
+    let (source, destination) = (record.source.addr, record.destination.addr);
+    (source, (source != destination).then_some(destination))
 }
 
 fn name_source(end: &End) -> Value<'_> {

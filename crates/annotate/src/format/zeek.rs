@@ -209,9 +209,9 @@ fn write_value(value: Value<'_>, out: &mut Vec<u8>) {
         Value::Absent => out.push(b'-'),
         Value::Flag(flag) => out.push(if flag { b'T' } else { b'F' }),
         Value::Time(ns) => digits::write_seconds(ns, 6, out),
-        Value::Name(name) => {
+        Value::Name(_) => {
             let start = out.len();
-            schema::write_name(name, out);
+            schema::write_plain(value, out);
             escape_reserved(start, out);
         }
         Value::Names(names) => {
@@ -234,7 +234,12 @@ fn write_value(value: Value<'_>, out: &mut Vec<u8>) {
                 out.extend_from_slice(word.as_bytes());
             }
         }
-        Value::Word(_) | Value::CommunityId(_) | Value::Ip(_) | Value::Number(_) => {
+        Value::Word(_)
+        | Value::CommunityId(_)
+        | Value::Uid(_)
+        | Value::Ip(_)
+        | Value::Ips(_)
+        | Value::Number(_) => {
             schema::write_plain(value, out);
         }
     }
@@ -263,7 +268,7 @@ fn escape_commas(start: usize, out: &mut Vec<u8>) {
 }
 
 /// Appends a `C` and 17 digits of base 62 (101 bits): a hash of the 5-tuple and the start.
-fn write_uid(record: &FlowRecord, out: &mut Vec<u8>) {
+pub(super) fn write_uid(record: &FlowRecord, out: &mut Vec<u8>) {
     const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     let (mut high, mut low) = hash(record);
     let mut uid = [b'C'; 18];
