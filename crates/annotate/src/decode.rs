@@ -19,6 +19,7 @@ use larder_wire::packet::{self, Packet, Skip};
 use larder::prefetch_lines;
 
 use crate::flow::{Event, SHARDS, protocol, shard_of, tcp_flag};
+use crate::names::Ends;
 use scouts::Scouts;
 
 /// A packet for the edge.
@@ -32,6 +33,15 @@ pub struct Rare {
     pub packet: Packet,
     /// Where the frame begins in the batch's bytes.
     pub frame_offset: u32,
+}
+
+/// A fragment that waited for the first one of its datagram.
+#[derive(Debug)]
+pub struct Held {
+    /// Number of its packet in the input.
+    pub number: u64,
+    /// What its addresses were called then, if anything: where its sender began the flow, and where its receiver did.
+    pub ends: Option<Box<[Ends; 2]>>,
 }
 
 /// Where damage of one kind came first, and how often it came.
@@ -63,6 +73,8 @@ pub struct Decoded {
     lane_of: Vec<u8>,
     /// Packets for the edge, in packet order.
     pub rare: Vec<Rare>,
+    /// Fragments of earlier packets whose ports came to be known in this batch.
+    pub held: Vec<Held>,
     /// Packets in the batch.
     pub packets: u32,
     /// Where the first record began, in the batch's bytes.
@@ -92,6 +104,7 @@ impl Decoded {
         }
         self.lanes.iter_mut().for_each(Vec::clear);
         self.rare.clear();
+        self.held.clear();
         self.packets = 0;
         self.start = 0;
         self.end = 0;

@@ -20,17 +20,17 @@ use larder::prefetch_lines;
 use larder_wire::dhcp;
 use larder_wire::dns::answers::Extract;
 use larder_wire::dns::{self, NameBuf};
-use larder_wire::fragment::{Held, Outcome, Reassembler, Reject};
+use larder_wire::fragment::{self, Outcome, Reassembler, Reject};
 use larder_wire::nbns;
 use larder_wire::packet::{self, Packet};
 use larder_wire::stream::{Budget, Stream};
 use larder_wire::{Addr, Name};
 
-use crate::decode::{Counts, Decoded, Rare, count};
+use crate::decode::{self, Counts, Decoded, Rare, count};
 use crate::feeds::fact::Fact;
 use crate::feeds::lessons::Lessons;
 use crate::flow::{Event, protocol, tcp_flag};
-use crate::names::{Lesson, Names, Teacher};
+use crate::names::{Ends, Lesson, Names, Teacher};
 use crate::options::{NameSources, Options, Rules};
 use crate::record::NameSource;
 use reading::{Reading, Says};
@@ -51,6 +51,9 @@ pub const QUESTIONS_MAX: usize = 1 << 16;
 pub const CLIENTS_MAX: usize = 1 << 16;
 /// DHCP exchanges remembered at one time.
 pub const EXCHANGES_MAX: usize = 1 << 12;
+/// Fragments that wait for their ports of which is remembered what their addresses were called when they came; of
+/// others it was nothing.
+const HELD_NAMED_MAX: usize = 1 << 10;
 /// DNS streams over TCP followed at one time.
 const STREAMS_MAX: usize = 1 << 14;
 
@@ -111,6 +114,8 @@ pub struct Edge {
     streams: Ring<StreamKey, Box<Stream>>,
     stream_budget: Budget,
     fragments: Reassembler,
+    /// What the addresses of fragments that wait for their ports were called when these came, by packet number.
+    held_named: Ring<u64, Box<[Ends; 2]>>,
     /// Names of DHCP clients, by transaction and client.
     exchanges: Ring<(u32, u64), Name>,
     name: NameBuf,
@@ -157,6 +162,7 @@ impl Edge {
             streams: Ring::new(STREAMS_MAX),
             stream_budget: Budget::new(bytes / 4),
             fragments: Reassembler::new(bytes / 4),
+            held_named: Ring::new(HELD_NAMED_MAX),
             exchanges: Ring::new(EXCHANGES_MAX),
             name: NameBuf::new(),
             window: (0..READ_AHEAD).map(|_| Reading::default()).collect(),
@@ -181,7 +187,7 @@ impl Edge {
         file: u32,
         base: u64,
     ) {
-        let mut injected = Vec::new();
+        let mut injected = Injected::default();
         let mut outside = self.lessons_of(decoded).into_iter().peekable();
         let mut window = std::mem::take(&mut self.window);
         let rare = &decoded.rare;
@@ -215,9 +221,15 @@ impl Edge {
         for (after, fact) in outside {
             self.learn_fact(packets_before + u64::from(after), &fact);
         }
-        if !injected.is_empty() {
-            decoded.inject(injected);
-        }
+        injected.put_in(decoded);
+    }
+
+    /// The input has ended: fragments that wait for their ports are counted without.
+    pub fn finish(&mut self, decoded: &mut Decoded) {
+        let mut injected = Injected::default();
+        self.fragments.finish();
+        self.give_orphans(0, &mut injected);
+        injected.put_in(decoded);
     }
 
     /// What came to be known beside the capture by the time of the batch's last packet, each with
@@ -293,7 +305,7 @@ impl Edge {
         frame: &[u8],
         place: Place,
         reading: &Reading,
-        injected: &mut Vec<Event>,
+        injected: &mut Injected,
     ) {
         let packet = &rare.packet;
         if packet.fragment.is_some() {
@@ -335,39 +347,28 @@ impl Edge {
 
     /// A fragment: its event goes to its flow as soon as that is known, and a datagram that is now
     /// whole is read like any other.
-    fn fragment(&mut self, rare: &Rare, frame: &[u8], place: Place, injected: &mut Vec<Event>) {
+    fn fragment(&mut self, rare: &Rare, frame: &[u8], place: Place, injected: &mut Injected) {
         let Some(fragment) = rare.packet.fragment else { return };
         let Place { number, file, offset } = place;
         let start = fragment.data_offset as usize;
         let data = frame.get(start..start + fragment.data_len as usize).unwrap_or_default();
         let push = self.fragments.push(&rare.packet, data, number, rare.time_ns);
-        let mut inject = |packet: Packet, ports: (u16, u16), time_ns: i64| {
-            let whole = Packet {
-                src_port: ports.0,
-                dst_port: ports.1,
-                payload_len: 0,
-                payload_offset: 0,
-                fragment: None,
-                ..packet
-            };
-            injected.push(Event::of(&whole, self.seed, rare.number, time_ns, 0));
-        };
-        if let Some(ports) = push.ports {
-            for held in &push.released {
-                inject(held_packet(&rare.packet, held), ports, held.ts_ns);
+        match push.ports {
+            Some(ports) => {
+                for held in &push.released {
+                    self.give_held(&rare.packet, held, ports, rare.number, injected);
+                }
+                injected.events.push(event_of(
+                    &rare.packet,
+                    ports,
+                    rare.number,
+                    rare.time_ns,
+                    self.seed,
+                ));
             }
-            inject(rare.packet, ports, rare.time_ns);
+            None => self.remember_names(&rare.packet, number, rare.time_ns),
         }
-        for orphan in self.fragments.orphans() {
-            let packet = Packet {
-                src: orphan.src,
-                dst: orphan.dst,
-                protocol: orphan.protocol,
-                ip_version: orphan.ip_version,
-                ..rare.packet
-            };
-            inject(held_packet(&packet, &orphan.held), (0, 0), orphan.held.ts_ns);
-        }
+        self.give_orphans(rare.number, injected);
         match push.outcome {
             Outcome::Incomplete => {}
             Outcome::Rejected(reject) => {
@@ -377,7 +378,14 @@ impl Edge {
                 match packet::decode_payload(&outer, &payload) {
                     Ok(packet) => {
                         if packet.tunnels > outer.tunnels {
-                            inject(packet, (packet.src_port, packet.dst_port), rare.time_ns);
+                            let ports = (packet.src_port, packet.dst_port);
+                            injected.events.push(event_of(
+                                &packet,
+                                ports,
+                                rare.number,
+                                rare.time_ns,
+                                self.seed,
+                            ));
                         }
                         let inner = payload_of(&packet, &payload);
                         self.whole(rare, &packet, inner, place, None);
@@ -385,6 +393,43 @@ impl Edge {
                     Err(_) => count(&mut self.damaged, "transport_malformed", file, offset),
                 }
             }
+        }
+    }
+
+    /// A fragment is held: a flow that begins with it is to have the names that are known now.
+    fn remember_names(&mut self, packet: &Packet, number: u64, time_ns: i64) {
+        let view = self.names.view();
+        let Packet { src, dst, .. } = *packet;
+        let ends =
+            [(src, dst), (dst, src)].map(|(from, to)| view.ends(from, to, u64::MAX, time_ns));
+        if !ends.iter().all(Ends::is_empty) {
+            self.held_named.insert(number, Box::new(ends));
+        }
+    }
+
+    /// Makes the event of a fragment that was held until packet `counted_with` of the batch; `packet` is one of its
+    /// datagram.
+    fn give_held(
+        &mut self,
+        packet: &Packet,
+        held: &fragment::Held,
+        ports: (u16, u16),
+        counted_with: u32,
+        injected: &mut Injected,
+    ) {
+        let event =
+            event_of(&held_packet(packet, held), ports, counted_with, held.ts_ns, self.seed);
+        let payload_offset = injected.held.len() as u32;
+        injected.events.push(Event { is_held: true, payload_offset, ..event });
+        let ends = self.held_named.remove(&held.number);
+        injected.held.push(decode::Held { number: held.number, ends });
+    }
+
+    /// The same for those that the reassembler gave up.
+    fn give_orphans(&mut self, counted_with: u32, injected: &mut Injected) {
+        for at in 0..self.fragments.orphans().len() {
+            let orphan = self.fragments.orphans()[at];
+            self.give_held(&orphan.seen, &orphan.held, (0, 0), counted_with, injected);
         }
     }
 
@@ -725,8 +770,39 @@ impl Edge {
     }
 }
 
+/// What the edge puts among the events of a batch.
+#[derive(Default)]
+struct Injected {
+    /// In the order of the packets with which they are counted.
+    events: Vec<Event>,
+    /// What is to be known of those that were held.
+    held: Vec<decode::Held>,
+}
+
+impl Injected {
+    fn put_in(self, decoded: &mut Decoded) {
+        decoded.held = self.held;
+        if !self.events.is_empty() {
+            decoded.inject(self.events);
+        }
+    }
+}
+
+/// The event of a packet that flows see without its payload, with the ports of its datagram.
+fn event_of(packet: &Packet, ports: (u16, u16), number: u32, time_ns: i64, seed: u64) -> Event {
+    let whole = Packet {
+        src_port: ports.0,
+        dst_port: ports.1,
+        payload_len: 0,
+        payload_offset: 0,
+        fragment: None,
+        ..*packet
+    };
+    Event::of(&whole, seed, number, time_ns, 0)
+}
+
 /// An earlier fragment, as a packet of the datagram that `packet` belongs to.
-fn held_packet(packet: &Packet, held: &Held) -> Packet {
+fn held_packet(packet: &Packet, held: &fragment::Held) -> Packet {
     let header_bytes = if packet.ip_version == 4 { 20 } else { 48 };
     Packet {
         ip_bytes: held.ip_bytes,

@@ -191,6 +191,8 @@ pub enum Leave {
 
 /// What the table asks its user.
 pub trait FlowUser<U> {
+    /// The number of an event's packet in the whole input.
+    fn number(&self, event: &Event) -> u64;
     /// A flow begins with `event`.
     fn begin(&mut self, flow: &mut Flow<U>, event: &Event);
     /// A packet of a flow that is not quiet, the first included, after the books are up to date.
@@ -328,13 +330,7 @@ impl<U: Default> Shard<U> {
 
     /// Takes one packet.
     #[inline]
-    pub fn packet(
-        &mut self,
-        event: &Event,
-        guess: Guess,
-        first_packet: u64,
-        user: &mut impl FlowUser<U>,
-    ) {
+    pub fn packet(&mut self, event: &Event, guess: Guess, user: &mut impl FlowUser<U>) {
         // What nearly all packets are: one more of a flow that had one a moment ago, and none that
         // opens or closes it. By invariant 2 the flow keeps its place then.
         if let Some(flow) = self.flows.get_mut(guess.slot as usize)
@@ -345,22 +341,18 @@ impl<U: Default> Shard<U> {
         {
             take(flow, event, user);
         } else {
-            self.packet_of_any(event, guess, first_packet, user);
+            self.packet_of_any(event, guess, user);
         }
     }
 
     #[inline(never)]
-    fn packet_of_any(
-        &mut self,
-        event: &Event,
-        guess: Guess,
-        first_packet: u64,
-        user: &mut impl FlowUser<U>,
-    ) {
+    fn packet_of_any(&mut self, event: &Event, guess: Guess, user: &mut impl FlowUser<U>) {
         let slot = match self.find_guessed(&event.key, event.hash as u32, guess) {
             Some(slot) if !self.is_over(slot, event) => {
-                if event.time_ns.saturating_sub(self.flow(slot).start_ns) > self.rules.active_ns {
-                    self.renew(slot, event, first_packet, user);
+                let since_ns = event.time_ns.saturating_sub(self.flow(slot).start_ns);
+                // What was held is of the time before: no rest begins with it.
+                if since_ns > self.rules.active_ns && !event.is_held {
+                    self.renew(slot, event, user);
                 }
                 slot
             }
@@ -368,9 +360,9 @@ impl<U: Default> Shard<U> {
                 let leave =
                     if self.is_idle(slot, event.time_ns) { Leave::Timeout } else { Leave::Reused };
                 self.remove(slot, leave, event.packet, user);
-                self.open(event, first_packet, user)
+                self.open(event, user)
             }
-            None => self.open(event, first_packet, user),
+            None => self.open(event, user),
         };
         let flow = self.flow_mut(slot);
         let list = flow.list;
@@ -386,11 +378,11 @@ impl<U: Default> Shard<U> {
 
     /// Hands out a record of a flow that goes on; `event` is the first packet of the rest.
     #[cold]
-    fn renew(&mut self, slot: u32, event: &Event, first_packet: u64, user: &mut impl FlowUser<U>) {
+    fn renew(&mut self, slot: u32, event: &Event, user: &mut impl FlowUser<U>) {
         let flow = &mut self.flows[slot as usize];
         user.end(flow, false, Leave::Active, event.packet);
         flow.start_ns = event.time_ns;
-        flow.first_packet = first_packet + u64::from(event.packet);
+        flow.first_packet = user.number(event);
         flow.history = History::EMPTY;
         flow.sent.iter_mut().for_each(Sent::renew);
     }
@@ -427,7 +419,7 @@ impl<U: Default> Shard<U> {
     }
 
     #[inline(never)]
-    fn open(&mut self, event: &Event, first_packet: u64, user: &mut impl FlowUser<U>) -> u32 {
+    fn open(&mut self, event: &Event, user: &mut impl FlowUser<U>) -> u32 {
         if self.live >= self.limit {
             self.evict(event.packet, user);
         }
@@ -450,7 +442,7 @@ impl<U: Default> Shard<U> {
             prev: NONE,
             next: NONE,
             start_ns: event.time_ns,
-            first_packet: first_packet + u64::from(event.packet),
+            first_packet: user.number(event),
             tunnel: event.tunnel,
             app: None,
             history: History::EMPTY,
@@ -633,6 +625,11 @@ impl<U: Default> Shard<U> {
                 self.prefetch_slot(flow.next);
             }
         }
+    }
+
+    /// The key of the flow in a slot.
+    pub fn key(&self, slot: u32) -> FlowKey {
+        self.flow(slot).key
     }
 
     /// Every live flow: its first packet, and its slot for [`Shard::finish`].

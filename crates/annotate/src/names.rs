@@ -35,7 +35,7 @@ use larder_wire::Addr;
 
 pub use candidate::{Candidate, Candidates, Teacher};
 pub use overlay::{Facts, Marks, Overlay, Sieve};
-pub use view::{Entry, Found, View};
+pub use view::{Ends, Entry, Found, View};
 
 use crate::Error;
 use crate::options::Rules;

@@ -99,6 +99,8 @@ pub struct Options {
     pub seed: u64,
     /// Stop after this many packets.
     pub packets_max: Option<u64>,
+    /// Octets of input in a batch. For tests: flows that are idle end at the edges of batches.
+    pub batch_bytes: usize,
     /// Order of the records.
     pub sort_by: SortBy,
     /// When names are looked up.
@@ -158,6 +160,7 @@ impl Default for Options {
             candidates_max: 8,
             seed: 0x1a2d_e2c0_ffee_5eed,
             packets_max: None,
+            batch_bytes: 1 << 20,
             sort_by: SortBy::End,
             lookup_per: LookupPer::Flow,
             time_lookups: false,

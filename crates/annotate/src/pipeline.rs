@@ -544,6 +544,7 @@ impl Pipeline<'_> {
                 time_ns: work.time_ns,
                 capture_start_ns: work.capture_start_ns,
                 bytes: work.batch.as_ref().map_or(&[], |batch| &batch.bytes),
+                held: &work.decoded.held,
                 committed,
                 finish_before: work.finish_before,
                 clock_step_ns: work.clock_step_ns(),
@@ -554,7 +555,7 @@ impl Pipeline<'_> {
                     worker.batch(&work.decoded.lanes[me], &facts, &mut output);
                     worker.tell(&work.decoded.lanes[me], facts.time_ns, board);
                 }
-                None => worker.finish(&facts, &mut output),
+                None => worker.finish(&work.decoded.lanes[me], &facts, &mut output),
             }
         }
         drop(work);
@@ -619,6 +620,9 @@ impl EdgeState {
             work.packets_before = self.packets;
             work.time_ns = self.time_ns;
             work.capture_start_ns = self.capture_start_ns.unwrap_or(0);
+            if self.finished_before == 0 {
+                self.edge.finish(&mut work.decoded);
+            }
             let last = self.packets + 1;
             self.finished_before = last.min(self.finished_before + FINISH_PACKETS);
             work.finish_before = self.finished_before;
@@ -791,6 +795,7 @@ mod tests {
                     time_ns: work.time_ns,
                     capture_start_ns: work.capture_start_ns,
                     bytes,
+                    held: &[],
                     committed: &committed,
                     finish_before: 0,
                     clock_step_ns: work.clock_step_ns(),

@@ -57,7 +57,7 @@ pub fn run_live(options: &Options, tap: Tap, progress: &Arc<Progress>) -> Result
 
 fn source_options(options: &Options) -> SourceOptions {
     let in_flight = pipeline::depth(options.cores.max(1)) as usize + 2;
-    SourceOptions { in_flight, ..Default::default() }
+    SourceOptions { batch_bytes: options.batch_bytes, in_flight }
 }
 
 /// What is read.

@@ -1,7 +1,7 @@
 //! The ordered end of the pipeline: log, packets with names, answers.
 //!
 //! Each batch arrives once, in order, with what every worker made of it. Records of the workers are
-//! merged by (packet that ended the flow, first packet), which no two flows share, so the log does
+//! merged by (packet that ended the flow, first packet, flow), which no two records share, so the log does
 //! not depend on who rendered what.
 
 use std::collections::HashMap;
@@ -199,13 +199,16 @@ fn merge(
     mut take: impl FnMut(&Made, &Ended) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let mut at = vec![0; outputs.len()];
+    let mut before = None;
     loop {
         let next = outputs
             .iter()
             .enumerate()
             .filter_map(|(who, output)| output.ended.get(at[who]).map(|ended| (ended, who)))
-            .min_by_key(|(ended, _)| (ended.end_packet, ended.first_packet));
+            .min_by_key(|(ended, _)| ended.place());
         let Some((ended, who)) = next else { return Ok(()) };
+        debug_assert!(before < Some(ended.place()), "two records have one place in the log");
+        before = Some(ended.place());
         at[who] += 1;
         take(&outputs[who], ended)?;
     }
@@ -280,7 +283,7 @@ impl Packets {
     fn batch(&mut self, work: &Work, outputs: &[Made]) -> Result<(), Error> {
         let Some(batch) = &work.batch else { return Ok(()) };
         let mut resolved: Vec<_> = outputs.iter().flat_map(|output| &output.resolved).collect();
-        resolved.sort_by_key(|resolved| resolved.packet);
+        resolved.sort_by_key(|resolved| (resolved.packet, resolved.key));
         let mut resolved = resolved.into_iter().peekable();
         let (bytes, limit): (&[u8], usize) = (&batch.bytes, batch.limit);
         let Some(mut capture) = work.decoded.reader_before.clone() else { return Ok(()) };

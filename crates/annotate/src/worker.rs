@@ -16,13 +16,14 @@ use larder_wire::stream::Budget;
 use larder_wire::{Addr, Name};
 
 use crate::board::{Board, Party, SAMPLES, Second, Tally};
+use crate::decode::Held;
 use crate::flow::{
     Event, Flow, FlowKey, FlowRules, FlowUser, Guess, Leave, SHARDS, Sent, Shard, protocol,
     shard_of,
 };
 use crate::format::Format;
 use crate::latency::Latencies;
-use crate::names::{Committed, Facts, Found, Key, View};
+use crate::names::{Committed, Ends, Facts, Found, Key, View};
 use crate::options::{LookupPer, NameSources, Options, Summary};
 use crate::own_name::{OwnName, Segment};
 use crate::record::{
@@ -94,6 +95,8 @@ pub struct BatchFacts<'a> {
     pub capture_start_ns: i64,
     /// The batch's bytes.
     pub bytes: &'a [u8],
+    /// Fragments of earlier packets that are counted in it.
+    pub held: &'a [Held],
     /// Names as of this batch.
     pub committed: &'a Committed,
     /// After the input's end: open flows whose first packet is before this one end now.
@@ -109,6 +112,8 @@ pub struct Ended {
     pub end_packet: u64,
     /// Number of its first packet.
     pub first_packet: u64,
+    /// Its flow: a packet that ends a fragmented tunnel begins two.
+    pub key: FlowKey,
     /// Time of its last packet, ns.
     pub end_ns: i64,
     /// Where it lies, rendered, in [`Output::bytes`].
@@ -117,11 +122,21 @@ pub struct Ended {
     pub end: usize,
 }
 
+impl Ended {
+    /// Its place in the log. No two records of a batch share one: an instance of a flow begins with one packet of its
+    /// key, and that one begins no other.
+    pub fn place(&self) -> (u64, u64, FlowKey) {
+        (self.end_packet, self.first_packet, self.key)
+    }
+}
+
 /// A name that a flow's end got, for the Name Resolution Blocks of `-w`.
 #[derive(Clone, Debug)]
 pub struct Resolved {
     /// Number of the flow's first packet in the input.
     pub packet: u64,
+    /// The flow.
+    pub key: FlowKey,
     /// The address.
     pub addr: Addr,
     /// Names, the chosen one last.
@@ -258,7 +273,11 @@ impl OpenFlows {
         for (place, shard) in shards.iter().enumerate() {
             left.extend(shard.open_flows().map(|(packet, slot)| (packet, place as u8, slot)));
         }
-        left.sort_unstable_by(|one, other| other.cmp(one));
+        // Two flows may begin with one packet, and where they are says nothing on other numbers of workers.
+        let key = |&(_, place, slot): &(u64, u8, u32)| shards[usize::from(place)].key(slot);
+        left.sort_unstable_by(|one, other| {
+            other.0.cmp(&one.0).then_with(|| key(other).cmp(&key(one)))
+        });
         OpenFlows { left }
     }
 
@@ -405,7 +424,7 @@ impl Worker {
             }
             let shard = place(event.hash);
             lane.state.shard = shard;
-            shards[shard].packet(event, guess, facts.packets_before, &mut lane);
+            shards[shard].packet(event, guess, &mut lane);
         }
         let now_ns = facts.time_ns;
         lane.is_behind = true;
@@ -419,16 +438,23 @@ impl Worker {
             lane.state.shard = at;
             shards[at].expire(now_ns, facts.packets, &mut lane);
         }
-        output.ended.sort_unstable_by_key(|ended| (ended.end_packet, ended.first_packet));
+        output.ended.sort_unstable_by_key(Ended::place);
     }
 
     /// Ends the flows that began before packet `facts.finish_before`; `facts` describe an empty
     /// batch after the last. In parts, so that the records of all flows need not be held at once.
-    pub fn finish(&mut self, facts: &BatchFacts<'_>, output: &mut Output) {
-        let Worker { shards, proxy, cache, state, open_flows, .. } = self;
+    /// `events`, which the first part alone may have, are of fragments that waited until the end.
+    pub fn finish(&mut self, events: &[Event], facts: &BatchFacts<'_>, output: &mut Output) {
+        let Worker { shards, place_of, proxy, cache, state, open_flows, .. } = self;
         let all = Arc::clone(&state.shared);
         let view = all.view(facts.committed, proxy, cache);
         let mut lane = Lane { state, view, facts, output, is_behind: true };
+        for event in events {
+            let place = usize::from(place_of[shard_of(event.hash)]);
+            lane.state.shard = place;
+            shards[place].packet(event, Guess::default(), &mut lane);
+        }
+        lane.output.ended.sort_unstable_by_key(Ended::place);
         let open = open_flows.get_or_insert_with(|| OpenFlows::of(shards));
         while let Some((place, slot)) = open.next_before(facts.finish_before) {
             if let Some((place, slot)) = open.ahead(PREFETCH_FLOW) {
@@ -528,14 +554,29 @@ impl Lane<'_, '_> {
     fn find_names(&mut self, flow: &mut Flow<FlowState>, packet: u64, now_ns: i64) {
         let (source, _) = flow.source();
         let (destination, _) = flow.destination();
-        let mut found = None;
-        if !destination.is_multicast_or_broadcast() {
-            found = self.view.destination(source, destination, packet, now_ns);
-        }
-        let mut found_source = self.view.host(source, packet, now_ns);
-        if !self.view.rules.has(8) {
-            found_source = self.view.destination(Addr::UNSPECIFIED, source, packet, now_ns);
-        }
+        let ends = self.view.ends(source, destination, packet, now_ns);
+        self.take_names(flow, ends, now_ns);
+    }
+
+    /// The names that a flow had before the first packet that is counted in it, `event`.
+    fn find_first_names(&mut self, flow: &mut Flow<FlowState>, event: &Event) {
+        let Some(held) = self.held(event) else {
+            return self.find_names(flow, flow.first_packet, event.time_ns);
+        };
+        let by_sender = event.from_low == flow.source_is_low;
+        let ends = held.ends.as_ref().map(|ends| ends[usize::from(!by_sender)].clone());
+        self.take_names(flow, ends.unwrap_or_default(), event.time_ns);
+    }
+
+    /// What is known of an event that was held.
+    fn held(&self, event: &Event) -> Option<&Held> {
+        let held = event.is_held.then(|| self.facts.held.get(event.payload_offset as usize));
+        held.flatten()
+    }
+
+    fn take_names(&mut self, flow: &mut Flow<FlowState>, ends: Ends, now_ns: i64) {
+        let (destination, _) = flow.destination();
+        let Ends { source: found_source, destination: mut found } = ends;
         if let Some(name) = self.state.said.get(&destination) {
             found = Some(Found {
                 name: name.clone(),
@@ -555,6 +596,12 @@ impl Lane<'_, '_> {
 }
 
 impl FlowUser<FlowState> for Lane<'_, '_> {
+    #[inline]
+    fn number(&self, event: &Event) -> u64 {
+        let counted_with = self.facts.packets_before + u64::from(event.packet);
+        self.held(event).map_or(counted_with, |held| held.number)
+    }
+
     fn begin(&mut self, flow: &mut Flow<FlowState>, event: &Event) {
         flow.app = app_by_port(flow);
         flow.is_quiet = match flow.key.protocol {
@@ -563,7 +610,7 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
             protocol::UDP => flow.app.is_some() && !self.wants_lookups(flow),
             _ => true,
         };
-        self.find_names(flow, flow.first_packet, event.time_ns);
+        self.find_first_names(flow, event);
         if self.state.shared.options.write_packets.is_some()
             && let Some(known) = &flow.user.known
         {
@@ -573,7 +620,8 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
                 let Some(found) = found else { continue };
                 let mut names: Vec<Name> = found.rivals.iter().rev().cloned().collect();
                 names.push(found.name.clone());
-                self.output.resolved.push(Resolved { packet: flow.first_packet, addr, names });
+                let (packet, key) = (flow.first_packet, flow.key);
+                self.output.resolved.push(Resolved { packet, key, addr, names });
             }
         }
         if self.state.shared.options.store.is_some()
@@ -647,7 +695,8 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
             self.state.shared.format.writer().record(&record, &mut self.output.bytes);
             let end = self.output.bytes.len();
             let (first_packet, end_ns) = (record.first_packet, record.end_ns);
-            self.output.ended.push(Ended { end_packet, first_packet, end_ns, start, end });
+            let key = flow.key;
+            self.output.ended.push(Ended { end_packet, first_packet, key, end_ns, start, end });
         }
         self.state.record = Some(record);
     }

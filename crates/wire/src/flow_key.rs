@@ -18,7 +18,7 @@ pub mod protocol {
 }
 
 /// A 5-tuple in canonical order: `low` is the lesser (address, port).
-#[derive(Clone, Copy, Debug, Eq)]
+#[derive(Clone, Copy, Debug, Eq, PartialOrd, Ord)]
 pub struct FlowKey {
     /// The lesser end.
     pub low: Addr,

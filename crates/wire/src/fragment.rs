@@ -115,15 +115,9 @@ pub struct Held {
 /// A held fragment whose datagram went without its first fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Orphan {
-    /// Sender.
-    pub src: Addr,
-    /// Receiver.
-    pub dst: Addr,
-    /// Protocol by the first-seen fragment.
-    pub protocol: u8,
-    /// 4 or 6.
-    pub ip_version: u8,
-    /// The fragment.
+    /// The fragment of the datagram that was seen first: addresses, protocol, tunnel.
+    pub seen: Packet,
+    /// The held fragment.
     pub held: Held,
 }
 
@@ -189,7 +183,7 @@ impl Reassembler {
         };
         self.expire(ts_ns);
         let key = Key::of(packet, &fragment);
-        let datagram = self.collect(key, packet.protocol, ts_ns);
+        let datagram = self.collect(key, packet, ts_ns);
         let cost_before = datagram.cost();
 
         let mut released = Vec::new();
@@ -238,7 +232,7 @@ impl Reassembler {
 
     /// The datagram under `key`: the one being collected, or a new one when there is none, or it is
     /// too old for this packet.
-    fn collect(&mut self, key: Key, protocol: u8, ts_ns: i64) -> &mut Datagram {
+    fn collect(&mut self, key: Key, packet: &Packet, ts_ns: i64) -> &mut Datagram {
         if self.table.get(&key).is_some_and(|datagram| datagram.is_expired(ts_ns)) {
             self.stats.expired += 1;
             self.remove(key);
@@ -247,7 +241,7 @@ impl Reassembler {
             self.serial += 1;
             self.used_bytes += DATAGRAM_COST;
             self.queue.push_back(Queued { key, serial: self.serial });
-            Datagram::new(self.serial, protocol, ts_ns)
+            Datagram::new(self.serial, packet, ts_ns)
         })
     }
 
@@ -287,13 +281,8 @@ impl Reassembler {
     fn remove(&mut self, key: Key) -> Option<Datagram> {
         let datagram = self.table.remove(&key)?;
         self.used_bytes -= datagram.cost();
-        self.orphans.extend(datagram.held.iter().map(|held| Orphan {
-            src: key.src,
-            dst: key.dst,
-            protocol: datagram.protocol,
-            ip_version: key.ip_version,
-            held: *held,
-        }));
+        let seen = datagram.seen;
+        self.orphans.extend(datagram.held.iter().map(|held| Orphan { seen, held: *held }));
         Some(datagram)
     }
 

@@ -51,6 +51,9 @@ pub struct Event {
     pub from_low: bool,
     /// Innermost tunnel.
     pub tunnel: Option<Tunnel>,
+    /// It is a fragment that came before its ports were known, and is counted with a later packet: `packet` is the
+    /// number of that one, and `payload_offset` the place of its own in [`crate::decode::Decoded::held`].
+    pub is_held: bool,
 }
 
 impl Event {
@@ -72,6 +75,7 @@ impl Event {
             tcp_flags: packet.tcp_flags,
             from_low,
             tunnel: packet.tunnel,
+            is_held: false,
         }
     }
 

@@ -48,6 +48,7 @@ fn event(talk: Talk, protocol: u8, flags: u8, time_ns: i64, packet: u32) -> Even
         tcp_flags: flags,
         from_low,
         tunnel: None,
+        is_held: false,
     }
 }
 
@@ -58,6 +59,9 @@ type Ended = (u16, ConnState, String, Leave, u64);
 struct User(Vec<Ended>);
 
 impl FlowUser<()> for User {
+    fn number(&self, event: &Event) -> u64 {
+        event.packet.into()
+    }
     fn begin(&mut self, _: &mut Flow<()>, _: &Event) {}
     fn packet(&mut self, _: &mut Flow<()>, _: &Event) {}
     fn end(&mut self, flow: &mut Flow<()>, _: bool, leave: Leave, _: u32) {
@@ -77,7 +81,7 @@ fn run(steps: &[(Talk, u8, u32, u32, i64)]) -> Vec<Ended> {
         let mut event = event(talk, protocol::TCP, flags, time_ns, number as u32 + 1);
         event.tcp_seq = seq;
         event.payload_bytes = payload;
-        shard.packet(&event, Guess::default(), 0, &mut user);
+        shard.packet(&event, Guess::default(), &mut user);
         shard.validate();
     }
     let open: Vec<u32> = shard.open_flows().map(|(_, slot)| slot).collect();
@@ -143,7 +147,7 @@ fn what_is_active_is_told() {
     for (number, &(talk, flags, seq, payload)) in steps.iter().enumerate() {
         let mut event = event(talk, protocol::TCP, flags, number as i64 * S, number as u32 + 1);
         (event.tcp_seq, event.payload_bytes) = (seq, payload);
-        shard.packet(&event, Guess::default(), 0, &mut user);
+        shard.packet(&event, Guess::default(), &mut user);
         shard.validate();
     }
     shard.expire(100 * S, 100, &mut user);
@@ -161,7 +165,7 @@ fn a_clock_that_is_set_changes_no_idleness() {
     for step_ns in [-3_600 * S, 3_600 * S] {
         let (mut shard, mut user) = (Shard::new(16, rules()), User::default());
         let udp = |time_ns, packet| event(CLIENT, protocol::UDP, 0, time_ns, packet);
-        shard.packet(&udp(5_000 * S, 1), Guess::default(), 0, &mut user);
+        shard.packet(&udp(5_000 * S, 1), Guess::default(), &mut user);
         shard.shift_times(step_ns);
         shard.validate();
         shard.expire(5_059 * S + step_ns, 2, &mut user);
@@ -199,6 +203,10 @@ fn sequence_space() {
 }
 
 impl FlowUser<()> for Vec<(u16, u64, Leave)> {
+    fn number(&self, event: &Event) -> u64 {
+        event.packet.into()
+    }
+
     fn begin(&mut self, _: &mut Flow<()>, _: &Event) {}
     fn packet(&mut self, _: &mut Flow<()>, _: &Event) {}
     fn end(&mut self, flow: &mut Flow<()>, _: bool, leave: Leave, _: u32) {
@@ -229,7 +237,7 @@ fn a_shard_is_what_the_model_says() {
             _ => guess_before,
         };
         guess_before = guess;
-        shard.packet(&event, guess, 0, &mut ended);
+        shard.packet(&event, guess, &mut ended);
         for (ended, packets, leave) in ended {
             let (last, count) = model.remove(&ended).expect("only live flows end");
             assert_eq!(packets, count);

@@ -41,7 +41,37 @@ pub struct Found {
     pub rivals: Vec<Name>,
 }
 
+/// What the two ends of a flow are called.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ends {
+    /// The initiator.
+    pub source: Option<Found>,
+    /// The responder.
+    pub destination: Option<Found>,
+}
+
+impl Ends {
+    /// True when neither has a name.
+    pub fn is_empty(&self) -> bool {
+        self.source.is_none() && self.destination.is_none()
+    }
+}
+
 impl<'a> View<'a> {
+    /// The names of a flow from `source` to `destination`, as they were just before packet `packet`.
+    pub fn ends(&self, source: Addr, destination: Addr, packet: u64, now_ns: i64) -> Ends {
+        Ends {
+            source: match self.rules.has(8) {
+                true => self.host(source, packet, now_ns),
+                false => self.destination(Addr::UNSPECIFIED, source, packet, now_ns),
+            },
+            destination: match destination.is_multicast_or_broadcast() {
+                true => None,
+                false => self.destination(source, destination, packet, now_ns),
+            },
+        }
+    }
+
     /// Asks for what tells whether an address may have a name.
     #[inline]
     pub fn prefetch_facts(&self, addr: Addr) {

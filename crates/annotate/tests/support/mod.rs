@@ -266,6 +266,56 @@ pub fn udp(ends: ([u8; 4], [u8; 4]), ports: (u16, u16), payload: &[u8]) -> Vec<u
     ipv4(ends.0, ends.1, 17, &out)
 }
 
+/// An Ethernet frame of IPv4 cut into fragments of at most `step` octets of payload, a multiple of 8, in order.
+pub fn fragments(frame: &[u8], step: usize, id: u16) -> Vec<Vec<u8>> {
+    let (head, payload) = frame.split_at(34);
+    let parts = payload.chunks(step).enumerate();
+    parts
+        .map(|(at, part)| {
+            let mut out = head.to_vec();
+            let offset = (at * step / 8) as u16;
+            let more = u16::from((at + 1) * step < payload.len()) << 13;
+            out[16..18].copy_from_slice(&(20 + part.len() as u16).to_be_bytes());
+            out[18..20].copy_from_slice(&id.to_be_bytes());
+            out[20..22].copy_from_slice(&(more | offset).to_be_bytes());
+            out.extend_from_slice(part);
+            out
+        })
+        .collect()
+}
+
+/// The IP packet of an Ethernet frame in another IPv4 packet.
+pub fn in_ip_tunnel(ends: ([u8; 4], [u8; 4]), frame: &[u8]) -> Vec<u8> {
+    ipv4(ends.0, ends.1, 4, &frame[14..])
+}
+
+/// The same in GRE with a key.
+pub fn in_gre(ends: ([u8; 4], [u8; 4]), key: u32, frame: &[u8]) -> Vec<u8> {
+    let mut out = vec![0x20, 0, 8, 0];
+    out.extend_from_slice(&key.to_be_bytes());
+    out.extend_from_slice(&frame[14..]);
+    ipv4(ends.0, ends.1, 47, &out)
+}
+
+/// An Ethernet frame in VXLAN.
+pub fn in_vxlan(ends: ([u8; 4], [u8; 4]), vni: u32, frame: &[u8]) -> Vec<u8> {
+    let mut out = vec![8, 0, 0, 0];
+    out.extend_from_slice(&(vni << 8).to_be_bytes());
+    out.extend_from_slice(frame);
+    udp(ends, (50_000, 4789), &out)
+}
+
+/// An Ethernet frame with VLAN tags, the outer one first.
+pub fn tagged(frame: &[u8], ids: &[u16]) -> Vec<u8> {
+    let mut out = frame[..12].to_vec();
+    for id in ids {
+        out.extend_from_slice(&[0x81, 0]);
+        out.extend_from_slice(&id.to_be_bytes());
+    }
+    out.extend_from_slice(&frame[12..]);
+    out
+}
+
 pub fn tcp(
     source: [u8; 4],
     destination: [u8; 4],

@@ -21,7 +21,8 @@ const PIECE_COST: usize = 2 * size_of::<(u32, Piece)>();
 pub(super) struct Datagram {
     pub(super) serial: u64,
     pub(super) created_ns: i64,
-    pub(super) protocol: u8,
+    /// The fragment that was seen first.
+    pub(super) seen: Packet,
     /// The packet at offset 0.
     pub(super) first: Option<Packet>,
     /// Octets in the order they came; `pieces` says where they belong.
@@ -51,11 +52,11 @@ pub(super) enum Added {
 }
 
 impl Datagram {
-    pub(super) fn new(serial: u64, protocol: u8, created_ns: i64) -> Datagram {
+    pub(super) fn new(serial: u64, seen: &Packet, created_ns: i64) -> Datagram {
         Datagram {
             serial,
             created_ns,
-            protocol,
+            seen: *seen,
             first: None,
             bytes: Vec::new(),
             pieces: BTreeMap::new(),
