@@ -1,5 +1,9 @@
 //! Blocks of pcapng as this crate writes them: little-endian, packets as enhanced packet blocks, times in ns.
 
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use crate::flows::PLACE_BYTES;
 use crate::options::Interface;
 
 /// Octets around an enhanced packet block's frame: 28 before it, and the length again after it.
@@ -10,6 +14,15 @@ const BLOCK_BYTES_MAX: u32 = 16 << 20;
 
 const INTERFACE: u32 = 1;
 const PACKET: u32 = 6;
+
+/// A damaged part of a segment, made into a block that readers skip: a type for local use.
+const HOLE: u32 = 0x8000_1a7d;
+
+/// Bytes of the shortest block.
+const BLOCK_BYTES_MIN: usize = 12;
+
+/// Blocks that follow each other for so many bytes are not the content of a packet: no packet is longer.
+const SURE_BYTES: usize = 512 << 10;
 
 /// A packet in its block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +102,92 @@ pub(crate) fn interface(block: &[u8]) -> Option<Interface> {
     Some(interface)
 }
 
+/// What a walk through a file found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Walked {
+    /// Behind the last whole block.
+    pub end: u64,
+    /// Parts before `end` that are no blocks.
+    pub holes: Vec<Range<u64>>,
+}
+
+impl Walked {
+    /// Bytes of all holes.
+    pub fn hole_bytes(&self) -> u64 {
+        self.holes.iter().map(|hole| hole.end - hole.start).sum()
+    }
+}
+
+/// Visits the place of each whole block of a file, and the block. After damage it goes on at the next packet from which blocks
+/// follow each other: up to the end, up to the next hole of zeros, or for [`SURE_BYTES`]. Packets may have blocks as their
+/// content (a capture that is being downloaded); those end where the packet around them ends.
+pub(crate) fn walk(bytes: &[u8], mut visit: impl FnMut(u64, &[u8])) -> Walked {
+    let mut walked = Walked::default();
+    let mut at = 0;
+    let mut rejected = BTreeSet::new();
+    while at < bytes.len() {
+        if let Some(block) = whole(bytes, at) {
+            visit(at as u64, block);
+            at += block.len();
+            walked.end = at as u64;
+            continue;
+        }
+        let start = at;
+        rejected.clear();
+        at += PLACE_BYTES as usize;
+        while at < bytes.len() && !begins_blocks(bytes, at, &mut rejected) {
+            rejected.remove(&at);
+            at += PLACE_BYTES as usize;
+        }
+        if at < bytes.len() {
+            walked.holes.push(start as u64..at as u64);
+        }
+    }
+    walked
+}
+
+/// True when packets follow each other from `at` on. `rejected`: places from which they do not, each looked at once.
+fn begins_blocks(bytes: &[u8], at: usize, rejected: &mut BTreeSet<usize>) -> bool {
+    let is_of_ours = |block: &&[u8]| packet(block).is_some() || word(block, 0) == Some(HOLE);
+    let mut next = at;
+    let mut passed = Vec::new();
+    while next < bytes.len() && next - at < SURE_BYTES {
+        if rejected.contains(&next) {
+            rejected.extend(passed);
+            return false;
+        }
+        let Some(block) = whole(bytes, next).filter(is_of_ours) else {
+            let is_zeros = bytes[next..].iter().take(BLOCK_BYTES_MIN).all(|byte| *byte == 0);
+            let is_torn = word(bytes, next).is_none_or(|kind| kind == PACKET)
+                && block_len(&bytes[next..]) == Ok(None);
+            if next > at && (is_zeros || is_torn) {
+                return true;
+            }
+            rejected.extend(passed);
+            return false;
+        };
+        passed.push(next);
+        next += block.len();
+    }
+    true
+}
+
+/// Frames of blocks that cover a hole: each with the place in the file and the bytes to write there.
+pub(crate) fn covers(hole: &Range<u64>) -> Vec<(u64, Vec<u8>)> {
+    let mut out = Vec::new();
+    let mut at = hole.start;
+    while at < hole.end {
+        let rest = hole.end - at;
+        let most = u64::from(BLOCK_BYTES_MAX);
+        let len = if rest <= most { rest } else { most / 2 };
+        let word = (len as u32).to_le_bytes();
+        out.push((at, [HOLE.to_le_bytes(), word].concat()));
+        out.push((at + len - 4, word.to_vec()));
+        at += len;
+    }
+    out
+}
+
 /// Cuts octets that come in pieces into blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Walker {
@@ -139,6 +238,11 @@ impl Walker {
     pub fn offset(&self) -> u64 {
         self.offset
     }
+
+    /// Something that is no block was met: what comes behind it is not seen.
+    pub fn is_lost(&self) -> bool {
+        self.is_lost
+    }
 }
 
 #[cfg(test)]
@@ -147,6 +251,79 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    /// A file with packets whose content is blocks of packets themselves; gives also where its packets begin.
+    fn nested(packets: u8) -> (Vec<u8>, Vec<u64>) {
+        let mut inner = Vec::new();
+        for number in 0..12 {
+            write::packet(&mut inner, 0, number, &[0xee; 40], 40);
+        }
+        let (mut file, mut places) = (Vec::new(), Vec::new());
+        write::section(&mut file, "x");
+        write::interface(&mut file, 1, 0);
+        for number in 0..packets {
+            places.push(file.len() as u64);
+            write::packet(
+                &mut file,
+                0,
+                number.into(),
+                &[&[number; 7][..], &inner, &[1; 3]].concat(),
+                99,
+            );
+        }
+        (file, places)
+    }
+
+    /// Damage anywhere costs the packets that it touches and no other: the walk goes on at the next one, and no packet is
+    /// taken out of the content of another; covered holes are blocks for every reader.
+    #[test]
+    fn a_walk_goes_on_behind_damage() {
+        let (file, places) = nested(60);
+        let first = places[0] as usize;
+        for at in (first..file.len() - 200).step_by(173) {
+            for (length, value) in [(1, None), (200, Some(0)), (4096, Some(0)), (90, Some(0xa5))] {
+                let mut torn = file.clone();
+                let end = (at + length).min(torn.len());
+                match value {
+                    Some(value) => torn[at..end].fill(value),
+                    // A length that is wrong, as one flipped bit makes it.
+                    None => {
+                        let own = places.iter().rev().find(|place| **place as usize <= at);
+                        torn[*own.unwrap() as usize + 5] ^= 0x10;
+                    }
+                }
+                let touched = |place: &u64| {
+                    let block = 0..block_len(&file[*place as usize..]).unwrap().unwrap();
+                    let own = *place as usize..*place as usize + block.end;
+                    torn[own.clone()] != file[own]
+                };
+                let mut seen = Vec::new();
+                let walked = walk(&torn, |place, block| {
+                    if packet(block).is_some() {
+                        seen.push(place);
+                    }
+                });
+                let whole: Vec<u64> = places.iter().filter(|at| !touched(at)).copied().collect();
+                assert!(
+                    seen.iter().all(|place| places.contains(place)),
+                    "{at} {length}: no inner packet"
+                );
+                assert!(
+                    whole.iter().all(|place| seen.contains(place)),
+                    "{at} {length}: {walked:?}"
+                );
+                for (place, octets) in walked.holes.iter().flat_map(covers) {
+                    torn[place as usize..][..octets.len()].copy_from_slice(&octets);
+                }
+                let mut after = 0;
+                let again = walk(&torn, |_, block| after += u64::from(packet(block).is_some()));
+                assert_eq!(
+                    (again.holes.len(), after, again.end),
+                    (0, seen.len() as u64, walked.end)
+                );
+            }
+        }
+    }
 
     proptest! {
         /// However a file comes in pieces, its blocks are the same; and a block that is not whole is not seen.

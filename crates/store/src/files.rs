@@ -15,7 +15,7 @@ use larder_wire::capture::write;
 use crate::options::Interface;
 
 /// Octets of a section header that are looked at.
-const HEADER_BYTES_MAX: usize = 512;
+pub(crate) const HEADER_BYTES_MAX: usize = 512;
 
 /// What kinds of files belong to a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -70,6 +70,23 @@ pub(crate) fn list(directory: &Path) -> io::Result<Vec<(u64, Kind, u64)>> {
     }
     found.sort_unstable();
     Ok(found)
+}
+
+/// The file that a writer holds.
+pub(crate) fn lock(directory: &Path) -> PathBuf {
+    directory.join("lock")
+}
+
+/// True when a store keeps packets in the folder, or kept them: it has a segment of ours, or the lock of a writer.
+pub(crate) fn is_store(directory: &Path) -> io::Result<bool> {
+    let listed = list(directory)?;
+    let is_ours = |(number, kind, _): &(u64, Kind, u64)| match kind {
+        Kind::Closed | Kind::Growing => {
+            matches!(Identity::read(&path(directory, *number, *kind)), Ok(Some(_)))
+        }
+        Kind::Journal | Kind::Index | Kind::IndexPart => true,
+    };
+    Ok(lock(directory).is_file() || listed.iter().any(is_ours))
 }
 
 /// Which segment it is.

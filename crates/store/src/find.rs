@@ -20,6 +20,7 @@ mod follow;
 mod segment;
 
 use std::collections::{BTreeSet, HashMap};
+use std::fs;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -138,8 +139,22 @@ pub struct Summary {
     pub segments: u64,
     /// Closed ones without a sound index, which were looked through: their names are not known but from others.
     pub segments_without_index: Vec<u64>,
+    /// Segments of which something could not be read; the search went on behind it.
+    pub damaged: Vec<Damage>,
     /// It was broken off by the visitor.
     pub is_broken_off: bool,
+}
+
+/// What could not be read of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Its number.
+    pub segment: u64,
+    /// Packets that could not be read: with an index those that were looked for, in a scan all that there were. `None`:
+    /// nothing says how many.
+    pub packets: Option<u64>,
+    /// Bytes that are no packets, as far as they were looked at.
+    pub bytes: u64,
 }
 
 /// Called for each packet; what it lends is good for the call.
@@ -254,7 +269,9 @@ struct Search<'a, 'v> {
 impl Finder {
     /// Opens a folder in which a store keeps packets, or kept them.
     pub fn open(directory: &Path) -> Result<Finder, StoreError> {
-        files::list(directory).map_err(StoreError::at(directory))?;
+        if !files::is_store(directory).map_err(StoreError::at(directory))? {
+            return Err(StoreError::NoStore(directory.to_owned()));
+        }
         Ok(Finder { directory: directory.to_owned(), interfaces: Vec::new(), seed: Flows::seed() })
     }
 
@@ -335,13 +352,17 @@ impl Finder {
                 Some(opened) => Some(opened),
                 None => self.open_segment(*number)?,
             };
-            let Some(mut opened) = opened else { continue };
+            let Some(mut opened) = opened else {
+                search.summary.damaged.extend(self.unreadable(*number));
+                continue;
+            };
             let at = StoreError::at(&opened.path);
             let places = search.places(&mut opened, is_scan, self.seed).map_err(at)?;
             search.summary.segments += 1;
             if opened.lacks_index {
                 search.summary.segments_without_index.push(*number);
             }
+            search.summary.damaged.extend(opened.damage);
             let at = StoreError::at(&opened.path);
             if search.show(&mut opened, &places, &mut self.interfaces).map_err(at)?.is_break() {
                 search.summary.is_broken_off = true;
@@ -353,6 +374,16 @@ impl Finder {
 
     fn open_segment(&self, number: u64) -> Result<Option<Opened>, StoreError> {
         Opened::open(&self.directory, number, self.seed).map_err(StoreError::at(&self.directory))
+    }
+
+    /// A file that does not say which segment it is, but has an index or a journal: it is damaged from its beginning on. A
+    /// capture that somebody else put there has neither.
+    fn unreadable(&self, number: u64) -> Option<Damage> {
+        let path = |kind| files::path(&self.directory, number, kind);
+        let about = fs::metadata(path(Kind::Closed)).or_else(|_| fs::metadata(path(Kind::Growing)));
+        let bytes = about.ok()?.len();
+        let is_ours = path(Kind::Index).exists() || path(Kind::Journal).exists() && bytes > 0;
+        is_ours.then_some(Damage { segment: number, packets: None, bytes })
     }
 
     /// Where flows are that have a name that is looked for. What had to be looked through for that is left in `made`.
@@ -566,32 +597,46 @@ impl Search<'_, '_> {
         let identity = opened.index.identity;
         let is_sparse = places.len() as u64 * SPARSE_BYTES < opened.bytes;
         let mut buffer = Vec::new();
+        let mut lost = 0;
+        let mut flow = ControlFlow::Continue(());
         for place in places {
             let offset = u64::from(*place) * PLACE_BYTES;
-            // A file that was cut meanwhile has no more.
-            let Some(block) = opened.block(offset, is_sparse, &mut buffer)? else { break };
+            // What is damaged costs the packets that it touches: each of the others is found by its own place.
+            let Some(block) = opened.block(offset, is_sparse, &mut buffer)? else {
+                lost += 1;
+                continue;
+            };
             let at = (identity.number, identity.position + offset);
-            if self.show_one(block, at, &numbers, interfaces).is_break() {
-                return Ok(ControlFlow::Break(()));
+            match self.show_one(block, at, &numbers, interfaces) {
+                ControlFlow::Continue(is_packet) => lost += u64::from(!is_packet),
+                ControlFlow::Break(()) => {
+                    flow = ControlFlow::Break(());
+                    break;
+                }
             }
         }
-        Ok(ControlFlow::Continue(()))
+        // A segment that was looked through has its damage told already.
+        if lost > 0 && opened.damage.is_none() {
+            let damage = Damage { segment: identity.number, packets: Some(lost), bytes: 0 };
+            self.summary.damaged.push(damage);
+        }
+        Ok(flow)
     }
 
-    /// Visits the packet of a block; `at`: number of the segment, position.
+    /// Visits the packet of a block, if it is one; `at`: number of the segment, position.
     fn show_one(
         &mut self,
         block: &[u8],
         at: (u64, u64),
         numbers: &[u32],
         interfaces: &[Interface],
-    ) -> ControlFlow<()> {
-        let Some(packet) = block::packet(block) else { return ControlFlow::Continue(()) };
+    ) -> ControlFlow<(), bool> {
+        let Some(packet) = block::packet(block) else { return ControlFlow::Continue(false) };
         let Some(interface) = numbers.get(packet.interface as usize) else {
-            return ControlFlow::Continue(());
+            return ControlFlow::Continue(false);
         };
         if !self.options.wants_time(packet.ts_ns) {
-            return ControlFlow::Continue(());
+            return ControlFlow::Continue(true);
         }
         self.summary.packets += 1;
         self.summary.bytes += packet.frame.len() as u64;
@@ -604,5 +649,6 @@ impl Search<'_, '_> {
             original_len: packet.original_len,
             frame: packet.frame,
         })
+        .map_continue(|()| true)
     }
 }

@@ -56,7 +56,7 @@ pub mod shelf;
 mod shelver;
 mod writer;
 
-pub use find::{FindOptions, Finder, FoundPacket, Summary};
+pub use find::{Damage, FindOptions, Finder, FoundPacket, Summary};
 pub use larder_wire::flow_key::FlowKey;
 pub use note::{Batch, NameRole, Note};
 pub use options::{

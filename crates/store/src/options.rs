@@ -76,6 +76,8 @@ pub enum StoreError {
     Locked(PathBuf),
     /// The folder or a file in it cannot be read or written. See the source: permissions, a full disk.
     Io(PathBuf, io::Error),
+    /// Nobody keeps packets in this folder, or kept them.
+    NoStore(PathBuf),
     /// There is no memory for segments. Ask for less.
     Memory(io::Error),
     /// The batch contradicts itself: a mistake of the caller; nothing of it was kept.
@@ -100,6 +102,9 @@ impl fmt::Display for StoreError {
                     "{}: another process keeps packets here; stop it or choose another folder",
                     path.display()
                 )
+            }
+            StoreError::NoStore(path) => {
+                write!(f, "{}: no packets are stored here", path.display())
             }
             StoreError::Io(path, error) => write!(f, "{}: {error}", path.display()),
             StoreError::Memory(error) => {

@@ -1,16 +1,18 @@
 //! What a start finds: closed segments, and one that a killed writer left.
 //!
-//! A torn segment is cut behind its last whole block and closed, as though it had been sealed there. Where the disk refuses
-//! that, it stays as it is: it can be read, and the next start tries again.
+//! A torn segment is cut behind its last whole block and closed, as though it had been sealed there. A damaged part before that
+//! (a page that a loss of power left empty) becomes a block of a type that readers skip; the packets behind it stay. Where the
+//! disk refuses that, the segment stays as it is: it can be read, and the next start tries again.
 
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use larder_io::mapped::Mapped;
 
-use crate::block::Walker;
+use crate::block::{self, Walked};
 use crate::files::{self, Identity, Kind};
 use crate::flows::Flows;
 use crate::index::{self, Index};
@@ -31,6 +33,8 @@ pub(crate) struct Closed {
     pub bytes_of_all: u64,
     pub first_ns: Option<i64>,
     pub last_ns: Option<i64>,
+    /// Bytes between its packets that cannot be read.
+    pub damaged_bytes: u64,
 }
 
 /// Looks through the folder.
@@ -144,7 +148,7 @@ fn look(directory: &Path, path: &Path, identity: &Identity) -> io::Result<Closed
             last_ns: (index.packets > 0).then_some(index.times_ns.1),
             ..Closed::default()
         },
-        _ => scan(path, 0)?.0,
+        _ => Closed { bytes, ..scan(path, 0)?.0 },
     };
     closed.bytes_of_all = bytes_of(directory, number);
     closed.path = path.to_owned();
@@ -182,6 +186,13 @@ fn close_torn(
         )),
         Err(error) => counts.tell(format!("{}: cannot be closed: {error}", closed.path.display())),
     }
+    if closed.damaged_bytes > 0 {
+        counts.tell(format!(
+            "{}: {} bytes in it are damaged; the packets before and behind them are kept",
+            closed.path.display(),
+            closed.damaged_bytes
+        ));
+    }
     Ok(closed)
 }
 
@@ -195,7 +206,7 @@ pub(crate) fn close_part(
 ) -> (Closed, io::Result<()>) {
     let number = identity.number;
     let part = files::path(directory, number, Kind::Growing);
-    let (mut closed, flows) = match scan(&part, seed) {
+    let (mut closed, flows, walked) = match scan(&part, seed) {
         Ok(scanned) => scanned,
         Err(error) => {
             let bytes_of_all = bytes_of(directory, number);
@@ -210,7 +221,11 @@ pub(crate) fn close_part(
     }
     closed.path = part.clone();
     let close = || {
-        File::options().write(true).open(&part)?.set_len(closed.bytes)?;
+        let file = File::options().write(true).open(&part)?;
+        file.set_len(closed.bytes)?;
+        for (place, octets) in walked.holes.iter().flat_map(block::covers) {
+            file.write_all_at(&octets, place)?;
+        }
         let notes = named.of_segment(identity.position, &flows);
         let octets = index::build(identity, closed.bytes, &flows, &notes, false);
         let aside = files::path(directory, number, Kind::IndexPart);
@@ -228,27 +243,28 @@ pub(crate) fn close_part(
 }
 
 /// Walks the blocks of a file.
-fn scan(path: &Path, seed: u64) -> io::Result<(Closed, Flows)> {
+fn scan(path: &Path, seed: u64) -> io::Result<(Closed, Flows, Walked)> {
     let mut flows = Flows::new(seed);
     let file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Ok((Closed::default(), flows));
+            return Ok((Closed::default(), flows, Walked::default()));
         }
         file => file?,
     };
     let bytes = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
-    let mut walker = Walker::default();
+    let mut walked = Walked::default();
     if bytes > 0 {
-        walker.feed(Mapped::new(&file, bytes)?.bytes(), |offset, octets| {
+        walked = block::walk(Mapped::new(&file, bytes)?.bytes(), |offset, octets| {
             flows.block(offset, octets);
         });
     }
     let closed = Closed {
         packets: flows.count,
-        bytes: walker.offset(),
+        bytes: walked.end,
         first_ns: flows.first_ns,
         last_ns: flows.last_ns,
+        damaged_bytes: walked.hole_bytes(),
         ..Closed::default()
     };
-    Ok((closed, flows))
+    Ok((closed, flows, walked))
 }

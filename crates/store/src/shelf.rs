@@ -87,7 +87,7 @@ impl Shelf {
         self.watchers.lock().unwrap_or_else(|poison| poison.into_inner()).push(waker);
     }
 
-    fn tell(&self) {
+    pub(crate) fn tell(&self) {
         let watchers = self.watchers.lock().unwrap_or_else(|poison| poison.into_inner());
         watchers.iter().for_each(Waker::wake_by_ref);
     }

@@ -305,6 +305,9 @@ impl Shelver {
                     kept.last_ns = closed.last_ns;
                     kept.is_closed = true;
                 });
+                // Readers go on from the file: nothing that they are slow with is needed in memory any more.
+                segment.object.doom();
+                self.shared.shelf.tell();
                 self.keep(number, closed.bytes_of_all);
             }
         }

@@ -30,7 +30,7 @@ use larder_mem::object::{
 };
 
 use crate::block::{self, PACKET_BYTES};
-use crate::files::Identity;
+use crate::files::{self, Identity};
 use crate::note::Batch;
 use crate::numbers::Numbers;
 use crate::options::{
@@ -617,7 +617,7 @@ fn limit(options: &mut Options, interfaces: &[Interface]) -> Result<(), StoreErr
 
 /// Only one process writes into a folder.
 fn lock(options: &Options) -> Result<File, StoreError> {
-    let path = options.directory.join("lock");
+    let path = files::lock(&options.directory);
     let file = File::options()
         .write(true)
         .create(true)

@@ -195,12 +195,18 @@ fn a_damaged_index_is_told() {
     assert_eq!(summary.segments_without_index, [1, 2, 3]);
 }
 
-/// A folder that is empty has nothing, one that is not there is an error that names it.
+/// A folder in which nobody keeps packets is refused, and one that is not there, by name; a store without packets has none.
 #[test]
 fn empty_and_missing_folders() {
     let folder = tempfile::tempdir().unwrap();
+    let error = Finder::open(folder.path()).unwrap_err();
+    assert!(matches!(error, larder_store::StoreError::NoStore(_)), "{error}");
+    // A capture that somebody put there makes no store of it; a writer that has kept nothing yet does.
+    fs::write(folder.path().join("00000001.pcapng"), "a capture of somebody else").unwrap();
+    assert!(Finder::open(folder.path()).is_err());
+    drop(Store::open(options(folder.path()), &interfaces()).unwrap());
     let (found, summary) = find(folder.path(), &["*".into()], FindOptions::default(), false);
-    assert_eq!((found.len(), summary.segments), (0, 0));
+    assert_eq!((found.len(), summary.segments, summary.damaged.len()), (0, 0, 0));
     let missing = folder.path().join("nowhere");
     let error = Finder::open(&missing).unwrap_err().to_string();
     assert!(error.contains("nowhere"), "{error}");
@@ -232,6 +238,8 @@ fn following_shows_all_that_comes() {
         let words = [word.to_owned()];
         let query = Query::parse(&words).unwrap();
         let is_over = AtomicBool::new(false);
+        // Who follows names a store.
+        drop(Store::open(world.options.clone(), &interfaces()).unwrap());
         let (found, expected) = std::thread::scope(|scope| {
             let follower = scope.spawn(|| {
                 let mut finder = Finder::open(folder.path()).unwrap();
@@ -323,4 +331,130 @@ fn searches_beside_a_writer() {
             }
         }
     }
+}
+
+/// Eight KiB in the middle of a closed segment are zeros. All packets before and behind them are found, by index, without one
+/// and by a scan, and each way says which segment lacks packets; where the index says how many, the number is exact.
+#[test]
+fn damage_costs_what_it_touches() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut sized = options(folder.path());
+    sized.segment_bytes = 64 << 10;
+    let mut store = Store::open(sized, &interfaces()).unwrap();
+    let mut next = 1;
+    for batch in 0..20u64 {
+        let mut made = Made::default();
+        for number in 0..10 {
+            let host = [10, 0, 0, (number % 2) as u8];
+            let frame = udp(host, 1, [10, 0, 1, 1], 53, &[number as u8; 900]);
+            made.packet(0, (batch * 10 + number) as i64, &frame);
+        }
+        made.append(&mut store, &mut next);
+    }
+    store.finish().unwrap();
+    let path = folder.path().join("00000001.pcapng");
+    let mut octets = fs::read(&path).unwrap();
+    let before: Vec<i64> = frames(&octets).iter().map(|(number, _)| *number).collect();
+    octets[20_000..28_192].fill(0);
+    fs::write(&path, &octets).unwrap();
+    let numbers = |is_scan| {
+        let (found, summary) =
+            find(folder.path(), &["10.0.0.0".into()], FindOptions::default(), is_scan);
+        (found.iter().map(|(number, _)| *number).collect::<Vec<_>>(), summary)
+    };
+    let (found, summary) = numbers(false);
+    let lost: Vec<i64> = (0..200).step_by(2).filter(|number| !found.contains(number)).collect();
+    assert!(lost.len() >= 4 && lost.len() <= 6, "{lost:?}");
+    assert!(lost.iter().all(|number| before.contains(number)));
+    let damage = larder_store::Damage { segment: 1, packets: Some(lost.len() as u64), bytes: 0 };
+    assert_eq!(summary.damaged, [damage]);
+    let (scanned, summary) = numbers(true);
+    assert_eq!(scanned, found, "a scan goes on behind the damage");
+    let [damage] = summary.damaged[..] else { panic!("{:?}", summary.damaged) };
+    assert!(damage.segment == 1 && damage.bytes >= 8192);
+    assert!(damage.packets.is_some_and(|packets| (8..12).contains(&packets)), "{damage:?}");
+
+    fs::remove_file(folder.path().join("00000001.idx")).unwrap();
+    let (found, summary) = numbers(false);
+    assert_eq!((found, summary.segments_without_index), (scanned, vec![1]));
+    let [damage] = summary.damaged[..] else { panic!("{:?}", summary.damaged) };
+    assert!(damage.packets.is_none() && damage.bytes >= 8192, "{damage:?}");
+}
+
+/// A segment whose beginning is damaged is found by its index; with the index damaged too it is reported, and not passed over
+/// as a file of somebody else. An index that was copied from another segment is not believed.
+#[test]
+fn a_damaged_beginning_is_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut world = World::new(91, folder.path(), options(folder.path()));
+    world.open();
+    world.go_on(100);
+    world.store.take().unwrap().finish().unwrap();
+    let words = ["0.0.0.0/0".to_owned()];
+    let all = find(folder.path(), &words, FindOptions::default(), false).0;
+    let path = |number: u64, ending| folder.path().join(format!("{number:08}.{ending}"));
+    let index = fs::read(path(3, "idx")).unwrap();
+    let mut other = fs::read(path(4, "idx")).unwrap();
+    // The number and the length of the third, and checksums that fit: only the position gives it away.
+    other[8..16].copy_from_slice(&index[8..16]);
+    other[32..40].copy_from_slice(&index[32..40]);
+    let header = 8 + 7 * 8 + 6 * 16 + 16;
+    let crc = crc32fast::hash(&other[..header]);
+    other[header..header + 4].copy_from_slice(&crc.to_le_bytes());
+    fs::write(path(3, "idx"), &other).unwrap();
+    let (found, summary) = find(folder.path(), &words, FindOptions::default(), false);
+    assert!(found == all && summary.segments_without_index == [3]);
+    fs::write(path(3, "idx"), &index).unwrap();
+
+    let mut octets = fs::read(path(3, "pcapng")).unwrap();
+    octets[..8].fill(0xff);
+    fs::write(path(3, "pcapng"), &octets).unwrap();
+    let (found, summary) = find(folder.path(), &words, FindOptions::default(), false);
+    assert!(!summary.damaged.is_empty() || found == all, "{:?}", summary.damaged);
+    fs::write(path(3, "idx"), b"nothing").unwrap();
+    let (found, summary) = find(folder.path(), &words, FindOptions::default(), false);
+    assert!(found.len() < all.len());
+    assert_eq!(summary.damaged.iter().map(|damage| damage.segment).collect::<Vec<_>>(), [3]);
+}
+
+/// A writer is killed, and a page of its last file was never written: the next start keeps the packets behind it, in a file
+/// that others read to its end, and tells of the damage.
+#[test]
+fn recovery_keeps_what_lies_behind_a_hole() {
+    let folder = tempfile::tempdir().unwrap();
+    let killed = tempfile::tempdir().unwrap();
+    let mut sized = options(folder.path());
+    sized.segment_bytes = 1 << 20;
+    let mut store = Store::open(sized, &interfaces()).unwrap();
+    let mut next = 1;
+    for batch in 0..20u64 {
+        let mut made = Made::default();
+        for number in 0..10 {
+            let frame = udp([10, 0, 0, 1], 1, [10, 0, 1, 1], 53, &[number as u8; 900]);
+            made.packet(0, (batch * 10 + number) as i64, &frame);
+        }
+        made.append(&mut store, &mut next);
+    }
+    let counts = store.counts().clone();
+    let of = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Acquire);
+    while of(&counts.bytes_written) < of(&counts.bytes) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    for name in files(folder.path()) {
+        fs::copy(folder.path().join(&name), killed.path().join(&name)).unwrap();
+    }
+    let path = killed.path().join("00000000.pcapng.part");
+    let mut octets = fs::read(&path).unwrap();
+    octets[40_960..45_056].fill(0);
+    octets.truncate(octets.len() - 10);
+    fs::write(&path, &octets).unwrap();
+    let store = Store::open(options(killed.path()), &interfaces()).unwrap();
+    let news = store.counts().news();
+    assert!(news.iter().any(|line| line.contains("damaged")), "{news:?}");
+    drop(store);
+    let kept: Vec<i64> = all_frames(killed.path()).iter().map(|(number, _)| *number).collect();
+    assert!((192..=196).contains(&kept.len()), "{}", kept.len());
+    assert_eq!(kept.last(), Some(&198), "only the torn end is cut off");
+    let (found, summary) = find(killed.path(), &["10.0.0.1".into()], FindOptions::default(), false);
+    assert_eq!((found.len(), summary.damaged.len()), (kept.len(), 0));
 }

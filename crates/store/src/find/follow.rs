@@ -20,7 +20,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::segment::{found, number_of};
-use super::{FindOptions, Finder, Search, Summary, Visit, is_in, matches_note, notes_of};
+use super::{Damage, FindOptions, Finder, Search, Summary, Visit, is_in, matches_note, notes_of};
 use crate::block::{self, Walker};
 use crate::files::{self, Identity, Kind};
 use crate::flows::{Flows, PLACE_BYTES};
@@ -78,6 +78,7 @@ impl Finder {
                 None => true,
             };
             if is_over {
+                search.summary.damaged.extend(tail.as_ref().and_then(Tail::damage));
                 next = tail.take().map_or(next, |tail| tail.identity.number + 1);
                 tail = self.next_tail(next, &mut search)?;
             }
@@ -150,6 +151,13 @@ impl Finder {
 }
 
 impl Tail {
+    /// What could not be read of it: what comes behind something that is no block.
+    fn damage(&self) -> Option<Damage> {
+        let bytes = self.read - self.walker.offset();
+        let segment = self.identity.number;
+        self.walker.is_lost().then_some(Damage { segment, packets: None, bytes })
+    }
+
     /// Shows what is new; true when no more comes.
     fn read_on(
         &mut self,

@@ -7,13 +7,15 @@ use std::path::{Path, PathBuf};
 
 use larder_io::mapped::Mapped;
 
-use crate::block::{self, Walker};
+use crate::block::{self, Walked};
 use crate::files::{self, Identity, Kind};
 use crate::flows::Flows;
 use crate::index::{self, Index};
 use crate::journal;
 use crate::named::Named;
 use crate::options::Interface;
+
+use super::Damage;
 
 /// A segment may be closed between two looks at its name, and once more its file be replaced: then it is looked for again.
 const TRIES: usize = 4;
@@ -34,6 +36,8 @@ pub(super) struct Opened {
     pub lacks_index: bool,
     /// It was looked through.
     pub flows: Option<Flows>,
+    /// What cannot be read of it, as far as it was looked through.
+    pub damage: Option<Damage>,
     mapped: Option<Mapped>,
 }
 
@@ -67,13 +71,17 @@ impl Opened {
     ) -> io::Result<Option<Opened>> {
         let bytes = file.metadata()?.len();
         match found(Index::open(&files::path(directory, number, Kind::Index)))? {
-            Some(Ok(index)) if index.identity.number == number && index.bytes == bytes => {
-                let (lacks_index, flows, mapped) = (false, None, None);
-                Ok(Some(Opened { path, file, bytes, index, lacks_index, flows, mapped }))
+            Some(Ok(index)) if is_of(&index, &file, number, bytes)? => {
+                let (lacks_index, flows, damage, mapped) = (false, None, None, None);
+                Ok(Some(Opened { path, file, bytes, index, lacks_index, flows, damage, mapped }))
             }
             _ => {
                 let opened = Opened::made(path, file, bytes, number, &[], seed)?;
-                Ok(opened.map(|opened| Opened { lacks_index: true, ..opened }))
+                Ok(opened.map(|mut opened| {
+                    opened.lacks_index = true;
+                    opened.judge();
+                    opened
+                }))
             }
         }
     }
@@ -93,17 +101,28 @@ impl Opened {
         let Some(identity) = identity.filter(|found| found.number == number) else {
             return Ok(None);
         };
-        let (flows, index) = look_through(&identity, octets_of(&mapped), journal, seed);
+        let (flows, index, walked) = look_through(&identity, octets_of(&mapped), journal, seed);
+        let damage = damage_of(number, walked.hole_bytes(), None);
         let (lacks_index, flows) = (false, Some(flows));
-        Ok(Some(Opened { path, file, bytes, index, lacks_index, flows, mapped }))
+        Ok(Some(Opened { path, file, bytes, index, lacks_index, flows, damage, mapped }))
+    }
+
+    /// It is closed, so that what is no block at its end is damage, too: it does not grow any more.
+    fn judge(&mut self) {
+        let number = self.index.identity.number;
+        let holes = self.damage.map_or(0, |damage| damage.bytes);
+        let behind = self.bytes.saturating_sub(self.index.bytes);
+        self.damage = damage_of(number, holes + behind, None);
     }
 
     /// Its index has turned out to be damaged.
     pub fn look_through(&mut self, seed: u64) -> io::Result<()> {
         self.lacks_index = true;
         let identity = self.index.identity;
-        let (flows, index) = look_through(&identity, self.octets()?, &[], seed);
+        let (flows, index, walked) = look_through(&identity, self.octets()?, &[], seed);
         (self.flows, self.index) = (Some(flows), index);
+        self.damage = damage_of(identity.number, walked.hole_bytes(), None);
+        self.judge();
         Ok(())
     }
 
@@ -111,9 +130,13 @@ impl Opened {
     pub fn walk(&mut self, seed: u64) -> io::Result<()> {
         if self.flows.is_none() {
             let mut flows = Flows::new(seed);
-            Walker::default().feed(self.octets()?, |offset, octets| {
+            let walked = block::walk(self.octets()?, |offset, octets| {
                 flows.block(offset, octets);
             });
+            // The index says how many packets there were.
+            let packets = self.index.packets.saturating_sub(flows.count);
+            let bytes = walked.hole_bytes() + (self.bytes - walked.end);
+            self.damage = damage_of(self.index.identity.number, bytes, Some(packets));
             self.flows = Some(flows);
         }
         Ok(())
@@ -208,17 +231,37 @@ fn octets_of(mapped: &Option<Mapped>) -> &[u8] {
     mapped.as_ref().map_or(&[], Mapped::bytes)
 }
 
-fn look_through(identity: &Identity, octets: &[u8], journal: &[u8], seed: u64) -> (Flows, Index) {
-    let (mut walker, mut flows, mut named) =
-        (Walker::default(), Flows::new(seed), Named::default());
-    walker.feed(octets, |offset, octets| {
+/// An index is that of a segment when both say so; a segment whose beginning is damaged says nothing.
+fn is_of(index: &Index, file: &File, number: u64, bytes: u64) -> io::Result<bool> {
+    let mut head = [0; files::HEADER_BYTES_MAX];
+    let read = read_at(file, &mut head, 0)?;
+    let is_same = Identity::parse(&head[..read]).is_none_or(|found| found == index.identity);
+    Ok(is_same && index.identity.number == number && index.bytes == bytes)
+}
+
+fn damage_of(segment: u64, bytes: u64, packets: Option<u64>) -> Option<Damage> {
+    (bytes > 0 || packets.is_some_and(|packets| packets > 0)).then_some(Damage {
+        segment,
+        packets,
+        bytes,
+    })
+}
+
+fn look_through(
+    identity: &Identity,
+    octets: &[u8],
+    journal: &[u8],
+    seed: u64,
+) -> (Flows, Index, Walked) {
+    let (mut flows, mut named) = (Flows::new(seed), Named::default());
+    let walked = block::walk(octets, |offset, octets| {
         flows.block(offset, octets);
     });
     let frames = journal::frames(journal, identity).unwrap_or_default();
     journal::notes(frames).for_each(|note| named.take(note));
     let notes = named.of_segment(identity.position, &flows);
-    let octets = index::build(identity, walker.offset(), &flows, &notes, true);
-    (flows, Index::made(octets).expect("what was made just now is sound"))
+    let octets = index::build(identity, walked.end, &flows, &notes, true);
+    (flows, Index::made(octets).expect("what was made just now is sound"), walked)
 }
 
 /// A file that is not there is no error.
