@@ -120,6 +120,10 @@ fn argument(setting: &'static Setting) -> Arg {
                     .try_map(move |text| kind.parse(text.as_ref()).map_err(WrongValue)),
             )
         }
+        // `--from -15m` is a time, and no flag.
+        Kind::Time => {
+            arg.value_parser(parser).value_name(setting.value_name).allow_hyphen_values(true)
+        }
         _ => arg.value_parser(parser).value_name(setting.value_name),
     }
     .value_hint(match kind {

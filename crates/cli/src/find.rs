@@ -10,14 +10,13 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
-use larder_annotate::feeds::parse_time_ns;
 use larder_annotate::options::Endpoint;
 use larder_io::output::{Output, OutputError};
 use larder_sim::report::grouped;
 use larder_store::find::Writer;
-use larder_store::{FindOptions, Finder, FoundPacket, Query, Summary};
+use larder_store::{Damage, FindOptions, Finder, FoundPacket, Query, Summary};
 use larder_wire::flow_key::{FlowKey, protocol};
 use larder_wire::packet;
 
@@ -37,10 +36,13 @@ const FLOWS_MAX: usize = 1 << 20;
 pub fn find(settings: &Resolved) -> Outcome {
     let mut words: Vec<&str> = settings.words("what");
     words.extend(settings.word("community-id"));
+    if let Some(text) = filter_hint(&words) {
+        return Err(Failure::usage(text));
+    }
     let query = Query::parse(&words).map_err(|error| Failure::usage(error.to_string()))?;
     let options = FindOptions {
-        from_ns: time(settings, "from")?,
-        to_ns: time(settings, "to")?,
+        from_ns: settings.time_ns("from"),
+        to_ns: settings.time_ns("to"),
         candidates: settings.switch("candidates"),
         lookups: settings.switch("lookups"),
     };
@@ -98,47 +100,96 @@ pub fn find(settings: &Resolved) -> Outcome {
     if !quiet {
         tell(&summary, elapsed_s);
     }
+    // A result that lacks packets says so in any case.
+    summary.damaged.iter().for_each(|damage| eprint_quietly(&lacking(damage)));
+    let is_whole = summary.segments_without_index.is_empty() && summary.damaged.is_empty();
     Ok(match stop.load(Ordering::Acquire) {
         true if !follows => exit::INTERRUPTED,
-        _ if summary.packets == 0 || !summary.segments_without_index.is_empty() => exit::DAMAGED,
+        _ if summary.packets == 0 || !is_whole => exit::DAMAGED,
         _ => exit::DONE,
     })
+}
+
+/// One line about a segment of which something could not be read.
+fn lacking(damage: &Damage) -> String {
+    let Damage { segment, packets, bytes } = *damage;
+    let what = match packets {
+        Some(packets) => plural(packets, "packet"),
+        None => format!("{} of packets", size(bytes)),
+    };
+    format!(
+        "segment {segment} is damaged: {what} in it cannot be read; the other packets were searched"
+    )
+}
+
+fn plural(count: u64, what: &str) -> String {
+    format!("{} {what}{}", grouped(count), if count == 1 { "" } else { "s" })
+}
+
+/// Words of tcpdump's filters, which larder find does not read.
+const FILTER_WORDS: [&str; 20] = [
+    "host",
+    "net",
+    "port",
+    "portrange",
+    "src",
+    "dst",
+    "proto",
+    "and",
+    "or",
+    "not",
+    "tcp",
+    "udp",
+    "icmp",
+    "icmp6",
+    "ip",
+    "ip6",
+    "arp",
+    "ether",
+    "vlan",
+    "less",
+];
+
+/// For words that are a filter of tcpdump and would only be looked for as names: what to write instead.
+fn filter_hint(words: &[&str]) -> Option<String> {
+    let parts: Vec<&str> = words.iter().flat_map(|word| word.split_whitespace()).collect();
+    let has_space = words.iter().any(|word| word.contains(char::is_whitespace));
+    let has_filter_word = parts.len() > 1 && parts.iter().any(|part| FILTER_WORDS.contains(part));
+    if !has_space && !has_filter_word {
+        return None;
+    }
+    let filter = parts.join(" ");
+    let filter = filter.escape_debug();
+    let next = match parts[..] {
+        ["host" | "net", word] => format!("larder find {word}"),
+        ["port", port] => format!("larder find '*:{port}'"),
+        [protocol @ ("tcp" | "udp"), "port", port] => format!("larder find '*:{port}/{protocol}'"),
+        _ if !has_filter_word => {
+            return Some(format!(
+                "'{filter}' has a space: give each name, address, network, flow or Community ID as a word of its own"
+            ));
+        }
+        _ => format!("larder find ADDRESS -w - | tcpdump -n -r - '{filter}'"),
+    };
+    Some(format!(
+        "'{filter}' is a filter of tcpdump; larder find takes names, addresses, networks, flows and Community IDs: {next}"
+    ))
 }
 
 fn in_folder(directory: &Path, error: &larder_store::StoreError) -> Failure {
     let folder = directory.display().to_string();
     Failure::usage(format!(
-        "{error}; --dir {} is to be the folder that larder annotate -w DIR --store writes",
+        "{error}; name the folder that larder annotate -w DIR --store SIZE writes with --dir (now: {})",
         folder.escape_debug()
     ))
 }
 
-/// A time: RFC 3339, seconds since 1970, or so long before now.
-fn time(settings: &Resolved, name: &str) -> Result<Option<i64>, Failure> {
-    let Some(word) = settings.word(name) else { return Ok(None) };
-    let before = word.strip_prefix('-').and_then(|text| {
-        let units = [("s", 1), ("m", 60), ("h", 3_600), ("d", 86_400)];
-        let (text, unit) =
-            units.iter().find_map(|(unit, s)| Some((text.strip_suffix(unit)?, *s)))?;
-        text.parse::<i64>().ok()?.checked_mul(unit * 1_000_000_000)
-    });
-    let now_ns = || SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as i64);
-    match before {
-        Some(before_ns) => Ok(Some(now_ns().saturating_sub(before_ns))),
-        None => parse_time_ns(word.as_bytes()).map(Some).ok_or_else(|| {
-            Failure::usage(format!(
-                "--{name} {word:?}: expected a time, as 2026-01-31T12:00:00Z, 1769860800.5 or -15m"
-            ))
-        }),
-    }
-}
-
 fn tell(summary: &Summary, elapsed_s: f64) {
     eprint_quietly(&format!(
-        "{} packets ({}) in {} segments, {:.1} ms",
-        grouped(summary.packets),
+        "{} ({}) in {}, {:.1} ms",
+        plural(summary.packets, "packet"),
         size(summary.bytes),
-        grouped(summary.segments),
+        plural(summary.segments, "segment"),
         elapsed_s * 1e3
     ));
     if !summary.segments_without_index.is_empty() {
@@ -163,7 +214,7 @@ struct Tally {
 /// Takes what is found.
 struct Taker {
     left: u64,
-    /// `None`: not IP.
+    /// `None`: packets that have no flow.
     flows: HashMap<Option<FlowKey>, Tally>,
     /// Packets of flows for which that has no room.
     others: u64,
@@ -239,10 +290,13 @@ fn table(flows: HashMap<Option<FlowKey>, Tally>, others: u64) -> String {
     let count = rows.len();
     rows.sort_unstable_by_key(|(_, tally)| (std::cmp::Reverse(tally.bytes), tally.first_ns));
     let mut text = String::new();
+    if count > 0 {
+        text += &format!("{:>9} {:>12} {:>11}  FLOW\n", "PACKETS", "BYTES", "DURATION");
+    }
     for (flow, tally) in rows.into_iter().take(FLOWS_TOLD) {
         let name = match flow {
             Some(key) => word(&key),
-            None => "not IP".to_owned(),
+            None => "no flow (not IP, or malformed)".to_owned(),
         };
         let lasted_s = tally.last_ns.saturating_sub(tally.first_ns) as f64 / 1e9;
         // Writing to a string does not fail.
@@ -273,4 +327,33 @@ fn word(key: &FlowKey) -> String {
         other => other.to_string(),
     };
     format!("{}-{}/{protocol}", end(key.low, key.low_port), end(key.high, key.high_port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A filter of tcpdump is not looked for as names: the refusal has the command that finds the same. Names, also those
+    /// that are a word of such filters, are looked for.
+    #[test]
+    fn filters_are_explained() {
+        for (words, next) in [
+            (&["tcp port 443"][..], "larder find '*:443/tcp'"),
+            (&["tcp", "port", "443"], "larder find '*:443/tcp'"),
+            (&["port", "53"], "larder find '*:53'"),
+            (&["host", "192.0.2.1"], "larder find 192.0.2.1"),
+            (&["net 192.0.2.0/24"], "larder find 192.0.2.0/24"),
+            (
+                &["host", "192.0.2.1", "and", "not", "port", "22"],
+                "| tcpdump -n -r - 'host 192.0.2.1 and",
+            ),
+            (&["a.example b.example"], "a word of its own"),
+        ] {
+            let text = filter_hint(words).expect("a hint");
+            assert!(text.contains(next), "{text}");
+        }
+        for words in [&["host"][..], &["a.example", "192.0.2.1"], &["*"], &["tcp"]] {
+            assert_eq!(filter_hint(words), None, "{words:?}");
+        }
+    }
 }

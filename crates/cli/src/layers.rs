@@ -20,7 +20,7 @@ use crate::args;
 use crate::exit::Failure;
 use crate::nearest;
 use crate::settings::{Command, Reach, Setting, configurable};
-use crate::value::{Kind, Value};
+use crate::value::{Form, Kind, Value};
 
 /// Longest configuration file that is read, octets.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -149,14 +149,18 @@ impl Resolved {
         pairs.filter(|(_, (one, other))| one.0 != other.0).map(|(setting, _)| setting)
     }
 
-    fn values(&self, name: &str) -> &[Value] {
+    /// The values of a row that is read as `form`. A row whose values have another form is a mistake of the program: a test
+    /// over all rows finds it (`settings::tests::rows_are_read_as_what_they_are`).
+    fn values(&self, name: &str, form: Form) -> &[Value] {
         let found = self.rows().find(|(setting, ..)| setting.name == name);
-        found.expect("the command's table has this row").1
+        let (setting, values, _) = found.expect("the command's table has this row");
+        assert_eq!(setting.kind.form(), form, "--{name} is read as what it is not");
+        values
     }
 
     /// A row of bytes, counts, seconds, cores or seeds; `None` without value and default.
     pub fn number(&self, name: &str) -> Option<u64> {
-        match self.values(name).first() {
+        match self.values(name, Form::Number).first() {
             Some(Value::Number(number)) => Some(*number),
             _ => None,
         }
@@ -169,12 +173,12 @@ impl Resolved {
 
     /// A switch; false without value.
     pub fn switch(&self, name: &str) -> bool {
-        matches!(self.values(name).first(), Some(Value::Switch(true)))
+        matches!(self.values(name, Form::Switch).first(), Some(Value::Switch(true)))
     }
 
     /// A word of a choice; empty without value.
     pub fn choice(&self, name: &str) -> &'static str {
-        match self.values(name).first() {
+        match self.values(name, Form::Choice).first() {
             Some(Value::Choice(word)) => word,
             _ => "",
         }
@@ -182,7 +186,7 @@ impl Resolved {
 
     /// The set of name sources; all without value.
     pub fn sources(&self, name: &str) -> NameSources {
-        match self.values(name).first() {
+        match self.values(name, Form::Sources).first() {
             Some(Value::Sources(set, _)) => *set,
             _ => NameSources::all(),
         }
@@ -199,7 +203,7 @@ impl Resolved {
             Value::Endpoint(endpoint) => Some(endpoint.clone()),
             _ => None,
         };
-        self.values(name).iter().filter_map(endpoint).collect()
+        self.values(name, Form::Endpoint).iter().filter_map(endpoint).collect()
     }
 
     /// A path of a row that takes no pipe.
@@ -212,15 +216,23 @@ impl Resolved {
 
     /// A free word.
     pub fn word(&self, name: &str) -> Option<&str> {
-        match self.values(name).first() {
+        match self.values(name, Form::Word).first() {
             Some(Value::Word(word)) => Some(word),
+            _ => None,
+        }
+    }
+
+    /// A point in time, ns since 1970.
+    pub fn time_ns(&self, name: &str) -> Option<i64> {
+        match self.values(name, Form::Time).first() {
+            Some(Value::Time(ns, _)) => Some(*ns),
             _ => None,
         }
     }
 
     /// All words of a row that may have many.
     pub fn words(&self, name: &str) -> Vec<&str> {
-        let words = self.values(name).iter().filter_map(|value| match value {
+        let words = self.values(name, Form::Word).iter().filter_map(|value| match value {
             Value::Word(word) => Some(word.as_str()),
             _ => None,
         });
@@ -229,7 +241,7 @@ impl Resolved {
 
     /// The words of a list, in the order written; none of `none`.
     pub fn list(&self, name: &str) -> Vec<&str> {
-        let words = self.values(name).iter().flat_map(|value| match value {
+        let words = self.values(name, Form::Word).iter().flat_map(|value| match value {
             Value::Word(text) => text.split(','),
             _ => "".split(','),
         });

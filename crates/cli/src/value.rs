@@ -9,7 +9,9 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
+use std::time::SystemTime;
 
+use larder_annotate::feeds::parse_time_ns;
 use larder_annotate::options::{Endpoint, NameSources};
 use larder_sim::report::grouped;
 
@@ -55,6 +57,27 @@ pub enum Kind {
     Word,
     /// Words with commas between, or `none`.
     List,
+    /// A point in time: RFC 3339, seconds since 1970, or a time before now (`-15m`).
+    Time,
+}
+
+/// The form in which values of a row are read: one variant of [`Value`] each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// [`Value::Switch`].
+    Switch,
+    /// [`Value::Number`].
+    Number,
+    /// [`Value::Choice`].
+    Choice,
+    /// [`Value::Sources`].
+    Sources,
+    /// [`Value::Endpoint`].
+    Endpoint,
+    /// [`Value::Word`].
+    Word,
+    /// [`Value::Time`].
+    Time,
 }
 
 /// Most worker threads that may be asked for; a guard against slips of the finger.
@@ -80,6 +103,8 @@ pub enum Value {
     Endpoint(Endpoint),
     /// Of [`Kind::Word`], and of [`Kind::List`] as it was written.
     Word(String),
+    /// Of [`Kind::Time`]: ns since 1970, and the text.
+    Time(i64, String),
 }
 
 const KIB: u64 = 1 << 10;
@@ -112,6 +137,23 @@ const SECOND_SUFFIXES: [(&str, u64); 5] =
     [("", 1), ("s", 1), ("m", 60), ("h", 3_600), ("d", 86_400)];
 
 impl Kind {
+    /// The form of all values that [`Kind::parse`] gives.
+    pub fn form(&self) -> Form {
+        match self {
+            Kind::Switch => Form::Switch,
+            Kind::Bytes { .. }
+            | Kind::Count { .. }
+            | Kind::Seconds { .. }
+            | Kind::Cores
+            | Kind::Seed => Form::Number,
+            Kind::Choice(_) => Form::Choice,
+            Kind::Sources => Form::Sources,
+            Kind::Path | Kind::Endpoint => Form::Endpoint,
+            Kind::Word | Kind::List => Form::Word,
+            Kind::Time => Form::Time,
+        }
+    }
+
     /// Reads a value. The error is a clause that says what is accepted.
     pub fn parse(&self, text: &OsStr) -> Result<Value, String> {
         if matches!(self, Kind::Path | Kind::Endpoint) {
@@ -156,6 +198,10 @@ impl Kind {
             Kind::Word | Kind::List if text.is_empty() => Err(expected()),
             Kind::Word | Kind::List => Ok(Value::Word(text.to_owned())),
             Kind::Path | Kind::Endpoint => self.parse_path(OsStr::new(text)),
+            Kind::Time => {
+                let ns = parse_time(text).ok_or_else(expected)?;
+                Ok(Value::Time(ns, text.to_owned()))
+            }
         }
     }
 
@@ -199,6 +245,9 @@ impl Kind {
             Kind::Endpoint => "a path, or - for a pipe".to_owned(),
             Kind::Word => "a word".to_owned(),
             Kind::List => "'none' or words with commas between".to_owned(),
+            Kind::Time => {
+                "a time: 2026-01-31T12:00:00Z, 1769860800.5, or -15m before now".to_owned()
+            }
         }
     }
 
@@ -223,7 +272,7 @@ impl Kind {
             (_, Value::Number(n)) => n.to_string(),
             (_, Value::Choice(word)) => (*word).to_owned(),
             (_, Value::Sources(_, list)) => list.clone(),
-            (_, Value::Word(word)) => word.clone(),
+            (_, Value::Word(word) | Value::Time(_, word)) => word.clone(),
             (_, Value::Endpoint(Endpoint::Path(path))) => return path.clone().into_os_string(),
             (_, Value::Endpoint(_)) => "-".to_owned(),
         })
@@ -237,6 +286,14 @@ fn parse_scaled(text: &str, suffixes: &[(&str, u64)]) -> Option<u64> {
     let suffix = suffix.trim_start().to_ascii_lowercase();
     let scale = suffixes.iter().find(|(word, _)| *word == suffix)?.1;
     digits.replace('_', "").parse::<u64>().ok()?.checked_mul(scale)
+}
+
+/// A point in time, ns since 1970; `-15m` is before the machine's time.
+fn parse_time(text: &str) -> Option<i64> {
+    let Some(before) = text.strip_prefix('-') else { return parse_time_ns(text.as_bytes()) };
+    let before_s = i64::try_from(parse_scaled(before, &SECOND_SUFFIXES)?).ok()?;
+    let now_ns = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as i64);
+    Some(now_ns.saturating_sub(before_s.checked_mul(1_000_000_000)?))
 }
 
 fn parse_seed(text: &str) -> Option<u64> {

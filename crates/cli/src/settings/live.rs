@@ -266,9 +266,8 @@ Examples:
             value_name: "NAME|GLOB|ADDR|NET|FLOW|ID",
             positional: true,
             many: true,
-            required: true,
-            help: "What to find",
-            why: "Several are alternatives.",
+            help: "Names, addresses, networks, flows or Community IDs to find",
+            why: "A packet that matches one of them is found.",
             ..ROW
         },
         Setting {
@@ -284,22 +283,25 @@ Examples:
         Setting {
             name: "community-id",
             value_name: "ID",
-            help: "A flow by its Community ID, as other tools' logs have it",
-            why: "The same as the word itself, which begins with 1:.",
+            kind: Kind::Word,
+            help: "Find the flow with this Community ID",
+            why: "The same as the ID among the words: a packet that matches one of them is found.",
             ..INPUT
         },
         Setting {
             name: "from",
             value_name: "TIME",
+            kind: Kind::Time,
             help: "Only packets from this time on: RFC 3339, seconds since 1970, or -15m before now",
-            why: "All there are, unless told otherwise.",
+            why: "Without it the search begins with the oldest packet.",
             ..INPUT
         },
         Setting {
             name: "to",
             value_name: "TIME",
+            kind: Kind::Time,
             help: "Only packets before this time",
-            why: "Likewise.",
+            why: "Without it the search ends with the newest packet. The time is written as in --from.",
             ..INPUT
         },
         Setting {
