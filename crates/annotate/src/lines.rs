@@ -27,11 +27,14 @@ const LINK: &str = "current";
 pub(crate) struct Frame {
     header: Lines,
     footer: Lines,
+    /// The header states the time of the first packet.
+    states_time: bool,
 }
 
 impl Frame {
     /// That of a format. It states the time that it is asked at.
     pub(crate) fn of(format: Format) -> Frame {
+        let states_time = format.writer().states_time();
         let format = Arc::new(Mutex::new(format));
         let same = Arc::clone(&format);
         let lines = |format: Arc<Mutex<Format>>, is_header: bool| -> Lines {
@@ -42,13 +45,13 @@ impl Frame {
                 if is_header { writer.header(out) } else { writer.footer(out) }
             })
         };
-        Frame { header: lines(format, true), footer: lines(same, false) }
+        Frame { header: lines(format, true), footer: lines(same, false), states_time }
     }
 
     /// Always the same header, and no footer.
     pub(crate) fn of_text(header: &'static str) -> Frame {
         let header: Lines = Box::new(move |_, out| out.extend_from_slice(header.as_bytes()));
-        Frame { header, footer: Box::new(|_, _| {}) }
+        Frame { header, footer: Box::new(|_, _| {}), states_time: false }
     }
 }
 
@@ -63,6 +66,8 @@ pub(crate) enum LineLog {
 pub(crate) struct One {
     out: Output,
     frame: Frame,
+    /// The time that the header states, ns; `None` before it is written.
+    opened_ns: Option<i64>,
     /// A plain file, and its number: somebody may rename it.
     file: Option<(PathBuf, u64)>,
 }
@@ -83,7 +88,7 @@ impl LineLog {
                     Endpoint::Path(path) => number(path).map(|number| (path.clone(), number)),
                     _ => None,
                 };
-                return Ok(LineLog::One(Box::new(One { out, frame, file })));
+                return Ok(LineLog::One(Box::new(One { out, frame, opened_ns: None, file })));
             }
         };
         let options = RollingOptions {
@@ -98,21 +103,26 @@ impl LineLog {
         Ok(LineLog::Rolling(Box::new(rolling), 0))
     }
 
-    /// Writes the header; of a log that is cut, the first packet tells the time. In one file it states 1970, so that the
-    /// log of a capture is the same octets in every run.
+    /// Writes the header where it states no time: a program that reads a pipe sees at once that larder runs.
     pub(crate) fn start(&mut self) -> Result<(), Error> {
-        if let LineLog::One(one) = self {
-            let mut head = Vec::new();
-            (one.frame.header)(0, &mut head);
-            one.out.write_all(&head)?;
-            // Who reads a pipe sees at once that we are there.
-            one.out.flush()?;
+        match self {
+            LineLog::One(one) if !one.frame.states_time => one.begin(0),
+            _ => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Writes the header of a log in one file, if that is still to do. It states the time of the input's first packet,
+    /// so that the log of a capture is the same bytes in every run. A log that is rotated takes the time of its first record.
+    pub(crate) fn begin(&mut self, first_ns: i64) -> Result<(), Error> {
+        match self {
+            LineLog::One(one) if one.opened_ns.is_none() => one.begin(first_ns),
+            _ => Ok(()),
+        }
     }
 
     /// Accepts whole records.
     pub(crate) fn write(&mut self, records: &[u8], now_ns: i64) -> Result<(), Error> {
+        self.begin(now_ns)?;
         match self {
             LineLog::One(one) => Ok(one.out.write_all(records)?),
             LineLog::Rolling(rolling, _) => {
@@ -162,10 +172,17 @@ impl LineLog {
     /// Writes the last lines, and closes.
     pub(crate) fn finish(self, now_ns: i64, progress: &Progress) -> Result<(), Error> {
         match self {
-            LineLog::One(one) => {
-                let One { mut out, mut frame, .. } = *one;
+            LineLog::One(mut one) => {
+                if one.opened_ns.is_none() {
+                    one.begin(now_ns)?;
+                }
+                let One { mut out, mut frame, opened_ns, .. } = *one;
                 let mut foot = Vec::new();
-                (frame.footer)(0, &mut foot);
+                // Packets without a flow move no record's time.
+                (frame.footer)(
+                    opened_ns.map_or(now_ns, |opened_ns| now_ns.max(opened_ns)),
+                    &mut foot,
+                );
                 out.write_all(&foot)?;
                 Ok(out.finish()?)
             }
@@ -185,23 +202,32 @@ impl LineLog {
 }
 
 impl One {
+    fn begin(&mut self, first_ns: i64) -> Result<(), Error> {
+        let mut head = Vec::new();
+        (self.frame.header)(first_ns, &mut head);
+        self.out.write_all(&head)?;
+        self.opened_ns = Some(first_ns);
+        Ok(self.out.flush()?)
+    }
+
     /// A file that was renamed gets its last lines there, and a new one is begun.
     fn reopen(&mut self, now_ns: i64) -> Result<(), Error> {
         self.out.flush()?;
-        let Some((path, own)) = &mut self.file else { return Ok(()) };
-        if number(path) == Some(*own) {
+        let Some((path, own)) = self.file.clone() else { return Ok(()) };
+        if number(&path) == Some(own) {
             return Ok(());
+        }
+        if self.opened_ns.is_none() {
+            self.begin(now_ns)?;
         }
         let mut foot = Vec::new();
         (self.frame.footer)(now_ns, &mut foot);
         self.out.write_all(&foot)?;
-        let out = std::mem::replace(&mut self.out, Output::create(path)?);
+        let out = std::mem::replace(&mut self.out, Output::create(&path)?);
         out.finish()?;
-        *own = number(path).unwrap_or(*own);
-        let mut head = Vec::new();
-        (self.frame.header)(now_ns, &mut head);
-        self.out.write_all(&head)?;
-        Ok(self.out.flush()?)
+        let own = number(&path).unwrap_or(own);
+        self.file = Some((path, own));
+        self.begin(now_ns)
     }
 }
 

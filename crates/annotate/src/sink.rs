@@ -162,6 +162,12 @@ impl Sink for Writer {
         // Before the first packet there is no time; where the clock was set back, it goes on from there.
         let end_ns = work.time_ns.max(0);
         self.now_ns = self.now_ns.min(end_ns);
+        #[allow(irrefutable_let_patterns)]
+        if let Log::Lines(log) = &mut self.log
+            && work.packets_before + u64::from(work.decoded.packets) > 0
+        {
+            log.begin(work.capture_start_ns)?;
+        }
         if self.progress.reopen.swap(false, Ordering::AcqRel) {
             self.reopen()?;
         }

@@ -161,6 +161,31 @@ fn zeek_log_by_zeek_dns() {
     assert!(first.contains("said.example\t-\t-\tdns_address\tnew.example,www.example"), "{first}");
 }
 
+/// A log that cannot teach a name, larder's own dns.log or another log of Zeek, is refused with the
+/// column that it lacks, in both forms, instead of teaching nothing without a word.
+#[test]
+fn logs_that_teach_nothing_are_refused() {
+    let folder = Folder::new();
+    let own = "#separator \\x09\n#path\tlarder_dns\n#fields\tts\tpacket\tclient\tserver\tsource\tquery\taliases\tanswers\tTTLs\tsolicited\n";
+    let object = "{\"ts\":1.0,\"id.orig_h\":\"192.0.2.1\",\"id.resp_h\":\"203.0.113.1\",\"proto\":\"tcp\"}\n";
+    let log = folder
+        .file("ssl.log", [CONN_HEAD, &ssl_row("6.0", "192.0.2.1", "203.0.113.1", "-")].concat());
+    for (feed, missing) in [
+        (own, "no column id.orig_h"),
+        (CONN_HEAD, "no column query"),
+        (object, "no line has the keys query and id.orig_h"),
+    ] {
+        let options = Options {
+            zeek_dns: vec![folder.file("dns.log", feed.to_owned())],
+            zeek_log: Some(log.clone()),
+            output: Endpoint::Path(folder.path("out")),
+            ..Options::default()
+        };
+        let error = larder_annotate::run(&options, &Arc::default()).expect_err("no dns.log");
+        assert!(error.to_string().contains(missing), "{error}");
+    }
+}
+
 /// Names of any bytes are spelled alike in a column and in a key, with `\xHH` for bytes outside
 /// printable ASCII.
 #[test]

@@ -57,6 +57,51 @@ fn body(text: &str) -> Vec<&str> {
     text.lines().filter(|line| !line.starts_with('#')).collect()
 }
 
+/// A Zeek log in one file states the time of the first packet as `#open` and of the last as `#close`,
+/// on any number of cores: readers take these times for those of the log.
+#[test]
+fn a_zeek_log_states_the_times_of_its_packets() {
+    for cores in [1, 3] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let options =
+            Options { cores, ..options(folder.path(), OutputFormat::Zeek, Rotation::default()) };
+        run(&options, &Arc::new(Progress::default())).expect("sound captures");
+        let log = std::fs::read_to_string(folder.path().join("flows.log")).expect("the log");
+        let stated =
+            |tag: &str| log.lines().find_map(|line| line.strip_prefix(tag)).expect("a tag");
+        let seconds = |text: &str| text.parse::<f64>().unwrap_or(0.0);
+        let rows = body(&log).into_iter().map(|line| line.split('\t').collect::<Vec<_>>());
+        let ends: Vec<(f64, f64)> =
+            rows.map(|row| (seconds(row[0]), seconds(row[0]) + seconds(row[8]))).collect();
+        let first = ends.iter().fold(f64::MAX, |least, (start, _)| least.min(*start));
+        let last = ends.iter().fold(0.0, |most: f64, (_, end)| most.max(*end));
+        assert_eq!(stated("#open\t"), dashed(first), "{cores} cores");
+        assert_eq!(stated("#close\t"), dashed(last), "{cores} cores");
+    }
+}
+
+/// A time as Zeek's headers state it, by another algorithm than the program's: days are counted up.
+fn dashed(seconds: f64) -> String {
+    let seconds = seconds as u64;
+    let (mut days, of_day) = (seconds / 86_400, seconds % 86_400);
+    let (mut year, mut month) = (1970, 0);
+    let leap = |year: u64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let length = |year, month| match month {
+        1 => 28 + u64::from(leap(year)),
+        3 | 5 | 8 | 10 => 30,
+        _ => 31,
+    };
+    while days >= length(year, month) {
+        days -= length(year, month);
+        month += 1;
+        if month == 12 {
+            (year, month) = (year + 1, 0);
+        }
+    }
+    let (hour, minute, second) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+    format!("{year}-{:02}-{:02}-{hour:02}-{minute:02}-{second:02}", month + 1, days + 1)
+}
+
 /// Cut by size, by time and both, packed or not, in three formats: together the files are the log, each begins and ends as one, and
 /// one and three cores make the same files.
 #[test]

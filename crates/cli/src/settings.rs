@@ -181,13 +181,13 @@ Examples:
         Setting {
             name: "eve",
             help: "A Suricata EVE log: every line comes out unchanged, with larder's keys added",
-            why: "Names come from the captures, the snapshot or the other feeds of the same run.",
+            why: "Names come from --names-load, --zeek-dns and --dnstap. To use names of a capture, first run -r with --names-save.",
             ..INPUT
         },
         Setting {
             name: "zeek-log",
             help: "A Zeek log: every line comes out with larder's columns added",
-            why: "Names come from the captures, the snapshot or the other feeds of the same run.",
+            why: "Names come from --names-load, --zeek-dns and --dnstap. To use names of a capture, first run -r with --names-save.",
             ..INPUT
         },
         Setting {

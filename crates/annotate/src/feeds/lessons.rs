@@ -138,8 +138,16 @@ impl Gather {
 
     fn zeek(&mut self, endpoint: &Endpoint, progress: &Arc<Progress>) -> Result<(), Error> {
         let text = input::open(endpoint, progress)?;
+        let refused = |missing: String| Error::Input {
+            what: text.name.clone(),
+            why: format!(
+                "{missing}: --zeek-dns reads the dns.log of Zeek; for names of an earlier run of larder, \
+                 write them with --names-save and read them with --names-load"
+            ),
+        };
         let mut log = zeek::Log::new(text.octets);
         let mut offset = 0;
+        let (mut objects, mut dns_objects) = (0_u64, 0_u64);
         while !progress.stop.load(Ordering::Relaxed) {
             match log.advance() {
                 Ok(None) => break,
@@ -147,6 +155,15 @@ impl Gather {
                     note(&mut self.damaged, "log_line", offset, &text.name);
                 }
                 Ok(Some(item)) => {
+                    if item == Item::Fields
+                        && let Some(column) = log.missing_dns_column()
+                    {
+                        return Err(refused(format!("it has no column {column}")));
+                    }
+                    if item == Item::Json {
+                        objects += 1;
+                        dns_objects += u64::from(log.is_dns_object());
+                    }
                     if let Some(fact) = log.dns_row(item).and_then(|row| Fact::of_row(&row)) {
                         self.push(&fact)?;
                     }
@@ -157,6 +174,9 @@ impl Gather {
                 }
             }
             offset += log.line().len() as u64;
+        }
+        if objects > 0 && dns_objects == 0 {
+            return Err(refused("no line has the keys query and id.orig_h".to_owned()));
         }
         Ok(())
     }

@@ -104,6 +104,9 @@ const KNOWN: [&str; KNOWN_COUNT] = [
     "client_initial_dcid",
 ];
 
+/// The columns of [`KNOWN`] without which a row teaches no name.
+const DNS_COLUMNS: [&str; 5] = ["ts", "id.orig_h", "id.resp_h", "query", "answers"];
+
 /// A log, line by line.
 #[derive(Debug)]
 pub struct Log<R> {
@@ -183,6 +186,16 @@ impl<R: BufRead> Log<R> {
     /// The answered question in the current row of a dns.log; `None` where it is none.
     pub fn dns_row(&self, item: Item) -> Option<DnsRow> {
         self.values(item)?.dns_row()
+    }
+
+    /// The first column that a dns.log has and the header in force lacks.
+    pub fn missing_dns_column(&self) -> Option<&'static str> {
+        DNS_COLUMNS.into_iter().find(|name| self.index_of(name).is_none())
+    }
+
+    /// True when the current row, in JSON form, has a query and its client, as rows of a dns.log do.
+    pub fn is_dns_object(&self) -> bool {
+        matches!(pick(&self.line, &["query", "id.orig_h"]), Some([Some(_), Some(_)]))
     }
 
     /// Writes the current line to `out` with `columns` appended: their names to `#fields`, their

@@ -44,10 +44,14 @@ pub trait RecordWriter: Send + Sync {
     fn record(&self, record: &FlowRecord, out: &mut Vec<u8>);
     /// Appends what stands after the last record.
     fn footer(&mut self, out: &mut Vec<u8>);
-    /// Tells the time (ns since 1970 UTC) that the next header or footer states, where the format
-    /// has such a thing (Zeek's `#open` and `#close`). Without it they state 1970, so that a log of
-    /// the same capture is the same bytes.
+    /// Sets the time (ns since 1970 UTC) that the next header or footer states, where the format
+    /// states one (Zeek's `#open` and `#close`). It is a time of packets, so that a log of the same
+    /// capture is the same bytes.
     fn set_log_time(&mut self, _ns: i64) {}
+    /// True when the header states a time, so that it can be written only once a packet is known.
+    fn states_time(&self) -> bool {
+        false
+    }
 }
 
 /// The writer for an output format.

@@ -124,6 +124,10 @@ impl RecordWriter for Zeek {
     fn set_log_time(&mut self, ns: i64) {
         self.log_time_ns = ns;
     }
+
+    fn states_time(&self) -> bool {
+        true
+    }
 }
 
 /// Appends Zeek's own columns.
