@@ -89,9 +89,8 @@ impl Keeper {
     /// Serves what is kept over HTTP.
     pub fn serve(&self, listen: SocketAddr) -> Result<Server, Error> {
         let failed = |error: io::Error| Error::Options(format!("--serve: {error}"));
-        let memory = self.store.memory().map_err(failed)?;
         let options = serve::Options { listen, clients_max: CLIENTS_MAX };
-        Server::start(&options, Arc::clone(self.store.shelf()), memory).map_err(failed)
+        Server::start(&options, Arc::clone(self.store.shelf())).map_err(failed)
     }
 
     /// Keeps one batch.

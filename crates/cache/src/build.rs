@@ -16,6 +16,7 @@
 //! hold, and slots in writers' hands. So whether an insert has room never depends on either, and sizes that nobody
 //! uses cost nothing. Pages are a 256th of the arena, between 1 and 64 KiB: the largest value fills one, up to 32 KiB.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use larder_mem::sync::CacheLines;
@@ -25,7 +26,7 @@ use parking_lot::Mutex;
 use crate::cache::{Cache, Counters, Shared};
 use crate::engine::{Counts, Limits, RECORDS_MAX, State};
 use crate::error::Error;
-use crate::evicted::{Batch, Evicted, Listener};
+use crate::evicted::{Batch, Evicted, Listener, Notifier};
 use crate::feedback::{FEEDBACK_BYTES, epoch_shift};
 use crate::hash::Hasher;
 use crate::index::{DISPLACED_BYTES, Displaced, Placement};
@@ -129,11 +130,19 @@ impl Builder {
         self
     }
 
-    /// Seeds the hash. The same seed and operations leave the same entries. The default is fixed;
-    /// where keys come from strangers and runs need not repeat, give a random one.
+    /// Seeds the hash. The same seed and operations leave the same entries. The default is fixed and public;
+    /// where keys come from strangers and runs need not repeat, take [`Builder::random_seed`].
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
+    }
+
+    /// Seeds the hash with a number that nobody knows, another one each time: strangers cannot choose keys that
+    /// compete for the same places. [`crate::Map::new`] does.
+    pub fn random_seed(self) -> Self {
+        // The keys of the standard library's maps come from the system's random numbers.
+        let seed = RandomState::new().hash_one(0x6c61_7264_6572_u64);
+        self.seed(seed)
     }
 
     /// Octets of an average entry, key and value and 8 more, 16 to 4096: divides the budget between
@@ -170,8 +179,14 @@ impl Builder {
     }
 
     /// Has `listener` called with every entry that leaves to make room (not with those that are removed or
-    /// replaced), by the thread whose write it made room for, soon after and outside any lock. It may use
-    /// the cache. Entries are copied for it: at most 256, or 64 KiB and what one write evicts, at a time.
+    /// replaced), by the thread whose write it made room for, before that write returns and outside any lock. Entries
+    /// are copied for it: at most 256, or 64 KiB and what one write evicts, at a time.
+    ///
+    /// It may use the cache, by any of its APIs. What it evicts itself is reported too, after it has returned and by the
+    /// outermost call. So a listener that answers every eviction with an insert would never end: from within it up to
+    /// four inserts are done for each entry that the outermost call was to report, and 16 more; then they are refused
+    /// with [`Error::ListenerInserts`] until that call has ended. If it panics, the write was done all the same, and
+    /// what was not reported yet is reported by the next operation that evicts.
     pub fn on_evicted(mut self, listener: impl Fn(Evicted<'_>) + Send + Sync + 'static) -> Self {
         self.listener = Some(Listener(Arc::new(listener)));
         self
@@ -235,6 +250,7 @@ impl Builder {
         if self.shard_budget() > 16 << 30 {
             return Err(Error::Setting("a budget has at most 16 GiB a shard"));
         }
+        self.check_addresses(usize::BITS)?;
         let shape = self.shape()?;
         let config = shape.config;
         let placement = Placement::new(config.buckets, shards);
@@ -267,14 +283,24 @@ impl Builder {
             limits: shape.limits,
             stale: self.stale.0,
             sync: self.sync,
-            listener: self.listener,
+            notifier: self.listener.map(Notifier::new),
             slot_bytes_max: config.page_bytes.min(HEADER_BYTES + KEY_BYTES_MAX + VALUE_BYTES_MAX),
-            queue_bytes_max: shape.reserve_bytes / 8,
+            queue_bytes_max: usize::try_from(shape.reserve_bytes / 8).unwrap_or(usize::MAX),
             report_shift,
             counters: (0..self.proxies_max).map(|_| CacheLines(Counters::default())).collect(),
             seats: Mutex::new(vec![false; self.proxies_max].into()),
-            walk: Default::default(),
         }))
+    }
+
+    /// Refuses what a machine whose addresses have `address_bits` can't reach. What is left has a budget below half
+    /// of all addresses, and the products of numbers that need not fit the budget are formed in 64 bits everywhere.
+    fn check_addresses(&self, address_bits: u32) -> Result<(), Error> {
+        if self.budget.max(self.lease_bytes_max) >= 1 << (address_bits - 1) {
+            return Err(Error::Setting(
+                "the budget or lease_bytes_max is more than half of this machine's addresses; on 32 bits give less than 2 GiB",
+            ));
+        }
+        Ok(())
     }
 
     fn wants_reads(&self) -> bool {
@@ -307,7 +333,10 @@ impl Builder {
         }
         self.largest(PAGE_BYTES_MIN).ok_or_else(|| Error::BudgetTooSmall {
             bytes: self.budget,
-            bytes_min: self.smallest().bytes(self.proxies_paid()) * self.shard_count() as u64,
+            bytes_min: self
+                .smallest()
+                .bytes(self.proxies_paid())
+                .saturating_mul(self.shard_count() as u64),
         })
     }
 
@@ -345,36 +374,42 @@ impl Builder {
     /// Pages for what was retired and proxies still hold. An insert that evicts retires one slot; a
     /// quarter more is for slots larger than the mean.
     fn reserve_pages(&self, page_bytes: usize, pages: usize) -> usize {
-        let lag_bytes = self.lag_operations * self.entry_bytes_mean * 5 / 4;
-        let lease_pages = (self.shard_lease_bytes() as usize).div_ceil(page_bytes);
-        (pages / 32).max(RESERVE_PAGES_MIN) + lag_bytes.div_ceil(page_bytes) + lease_pages
+        let lag_bytes = self.lag_operations as u64 * self.entry_bytes_mean as u64 * 5 / 4;
+        // Below 2^24 operations of 4 KiB and 8 GiB of leases, so the pages are fewer than 2^27.
+        let pages_of = |bytes: u64| bytes.div_ceil(page_bytes as u64) as usize;
+        (pages / 32).max(RESERVE_PAGES_MIN)
+            + pages_of(lag_bytes)
+            + pages_of(self.shard_lease_bytes())
     }
 
     /// Octets that the sizes near the mean, up to a third less or more, will be charged beside their entries: a
     /// guess, so that the index is not built for entries that the memory won't hold.
-    fn opened_bytes(&self, classes: &Classes) -> usize {
+    fn opened_bytes(&self, classes: &Classes) -> u64 {
         let near = self.entry_bytes_mean * 2 / 3..=self.entry_bytes_mean * 4 / 3;
         let openings = (0..classes.count() as u8)
             .filter(|&class| near.contains(&classes.size(class)))
             .map(|class| classes.opening(class));
-        (openings.sum::<u64>() / CHARGE_UNITS) as usize
+        openings.sum::<u64>() / CHARGE_UNITS
     }
 
     fn shape_of(&self, page_bytes: usize, pages: usize) -> Shape {
         let classes = Classes::new(page_bytes);
         let reserve = self.reserve_pages(page_bytes, pages);
         let entry_pages = pages.saturating_sub(reserve);
-        let charge_max = (entry_pages * page_bytes) as u64 * CHARGE_UNITS;
-        let entries = (entry_pages * page_bytes).saturating_sub(self.opened_bytes(&classes))
-            / self.entry_bytes_mean;
-        let buckets = entries.div_ceil(WAYS_USED).max(2);
+        let entry_bytes = entry_pages as u64 * page_bytes as u64;
+        let charge_max = entry_bytes * CHARGE_UNITS;
+        let entries =
+            entry_bytes.saturating_sub(self.opened_bytes(&classes)) / self.entry_bytes_mean as u64;
+        // Of at least 16 bytes each in at most 16 GiB.
+        let buckets = entries.div_ceil(WAYS_USED as u64).max(2) as usize;
         let all = 0..classes.count() as u8;
         let charge_min = classes.charge(0);
         let charge_of_one = |class| classes.charge(class) + classes.opening(class);
         let evictions_max = all.map(charge_of_one).max().unwrap_or(0).div_ceil(charge_min) as usize;
         let records_min =
             2 * evictions_max + 4 * RECORDS_MAX as usize + RECORDS_MEAN * self.lag_operations;
-        let log_records = records_min.max(pages * page_bytes / 2048).next_power_of_two();
+        let records_of_arena = (pages as u64 * page_bytes as u64 / 2048) as usize;
+        let log_records = records_min.max(records_of_arena).next_power_of_two();
         Shape {
             config: Config {
                 page_bytes,
@@ -394,7 +429,7 @@ impl Builder {
                 // At all of it, slots would be moved where nobody is behind.
                 pages_low: (reserve * 3 / 4) as u32,
             },
-            reserve_bytes: reserve * page_bytes,
+            reserve_bytes: reserve as u64 * page_bytes as u64,
             policy: self.policy,
             feedback_bytes: if self.wants_reads() { FEEDBACK_BYTES } else { 0 },
         }
@@ -405,7 +440,7 @@ impl Builder {
 struct Shape {
     config: Config,
     limits: Limits,
-    reserve_bytes: usize,
+    reserve_bytes: u64,
     policy: Policy,
     /// Of each proxy.
     feedback_bytes: usize,
@@ -424,10 +459,13 @@ impl Shape {
     fn bytes(&self, proxies: usize) -> u64 {
         let buckets = self.config.buckets;
         let policy = self.policy.bytes(buckets * WAYS, self.limits.entries_max);
-        let side = buckets * DISPLACED_BYTES + policy;
+        let side = (buckets * DISPLACED_BYTES) as u64 + policy as u64;
         let config = Config { readers_max: proxies, ..self.config };
         let each = 256 + self.feedback_bytes;
-        (config.bytes() + side + proxies * each + FIXED_BYTES) as u64
+        (config.bytes())
+            .saturating_add(side)
+            .saturating_add((proxies as u64).saturating_mul(each as u64))
+            .saturating_add(FIXED_BYTES as u64)
     }
 }
 
@@ -461,5 +499,36 @@ mod tests {
         };
         Builder::default().budget(bytes_min).build().unwrap();
         assert!(Builder::default().budget(bytes_min / 2).build().is_err());
+    }
+
+    /// On a machine of 32 bits budgets and leases that its addresses do not reach are refused, and every length of the
+    /// largest shape that is left fits in half of them: whatever the policy, mean, lag and number of proxies, worked out
+    /// here as that machine would.
+    #[test]
+    fn shapes_fit_addresses_of_32_bits() {
+        for budget in [1u64 << 31, 1 << 32, 5 << 30, 9 << 30, u64::MAX] {
+            assert!(Builder::default().budget(budget).check_addresses(32).is_err(), "{budget}");
+            assert!(Builder::default().lease_bytes_max(budget).check_addresses(32).is_err());
+        }
+        let budget = (1u64 << 31) - 1;
+        let policies =
+            [Policy::Partitioned, Policy::Lru, Policy::Fifo, Policy::Paper(Default::default())];
+        for policy in policies {
+            for (mean, shards, proxies) in [(16, 1, 1), (128, 4, 16), (4096, 8, 1024)] {
+                for lag in [0, 1 << 24] {
+                    let builder = Builder::default().budget(budget).policy(policy).shards(shards);
+                    let builder = builder.proxies_max(proxies).entry_bytes_mean(mean);
+                    let builder = builder.lag_operations(lag).lease_bytes_max(budget / 4);
+                    builder.check_addresses(32).unwrap();
+                    let Ok(shape) = builder.shape() else { continue };
+                    assert!(shape.bytes(proxies) * shards as u64 <= budget);
+                    let mapped = shape.mapped_bytes() as u64 * shards as u64;
+                    assert!(mapped < 1 << 31, "{policy:?} {mean} {shards} {proxies}: {mapped}");
+                }
+            }
+        }
+        // No shape is as large as this asks for; to find that out overflows nothing.
+        let huge = Builder::default().proxies_counted(usize::MAX);
+        assert!(matches!(huge.build(), Err(Error::BudgetTooSmall { .. })));
     }
 }

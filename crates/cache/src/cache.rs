@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use crate::build::Builder;
 use crate::engine::{Engine, Limits, State};
 use crate::error::Error;
-use crate::evicted::Listener;
+use crate::evicted::{Batch, Notifier};
 use crate::hash::{Hasher, KeyHash};
 use crate::index::{Placement, find};
 use crate::iter::Iter;
@@ -69,7 +69,8 @@ pub(crate) struct Shared {
     /// Seconds past its end in which an entry may be asked for.
     pub stale: u32,
     pub sync: SyncMode,
-    pub listener: Option<Listener>,
+    /// Of what is evicted.
+    pub notifier: Option<Notifier>,
     /// Octets of the largest entry, header included.
     pub slot_bytes_max: usize,
     /// Octets a writer may hold in slots that it has not published.
@@ -79,8 +80,6 @@ pub(crate) struct Shared {
     pub counters: Box<[CacheLines<Counters>]>,
     /// Numbers of proxies that are taken: a proxy has the same one in every shard.
     pub seats: Mutex<Box<[bool]>>,
-    /// Held by the one walk in progress.
-    pub walk: Mutex<()>,
 }
 
 /// Runs `act` on main and the engine's state, under a lock that is held already.
@@ -121,7 +120,20 @@ impl Cache {
 
     /// A new writer: one core's way to write.
     pub fn writer(&self) -> Writer {
-        Writer::new(&self.shared)
+        Writer::new(&self.shared, true)
+    }
+
+    /// A writer that is kept behind a lock: what it evicts is to be reported when the lock is free again, by
+    /// [`Cache::report_evicted`].
+    pub(crate) fn writer_in_lock(&self) -> Writer {
+        Writer::new(&self.shared, false)
+    }
+
+    /// Calls the listener with what [`Writer::take_evicted`] gave.
+    pub(crate) fn report_evicted(&self, mut evicted: Batch) {
+        if let Some(notifier) = &self.shared.notifier {
+            notifier.report(&mut evicted);
+        }
     }
 
     /// The hash of a key in this cache, for the `_hashed` forms.
@@ -177,7 +189,8 @@ impl Cache {
     /// unused first; otherwise partition by partition, roughly those first that will leave first, and in each with
     /// `Paper` those first that came into it first, with `Partitioned` in no order.
     /// Takes the lock for a few entries at a time; entries that come, go, change or are hit meanwhile may be
-    /// seen, not, or twice. One walk at a time: a second one waits for the first to be dropped.
+    /// seen, not, or twice. Iterators do not wait for one another, and one that is alive keeps nobody from
+    /// writing, removing or saving; it makes each eviction a comparison dearer until it ends or is dropped.
     pub fn iter(&self, now: Seconds) -> Iter<'_> {
         Iter::new(&self.shared, now)
     }
@@ -196,4 +209,67 @@ impl Cache {
 pub(crate) fn value_bytes_max(shared: &Shared, key_len: usize) -> usize {
     let room = shared.slot_bytes_max.saturating_sub(larder_mem::HEADER_BYTES + key_len);
     room.min(crate::build::VALUE_BYTES_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use crate::time::Ttl;
+
+    const NOW: Seconds = Seconds(1);
+
+    fn key(number: u64) -> [u8; 8] {
+        number.to_be_bytes()
+    }
+
+    /// A panic under a shard's lock would leave it half changed, so the cache is poisoned: whatever asks main says so from
+    /// then on, what proxies show stays readable and whole, and all handles can be dropped in any state.
+    #[test]
+    fn a_poisoned_cache_says_so() {
+        let cache = Cache::builder().budget(1 << 20).shards(1).proxies_max(2).build().unwrap();
+        let mut writer = cache.writer();
+        for number in 0..100 {
+            writer.insert(&key(number), b"before", Ttl::FOREVER, NOW).unwrap();
+        }
+        writer.flush().unwrap();
+        let mut proxy = cache.proxy().unwrap();
+        let parked = cache.proxy().unwrap().park();
+        // Queued, and never to be applied.
+        writer.insert(&key(1), b"after", Ttl::FOREVER, NOW).unwrap();
+        writer.remove(&key(2)).unwrap();
+        let poisoned = catch_unwind(AssertUnwindSafe(|| {
+            let mut guard = cache.shared.shards[0].lock().unwrap();
+            with_engine(&cache.shared.shards[0], &mut guard, |engine| {
+                let (bucket, way) = (0..engine.main.buckets())
+                    .find_map(|bucket| {
+                        engine
+                            .main
+                            .bucket(bucket)
+                            .vacant()
+                            .filter(|&way| way > 0)
+                            .map(|way| (bucket, way - 1))
+                    })
+                    .unwrap();
+                engine.main.clear(bucket, way);
+                std::panic::resume_unwind(Box::new(()));
+            })
+        }));
+        assert!(poisoned.is_err());
+        assert!(matches!(writer.flush(), Err(Error::Poisoned)));
+        assert!(matches!(cache.stats(), Err(Error::Poisoned)));
+        assert!(matches!(cache.position(), Err(Error::Poisoned)));
+        assert!(matches!(parked.unpark(), Err(Error::Poisoned)));
+        assert!(matches!(cache.proxy(), Err(Error::Poisoned)));
+        assert!(cache.validate().is_err() && cache.iter(NOW).next().is_none());
+        proxy.sync();
+        for number in 0..100 {
+            assert_eq!(proxy.get(&key(number), NOW).as_deref(), Some(&b"before"[..]));
+        }
+        drop(writer);
+        drop(cache);
+        proxy.sync();
+        assert!(proxy.get(&key(99), NOW).is_some());
+    }
 }

@@ -4,11 +4,12 @@
 //! [`Clock::system`]: one thread a process, started at the first look at the clock, writes the time into one
 //! word four times a second; reading it costs a load of a line that is almost never written. The seconds are
 //! Unix time at the start and run on monotonically: setting the system's clock neither ends nor prolongs the
-//! life of any entry. Should the thread not start, every look asks the system instead.
+//! life of any entry. Should the thread not start, every look asks the system instead. A process that was forked has no
+//! threads but one: its word begins at "no tick yet", so that its first look starts a thread of its own.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Once, OnceLock};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::time::Seconds;
@@ -18,6 +19,9 @@ const TICK: Duration = Duration::from_millis(250);
 
 /// The last tick; 0 before the first.
 static TICKED: AtomicU32 = AtomicU32::new(0);
+
+/// This process has a thread that ticks, or none could be had.
+static IS_TICKING: AtomicBool = AtomicBool::new(false);
 
 /// Where a [`crate::Map`] has the time from. Cheap to clone; a clone shows the same time.
 #[derive(Debug, Clone)]
@@ -66,8 +70,7 @@ impl Clock {
 
 #[cold]
 fn first_look() -> Seconds {
-    static START: Once = Once::new();
-    START.call_once(|| {
+    if !IS_TICKING.swap(true, Ordering::Relaxed) && watches_forks() {
         // Nobody waits for this thread: it holds nothing, and ends with the process.
         let _ = std::thread::Builder::new().name("larder-clock".into()).spawn(|| {
             loop {
@@ -75,8 +78,20 @@ fn first_look() -> Seconds {
                 std::thread::sleep(TICK);
             }
         });
-    });
+    }
     Seconds(seconds_now())
+}
+
+/// Whether [`forked`] will run in children of this process: else no word may stand there that nobody changes.
+fn watches_forks() -> bool {
+    static WATCHES: OnceLock<bool> = OnceLock::new();
+    *WATCHES.get_or_init(|| larder_mem::run_in_children(forked).is_ok())
+}
+
+/// This process has just been forked, and has no thread that ticks.
+extern "C" fn forked() {
+    TICKED.store(0, Ordering::Relaxed);
+    IS_TICKING.store(false, Ordering::Relaxed);
 }
 
 /// Unix time as it was at the first call, and what has passed since.
@@ -102,6 +117,20 @@ mod tests {
         // A tick may be late on a busy machine, never early.
         assert!(shown <= unix() && shown + 60 > before, "{before}, {shown}");
         assert!(!Clock::system().set(Seconds(1)));
+    }
+
+    /// In a process that was forked the first look shows the time and starts a thread again, however late the last tick
+    /// of the parent was.
+    #[test]
+    fn a_child_has_ticks_of_its_own() {
+        let before = Clock::system().now();
+        assert!(watches_forks());
+        forked();
+        assert!(!IS_TICKING.load(Ordering::Relaxed));
+        let after = Clock::system().now();
+        assert!(before <= after && after.0 <= seconds_now());
+        // The test's other threads may have looked first.
+        assert!(IS_TICKING.load(Ordering::Relaxed) || TICKED.load(Ordering::Relaxed) > 0);
     }
 
     /// A manual clock stands, and its clones show what one of them was set to.

@@ -37,6 +37,9 @@ pub enum Error {
         /// How many log records it is behind.
         behind: u64,
     },
+    /// An insert from within the cache's own eviction listener was not done: what the listener inserts evicts more than
+    /// it was called for. Insert less there, or hand entries to another thread.
+    ListenerInserts,
     /// Every spare slot is in the hands of other writers, or under a lease. Nothing was changed: flush them or
     /// drop leases, then try again.
     Starved,
@@ -71,6 +74,9 @@ impl fmt::Display for Error {
             Error::Starved => {
                 f.write_str("other writers and leases hold every spare slot; flush or drop them, then try again")
             }
+            Error::ListenerInserts => f.write_str(
+                "the eviction listener inserts more than it is called for; insert less in it, or hand entries to another thread",
+            ),
             Error::ProxiesExhausted => {
                 f.write_str("every proxy is taken; drop one, or build the cache for more")
             }

@@ -1,14 +1,14 @@
 //! A walk over all entries, those that would leave first coming first, in short lock holds.
 //!
-//! The policy gives the order and keeps the walk's place through whatever comes, goes and moves between two
-//! holds. There is one such place, so one walk at a time.
+//! The policy gives the order and keeps each walk's place through whatever comes, goes and moves between two
+//! holds. Walks do not wait for one another.
 
 use std::collections::VecDeque;
 
 use larder_mem::WAYS;
-use parking_lot::MutexGuard;
 
 use crate::cache::{Shared, with_engine};
+use crate::policy::WalkId;
 use crate::time::{Seconds, end_of, is_expired};
 
 /// Entries copied a lock hold.
@@ -50,16 +50,14 @@ pub struct Iter<'a> {
     shared: &'a Shared,
     now: Seconds,
     chunk: VecDeque<OwnedEntry>,
-    /// The shard being walked, and whether the walk of it has begun.
+    /// The shard being walked, and the walk of it once it has begun.
     shard: usize,
-    started: bool,
-    _only: MutexGuard<'a, ()>,
+    walk: Option<WalkId>,
 }
 
 impl<'a> Iter<'a> {
     pub(crate) fn new(shared: &'a Shared, now: Seconds) -> Self {
-        let only = shared.walk.lock();
-        Iter { shared, now, chunk: VecDeque::new(), shard: 0, started: false, _only: only }
+        Iter { shared, now, chunk: VecDeque::new(), shard: 0, walk: None }
     }
 
     /// Copies the next entries of this shard; false at its end.
@@ -68,13 +66,12 @@ impl<'a> Iter<'a> {
         // A poisoned shard has no more to tell: its list may be half changed.
         let Ok(mut guard) = shard.lock() else { return false };
         let (now, chunk) = (self.now, &mut self.chunk);
-        let start = !std::mem::replace(&mut self.started, true);
         with_engine(shard, &mut guard, |engine| {
-            if start {
-                engine.state.policy.walk_start();
-            }
+            let walk = *self.walk.get_or_insert_with(|| engine.state.policy.walk_start());
             for _ in 0..ENTRIES_PER_HOLD {
-                let Some(entry) = engine.state.policy.walk_next() else { return !chunk.is_empty() };
+                let Some(entry) = engine.state.policy.walk_next(walk) else {
+                    return !chunk.is_empty();
+                };
                 let (bucket, way) = (entry as usize / WAYS, entry as usize % WAYS);
                 let Some(slot) = engine.main.slot(bucket, way) else { continue };
                 let expires = slot.expires();
@@ -91,6 +88,16 @@ impl<'a> Iter<'a> {
             true
         })
     }
+
+    /// Ends the walk of this shard, if one has begun: nobody keeps a place for it any more.
+    fn end_walk(&mut self) {
+        if let Some(walk) = self.walk.take()
+            && let Some(shard) = self.shared.shards.get(self.shard)
+            && let Ok(mut guard) = shard.lock()
+        {
+            with_engine(shard, &mut guard, |engine| engine.state.policy.walk_end(walk));
+        }
+    }
 }
 
 impl Iterator for Iter<'_> {
@@ -102,8 +109,8 @@ impl Iterator for Iter<'_> {
                 return None;
             }
             if !self.fill() {
+                self.end_walk();
                 self.shard += 1;
-                self.started = false;
             }
         }
         self.chunk.pop_front()
@@ -111,13 +118,7 @@ impl Iterator for Iter<'_> {
 }
 
 impl Drop for Iter<'_> {
-    /// A walk given up before its end is over: nobody keeps a place for it.
     fn drop(&mut self) {
-        if let Some(shard) = self.shared.shards.get(self.shard)
-            && self.started
-            && let Ok(mut guard) = shard.lock()
-        {
-            with_engine(shard, &mut guard, |engine| engine.state.policy.walk_end());
-        }
+        self.end_walk();
     }
 }

@@ -79,14 +79,16 @@ impl<K: ?Sized, V> std::fmt::Debug for Map<K, V> {
 
 impl<K: Key + ?Sized, V: Value> Map<K, V> {
     /// A map that takes at most `budget` octets, everything counted, and the system's time. Has an index copy
-    /// for each core, up to 16.
+    /// for each core, up to 16, and a hash that nobody else knows.
     pub fn new(budget: u64) -> Result<Self, Error> {
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
         let builder = Cache::builder().budget(budget).proxies_max(cores.min(SEATS_MAX));
+        let builder = builder.random_seed();
         Self::build(builder, Clock::system())
     }
 
-    /// A map over a cache of the caller's description, with the caller's clock. The cache's proxies are the
+    /// A map over a cache of the caller's description, with the caller's clock. The hash is the description's: see
+    /// [`Builder::random_seed`]. The cache's proxies are the
     /// map's seats: as many as threads are to read at the same moment.
     pub fn build(builder: Builder, clock: Clock) -> Result<Self, Error> {
         let seats = Seats::new(builder.build()?);
@@ -288,9 +290,8 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
         flight.supersede_all();
         // A writer of its own: the seats' are never held while somebody else's code runs, as `input`'s does.
         let mut writer = self.cache().writer();
-        let loaded = save::load(input, now, |key, value, ttl| {
-            seats.retry(|| writer.insert(key, value, ttl, now))
-        })?;
+        let loaded =
+            save::load(input, now, |entry| seats.retry(|| entry.insert(&mut writer, now)))?;
         seats.retry(|| writer.flush().map(drop))?;
         Ok(loaded)
     }

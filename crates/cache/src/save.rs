@@ -3,11 +3,14 @@
 //! All numbers are little-endian. A stream is a head, chunks, and an end:
 //!
 //! ```text
-//! head    "larder\r\n" (8)  version u32 = 1  zero u32  written_at u32 (s)  CRC-32 of these 20 octets
+//! head    "larder\r\n" (8)  version u32 = 2  zero u32  written_at u32 (s)  CRC-32 of these 20 octets
 //! chunk   entries u32 >= 1  octets u32  CRC-32 of number, entries, octets and payload  payload
 //! end     entries u32 = 0   octets u32 = 8  CRC-32 likewise                            all entries u64
-//! entry   key octets u8  value octets u16  expires u32 (s, 0 for never)  key  value
+//! entry   key octets u8  flags u8  value octets u16  expires u32 (s, 0 for never)  [version u64]  key  value
+//!         flag 1: the entry has a version; others are 0
 //! ```
+//!
+//! Version 1 had neither flags nor entry versions; it is still read.
 //!
 //! The CRC is that of zlib and gzip; the chunk's number (u32, from 0) goes into it and not into the stream,
 //! so that chunks that were lost, doubled or put in another order are noticed, and the end's count notices a
@@ -29,26 +32,35 @@
 use std::fmt;
 use std::io::{self, Read, Write};
 
+use larder_mem::VERSION_BYTES;
+
 use crate::build::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::cache::Cache;
 use crate::error::Error;
 use crate::iter::OwnedEntry;
 use crate::time::{Seconds, Ttl, is_expired};
+use crate::writer::Writer;
 
-/// The version that is written, and the only one that is read.
-pub const SAVE_VERSION: u32 = 1;
+/// The version of the format that is written. It and those before it are read.
+pub const SAVE_VERSION: u32 = 2;
 
 const MAGIC: &[u8; 8] = b"larder\r\n";
 const HEAD_OCTETS: usize = 24;
 const CHUNK_HEAD_OCTETS: usize = 12;
-const ENTRY_HEAD_OCTETS: usize = 7;
+/// Of an entry without a version.
+const ENTRY_HEAD_OCTETS: usize = 8;
+/// In format version 1.
+const ENTRY_HEAD_OCTETS_1: usize = 7;
+
+/// The entry has a version.
+const FLAG_VERSION: u8 = 1;
 
 /// A chunk is closed when it holds this much, and is at most one entry larger.
 const CHUNK_OCTETS: usize = 256 << 10;
 
 /// The largest payload that a chunk can have.
 pub const CHUNK_OCTETS_MAX: usize =
-    CHUNK_OCTETS + ENTRY_HEAD_OCTETS + KEY_BYTES_MAX + VALUE_BYTES_MAX;
+    CHUNK_OCTETS + ENTRY_HEAD_OCTETS + VERSION_BYTES + KEY_BYTES_MAX + VALUE_BYTES_MAX;
 
 /// Why a cache was not saved, or not loaded to the end.
 #[derive(Debug)]
@@ -133,8 +145,8 @@ pub struct Loaded {
 
 impl Cache {
     /// Writes all entries alive at `now` to `out`, those that would leave first coming first: how many. Others read and write meanwhile;
-    /// each entry is as it was at one moment while this ran, not all at the same. One walk of the cache at
-    /// a time, as [`Cache::iter`] has it. Writes in pieces of some 256 KiB: `out` needs no buffer.
+    /// each entry is as it was at one moment while this ran, not all at the same. Writes in pieces of some 256 KiB:
+    /// `out` needs no buffer.
     pub fn save_to(&self, out: &mut impl Write, now: Seconds) -> io::Result<u64> {
         out.write_all(&head(now))?;
         let mut chunk = Chunk::new();
@@ -155,12 +167,12 @@ impl Cache {
         Ok(total)
     }
 
-    /// Inserts what [`Cache::save_to`] wrote, those entries apart that have ended at `now`. Their octets and
-    /// ends are as they were. Sync or park this cache's proxies before, or make them after: they are in the
+    /// Inserts what [`Cache::save_to`] wrote, those entries apart that have ended at `now`. Their octets, ends and
+    /// versions are as they were; one with a version is inserted as by [`Writer::insert_if_newer`]. Sync or park this cache's proxies before, or make them after: they are in the
     /// way of as many inserts.
     pub fn load_from(&self, input: &mut impl Read, now: Seconds) -> Result<Loaded, SaveError> {
         let mut writer = self.writer();
-        let loaded = load(input, now, |key, value, ttl| writer.insert(key, value, ttl, now))?;
+        let loaded = load(input, now, |entry| entry.insert(&mut writer, now))?;
         writer.flush()?;
         Ok(loaded)
     }
@@ -170,9 +182,10 @@ impl Cache {
 pub(crate) fn load(
     input: &mut impl Read,
     now: Seconds,
-    mut insert: impl FnMut(&[u8], &[u8], Ttl) -> Result<(), Error>,
+    mut insert: impl FnMut(&Entry<'_>) -> Result<(), Error>,
 ) -> Result<Loaded, SaveError> {
-    let mut loaded = Loaded { written_at: read_head(input)?, ..Loaded::default() };
+    let (format, written_at) = read_head(input)?;
+    let mut loaded = Loaded { written_at, ..Loaded::default() };
     let mut payload = Vec::new();
     let mut total = 0u64;
     for chunk in 0..u32::MAX {
@@ -189,17 +202,17 @@ pub(crate) fn load(
             };
         }
         // The whole chunk is looked at before any of it is inserted.
-        let mut listed = Entries(&payload);
-        if listed.by_ref().count() as u64 != u64::from(entries) || !listed.0.is_empty() {
+        let mut listed = Entries { octets: &payload, format };
+        if listed.by_ref().count() as u64 != u64::from(entries) || !listed.octets.is_empty() {
             return Err(damaged("its entries do not fill it"));
         }
         total += u64::from(entries);
-        for Entry { key, value, expires } in Entries(&payload) {
-            if is_expired(expires, now) {
+        for entry in (Entries { octets: &payload, format }) {
+            if is_expired(entry.expires, now) {
                 loaded.ended += 1;
                 continue;
             }
-            match insert(key, value, life(expires, now)) {
+            match insert(&entry) {
                 Ok(()) => loaded.entries += 1,
                 Err(Error::ValueTooLarge { .. }) => loaded.too_large += 1,
                 Err(error) => return Err(error.into()),
@@ -208,14 +221,6 @@ pub(crate) fn load(
     }
     let end = Damage { chunk: u32::MAX, loaded: loaded.entries, what: "it has no end" };
     Err(SaveError::Damaged(end))
-}
-
-/// The life that an entry has left.
-fn life(expires: u32, now: Seconds) -> Ttl {
-    if expires == larder_mem::EXPIRES_NEVER {
-        return Ttl::FOREVER;
-    }
-    Ttl::seconds(expires.saturating_sub(now.0))
 }
 
 fn head(now: Seconds) -> [u8; HEAD_OCTETS] {
@@ -228,7 +233,8 @@ fn head(now: Seconds) -> [u8; HEAD_OCTETS] {
     head
 }
 
-fn read_head(input: &mut impl Read) -> Result<Seconds, SaveError> {
+/// The version of the format, and when it was written.
+fn read_head(input: &mut impl Read) -> Result<(u32, Seconds), SaveError> {
     let mut octets = [0; HEAD_OCTETS];
     match input.read_exact(&mut octets) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
@@ -243,10 +249,10 @@ fn read_head(input: &mut impl Read) -> Result<Seconds, SaveError> {
     if crc32fast::hash(&octets[..20]) != number(20) {
         return Err(SaveError::Foreign("the head of the saved cache is damaged"));
     }
-    if number(8) != SAVE_VERSION {
+    if !(1..=SAVE_VERSION).contains(&number(8)) {
         return Err(SaveError::Foreign("the cache was saved in a format of another version"));
     }
-    Ok(Seconds(number(16)))
+    Ok((number(8), Seconds(number(16))))
 }
 
 fn u32_at(octets: &[u8], at: usize) -> u32 {
@@ -272,8 +278,12 @@ impl Chunk {
         let expires = entry.expires().map_or(larder_mem::EXPIRES_NEVER, |end| end.0);
         // The engine's limits are those of the format: 255 and 32768.
         self.octets.push(key.len() as u8);
+        self.octets.push(if entry.version().is_some() { FLAG_VERSION } else { 0 });
         self.octets.extend_from_slice(&(value.len() as u16).to_le_bytes());
         self.octets.extend_from_slice(&expires.to_le_bytes());
+        if let Some(version) = entry.version() {
+            self.octets.extend_from_slice(&version.to_le_bytes());
+        }
         self.octets.extend_from_slice(key);
         self.octets.extend_from_slice(value);
         self.entries += 1;
@@ -333,29 +343,63 @@ fn read_chunk(input: &mut impl Read, number: u32, payload: &mut Vec<u8>) -> Resu
     Ok(u32_at(&head, 0))
 }
 
-struct Entry<'a> {
+/// An entry of a stream.
+pub(crate) struct Entry<'a> {
     key: &'a [u8],
     value: &'a [u8],
     expires: u32,
+    version: Option<u64>,
+}
+
+impl Entry<'_> {
+    /// Stores it, with what is left of its life.
+    pub fn insert(&self, writer: &mut Writer, now: Seconds) -> Result<(), Error> {
+        let ttl = match self.expires {
+            larder_mem::EXPIRES_NEVER => Ttl::FOREVER,
+            expires => Ttl::seconds(expires.saturating_sub(now.0)),
+        };
+        match self.version {
+            Some(version) => writer.insert_if_newer(self.key, self.value, version, ttl, now),
+            None => writer.insert(self.key, self.value, ttl, now),
+        }
+    }
 }
 
 /// The entries of a payload. One that can't be, for its key's or its value's length, ends them, and stays in
 /// what is left: so that tells whether the payload is sound.
-struct Entries<'a>(&'a [u8]);
+struct Entries<'a> {
+    octets: &'a [u8],
+    /// The version of the format.
+    format: u32,
+}
 
 impl<'a> Iterator for Entries<'a> {
     type Item = Entry<'a>;
 
     fn next(&mut self) -> Option<Entry<'a>> {
-        let (head, rest) = self.0.split_first_chunk::<ENTRY_HEAD_OCTETS>()?;
-        let value_len = usize::from(u16::from_le_bytes([head[1], head[2]]));
-        let (key, rest) = rest.split_at_checked(usize::from(head[0]))?;
+        let (key_len, flags, head, rest) = if self.format == 1 {
+            let (head, rest) = self.octets.split_first_chunk::<ENTRY_HEAD_OCTETS_1>()?;
+            (head[0], 0, &head[1..], rest)
+        } else {
+            let (head, rest) = self.octets.split_first_chunk::<ENTRY_HEAD_OCTETS>()?;
+            (head[0], head[1], &head[2..], rest)
+        };
+        let value_len = usize::from(u16::from_le_bytes([head[0], head[1]]));
+        let (version, rest) = match flags {
+            0 => (None, rest),
+            FLAG_VERSION => {
+                let (version, rest) = rest.split_first_chunk::<VERSION_BYTES>()?;
+                (Some(u64::from_le_bytes(*version)), rest)
+            }
+            _ => return None,
+        };
+        let (key, rest) = rest.split_at_checked(usize::from(key_len))?;
         let (value, rest) = rest.split_at_checked(value_len)?;
         if key.is_empty() || value_len > VALUE_BYTES_MAX {
             return None;
         }
-        self.0 = rest;
-        Some(Entry { key, value, expires: u32_at(head, 3) })
+        self.octets = rest;
+        Some(Entry { key, value, expires: u32_at(head, 2), version })
     }
 }
 
@@ -469,12 +513,12 @@ mod tests {
         let mut writer = cache.writer();
         writer.insert(b"key", b"value", Ttl::seconds(7), NOW).unwrap();
         writer.flush().unwrap();
-        let entry = b"\x03\x05\x00\x6b\x00\x00\x00keyvalue";
-        let mut expected = b"larder\r\n\x01\0\0\0\0\0\0\0\x64\0\0\0".to_vec();
+        let entry = b"\x03\0\x05\x00\x6b\x00\x00\x00keyvalue";
+        let mut expected = b"larder\r\n\x02\0\0\0\0\0\0\0\x64\0\0\0".to_vec();
         let crc = crc32fast::hash(&expected);
         expected.extend(crc.to_le_bytes());
-        expected.extend(b"\x01\0\0\0\x0f\0\0\0");
-        let crc = crc32fast::hash(&[b"\0\0\0\0\x01\0\0\0\x0f\0\0\0", &entry[..]].concat());
+        expected.extend(b"\x01\0\0\0\x10\0\0\0");
+        let crc = crc32fast::hash(&[b"\0\0\0\0\x01\0\0\0\x10\0\0\0", &entry[..]].concat());
         expected.extend(crc.to_le_bytes());
         expected.extend(entry);
         expected.extend(b"\0\0\0\0\x08\0\0\0");
@@ -484,15 +528,72 @@ mod tests {
         assert_eq!(saved(&cache), expected);
     }
 
+    /// Versions are saved and loaded: what was older than an entry before is older than it afterwards, also where the
+    /// loading cache has an entry already. A stream of format version 1, which has none, loads.
+    #[test]
+    fn versions_are_saved_and_loaded() {
+        let cache = Cache::builder().budget(1 << 20).build().unwrap();
+        let mut writer = cache.writer();
+        for (key, version) in [(b"a", 0), (b"b", 10), (b"c", u64::MAX)] {
+            writer.insert_if_newer(key, b"saved", version, Ttl::FOREVER, NOW).unwrap();
+        }
+        writer.insert(b"d", b"saved", Ttl::FOREVER, NOW).unwrap();
+        writer.flush().unwrap();
+        let octets = saved(&cache);
+        let (other, loaded) = load_into(1 << 20, &octets, NOW);
+        assert_eq!(loaded.unwrap().entries, 4);
+        let held = |cache: &Cache| {
+            let entries = cache.iter(NOW);
+            let mut held: Vec<_> = entries
+                .map(|entry| (entry.key()[0], entry.version(), entry.value().to_vec()))
+                .collect();
+            held.sort();
+            held
+        };
+        assert_eq!(held(&other), held(&cache));
+        let mut writer = other.writer();
+        writer.insert_if_newer(b"b", b"older", 5, Ttl::FOREVER, NOW).unwrap();
+        writer.insert_if_newer(b"a", b"newer", 11, Ttl::FOREVER, NOW).unwrap();
+        writer.flush().unwrap();
+        let expected = [
+            (b'a', Some(11), b"newer".to_vec()),
+            (b'b', Some(10), b"saved".to_vec()),
+            (b'c', Some(u64::MAX), b"saved".to_vec()),
+            (b'd', None, b"saved".to_vec()),
+        ];
+        assert_eq!(held(&other), expected);
+        other.load_from(&mut &*octets, NOW).unwrap();
+        assert_eq!(held(&other), expected, "what was loaded is older");
+
+        let mut old = head(NOW).to_vec();
+        old[8] = 1;
+        let crc = crc32fast::hash(&old[..20]).to_le_bytes();
+        old[20..].copy_from_slice(&crc);
+        let mut chunk = Chunk::new();
+        chunk.octets.extend_from_slice(b"\x03\x05\x00\x6b\x00\x00\x00keyvalue");
+        chunk.entries = 1;
+        chunk.write(&mut old).unwrap();
+        chunk.octets.extend_from_slice(&1u64.to_le_bytes());
+        chunk.write(&mut old).unwrap();
+        let (cache, loaded) = load_into(1 << 20, &old, NOW);
+        assert_eq!(loaded.unwrap().entries, 1);
+        let entry = cache.iter(NOW).next().unwrap();
+        assert_eq!((entry.key(), entry.value()), (&b"key"[..], &b"value"[..]));
+        assert_eq!((entry.expires(), entry.version()), (Some(Seconds(0x6b)), None));
+    }
+
     /// Chunks with good checksums that say what no cache would have written are refused too.
     #[test]
     fn nonsense_with_good_checksums_is_refused() {
         for (entries, payload) in [
-            (2, &b"\x01\0\0\0\0\0\0k"[..]),
-            (1, b"\x01\0\0\0\0\0\0kx"),
-            (1, b"\0\0\0\0\0\0\0"),
-            (1, b"\x01\xff\xff\0\0\0\0k"),
+            (2, &b"\x01\0\0\0\0\0\0\0k"[..]),
+            (1, b"\x01\0\0\0\0\0\0\0kx"),
+            (1, b"\0\0\0\0\0\0\0\0"),
+            (1, b"\x01\0\xff\xff\0\0\0\0k"),
             (1, b"\x01"),
+            // A version that is not there, and a flag that nobody knows.
+            (1, b"\x01\x01\0\0\0\0\0\0vvvvvvv"),
+            (1, b"\x01\x02\0\0\0\0\0\0k"),
             (0, b"\x01\0\0\0\0\0\0\0"),
             (0, b""),
         ] {
@@ -508,7 +609,7 @@ mod tests {
             );
         }
         let mut octets = head(NOW);
-        octets[8] = 2;
+        octets[8] = 3;
         let crc = crc32fast::hash(&octets[..20]).to_le_bytes();
         octets[20..].copy_from_slice(&crc);
         let (_, loaded) = load_into(1 << 20, &octets, NOW);

@@ -39,6 +39,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::cache::Cache;
 use crate::error::Error;
+use crate::evicted::Batch;
 use crate::proxy::Proxy;
 use crate::time::Seconds;
 use crate::writer::Writer;
@@ -113,7 +114,7 @@ impl Seats {
     pub fn new(cache: Cache) -> Self {
         let seats = (0..cache.proxies_max())
             .map(|_| {
-                let writer = Mutex::new(cache.writer());
+                let writer = Mutex::new(cache.writer_in_lock());
                 CacheLines(Seat { reader: Mutex::new(Place::Unused), writer })
             })
             .collect();
@@ -210,19 +211,24 @@ impl Seats {
         &self,
         operate: impl FnMut(&mut Writer) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let _writing = Busy::with(|here| &here.writes);
-        match self.writer() {
-            Some(mut writer) => self.write_with(&mut writer, operate),
-            // A write from within a write: the cache's listener hears of what one evicts, and may write.
-            None => self.write_with(&mut self.cache.writer(), operate),
-        }
+        let (written, evicted) = {
+            let _writing = Busy::with(|here| &here.writes);
+            match self.writer() {
+                Some(mut writer) => self.write_with(&mut writer, operate),
+                // A write from within a write.
+                None => self.write_with(&mut self.cache.writer_in_lock(), operate),
+            }
+        };
+        // The cache's listener may write; all is done and free.
+        self.cache.report_evicted(evicted);
+        written
     }
 
     fn write_with(
         &self,
         writer: &mut Writer,
         mut operate: impl FnMut(&mut Writer) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+    ) -> (Result<(), Error>, Batch) {
         let mut is_queued = false;
         let written = self.retry(|| {
             if !is_queued {
@@ -233,9 +239,9 @@ impl Seats {
         });
         if written.is_err() {
             // The old writer applies or drops what it has queued (invariant 2).
-            *writer = self.cache.writer();
+            *writer = self.cache.writer_in_lock();
         }
-        written
+        (written, writer.take_evicted())
     }
 
     /// Runs what idle seats may stand in the way of, until they don't: it succeeds, or fails for another

@@ -47,6 +47,7 @@ use parking_lot::Mutex;
 use crate::build::Builder;
 use crate::cache::Cache;
 use crate::error::Error;
+use crate::evicted::Batch;
 use crate::proxy::Proxy;
 use crate::time::{Seconds, Ttl};
 use crate::writer::Writer;
@@ -109,6 +110,8 @@ impl<T: Send + Sync> Typed<T> {
     /// A cache of as many objects as the cache described by `builder` has entries: an entry is a key and 12
     /// octets, so say `entry_bytes_mean(32)` or so. `make` builds an object, `reset` makes a used one as
     /// good as new: it should let go of what the object was for, and keep its memory.
+    ///
+    /// An object of more than 64 KiB is refused, since it is moved by way of the stack when it is made: keep it in a `Box`.
     pub fn build(
         builder: Builder,
         make: impl Fn() -> T + Send + Sync + 'static,
@@ -120,7 +123,7 @@ impl<T: Send + Sync> Typed<T> {
         let slab = Slab::new(cells, cache.proxies_max())?;
         Ok(Typed {
             inner: Arc::new(Inner {
-                writer: Mutex::new(cache.writer()),
+                writer: Mutex::new(cache.writer_in_lock()),
                 names: Mutex::new(Names { cells: (0..cells).map(|_| None).collect(), hand: 0 }),
                 cache,
                 slab,
@@ -167,27 +170,33 @@ impl<T: Send + Sync> Typed<T> {
         fill(slot.object().get_or_insert_with(&inner.make));
         let id = slot.publish();
         let replaced = inner.id_of(key, now);
-        let stored = inner.write(|writer| writer.insert(key, &id.to_octets(), ttl, now));
-        if let Err(error) = stored {
+        let (stored, evicted) = inner.write(|writer| writer.insert(key, &id.to_octets(), ttl, now));
+        if stored.is_ok() {
+            let name = Name { key: key.into(), id };
+            let earlier = inner.names.lock().cells[id.index()].replace(name);
+            debug_assert!(earlier.is_none(), "a name is forgotten before its cell is used again");
+            if let Some(replaced) = replaced {
+                inner.retire(replaced);
+            }
+        } else {
             inner.slab.retire(id);
-            return Err(error);
         }
-        let earlier = inner.names.lock().cells[id.index()].replace(Name { key: key.into(), id });
-        debug_assert!(earlier.is_none(), "a name is forgotten before its cell is used again");
-        if let Some(replaced) = replaced {
-            inner.retire(replaced);
-        }
-        Ok(id)
+        // The listener may use this cache, and may panic: all is in its place.
+        inner.cache.report_evicted(evicted);
+        stored.map(|()| id)
     }
 
     /// Takes a key out, if it is there. Its object is reset by a later insert, or by [`Typed::reset_all`].
     pub fn remove(&self, key: &[u8], now: Seconds) -> Result<(), Error> {
         let removed = self.inner.id_of(key, now);
-        self.inner.write(|writer| writer.remove(key))?;
-        if let Some(removed) = removed {
+        let (written, evicted) = self.inner.write(|writer| writer.remove(key));
+        if written.is_ok()
+            && let Some(removed) = removed
+        {
             self.inner.retire(removed);
         }
-        Ok(())
+        self.inner.cache.report_evicted(evicted);
+        written
     }
 
     /// Finds every object whose key was evicted or has ended, and resets all that no proxy may still hold:
@@ -261,14 +270,17 @@ impl<T: Send + Sync> Inner<T> {
         self.cache.read_at_main(key, now, SlabId::from_octets).ok()??
     }
 
-    /// Writes, and publishes at once. On an error nothing of it happens later.
-    fn write(&self, operate: impl FnOnce(&mut Writer) -> Result<(), Error>) -> Result<(), Error> {
+    /// Writes, and publishes at once. On an error nothing of it happens later. What was evicted is to be reported.
+    fn write(
+        &self,
+        operate: impl FnOnce(&mut Writer) -> Result<(), Error>,
+    ) -> (Result<(), Error>, Batch) {
         let mut writer = self.writer.lock();
         let written = operate(&mut writer).and_then(|()| writer.flush());
         if written.is_err() {
-            *writer = self.cache.writer();
+            *writer = self.cache.writer_in_lock();
         }
-        written.map(drop)
+        (written.map(drop), writer.take_evicted())
     }
 }
 

@@ -87,6 +87,8 @@ struct Own {
     wanted: Wanted,
     /// What our operations evicted and the listener was not told yet.
     evicted: Batch,
+    /// Operations end by telling it; else whoever has the writer does, by [`Writer::take_evicted`].
+    reports: bool,
 }
 
 /// A value being built in its final place. See [`Writer::insert_with`].
@@ -128,7 +130,9 @@ impl Build<'_> {
 }
 
 impl Writer {
-    pub(crate) fn new(shared: &Arc<Shared>) -> Self {
+    /// One whose operations end with calls of the listener, unless they are left to the caller (who has the writer
+    /// behind a lock, which the listener may want).
+    pub(crate) fn new(shared: &Arc<Shared>, reports: bool) -> Self {
         let own = (shared.shards.iter().enumerate())
             .map(|(number, shard)| Own {
                 shard: number,
@@ -138,9 +142,19 @@ impl Writer {
                 spare: (0..shard.classes().count()).map(|_| Vec::new()).collect(),
                 wanted: Wanted::default(),
                 evicted: Batch::default(),
+                reports,
             })
             .collect();
         Writer { shared: shared.clone(), own }
+    }
+
+    /// What its operations evicted since it was taken last, for a writer that does not report.
+    pub(crate) fn take_evicted(&mut self) -> Batch {
+        let mut evicted = Batch::default();
+        for own in &mut self.own {
+            evicted.append(&mut own.evicted);
+        }
+        evicted
     }
 
     /// What is shared, and what is our own of a key's shard.
@@ -187,9 +201,12 @@ impl Writer {
         now: Seconds,
     ) -> Result<(), Error> {
         let (shared, own) = self.parts(hash);
-        let mut slot = own.slot_for(shared, key, value.len(), 0)?;
-        own.shard(shared).fill(&mut slot, key, value, ttl.expires(now));
-        own.enqueue(shared, hash, slot, when, now)
+        let stored = own.slot_for(shared, key, value.len(), 0).and_then(|mut slot| {
+            own.shard(shared).fill(&mut slot, key, value, ttl.expires(now));
+            own.enqueue(shared, hash, slot, when, now)
+        });
+        own.report(shared);
+        stored
     }
 
     /// Stores a value where none lives under the key when the operation is applied; one past its end
@@ -224,11 +241,14 @@ impl Writer {
     ) -> Result<(), Error> {
         let hash = self.shared.hasher.hash(key);
         let (shared, own) = self.parts(hash);
-        let mut slot = own.slot_for(shared, key, value.len(), VERSION_BYTES)?;
-        let shard = own.shard(shared);
-        shard.build(&mut slot, key, value.len()).copy_from_slice(value);
-        shard.finish(&mut slot, key.len(), value.len(), ttl.expires(now), Some(version));
-        own.enqueue(shared, hash, slot, When::Newer, now)
+        let stored = own.slot_for(shared, key, value.len(), VERSION_BYTES).and_then(|mut slot| {
+            let shard = own.shard(shared);
+            shard.build(&mut slot, key, value.len()).copy_from_slice(value);
+            shard.finish(&mut slot, key.len(), value.len(), ttl.expires(now), Some(version));
+            own.enqueue(shared, hash, slot, When::Newer, now)
+        });
+        own.report(shared);
+        stored
     }
 
     /// Stores a value that `build` writes, at most `len_max` octets, straight into its final place. The
@@ -243,27 +263,20 @@ impl Writer {
     ) -> Result<(), Error> {
         let hash = self.shared.hasher.hash(key);
         let (shared, own) = self.parts(hash);
-        let slot = own.slot_for(shared, key, len_max, 0)?;
-        let shard = own.shard(shared);
-        // Should `build` panic, the slot goes back to the spare ones.
-        let mut held = Held { own, slot: Some(slot) };
-        if let Some(slot) = &mut held.slot {
-            let mut value = Build { room: shard.build(slot, key, len_max), len: 0 };
-            build(&mut value);
-            let len = value.len;
-            shard.finish(slot, key.len(), len, ttl.expires(now), None);
-        }
-        match held.slot.take() {
-            Some(slot) => held.own.enqueue(shared, hash, slot, When::Always, now),
-            None => Ok(()),
-        }
+        let stored = own.slot_for(shared, key, len_max, 0).and_then(|slot| {
+            own.build_in(shared, hash, slot, (key, len_max), (ttl.expires(now), now), build)
+        });
+        own.report(shared);
+        stored
     }
 
     /// Takes an entry out, if there is one.
     pub fn remove(&mut self, key: &[u8]) -> Result<(), Error> {
         let hash = self.shared.hasher.hash(key);
         let (shared, own) = self.parts(hash);
-        own.enqueue_key(shared, hash, key, Act::Remove, 0)
+        let queued = own.enqueue_key(shared, hash, key, Act::Remove, 0);
+        own.report(shared);
+        queued
     }
 
     /// Gives an entry a new end, `ttl` from `now`, if there is one. Proxies see it when it is applied,
@@ -272,7 +285,9 @@ impl Writer {
         let hash = self.shared.hasher.hash(key);
         let expires = ttl.expires(now);
         let (shared, own) = self.parts(hash);
-        own.enqueue_key(shared, hash, key, Act::Touch, expires)
+        let queued = own.enqueue_key(shared, hash, key, Act::Touch, expires);
+        own.report(shared);
+        queued
     }
 
     /// Applies and publishes everything queued; gives spare slots back where memory is short. The
@@ -288,6 +303,7 @@ impl Writer {
                 Ok(at) => position.set(own.shard, at),
                 Err(error) => refused = refused.or(Some(error)),
             }
+            own.report(shared);
         }
         refused.map_or(Ok(position), Err)
     }
@@ -302,26 +318,21 @@ impl Drop for Writer {
     /// Publishes what is queued; what can't be, because a proxy stalls it, is dropped. Flush first to know.
     fn drop(&mut self) {
         let Writer { shared, own } = self;
-        let mut all: Vec<_> = own.iter_mut().map(|own| Last { shared, own }).collect();
-        for last in &mut all {
-            while let Ok(None) = last.own.locked(shared, |own, guard| own.apply(shared, guard)) {}
+        for own in own.iter_mut() {
+            while let Ok(None) = own.locked(shared, |own, guard| own.apply(shared, guard)) {}
+            if let Ok(mut guard) = own.shard(shared).lock() {
+                for slot in own.queue.drain(..).filter_map(|operation| operation.slot) {
+                    guard.parts().0.free(slot);
+                }
+                own.give_back(&mut guard);
+            }
         }
-    }
-}
-
-/// Gives all slots of a writer that goes back, also when a listener's panic ends its last flush.
-struct Last<'a> {
-    shared: &'a Shared,
-    own: &'a mut Own,
-}
-
-impl Drop for Last<'_> {
-    fn drop(&mut self) {
-        let Ok(mut guard) = self.own.shard(self.shared).lock() else { return };
-        for slot in self.own.queue.drain(..).filter_map(|operation| operation.slot) {
-            guard.parts().0.free(slot);
+        // Last, since the listener may panic. Others call it where this writer may not.
+        let reports = own.iter().all(|own| own.reports);
+        let mut evicted = self.take_evicted();
+        if let Some(notifier) = &self.shared.notifier {
+            if reports { notifier.report(&mut evicted) } else { notifier.keep(&mut evicted) }
         }
-        self.own.give_back(&mut guard);
     }
 }
 
@@ -343,36 +354,71 @@ impl Own {
             if let Some(position) = applied {
                 return Ok(position);
             }
+            self.report(shared);
         }
     }
 
-    /// Runs `act` under the lock, and then, without it, tells the listener what that evicted.
+    /// Runs `act` under the lock. What that evicted is to be reported when nothing is in hand that a panic would lose.
     fn locked<R>(
         &mut self,
         shared: &Shared,
         act: impl FnOnce(&mut Self, &mut Guard<'_, State>) -> Result<R, Error>,
     ) -> Result<R, Error> {
         let guard = self.shard(shared).lock()?;
-        self.with_guard(shared, guard, act)
+        self.with_guard(guard, act)
     }
 
     fn with_guard<R>(
         &mut self,
-        shared: &Shared,
         mut guard: Guard<'_, State>,
         act: impl FnOnce(&mut Self, &mut Guard<'_, State>) -> Result<R, Error>,
     ) -> Result<R, Error> {
         let result = act(self, &mut guard);
         if let Some(batch) = &mut guard.parts().1.evicted {
-            std::mem::swap(batch, &mut self.evicted);
-        }
-        drop(guard);
-        if let Some(listener) = &shared.listener
-            && !self.evicted.is_empty()
-        {
-            self.evicted.tell(listener);
+            self.evicted.append(batch);
         }
         result
+    }
+
+    /// Tells the listener what was evicted. No slot is in hand, and no lock.
+    #[inline(always)]
+    fn report(&mut self, shared: &Shared) {
+        if !self.evicted.is_empty() {
+            self.report_evicted(shared);
+        }
+    }
+
+    #[cold]
+    fn report_evicted(&mut self, shared: &Shared) {
+        if let Some(notifier) = &shared.notifier
+            && self.reports
+        {
+            notifier.report(&mut self.evicted);
+        }
+    }
+
+    /// Has `build` write the value of an insert, and queues it. Should that panic, the slot goes back to the spare ones.
+    fn build_in(
+        &mut self,
+        shared: &Shared,
+        hash: KeyHash,
+        slot: OwnedSlot,
+        (key, len_max): (&[u8], usize),
+        (expires, now): (u32, Seconds),
+        build: impl FnOnce(&mut Build<'_>),
+    ) -> Result<(), Error> {
+        let shard = self.shard(shared);
+        let mut held = Held { own: self, slot: Some(slot) };
+        if let Some(slot) = &mut held.slot {
+            let mut value = Build { room: shard.build(slot, key, len_max), len: 0 };
+            build(&mut value);
+            let len = value.len;
+            shard.finish(slot, key.len(), len, expires, None);
+        }
+        match held.slot.take() {
+            Some(slot) => held.own.enqueue(shared, hash, slot, When::Always, now),
+            None => Ok(()),
+        }
     }
 
     /// Queues an insert that room was made for.
@@ -424,7 +470,7 @@ impl Own {
             guard => guard,
         };
         let Some(guard) = guard else { return Ok(()) };
-        match self.with_guard(shared, guard?, |own, guard| own.apply(shared, guard)) {
+        match self.with_guard(guard?, |own, guard| own.apply(shared, guard)) {
             Ok(_) | Err(Error::Stalled { .. }) => Ok(()),
             Err(error) => Err(error),
         }
@@ -524,6 +570,9 @@ impl Own {
         len: usize,
         extra: usize,
     ) -> Result<OwnedSlot, Error> {
+        if let Some(notifier) = &shared.notifier {
+            notifier.admit_insert()?;
+        }
         if key.is_empty() || key.len() > KEY_BYTES_MAX {
             return Err(Error::KeyLength { bytes: key.len() });
         }
@@ -582,8 +631,10 @@ impl Own {
                 })
             })?;
             if let Some(slot) = slot {
+                // What that evicted is reported when the slot has gone its way.
                 return Ok(slot);
             }
+            self.report(shared);
         }
     }
 

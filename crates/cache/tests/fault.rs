@@ -4,9 +4,10 @@
 mod common;
 
 use common::{Random, every_policy, key_of};
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use larder::{Cache, Cause, Error, Policy, Proxy, Reader, Seconds, Ttl, Writer};
 
@@ -309,6 +310,94 @@ fn panicking_listener() {
     let used: u64 = stats.classes.iter().map(|class| u64::from(class.slots_used)).sum();
     assert_eq!(used, stats.entries, "no slot is lost");
     *itself.lock().unwrap() = None;
+}
+
+/// A listener that panics at every third entry, wherever in an operation that is: every entry that left was reported
+/// once, every insert was done, no slot is lost. Values of all sizes, so that slots are short and an insert has to evict
+/// before it can even begin.
+#[test]
+fn panics_of_a_listener_lose_nothing() {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let hearing = heard.clone();
+    let cache = Cache::builder()
+        .budget(300_000)
+        .shards(1)
+        .proxies_max(1)
+        .on_evicted(move |evicted| {
+            hearing.lock().unwrap().push(evicted.key.to_vec());
+            if evicted.key[7] % 3 == 0 {
+                resume_unwind(Box::new(()));
+            }
+        })
+        .build()
+        .unwrap();
+    let mut writer = cache.writer();
+    let mut random = Random(3);
+    let total = 30_000;
+    let mut panics = 0;
+    for number in 0..total {
+        let value = vec![7; random.below(900) as usize];
+        let mut insert = || writer.insert(&key_of(number), &value, Ttl::FOREVER, NOW);
+        match catch_unwind(AssertUnwindSafe(&mut insert)) {
+            Ok(inserted) => inserted.unwrap(),
+            Err(_) => panics += 1,
+        }
+    }
+    while catch_unwind(AssertUnwindSafe(|| writer.flush().unwrap())).is_err() {}
+    let _ = catch_unwind(AssertUnwindSafe(move || drop(writer)));
+    // What the last panic left is reported by the next who has something to report; at the latest when it can be.
+    while catch_unwind(AssertUnwindSafe(|| cache.writer().flush().unwrap())).is_err() {}
+    cache.validate().unwrap();
+    assert!(panics > total / 5, "{panics}");
+    let stats = cache.stats().unwrap();
+    let used: u64 = stats.classes.iter().map(|class| u64::from(class.slots_used)).sum();
+    assert_eq!((used, stats.limbo_slots), (stats.entries, 0), "no slot is lost");
+    assert_eq!(stats.evicted + stats.entries, total, "every insert was done");
+    let mut heard = std::mem::take(&mut *heard.lock().unwrap());
+    assert_eq!(heard.len() as u64, stats.evicted, "every entry was reported");
+    heard.sort_unstable();
+    heard.dedup();
+    assert_eq!(heard.len() as u64, stats.evicted, "and once");
+}
+
+/// A listener that stores what left in the same cache again, by a writer of its own and by an outer one's: the stack
+/// stays flat, it ends, whatever left is reported, and what would go on for ever is refused.
+#[test]
+fn a_listener_may_insert() {
+    static CACHE: OnceLock<Cache> = OnceLock::new();
+    static CALLS: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+    thread_local!(static DEPTH: Cell<u32> = const { Cell::new(0) });
+    let cache = CACHE.get_or_init(|| {
+        let builder = Cache::builder().budget(300_000).on_evicted(|evicted| {
+            assert_eq!(DEPTH.replace(DEPTH.get() + 1), 0, "no call within a call");
+            let [calls, done, refused] = &CALLS;
+            calls.fetch_add(1, Ordering::Relaxed);
+            let mut writer = CACHE.get().unwrap().writer();
+            match writer.insert(evicted.key, evicted.value, Ttl::FOREVER, NOW) {
+                Ok(()) => done.fetch_add(1, Ordering::Relaxed),
+                Err(Error::ListenerInserts) => refused.fetch_add(1, Ordering::Relaxed),
+                Err(error) => panic!("{error}"),
+            };
+            // What does not insert is never refused.
+            writer.remove(b"nothing").unwrap();
+            drop(writer);
+            DEPTH.set(0);
+        });
+        builder.build().unwrap()
+    });
+    let mut writer = cache.writer();
+    for number in 0..20_000 {
+        writer.insert(&key_of(number), &[1; 100], Ttl::FOREVER, NOW).unwrap();
+    }
+    drop(writer);
+    cache.validate().unwrap();
+    let stats = cache.stats().unwrap();
+    let [calls, done, refused] = CALLS.each_ref().map(|count| count.load(Ordering::Relaxed));
+    assert_eq!((calls, done + refused), (stats.evicted, calls), "each once");
+    assert!(done > 20_000 && refused > 0, "{done} done, {refused} refused");
+    assert_eq!(20_000 + done, stats.inserted + stats.updated);
+    let used: u64 = stats.classes.iter().map(|class| u64::from(class.slots_used)).sum();
+    assert_eq!(used, stats.entries, "no slot is lost");
 }
 
 /// Leases of large and small values, dropped on other threads and after everything else, keep their octets

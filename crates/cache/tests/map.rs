@@ -408,3 +408,54 @@ fn reads_keep_entries() {
         }
     }
 }
+
+/// An iterator that is alive keeps nobody waiting: the map is cleared, saved and walked again meanwhile by the same
+/// thread, each walk has its own place, and the first one goes on with what is still there.
+#[test]
+fn walks_do_not_wait() {
+    for policy in
+        [Policy::Partitioned, Policy::Lru, Policy::Fifo, Policy::Paper(PaperRules::default())]
+    {
+        let builder = || Cache::builder().budget(2 << 20).policy(policy).shards(2);
+        let map: Map<u64, u64> = Map::build(builder(), Clock::manual(Seconds(1))).unwrap();
+        map.insert_many((0..500).map(|number| (number, number)), Ttl::FOREVER).unwrap();
+        let walk = || map.cache().iter(Seconds(1));
+        let mut first = walk();
+        let mut met: Vec<_> = first.by_ref().take(100).map(|entry| entry.key().to_vec()).collect();
+        let (mut second, mut third) = (walk(), walk());
+        assert_eq!(second.by_ref().take(300).count(), 300);
+        let mut saved = Vec::new();
+        assert_eq!(map.cache().save_to(&mut saved, Seconds(1)).unwrap(), 500, "{policy:?}");
+        met.extend(first.by_ref().map(|entry| entry.key().to_vec()));
+        met.sort();
+        met.dedup();
+        assert_eq!((met.len(), second.count()), (500, 200), "{policy:?}");
+        assert!(third.next().is_some());
+        let mut fourth = walk();
+        fourth.next();
+        drop(first);
+        map.clear().unwrap();
+        assert!(map.is_empty().unwrap());
+        // What was copied before the map was cleared.
+        assert!(third.count() < 100 && fourth.count() < 100);
+        map.cache().validate().unwrap();
+    }
+}
+
+/// Nobody can know which keys of a map meet in a place: two maps of one size evict different entries.
+#[test]
+fn a_new_map_has_a_hash_of_its_own() {
+    let left = |map: &Map<u64, u64>| {
+        map.insert_many((0..20_000).map(|number| (number, number)), Ttl::FOREVER).unwrap();
+        let mut left: Vec<_> =
+            map.cache().iter(Seconds(0)).map(|entry| entry.key().to_vec()).collect();
+        left.sort();
+        left
+    };
+    let new = || left(&Map::new(1 << 20).unwrap());
+    assert_ne!(new(), new());
+    let built = |builder| left(&Map::build(builder, Clock::manual(Seconds(1))).unwrap());
+    let builder = || Cache::builder().budget(1 << 20).proxies_max(1);
+    assert_ne!(built(builder().random_seed()), built(builder().random_seed()));
+    assert_eq!(built(builder()), built(builder()), "unless it is asked for");
+}

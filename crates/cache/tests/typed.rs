@@ -7,8 +7,8 @@ mod common;
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use larder::{Builder, Cache, Error, Policy, Seconds, Ttl, Typed};
 use proptest::prelude::*;
@@ -297,4 +297,83 @@ fn readers_and_writers_together() {
     drop(typed);
     let (made, _, dropped) = counts.get();
     assert_eq!(made, dropped);
+}
+
+/// A listener may insert into, remove from and read the very cache of objects that calls it. It runs when the write
+/// that evicted has been done, outside its lock; so when it panics, no object is lost either.
+#[test]
+fn a_listener_may_use_the_objects() {
+    static CACHE: OnceLock<Typed<Counted>> = OnceLock::new();
+    static CALLS: AtomicUsize = AtomicUsize::new(0);
+    let counts = Arc::new(Counts::default());
+    let making = counts.clone();
+    let make = move || {
+        making.made.fetch_add(1, Ordering::Relaxed);
+        Counted { counts: making.clone(), text: String::new(), is_dropped: false }
+    };
+    let listener = |evicted: larder::Evicted<'_>| {
+        let cache = CACHE.get().unwrap();
+        let call = CALLS.fetch_add(1, Ordering::Relaxed);
+        cache.remove(evicted.key, NOW).unwrap();
+        match cache.insert(b"last", Ttl::FOREVER, NOW, |object| object.fill("again")) {
+            Ok(_) | Err(Error::ListenerInserts) => {}
+            Err(error) => panic!("{error}"),
+        }
+        let reading = std::thread::spawn(|| CACHE.get().unwrap().remove(b"nothing", NOW));
+        reading.join().unwrap().unwrap();
+        if call % 10 == 9 {
+            std::panic::resume_unwind(Box::new(()));
+        }
+    };
+    let cache = CACHE.get_or_init(|| {
+        let builder = builder(1).on_evicted(listener);
+        Typed::build(builder, make, |object: &mut Counted| object.text.clear()).unwrap()
+    });
+    let mut panics = 0;
+    let total = 2 * cache.objects_max();
+    for number in 0..total as u64 {
+        let insert = || cache.insert(&number.to_be_bytes(), Ttl::FOREVER, NOW, |o| o.fill("it"));
+        match catch_unwind(AssertUnwindSafe(insert)) {
+            Ok(inserted) => drop(inserted.unwrap()),
+            Err(_) => panics += 1,
+        }
+    }
+    assert!(panics > 0 && CALLS.load(Ordering::Relaxed) > total / 4);
+    // Every object whose key is gone is found, and every cell is there to be used again.
+    cache.reset_all(NOW).unwrap();
+    cache.cache().validate().unwrap();
+    let entries = cache.cache().stats().unwrap().entries as usize;
+    let (made, _, dropped) = counts.get();
+    assert!(made <= cache.objects_max() && dropped == 0);
+    let keys: Vec<_> = cache.cache().iter(NOW).map(|entry| entry.key().to_vec()).collect();
+    assert_eq!(keys.len(), entries);
+    let proxy = cache.proxy().unwrap();
+    assert!(keys.iter().all(|key| proxy.get(key, NOW).is_some()), "each key has its object");
+    drop(proxy);
+    for key in keys {
+        cache.remove(&key, NOW).unwrap();
+    }
+    cache.reset_all(NOW).unwrap();
+    let mut refilled = 0;
+    while refilled < entries {
+        let insert = || {
+            let key = (refilled as u64 + (1 << 32)).to_be_bytes();
+            cache.insert(&key, Ttl::FOREVER, NOW, |object| object.fill("new"))
+        };
+        if let Ok(inserted) = catch_unwind(AssertUnwindSafe(insert)) {
+            inserted.unwrap();
+        }
+        refilled += 1;
+    }
+    assert!(counts.made.load(Ordering::Relaxed) <= cache.objects_max(), "no cell was lost");
+}
+
+/// An object that the stack does not hold is refused, with what to do instead.
+#[test]
+fn large_objects_are_refused() {
+    let refused = Typed::build(builder(1), || [0u8; 1 << 20], |_| ());
+    let error = refused.unwrap_err().to_string();
+    assert!(error.contains("65536 bytes") && error.contains("Box"), "{error}");
+    let boxed = Typed::build(builder(1), || vec![0u8; 1 << 20], |_| ()).unwrap();
+    boxed.insert(b"a", Ttl::FOREVER, NOW, |octets| octets[99] = 1).unwrap();
 }

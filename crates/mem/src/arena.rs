@@ -209,10 +209,11 @@ impl Arena {
         self.finish(slot, 0, 0, EXPIRES_NEVER, None);
     }
 
-    /// Writes the key of an owned slot and gives the room after it, `room` octets, for the value.
+    /// Writes the key of an owned slot and gives the room after it, `room` bytes, for the value. The room is borrowed
+    /// from the arena too: it lies in the arena's memory.
     #[inline]
     pub fn begin<'a>(
-        &self,
+        &'a self,
         slot: &'a mut OwnedSlot,
         key: &[u8],
         room: usize,

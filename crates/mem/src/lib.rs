@@ -66,13 +66,14 @@
 //! checker.
 //!
 //! `unsafe` lives in `region` (mappings), `table` (buckets), `arena` (slots), `log` (records), `slab`, `object` (its
-//! mapping, its rooms and its leases) and the prefetch below; `shard`, `reader` and `lease` call those with the
+//! mapping, its rooms and its leases), `fork` and the prefetch below; `shard`, `reader` and `lease` call those with the
 //! invariant that allows it, and no other crate of the engine has any.
 
 mod arena;
 mod class;
 #[cfg(all(not(loom), any(test, feature = "counting")))]
 pub mod counted;
+mod fork;
 mod lease;
 mod log;
 pub mod object;
@@ -86,6 +87,7 @@ mod table;
 
 pub use arena::{EXPIRES_NEVER, HEADER_BYTES, OwnedSlot, Slot, VERSION_BYTES};
 pub use class::{CHARGE_UNITS, CLASS_BYTES_MIN, Classes};
+pub use fork::run_in_children;
 pub use lease::Lease;
 pub use log::{LogPosition, RECORD_BYTES};
 pub use pages::{ClassUse, PageUse};
@@ -96,7 +98,9 @@ pub use shard::Fault;
 pub use shard::{Config, Error, Guard, Main, ProxyLag, ReaderKind, Shard, Stalled, ToMove};
 #[cfg(loom)]
 pub use slab::SlabFault;
-pub use slab::{ParkedSlabReader, SLAB_ID_BYTES, Slab, SlabId, SlabReader, SlabSlot};
+pub use slab::{
+    ParkedSlabReader, SLAB_ID_BYTES, SLAB_OBJECT_BYTES_MAX, Slab, SlabId, SlabReader, SlabSlot,
+};
 pub use table::{Bucket, Probe, TAG_BITS_LOW, WAYS};
 
 /// Asks the CPU to bring the cache line where `value` begins. Changes nothing but time.

@@ -1,7 +1,7 @@
 //! Bodies of HTTP objects: octets that arrive while many already read them, lent to senders that never block.
 //!
 //! An [`ObjectStore`] is one arena of fixed size in a memfd. One [`Filler`] appends to an [`Object`]; any number of
-//! [`Reader`]s lease what has been published, as pointers or as ranges of the file for `sendfile`, while the rest is
+//! [`Reader`]s lease what has been published, as slices or straight to sockets by `sendfile`, while the rest is
 //! still to come. Nobody blocks and nobody polls: who finds nothing has asked to be told by finding nothing.
 //!
 //! ```text
@@ -56,7 +56,7 @@
 //!   chunk, which holds nothing published, goes earlier.) A transit object gives up a chunk when the filler has left
 //!   it and each of its octets has been given back by its lease or was skipped; a lease gives back once, and its
 //!   reader never leases the same octets twice.
-//! * **O5** A unit that the kernel was shown by [`Lease::file_range`] is punched before it is free.
+//! * **O5** A unit that the kernel was shown by [`Lease::send`] is punched before it is free.
 //! * **O6** Who waits for memory is served in order: whoever asks while others wait, waits behind them.
 //! * **O7** A reader hears [`Leased::End`] at the end of its range, or of a sealed body; never of one that was not
 //!   sealed.

@@ -50,6 +50,9 @@ pub struct SlabId {
 /// Octets of a [`SlabId`].
 pub const SLAB_ID_BYTES: usize = 12;
 
+/// Octets of the largest object: it is moved by way of the stack when it is made.
+pub const SLAB_OBJECT_BYTES_MAX: usize = 64 << 10;
+
 impl SlabId {
     /// The cell: below the slab's length, and the same in every life of it.
     pub fn index(self) -> usize {
@@ -138,15 +141,25 @@ impl<T> Clone for Slab<T> {
 }
 
 impl<T: Send + Sync> Slab<T> {
-    /// Room for `cells` objects, and `readers_max` readers at once. No object is built yet.
+    /// Room for `cells` objects of at most [`SLAB_OBJECT_BYTES_MAX`], and `readers_max` readers at once. No object is
+    /// built yet, but the memory for all is taken, and it is an error if there is not as much.
     pub fn new(cells: usize, readers_max: usize) -> Result<Self, Error> {
+        if size_of::<T>() > SLAB_OBJECT_BYTES_MAX {
+            return Err(Error::Config(
+                "an object has at most 65536 bytes; keep larger ones in a Box",
+            ));
+        }
         let Ok(count) = u32::try_from(cells) else {
             return Err(Error::Config("a slab has at most 2^32 - 1 cells"));
         };
         let cell = |_| Cell { state: AtomicU64::new(0), object: RaceCell::new(None) };
+        let too_much = |_| Error::Memory(std::io::ErrorKind::OutOfMemory.into());
+        let mut objects = Vec::new();
+        objects.try_reserve_exact(cells).map_err(too_much)?;
+        objects.extend((0..cells).map(cell));
         Ok(Slab {
             core: Arc::new(Core {
-                cells: (0..cells).map(cell).collect(),
+                cells: objects.into_boxed_slice(),
                 epoch: CacheLines(AtomicU64::new(0)),
                 cursors: (0..readers_max).map(|_| CacheLines(AtomicU64::new(PARKED))).collect(),
                 books: Mutex::new(Books {
@@ -411,6 +424,17 @@ mod tests {
         assert_eq!(SlabId::from_octets(&second.to_octets()), Some(second));
         let beyond = SlabId { index: 9, generation: 1 };
         assert!(reader.get(beyond).is_none() && !slab.retire(beyond));
+    }
+
+    /// What would overflow the stack or is more memory than there can be is refused, and ends nobody's process.
+    #[test]
+    fn too_large_is_refused() {
+        let refused = Slab::<[u8; SLAB_OBJECT_BYTES_MAX + 1]>::new(1, 1);
+        assert!(matches!(refused, Err(Error::Config(_))));
+        // All addresses that a process has.
+        let refused = Slab::<[u8; SLAB_OBJECT_BYTES_MAX]>::new(u32::MAX as usize, 1);
+        assert!(matches!(refused, Err(Error::Memory(_))));
+        Slab::<[u8; SLAB_OBJECT_BYTES_MAX]>::new(3, 1).unwrap();
     }
 
     /// A parked reader and one that is gone hold nothing up; there are no more readers than allowed.

@@ -32,7 +32,6 @@ mod request;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Wake, Waker};
@@ -111,8 +110,8 @@ impl Wake for Ring {
 }
 
 impl Server {
-    /// Serves the segments of `shelf`, whose memory is `memory` ([`crate::Store::memory`]).
-    pub fn start(options: &Options, shelf: Arc<Shelf>, memory: OwnedFd) -> io::Result<Server> {
+    /// Serves the segments of `shelf`.
+    pub fn start(options: &Options, shelf: Arc<Shelf>) -> io::Result<Server> {
         let listen = ListenOptions::default();
         let listener = tcp::listen(options.listen, &listen).map_err(|error| {
             let next = "name another address, or stop who has it";
@@ -138,7 +137,6 @@ impl Server {
             paused_until_ms: None,
             common: Common {
                 shelf,
-                memory,
                 waker: Waker::from(Arc::clone(&bell)),
                 counts: Arc::clone(&counts),
             },
@@ -173,7 +171,6 @@ impl Drop for Server {
 /// What all clients need.
 struct Common {
     shelf: Arc<Shelf>,
-    memory: OwnedFd,
     waker: Waker,
     counts: Arc<Counts>,
 }

@@ -19,7 +19,6 @@
 use std::collections::VecDeque;
 use std::fs::{self, File, TryLockError};
 use std::ops::Range;
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
@@ -292,11 +291,6 @@ impl Store {
     /// The segments, for readers in this process.
     pub fn shelf(&self) -> &Arc<Shelf> {
         &self.shared.shelf
-    }
-
-    /// The memory that segments are in, for who sends them from there.
-    pub fn memory(&self) -> std::io::Result<OwnedFd> {
-        self.memory.memory().try_clone_to_owned()
     }
 
     /// What has happened.

@@ -13,7 +13,7 @@ use larder_store::serve::{Options, Server};
 fn serve(store: &Store) -> Server {
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));
     let options = Options { listen, clients_max: 8 };
-    Server::start(&options, store.shelf().clone(), store.memory().unwrap()).unwrap()
+    Server::start(&options, store.shelf().clone()).unwrap()
 }
 
 /// All that comes for `requests`, up to the end of the connection.

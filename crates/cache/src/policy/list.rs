@@ -4,12 +4,13 @@
 //! who calls knows in which. All but the walks is O(1). Link words of entries in no list are never read, so
 //! that a new array needs no filling.
 //!
-//! One walk over all entries may be in progress; it keeps its place through every change: an entry that
+//! Walks over all entries may be in progress; each keeps its place through every change: an entry that
 //! leaves hands the place to its successor. One that moves to a newer end may be met twice.
 
 use larder_mem::{Memory, Region, prefetch_slice};
 
 use super::EntryNumber;
+use super::walks::{WalkId, Walks};
 use crate::error::Error;
 
 const NONE: u32 = u32::MAX;
@@ -34,10 +35,10 @@ struct List {
 pub(super) struct Lists<const N: usize> {
     links: Region<Link>,
     lists: [List; N],
-    walk: Walk,
+    walks: Walks<Walk>,
 }
 
-/// Where the one walk in progress goes on.
+/// Where a walk in progress goes on.
 #[derive(Debug)]
 struct Walk {
     entry: u32,
@@ -52,7 +53,7 @@ impl<const N: usize> Lists<N> {
         Ok(Lists {
             links: memory.region(numbers).map_err(Error::Memory)?,
             lists: [List { oldest: NONE, newest: NONE, len: 0 }; N],
-            walk: Walk { entry: NONE, list: N, left: 0 },
+            walks: Walks::default(),
         })
     }
 
@@ -119,8 +120,8 @@ impl<const N: usize> Lists<N> {
             newer => self.links[newer as usize][OLDER] = older,
         }
         *len -= 1;
-        if self.walk.entry == entry {
-            self.walk.entry = newer;
+        for walk in self.walks.each().filter(|walk| walk.entry == entry) {
+            walk.entry = newer;
         }
         // The oldest leave one after the other: have the link after the next one at hand.
         if older == NONE && newer != NONE {
@@ -153,8 +154,8 @@ impl<const N: usize> Lists<N> {
             NONE => *newest = to,
             newer => self.links[newer as usize][OLDER] = to,
         }
-        if self.walk.entry == from {
-            self.walk.entry = to;
+        for walk in self.walks.each().filter(|walk| walk.entry == from) {
+            walk.entry = to;
         }
     }
 
@@ -165,14 +166,20 @@ impl<const N: usize> Lists<N> {
     }
 
     /// Begins a walk at the first list's oldest entry.
-    pub fn walk_start(&mut self) {
+    pub fn walk_start(&mut self) -> WalkId {
         // Twice as many steps as entries: those that nobody moves are all met in half of them.
-        self.walk = Walk { entry: self.lists[0].oldest, list: 0, left: 2 * self.total() };
+        let left = 2 * self.total();
+        self.walks.start(Walk { entry: self.lists[0].oldest, list: 0, left })
+    }
+
+    /// Ends a walk.
+    pub fn walk_end(&mut self, walk: WalkId) {
+        self.walks.end(walk);
     }
 
     /// The walk's next entry: list by list, oldest first.
-    pub fn walk_next(&mut self) -> Option<EntryNumber> {
-        let walk = &mut self.walk;
+    pub fn walk_next(&mut self, walk: WalkId) -> Option<EntryNumber> {
+        let walk = self.walks.place(walk)?;
         while walk.entry == NONE && walk.list + 1 < N {
             walk.list += 1;
             walk.entry = self.lists[walk.list].oldest;
@@ -253,9 +260,9 @@ mod tests {
     fn walks_keep_their_place() {
         let mut lists = Lists::<2>::new(&Memory::new(0).unwrap(), 100).unwrap();
         (0..30).for_each(|entry| lists.push(usize::from(entry >= 10), entry));
-        lists.walk_start();
+        let walk = lists.walk_start();
         let mut met = Vec::new();
-        while let Some(entry) = lists.walk_next() {
+        while let Some(entry) = lists.walk_next(walk) {
             met.push(entry);
             match met.len() {
                 3 => lists.remove(0, 3),

@@ -30,6 +30,7 @@ pub mod paper;
 pub mod partitioned;
 mod places;
 mod recycle;
+mod walks;
 
 use larder_mem::Memory;
 
@@ -39,6 +40,7 @@ pub use fifo::Fifo;
 pub use lru::Lru;
 pub use paper::{Flagged, Paper, PaperRules, Promotion};
 pub use partitioned::Partitioned;
+pub(crate) use walks::WalkId;
 
 /// What a policy knows an entry by. Dense, from 0.
 pub type EntryNumber = u32;
@@ -202,8 +204,8 @@ impl Chosen {
         matches!(self, Chosen::Partitioned(_))
     }
 
-    /// Begins the one walk over all entries.
-    pub fn walk_start(&mut self) {
+    /// Begins a walk over all entries. It goes on, and costs a little, until [`Chosen::walk_end`].
+    pub fn walk_start(&mut self) -> WalkId {
         match self {
             Chosen::Partitioned(policy) => policy.places.walk_start(),
             Chosen::Lru(policy) => policy.lists.walk_start(),
@@ -213,19 +215,22 @@ impl Chosen {
     }
 
     /// The walk's next entry: list by list or partition by partition, those that leave first coming first.
-    pub fn walk_next(&mut self) -> Option<EntryNumber> {
+    pub fn walk_next(&mut self, walk: WalkId) -> Option<EntryNumber> {
         match self {
-            Chosen::Partitioned(policy) => policy.places.walk_next(),
-            Chosen::Lru(policy) => policy.lists.walk_next(),
-            Chosen::Fifo(policy) => policy.lists.walk_next(),
-            Chosen::Paper(policy) => policy.lists.walk_next(),
+            Chosen::Partitioned(policy) => policy.places.walk_next(walk),
+            Chosen::Lru(policy) => policy.lists.walk_next(walk),
+            Chosen::Fifo(policy) => policy.lists.walk_next(walk),
+            Chosen::Paper(policy) => policy.lists.walk_next(walk),
         }
     }
 
-    /// Ends a walk before its last entry.
-    pub fn walk_end(&mut self) {
-        if let Chosen::Partitioned(policy) = self {
-            policy.places.walk_end();
+    /// Ends a walk, at its last entry or before.
+    pub fn walk_end(&mut self, walk: WalkId) {
+        match self {
+            Chosen::Partitioned(policy) => policy.places.walk_end(walk),
+            Chosen::Lru(policy) => policy.lists.walk_end(walk),
+            Chosen::Fifo(policy) => policy.lists.walk_end(walk),
+            Chosen::Paper(policy) => policy.lists.walk_end(walk),
         }
     }
 

@@ -15,8 +15,8 @@
 //! 256. Ages are known to a unit and are right up to 255 of them. Where a stale number meets a newcomer of the very
 //! unit at the same place, that one is taken for the old one, and leaves earlier by less than a unit.
 //!
-//! One walk over all entries may be in progress: the temporary ones by number, then the hot ones. An entry that is
-//! moved behind the walk's back is kept aside for it, so a walk misses nobody who stays; it may meet one twice.
+//! Walks over all entries may be in progress: the temporary ones by number, then the hot ones. An entry that is
+//! moved behind a walk's back is kept aside for it, so a walk misses nobody who stays; it may meet one twice.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -24,6 +24,7 @@ use std::ops::Range;
 use larder_mem::{Memory, Region, prefetch_slice};
 
 use super::EntryNumber;
+use super::walks::{WalkId, Walks};
 use crate::error::Error;
 
 /// Places that are looked at together: as many as a bucket of the index has ways.
@@ -159,10 +160,10 @@ pub(super) struct Places {
     pub clock: Clock,
     temporary: u64,
     hot: u64,
-    walk: Option<Walk>,
+    walks: Walks<Walk>,
 }
 
-/// Where the walk in progress goes on.
+/// Where a walk in progress goes on.
 #[derive(Debug, Default)]
 struct Walk {
     hot: bool,
@@ -183,7 +184,7 @@ impl Places {
             clock: Clock::new(ring_len as u64),
             temporary: 0,
             hot: 0,
-            walk: None,
+            walks: Walks::default(),
         })
     }
 
@@ -361,7 +362,7 @@ impl Places {
             let found = self.find_queued(near, from);
             self.ring[found.expect("a temporary entry is in the ring")] = to;
         }
-        if let Some(walk) = &mut self.walk {
+        for walk in self.walks.each() {
             let met_later = walk.aside.remove(&from)
                 || ((word & HOT != 0) == walk.hot && from as usize >= walk.next);
             if met_later && (to as usize) < walk.next {
@@ -407,18 +408,18 @@ impl Places {
     }
 
     /// Begins a walk.
-    pub fn walk_start(&mut self) {
-        self.walk = Some(Walk::default());
+    pub fn walk_start(&mut self) -> WalkId {
+        self.walks.start(Walk::default())
     }
 
     /// Ends it; nothing more is kept aside.
-    pub fn walk_end(&mut self) {
-        self.walk = None;
+    pub fn walk_end(&mut self, walk: WalkId) {
+        self.walks.end(walk);
     }
 
     /// The walk's next entry.
-    pub fn walk_next(&mut self) -> Option<EntryNumber> {
-        let walk = self.walk.as_mut()?;
+    pub fn walk_next(&mut self, walk: WalkId) -> Option<EntryNumber> {
+        let walk = self.walks.place(walk)?;
         while let Some(entry) = walk.aside.pop_first() {
             if self.records[entry as usize] != NOBODY {
                 return Some(entry);
@@ -433,7 +434,7 @@ impl Places {
                 return Some(entry as EntryNumber);
             }
             if walk.hot {
-                self.walk = None;
+                walk.next = self.records.len();
                 return None;
             }
             *walk = Walk { hot: true, ..Walk::default() };
@@ -547,9 +548,9 @@ mod tests {
         let mut places = places(160);
         (10..20).for_each(|entry| arrive(&mut places, entry));
         (20..40).for_each(|entry| places.add(entry, record(true)));
-        places.walk_start();
+        let walk = places.walk_start();
         let mut met = Vec::new();
-        while let Some(entry) = places.walk_next() {
+        while let Some(entry) = places.walk_next(walk) {
             met.push(entry);
             match met.len() {
                 3 => _ = places.take(13),

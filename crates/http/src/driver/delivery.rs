@@ -14,7 +14,7 @@
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use larder::mem::object::{Lease, Leased, Object, ObjectId, Phase, Reader, ReaderOptions};
@@ -204,14 +204,12 @@ impl Delivery {
     }
 
     /// One call: octets that the kernel took.
-    fn send(&mut self, socket: &OwnedFd, memory: BorrowedFd<'_>) -> io::Result<usize> {
+    fn send(&mut self, socket: &OwnedFd) -> io::Result<usize> {
         if let Some(Piece::Lease(lease)) = self.pieces.front()
             && !self.is_private
             && lease.octets().len() - self.sent >= SENDFILE_BYTES_MIN
         {
-            let (offset, bytes) = lease.file_range();
-            let (offset, bytes) = (offset + self.sent as u64, bytes - self.sent);
-            return tcp::send_file(socket, &memory, offset, bytes);
+            return lease.send(socket, self.sent);
         }
         let is_long = |piece: &Piece| match piece {
             Piece::Lease(lease) => !self.is_private && lease.octets().len() >= SENDFILE_BYTES_MIN,
@@ -266,7 +264,6 @@ impl Delivery {
     pub(super) fn run(
         &mut self,
         socket: &OwnedFd,
-        memory: BorrowedFd<'_>,
         loop_number: u32,
         lease_bytes_max: u64,
         sent_bytes: &mut u64,
@@ -282,7 +279,7 @@ impl Delivery {
             if self.pieces.is_empty() {
                 return Ran::Complete;
             }
-            match self.send(socket, memory) {
+            match self.send(socket) {
                 Ok(bytes) => {
                     *sent_bytes += bytes as u64;
                     self.advance(bytes);
@@ -302,7 +299,6 @@ impl Driver {
         let before = self.counts.sent_bytes;
         let ran = delivery.run(
             &client.socket,
-            self.store.objects.memory(),
             self.number,
             self.options.lease_bytes_max,
             &mut self.counts.sent_bytes,

@@ -434,9 +434,8 @@ impl Driver {
             return self.reactor.watch(&origin.socket, origin.token, Interest::READ).is_ok();
         };
         let mut sent_bytes = 0;
-        let memory = self.store.objects.memory();
         let lease_bytes_max = self.options.window_bytes;
-        let ran = upload.run(&origin.socket, memory, self.number, lease_bytes_max, &mut sent_bytes);
+        let ran = upload.run(&origin.socket, self.number, lease_bytes_max, &mut sent_bytes);
         let object = upload.object().id();
         let interest = match ran {
             Ran::Complete => {

@@ -65,13 +65,22 @@ mod shared {
         /// `bytes` is not 0.
         pub fn new(bytes: usize) -> io::Result<Self> {
             // SAFETY: the name is a string with its end; the kernel makes a new file of our own.
-            let fd = unsafe { libc::memfd_create(c"larder-objects".as_ptr(), libc::MFD_CLOEXEC) };
+            let fd = unsafe {
+                let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+                libc::memfd_create(c"larder-objects".as_ptr(), flags)
+            };
             if fd < 0 {
                 return Err(io::Error::last_os_error());
             }
             // SAFETY: just made, and nobody else has it.
             let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
             file.set_len(bytes as u64)?;
+            // Of what is mapped nothing is ever cut off, whoever came to have the file.
+            let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+            // SAFETY: a system call on a file of our own, which touches no memory.
+            if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } < 0 {
+                return Err(io::Error::last_os_error());
+            }
             // Addresses first, more than are wanted, so that a chunk's place is a huge page's.
             let reserved_bytes =
                 bytes.checked_add(CHUNK_BYTES_MAX).ok_or(io::ErrorKind::OutOfMemory)?;
@@ -248,11 +257,38 @@ impl Memory {
         })
     }
 
-    /// The file, where there is one.
+    /// The file, where there is one. Through it all octets can be changed behind their owners' backs, so only those who
+    /// answer for what is done with it may have it.
     #[cfg(all(target_os = "linux", not(miri), not(loom)))]
     pub fn file(&self) -> std::os::fd::BorrowedFd<'_> {
         use std::os::fd::AsFd;
         self.octets.file.as_fd()
+    }
+
+    /// Sends the `len` bytes at `offset` to a socket by their pages, without a copy: how many it took.
+    #[cfg(all(target_os = "linux", not(miri), not(loom)))]
+    pub fn send(
+        &self,
+        socket: std::os::fd::BorrowedFd<'_>,
+        offset: u64,
+        len: usize,
+    ) -> io::Result<usize> {
+        use std::os::fd::AsRawFd;
+        let too_far = |_| io::Error::from(io::ErrorKind::InvalidInput);
+        let mut offset = libc::off64_t::try_from(offset).map_err(too_far)?;
+        let (to, from) = (socket.as_raw_fd(), self.octets.file.as_raw_fd());
+        loop {
+            // SAFETY: both descriptors are open while they are borrowed; the kernel reads and writes `offset`, and only
+            // reads the file.
+            let sent = unsafe { libc::sendfile64(to, from, &raw mut offset, len) };
+            match usize::try_from(sent) {
+                Ok(sent) => return Ok(sent),
+                Err(_) => match io::Error::last_os_error() {
+                    error if error.kind() == io::ErrorKind::Interrupted => {}
+                    error => return Err(error),
+                },
+            }
+        }
     }
 
     /// Where `len` octets at `offset` lie.

@@ -128,9 +128,14 @@ impl ObjectStore {
         Filler::new(&self.core, plan)
     }
 
-    /// The file that [`super::Lease::file_range`] speaks of, for `sendfile`.
+    /// The file that all octets lie in, for tests that damage them. ([`super::Lease::send`] needs no file.)
+    ///
+    /// # Safety
+    /// As long as the file or a copy of it is open, nobody writes through it to octets that a lease, a reader's check or
+    /// a filler's room looks at in that moment.
+    #[doc(hidden)]
     #[cfg(all(target_os = "linux", not(miri), not(loom)))]
-    pub fn memory(&self) -> std::os::fd::BorrowedFd<'_> {
+    pub unsafe fn memory(&self) -> std::os::fd::BorrowedFd<'_> {
         self.core.memory.file()
     }
 

@@ -424,9 +424,7 @@ impl Body {
                 let gone = if octets.len() < COPY_BYTES {
                     transfer::write(socket, octets)
                 } else {
-                    let (offset, bytes) = lease.file_range();
-                    let offset = offset + *sent as u64;
-                    transfer::send_file(socket, &common.memory, offset, bytes - *sent)
+                    lease.send(socket, *sent)
                 };
                 let bytes = match gone {
                     Ok(bytes) => bytes,

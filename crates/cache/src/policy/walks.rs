@@ -1,0 +1,47 @@
+//! Walks over all entries of a policy that are in progress at the same time, each with a place of its own.
+//!
+//! A walk belongs to one live [`crate::Iter`]. While there is none, a change of the policy's order costs one comparison
+//! here; each walk in progress adds one more, and its owner ends it.
+
+/// Names a walk until it ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct WalkId(u64);
+
+/// The places of all walks in progress.
+#[derive(Debug)]
+pub(super) struct Walks<W> {
+    places: Vec<(WalkId, W)>,
+    started: u64,
+}
+
+impl<W> Default for Walks<W> {
+    fn default() -> Self {
+        Walks { places: Vec::new(), started: 0 }
+    }
+}
+
+impl<W> Walks<W> {
+    /// Begins a walk at `place`.
+    pub fn start(&mut self, place: W) -> WalkId {
+        self.started += 1;
+        let walk = WalkId(self.started);
+        self.places.push((walk, place));
+        walk
+    }
+
+    /// Where a walk is; `None` when it was ended.
+    pub fn place(&mut self, walk: WalkId) -> Option<&mut W> {
+        self.places.iter_mut().find(|(id, _)| *id == walk).map(|(_, place)| place)
+    }
+
+    /// Ends a walk.
+    pub fn end(&mut self, walk: WalkId) {
+        self.places.retain(|(id, _)| *id != walk);
+    }
+
+    /// All places, which a change of the order may move.
+    #[inline]
+    pub fn each(&mut self) -> impl Iterator<Item = &mut W> {
+        self.places.iter_mut().map(|(_, place)| place)
+    }
+}
