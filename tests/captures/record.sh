@@ -598,3 +598,7 @@ done
 for kind in "${WRAPPED6[@]}"; do
     "$PYTHON" wrap.py "$kind" tunnel-none6.pcap "tunnel-${kind}6.pcap"
 done
+# What capinfos counts; the reader's tests compare.
+for capture in *.pcap; do
+    printf '%s\t%s\n' "$capture" "$(capinfos -Mc -T -r "$capture" | cut -f2)"
+done > packets.tsv

@@ -69,16 +69,10 @@ fn recordings() {
     }
 }
 
-/// Every public capture likewise.
+/// Every recording and every public capture, with each shortage.
 #[test]
-fn public_captures() {
-    let captures = public();
-    if captures.is_empty() {
-        let skip = b"SKIP public_captures: no folder of public captures here\n";
-        std::io::stderr().write_all(skip).expect("standard error");
-        return;
-    }
-    for path in captures {
+fn shortages() {
+    for path in list::all() {
         for (pressure, options) in pressures(&read(&path)) {
             let options = Options { format: OutputFormat::Ecs, ..options };
             same_on_all_cores(&format!("{path:?} {pressure}"), &options);

@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use larder_annotate::options::{Endpoint, Options, OutputFormat};
 use serde_json::Value;
-use support::{Made, Maker, frames, golden, made, public};
+use support::{Made, Maker, frames, golden, list, made};
 
 fn has_tshark(test: &str) -> bool {
     let found = Command::new("tshark").arg("-v").stdout(Stdio::null()).status();
@@ -71,7 +71,7 @@ fn packets_are_those_read() {
     }
     let odd = ["bigendian", "interfaces", "sll2", "malformed"];
     let is_odd = |path: &PathBuf| odd.iter().any(|word| path.to_string_lossy().contains(word));
-    let mut captures: Vec<PathBuf> = public().into_iter().filter(is_odd).collect();
+    let mut captures: Vec<PathBuf> = list::public().into_iter().filter(is_odd).collect();
     captures.push(kept(&folder, "all.pcapng", &maker.pcapng()));
     let fields =
         ["frame.time_epoch", "frame.len", "frame.cap_len", "frame.encap_type", "frame.md5_hash"];

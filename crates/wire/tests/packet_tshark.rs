@@ -12,7 +12,7 @@ use std::process::Command;
 use larder_wire::Addr;
 use larder_wire::fragment::{Outcome, Reassembler};
 use larder_wire::packet::decode;
-use packet_support::{Frame, captures, generated, read_capture, skip, write_pcap};
+use packet_support::{Frame, generated, list, read_capture, skip, write_pcap};
 
 const FIELDS: [&str; 18] = [
     "frame.protocols",
@@ -167,13 +167,12 @@ fn compare(
     }
 }
 
-/// On every packet of the shared captures, tshark and we agree on the innermost addresses, ports,
+/// On every packet of every capture, tshark and we agree on the innermost addresses, ports,
 /// IP length and TCP header.
 #[test]
 fn captures_as_tshark_reads_them() {
     let mut tally = Tally::default();
-    let files = captures("captures_as_tshark_reads_them");
-    for path in &files {
+    for path in &list::all() {
         let name = path.file_name().expect("a file").to_string_lossy().into_owned();
         let Some(lines) = tshark(path, "FALSE", &FIELDS) else {
             skip("captures_as_tshark_reads_them", "tshark is not installed");
@@ -183,7 +182,7 @@ fn captures_as_tshark_reads_them() {
         compare(&mut tally, &name, &lines, frames);
     }
     assert!(tally.differences.is_empty(), "{}", tally.differences.join("\n"));
-    assert!(files.is_empty() || tally.alike > 10_000, "only {} packets compared", tally.alike);
+    assert!(tally.alike > 1_000, "only {} packets compared", tally.alike);
 }
 
 /// The same for generated frames with every encapsulation.
@@ -220,8 +219,7 @@ fn generated_as_tshark_reads_them() {
 fn fragments_as_tshark_joins_them() {
     let fields = ["ip.reassembled.length", "ipv6.reassembled.length"];
     let mut joined = 0;
-    let files = captures("fragments_as_tshark_joins_them");
-    for path in &files {
+    for path in &list::all() {
         let frames = read_capture(path);
         let is_fragment = |frame: &Frame| {
             decode(frame.link_type, &frame.bytes).is_ok_and(|p| p.fragment.is_some())
@@ -249,5 +247,5 @@ fn fragments_as_tshark_joins_them() {
             joined += u32::from(ours.is_some());
         }
     }
-    assert!(files.is_empty() || joined >= 10, "only {joined} datagrams joined");
+    assert!(joined >= 2, "only {joined} datagrams joined");
 }

@@ -1,12 +1,14 @@
 //! The names that clients state themselves, in real captures, against `tshark`.
 //!
-//! Needs the folder `shared/data/pcap` beside the repository (or `LARDER_SHARED_DATA`), and
-//! `tshark` on the path; else it says so and does nothing.
+//! Needs `tshark` on the path; else it says so and does nothing.
+
+#[path = "../../../tests/captures/list.rs"]
+mod list;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use larder_wire::capture::{Capture, Step};
@@ -180,20 +182,6 @@ fn found_by_tshark(path: &Path) -> Option<Names> {
     Some(names)
 }
 
-fn captures() -> Option<Vec<PathBuf>> {
-    let shared = std::env::var_os("LARDER_SHARED_DATA")
-        .map(PathBuf::from)
-        .unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"));
-    let mut paths: Vec<PathBuf> = std::fs::read_dir(shared.join("pcap"))
-        .ok()?
-        .map(|entry| entry.map(|e| e.path()))
-        .collect::<Result<_, _>>()
-        .ok()?;
-    paths.retain(|path| path.extension().is_some_and(|kind| kind == "pcap" || kind == "pcapng"));
-    paths.sort();
-    Some(paths)
-}
-
 fn say(text: &str) {
     // Past the test harness, which would keep it.
     let _ = std::io::stderr().write_all(text.as_bytes());
@@ -202,12 +190,8 @@ fn say(text: &str) {
 /// Every name that `tshark` reads from a first message of a client, we read, and the same.
 #[test]
 fn names_are_those_of_tshark() {
-    let Some(paths) = captures() else {
-        say("SKIP names_are_those_of_tshark: no folder shared/data/pcap\n");
-        return;
-    };
     let mut names = 0;
-    for path in paths {
+    for path in list::all() {
         let Some(theirs) = found_by_tshark(&path) else {
             say("SKIP names_are_those_of_tshark: tshark does not run\n");
             return;

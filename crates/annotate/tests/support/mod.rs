@@ -6,8 +6,12 @@
 // Each test program uses a part of it.
 #![allow(dead_code)]
 
+#[path = "../../../../tests/captures/list.rs"]
+pub mod list;
+pub use list::recorded as golden;
+
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use larder_annotate::options::{Endpoint, Options, OutputFormat, Summary};
@@ -31,28 +35,6 @@ pub const FORMATS: &[OutputFormat] = &[
 
 /// Numbers of cores that must agree; the first is what the others are held against.
 pub const CORES: [usize; 4] = [1, 2, 4, 7];
-
-/// The recordings in the repository.
-pub fn golden() -> Vec<PathBuf> {
-    captures_in(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/captures"))
-}
-
-/// The public captures, where there are any.
-pub fn public() -> Vec<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
-    let data = std::env::var_os("LARDER_SHARED_DATA").map_or(beside, PathBuf::from);
-    captures_in(&data.join("pcap"))
-}
-
-fn captures_in(folder: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
-    let mut paths: Vec<PathBuf> = entries
-        .map(|entry| entry.expect("a folder that can be read").path())
-        .filter(|path| path.extension().is_some_and(|end| end == "pcap" || end == "pcapng"))
-        .collect();
-    paths.sort();
-    paths
-}
 
 /// SplitMix64: numbers from a seed.
 pub struct Random(pub u64);

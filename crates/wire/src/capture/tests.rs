@@ -448,23 +448,28 @@ fn names_are_written() {
     assert_eq!(damages(&walk(&out)), []);
 }
 
-/// Public captures are read without damage, and hold as many packets as was recorded of them.
+#[path = "../../../../tests/captures/list.rs"]
+mod list;
+
+/// Recordings and public captures are read without damage, and hold as many packets as `capinfos`
+/// counts: `packets.tsv` has its counts of the recordings, `summary.tsv` those of public captures.
 #[test]
-fn public_captures_are_read_whole() {
-    let here = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data");
-    let data = std::env::var("LARDER_SHARED_DATA").unwrap_or_else(|_| here.to_owned());
-    let Ok(summary) = std::fs::read_to_string(format!("{data}/truth/summary.tsv")) else {
-        use std::io::Write;
-        let text =
-            b"SKIP public_captures_are_read_whole: no shared captures beside the repository\n";
-        std::io::stderr().write_all(text).unwrap();
-        return;
+fn captures_are_read_whole() {
+    let counts = |path: std::path::PathBuf| std::fs::read_to_string(path).unwrap_or_default();
+    let recorded = counts(list::recorded_folder().join("packets.tsv"));
+    let public = counts(list::public_folder().join("truth/summary.tsv"));
+    let packets = |name: &str| {
+        let mut rows = recorded.lines().chain(public.lines()).map(|line| line.split('\t'));
+        rows.find_map(|mut row| row.next().filter(|of| *of == name).and_then(|_| row.next()))
     };
-    for line in summary.lines().skip(1) {
-        let mut columns = line.split('\t');
-        let (name, packets) = (columns.next().unwrap(), columns.next().unwrap());
-        let Ok(file) = std::fs::read(format!("{data}/pcap/{name}")) else { continue };
-        let seen = walk(&file);
+    for path in list::recorded() {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        assert!(packets(name).is_some(), "{name}: no row in packets.tsv");
+    }
+    for path in list::all() {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let Some(packets) = packets(name) else { continue };
+        let seen = walk(&std::fs::read(&path).unwrap());
         assert_eq!(damages(&seen), [], "{name}");
         // This one also holds records that are not packets, which its counter counted.
         if name != "gp-test018.pcapng" {

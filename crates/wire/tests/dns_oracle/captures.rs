@@ -1,17 +1,15 @@
-//! Every DNS message of the public captures beside the repository, read by hickory and by us.
+//! Every DNS message of the recordings and of the public captures, read by hickory and by us.
 //!
 //! The walk down to the messages here is small and stern on purpose: it must not share a fault with the one
 //! that larder ships. It knows pcap and pcapng, the link types that the captures use, VLAN tags,
 //! IPv4 without fragments, IPv6 without extension headers, UDP, and TCP without reassembly.
 
 use std::collections::BTreeMap;
-use std::io::Write;
-use std::path::{Path, PathBuf};
 
 use hickory_proto::op::Message as Theirs;
 use larder_wire::dns::{DnsError, tcp};
 
-use crate::{model, view};
+use crate::{list, model, view};
 
 fn be16(bytes: &[u8], at: usize) -> Option<usize> {
     Some(usize::from(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?)))
@@ -120,16 +118,6 @@ fn dns_messages(packet: &[u8]) -> Option<Vec<&[u8]>> {
     }
 }
 
-fn shared_data() -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
-    let named = std::env::var_os("LARDER_SHARED_DATA").map(PathBuf::from);
-    [named, Some(beside)]
-        .into_iter()
-        .flatten()
-        .map(|data| data.join("pcap"))
-        .find(|dir| dir.is_dir())
-}
-
 /// One message, both readings: what differs, in words; `None` where they agree.
 fn difference(payload: &[u8]) -> Option<String> {
     let ours = view::ours(payload);
@@ -157,19 +145,12 @@ fn difference(payload: &[u8]) -> Option<String> {
 /// segment begins with a message; and no prefix of one fails by more than an error.
 #[test]
 fn captures_read_alike() {
-    let Some(dir) = shared_data() else {
-        let skip = "SKIP captures_read_alike: no folder of public captures here\n";
-        std::io::stderr().write_all(skip.as_bytes()).expect("standard error is open");
-        return;
-    };
     let (mut messages, mut refused) = (0u32, BTreeMap::<DnsError, u32>::new());
     let mut differences = BTreeMap::<String, u32>::new();
-    let mut files: Vec<_> = std::fs::read_dir(dir).expect("readable").flatten().collect();
-    files.sort_by_key(|entry| entry.file_name());
-    for entry in files {
-        let Ok(file) = std::fs::read(entry.path()) else { continue };
+    for path in list::all() {
+        let file = std::fs::read(&path).expect("a readable capture");
+        let place = path.file_name().expect("a file").to_string_lossy().into_owned();
         for (link_type, frame) in frames(&file) {
-            let place = entry.file_name().to_string_lossy().into_owned();
             for message in ip_packet(link_type, frame).and_then(dns_messages).unwrap_or_default() {
                 messages += 1;
                 if let Err(error) = view::ours(message) {
@@ -186,6 +167,6 @@ fn captures_read_alike() {
         }
     }
     println!("{messages} messages; refused by us: {refused:?}");
-    assert!(messages > 0, "the folder holds captures with DNS");
+    assert!(messages > 0, "the recordings have DNS");
     assert!(differences.is_empty(), "{differences:#?}");
 }

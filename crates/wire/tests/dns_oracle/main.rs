@@ -6,10 +6,12 @@
 //! | [`model`] | what an answer teaches, slowly and obviously, from hickory's reading |
 //! | [`generated`] | messages that proptest makes and hickory writes, then cut and mutated |
 //! | [`rendered`] | questions read, answers kept and written for another client |
-//! | [`captures`] | every DNS message of the public captures, where they are at hand |
+//! | [`captures`] | every DNS message of the recordings, and of the public captures where they are |
 
 mod captures;
 mod generated;
+#[path = "../../../../tests/captures/list.rs"]
+mod list;
 mod model;
 mod rendered;
 mod view;

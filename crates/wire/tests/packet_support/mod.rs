@@ -5,32 +5,16 @@
 #![allow(dead_code)]
 
 pub mod generated;
+#[path = "../../../../tests/captures/list.rs"]
+pub mod list;
 
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// One frame of a capture.
 pub struct Frame {
     pub link_type: u16,
     pub bytes: Vec<u8>,
-}
-
-/// The folder of shared captures, or a line on standard error that says what is skipped.
-pub fn captures(test: &str) -> Vec<PathBuf> {
-    let data = std::env::var_os("LARDER_SHARED_DATA").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
-        PathBuf::from,
-    );
-    let Ok(folder) = std::fs::read_dir(data.join("pcap")) else {
-        skip(test, "no shared captures beside the repository");
-        return Vec::new();
-    };
-    let mut files: Vec<PathBuf> = folder
-        .map(|entry| entry.expect("a readable folder").path())
-        .filter(|path| path.extension().is_some_and(|kind| kind == "pcap" || kind == "pcapng"))
-        .collect();
-    files.sort();
-    files
 }
 
 /// Says on the real standard error that a test did not run.
