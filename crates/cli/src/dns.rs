@@ -25,6 +25,7 @@ use crate::bench::eprint_quietly;
 use crate::encrypted;
 use crate::exit::{self, Failure, Outcome};
 use crate::layers::Resolved;
+use crate::signals;
 
 /// The port of DNS.
 const PORT: u16 = 53;
@@ -58,6 +59,8 @@ pub fn dns(settings: &Resolved) -> Outcome {
         }
         News::Line(line) => eprint_quietly(&format!("larder dns: {line}")),
     };
+    signals::hold()
+        .map_err(|error| Failure::file("signals", &error, "free some file descriptors"))?;
     let served = serve(&options, &mut tell).map_err(|error| Failure::usage(error.to_string()))?;
     eprint_quietly(&format!("larder dns: {}", summary(&served.counts)));
     Ok(if served.was_hurried { exit::INTERRUPTED } else { exit::DONE })

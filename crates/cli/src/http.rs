@@ -24,6 +24,7 @@ use crate::encrypted;
 use crate::exit::{self, Failure, Outcome};
 use crate::layers::Resolved;
 use crate::settings::Setting;
+use crate::signals;
 use crate::value::{Kind, Value};
 
 /// The ports of HTTP, in the clear and over TLS.
@@ -53,6 +54,8 @@ pub fn http(
         News::Line(line) => eprint_quietly(&format!("larder http: {line}")),
     };
     let source = source(settings, options.origins.clone(), again);
+    signals::hold()
+        .map_err(|error| Failure::file("signals", &error, "free some file descriptors"))?;
     let served = serve(&options, Some(source), &mut tell)
         .map_err(|error| Failure::usage(error.to_string()))?;
     eprint_quietly(&format!("larder http: {}", summary(&served.counts)));

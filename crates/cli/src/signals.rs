@@ -1,24 +1,27 @@
-//! Ctrl-C and SIGTERM: the first asks the run to stop, the second ends the process.
+//! Ctrl-C and SIGTERM ask the run to stop; a later Ctrl-C ends the process.
 //!
-//! After the first, what was read is finished and written, and the exit code is 130. A read that
-//! waits on a silent pipe is not torn out of its wait (the kernel restarts it): it ends with the
-//! next packet, the end of the pipe, or the second signal.
+//! After the first signal the run finishes and writes what was read, and the exit code is 130. A second signal changes
+//! nothing ([`StopRule`] says why), except a SIGINT a second or more after the first: it ends the process. A read that
+//! waits on a silent pipe is not interrupted (the kernel restarts it): it ends with the next packet, the end of the pipe, or
+//! that SIGINT.
 //!
 //! SIGUSR1 opens logs anew, and SIGHUP does where no terminal is there to hang up.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread;
+use std::time::Instant;
 
 use larder_annotate::Progress;
+use larder_io::event::{self, StopRule, StopStep};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
-use signal_hook::flag;
 use signal_hook::iterator::Signals;
+use signal_hook::low_level;
 
 use crate::exit::INTERRUPTED;
 
-/// Sets `progress.stop` at the first signal; the second ends the process with 130.
+/// Sets `progress.stop` at the first signal; a SIGINT a second or more later ends the process with 130.
 ///
 /// The thread that waits for signals lives as long as the process.
 pub fn stop_on_signals(progress: &Arc<Progress>, quiet: bool) -> io::Result<()> {
@@ -43,37 +46,50 @@ pub fn reopen_on_signals(progress: &Arc<Progress>) -> io::Result<()> {
     Ok(())
 }
 
-/// Calls `ask` at the first signal, and says `text`; the second ends the process with 130. The thread lives as
-/// long.
+/// Blocks the signals that end a process, in this thread and the threads it starts, until the process ends. For commands whose server
+/// reads the signals itself: a signal that arrives after the server has finished must not change the exit code.
+pub fn hold() -> io::Result<()> {
+    event::Signals::block().map(drop)
+}
+
+/// Calls `ask` at the first signal, and prints `text`; a SIGINT a second or more later ends the process with 130. The thread
+/// lives as long as the process.
 pub fn ask_on_signals(
     quiet: bool,
     text: &'static str,
     ask: impl Fn() + Send + 'static,
 ) -> io::Result<()> {
-    let asked = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        // In this order: the first signal finds `asked` false, passes, and sets it.
-        flag::register_conditional_shutdown(signal, INTERRUPTED.into(), Arc::clone(&asked))?;
-        flag::register(signal, Arc::clone(&asked))?;
-    }
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        if signals.forever().next().is_some() {
-            ask();
-            if !quiet {
-                // The bar may be on the line.
-                let wipe = if io::stderr().is_terminal() { "\r\x1b[K" } else { "" };
-                let _ = writeln!(io::stderr(), "{wipe}larder: {text} (again: end at once)");
+        let mut rule = StopRule::default();
+        for signal in signals.forever() {
+            match rule.signal(signal == SIGINT, Instant::now()) {
+                StopStep::Stop => {
+                    ask();
+                    if !quiet {
+                        // Standard error may be a pipe that is full: this thread must go on to the signal that forces the end.
+                        let _ = thread::Builder::new().spawn(move || say_stopping(text));
+                    }
+                }
+                StopStep::Ignore => {}
+                StopStep::Force => low_level::exit(INTERRUPTED.into()),
             }
         }
     })?;
     Ok(())
 }
 
+fn say_stopping(text: &str) {
+    // The bar may be on the line.
+    let wipe = if io::stderr().is_terminal() { "\r\x1b[K" } else { "" };
+    let _ =
+        writeln!(io::stderr(), "{wipe}larder: {text} (Ctrl-C again after a second: end at once)");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     /// The first signal asks the run to stop, and leaves the process alive to write what was read.
     #[test]

@@ -300,7 +300,27 @@ fn a_graceful_end() {
     assert_eq!(code, Some(0), "{said}");
 }
 
-/// A second signal does not wait for what is in flight.
+/// Two signals are one request: the second, which `timeout` sends at once, does not cut the save short, and the exit code is 0.
+#[test]
+fn two_signals_are_one_request() {
+    let scratch = Scratch::new();
+    let silent = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    silent.set_read_timeout(Some(PATIENCE)).expect("a time");
+    for signal in ["-TERM", "-INT"] {
+        let at = silent.local_addr().expect("bound");
+        let server = start(&scratch, at, "--snapshot cache");
+        // It drains for as long as this query is in flight.
+        client(server.address).send(&question("a")).expect("sent");
+        silent.recv_from(&mut [0; 512]).expect("asked");
+        server.signal(signal);
+        server.signal(signal);
+        let (code, said) = server.end();
+        assert_eq!(code, Some(0), "{signal}: {said}");
+        assert!(said.contains("answers were saved"), "{signal}: {said}");
+    }
+}
+
+/// Ctrl-C a second after the first signal does not wait for what is in flight.
 #[test]
 fn a_hurried_end() {
     let scratch = Scratch::new();
@@ -310,8 +330,8 @@ fn a_hurried_end() {
     client(server.address).send(&question("a")).expect("sent");
     silent.recv_from(&mut [0; 512]).expect("asked");
     let code = wait(|| {
-        // Two signals of a kind that come before the first is read are one.
-        server.signal("-TERM");
+        // Those that come within the first second change nothing.
+        server.signal("-INT");
         server.child.try_wait().expect("it can be asked")
     });
     assert_eq!(code.code(), Some(130));

@@ -596,6 +596,38 @@ fn a_restart_is_warm() {
     get(server.address, plain);
 }
 
+/// Two signals are one request: the second, which `timeout` sends at once, cuts neither a response that was begun short nor the
+/// save, and the exit code is 0.
+#[test]
+fn two_signals_are_one_request() {
+    let scratch = Scratch::new();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    for signal in ["-TERM", "-INT"] {
+        let mut command = scratch.larder();
+        command.args(["http", "--listen", "127.0.0.1:0", "--snapshot", "kept", "--origin"]);
+        command.arg(format!("http://{}", listener.local_addr().expect("it is bound")));
+        let mut server = Server::spawn_http(&mut command);
+        let mut client = TcpStream::connect(server.address).expect("it listens");
+        client.write_all(b"GET /film HTTP/1.1\r\nHost: example.com\r\n\r\n").expect("sent");
+        let (mut origin, _) = listener.accept().expect("it asks");
+        let mut request = BufReader::new(origin.try_clone().expect("a socket")).lines();
+        assert!(request.any(|line| line.expect("a line").is_empty()));
+        server.signal(signal);
+        server.hear("ending");
+        server.signal(signal);
+        let fields = "Cache-Control: max-age=600\r\nContent-Length: 5\r\n\r\nwhole";
+        let response = format!("HTTP/1.1 200 OK\r\n{fields}");
+        origin.write_all(response.as_bytes()).expect("sent");
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).expect("answered");
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("whole"), "{answer}");
+        let (code, said) = server.end();
+        assert_eq!(code, Some(0), "{signal}: {said}");
+        assert!(said.contains("1 records were saved to kept"), "{signal}: {said}");
+        std::fs::remove_file(scratch.path("kept")).expect("it was saved");
+    }
+}
+
 /// The configuration file is read anew by SIGHUP and by larder ctl: origins, limits and the log are others from then on, a connection
 /// that stands stays and what it was told goes on; what needs a restart is told, and a file with a slip changes nothing.
 #[test]

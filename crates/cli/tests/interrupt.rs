@@ -1,5 +1,5 @@
 //! Pipes that grow, and Ctrl-C: what has ended is shown while the pipe is open, the first signal
-//! finishes what was read, the second ends at once, and nothing waits for the next packet.
+//! finishes what was read, a second one does not cut that short, a later Ctrl-C does, and nothing waits for the next packet.
 //!
 //! No test looks at a clock: each waits for something that would never come if it failed (the pipe
 //! stays open, so a program that waited for its next packet would hang the test).
@@ -7,8 +7,8 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::io::{BufRead, BufReader, Lines, Read, Write};
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 
 use common::{Scratch, TestCapture};
 
@@ -213,29 +213,71 @@ fn a_pipe_without_a_writer_is_left() {
     assert_eq!((code, out.as_str()), (Some(130), ""));
 }
 
-/// The second signal ends a run that cannot finish: its log goes into a pipe that nobody reads.
-#[test]
-fn the_second_signal_ends_at_once() {
-    let scratch = Scratch::new();
-    let mut capture = TestCapture::new();
-    for flow in 0..4_000u16 {
-        let [high, low] = flow.to_be_bytes();
-        capture.flow_to([203, 0, high, low]);
+/// A run whose log fills a pipe that nobody reads yet: it has written the header and a record, and was told to stop by `signal`.
+struct Stuck {
+    live: Live,
+    log: Lines<BufReader<ChildStdout>>,
+    err: BufReader<ChildStderr>,
+}
+
+/// Flows of the capture that [`Stuck`] reads.
+const STUCK_FLOWS: usize = 4_000;
+
+impl Stuck {
+    fn start(scratch: &Scratch, signal: &str) -> Stuck {
+        let mut capture = TestCapture::new();
+        for flow in 0..STUCK_FLOWS as u16 {
+            let [high, low] = flow.to_be_bytes();
+            capture.flow_to([203, 0, high, low]);
+        }
+        scratch.write("flows.pcap", &capture.bytes);
+        let mut live = Live::start(scratch, "annotate -r flows.pcap --no-progress");
+        let mut log = BufReader::new(live.child.stdout.take().expect("piped")).lines();
+        // The rest is more than a pipe holds.
+        assert!(log.by_ref().take(2).all(|line| line.is_ok()));
+        live.signal(signal);
+        let mut err = BufReader::new(live.child.stderr.take().expect("piped"));
+        let mut first = String::new();
+        err.read_line(&mut first).expect("UTF-8");
+        assert!(first.contains("stopping"), "{first}");
+        Stuck { live, log, err }
     }
-    scratch.write("flows.pcap", &capture.bytes);
-    let mut live = Live::start(&scratch, "annotate -r flows.pcap --no-progress");
-    // After the header comes the first record: the rest is more than a pipe holds.
-    let log = BufReader::new(live.child.stdout.take().expect("piped"));
-    let mut lines = log.lines();
-    assert!(lines.by_ref().take(2).all(|line| line.is_ok()));
-    live.signal("-INT");
-    let mut err = BufReader::new(live.child.stderr.take().expect("piped"));
-    let mut first = String::new();
-    err.read_line(&mut first).expect("UTF-8");
-    assert!(first.contains("stopping"), "{first}");
-    live.signal("-INT");
-    assert_eq!(live.child.wait().expect("ends").code(), Some(130));
+}
+
+/// A second signal does not cut the end short, whichever it is: `timeout` sends two, to its child and to the process group. All
+/// records that the first signal asked for come out.
+#[test]
+fn two_signals_are_one_request() {
+    let scratch = Scratch::new();
+    for (first, second) in [("-TERM", "-TERM"), ("-INT", "-INT"), ("-INT", "-TERM")] {
+        let Stuck { mut live, log, mut err } = Stuck::start(&scratch, first);
+        live.signal(second);
+        let rest =
+            log.map(|line| line.expect("UTF-8")).filter(|line| line.contains("203.0.")).count();
+        assert_eq!(live.child.wait().expect("ends").code(), Some(130), "{first} {second}");
+        let mut said = String::new();
+        err.read_to_string(&mut said).expect("UTF-8");
+        assert!(said.contains("stopped "), "{first} {second}: {said}");
+        assert_eq!(rest + 1, STUCK_FLOWS, "{first} {second}");
+    }
+}
+
+/// Ctrl-C again, after a second, ends a run that cannot finish: its log goes into a pipe that nobody reads.
+#[test]
+fn a_later_interrupt_ends_at_once() {
+    let scratch = Scratch::new();
+    let Stuck { mut live, log, mut err } = Stuck::start(&scratch, "-TERM");
+    // Those that come within the second change nothing.
+    let code = loop {
+        live.signal("-INT");
+        match live.child.try_wait().expect("it can be asked") {
+            Some(status) => break status.code(),
+            None => std::thread::sleep(std::time::Duration::from_millis(50)),
+        }
+    };
+    assert_eq!(code, Some(130));
     let mut rest = String::new();
     err.read_to_string(&mut rest).expect("UTF-8");
     assert!(!rest.contains("stopped "), "it finished: {rest}");
+    drop(log);
 }

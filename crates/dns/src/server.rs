@@ -97,7 +97,7 @@ pub enum News<'a> {
 pub struct Served {
     /// What all cores counted.
     pub counts: Counts,
-    /// It was told a second time to end, and may have left answers unsent, and the cache unsaved.
+    /// A signal forced the end: answers may be unsent, and the cache unsaved.
     pub was_hurried: bool,
 }
 

@@ -6,7 +6,8 @@
 //! saves    the cache, if it has a file
 //! ended    trace and query log are finished, the control socket removed
 //! ```
-//! A signal while it drains or saves ends it at once: nothing more is saved, and the older snapshot is as it was.
+//! A second signal changes nothing, but for a SIGINT a second or more after the first ([`StopRule`]): it ends the server at once,
+//! nothing more is saved, and the older snapshot stays as it was.
 //!
 //! Invariants
 //! 1. Cores wait for nothing here. What takes long (saves, loads, dumps) has a thread of its own, which wakes this one.
@@ -22,9 +23,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
+use std::time::Instant;
 
 use larder::Cache;
-use larder_io::event::{Events, Interest, Poller, Signal, Signals, Waker};
+use larder_io::event::{Events, Interest, Poller, Signal, Signals, StopRule, StopStep, Waker};
 
 use self::duties::Duties;
 use crate::answerer::Answerer;
@@ -114,7 +116,8 @@ pub(crate) struct Supervisor {
     /// When cores were last woken for a client.
     nudged_ms: u64,
     phase: Phase,
-    /// It was told twice to end.
+    stop_rule: StopRule,
+    /// A signal forced the end.
     is_hurried: bool,
     /// How reloads that a signal asked for have ended, in words.
     reloaded: (mpsc::Sender<String>, mpsc::Receiver<String>),
@@ -156,6 +159,7 @@ impl Supervisor {
             alive_ms: None,
             nudged_ms: 0,
             phase: Phase::Serves,
+            stop_rule: StopRule::default(),
             is_hurried: false,
             reloaded: mpsc::channel(),
         })
@@ -273,8 +277,14 @@ impl Supervisor {
                     self.duties.reopen();
                 }
                 Signal::LogsMoved => self.duties.reopen(),
-                _ if self.phase == Phase::Serves => self.duties.is_stop_asked = true,
-                _ => self.is_hurried = true,
+                signal => {
+                    let is_interrupt = signal == Signal::Interrupt;
+                    match self.stop_rule.signal(is_interrupt, Instant::now()) {
+                        StopStep::Stop => self.duties.is_stop_asked = true,
+                        StopStep::Ignore => {}
+                        StopStep::Force => self.is_hurried = true,
+                    }
+                }
             }
         }
         Ok(())

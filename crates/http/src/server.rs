@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! bind -> memory -> loops -> serving -> draining (SIGINT, SIGTERM: no new connections, what was begun is finished)
-//!                                    -> ended (all done; or DRAIN_MS are over; or asked twice)
+//!                                    -> ended (all done; or DRAIN_MS are over; or a signal forces the end)
 //! ```
 
 use std::io;
@@ -27,7 +27,7 @@ use crate::mail::Mail;
 use crate::options::Options;
 use crate::snapshot::{self, Loaded};
 use crate::store::{OpenError, Store};
-use crate::supervisor::{Ended, Supervisor};
+use crate::supervisor::{Ended, Stopping, Supervisor};
 
 pub use crate::supervisor::DRAIN_MS;
 
@@ -39,6 +39,9 @@ const LOG_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How long octets that loops have written may take to reach their clients when the server ends.
 const FINISH: Duration = Duration::from_secs(3);
+
+/// How often it is looked whether the last save is done.
+const SAVE_LOOK: Duration = Duration::from_millis(2);
 
 /// What there is to tell while serving.
 #[derive(Debug)]
@@ -63,7 +66,7 @@ pub enum News<'a> {
 pub struct Served {
     /// What was counted.
     pub counts: Counts,
-    /// It was asked twice to end, or could not end in time.
+    /// A signal forced the end, or it could not end in time.
     pub was_hurried: bool,
 }
 
@@ -325,15 +328,16 @@ pub fn serve(
     tell(News::Started { addresses, io, metrics, beside });
     let tell = &mut |line: &str| tell(News::Line(line));
     taken_over.iter().for_each(|line| tell(line));
-    let ended = supervisor.run(&running, tell).map_err(system("serving"))?;
+    let (mut ended, mut stopping) = supervisor.run(&running, tell).map_err(system("serving"))?;
     if let Some(beside) = running.beside().filter(|_| ended == Ended::Well) {
         beside.finish(FINISH);
     }
     let counts = running.stop().map_err(system("a loop"))?;
-    // Who asked twice wants it over; a client that is slow to the end is no reason to forget all.
-    if saves && ended != Ended::Pressed {
-        leave_behind(&common, tell);
+    // A client that is slow to the end is no reason to forget all.
+    if saves && ended != Ended::Pressed && !leave_behind(common, &mut stopping, tell)? {
+        ended = Ended::Pressed;
     }
+    stopping.signals.unblock().map_err(system("signals"))?;
     Ok(Served { counts, was_hurried: ended != Ended::Well })
 }
 
@@ -369,16 +373,36 @@ fn take_over(common: &Common, loaded: Loaded) -> Vec<String> {
     lines
 }
 
-/// Saves what is kept, for the next.
-fn leave_behind(common: &Common, tell: &mut dyn FnMut(&str)) {
-    let Some(path) = &common.options.operation.snapshot else { return };
-    match snapshot::save(&common.store, path, seconds(&common.clock)) {
-        Ok(count) => tell(&format!("{count} records were saved to {}", path.display())),
-        Err(error) => {
+/// Saves the cache for the next start, on a thread: a long save can be aborted by a signal that forces the end. False: one did.
+fn leave_behind(
+    common: Common,
+    stopping: &mut Stopping,
+    tell: &mut dyn FnMut(&str),
+) -> Result<bool, ServeError> {
+    let Some(path) = common.options.operation.snapshot.clone() else { return Ok(true) };
+    let save = {
+        let path = path.clone();
+        move || snapshot::save(&common.store, &path, seconds(&common.clock))
+    };
+    let save = std::thread::Builder::new().name("snapshot".to_owned()).spawn(save);
+    let save = save.map_err(system("a thread"))?;
+    while !save.is_finished() {
+        if stopping.is_forced().map_err(system("signals"))? {
+            tell(&format!("snapshot {}: not saved, as a signal forced the end", path.display()));
+            return Ok(false);
+        }
+        std::thread::sleep(SAVE_LOOK);
+    }
+    match save.join() {
+        Ok(Ok(count)) => tell(&format!("{count} records were saved to {}", path.display())),
+        Ok(Err(error)) => {
             let next = "make room there, or name another file";
             tell(&format!("snapshot {}: {error}; nothing is saved: {next}", path.display()));
         }
+        // A panic there has been printed.
+        Err(_) => {}
     }
+    Ok(true)
 }
 
 /// Listeners of each loop at each address.

@@ -5,7 +5,7 @@
 //! drains   loops take no new connections, and finish what was begun: DRAIN_MS at most
 //! ended    all loops are
 //! ```
-//! A signal while it drains ends it at once.
+//! A second signal changes nothing, but for a SIGINT a second or more after the first ([`StopRule`]): it ends the server at once.
 //!
 //! Invariants
 //! 1. Loops wait for nothing here.
@@ -20,8 +20,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread;
+use std::time::Instant;
 
-use larder_io::event::{Events, Interest, Poller, Signal, Signals};
+use larder_io::event::{Events, Interest, Poller, Signal, Signals, StopRule, StopStep};
 use larder_io::service::control::{self, Control};
 use larder_io::service::crew;
 use larder_io::service::endpoint::{self, Endpoint};
@@ -63,14 +64,36 @@ pub(crate) enum Ended {
     Well,
     /// Some was not, in time.
     Late,
-    /// It was told twice to end.
+    /// A signal forced the end.
     Pressed,
+}
+
+/// Reads the signals that ask for an end, until the process has finished.
+pub(crate) struct Stopping {
+    pub signals: Signals,
+    rule: StopRule,
+}
+
+impl Stopping {
+    fn step(&mut self, signal: Signal) -> StopStep {
+        self.rule.signal(signal == Signal::Interrupt, Instant::now())
+    }
+
+    /// True if a signal that arrived since the last call forces the end. The other signals have nothing left to act on.
+    pub fn is_forced(&mut self) -> io::Result<bool> {
+        let mut is_forced = false;
+        while let Some(signal) = self.signals.read()? {
+            let is_stop = matches!(signal, Signal::Interrupt | Signal::Terminate);
+            is_forced |= is_stop && self.step(signal) == StopStep::Force;
+        }
+        Ok(is_forced)
+    }
 }
 
 /// The calling thread's part of the server.
 pub(crate) struct Supervisor {
     poller: Poller,
-    signals: Signals,
+    stopping: Stopping,
     control: Option<Control>,
     endpoint: Option<Endpoint>,
     checks: Option<Checks>,
@@ -105,7 +128,7 @@ impl Supervisor {
             endpoint: endpoint.transpose()?,
             checks: Checks::of(&setup, CHECKS),
             poller,
-            signals,
+            stopping: Stopping { signals, rule: StopRule::default() },
             duties: Duties { common, reload, is_stop_asked: false },
             follower,
             reloading: None,
@@ -122,8 +145,13 @@ impl Supervisor {
         self.endpoint.as_ref().and_then(|endpoint| endpoint.address().ok())
     }
 
-    /// Watches over the loops until the end. `tell` is given lines for the operator.
-    pub fn run(mut self, running: &Running, tell: &mut dyn FnMut(&str)) -> io::Result<Ended> {
+    /// Watches over the loops until the end. `tell` is given lines for the operator. The signals stay blocked: whoever has more to
+    /// finish reads them until that is done.
+    pub fn run(
+        mut self,
+        running: &Running,
+        tell: &mut dyn FnMut(&str),
+    ) -> io::Result<(Ended, Stopping)> {
         self.greet(running, tell);
         let mut events = Events::new(EVENTS_MAX);
         while self.phase != Phase::Ended {
@@ -157,8 +185,7 @@ impl Supervisor {
             self.tick(now_ms, tell);
             self.go_on(now_ms, running, tell);
         }
-        self.signals.unblock()?;
-        Ok(self.ended)
+        Ok((self.ended, self.stopping))
     }
 
     /// The loops have begun: the service manager is told.
@@ -197,13 +224,16 @@ impl Supervisor {
     }
 
     fn hear_signals(&mut self, tell: &mut dyn FnMut(&str)) -> io::Result<()> {
-        while let Some(signal) = self.signals.read()? {
+        while let Some(signal) = self.stopping.signals.read()? {
             match signal {
                 Signal::HangUp if self.reloading.is_some() => self.reloads_again = true,
                 Signal::HangUp => self.reload(tell),
                 Signal::LogsMoved => self.duties.common.live.reopen_log(),
-                _ if self.phase == Phase::Serves => self.duties.is_stop_asked = true,
-                _ => self.ended = Ended::Pressed,
+                signal => match self.stopping.step(signal) {
+                    StopStep::Stop => self.duties.is_stop_asked = true,
+                    StopStep::Ignore => {}
+                    StopStep::Force => self.ended = Ended::Pressed,
+                },
             }
         }
         Ok(())

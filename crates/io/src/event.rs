@@ -22,6 +22,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
+use std::time::{Duration, Instant};
 
 use crate::socket::{check, owned};
 
@@ -246,6 +247,47 @@ pub enum Signal {
     LogsMoved,
 }
 
+/// How long after the first signal another one is part of the same request.
+pub const ONE_REQUEST: Duration = Duration::from_secs(1);
+
+/// What a signal means for a process that has work to finish before it ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StopStep {
+    /// The first request: finish and end.
+    Stop,
+    /// The process is stopping already.
+    Ignore,
+    /// End at once and drop what is not finished.
+    Force,
+}
+
+/// Decides which signals stop a process and which force its end.
+///
+/// One request often arrives as two signals: `timeout` signals its child and then the process group, a terminal signals the
+/// whole group, a wrapper forwards what it received itself. So a second signal must not drop what the first one asked the
+/// process to write. Only SIGINT forces the end, and only [`ONE_REQUEST`] after the first signal: this is a person who
+/// presses Ctrl-C again. SIGTERM never forces; service managers send SIGKILL for that.
+#[derive(Debug, Default)]
+pub struct StopRule {
+    first: Option<Instant>,
+}
+
+impl StopRule {
+    /// What a signal means that arrived at `now`; `is_interrupt` is true for SIGINT.
+    pub fn signal(&mut self, is_interrupt: bool, now: Instant) -> StopStep {
+        match self.first {
+            None => {
+                self.first = Some(now);
+                StopStep::Stop
+            }
+            Some(first) if is_interrupt && now.duration_since(first) >= ONE_REQUEST => {
+                StopStep::Force
+            }
+            Some(_) => StopStep::Ignore,
+        }
+    }
+}
+
 /// The numbers beside their names.
 const SIGNALS: [(libc::c_int, Signal); 4] = [
     (libc::SIGINT, Signal::Interrupt),
@@ -336,7 +378,6 @@ mod tests {
     use super::*;
     use std::os::unix::net::UnixStream;
     use std::sync::Arc;
-    use std::time::{Duration, Instant};
 
     fn wait(poller: &Poller, timeout_ms: u64) -> Vec<Event> {
         let mut events = Events::new(8);
@@ -415,6 +456,28 @@ mod tests {
         assert!(waker.clear().unwrap());
         assert!(!waker.clear().unwrap());
         assert!(tokens(&poller, 10).is_empty());
+    }
+
+    /// A second signal never cuts an end short, but for a SIGINT that comes a second or more after the first signal.
+    #[test]
+    fn one_request_may_be_two_signals() {
+        let start = Instant::now();
+        let after = |ms| start + Duration::from_millis(ms);
+        for first_is_interrupt in [false, true] {
+            let mut rule = StopRule::default();
+            assert_eq!(rule.signal(first_is_interrupt, start), StopStep::Stop);
+            for (is_interrupt, ms, step) in [
+                (false, 0, StopStep::Ignore),
+                (true, 0, StopStep::Ignore),
+                (true, 999, StopStep::Ignore),
+                (false, 1_000, StopStep::Ignore),
+                (false, 60_000, StopStep::Ignore),
+                (true, 1_000, StopStep::Force),
+                (true, 60_000, StopStep::Force),
+            ] {
+                assert_eq!(rule.signal(is_interrupt, after(ms)), step, "{is_interrupt} {ms}");
+            }
+        }
     }
 
     /// Signals are read as events, in a process of their own: they are told, the process lives, and

@@ -30,7 +30,7 @@ Clients of local networks are served unless --access says otherwise. Files of --
 the cache.
 
 It runs in the foreground until Ctrl-C, SIGTERM or larder ctl stop; then it answers what it has begun, for two \
-seconds at most, saves the cache (--snapshot), and prints what it did. A second signal ends it at once. It tells \
+seconds at most, saves the cache (--snapshot), and prints what it did. A second signal does not cut this short, except Ctrl-C a second or more after the first: it ends at once. It tells \
 systemd when it answers and ends, and takes its sockets (socket activation) instead of --listen: with as many sockets \
 of an address as cores, each core has one; else the first core has them all.
 

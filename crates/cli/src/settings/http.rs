@@ -26,7 +26,7 @@ asked for leaves first. An origin that dies in a body resets the connections of 
 whole, and nothing half is kept.
 
 It runs in the foreground until Ctrl-C, SIGTERM or larder ctl stop; then it takes no new connections, finishes what it has begun, for ten \
-seconds at most, saves what is kept (--snapshot), and prints what it did. A second signal ends it at once. SIGHUP and larder ctl reload read the configuration \
+seconds at most, saves what is kept (--snapshot), and prints what it did. A second signal does not cut this short, except Ctrl-C a second or more after the first: it ends at once. SIGHUP and larder ctl reload read the configuration \
 file anew, and larder http goes on with what it says without a connection that ends by it; what needs a restart is told. SIGUSR1 begins the file of \
 the access log anew. Exit status: 0 ended as asked; 2 usage, configuration, \
 an address that cannot be had; 130 ended at once.

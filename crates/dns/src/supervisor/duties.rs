@@ -3,7 +3,7 @@
 //! ```text
 //! loading   the snapshot of the run before: nothing is saved until that is over, or that one would be lost
 //! saving    now and then, and when somebody asks
-//! last      when the cores have ended; cut short where it was told twice to end
+//! last      when the cores have ended; cut short where a signal forced the end
 //! ```
 
 use std::path::PathBuf;
