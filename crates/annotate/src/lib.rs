@@ -67,6 +67,8 @@ pub struct Progress {
     pub reopen: AtomicBool,
     /// How often batches were asked for: grows at least every tenth of a second, or the run hangs.
     pub turns: AtomicU64,
+    /// All is read: logs and packets are being finished, which may take long. Set by the run.
+    pub is_finishing: AtomicBool,
     /// More than a bar shows.
     pub board: board::Board,
     /// Lines for the operator that nobody has taken yet, the oldest first.

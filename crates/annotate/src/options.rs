@@ -316,6 +316,8 @@ pub struct Summary {
     pub input_damaged: bool,
     /// The run was interrupted (exit 130).
     pub interrupted: bool,
+    /// Why a live capture ended by itself, and what to do next (exit 2).
+    pub failure: Option<String>,
 }
 
 /// What one interface gave.

@@ -442,6 +442,9 @@ impl Pipeline<'_> {
                 }
             }
         };
+        if batch.is_none() {
+            self.progress.is_finishing.store(true, Ordering::Release);
+        }
         let (number, mut decoded) = self.update(|schedule| {
             let number = schedule.read_next;
             schedule.read_next += 1;

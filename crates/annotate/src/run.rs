@@ -49,7 +49,9 @@ pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error
 
 /// The same for interfaces that [`live::open`] has opened: runs until `progress.stop`.
 pub fn run_live(options: &Options, tap: Tap, progress: &Arc<Progress>) -> Result<Summary, Error> {
-    let (live, tap) = tap.split();
+    let (mut live, tap) = tap.split();
+    let reports = Arc::clone(progress);
+    live.report_to(move |line| reports.say(line));
     let files = vec![tap.name()];
     let source = Source::live(live, source_options(options));
     run_source(options, progress, Feed { source, files, live: true, tap: Some(tap) })
@@ -187,6 +189,7 @@ fn run_source(options: &Options, progress: &Arc<Progress>, input: Feed) -> Resul
     if let Some(store) = &store {
         summary.kept = Some(store.all());
     }
+    summary.failure = source.failure().map(str::to_owned);
     if let Some(path) = in_directory("stats.json") {
         let mut out = Output::create(&path)?;
         out.write_all(summary.to_json().as_bytes())?;

@@ -58,6 +58,9 @@ pub fn annotate(settings: &Resolved) -> Outcome {
     if !quiet {
         let _ = write!(std::io::stderr(), "{}", summary::text(&summary, started.elapsed()));
     }
+    if let Some(why) = summary.failure {
+        return Err(Failure::usage(why));
+    }
     Ok(match input {
         // That it was asked to end is how a capture ends.
         Some(_) => exit::DONE,

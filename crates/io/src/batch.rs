@@ -464,6 +464,14 @@ impl Source {
         &self.name
     }
 
+    /// Why a live capture ended by itself, and what to do next.
+    pub fn failure(&self) -> Option<&str> {
+        match &self.feed {
+            Feed::Live(live) => live.failure(),
+            Feed::Mapped { .. } | Feed::Stream(_) => None,
+        }
+    }
+
     /// Octets of uncompressed input in all; `None` where nobody knows.
     pub fn total_bytes(&self) -> Option<u64> {
         match &self.feed {

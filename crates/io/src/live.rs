@@ -20,20 +20,26 @@
 //! the batch, and the block it was in goes back at once: who is slow to drop batches loses frames, counted, and holds
 //! nobody up.
 //!
+//! Each interface has one more ring, for frames that are longer than a block of the other rings (`ring::LONG_FROM_BYTES`): the kernel
+//! would cut them off. Blocks must be small, since each that has a frame is taken when `batch_ms` are over, however empty: a
+//! reader that stands for seconds loses only what does not fit in bytes, and of slow traffic what comes after `batch_ms` times
+//! the number of blocks (10 s for the defaults).
+//!
 //! Several rings give one row in order of time: the earliest frame goes first, once no other ring can bring an earlier one. A
 //! ring that has nothing for us may have frames in the block that the kernel still writes: that block is waited for
 //! (`SETTLE_MS` at most). One that has none there either can only bring what comes now. Within a ring the order is the
 //! ring's.
 //!
 //! An interface that goes down stays open, and brings frames when it is up again; one that is removed and made again is
-//! bound again by its name, without a capability.
+//! bound again by its name, without a capability. Each such change is reported ([`Live::report_to`]). Where an interface cannot
+//! be bound again, the capture ends ([`Live::failure`]).
 //!
 //! Invariants
 //! 1. Every frame that the kernel put into a ring is given once, but for those of the memory that a crash takes along.
 //! 2. A batch's octets are whole Enhanced Packet Blocks, which the interfaces of [`Live::header`] describe.
 //! 3. Nothing here waits longer than `STOP_CHECK`, nor does the clock's being set stop anything.
 //!
-//! Bounds: `rings * ring_bytes` an interface, and the batches in flight. Cost: one copy, no allocation, no system call a
+//! Bounds: `rings * ring_bytes` an interface and half of `ring_bytes` for long frames, and the batches in flight. Cost: one copy, no allocation, no system call a
 //! frame; about two system calls a batch.
 
 mod block;
@@ -58,7 +64,7 @@ use block::{Link, Shape};
 pub use counts::{InterfaceCounts, LiveCounts};
 pub use error::LiveError;
 use queues::Queue;
-use ring::Ring;
+use ring::{Frames, LONG_FROM_BYTES, Ring};
 pub use send::{FrameSender, Sent};
 
 use crate::stream::STOP_CHECK;
@@ -88,7 +94,13 @@ const QUEUES_MS_MAX: u64 = 200;
 const GATHER: Duration = Duration::from_micros(200);
 
 /// Sockets kept for interfaces that are made again and have several rings, as such cannot be bound again: for each ring.
-const SPARES: usize = 4;
+const SPARES: usize = 8;
+
+/// How long blocks are left to themselves while they are gathered for a batch.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// The ring for long frames, against `ring_bytes`.
+const LONG_SHARE: u64 = 2;
 
 /// A change of the time of day, against the time since boot, that counts as a step.
 const STEP_NS: i64 = 1_000_000_000;
@@ -109,8 +121,10 @@ pub struct FilterInstruction {
     pub k: u32,
 }
 
-/// `ret #k`.
+/// `ret #k`, `ld #len`, `jgt #k`.
 const RETURN: u16 = 0x06;
+const LOAD_LENGTH: u16 = 0x80;
+const JUMP_IF_GREATER: u16 = 0x25;
 
 /// What is to be captured.
 #[derive(Clone, Debug)]
@@ -119,7 +133,7 @@ pub struct LiveOptions {
     pub interfaces: Vec<String>,
     /// Rings of each interface; flows are spread over them.
     pub rings: usize,
-    /// Octets of one ring; at least 256 KiB are taken.
+    /// Bytes of one ring, 64 KiB at least. An interface has one ring of half as many bytes, 256 KiB at least, for long frames.
     pub ring_bytes: u64,
     /// The longest that a frame waits in a ring for others, milliseconds.
     pub batch_ms: u32,
@@ -163,6 +177,8 @@ struct Opened {
     index: libc::c_int,
     shape: Shape,
     is_up: bool,
+    /// It was removed, and not found again yet.
+    is_gone: bool,
     /// Sockets that are not bound yet.
     spares: Vec<OwnedFd>,
 }
@@ -172,8 +188,18 @@ struct Opened {
 struct Line {
     ring: Ring,
     interface: usize,
+    frames: Frames,
     /// Its interface was made again, and has other rings.
     is_left: bool,
+}
+
+/// Takes lines for the operator.
+struct Reporter(Box<dyn FnMut(String) + Send>);
+
+impl std::fmt::Debug for Reporter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Reporter")
+    }
 }
 
 /// Interfaces that are captured from.
@@ -187,6 +213,8 @@ pub struct Live {
     queues_are_empty: bool,
     counts: Arc<LiveCounts>,
     notes: Vec<String>,
+    reporter: Option<Reporter>,
+    failure: Option<String>,
     begun: Instant,
     looked_ms: u64,
     /// When a batch was given last.
@@ -240,6 +268,8 @@ impl Live {
             queues_are_empty: true,
             counts: Arc::new(LiveCounts::new(names)),
             notes: Vec::new(),
+            reporter: None,
+            failure: None,
             begun: Instant::now(),
             looked_ms: 0,
             given_ms: 0,
@@ -272,9 +302,15 @@ impl Live {
         let several = self.options.rings > 1;
         let spares = sockets(if several { SPARES * self.options.rings } else { 0 })?;
         let (index, is_up) = (found.index, found.is_up);
-        self.interfaces.push(Opened { name: name.to_owned(), index, shape, is_up, spares });
+        let name = name.to_owned();
+        self.interfaces.push(Opened { name, index, shape, is_up, is_gone: false, spares });
         self.counts.set_up(number, is_up);
         self.start(number, sockets(self.options.rings)?)?;
+        if has_long_frames(&self.options) {
+            let long = self.open_line(number, socket::open(found.link)?, Frames::Long)?;
+            self.counts.watch(number, long.ring.socket());
+            self.lines.push(long);
+        }
         if self.options.xdp {
             self.open_queues(number);
         }
@@ -304,44 +340,22 @@ impl Live {
 
     /// Gives sockets rings and binds them to an interface, so that each frame comes to one of them from some moment on.
     fn start(&mut self, number: usize, sockets: Vec<OwnedFd>) -> Result<(), LiveError> {
-        let Opened { name, index, shape, is_up, .. } = &self.interfaces[number];
-        let failed = |what| move |error| LiveError::Kernel { what, error };
         let several = sockets.len() > 1;
         let mut lines = Vec::with_capacity(sockets.len());
         let mut group = None;
         for socket in sockets {
-            // One that has no group yet would see what others see: until all are in it, none sees anything.
-            let program = if several { nothing() } else { program(&self.options) };
-            socket::set_filter(&socket, &program).map_err(|error| LiveError::Filter { error })?;
-            if shape.has_loopback && shape.link == Link::Ethernet {
-                socket::ignore_outgoing(&socket);
-            }
-            if self.options.hardware_time
-                && let Err(why) = socket::use_hardware_time(&socket, name)
-                && lines.is_empty()
-            {
-                self.notes.push(format!("{name}: no stamps of the card, but the system's: {why}"));
-            }
-            let socket = Arc::new(socket);
-            let ring =
-                Ring::new(Arc::clone(&socket), self.options.ring_bytes, self.options.batch_ms);
-            let ring = ring.map_err(|error| match error.raw_os_error() {
-                Some(libc::ENOMEM | libc::ENOBUFS) => {
-                    LiveError::NoMemory { name: name.clone(), ring_bytes: self.options.ring_bytes }
-                }
-                _ => LiveError::Kernel { what: "no ring", error },
-            })?;
-            socket::bind(&socket, *index, socket::EVERY_PROTOCOL)
-                .map_err(failed("the interface cannot be had"))?;
+            let line = self.open_line(number, socket, Frames::Usual)?;
             if several {
-                let joined = socket::join(&socket, group);
-                let joined = joined.map_err(failed("no group of rings"))?;
+                let joined = socket::join(line.ring.socket(), group);
+                let joined = joined
+                    .map_err(|error| LiveError::Kernel { what: "no group of rings", error })?;
                 group = Some(joined);
             }
-            lines.push(Line { ring, interface: number, is_left: false });
+            lines.push(line);
         }
+        let Opened { name, index, shape, is_up, .. } = &self.interfaces[number];
         if several {
-            let program = program(&self.options);
+            let program = program(&self.options, Frames::Usual);
             for line in &lines {
                 let set = socket::set_filter(line.ring.socket(), &program);
                 set.map_err(|error| LiveError::Filter { error })?;
@@ -360,6 +374,45 @@ impl Live {
         }
         self.lines.append(&mut lines);
         Ok(())
+    }
+
+    /// Gives a socket a ring and binds it to an interface.
+    fn open_line(
+        &mut self,
+        number: usize,
+        socket: OwnedFd,
+        frames: Frames,
+    ) -> Result<Line, LiveError> {
+        let Opened { name, index, shape, .. } = &self.interfaces[number];
+        let LiveOptions { ring_bytes, batch_ms, rings, hardware_time, .. } = self.options;
+        // One that has no group yet would see what others see: until all are in it, none sees anything.
+        let is_of_group = rings > 1 && frames == Frames::Usual;
+        let program = if is_of_group { nothing() } else { program(&self.options, frames) };
+        socket::set_filter(&socket, &program).map_err(|error| LiveError::Filter { error })?;
+        if shape.has_loopback && shape.link == Link::Ethernet {
+            socket::ignore_outgoing(&socket);
+        }
+        if hardware_time && let Err(why) = socket::use_hardware_time(&socket, name) {
+            let note = format!("{name}: no stamps of the card, but the system's: {why}");
+            if !self.notes.contains(&note) {
+                self.notes.push(note);
+            }
+        }
+        let socket = Arc::new(socket);
+        let bytes = match frames {
+            Frames::Usual => ring_bytes,
+            Frames::Long => ring_bytes / LONG_SHARE,
+        };
+        let ring = Ring::new(Arc::clone(&socket), (bytes, frames), batch_ms);
+        let ring = ring.map_err(|error| match error.raw_os_error() {
+            Some(libc::ENOMEM | libc::ENOBUFS) => {
+                LiveError::NoMemory { name: name.clone(), ring_bytes }
+            }
+            _ => LiveError::Kernel { what: "no ring", error },
+        })?;
+        socket::bind(&socket, *index, socket::EVERY_PROTOCOL)
+            .map_err(|error| LiveError::Kernel { what: "the interface cannot be had", error })?;
+        Ok(Line { ring, interface: number, frames, is_left: false })
     }
 
     /// The beginning of the capture: a section header, and a description of each interface.
@@ -381,6 +434,22 @@ impl Live {
     /// What was asked for and could not be had, to be told.
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// Has changes of interfaces reported, a line each.
+    pub fn report_to(&mut self, report: impl FnMut(String) + Send + 'static) {
+        self.reporter = Some(Reporter(Box::new(report)));
+    }
+
+    /// Why the capture ended by itself, and what to do next.
+    pub fn failure(&self) -> Option<&str> {
+        self.failure.as_deref()
+    }
+
+    fn report(&mut self, number: usize, what: &str) {
+        if let Some(Reporter(report)) = &mut self.reporter {
+            report(format!("interface {} {what}", self.interfaces[number].name));
+        }
     }
 
     /// The interfaces' names.
@@ -431,7 +500,8 @@ impl Live {
     }
 
     fn note_stop(&mut self, stop: &AtomicBool, now_ms: u64) -> Option<u64> {
-        if self.stopped_ms.is_none() && stop.load(Ordering::Relaxed) {
+        let is_over = stop.load(Ordering::Relaxed) || self.failure.is_some();
+        if self.stopped_ms.is_none() && is_over {
             self.stopped_ms = Some(now_ms);
         }
         self.stopped_ms
@@ -457,11 +527,13 @@ impl Live {
                 line.ring.discover(now_ms);
             }
             // Before more is copied, as frames may come for ever.
-            if out.is_empty() && stopped_ms.is_some_and(|since| self.is_drained(now_ms, since)) {
+            let is_drained = stopped_ms.is_some_and(|since| self.is_drained(now_ms, since));
+            if out.is_empty() && is_drained {
                 self.counts.refresh();
                 return Filled::End;
             }
-            let ready_ms = self.copy(now_ms, out, bytes_max);
+            let is_ripe = stopped_ms.is_some() || self.is_ripe(now_ms);
+            let ready_ms = if is_ripe { self.copy(now_ms, out, bytes_max) } else { None };
             self.copy_queues(out, bytes_max);
             if !out.is_empty() {
                 // Rings give what has come in some milliseconds; queues give each frame, and are waited for here.
@@ -482,7 +554,20 @@ impl Live {
             if stopped_ms.is_some() {
                 wake_ms = now_ms + 1;
             }
-            self.wait(wake_ms - now_ms);
+            match is_ripe {
+                true => self.wait(wake_ms - now_ms),
+                false => self.await_more(wake_ms - now_ms),
+            }
+        }
+    }
+
+    /// Waits where nothing is ripe: for a first block, or a moment for more of them.
+    fn await_more(&mut self, wait_ms: u64) {
+        if self.lines.iter().any(|line| line.ring.seen_ms().is_some()) {
+            // A poll would return with each block.
+            std::thread::sleep(PAUSE);
+        } else {
+            self.wait(wait_ms);
         }
     }
 
@@ -496,18 +581,30 @@ impl Live {
             self.counts.refresh();
             return None;
         }
-        let mut walked = Sent::default();
         for line in &mut self.lines {
             line.ring.discover(now_ms);
+        }
+        let mut walked = Sent::default();
+        if stopped_ms.is_none() && !self.is_ripe(now_ms) {
+            self.await_more(STOP_CHECK.as_millis() as u64);
+            return Some(walked);
+        }
+        for line in &mut self.lines {
             let (frames, bytes) = line.ring.walk();
             self.counts.delivered(line.interface, frames);
             walked.frames += frames;
             walked.bytes += bytes;
         }
         if walked == Sent::default() {
-            self.wait(if stopped_ms.is_some() { 1 } else { STOP_CHECK.as_millis() as u64 });
+            self.await_more(1);
         }
         Some(walked)
+    }
+
+    /// Whether a ring has enough for a batch.
+    fn is_ripe(&self, now_ms: u64) -> bool {
+        let batch_ms = u64::from(self.options.batch_ms);
+        self.lines.iter().any(|line| line.ring.is_ripe(now_ms, batch_ms))
     }
 
     /// Copies what may be copied. When more may be, if a ring must settle before.
@@ -522,6 +619,8 @@ impl Live {
                 match (line.ring.head_ns(), first) {
                     (None, _) if line.is_left => {}
                     (None, _) if line.ring.has_unfinished() => wait_ms = settle_ms,
+                    // A core that has stamped a long frame has begun with it before it has any frame that follows.
+                    (None, _) if line.frames == Frames::Long => {}
                     (None, _) => wait_ms = wait_ms.max(IN_FLIGHT_MS),
                     (Some(ns), Some((_, first_ns))) if ns >= first_ns => {
                         second_ns = second_ns.min(ns);
@@ -622,14 +721,33 @@ impl Live {
             let was_up = interface.is_up;
             let is_there = socket::is_up(&socket, interface.index);
             interface.is_up = is_there.unwrap_or(false);
+            match is_there {
+                Some(true) if !was_up => self.report(number, "is up"),
+                Some(false) if was_up => self.report(number, "is down"),
+                _ => {}
+            }
             if is_there.is_none() {
+                if !std::mem::replace(&mut self.interfaces[number].is_gone, true) {
+                    self.report(number, "was removed");
+                }
                 // Queues go with their interface; another is captured from by rings alone.
                 self.queues.retain(|queue| queue.interface() != number);
                 self.counts.forget_queues(number);
-            }
-            if is_there.is_none() && self.open_again(number, &socket) {
-                self.interfaces[number].is_up = true;
-                self.counts.came_again(number);
+                match self.open_again(number, &socket) {
+                    Ok(false) => {}
+                    Ok(true) => {
+                        let interface = &mut self.interfaces[number];
+                        (interface.is_up, interface.is_gone) = (true, false);
+                        self.counts.came_again(number);
+                        self.report(number, "was made again, and is captured from");
+                    }
+                    Err(error) => {
+                        let name = &self.interfaces[number].name;
+                        self.failure = Some(format!(
+                            "interface {name} was made again, and cannot be captured from: {error}; start again"
+                        ));
+                    }
+                }
             }
             let is_up = self.interfaces[number].is_up;
             self.counts.set_up(number, is_up);
@@ -639,45 +757,55 @@ impl Live {
         }
     }
 
-    /// Binds to an interface of the same name as one that is gone; true if that was possible.
-    fn open_again(&mut self, number: usize, socket: &OwnedFd) -> bool {
+    /// Binds to an interface of the same name as one that is gone; false while there is none that is up.
+    fn open_again(&mut self, number: usize, socket: &OwnedFd) -> Result<bool, LiveError> {
         let rings = self.options.rings;
         let interface = &mut self.interfaces[number];
-        let found = match socket::find(socket, &interface.name) {
-            // Frames of another kind would not be what the header says.
-            Ok(Some(found)) if found.link == interface.shape.link && found.is_up => found,
-            _ => return false,
+        let Some(found) = socket::find(socket, &interface.name)?.filter(|found| found.is_up) else {
+            return Ok(false);
         };
-        if rings == 1 {
-            if socket::bind(socket, found.index, socket::EVERY_PROTOCOL).is_err() {
-                return false;
-            }
-            interface.index = found.index;
-            if self.options.is_promiscuous {
-                // As at the start, where it was told if it could not be.
-                let _ = socket::be_promiscuous(socket, found.index);
-            }
-            return true;
+        if found.link != interface.shape.link {
+            // Its frames would not be what the header says.
+            return Err(LiveError::OtherLink);
         }
-        // What is in a group cannot be bound again.
-        while interface.spares.len() < rings {
-            match socket::open(interface.shape.link) {
-                Ok(socket) => interface.spares.push(socket),
-                Err(_) => return false,
+        let before = std::mem::replace(&mut interface.index, found.index);
+        match self.bind_again(number, rings) {
+            // It was removed or went down meanwhile.
+            Err(LiveError::Kernel { error, .. }) if socket::is_gone(&error) => {
+                self.interfaces[number].index = before;
+                Ok(false)
             }
+            result => result.map(|()| true),
         }
-        let before = interface.index;
-        interface.index = found.index;
-        let sockets = interface.spares.split_off(interface.spares.len() - rings);
+    }
+
+    /// Has what an interface is captured by look at the number that it has now.
+    fn bind_again(&mut self, number: usize, rings: usize) -> Result<(), LiveError> {
+        let index = self.interfaces[number].index;
         let lines = self.lines.len();
-        if self.start(number, sockets).is_err() {
-            self.interfaces[number].index = before;
-            return false;
+        if rings > 1 {
+            // What is in a group cannot be bound again.
+            let Opened { spares, shape, .. } = &mut self.interfaces[number];
+            while spares.len() < rings {
+                spares.push(socket::open(shape.link)?);
+            }
+            let sockets = spares.split_off(spares.len() - rings);
+            self.start(number, sockets)?;
         }
-        for line in &mut self.lines[..lines] {
-            line.is_left |= line.interface == number;
+        for line in self.lines[..lines].iter_mut().filter(|line| line.interface == number) {
+            if rings > 1 && line.frames == Frames::Usual {
+                line.is_left = true;
+                continue;
+            }
+            socket::bind(line.ring.socket(), index, socket::EVERY_PROTOCOL).map_err(|error| {
+                LiveError::Kernel { what: "the interface cannot be had", error }
+            })?;
+            if self.options.is_promiscuous && line.frames == Frames::Usual {
+                // As at the start, where it was told if it could not be.
+                let _ = socket::be_promiscuous(line.ring.socket(), index);
+            }
         }
-        true
+        Ok(())
     }
 
     /// Lets go of rings whose interface has others, once they are empty.
@@ -705,17 +833,34 @@ fn nothing() -> Vec<FilterInstruction> {
     vec![FilterInstruction { code: RETURN, jt: 0, jf: 0, k: 0 }]
 }
 
-/// The filter that is wanted, with frames cut so that no ring holds more of them than is kept.
-fn program(options: &LiveOptions) -> Vec<FilterInstruction> {
+/// Whether frames may be longer than the blocks of most rings.
+fn has_long_frames(options: &LiveOptions) -> bool {
+    options.snap_bytes as usize > LONG_FROM_BYTES
+}
+
+/// The filter that is wanted, for frames of such a length, with frames cut so that no ring holds more of them than is kept.
+fn program(options: &LiveOptions, frames: Frames) -> Vec<FilterInstruction> {
     let snap = options.snap_bytes;
-    if options.filter.is_empty() {
-        return vec![FilterInstruction { code: RETURN, jt: 0, jf: 0, k: snap }];
+    let instruction = |code, jt, jf, k| FilterInstruction { code, jt, jf, k };
+    let mut program = Vec::with_capacity(options.filter.len() + 4);
+    if has_long_frames(options) {
+        // Over the `ret #0` for those that are wanted.
+        let (jt, jf) = match frames {
+            Frames::Usual => (0, 1),
+            Frames::Long => (1, 0),
+        };
+        program.push(instruction(LOAD_LENGTH, 0, 0, 0));
+        program.push(instruction(JUMP_IF_GREATER, jt, jf, LONG_FROM_BYTES as u32));
+        program.push(instruction(RETURN, 0, 0, 0));
     }
-    let cut = |i: &FilterInstruction| match i.code {
+    if options.filter.is_empty() {
+        program.push(instruction(RETURN, 0, 0, snap));
+    }
+    program.extend(options.filter.iter().map(|i| match i.code {
         RETURN => FilterInstruction { k: i.k.min(snap), ..*i },
         _ => *i,
-    };
-    options.filter.iter().map(cut).collect()
+    }));
+    program
 }
 
 /// Watches the time of day beside the time since boot, for steps.

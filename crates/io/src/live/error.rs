@@ -42,6 +42,8 @@ pub enum LiveError {
         /// The interface.
         name: String,
     },
+    /// An interface was made again as one of another kind.
+    OtherLink,
     /// The kernel does not take the filter.
     Filter {
         /// What it said.
@@ -80,12 +82,13 @@ impl fmt::Display for LiveError {
             ),
             LiveError::NoMemory { name, ring_bytes } => write!(
                 f,
-                "{name}: no memory for a ring of {ring_bytes} octets; give a smaller --ring, or fewer --cores"
+                "{name}: no memory for a ring of {ring_bytes} bytes; give a smaller --ring-size, or fewer --rings"
             ),
             LiveError::Down { name } => write!(
                 f,
                 "{name}: it is down, and rings can share only what is up; `ip link set {name} up` first"
             ),
+            LiveError::OtherLink => f.write_str("its frames are of another kind than before"),
             LiveError::Filter { error } => {
                 write!(f, "the kernel does not take the filter: {error}; make it shorter")
             }

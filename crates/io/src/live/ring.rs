@@ -32,10 +32,32 @@ const COUNT_AT: usize = 12;
 const USER: u32 = 1;
 const KERNEL: u32 = 0;
 
-/// Octets of a block: enough for the longest frame that cards and the kernel put together (64 KiB), few enough to come
-/// often.
-const BLOCK_BYTES: usize = 256 << 10;
-const BLOCK_BYTES_MIN: usize = 128 << 10;
+/// In the status: the block's time was over before it was full.
+const TIMED_OUT: u32 = 1 << 5;
+
+/// Bytes of a block. A block is lost for other frames once its time is over, so blocks are small: while nobody reads, a ring of
+/// 64 MiB has room for 2,048 times `retire_ms`, or for as many bytes if these are fewer.
+const BLOCK_BYTES: usize = 32 << 10;
+
+/// Bytes of a block for frames that [`LONG_FROM_BYTES`] tells from others: enough for the longest that cards and the kernel put
+/// together (64 KiB).
+const LONG_BLOCK_BYTES: usize = 128 << 10;
+
+/// Frames that are longer have a ring of their own: the kernel would cut them off at the end of a block. A block has room for one
+/// frame of this length, the headers before it, and the kernel's alignment of both.
+pub(super) const LONG_FROM_BYTES: usize = BLOCK_BYTES - 512;
+
+/// How many bytes of blocks are worth a batch before the time of the block that is being filled is over.
+const BATCH_BYTES: usize = 256 << 10;
+
+/// Which frames a ring is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Frames {
+    /// Those of [`LONG_FROM_BYTES`] at most; or all, where none can be longer.
+    Usual,
+    /// The longer ones.
+    Long,
+}
 
 /// `struct tpacket_req3`.
 #[repr(C)]
@@ -49,10 +71,13 @@ pub(super) struct Request {
     features: u32,
 }
 
-/// What ring has so many octets, rounded down to whole blocks, two at least: octets of a block, and their number.
-pub(super) fn geometry(ring_bytes: u64) -> (usize, usize) {
+/// What ring has so many bytes, rounded down to whole blocks, two at least: bytes of a block, and their number.
+pub(super) fn geometry(ring_bytes: u64, frames: Frames) -> (usize, usize) {
     let ring_bytes = usize::try_from(ring_bytes).unwrap_or(usize::MAX).min(1 << 31);
-    let block_bytes = if ring_bytes >= 4 * BLOCK_BYTES { BLOCK_BYTES } else { BLOCK_BYTES_MIN };
+    let block_bytes = match frames {
+        Frames::Usual => BLOCK_BYTES,
+        Frames::Long => LONG_BLOCK_BYTES,
+    };
     (block_bytes, (ring_bytes / block_bytes).max(2))
 }
 
@@ -82,8 +107,10 @@ pub(super) struct Ring {
     block_count: usize,
     /// The next block to be emptied.
     at: usize,
-    /// When each block from `at` on was seen to be ours, milliseconds.
-    seen_ms: VecDeque<u64>,
+    /// When each block from `at` on was seen to be ours, milliseconds, and whether its time was over.
+    seen: VecDeque<(u64, bool)>,
+    /// Of them, those whose time was over.
+    timed_out: usize,
     /// How far `at` was read.
     cursor: Option<Cursor>,
     /// Blocks that contradicted themselves.
@@ -92,8 +119,12 @@ pub(super) struct Ring {
 
 impl Ring {
     /// Gives a socket a ring, before it is bound: so nothing is lost or seen that is not in the ring.
-    pub fn new(socket: Arc<OwnedFd>, ring_bytes: u64, retire_ms: u32) -> io::Result<Ring> {
-        let (block_bytes, block_count) = geometry(ring_bytes);
+    pub fn new(
+        socket: Arc<OwnedFd>,
+        (ring_bytes, frames): (u64, Frames),
+        retire_ms: u32,
+    ) -> io::Result<Ring> {
+        let (block_bytes, block_count) = geometry(ring_bytes, frames);
         let frame_bytes = 2048;
         let request = Request {
             block_bytes: block_bytes as u32,
@@ -117,14 +148,15 @@ impl Ring {
             _ => return Err(io::Error::last_os_error()),
         };
         let mapping = Mapping { start, bytes };
-        let seen_ms = VecDeque::with_capacity(block_count);
+        let seen = VecDeque::with_capacity(block_count);
         Ok(Ring {
             mapping,
             socket,
             block_bytes,
             block_count,
             at: 0,
-            seen_ms,
+            seen,
+            timed_out: 0,
             cursor: None,
             malformed: 0,
         })
@@ -142,35 +174,48 @@ impl Ring {
 
     /// Looks for blocks that have become ours.
     pub fn discover(&mut self, now_ms: u64) {
-        while self.seen_ms.len() < self.block_count {
-            let next = (self.at + self.seen_ms.len()) % self.block_count;
+        while self.seen.len() < self.block_count {
+            let next = (self.at + self.seen.len()) % self.block_count;
             // Pairs with the kernel's barrier before it hands a block over: what it wrote is there.
-            if self.word(next, STATUS_AT).load(Ordering::Acquire) & USER == 0 {
+            let status = self.word(next, STATUS_AT).load(Ordering::Acquire);
+            if status & USER == 0 {
                 return;
             }
-            self.seen_ms.push_back(now_ms);
+            let is_timed_out = status & TIMED_OUT != 0;
+            self.timed_out += usize::from(is_timed_out);
+            self.seen.push_back((now_ms, is_timed_out));
         }
+    }
+
+    /// Whether what was discovered is worth a batch: a block's time was over, so that more would only wait; or it is much; or it
+    /// waited for `batch_ms`; or some of it was given already.
+    pub fn is_ripe(&self, now_ms: u64, batch_ms: u64) -> bool {
+        let Some((seen_ms, _)) = self.seen.front() else { return false };
+        self.timed_out > 0
+            || self.seen.len() * self.block_bytes >= BATCH_BYTES
+            || now_ms >= seen_ms + batch_ms
+            || self.cursor.is_some()
     }
 
     /// When the block that is being emptied was seen to be ours, milliseconds; `None`: there is none.
     pub fn seen_ms(&self) -> Option<u64> {
-        self.seen_ms.front().copied()
+        self.seen.front().map(|(seen_ms, _)| *seen_ms)
     }
 
     /// Whether the kernel has written frames into the block that is next to be ours, where none is ours.
     pub fn has_unfinished(&self) -> bool {
         // It counts frames when they are written, from 0 (see `give_back`).
-        self.seen_ms.is_empty() && self.word(self.at, COUNT_AT).load(Ordering::Acquire) > 0
+        self.seen.is_empty() && self.word(self.at, COUNT_AT).load(Ordering::Acquire) > 0
     }
 
     /// Whether as many blocks wait that the kernel may soon have none.
     pub fn is_crowded(&self) -> bool {
-        self.seen_ms.len() * 2 > self.block_count
+        self.seen.len() * 2 > self.block_count
     }
 
     /// The stamp of the next frame, nanoseconds, of the blocks discovered. Gives back blocks that have no more.
     pub fn head_ns(&mut self) -> Option<u64> {
-        while !self.seen_ms.is_empty() {
+        while !self.seen.is_empty() {
             let block = self.block();
             let cursor = self.cursor.unwrap_or_else(|| Cursor::begin(block));
             let time_ns = cursor.time_ns(block);
@@ -191,7 +236,7 @@ impl Ring {
         bytes_max: usize,
         out: &mut Vec<u8>,
     ) -> Copied {
-        if self.seen_ms.is_empty() {
+        if self.seen.is_empty() {
             return Copied::default();
         }
         let block = self.block();
@@ -209,7 +254,7 @@ impl Ring {
     /// Visits the frames of all blocks discovered, and gives these back. Frames and their octets.
     pub fn walk(&mut self) -> (u64, u64) {
         let mut sum = (0, 0);
-        while !self.seen_ms.is_empty() {
+        while !self.seen.is_empty() {
             let block = self.block();
             let mut cursor = Cursor::begin(block);
             let (frames, octets) = walk(block, &mut cursor);
@@ -222,7 +267,7 @@ impl Ring {
 
     /// The block at `at`, which was discovered and not given back.
     fn block(&self) -> &[u8] {
-        assert!(!self.seen_ms.is_empty(), "the block is ours");
+        assert!(!self.seen.is_empty(), "the block is ours");
         let start = self.at * self.block_bytes;
         // SAFETY: within the mapping (invariant 1), ours, and so not written while it is borrowed (invariant 2).
         unsafe {
@@ -240,7 +285,9 @@ impl Ring {
 
     /// Gives the block at `at` back to the kernel.
     fn give_back(&mut self) {
-        assert!(self.seen_ms.pop_front().is_some(), "the block is ours");
+        let given = self.seen.pop_front();
+        assert!(given.is_some(), "the block is ours");
+        self.timed_out -= usize::from(given.is_some_and(|(_, is_timed_out)| is_timed_out));
         // It ended before it had what it promised.
         let is_cut = self.cursor.take().is_some_and(|cursor| cursor.left() > 0);
         self.malformed += u64::from(is_cut);

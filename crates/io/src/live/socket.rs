@@ -181,8 +181,8 @@ pub(super) fn find(socket: &OwnedFd, name: &str) -> Result<Option<Interface>, Li
     }
 }
 
-fn is_gone(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO))
+pub(super) fn is_gone(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO | libc::ENETDOWN))
 }
 
 /// Whether the interface that a socket is bound to is there, and up; `None` where it is gone.

@@ -289,7 +289,8 @@ fn rings_share_by_flow() {
         std::thread::sleep(Duration::from_millis(100));
         let mut ring_of = HashMap::new();
         let mut came = [0; 2];
-        for (number, line) in live.lines.iter_mut().enumerate() {
+        let usual = live.lines.iter_mut().filter(|line| line.frames == Frames::Usual);
+        for (number, line) in usual.enumerate() {
             line.ring.discover(0);
             let mut out = Vec::new();
             while line.ring.head_ns().is_some() {
@@ -617,16 +618,136 @@ fn steps_of_the_clock_are_seen() {
     assert_eq!(ClockWatch::start().look(), 0);
 }
 
-/// Rings have whole blocks, at least two, and no more octets than are asked for where that is enough.
+/// Rings have whole blocks, at least two, and no more bytes than are asked for where that is enough.
 #[test]
 fn rings_have_whole_blocks() {
-    for (asked, blocks) in [(0, 2), (300 << 10, 2), (1 << 20, 4), (64 << 20, 256)] {
-        let (bytes, count) = ring::geometry(asked);
-        assert_eq!(count, blocks);
-        assert!(bytes.is_power_of_two() && (bytes * count) as u64 <= asked.max(256 << 10));
+    for (asked, blocks, long_blocks) in
+        [(0, 2, 2), (300 << 10, 9, 2), (1 << 20, 32, 8), (64 << 20, 2_048, 512)]
+    {
+        for (frames, blocks) in [(Frames::Usual, blocks), (Frames::Long, long_blocks)] {
+            let (bytes, count) = ring::geometry(asked, frames);
+            assert_eq!(count, blocks);
+            assert!(bytes.is_power_of_two());
+            assert!(count == 2 || (bytes * count) as u64 <= asked);
+            let (bytes, count) = ring::geometry(u64::MAX, frames);
+            assert_eq!(bytes * count, 1 << 31);
+        }
     }
-    let (bytes, count) = ring::geometry(u64::MAX);
-    assert_eq!(bytes * count, 1 << 31);
+}
+
+/// While nobody reads, slow traffic does not use the ring up: frames that come so far apart that each has a block of its own are all
+/// there afterwards, 24 in a ring of 1 MiB. With blocks of 256 KiB four of them were.
+#[test]
+fn a_stall_costs_no_slow_traffic() {
+    with_network("live::a_stall_costs_no_slow_traffic", PAIR, || {
+        let options = LiveOptions { ring_bytes: 1 << 20, ..options("c0") };
+        let (mut source, counts) = source(&options);
+        let generator = Generator::new("c1");
+        for n in 0..24 {
+            generator.send(&frame((1, 2), n, 0));
+            // Longer than a block's time; if it takes longer still, nothing is different.
+            std::thread::sleep(Duration::from_millis(2 * u64::from(options.batch_ms)));
+        }
+        assert!(receive(&mut source, 24).iter().map(Seen::number).eq(0..24));
+        assert_eq!(counts.interfaces()[0].dropped.load(Relaxed), 0);
+    });
+}
+
+/// Frames longer than a block, as cards put them together, come whole, once, and in order with the others; also cut, and where the
+/// longest that is kept fits into a block.
+#[test]
+fn long_frames_come_whole() {
+    const LONG_PAIR: &[&str] = &[
+        PAIR[0],
+        PAIR[1],
+        PAIR[2],
+        "link set c0 mtu 65535",
+        "link set c1 mtu 65535",
+        PAIR[3],
+        PAIR[4],
+    ];
+    with_network("live::long_frames_come_whole", LONG_PAIR, || {
+        const FRAME_BYTES: usize = 46;
+        let edge = LONG_FROM_BYTES - FRAME_BYTES;
+        let lengths = [0, 65_000, 0, edge, edge + 1, 1_400, 65_000, 40_000, 0];
+        let sent: Vec<Vec<u8>> =
+            (0..90).map(|n| frame((1, 2), n, lengths[n as usize % lengths.len()])).collect();
+        for (rings, snap_bytes) in [(1, 256 << 10), (2, 256 << 10), (1, 50_000), (1, 2_000)] {
+            let (mut source, counts) = source(&LiveOptions { rings, snap_bytes, ..options("c0") });
+            let generator = Generator::new("c1");
+            sent.iter().for_each(|frame| generator.send(frame));
+            let seen = receive(&mut source, sent.len());
+            for (seen, sent) in seen.iter().zip(&sent) {
+                assert_eq!(seen.frame, sent[..sent.len().min(snap_bytes as usize)]);
+                assert_eq!(seen.original_len as usize, sent.len());
+            }
+            assert!(drain(&mut source).is_empty());
+            let counts = &counts.interfaces()[0];
+            assert_eq!((counts.received.load(Relaxed), counts.dropped.load(Relaxed)), (90, 0));
+        }
+    });
+}
+
+/// Each change of an interface is reported, and one that cannot be bound again ends the capture, after what was received, with a
+/// reason. With several rings this is where no socket is left, and with any number where its frames are of another kind.
+#[test]
+fn a_capture_that_would_be_blind_ends() {
+    with_network("live::a_capture_that_would_be_blind_ends", PAIR, || {
+        let (command, commands) = std::sync::mpsc::channel::<Vec<&'static str>>();
+        let (done, answers) = std::sync::mpsc::channel();
+        let reader = std::thread::spawn(move || {
+            let run = |lines: &[&'static str]| -> bool {
+                command.send(lines.to_vec()).unwrap();
+                answers.recv().unwrap()
+            };
+            let open = |rings| {
+                let mut live = Live::open(&LiveOptions { rings, ..options("c0") }).unwrap();
+                let (say, said) = std::sync::mpsc::channel();
+                live.report_to(move |line| say.send(line).unwrap());
+                let counts = live.counts();
+                (Source::live(live, SourceOptions::default()), said, counts)
+            };
+            // Both are open before the right to open more is given up.
+            let (mut one, mut several) = (open(1), open(2));
+            crate::privileges::drop_capabilities().unwrap();
+            let again = [&["link del c0"], PAIR].concat();
+            for turn in 0..SPARES as u64 {
+                assert!(run(&again));
+                for (source, said, counts) in [&mut one, &mut several] {
+                    let reopened = &counts.interfaces()[0].reopened;
+                    until(source, "again", || reopened.load(Relaxed) == turn + 1);
+                    assert_eq!(said.recv().unwrap(), "interface c0 was removed");
+                    let text = "interface c0 was made again, and is captured from";
+                    assert_eq!(said.recv().unwrap(), text);
+                    assert_eq!(source.failure(), None);
+                }
+            }
+            let ends = |source: &mut Source| {
+                let (never, start) = (AtomicBool::new(false), Instant::now());
+                while !matches!(source.poll_batch(&never), Polled::End) {
+                    assert!(start.elapsed() < WAIT, "it ends");
+                }
+                source.failure().unwrap().to_owned()
+            };
+            assert!(run(&again));
+            let why = ends(&mut several.0);
+            assert!(why.contains("c0 was made again") && why.contains("may not see"), "{why}");
+            if !run(&["link del c0", "tuntap add c0 mode tun", "link set c0 up"]) {
+                return skip(
+                    "live::a_capture_that_would_be_blind_ends",
+                    "no TUN device can be made",
+                );
+            }
+            let why = ends(&mut one.0);
+            assert!(why.contains("of another kind"), "{why}");
+        });
+        for lines in commands {
+            if done.send(lines.iter().all(|line| ip(line))).is_err() {
+                break;
+            }
+        }
+        reader.join().unwrap();
+    });
 }
 
 /// By AF_XDP every frame comes once and whole, by all queues, those of a flow in order; those too long for it and those sent the other way by
@@ -683,7 +804,7 @@ fn xdp_beside_rings() {
         assert_eq!(count(&counts.dropped), 0);
         drop(source);
         // A filter wants rings.
-        let filter = program(&options);
+        let filter = program(&options, Frames::Usual);
         let live = Live::open(&LiveOptions { filter, ..options.clone() }).unwrap();
         assert!(live.queues.is_empty() && !live.notes().is_empty());
         drop(live);
