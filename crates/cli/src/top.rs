@@ -74,10 +74,13 @@ pub fn top(settings: &Resolved) -> Outcome {
 
 fn ask(path: &Path) -> Result<Fields, Failure> {
     client::ask(path, "{\"command\":\"top\"}", |_| Ok(())).map_err(|error| {
-        Failure::usage(format!(
-            "{error}; larder annotate -i IFACE --ctl {} listens there",
-            path.display()
-        ))
+        let next = match error {
+            client::Error::Unreachable(..) | client::Error::Foreign | client::Error::Refused(_) => {
+                format!("; larder top shows larder annotate -i IFACE --ctl {}", path.display())
+            }
+            _ => String::new(),
+        };
+        Failure::usage(format!("{error}{next}"))
     })
 }
 
@@ -128,10 +131,16 @@ impl Screen {
 
     fn draw(&self, text: &str) -> io::Result<()> {
         let mut out = io::stdout().lock();
-        let text = text.replace('\n', "\x1b[K\r\n");
-        write!(out, "\x1b[H{text}\x1b[J")?;
+        out.write_all(on_screen(text).as_bytes())?;
         out.flush()
     }
+}
+
+/// The bytes that replace the screen by `text`. There is no end of line after the last one: on a full screen it would scroll the first
+/// line away.
+fn on_screen(text: &str) -> String {
+    let lines = text.trim_end_matches('\n').replace('\n', "\x1b[K\r\n");
+    format!("\x1b[H{lines}\x1b[K\x1b[J")
 }
 
 impl Drop for Screen {
@@ -259,6 +268,22 @@ fn picture(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A picture that fills the screen does not scroll it: it ends as many lines as there are, less one.
+    #[test]
+    fn a_full_screen_does_not_scroll() {
+        let rows: Vec<Value> = (0..50)
+            .map(|n| serde_json::json!({"name": format!("h{n}.example"), "bytes": 1}))
+            .collect();
+        let fields = Fields::from_iter([("parties".to_owned(), Value::from(rows))]);
+        let height = 24;
+        let rows = height - HEAD_LINES;
+        let text = picture(&fields, &fields, Duration::from_secs(1), By::Names, rows, 60);
+        assert_eq!(text.lines().count(), height);
+        let screen = on_screen(&text);
+        assert_eq!(screen.matches('\n').count(), height - 1);
+        assert!(screen.starts_with("\x1b[Hlarder annotate") && screen.contains("h16.example"));
+    }
 
     /// Totals become rates, labelled figures a sum; no octet of a name reaches the terminal that could move its cursor.
     #[test]

@@ -20,21 +20,21 @@ use larder_sim::report::grouped;
 pub enum Kind {
     /// Yes or no.
     Switch,
-    /// A size in octets: `256MiB`, `1G` (binary), `1GB` (decimal), `4096`.
+    /// A size in bytes: `256MiB`, `1.5G` (binary), `1GB` (decimal), `4096`.
     Bytes {
         /// Least.
         min: u64,
         /// Most.
         max: u64,
     },
-    /// A plain count: `1000000`, `1_000_000`, `1M`.
+    /// A plain count: `1000000`, `1_000_000`, `1.5M`.
     Count {
         /// Least.
         min: u64,
         /// Most.
         max: u64,
     },
-    /// A time in whole seconds: `300s`, `5m`, `1h`, `300`.
+    /// A time in whole seconds: `300s`, `5m`, `1h30m`, `1.5h`, `1w`, `2000ms`, `300`.
     Seconds {
         /// Least.
         min: u64,
@@ -133,8 +133,45 @@ const BYTE_SUFFIXES: [(&str, u64); 14] = [
 const COUNT_SUFFIXES: [(&str, u64); 4] =
     [("", 1), ("k", 1_000), ("m", 1_000_000), ("g", 1_000_000_000)];
 
-const SECOND_SUFFIXES: [(&str, u64); 5] =
-    [("", 1), ("s", 1), ("m", 60), ("h", 3_600), ("d", 86_400)];
+/// Suffixes of times, in microseconds.
+const TIME_SUFFIXES: [(&str, u64); 8] = [
+    ("", SECOND_US),
+    ("us", 1),
+    ("ms", 1_000),
+    ("s", SECOND_US),
+    ("m", 60 * SECOND_US),
+    ("h", 3_600 * SECOND_US),
+    ("d", 86_400 * SECOND_US),
+    ("w", 604_800 * SECOND_US),
+];
+
+const SECOND_US: u64 = 1_000_000;
+
+/// How numbers of a kind are written.
+struct Scale {
+    suffixes: &'static [(&'static str, u64)],
+    /// What the value is counted in, in units of the suffixes.
+    unit: u64,
+    /// What it is too fine for if it is no whole number of these.
+    unit_name: &'static str,
+    /// Several terms make a sum: `1h30m`.
+    adds: bool,
+}
+
+const BYTES: Scale = Scale { suffixes: &BYTE_SUFFIXES, unit: 1, unit_name: "a byte", adds: false };
+const COUNTS: Scale = Scale { suffixes: &COUNT_SUFFIXES, unit: 1, unit_name: "one", adds: false };
+const SECONDS: Scale =
+    Scale { suffixes: &TIME_SUFFIXES, unit: SECOND_US, unit_name: "a second", adds: true };
+
+/// Why a scaled number is refused.
+enum Slip {
+    /// It is not written as numbers are.
+    Form,
+    /// It is no whole number of units.
+    TooFine(&'static str),
+    /// It is beyond 64 bits.
+    TooLarge,
+}
 
 impl Kind {
     /// The form of all values that [`Kind::parse`] gives.
@@ -167,15 +204,9 @@ impl Kind {
                 "false" | "no" | "off" | "0" => Ok(Value::Switch(false)),
                 _ => Err(expected()),
             },
-            Kind::Bytes { min, max } => {
-                self.within(parse_scaled(text, &BYTE_SUFFIXES).ok_or_else(expected)?, min, max)
-            }
-            Kind::Count { min, max } => {
-                self.within(parse_scaled(text, &COUNT_SUFFIXES).ok_or_else(expected)?, min, max)
-            }
-            Kind::Seconds { min, max } => {
-                self.within(parse_scaled(text, &SECOND_SUFFIXES).ok_or_else(expected)?, min, max)
-            }
+            Kind::Bytes { min, max } => self.scaled(&BYTES, text, min, max),
+            Kind::Count { min, max } => self.scaled(&COUNTS, text, min, max),
+            Kind::Seconds { min, max } => self.scaled(&SECONDS, text, min, max),
             Kind::Cores if text == "all" => Ok(Value::Number(0)),
             Kind::Cores => self.within(text.parse().map_err(|_| expected())?, 1, CORES_MAX),
             Kind::Seed => parse_seed(text).map(Value::Number).ok_or_else(expected),
@@ -213,6 +244,17 @@ impl Kind {
             return Ok(Value::Endpoint(Endpoint::Pipe));
         }
         Ok(Value::Endpoint(Endpoint::Path(PathBuf::from(text))))
+    }
+
+    fn scaled(&self, scale: &Scale, text: &str, min: u64, max: u64) -> Result<Value, String> {
+        match scale.parse(text) {
+            Ok(number) => self.within(number, min, max),
+            Err(Slip::Form) => Err(format!("expected {}", self.range())),
+            Err(Slip::TooFine(unit)) => {
+                Err(format!("finer than {unit}; expected {}", self.range()))
+            }
+            Err(Slip::TooLarge) => Err(format!("out of range; expected {}", self.range())),
+        }
     }
 
     fn within(&self, number: u64, min: u64, max: u64) -> Result<Value, String> {
@@ -279,19 +321,70 @@ impl Kind {
     }
 }
 
-/// `digits[_digits][suffix]`, at most `u64::MAX` once scaled.
-fn parse_scaled(text: &str, suffixes: &[(&str, u64)]) -> Option<u64> {
-    let digits_end = text.find(|c: char| !c.is_ascii_digit() && c != '_').unwrap_or(text.len());
-    let (digits, suffix) = text.split_at(digits_end);
-    let suffix = suffix.trim_start().to_ascii_lowercase();
-    let scale = suffixes.iter().find(|(word, _)| *word == suffix)?.1;
-    digits.replace('_', "").parse::<u64>().ok()?.checked_mul(scale)
+impl Scale {
+    /// `digits[.digits][suffix]`, with `_` among digits. Where terms add up, several of them, each with a suffix, from the largest
+    /// unit to the smallest.
+    fn parse(&self, text: &str) -> Result<u64, Slip> {
+        let (mut rest, mut sum, mut before) = (text, 0u64, u64::MAX);
+        loop {
+            let (number, scale, has_suffix, after) = self.term(rest)?;
+            let is_only = rest.len() == text.len() && after.is_empty();
+            let is_next = self.adds && has_suffix && scale < before;
+            if !(is_only || is_next) {
+                return Err(Slip::Form);
+            }
+            sum = sum.checked_add(number).ok_or(Slip::TooLarge)?;
+            if after.is_empty() {
+                break;
+            }
+            (rest, before) = (after, scale);
+        }
+        match sum % self.unit {
+            0 => Ok(sum / self.unit),
+            _ => Err(Slip::TooFine(self.unit_name)),
+        }
+    }
+
+    /// The first term of `text`: its number in the smallest unit, its scale, whether it has a suffix, and the text behind it.
+    fn term<'t>(&self, text: &'t str) -> Result<(u64, u64, bool, &'t str), Slip> {
+        let end = |text: &str, is_in: &dyn Fn(char) -> bool| {
+            text.find(|c: char| !is_in(c)).unwrap_or(text.len())
+        };
+        let is_digit = |c: char| c.is_ascii_digit() || c == '_';
+        let (whole, rest) = text.split_at(end(text, &is_digit));
+        let (fraction, rest) = match rest.strip_prefix('.') {
+            Some(rest) => rest.split_at(end(rest, &is_digit)),
+            None => ("", rest),
+        };
+        let has_point = whole.len() + fraction.len() < text.len() - rest.len();
+        let (whole, fraction) = (whole.replace('_', ""), fraction.replace('_', ""));
+        if whole.is_empty() || (has_point && fraction.is_empty()) {
+            return Err(Slip::Form);
+        }
+        let rest = rest.trim_start();
+        let (suffix, rest) = rest.split_at(end(rest, &|c| c.is_ascii_alphabetic()));
+        let suffix = suffix.to_ascii_lowercase();
+        let known = self.suffixes.iter().find(|(word, _)| *word == suffix);
+        let scale = known.ok_or(Slip::Form)?.1;
+        // 10 to the power of the digits behind the point.
+        let fraction = fraction.trim_end_matches('0');
+        let parts =
+            10u128.checked_pow(fraction.len() as u32).ok_or(Slip::TooFine(self.unit_name))?;
+        let digits = format!("{whole}{fraction}");
+        let digits: u128 = digits.parse().map_err(|_| Slip::TooLarge)?;
+        let scaled = digits.checked_mul(scale.into()).ok_or(Slip::TooLarge)?;
+        if !scaled.is_multiple_of(parts) {
+            return Err(Slip::TooFine(self.unit_name));
+        }
+        let number = u64::try_from(scaled / parts).map_err(|_| Slip::TooLarge)?;
+        Ok((number, scale, !suffix.is_empty(), rest.trim_start()))
+    }
 }
 
 /// A point in time, ns since 1970; `-15m` is before the machine's time.
 fn parse_time(text: &str) -> Option<i64> {
     let Some(before) = text.strip_prefix('-') else { return parse_time_ns(text.as_bytes()) };
-    let before_s = i64::try_from(parse_scaled(before, &SECOND_SUFFIXES)?).ok()?;
+    let before_s = i64::try_from(SECONDS.parse(before).ok()?).ok()?;
     let now_ns = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as i64);
     Some(now_ns.saturating_sub(before_s.checked_mul(1_000_000_000)?))
 }
@@ -314,7 +407,13 @@ pub fn show_bytes(bytes: u64) -> String {
     bytes.to_string()
 }
 
+/// A time with the largest unit that divides it: 604800 is `7d`.
 fn show_seconds(seconds: u64) -> String {
+    for (unit, name) in [(86_400, "d"), (3_600, "h"), (60, "m")] {
+        if seconds != 0 && seconds.is_multiple_of(unit) {
+            return format!("{}{name}", seconds / unit);
+        }
+    }
     format!("{seconds}s")
 }
 
@@ -341,16 +440,39 @@ mod tests {
             ("1GB", 1_000_000_000),
             ("4096", 4096),
             ("1_024b", 1024),
+            ("1.5GiB", 3 << 29),
+            ("1.5 kb", 1_500),
+            ("1.0000k", 1024),
         ] {
             assert_eq!(number(kind, text), Some(bytes), "{text}");
         }
-        for text in ["", "MiB", "-1", "1.5G", "1023", "2TiB", "99999999999999999999", "1x", "_"] {
+        for text in [
+            "",
+            "MiB",
+            "-1",
+            "1023",
+            "2TiB",
+            "99999999999999999999",
+            "1x",
+            "_",
+            ".5G",
+            "1.G",
+            "1.5.1G",
+            "1GiB512MiB",
+            "1G 5",
+            "1e3",
+            "1.5_G_",
+            "0.0000000000000000000000000000000000000000000001T",
+        ] {
             assert_eq!(number(kind, text), None, "{text}");
         }
+        let slip = |text| kind.parse(OsStr::new(text)).unwrap_err();
+        assert!(slip("1024.5").starts_with("finer than a byte; expected a size from 1KiB to 1TiB"));
+        assert!(slip("18446744073709551615T").starts_with("out of range; expected"));
         assert_eq!(number(kind, "18446744073709551615T"), None, "the product overflows");
     }
 
-    /// Times are whole seconds; milliseconds are refused rather than rounded.
+    /// Times are whole seconds, in any unit and in sums from the largest unit on; what is finer is refused rather than rounded.
     #[test]
     fn times_are_whole_seconds() {
         let kind = Kind::Seconds { min: 1, max: 86_400 };
@@ -358,7 +480,32 @@ mod tests {
         assert_eq!(number(kind, "5m"), Some(300));
         assert_eq!(number(kind, "24h"), Some(86_400));
         assert_eq!(number(kind, "300"), Some(300));
-        assert_eq!(number(kind, "500ms"), None);
+        let week = Kind::Seconds { min: 0, max: 604_800 };
+        for (text, seconds) in [
+            ("1h30m", 5_400),
+            ("1h 30m 5s", 5_405),
+            ("1w", 604_800),
+            ("6d23h59m60s", 604_800),
+            ("1.5h", 5_400),
+            ("0.5m", 30),
+            ("2000ms", 2),
+            ("1s1000ms", 2),
+            ("1500ms500000us", 2),
+            ("3000000us", 3),
+            ("1H30M", 5_400),
+            ("0.25", 0),
+        ] {
+            let expected = (text != "0.25").then_some(seconds);
+            assert_eq!(number(week, text), expected, "{text}");
+        }
+        for text in ["30m1h", "1h1h", "1h30", "30 1h", "h", "1h-30m", "1 w 1", "2w", "1y", "1h30mm"]
+        {
+            assert_eq!(number(week, text), None, "{text}");
+        }
+        let slip = |text| week.parse(OsStr::new(text)).unwrap_err();
+        assert_eq!(slip("500ms"), "finer than a second; expected a time from 0s to 7d");
+        assert_eq!(slip("1.5s"), "finer than a second; expected a time from 0s to 7d");
+        assert_eq!(slip("18446744073709551615w"), "out of range; expected a time from 0s to 7d");
         assert_eq!(number(kind, "0"), None);
         assert_eq!(number(kind, "2d"), None);
     }

@@ -38,16 +38,10 @@ impl fmt::Display for Error {
                 let path = path.display();
                 match error.kind() {
                     io::ErrorKind::NotFound => {
-                        write!(
-                            f,
-                            "no socket at {path}: is larder dns or larder http running, with --ctl {path}?"
-                        )
+                        write!(f, "no socket at {path}: is the server running, with --ctl {path}?")
                     }
                     io::ErrorKind::ConnectionRefused => {
-                        write!(
-                            f,
-                            "nobody listens at {path}: start larder dns or larder http with --ctl {path}"
-                        )
+                        write!(f, "no server listens at {path}: start it with --ctl {path}")
                     }
                     io::ErrorKind::PermissionDenied => {
                         write!(
@@ -55,14 +49,14 @@ impl fmt::Display for Error {
                             "{path} is not for this user: ask as the user that the server runs as"
                         )
                     }
-                    _ => write!(f, "{path}: {error}; name the socket of larder dns or larder http"),
+                    _ => write!(f, "{path}: {error}; name the socket that the server has by --ctl"),
                 }
             }
             Error::Lost(error) => {
                 write!(f, "the server left without an answer ({error}); see its log")
             }
             Error::Foreign => f.write_str(
-                "that is no answer of larder; name the socket of larder dns or larder http",
+                "this is not a response of larder; name the socket that the server has by --ctl",
             ),
             Error::Refused(why) => f.write_str(why),
             Error::Own(error) => error.fmt(f),
