@@ -7,8 +7,9 @@
 //! {"command":"stop"}     -> {"ok":true}     what was received is written, and the run ends
 //! ```
 //!
-//! One thread, which sleeps until somebody asks. The manager hears that we live only while batches are asked for: a pipeline
-//! that hangs is found.
+//! One thread, which sleeps until somebody asks. The watchdog of the service manager is fed only while batches are asked for, so
+//! that it finds a pipeline that hangs. The last flush asks for none and may take longer than the watchdog waits: the manager is
+//! told that we are stopping, which starts its own limit (`TimeoutStopSec`), and the watchdog is fed until the end.
 //!
 //! Invariant: the pipeline waits for nothing here.
 
@@ -24,7 +25,7 @@ use std::time::Instant;
 use larder_io::event::{Events, Interest, Poller, Waker};
 use larder_io::service::control::{self, Answer, Control, Fields, Service};
 use larder_io::service::endpoint::{self, Endpoint};
-use larder_io::service::figures::{insert_value, write_head, write_value};
+use larder_io::service::figures::{insert_value, write_build_info, write_head, write_value};
 use larder_io::service::notify::Notifier;
 use serde_json::Value;
 
@@ -144,6 +145,7 @@ impl Operator {
             notifier,
             alive_ms: 0,
             turns: 0,
+            is_stopping: false,
             duties: Duties { progress: Arc::clone(progress), others, started: Instant::now() },
             waker: Arc::clone(&waker),
             ends: Arc::clone(&ends),
@@ -179,6 +181,8 @@ struct Desk {
     alive_ms: u64,
     /// What the pipeline had done when it was told last.
     turns: u64,
+    /// The manager was told that the end has begun.
+    is_stopping: bool,
     duties: Duties,
     waker: Arc<Waker>,
     ends: Arc<AtomicBool>,
@@ -220,7 +224,13 @@ impl Desk {
             }
             self.tell_manager(now_ms);
         }
-        if let Some(notifier) = &self.notifier {
+        self.tell_stopping();
+    }
+
+    fn tell_stopping(&mut self) {
+        if let Some(notifier) = &self.notifier
+            && !std::mem::replace(&mut self.is_stopping, true)
+        {
             let _ = notifier.stopping();
         }
     }
@@ -230,12 +240,16 @@ impl Desk {
     }
 
     fn tell_manager(&mut self, now_ms: u64) {
+        let is_finishing = self.duties.progress.is_finishing.load(Ordering::Acquire);
+        if is_finishing {
+            self.tell_stopping();
+        }
         let (Some(every_ms), Some(notifier)) = (self.every_ms(), &self.notifier) else { return };
         if now_ms < self.alive_ms {
             return;
         }
         let turns = self.duties.progress.turns.load(Ordering::Relaxed);
-        if turns == self.turns {
+        if turns == self.turns && !is_finishing {
             self.alive_ms = now_ms + LOOK_AGAIN_MS;
             return;
         }
@@ -316,9 +330,11 @@ impl Duties {
     /// All of it for Prometheus.
     fn text(&self) -> String {
         let mut text = String::new();
+        write_build_info(&mut text);
         let mut last = Cow::Borrowed("");
         for figure in self.figures() {
-            let name = format!("{PREFIX}_{}", figure.name);
+            let end = if figure.is_counter { "_total" } else { "" };
+            let name = format!("{PREFIX}_{}{end}", figure.name);
             if figure.name != last {
                 let kind = if figure.is_counter { "counter" } else { "gauge" };
                 write_head(&mut text, &name, &figure.help, kind);

@@ -8,7 +8,10 @@
 mod common;
 
 use std::io::{BufRead, BufReader, Lines, Read, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as SocketName, UnixDatagram};
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 use common::{Scratch, TestCapture};
 
@@ -260,6 +263,43 @@ fn two_signals_are_one_request() {
         assert!(said.contains("stopped "), "{first} {second}: {said}");
         assert_eq!(rest + 1, STUCK_FLOWS, "{first} {second}");
     }
+}
+
+/// The watchdog of the service manager is fed while the last flush takes long, and the manager knows that we are stopping. The log is
+/// sorted, so that all of it is written at the end, into a pipe that nobody reads until then.
+#[test]
+fn the_watchdog_is_fed_during_the_last_flush() {
+    let scratch = Scratch::new();
+    let mut capture = TestCapture::new();
+    for flow in 0..STUCK_FLOWS as u16 {
+        let [high, low] = flow.to_be_bytes();
+        capture.flow_to([203, 0, high, low]);
+    }
+    scratch.write("flows.pcap", &capture.bytes);
+    let name = format!("larder-test-flush-{}", std::process::id());
+    let address = SocketName::from_abstract_name(&name).expect("a short name");
+    let manager = UnixDatagram::bind_addr(&address).expect("a name of our own");
+    manager.set_read_timeout(Some(Duration::from_secs(60))).expect("a time");
+    let mut command = scratch.larder();
+    command.args("annotate -r flows.pcap --no-progress --sort start --ctl ctl".split(' '));
+    command.env("NOTIFY_SOCKET", format!("@{name}")).env("WATCHDOG_USEC", "50000");
+    let mut child =
+        command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the program starts");
+    let hear = |text: &str| loop {
+        let mut room = [0; 200];
+        let length = manager.recv(&mut room).expect("told");
+        if room[..length].starts_with(text.as_bytes()) {
+            return;
+        }
+    };
+    hear("STOPPING=1");
+    for _ in 0..5 {
+        hear("WATCHDOG=1");
+    }
+    let mut log = String::new();
+    child.stdout.take().expect("piped").read_to_string(&mut log).expect("UTF-8");
+    assert_eq!(child.wait().expect("ends").code(), Some(0));
+    assert_eq!(log.lines().filter(|line| line.contains("203.0.")).count(), STUCK_FLOWS);
 }
 
 /// Ctrl-C again, after a second, ends a run that cannot finish: its log goes into a pipe that nobody reads.

@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(&answer.octets[..4], b"\x12\x34\x81\x82");
         assert_eq!(&answer.octets[12..], &QUESTION[12..]);
         assert!(heard.recv().unwrap().is_none());
-        let overloads = hub.gauges().into_iter().find(|it| it.name == "encrypted_overloads");
+        let overloads = hub.gauges().into_iter().find(|it| it.field() == "encrypted_overloads");
         assert_eq!(overloads.unwrap().value, 2.0);
     }
 

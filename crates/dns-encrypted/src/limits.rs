@@ -71,13 +71,25 @@ pub(crate) enum Event {
 }
 
 const EVENTS: [(&str, &str); 7] = [
-    ("encrypted_connections_opened", "Connections of encrypted transports taken"),
-    ("encrypted_connections_refused", "Connections of encrypted transports not taken: a limit"),
-    ("encrypted_handshakes_failed", "Handshakes that failed or took too long"),
-    ("encrypted_timeouts", "Connections and requests closed because their client took too long"),
-    ("encrypted_violations", "Connections and requests that broke the rules of their transport"),
-    ("encrypted_overloads", "Questions answered with SERVFAIL because no core could take them"),
-    ("encrypted_unsent", "Answers dropped because clients had not taken others"),
+    ("encrypted_connections_opened_total", "Connections of encrypted transports taken"),
+    (
+        "encrypted_connections_refused_total",
+        "Connections of encrypted transports not taken: a limit",
+    ),
+    ("encrypted_handshakes_failed_total", "Handshakes that failed or took too long"),
+    (
+        "encrypted_timeouts_total",
+        "Connections and requests closed because their client took too long",
+    ),
+    (
+        "encrypted_violations_total",
+        "Connections and requests that broke the rules of their transport",
+    ),
+    (
+        "encrypted_overloads_total",
+        "Questions answered with SERVFAIL because no core could take them",
+    ),
+    ("encrypted_unsent_total", "Answers dropped because clients had not taken others"),
 ];
 
 const PROTOCOLS: [(Protocol, &str); 3] =
@@ -119,7 +131,7 @@ mod tests {
         counters.note(Event::Unsent, Protocol::Quic);
         let told: Vec<_> = counters.gauges().filter(|gauge| gauge.value > 0.0).collect();
         assert_eq!(told.len(), 1);
-        assert_eq!(told[0].name, "encrypted_unsent");
+        assert_eq!(told[0].field(), "encrypted_unsent");
         assert_eq!(told[0].label, Some(("transport", "quic".to_owned())));
         assert_eq!(counters.gauges().count(), EVENTS.len() * PROTOCOLS.len());
     }

@@ -241,32 +241,32 @@ impl Answerer for Encrypted {
         };
         [
             (
-                "upstream_connections",
+                "upstream_connections_total",
                 "Encrypted connections to upstreams made",
                 &counters.connections,
             ),
             (
-                "upstream_connections_failed",
+                "upstream_connections_failed_total",
                 "Encrypted connections to upstreams that could not be made",
                 &counters.unreachable,
             ),
             (
-                "upstream_unproven",
+                "upstream_unproven_total",
                 "Upstreams that did not prove to be who they should be",
                 &counters.unproven,
             ),
             (
-                "upstream_connections_lost",
+                "upstream_connections_lost_total",
                 "Times that an encrypted connection ended under a question",
                 &counters.lost,
             ),
             (
-                "upstream_responses_useless",
+                "upstream_responses_useless_total",
                 "Responses of encrypted upstreams that hold no answer",
                 &counters.useless,
             ),
             (
-                "upstream_silent",
+                "upstream_silent_total",
                 "Questions that an encrypted upstream did not answer in time",
                 &counters.silent,
             ),

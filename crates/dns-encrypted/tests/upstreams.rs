@@ -215,7 +215,7 @@ impl Asker {
 
     fn count(&self, name: &str) -> u64 {
         let gauges = self.upstream.gauges();
-        gauges.iter().find(|gauge| gauge.name == name).unwrap().value as u64
+        gauges.iter().find(|gauge| gauge.field() == name).unwrap().value as u64
     }
 }
 

@@ -153,37 +153,17 @@ impl Answerer for Walk {
     fn gauges(&self) -> Vec<Gauge> {
         let counts = self.counts();
         let figures = [
+            ("recursion_packets_total", "Questions to name servers over UDP", counts.packets),
+            ("recursion_streams_total", "Questions to name servers over TCP", counts.streams),
+            ("recursion_referrals_total", "Zones learned of", counts.referrals),
+            ("recursion_lame_total", "Servers found not to serve what they should", counts.lame),
             (
-                "recursion_packets",
-                "Questions to name servers over UDP since the start",
-                counts.packets,
-            ),
-            (
-                "recursion_streams",
-                "Questions to name servers over TCP since the start",
-                counts.streams,
-            ),
-            ("recursion_referrals", "Zones learned of since the start", counts.referrals),
-            (
-                "recursion_lame",
-                "Servers found not to serve what they should, since the start",
-                counts.lame,
-            ),
-            (
-                "recursion_timeouts",
-                "Questions to name servers that were not answered in time, since the start",
+                "recursion_timeouts_total",
+                "Questions to name servers that were not answered in time",
                 counts.timeouts,
             ),
-            (
-                "recursion_misfits",
-                "Packets that answered no question, since the start",
-                counts.misfits,
-            ),
-            (
-                "recursion_failures",
-                "Questions that found no answer since the start",
-                counts.failures,
-            ),
+            ("recursion_misfits_total", "Packets that answered no question", counts.misfits),
+            ("recursion_failures_total", "Questions that found no answer", counts.failures),
         ];
         let gauge = |(name, help, value)| Gauge { name, help, label: None, value: value as f64 };
         figures.map(gauge).into()

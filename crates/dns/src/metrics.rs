@@ -411,10 +411,10 @@ pub fn cache_gauges(stats: &Stats) -> Vec<Gauge> {
         ("cache_entry_bytes", "Octets that answers take", stats.charge_bytes as f64),
         ("cache_entry_bytes_max", "Octets that answers may take", stats.charge_bytes_max as f64),
         ("cache_index_load", "Share of the index in use", stats.index_load),
-        ("cache_inserted", "Answers stored since the start", stats.inserted as f64),
-        ("cache_updated", "Answers replaced since the start", stats.updated as f64),
-        ("cache_removed", "Answers flushed since the start", stats.removed as f64),
-        ("cache_evicted", "Answers that left to make room since the start", stats.evicted as f64),
+        ("cache_inserted_total", "Answers stored", stats.inserted as f64),
+        ("cache_updated_total", "Answers replaced", stats.updated as f64),
+        ("cache_removed_total", "Answers flushed", stats.removed as f64),
+        ("cache_evicted_total", "Answers that left to make room", stats.evicted as f64),
         ("cache_behind_records", "Changes that the slowest core has not seen", behind as f64),
     ];
     let gauge = |(name, help, value)| Gauge { name, help, label: None, value };

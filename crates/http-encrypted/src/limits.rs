@@ -124,22 +124,25 @@ pub(crate) enum Event {
 }
 
 const EVENTS: [(&str, &str); 13] = [
-    ("tls_connections_opened", "Connections of clients over TLS taken"),
-    ("tls_connections_refused", "Connections of clients over TLS not taken: a limit"),
-    ("tls_handshakes", "Handshakes of clients made"),
-    ("tls_handshakes_failed", "Handshakes of clients that failed or took too long"),
-    ("http2_connections", "Connections of clients that speak HTTP/2"),
-    ("http2_streams", "Requests over HTTP/2"),
+    ("tls_connections_opened_total", "Connections of clients over TLS taken"),
+    ("tls_connections_refused_total", "Connections of clients over TLS not taken: a limit"),
+    ("tls_handshakes_total", "Handshakes of clients made"),
+    ("tls_handshakes_failed_total", "Handshakes of clients that failed or took too long"),
+    ("http2_connections_total", "Connections of clients that speak HTTP/2"),
+    ("http2_streams_total", "Requests over HTTP/2"),
     (
-        "tls_resets",
+        "tls_resets_total",
         "Answers over TLS that were broken off, streams of HTTP/2 and whole connections",
     ),
-    ("http2_violations", "Connections and streams that broke the rules of HTTP/2"),
-    ("tls_timeouts", "Connections and streams over TLS closed because their client took too long"),
-    ("tls_origin_handshakes", "Connections over TLS made to origins"),
-    ("tls_origin_unreachable", "Connections over TLS to origins that could not be had"),
-    ("tls_origin_unproven", "Connections to origins whose certificate is not theirs"),
-    ("tls_origin_cut", "Connections over TLS that origins ended without saying so"),
+    ("http2_violations_total", "Connections and streams that broke the rules of HTTP/2"),
+    (
+        "tls_timeouts_total",
+        "Connections and streams over TLS closed because their client took too long",
+    ),
+    ("tls_origin_handshakes_total", "Connections over TLS made to origins"),
+    ("tls_origin_unreachable_total", "Connections over TLS to origins that could not be had"),
+    ("tls_origin_unproven_total", "Connections to origins whose certificate is not theirs"),
+    ("tls_origin_cut_total", "Connections over TLS that origins ended without saying so"),
 ];
 
 /// Counters, by event.
@@ -172,7 +175,7 @@ mod tests {
         counters.note(Event::OriginCut);
         counters.note(Event::Opened);
         let told: Vec<_> = counters.gauges().filter(|gauge| gauge.value > 0.0).collect();
-        let names: Vec<_> = told.iter().map(|gauge| gauge.name).collect();
+        let names: Vec<_> = told.iter().map(|gauge| gauge.field()).collect();
         assert_eq!(names, ["tls_connections_opened", "tls_origin_cut"]);
     }
 }

@@ -270,14 +270,14 @@ impl Store {
         let (bodies, bodies_evicted) = self.bodies.counts();
         let mut figures = vec![
             ("bodies", "Bodies kept beside their records", bodies as f64),
-            ("bodies_evicted", "Of them left to make room since the start", bodies_evicted as f64),
+            ("bodies_evicted_total", "Bodies evicted to make room", bodies_evicted as f64),
             ("objects", "Bodies kept, and on their way", objects.objects as f64),
             ("memory_bytes", "Octets for bodies", objects.bytes as f64),
             ("memory_free_bytes", "Of them nobody has", objects.free_bytes as f64),
             ("memory_leased_bytes", "Octets being sent", objects.leased_bytes as f64),
             ("memory_lost_bytes", "Octets the kernel did not take back", objects.lost_bytes as f64),
             ("memory_waits", "Bodies that wait for memory", objects.waiting_fillers as f64),
-            ("purges", "Purges since the start", self.purges_made.load(Ordering::Relaxed) as f64),
+            ("purges_total", "Purges", self.purges_made.load(Ordering::Relaxed) as f64),
             ("flights", "Questions that are being asked for all", self.flights.len() as f64),
         ];
         // Statistics fail only for a cache that is broken, which its users are told of.
@@ -291,7 +291,7 @@ impl Store {
                 ("records_max", "Records that may be kept", stats.entries_max as f64),
                 ("records_bytes", "Octets that records take", stats.charge_bytes as f64),
                 ("records_bytes_max", "Octets that they may take", stats.charge_bytes_max as f64),
-                ("records_evicted", "Left to make room since the start", stats.evicted as f64),
+                ("records_evicted_total", "Records evicted to make room", stats.evicted as f64),
             ]);
         }
         let gauge = |(name, help, value)| Gauge { name, help, label: None, value };

@@ -94,7 +94,8 @@ fn overload() {
     let kept = &stats["kept"];
     let kept = |name: &str| kept[name].as_u64().expect("a count");
     assert_eq!(kept("packets") + kept("packets_dropped"), of("received"));
-    let dropped = format!("larder_annotate_kernel_dropped{{interface=\"b0\"}} {}", of("dropped"));
+    let dropped =
+        format!("larder_annotate_kernel_dropped_total{{interface=\"b0\"}} {}", of("dropped"));
     assert!(metrics.out.contains(&dropped), "{dropped}: {}", metrics.out);
     println!("{} received, {} dropped", of("received"), of("dropped"));
 }

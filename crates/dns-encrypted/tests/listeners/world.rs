@@ -133,7 +133,7 @@ impl World {
     pub fn counts(&self) -> HashMap<(&'static str, String), u64> {
         let gauges = self.running.as_ref().map(|running| running.gauges()).unwrap_or_default();
         let label = |label: Option<(_, String)>| label.map_or(String::new(), |(_, value)| value);
-        gauges.into_iter().map(|it| ((it.name, label(it.label)), it.value as u64)).collect()
+        gauges.into_iter().map(|it| ((it.field(), label(it.label)), it.value as u64)).collect()
     }
 
     pub fn count(&self, name: &'static str, transport: &str) -> u64 {

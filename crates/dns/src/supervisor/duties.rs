@@ -18,6 +18,7 @@ use crate::metrics::{Gauge, cache_gauges, gauge_fields, write_gauges};
 use crate::policy::{PolicyError, Report};
 use crate::snapshot::{Loading, Snapshots};
 use larder_io::service::crew::wake;
+use larder_io::service::figures::write_build_info;
 use larder_io::service::writer::Writer;
 
 /// What clients of the control socket may ask for.
@@ -110,13 +111,13 @@ impl Duties {
         let counts = || self.common.writers.iter().map(|writer| (writer.name(), writer.counts()));
         let of = |name: &str| Some(("of", name.to_owned()));
         gauges.extend(counts().map(|(name, (written, _))| Gauge {
-            name: "records_written",
+            name: "records_written_total",
             help: "Records of dnstap and lines of the query log that were written",
             label: of(name),
             value: written as f64,
         }));
         gauges.extend(counts().map(|(name, (_, lost))| Gauge {
-            name: "records_lost",
+            name: "records_lost_total",
             help: "Records of dnstap and lines of the query log that could not be written",
             label: of(name),
             value: lost as f64,
@@ -131,6 +132,7 @@ impl Duties {
     /// All of it for Prometheus.
     pub fn text(&self) -> String {
         let mut text = String::new();
+        write_build_info(&mut text);
         self.common.published.sum().write_text(&mut text);
         write_gauges(&mut text, &self.gauges());
         text

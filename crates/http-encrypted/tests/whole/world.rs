@@ -181,7 +181,7 @@ impl World {
 
     pub fn count(&self, name: &str) -> u64 {
         let gauges = self.running().beside().unwrap().gauges();
-        let counts: HashMap<_, _> = gauges.into_iter().map(|it| (it.name, it.value)).collect();
+        let counts: HashMap<_, _> = gauges.into_iter().map(|it| (it.field(), it.value)).collect();
         counts[name] as u64
     }
 

@@ -4,7 +4,7 @@ use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 use larder_io::service::control::{Answer, Fields, Job, Service};
-use larder_io::service::figures::{Gauge, gauge_fields, write_gauges};
+use larder_io::service::figures::{Gauge, gauge_fields, write_build_info, write_gauges};
 
 use crate::counts::PREFIX;
 use crate::ctl::Request;
@@ -37,8 +37,8 @@ impl Duties {
         if let Some(meter) = self.common.live.log_meter() {
             let (written, lost) = meter.counts();
             for (name, help, value) in [
-                ("log_lines_written", "Lines of the access log that were written", written),
-                ("log_lines_lost", "Lines of the access log that could not be written", lost),
+                ("log_lines_written_total", "Lines of the access log that were written", written),
+                ("log_lines_lost_total", "Lines of the access log that could not be written", lost),
             ] {
                 gauges.push(Gauge { name, help, label: None, value: value as f64 });
             }
@@ -59,6 +59,7 @@ impl Duties {
     /// All of it for Prometheus.
     pub fn text(&self) -> String {
         let mut text = String::new();
+        write_build_info(&mut text);
         self.common.shared.sum().write_text(&mut text);
         write_gauges(&mut text, PREFIX, &self.gauges());
         text

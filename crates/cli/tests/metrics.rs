@@ -1,0 +1,118 @@
+//! Metrics of the three programs as Prometheus reads them.
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command, Stdio};
+
+use common::{Scratch, TestCapture};
+
+/// A program that says where its metrics are; killed when dropped.
+struct Measured {
+    child: Child,
+    at: SocketAddr,
+}
+
+impl Measured {
+    fn start(scratch: &Scratch, line: &str) -> Measured {
+        let mut command = scratch.larder();
+        command.args(line.split_whitespace()).args(["--metrics", "127.0.0.1:0"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program starts");
+        if let Some(pipe) = &mut child.stdin {
+            // Nothing reads it, or annotate does.
+            let _ = pipe.write_all(&TestCapture::new().bytes);
+        }
+        let said = BufReader::new(child.stderr.take().expect("piped")).lines();
+        let mut at = said.map_while(Result::ok).filter_map(|line| {
+            let (_, at) = line.split_once("metrics at http://")?;
+            at.strip_suffix("/metrics")?.parse().ok()
+        });
+        let at = at.next().expect("it says where its metrics are");
+        Measured { child, at }
+    }
+
+    fn text(&self) -> String {
+        let mut socket = TcpStream::connect(self.at).expect("it listens");
+        socket.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("sent");
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).expect("UTF-8");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+        assert!(head.contains(" 200 "), "{head}");
+        body.to_owned()
+    }
+}
+
+impl Drop for Measured {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The text of each program, with all optional figures that need no other machine.
+fn texts() -> Vec<(&'static str, String)> {
+    let scratch = Scratch::new();
+    let lines = [
+        ("dns", "dns --listen 127.0.0.1:0 --upstream 127.0.0.1:9 --cores 1 --query-log queries"),
+        (
+            "http",
+            "http --listen 127.0.0.1:0 --origin http://127.0.0.1:9 --cores 1 --access-log requests \
+             --health-check /",
+        ),
+        ("annotate", "annotate -r - -o flows -w packets --store 16MiB --no-progress"),
+    ];
+    lines.map(|(name, line)| (name, Measured::start(&scratch, line).text())).into()
+}
+
+/// Counters are named and typed as counters, nothing else is, and each program says which build it is.
+#[test]
+fn types_follow_names() {
+    for (program, text) in texts() {
+        let mut types = HashMap::new();
+        for line in text.lines() {
+            if let Some((name, kind)) =
+                line.strip_prefix("# TYPE ").and_then(|it| it.split_once(' '))
+            {
+                assert_eq!(name.ends_with("_total"), kind == "counter", "{program}: {line}");
+                assert_eq!(types.insert(name, kind), None, "{program}: {line}");
+            } else if let Some(help) = line.strip_prefix("# HELP ") {
+                let is_sum = help.contains("since the start") && !help.contains("Time since");
+                assert!(!is_sum || help.contains("_total "), "{program}: {line}");
+            }
+        }
+        let info = format!("larder_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION"));
+        assert!(text.lines().any(|line| line == info), "{program}: {text}");
+        // Each has some of both.
+        let count = |wanted| types.values().filter(|kind| **kind == wanted).count();
+        assert!(count("counter") > 5 && count("gauge") > 5, "{program}: {types:?}");
+    }
+}
+
+/// `promtool` finds nothing to say against them.
+#[test]
+fn promtool_accepts_them() {
+    if Command::new("promtool").arg("--version").output().is_err() {
+        let skip = b"SKIP promtool_accepts_them: promtool is not installed\n";
+        std::io::stderr().write_all(skip).expect("standard error");
+        return;
+    }
+    for (program, text) in texts() {
+        let mut check = Command::new("promtool")
+            .args(["check", "metrics"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("promtool runs");
+        let mut pipe = check.stdin.take().expect("piped");
+        pipe.write_all(text.as_bytes()).expect("it reads");
+        drop(pipe);
+        let done = check.wait_with_output().expect("it ends");
+        let said = [done.stdout, done.stderr].map(|it| String::from_utf8_lossy(&it).into_owned());
+        assert!(done.status.success() && said.concat().is_empty(), "{program}: {said:?}\n{text}");
+    }
+}
