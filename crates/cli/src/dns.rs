@@ -142,6 +142,7 @@ fn options(settings: &Resolved, shadowed: &[SocketAddr]) -> Result<Options, Fail
         xdp,
         forwards,
         answerers,
+        reuse_port: settings.switch("reuse-port"),
         cores: cores(number("cores")),
         cache_bytes: number("cache"),
         settings: core,

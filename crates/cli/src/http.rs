@@ -136,6 +136,7 @@ fn options(settings: &Resolved) -> Result<Options, Failure> {
             0 => u64::MAX,
             bytes => bytes,
         },
+        reuse_port: settings.switch("reuse-port"),
         expects_proxy: settings.switch("proxy-protocol"),
         origin_connections_max: size("origin-connections"),
         window_bytes: number("window"),

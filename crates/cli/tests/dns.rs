@@ -337,6 +337,26 @@ fn a_hurried_end() {
     assert_eq!(code.code(), Some(130));
 }
 
+/// A second server at an address that one has is refused, whatever the cores of both, and shares it where it was asked to.
+#[test]
+fn a_taken_address_is_refused() {
+    let (scratch, upstream) = (Scratch::new(), Upstream::start());
+    let server = start(&scratch, upstream.address, "");
+    let line = format!("dns --listen {} --upstream {} --cores", server.address, upstream.address);
+    for cores in ["1", "2"] {
+        scratch.run(&format!("{line} {cores}")).refused(&["in use", "--reuse-port"]);
+    }
+    let words = format!("{line} 1 --reuse-port");
+    let second = Server::spawn(scratch.larder().args(words.split_whitespace()));
+    assert_eq!(second.address, server.address);
+    // A server of one core that was not asked to share does not.
+    let mut alone = scratch.larder();
+    alone.args(["dns", "--listen", "127.0.0.1:0", "--cores", "1", "--upstream"]);
+    let alone = Server::spawn(alone.arg(upstream.address.to_string()));
+    let line = format!("dns --listen {} --upstream 127.0.0.1:9 --cores 2", alone.address);
+    scratch.run(&format!("{line} --reuse-port")).refused(&["in use"]);
+}
+
 /// Sockets that a service manager hands over are used, and those that it was told to listen at are not.
 #[test]
 fn sockets_are_handed_over() {
@@ -511,7 +531,7 @@ fn units_are_verified() {
 #[test]
 fn wrong_words_are_refused() {
     for (words, says) in [
-        ("--ctl none/of/these", "a directory that this user may write to"),
+        ("--ctl none/of/these", "create it (install -d"),
         ("--ctl-mode 0999", "octal digits"),
         ("--metrics 9953", "ADDR:PORT"),
         ("--query-log log --query-log-prefix 24,48", "expected bits"),

@@ -596,6 +596,21 @@ fn a_restart_is_warm() {
     get(server.address, plain);
 }
 
+/// A second server at an address that one has is refused, whatever the cores of both, and shares it where it was asked to.
+#[test]
+fn a_taken_address_is_refused() {
+    let (scratch, origin) = (Scratch::new(), Origin::start());
+    let server = origin.served(&scratch, "");
+    let line =
+        format!("http --listen {} --origin http://{} --cores", server.address, origin.address);
+    for cores in ["1", "2"] {
+        scratch.run(&format!("{line} {cores}")).refused(&["in use", "--reuse-port"]);
+    }
+    let words = format!("{line} 1 --reuse-port");
+    let second = Server::spawn_http(scratch.larder().args(words.split_whitespace()));
+    assert_eq!(second.address, server.address);
+}
+
 /// Two signals are one request: the second, which `timeout` sends at once, cuts neither a response that was begun short nor the
 /// save, and the exit code is 0.
 #[test]

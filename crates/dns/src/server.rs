@@ -21,7 +21,7 @@ use larder_io::event::{Signals, Waker};
 use larder_io::random;
 use larder_io::service::crew::{Crew, wake};
 use larder_io::tcp::{self, ListenOptions};
-use larder_io::udp::{UdpOptions, UdpSocket};
+use larder_io::udp::{Sharing, UdpOptions, UdpSocket};
 
 use rustix::net::SocketType;
 use rustix::net::sockopt::socket_type;
@@ -50,6 +50,8 @@ const SOCKET_BUFFER_BYTES: usize = 4 << 20;
 pub struct Options {
     /// Addresses to be asked at, where no service manager hands over sockets.
     pub listen: Vec<SocketAddr>,
+    /// Other processes of this user may listen there too.
+    pub reuse_port: bool,
     /// What comes by frames of network interfaces, beside sockets.
     pub xdp: xdp::Options,
     /// Whom to ask, by zone.
@@ -124,7 +126,7 @@ impl fmt::Display for ServeError {
             ServeError::Bind(address, error) => {
                 let next = match error.kind() {
                     io::ErrorKind::AddrInUse => {
-                        "another server has it: stop that, or listen elsewhere"
+                        "another server has it: stop that, listen elsewhere, or share it with --reuse-port"
                     }
                     io::ErrorKind::PermissionDenied => {
                         "ports below 1024 need root or CAP_NET_BIND_SERVICE"
@@ -324,9 +326,8 @@ fn addresses(bound: &[Bound]) -> Vec<SocketAddr> {
 }
 
 /// How UDP sockets are set up.
-fn udp_options(cores: usize) -> UdpOptions {
+fn udp_options() -> UdpOptions {
     UdpOptions {
-        reuse_port: cores > 1,
         receive_buffer_bytes: Some(SOCKET_BUFFER_BYTES),
         send_buffer_bytes: Some(SOCKET_BUFFER_BYTES),
         ..UdpOptions::default()
@@ -345,7 +346,7 @@ fn bind(options: &Options, cores: usize) -> Result<Vec<Bound>, ServeError> {
             let error = sockets.as_ref().err().map(io::Error::kind);
             address.port() != 0 || error != Some(io::ErrorKind::AddrInUse)
         };
-        let mut draws = (0..PORT_DRAWS).map(|_| bind_at(address, cores));
+        let mut draws = (0..PORT_DRAWS).map(|_| bind_at(address, cores, options.reuse_port));
         let drawn = draws.find(is_drawn).unwrap_or_else(|| Err(io::ErrorKind::AddrInUse.into()));
         let sockets = drawn.map_err(|error| ServeError::Bind(address, error))?;
         for (bound, (socket, listener)) in bound.iter_mut().zip(sockets) {
@@ -356,12 +357,17 @@ fn bind(options: &Options, cores: usize) -> Result<Vec<Bound>, ServeError> {
     Ok(bound)
 }
 
-/// Sockets at an address, for each core a pair.
-fn bind_at(mut address: SocketAddr, cores: usize) -> io::Result<Vec<(UdpSocket, TcpListener)>> {
-    let udp = udp_options(cores);
-    let tcp = ListenOptions { reuse_port: cores > 1, ..ListenOptions::default() };
+/// Sockets at an address, for each core a pair. The first pair must find it free, unless others may have it too.
+fn bind_at(
+    mut address: SocketAddr,
+    cores: usize,
+    reuse_port: bool,
+) -> io::Result<Vec<(UdpSocket, TcpListener)>> {
     let mut pairs = Vec::with_capacity(cores);
-    for _ in 0..cores {
+    for core in 0..cores {
+        let sharing = Sharing::of(core, cores, reuse_port);
+        let udp = UdpOptions { sharing, ..udp_options() };
+        let tcp = ListenOptions { sharing, ..ListenOptions::default() };
         let socket = UdpSocket::bind(address, &udp)?;
         address = socket.local_address()?;
         pairs.push((socket, tcp::listen(address, &tcp)?));
@@ -378,7 +384,7 @@ fn take(inherited: Vec<Inherited>, cores: usize) -> io::Result<Vec<Bound>> {
             io::Error::new(error.kind(), text)
         };
         if socket_type(&fd)? == SocketType::DGRAM {
-            let socket = UdpSocket::from_fd(fd, &udp_options(cores)).map_err(foreign)?;
+            let socket = UdpSocket::from_fd(fd, &udp_options()).map_err(foreign)?;
             udp.push((socket.local_address()?, socket));
         } else {
             let listener = tcp::listener_from_fd(fd).map_err(foreign)?;

@@ -108,6 +108,7 @@ fn options(upstream: SocketAddr) -> Options {
         beside: None,
         forwards: vec![Forward { zone: vec![0], upstreams: vec![upstream.into()] }],
         cores: 1,
+        reuse_port: false,
         cache_bytes: 4 << 20,
         settings: Settings::default(),
         policy: PolicyOptions { exempt: vec![".".into()], ..PolicyOptions::default() },

@@ -112,6 +112,8 @@ pub struct Operation {
 pub struct Options {
     /// Where to listen.
     pub listen: Vec<SocketAddr>,
+    /// Other processes of this user may listen there too.
+    pub reuse_port: bool,
     /// Who is asked; in turn.
     pub origins: Vec<OriginAddress>,
     /// Whether they are checked.
@@ -170,6 +172,7 @@ impl Options {
             listen,
             origins,
             health_checks: None,
+            reuse_port: false,
             loops: 1,
             io: Choice::Auto,
             memory: Memory { records_bytes: 64 << 20, bodies_bytes: 192 << 20 },

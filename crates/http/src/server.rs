@@ -16,7 +16,7 @@ use larder_io::event::{Signals, Waker};
 use larder_io::reactor::Batch;
 use larder_io::service::crew::Crew;
 use larder_io::stage::{Stage, Stages};
-use larder_io::tcp::{ListenOptions, listen};
+use larder_io::tcp::{ListenOptions, Sharing, listen};
 
 use crate::beside::{self, Door};
 use crate::counts::{Counts, Shared};
@@ -90,7 +90,9 @@ impl std::fmt::Display for ServeError {
         match self {
             ServeError::Listen(address, error) => {
                 let what = match error.kind() {
-                    io::ErrorKind::AddrInUse => "; another program has it: choose another port",
+                    io::ErrorKind::AddrInUse => {
+                        "; another program has it: stop that, choose another port, or share it with --reuse-port"
+                    }
                     io::ErrorKind::PermissionDenied => {
                         "; ports below 1024 want CAP_NET_BIND_SERVICE: choose a higher one"
                     }
@@ -405,14 +407,15 @@ fn leave_behind(
     Ok(true)
 }
 
-/// Listeners of each loop at each address.
+/// Listeners of each loop at each address. The first of an address must find it free, unless the operator allows sharing.
 fn bind(options: &Options) -> Result<Vec<Vec<TcpListener>>, ServeError> {
-    let how = ListenOptions { reuse_port: options.loops > 1, ..ListenOptions::default() };
     let mut all: Vec<Vec<TcpListener>> = (0..options.loops).map(|_| Vec::new()).collect();
     for &address in &options.listen {
         // The kernel's choice of a port is for all loops.
         let mut address = address;
-        for listeners in &mut all {
+        for (at, listeners) in all.iter_mut().enumerate() {
+            let sharing = Sharing::of(at, options.loops, options.reuse_port);
+            let how = ListenOptions { sharing, ..ListenOptions::default() };
             let failed = |error| ServeError::Listen(address, error);
             let listener = listen(address, &how).map_err(failed)?;
             address = listener.local_addr().map_err(system("a socket's address"))?;

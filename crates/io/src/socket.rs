@@ -12,6 +12,49 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 use libc::{c_int, sockaddr_in, sockaddr_in6, socklen_t};
 
+/// Whether sockets share an address (SO_REUSEPORT). Sockets that share belong to one user.
+///
+/// A program that has a socket a core binds the first of an address with [`Sharing::First`] and the others with
+/// [`Sharing::Join`]: so its sockets share, and a second program is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Sharing {
+    /// The address belongs to this socket.
+    #[default]
+    Alone,
+    /// No other socket has the address now. Sockets that join may have it later.
+    First,
+    /// Other sockets may have the address, if they allow it.
+    Join,
+}
+
+impl Sharing {
+    /// For socket number `at` of `count` that share an address; `is_open`: other programs may have it too.
+    pub fn of(at: usize, count: usize, is_open: bool) -> Sharing {
+        match (at, count) {
+            _ if is_open => Sharing::Join,
+            (_, 0 | 1) => Sharing::Alone,
+            (0, _) => Sharing::First,
+            _ => Sharing::Join,
+        }
+    }
+
+    pub(crate) fn before_bind(self, socket: &OwnedFd) -> io::Result<()> {
+        self.allow(socket, Sharing::Join)
+    }
+
+    /// The kernel looks at the option of each socket whenever another one binds.
+    pub(crate) fn after_bind(self, socket: &OwnedFd) -> io::Result<()> {
+        self.allow(socket, Sharing::First)
+    }
+
+    fn allow(self, socket: &OwnedFd, now: Sharing) -> io::Result<()> {
+        if self == now {
+            set_option(socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, &1)?;
+        }
+        Ok(())
+    }
+}
+
 /// An address as the kernel writes it, of either family.
 #[derive(Clone, Copy)]
 #[repr(transparent)]

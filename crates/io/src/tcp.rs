@@ -16,6 +16,7 @@ use crate::socket::{
     set_option,
 };
 
+pub use crate::socket::Sharing;
 pub use transfer::{
     peer, read_into, reset_on_close, send_file, set_nodelay, shutdown_write, take_error, write,
     write_gathered,
@@ -35,9 +36,8 @@ const ABORTED_MAX: usize = 64;
 /// How to listen.
 #[derive(Debug, Clone)]
 pub struct ListenOptions {
-    /// Several sockets may listen at one address, and the kernel spreads connections over them: one
-    /// a core. Sockets that share must all say so, and belong to one user.
-    pub reuse_port: bool,
+    /// Whether several sockets may listen at one address. The kernel spreads connections over them.
+    pub sharing: Sharing,
     /// Connections that may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
     pub backlog: u32,
     /// A connection is told of when its first octets have come, or after about so many seconds. For
@@ -50,7 +50,7 @@ pub struct ListenOptions {
 
 impl Default for ListenOptions {
     fn default() -> ListenOptions {
-        ListenOptions { reuse_port: false, backlog: 1024, defer_accept_s: 0, fast_open: 0 }
+        ListenOptions { sharing: Sharing::Alone, backlog: 1024, defer_accept_s: 0, fast_open: 0 }
     }
 }
 
@@ -61,9 +61,7 @@ pub fn listen(address: SocketAddr, options: &ListenOptions) -> io::Result<TcpLis
     let int = |value: u32| libc::c_int::try_from(value).unwrap_or(libc::c_int::MAX);
     let socket = open(&address, libc::SOCK_STREAM)?;
     set_option(&socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, &1)?;
-    if options.reuse_port {
-        set_option(&socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, &1)?;
-    }
+    options.sharing.before_bind(&socket)?;
     set_option(&socket, libc::IPPROTO_TCP, libc::TCP_NODELAY, &1)?;
     if options.defer_accept_s > 0 {
         let seconds = int(options.defer_accept_s);
@@ -75,6 +73,8 @@ pub fn listen(address: SocketAddr, options: &ListenOptions) -> io::Result<TcpLis
     bind(&socket, &address)?;
     // SAFETY: takes integers only, one of which is a socket that is open.
     check(unsafe { libc::listen(socket.as_raw_fd(), int(options.backlog)) })?;
+    // Only now: with SO_REUSEADDR the kernel lets two sockets bind to one address, and the second is refused when it listens.
+    options.sharing.after_bind(&socket)?;
     Ok(TcpListener::from(socket))
 }
 
@@ -243,14 +243,49 @@ mod tests {
         assert_eq!(peer.ip().to_string(), "127.0.0.5");
     }
 
-    /// Listeners may share an address when all say so, each connection comes to one of them, and
+    /// A listener that takes an address first is refused where another has it, also one that shares; later ones that join are not.
+    #[test]
+    fn an_address_is_taken_once() {
+        let of = |sharing| ListenOptions { sharing, ..Default::default() };
+        for first in [Sharing::Alone, Sharing::First, Sharing::Join] {
+            let one = listen("127.0.0.1:0".parse().unwrap(), &of(first)).unwrap();
+            let at = one.local_addr().unwrap();
+            for second in [Sharing::Alone, Sharing::First] {
+                let error = listen(at, &of(second)).unwrap_err();
+                assert_eq!(error.kind(), io::ErrorKind::AddrInUse, "{first:?} {second:?}");
+            }
+            assert_eq!(
+                listen(at, &of(Sharing::Join)).is_ok(),
+                first != Sharing::Alone,
+                "{first:?}"
+            );
+        }
+        // Of several threads that take an address at once, one gets it at most: the kernel may refuse all.
+        let at = listen("127.0.0.1:0".parse().unwrap(), &of(Sharing::Alone)).unwrap();
+        let at = at.local_addr().unwrap();
+        for _ in 0..50 {
+            let barrier = &std::sync::Barrier::new(4);
+            let taken: Vec<_> = std::thread::scope(|scope| {
+                let begin = || {
+                    barrier.wait();
+                    listen(at, &of(Sharing::First))
+                };
+                let threads: Vec<_> = (0..4).map(|_| scope.spawn(begin)).collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            });
+            assert!(taken.iter().filter(|taken| taken.is_ok()).count() <= 1, "{taken:?}");
+        }
+    }
+
+    /// Listeners share an address when the first allows it, each connection comes to one of them, and
     /// deferred ones come with their first octets only.
     #[test]
     fn listeners_share() {
-        let options = ListenOptions { reuse_port: true, ..Default::default() };
+        let options = ListenOptions { sharing: Sharing::First, ..Default::default() };
         let one = listen("127.0.0.1:0".parse().unwrap(), &options).unwrap();
         let address = one.local_addr().unwrap();
         assert!(listen(address, &ListenOptions::default()).is_err());
+        let options = ListenOptions { sharing: Sharing::Join, ..Default::default() };
         let two = listen(address, &options).unwrap();
         let clients: Vec<TcpStream> =
             (0..64).map(|_| connect(address, &ConnectOptions::default()).unwrap()).collect();

@@ -23,8 +23,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::random::Random;
-use crate::socket::{bind, expect_kind, get_int, get_option, open, set_option};
+use crate::socket::{bind, expect_kind, get_int, get_option, open};
 
+pub use crate::socket::Sharing;
 pub use batch::{MESSAGES_MAX, Message, RecvBatch, SendBatch, Sent};
 pub use options::{Fragments, Ports, UdpOptions};
 
@@ -62,12 +63,11 @@ impl UdpSocket {
     /// address that they were sent to.
     pub fn bind(address: SocketAddr, options: &UdpOptions) -> io::Result<UdpSocket> {
         let socket = open(&address, libc::SOCK_DGRAM)?;
-        if options.reuse_port {
-            set_option(&socket, libc::SOL_SOCKET, libc::SO_REUSEPORT, &1)?;
-        }
+        options.sharing.before_bind(&socket)?;
         let tells_local = address.ip().is_unspecified();
         options::apply(&socket, address.is_ipv4(), tells_local, options)?;
         bind(&socket, &address)?;
+        options.sharing.after_bind(&socket)?;
         Ok(UdpSocket { socket: socket.into(), tells_local })
     }
 
@@ -88,7 +88,7 @@ impl UdpSocket {
     ///
     /// The kernel drops what others send to it, and tells when the peer's host refuses: a send or a
     /// receive then fails once with `ConnectionRefused`. Fails with `AddrInUse` where dozens of draws
-    /// met ports in use. `options.reuse_port` is not heeded: the port is this socket's alone.
+    /// met ports in use. `options.sharing` is ignored: the port is this socket's alone.
     pub fn connect(
         peer: SocketAddr,
         local: Option<IpAddr>,
@@ -154,7 +154,7 @@ impl UdpSocket {
     }
 
     /// Steers each message to the socket of the core that its packet was handled on: for sockets that
-    /// share an address by `reuse_port`, where the i-th that was bound belongs to a thread on
+    /// share an address, where the i-th that was bound belongs to a thread on
     /// `cores[i]`. Packets handled on other cores are spread by the core's number. Called once, on
     /// any of the sockets, after all are bound.
     ///

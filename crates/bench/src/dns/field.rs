@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use larder_io::cores::pin_to_core;
 use larder_io::netns::enter_private_network;
-use larder_io::udp::UdpSocket;
+use larder_io::udp::{Sharing, UdpSocket};
 
 use super::ground::{BATCH, Ground, PORTS_FROM, Target, ask_once, bound};
 use super::plan::{Entry, Error, Event, Figures, Measured, Plan, Work};
@@ -196,7 +196,7 @@ impl Field<'_> {
         let (address, upstream) = (at_port(port), self.ground.upstream.address);
         let bodies = (self.ground.cores.server.iter())
             .map(|&core| {
-                let socket = bound(address, true)?;
+                let socket = bound(address, Sharing::Join)?;
                 Ok(move |stop: &AtomicBool| {
                     pin_to_core(core)?;
                     body(&socket, upstream, stop)

@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use larder_io::cores::pin_to_core;
-use larder_io::udp::{UdpOptions, UdpSocket};
+use larder_io::udp::{Sharing, UdpOptions, UdpSocket};
 
 use super::hierarchy::ANY;
 use super::plan::{Error, Plan, Work};
@@ -184,7 +184,7 @@ impl Upstream {
             true => ((Ipv4Addr::UNSPECIFIED, DNS_PORT).into(), (ANY, DNS_PORT).into()),
             false => (at_port(PORTS_FROM), at_port(PORTS_FROM)),
         };
-        let socket = bound(bound_to, false)?;
+        let socket = bound(bound_to, Sharing::Alone)?;
         let (counts, stop) = (Arc::new(StubCounts::default()), Arc::new(AtomicBool::new(false)));
         let (own_counts, own_stop) = (Arc::clone(&counts), Arc::clone(&stop));
         let thread = thread::Builder::new().name("upstream".to_owned()).spawn(move || {
@@ -232,9 +232,9 @@ pub fn ask_once(address: SocketAddr, number: u64) -> Result<(), String> {
 }
 
 /// A socket with room for every question in flight.
-pub fn bound(address: SocketAddr, reuse_port: bool) -> io::Result<UdpSocket> {
+pub fn bound(address: SocketAddr, sharing: Sharing) -> io::Result<UdpSocket> {
     let options = UdpOptions {
-        reuse_port,
+        sharing,
         receive_buffer_bytes: Some(SOCKET_BUFFER_BYTES),
         send_buffer_bytes: Some(SOCKET_BUFFER_BYTES),
         ..UdpOptions::default()

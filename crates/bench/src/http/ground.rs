@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use larder_io::cores::pin_to_core;
-use larder_io::tcp::{ListenOptions, listen};
+use larder_io::tcp::{ListenOptions, Sharing, listen};
 
 use super::busy::{self, Crowd};
 use super::load::{Load, Pace, Target, load};
@@ -81,7 +81,7 @@ impl Drop for Upstream {
 
 /// Listens with room for all clients at once; as many threads as may share the address.
 pub fn listening(address: SocketAddr) -> io::Result<TcpListener> {
-    listen(address, &ListenOptions { reuse_port: true, backlog: 4096, ..Default::default() })
+    listen(address, &ListenOptions { sharing: Sharing::Join, backlog: 4096, ..Default::default() })
 }
 
 /// What of a contestant was used while it was counted, and for how long.

@@ -48,6 +48,15 @@ Examples:
             ..SERVER
         },
         Setting {
+            name: "reuse-port",
+            help: "Share the addresses with other processes of this user",
+            why: "For a hand-over: start the new server with this, then stop the old one, which needs two --cores or this setting itself. \
+Otherwise a second server at a taken address is refused.",
+            group: "Server",
+            is_live: false,
+            ..ON_OFF
+        },
+        Setting {
             name: "cores",
             value_name: "N|all",
             kind: Kind::Cores,

@@ -6,14 +6,13 @@ use std::os::fd::AsFd;
 use libc::c_int;
 
 use crate::random::Random;
-use crate::socket::set_option;
+use crate::socket::{Sharing, set_option};
 
 /// How a socket is set up.
 #[derive(Debug, Clone)]
 pub struct UdpOptions {
-    /// Several sockets may be bound to one address, and the kernel spreads messages over them: one a
-    /// core. Sockets that share must all say so, and belong to one user.
-    pub reuse_port: bool,
+    /// Whether several sockets may be bound to one address. The kernel spreads messages over them.
+    pub sharing: Sharing,
     /// Octets of messages that may wait to be received; `None` leaves the system's default. Beyond
     /// `net.core.rmem_max` only for those with `CAP_NET_ADMIN`; others get that much.
     pub receive_buffer_bytes: Option<usize>,
@@ -26,7 +25,7 @@ pub struct UdpOptions {
 impl Default for UdpOptions {
     fn default() -> UdpOptions {
         UdpOptions {
-            reuse_port: false,
+            sharing: Sharing::Alone,
             receive_buffer_bytes: None,
             send_buffer_bytes: None,
             fragments: Fragments::Omit,
@@ -73,7 +72,7 @@ impl Ports {
     }
 }
 
-/// Sets everything but `reuse_port`, which must precede `bind`.
+/// Sets everything but `sharing`, which takes effect around `bind`.
 pub(super) fn apply(
     socket: &impl AsFd,
     v4: bool,

@@ -213,15 +213,34 @@ fn drops_are_counted() {
     assert!(came < 64);
 }
 
+/// A socket that takes an address first is refused where another has it, also one that shares; later ones that join are not.
+#[test]
+fn an_address_is_taken_once() {
+    let of = |sharing| UdpOptions { sharing, ..UdpOptions::default() };
+    for address in loopbacks("udp::an_address_is_taken_once") {
+        for first in [Sharing::Alone, Sharing::First, Sharing::Join] {
+            let one = UdpSocket::bind(address, &of(first)).unwrap();
+            let at = one.local_address().unwrap();
+            for second in [Sharing::Alone, Sharing::First] {
+                let error = UdpSocket::bind(at, &of(second)).unwrap_err();
+                assert_eq!(error.kind(), io::ErrorKind::AddrInUse, "{first:?} {second:?}");
+            }
+            let joined = UdpSocket::bind(at, &of(Sharing::Join));
+            assert_eq!(joined.is_ok(), first != Sharing::Alone, "{first:?}");
+        }
+    }
+}
+
 /// Sockets that share an address share the messages: every one arrives, at one of them.
 #[test]
 fn sockets_share_an_address() {
     for address in loopbacks("udp::sockets_share_an_address") {
-        let options = UdpOptions { reuse_port: true, ..UdpOptions::default() };
+        let options = UdpOptions { sharing: Sharing::First, ..UdpOptions::default() };
         let one = UdpSocket::bind(address, &options).unwrap();
         let at = one.local_address().unwrap();
         let alone = UdpSocket::bind(at, &UdpOptions::default()).unwrap_err();
         assert_eq!(alone.kind(), io::ErrorKind::AddrInUse);
+        let options = UdpOptions { sharing: Sharing::Join, ..UdpOptions::default() };
         let two = UdpSocket::bind(at, &options).unwrap();
         let clients: Vec<UdpSocket> = (0..64).map(|_| client(at)).collect();
         for client in &clients {
@@ -252,7 +271,7 @@ fn messages_stay_on_their_core() {
     if cores.len() < 2 {
         return skip("udp::messages_stay_on_their_core", "one core only");
     }
-    let options = UdpOptions { reuse_port: true, ..UdpOptions::default() };
+    let options = UdpOptions { sharing: Sharing::Join, ..UdpOptions::default() };
     let first = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap();
     let at = first.local_address().unwrap();
     let mut sockets = vec![first];

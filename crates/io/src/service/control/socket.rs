@@ -8,9 +8,14 @@
 
 use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How often the lock of a directory is tried, and how long apart: two seconds in all.
+const LOCK_TRIES: u32 = 200;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// The socket's file, removed at the end if it is still ours.
 #[derive(Debug)]
@@ -35,8 +40,11 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
 }
 
 /// Listens at `path`. The socket is made beside it, given its mode, and renamed into place, so that nobody can
-/// connect to one of another mode there. Of two servers that start in the same moment the later one is heard.
+/// connect to one of another mode there. Of two servers that start in the same moment one is refused.
 pub(super) fn listen(path: &Path, mode: u32) -> io::Result<(UnixListener, SocketFile)> {
+    let directory = make_directory(path)?;
+    // From the check to the rename. Closing it ends the lock.
+    let _lock = lock(&directory)?;
     check_free(path)?;
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(format!(".{}", std::process::id()));
@@ -57,6 +65,43 @@ pub(super) fn listen(path: &Path, mode: u32) -> io::Result<(UnixListener, Socket
         let _ = fs::remove_file(&beside);
     })?;
     Ok((listener, file))
+}
+
+/// The directory of `path`. It is created if it is missing and its parent is there (`/run/larder` of `/run/larder/ctl`).
+fn make_directory(path: &Path) -> io::Result<PathBuf> {
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    match fs::DirBuilder::new().mode(0o755).create(directory) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            let next = format!(
+                "create it (install -d -o USER {}), set RuntimeDirectory=larder in the unit, or name another path",
+                directory.display()
+            );
+            Err(io::Error::new(error.kind(), format!("{}: {error}; {next}", directory.display())))
+        }
+        _ => Ok(directory.to_path_buf()),
+    }
+}
+
+/// Locks a directory against other servers that place a socket there now. They hold the lock for a moment.
+fn lock(directory: &Path) -> io::Result<Option<fs::File>> {
+    // A directory that may be written but not read has no lock.
+    let Ok(file) = fs::File::open(directory) else { return Ok(None) };
+    for _ in 0..LOCK_TRIES {
+        match file.try_lock() {
+            Ok(()) => return Ok(Some(file)),
+            Err(fs::TryLockError::WouldBlock) => std::thread::sleep(LOCK_PAUSE),
+            // A file system without locks.
+            Err(fs::TryLockError::Error(_)) => return Ok(None),
+        }
+    }
+    let text = format!(
+        "{}: another process holds a lock on this directory; start again later, or name another path",
+        directory.display()
+    );
+    Err(io::Error::new(io::ErrorKind::WouldBlock, text))
 }
 
 /// Whether there is nothing at `path`, or a socket on which nobody listens.
