@@ -602,3 +602,5 @@ done
 for capture in *.pcap; do
     printf '%s\t%s\n' "$capture" "$(capinfos -Mc -T -r "$capture" | cut -f2)"
 done > packets.tsv
+# What tshark says of them.
+"$PYTHON" truth.py

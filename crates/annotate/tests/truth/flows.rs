@@ -47,6 +47,8 @@ enum Why {
 
 /// By capture and flow, in the order of both.
 const EXPLAINED: &[(&str, &str, Difference, Why)] = &[
+    ("fragment-v4.pcap", "udp0", Packets, Why::Fragments),
+    ("fragment-v6.pcap", "udp0", Packets, Why::Fragments),
     ("gp-test018.pcapng", "udp0", Parts, Why::NoTime),
     ("gp-test018.pcapng", "udp1", Initiator, Why::DhcpServer),
     ("nd-alexa-app.pcapng", "udp1", Initiator, Why::DhcpServer),
@@ -70,6 +72,7 @@ const EXPLAINED: &[(&str, &str, Difference, Why)] = &[
     ("nd-wechat.pcap", "udp10", Parts, Why::Idle),
     ("nd-wechat.pcap", "udp12", Parts, Why::Idle),
     ("nd-wechat.pcap", "udp13", Parts, Why::Idle),
+    ("r8-local.pcap", "udp1", Initiator, Why::DhcpServer),
     ("zk-dns-edns-ecs.pcap", "udp42", Packets, Why::FragmentFirst),
     ("zk-dns-edns-ecs.pcap", "udp42", Begin, Why::FragmentFirst),
     ("zk-dns-edns-ecs.pcap", "udp45", Packets, Why::Fragments),
@@ -131,7 +134,7 @@ fn has_ports(key: &Key) -> bool {
 /// have for `tshark`, but for what is explained; and what is explained does differ.
 #[test]
 fn flows_are_those_of_tshark() {
-    let captures = captures("flows_are_those_of_tshark");
+    let captures = captures();
     let mut wrong = Vec::new();
     for capture in captures {
         let file = capture.file.as_str();
@@ -156,7 +159,7 @@ fn flows_are_those_of_tshark() {
 /// Every packet is read, and every IP packet is counted to one flow, ICMP as well.
 #[test]
 fn every_packet_has_one_flow() {
-    for capture in captures("every_packet_has_one_flow") {
+    for capture in captures() {
         let file = &capture.file;
         let summary = &capture.runs[0].summary;
         // Four of this capture's blocks hold no packet, but `tshark` numbers them like packets.

@@ -1,4 +1,4 @@
-//! The open captures, each with what we make of it and what the folder `truth` says of it.
+//! The captures, each with what we make of it and what the folder `truth` says of it.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Write as _;
@@ -9,6 +9,8 @@ use std::sync::{Arc, LazyLock};
 use larder_annotate::options::{Endpoint, NameSources, Options, OutputFormat};
 use larder_annotate::{Progress, Summary, run};
 use serde_json::Value;
+
+use crate::list;
 
 /// A 5-tuple without direction. The folder `truth` gives the ports in the order of the flow's first
 /// packet but the addresses in the order of initiator and responder, so they can't be paired up.
@@ -86,6 +88,8 @@ pub struct Run {
 
 pub struct Capture {
     pub file: String,
+    /// A public capture, and no recording of the repository.
+    pub is_public: bool,
     pub path: PathBuf,
     /// Records with `--names dns`.
     pub by_dns: Vec<Ours>,
@@ -118,29 +122,22 @@ impl Capture {
     }
 }
 
-static OPEN: LazyLock<Option<Vec<Capture>>> = LazyLock::new(|| {
-    let data = std::env::var_os("LARDER_SHARED_DATA").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
-        PathBuf::from,
-    );
-    let mut truths: Vec<PathBuf> = std::fs::read_dir(data.join("truth"))
-        .ok()?
-        .map(|entry| entry.expect("a readable folder").path())
-        .filter(|path| path.extension().is_some_and(|kind| kind == "json"))
-        .collect();
-    truths.sort();
-    Some(truths.iter().map(|truth| open(&data.join("pcap"), truth)).collect())
+static CAPTURES: LazyLock<Vec<Capture>> = LazyLock::new(|| {
+    let recorded = list::recorded().into_iter().map(|path| {
+        let name = path.file_name().expect("a file").to_string_lossy().into_owned();
+        (list::recorded_folder().join("truth").join(name + ".json"), path)
+    });
+    let public = list::public().into_iter().map(|path| {
+        let name = path.file_name().expect("a file").to_string_lossy().into_owned();
+        (list::public_folder().join("truth").join(name + ".json"), path)
+    });
+    // Not of every public capture there is an opinion; of every recording there must be one.
+    recorded.chain(public.filter(|(truth, _)| truth.exists())).map(|(t, p)| open(p, &t)).collect()
 });
 
-/// The captures, or a line on standard error that says what is skipped.
-pub fn captures(test: &str) -> &'static [Capture] {
-    match &*OPEN {
-        Some(captures) => captures,
-        None => {
-            skip(test, "no shared captures beside the repository");
-            &[]
-        }
-    }
+/// The recordings, and the public captures where they are.
+pub fn captures() -> &'static [Capture] {
+    &CAPTURES
 }
 
 /// Says on the real standard error that a test did not run.
@@ -148,10 +145,10 @@ pub fn skip(test: &str, reason: &str) {
     let _ = std::io::stderr().write_all(format!("SKIP {test}: {reason}\n").as_bytes());
 }
 
-fn open(folder: &Path, truth: &Path) -> Capture {
-    let file = truth.file_stem().expect("a named file").to_string_lossy().into_owned();
-    let path = folder.join(&file);
-    let truth = std::fs::read_to_string(truth).expect("a readable file");
+fn open(path: PathBuf, truth: &Path) -> Capture {
+    let file = path.file_name().expect("a file").to_string_lossy().into_owned();
+    let truth = std::fs::read_to_string(truth)
+        .unwrap_or_else(|error| panic!("{}: {error}; run truth.py", truth.display()));
     let truth: Value = serde_json::from_str(&truth).expect("JSON");
     let list = |what: &str| truth[what].as_array().cloned().unwrap_or_default();
     let counts = truth["stats"].as_object().into_iter().flatten();
@@ -168,6 +165,7 @@ fn open(folder: &Path, truth: &Path) -> Capture {
         learned: list("learned").iter().filter_map(|lesson| text(lesson, "name")).collect(),
         runs,
         dns_runs,
+        is_public: path.starts_with(list::public_folder()),
         file,
         path,
     }
@@ -264,7 +262,7 @@ fn microseconds(rfc3339: &str) -> i64 {
 /// What is said on one core is said on three: the log, the answers and the names known.
 #[test]
 fn cores_change_nothing() {
-    for capture in captures("cores_change_nothing") {
+    for capture in captures() {
         for [one, three] in [&capture.runs, &capture.dns_runs] {
             let file = &capture.file;
             assert!(one.log == three.log, "{file}: the log depends on the number of cores");
