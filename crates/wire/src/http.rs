@@ -3,7 +3,8 @@
 //! [`request_head`] reads the first contiguous octets of a client's stream. It answers as soon as
 //! the Host line is there, without waiting for the end of the head. [`HeadScanner`] does the same
 //! over growing octets, and continues where it stopped: linear in all, in whatever pieces the head
-//! arrives.
+//! arrives. After the first Host, [`HeadScanner::rest`] reads on to the end of the head and finds
+//! a second one.
 //!
 //! HTTP/2 with prior knowledge (`PRI * HTTP/2.0`) is not read: [`Head::NotHttp`].
 //!
@@ -15,6 +16,12 @@ use std::ops::Range;
 
 /// Longest head that is read, octets. Servers accept 8 to 32 KiB.
 pub const HEAD_BYTES_MAX: usize = 16 << 10;
+
+/// Longest host name without its last dot, and longest label in it (RFC 1035, section 2.3.4: 255
+/// bytes on the wire, which leaves 253 for the text).
+pub const HOST_NAME_BYTES_MAX: usize = 253;
+/// See [`HOST_NAME_BYTES_MAX`].
+pub const LABEL_BYTES_MAX: usize = 63;
 
 /// Longest method; those registered have at most 17 octets (RFC 9110, section 18.2).
 const METHOD_BYTES_MAX: usize = 24;
@@ -51,6 +58,17 @@ impl<'a> Request<'a> {
     pub fn authority(&self) -> Option<&'a [u8]> {
         self.target_authority.or(self.host)
     }
+}
+
+/// What follows the first Host of a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest<'a> {
+    /// No further Host so far, and the head has not ended.
+    NeedMore,
+    /// The head ended, or is longer than we read.
+    Ended,
+    /// The value of a further Host field, which no sound request has (RFC 9112, section 3.2).
+    AnotherHost(&'a [u8]),
 }
 
 /// Reads the request head at the start of `bytes`.
@@ -93,22 +111,47 @@ impl HeadScanner {
             return Head::NotHttp;
         }
         loop {
-            let from = self.line_at.max(self.searched);
-            let Some(length) =
-                bytes.get(from..).and_then(|new| new.iter().position(|&b| b == b'\n'))
-            else {
-                self.searched = bytes.len();
-                return self.without_line_end(bytes);
-            };
             let line_at = self.line_at;
-            let end = from + length;
-            self.line_at = end + 1;
-            let line = &bytes[line_at..end];
-            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            let Some(line) = self.next_line(bytes) else { return self.without_line_end(bytes) };
             if let Some(head) = self.take_line(bytes, line_at, line) {
                 return head;
             }
         }
+    }
+
+    /// Reads on after [`Head::Found`], over the same bytes or more of them: is there another Host?
+    /// Other lines are not judged.
+    pub fn rest<'a>(&mut self, bytes: &'a [u8]) -> Rest<'a> {
+        let bytes = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
+        loop {
+            let line_at = self.line_at;
+            let Some(line) = self.next_line(bytes) else {
+                let is_full = bytes.len() == HEAD_BYTES_MAX;
+                return if is_full { Rest::Ended } else { Rest::NeedMore };
+            };
+            if line.is_empty() {
+                // Nothing behind this line is part of the head: it is read again by each further call.
+                self.line_at = line_at;
+                return Rest::Ended;
+            }
+            if let Some(value) = host_value(line) {
+                return Rest::AnotherHost(value);
+            }
+        }
+    }
+
+    /// The next line that has ended, without its end.
+    fn next_line<'a>(&mut self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        let from = self.line_at.max(self.searched);
+        let length = bytes.get(from..).and_then(|new| new.iter().position(|&b| b == b'\n'));
+        let Some(length) = length else {
+            self.searched = bytes.len();
+            return None;
+        };
+        let (line_at, end) = (self.line_at, from + length);
+        self.line_at = end + 1;
+        let line = bytes.get(line_at..end)?;
+        Some(line.strip_suffix(b"\r").unwrap_or(line))
     }
 
     /// Judges a head whose last line has not ended.
@@ -146,7 +189,10 @@ impl HeadScanner {
             }))
         };
         match line {
-            [] => return found(None),
+            [] => {
+                self.line_at = line_at;
+                return found(None);
+            }
             // A folded line continues the field before it (RFC 9112, section 5.2).
             [b' ' | b'\t', ..] => {
                 let value = line.trim_ascii();
@@ -156,8 +202,11 @@ impl HeadScanner {
                     None
                 };
             }
-            // An empty Host stays empty: it was the first.
-            _ if self.host_is_open => return found(None),
+            // An empty Host stays empty: it was the first. The line is read by `rest`.
+            _ if self.host_is_open => {
+                self.line_at = line_at;
+                return found(None);
+            }
             _ => {}
         }
         let colon = line.iter().position(|&octet| octet == b':');
@@ -175,6 +224,16 @@ impl HeadScanner {
         self.host_is_open = value.is_empty();
         if self.host_is_open { None } else { found(Some(value)) }
     }
+}
+
+/// The value of a Host field's line, also of one that some servers forgive: white space before the
+/// colon.
+fn host_value(line: &[u8]) -> Option<&[u8]> {
+    let (name, value) = line.split_at_checked(b"host".len())?;
+    if !name.eq_ignore_ascii_case(b"host") {
+        return None;
+    }
+    value.trim_ascii_start().strip_prefix(b":").map(<[u8]>::trim_ascii)
 }
 
 /// Splits a request line: method, target, version (RFC 9112, section 3).
@@ -272,8 +331,9 @@ fn is_token(octet: u8) -> bool {
 /// without a port, which comes second.
 ///
 /// `None` for what names nothing: IPv4 and IPv6 literals in any spelling that clients accept
-/// (RFC 3986, section 3.2.2; a last label that is a number is never a name), and octets that no
-/// host has (white space, controls, delimiters of a URI). Octets outside ASCII stand as they came.
+/// (RFC 3986, section 3.2.2; a last label that is a number is never a name), octets that no
+/// host has (white space, controls, delimiters of a URI), and what is longer than a name may be:
+/// [`HOST_NAME_BYTES_MAX`], and [`LABEL_BYTES_MAX`] a label. Octets outside ASCII stand as they came.
 pub fn host_name(authority: &[u8]) -> Option<(&[u8], Option<u16>)> {
     let colon = authority.iter().position(|&octet| octet == b':');
     let (name, port) = match colon {
@@ -282,9 +342,11 @@ pub fn host_name(authority: &[u8]) -> Option<(&[u8], Option<u16>)> {
     };
     let labels = name.strip_suffix(b".").unwrap_or(name);
     let last_label = labels.rsplit(|&octet| octet == b'.').next().unwrap_or_default();
-    let is_sound = !last_label.is_empty()
+    let is_sound = labels.len() <= HOST_NAME_BYTES_MAX
         && !is_number(last_label)
-        && !name.starts_with(b".")
+        && labels
+            .split(|&octet| octet == b'.')
+            .all(|label| (1..=LABEL_BYTES_MAX).contains(&label.len()))
         && name.iter().all(|&octet| is_host_octet(octet));
     is_sound.then_some((name, port))
 }
@@ -423,6 +485,57 @@ mod tests {
             }
             assert_eq!(scanner.scan(head), request_head(head));
             assert!(matches!(request_head(head), Head::Found(_)));
+        }
+    }
+
+    /// A second Host is found wherever it comes, in whatever pieces; what follows the head is not
+    /// part of it.
+    #[test]
+    fn another_host() {
+        for (head, expected) in [
+            (&b"GET / HTTP/1.1\r\nHost: a\r\nX: y\r\nhOST:\tb \r\n\r\n"[..], Some(&b"b"[..])),
+            (b"GET / HTTP/1.1\nHost: a\nHost : b\n\n", Some(b"b")),
+            (b"GET / HTTP/1.1\r\nHost:\r\nHost: b\r\n\r\n", Some(b"b")),
+            (b"GET / HTTP/1.1\r\nHost:\r\n a\r\nHost: b\r\n\r\n", Some(b"b")),
+            (b"GET / HTTP/1.1\r\nHost: a\r\nHosts: b\r\nX-Host: b\r\n\r\n", None),
+            (b"GET / HTTP/1.1\r\nHost: a\r\n\r\nHost: b\r\n", None),
+            (b"GET / HTTP/1.1\r\n\r\nHost: b\r\n", None),
+        ] {
+            for step in [1, 5, head.len()] {
+                let mut scanner = HeadScanner::new();
+                let mut is_found = false;
+                let mut rest = Rest::NeedMore;
+                for len in (step..=head.len()).step_by(step).chain([head.len()]) {
+                    is_found = is_found || scanner.scan(&head[..len]) != Head::NeedMore;
+                    if is_found && rest == Rest::NeedMore {
+                        rest = scanner.rest(&head[..len]);
+                    }
+                }
+                let expected = expected.map_or(Rest::Ended, Rest::AnotherHost);
+                assert_eq!(rest, expected, "{}, {step}", head.escape_ascii());
+            }
+        }
+        let long = [&b"GET / HTTP/1.1\r\nHost: a\r\nX: "[..], &[b'x'; HEAD_BYTES_MAX]].concat();
+        let mut scanner = HeadScanner::new();
+        assert!(matches!(scanner.scan(&long), Head::Found(_)));
+        assert_eq!(scanner.rest(&long[..1000]), Rest::NeedMore);
+        assert_eq!(scanner.rest(&long), Rest::Ended);
+    }
+
+    /// A name may be as long as RFC 1035 allows, and no longer; nor may one of its labels, or be empty.
+    #[test]
+    fn lengths_of_names() {
+        let name =
+            |labels: &[usize]| labels.iter().map(|&n| "x".repeat(n)).collect::<Vec<_>>().join(".");
+        for labels in [&[63, 63, 63, 61][..], &[63], &[1; 127]] {
+            let name = name(labels);
+            assert_eq!(host_name(name.as_bytes()), Some((name.as_bytes(), None)), "{name}");
+            let dotted = name + ".";
+            assert_eq!(host_name(dotted.as_bytes()), Some((dotted.as_bytes(), None)), "{dotted}");
+        }
+        for labels in [&[63, 63, 63, 62][..], &[64], &[3, 64, 3], &[1; 128], &[1, 0, 1], &[300]] {
+            let name = name(labels);
+            assert_eq!(host_name(name.as_bytes()), None, "{name}");
         }
     }
 

@@ -135,6 +135,7 @@ pub struct Stream {
     fin_seq: Option<u32>,
     phase: Phase,
     rewinds: u8,
+    differs: bool,
 }
 
 impl Default for Stream {
@@ -156,6 +157,7 @@ impl Stream {
             fin_seq: None,
             phase: Phase::Unset,
             rewinds: 0,
+            differs: false,
         }
     }
 
@@ -246,6 +248,13 @@ impl Stream {
             .is_some_and(|fin| self.phase != Phase::Unset && is_at_or_after(self.next_seq, fin))
     }
 
+    /// True when a segment had other bytes than one before it in the same place. Which of the two
+    /// the receiver took, the stream does not know (invariant 3). Bytes that are no longer held do
+    /// not count.
+    pub fn differs(&self) -> bool {
+        self.differs
+    }
+
     /// Octets kept, in order and waiting, without those consumed.
     pub fn buffered_bytes(&self) -> usize {
         self.front.len() - self.taken + self.ahead_bytes
@@ -308,6 +317,10 @@ impl Stream {
         let base = self.next_seq;
         let distance = seq.wrapping_sub(base) as i32;
         let old_bytes = if distance < 0 { distance.unsigned_abs() as usize } else { 0 };
+        // The end of `front` and the start of `data` lie over each other, as far as both reach.
+        let over = old_bytes.min(self.front.len());
+        let again = data.get(old_bytes - over..).unwrap_or_default();
+        self.compare(again, |stream| &stream.front[stream.front.len() - over..]);
         if old_bytes >= data.len() {
             return Pushed::Old;
         }
@@ -350,12 +363,22 @@ impl Stream {
                 at += fill.len();
                 rest = behind;
             } else {
+                self.compare(rest, |stream| {
+                    let piece = &stream.ahead[index];
+                    &piece.data[at - piece.begin_after(base)..]
+                });
                 at += covered;
                 rest = rest.get(covered..).unwrap_or_default();
                 index += 1;
             }
         }
         pushed
+    }
+
+    /// Notes whether `again` has other bytes than those held from the same place on.
+    fn compare(&mut self, again: &[u8], held: impl Fn(&Stream) -> &[u8]) {
+        self.differs =
+            self.differs || held(self).iter().zip(again).any(|(held, again)| held != again);
     }
 
     fn admits(&self, bytes: usize, to_front: bool, budget: &Budget) -> bool {
@@ -436,6 +459,39 @@ mod tests {
         assert!(stream.is_complete(), "the first FIN counts");
         stream.consume(7, &mut budget);
         assert_eq!((stream.held_bytes(), budget.used_bytes()), (0, 0));
+    }
+
+    /// Other bytes for a place that has bytes are noticed, in front and behind a hole, and do not
+    /// replace them; the same bytes again are not, in whatever pieces.
+    #[test]
+    fn other_bytes_are_noticed() {
+        let mut budget = Budget::new(1 << 20);
+        for (seq, data, expected) in [
+            (0, &b"abcdef"[..], false),
+            (2, b"cd", false),
+            (2, b"cdefXY?jklZ", false),
+            (u32::MAX - 3, b"old?abcdef", false),
+            (u32::MAX - 3, b"old", false),
+            (0, b"abXdef", true),
+            (5, b"g", true),
+            (u32::MAX, b"_abcdeX", true),
+            (8, b"ijkl", false),
+            (9, b"jk", false),
+            (10, b"kLM", true),
+            (11, b"lm", false),
+            (11, b"m", true),
+            (8, b"iJ", true),
+        ] {
+            let mut stream = Stream::starting_at(0);
+            pushed(&mut stream, &mut budget, 0, b"abcdef");
+            pushed(&mut stream, &mut budget, 9, b"jkl");
+            assert!(!stream.differs());
+            pushed(&mut stream, &mut budget, seq, data);
+            assert_eq!(stream.differs(), expected, "{seq} {}", data.escape_ascii());
+            assert!(stream.contiguous().starts_with(b"abcdef"));
+            stream.clear(&mut budget);
+            assert!(!stream.differs());
+        }
     }
 
     /// Without a SYN, earlier data that comes late moves the start back, but not after the
