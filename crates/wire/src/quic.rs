@@ -1,5 +1,7 @@
 //! The server name that a QUIC client states itself: the ClientHello in its Initial packets
-//! (RFC 9000, RFC 9001; version 2 of RFC 9369; drafts 29 to 34).
+//! (RFC 9000, RFC 9001; version 2 of RFC 9369; drafts 22 to 34; Facebook's mvfst, which numbers
+//! drafts 22 and 27 in its own way; Google's T050 and T051). Google QUIC before TLS sends a hello of
+//! its own: sealed alike in Q050, in the clear in Q046 and before (module [`google`]).
 //!
 //! Initial packets are sealed with keys that follow from the first connection ID which the client
 //! chose, so anyone on the path may open them. A ClientHello with post-quantum key shares needs two
@@ -22,6 +24,7 @@
 //! packet.
 
 mod frame;
+pub mod google;
 mod header;
 mod protection;
 #[cfg(test)]
@@ -29,7 +32,7 @@ mod tests;
 
 use crate::stream::{Budget, Pushed, Stream};
 use crate::tls::{self, ClientHello, HELLO_BYTES_MAX, Hello};
-use header::{Header, Kind};
+use header::{Header, Kind, Version};
 use protection::Keys;
 
 /// Most Initial packets that one [`Assembler`] tries to open; after that it answers
@@ -49,6 +52,23 @@ pub fn looks_like_initial(datagram: &[u8]) -> bool {
     // A long header with the fixed bit: RFC 9000, section 17.2.
     datagram.first().is_some_and(|first| first & 0xc0 == 0xc0)
         && header::parse(datagram).is_some_and(|header| header.kind == Kind::Initial)
+}
+
+/// True when the datagram may be one of the first of a client: it begins with an Initial packet, with
+/// a 0-RTT packet (the Initial may come later), with a version that only makes the server negotiate,
+/// or with a hello of Google QUIC.
+#[inline]
+pub fn may_begin(datagram: &[u8]) -> bool {
+    match datagram.first() {
+        Some(first) if first & 0xc0 == 0xc0 => {
+            header::parse(datagram)
+                .is_some_and(|header| matches!(header.kind, Kind::Initial | Kind::ZeroRtt))
+                || header::forces_negotiation(datagram)
+                || google::is_plain(datagram)
+        }
+        Some(_) => google::is_plain(datagram),
+        None => false,
+    }
 }
 
 /// What a datagram brought.
@@ -98,8 +118,16 @@ impl Assembler {
         self.crypto.held_bytes()
     }
 
+    /// True when CRYPTO frames had different bytes for the same place.
+    pub fn differs(&self) -> bool {
+        self.crypto.differs()
+    }
+
     /// Takes one UDP payload, best of the client's direction only.
-    pub fn push(&mut self, datagram: &[u8]) -> Initial<'_> {
+    pub fn push<'a>(&'a mut self, datagram: &'a [u8]) -> Initial<'a> {
+        if google::is_plain(datagram) {
+            return google::in_datagram(datagram);
+        }
         let mut has_initial = false;
         let mut has_opened = false;
         let mut rest = datagram;
@@ -118,7 +146,7 @@ impl Assembler {
             self.initials += 1;
             if let Some(opened) = self.open(packet, &header) {
                 has_opened = true;
-                if !self.collect(&opened.packet[opened.payload_at..]) {
+                if !self.collect(header.version, &opened.packet[opened.payload_at..]) {
                     return Initial::Malformed;
                 }
             }
@@ -129,7 +157,8 @@ impl Assembler {
             (true, true) => match tls::hello_message(self.crypto.contiguous()) {
                 Hello::Found(hello) => Initial::Found(hello),
                 Hello::NeedMore => Initial::NeedMore,
-                Hello::NotTls | Hello::Malformed => Initial::Malformed,
+                Hello::NotTls => google::hello(self.crypto.contiguous()),
+                Hello::Malformed => Initial::Malformed,
             },
         }
     }
@@ -150,11 +179,16 @@ impl Assembler {
     }
 
     /// Keeps the CRYPTO frames of a payload. False when the payload is malformed.
-    fn collect(&mut self, payload: &[u8]) -> bool {
-        frame::for_each_crypto(payload, |offset, data| {
+    fn collect(&mut self, version: Version, payload: &[u8]) -> bool {
+        let take = |offset: u64, data: &[u8]| {
             let end = offset.saturating_add(data.len() as u64);
             end <= HELLO_BYTES_MAX as u64
                 && self.crypto.push(offset as u32, 0, data, &mut self.budget) != Pushed::Full
-        })
+        };
+        if version.has_google_frames() {
+            frame::for_each_google_crypto(payload, take)
+        } else {
+            frame::for_each_crypto(payload, take)
+        }
     }
 }

@@ -31,6 +31,39 @@ pub(super) fn for_each_crypto(
     true
 }
 
+/// The same for Google's versions, whose CRYPTO frame has another number and whose ACK frame has
+/// another form. Reading ends at a frame that is none of these; true unless `take` said false.
+pub(super) fn for_each_google_crypto(
+    mut payload: &[u8],
+    mut take: impl FnMut(u64, &[u8]) -> bool,
+) -> bool {
+    const GOOGLE_PING: u8 = 0x07;
+    const GOOGLE_CRYPTO: u8 = 0x08;
+    while let Some((&kind, rest)) = payload.split_first() {
+        match kind {
+            0 => payload = &rest[rest.iter().position(|&octet| octet != 0).unwrap_or(rest.len())..],
+            GOOGLE_PING => payload = rest,
+            GOOGLE_CRYPTO => {
+                let Some(((offset, data), behind)) = crypto(rest) else { return true };
+                if !take(offset, data) {
+                    return false;
+                }
+                payload = behind;
+            }
+            _ => return true,
+        }
+    }
+    true
+}
+
+/// A CRYPTO frame behind its type.
+fn crypto(rest: &[u8]) -> Option<(Crypto<'_>, &[u8])> {
+    let (offset, rest) = varint(rest)?;
+    let (length, rest) = varint(rest)?;
+    let (data, rest) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+    Some(((offset, data), rest))
+}
+
 /// Offset and data of a CRYPTO frame.
 type Crypto<'a> = (u64, &'a [u8]);
 
@@ -63,10 +96,8 @@ fn next_frame(payload: &[u8]) -> Option<(Option<Crypto<'_>>, &[u8])> {
             Some((None, rest))
         }
         CRYPTO => {
-            let (offset, rest) = varint(rest)?;
-            let (length, rest) = varint(rest)?;
-            let (data, rest) = rest.split_at_checked(usize::try_from(length).ok()?)?;
-            Some((Some((offset, data)), rest))
+            let (crypto, rest) = crypto(rest)?;
+            Some((Some(crypto), rest))
         }
         CONNECTION_CLOSE => {
             // Error code, type of the frame at fault, reason.

@@ -7,7 +7,7 @@ const CONNECTION_ID_BYTES_MAX: usize = 20;
 /// of sixteen (RFC 9001, section 5.4.2).
 const PROTECTED_BYTES_MIN: usize = 20;
 
-/// Versions whose Initial packets we open.
+/// Versions whose Initial packets we open: those that differ in their keys or their frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Version {
     /// RFC 9000; the last two drafts differ in the number only.
@@ -16,6 +16,16 @@ pub(super) enum Version {
     V2,
     /// Drafts 29 to 32, which share a salt.
     Draft29,
+    /// Drafts 23 to 28, which share a salt; Facebook's mvfst of that time.
+    Draft23,
+    /// Draft 22, and an older mvfst.
+    Draft22,
+    /// Google QUIC with TLS.
+    T051,
+    /// Google QUIC with TLS, older.
+    T050,
+    /// Google QUIC with its own handshake, in sealed Initial packets.
+    Q050,
 }
 
 impl Version {
@@ -24,8 +34,31 @@ impl Version {
             0x0000_0001 | 0xff00_0021..=0xff00_0022 => Some(Version::V1),
             0x6b33_43cf => Some(Version::V2),
             0xff00_001d..=0xff00_0020 => Some(Version::Draft29),
+            // 0xface_b00e is an experiment of mvfst.
+            0xff00_0017..=0xff00_001c | 0xface_b002 | 0xface_b00e => Some(Version::Draft23),
+            0xff00_0016 | 0xface_b001 => Some(Version::Draft22),
+            0x5430_3531 => Some(Version::T051),
+            0x5430_3530 => Some(Version::T050),
+            0x5130_3530 => Some(Version::Q050),
             _ => None,
         }
+    }
+
+    /// Its Initial packets hold Google's frames.
+    pub(super) fn has_google_frames(self) -> bool {
+        matches!(self, Version::T051 | Version::T050 | Version::Q050)
+    }
+}
+
+/// True for the long header of a version that exists to make servers negotiate (RFC 9000, section
+/// 15): the client will send another one.
+pub(super) fn forces_negotiation(bytes: &[u8]) -> bool {
+    match bytes.first_chunk::<5>() {
+        Some(&[first, ref version @ ..]) => {
+            let version: [u8; 4] = *version;
+            first & 0xc0 == 0xc0 && u32::from_be_bytes(version) & 0x0f0f_0f0f == 0x0a0a_0a0a
+        }
+        None => false,
     }
 }
 
@@ -59,9 +92,13 @@ pub(super) fn parse(bytes: &[u8]) -> Option<Header<'_>> {
     let (number, rest) = rest.split_first_chunk()?;
     let version = Version::from_number(u32::from_be_bytes(*number))?;
     let kind = match (version, (first >> 4) & 3) {
-        (Version::V1 | Version::Draft29, 0) | (Version::V2, 1) => Kind::Initial,
-        (Version::V1 | Version::Draft29, 1) | (Version::V2, 2) => Kind::ZeroRtt,
-        (Version::V1 | Version::Draft29, 2) | (Version::V2, 3) => Kind::Handshake,
+        (Version::V2, 1) => Kind::Initial,
+        (Version::V2, 2) => Kind::ZeroRtt,
+        (Version::V2, 3) => Kind::Handshake,
+        (Version::V2, _) => return None,
+        (_, 0) => Kind::Initial,
+        (_, 1) => Kind::ZeroRtt,
+        (_, 2) => Kind::Handshake,
         _ => return None,
     };
     let (destination_id, rest) = connection_id(rest)?;

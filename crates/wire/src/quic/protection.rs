@@ -23,6 +23,27 @@ const SALT_DRAFT_29: [u8; 20] = [
     0xaf, 0xbf, 0xec, 0x28, 0x99, 0x93, 0xd2, 0x4c, 0x9e, 0x97, 0x86, 0xf1, 0x9c, 0x61, 0x11, 0xe0,
     0x43, 0x90, 0xa8, 0x99,
 ];
+/// Of drafts 23 to 28, of draft 22, and of Google's versions T051, T050 and Q050.
+const SALT_DRAFT_23: [u8; 20] = [
+    0xc3, 0xee, 0xf7, 0x12, 0xc7, 0x2e, 0xbb, 0x5a, 0x11, 0xa7, 0xd2, 0x43, 0x2b, 0xb4, 0x63, 0x65,
+    0xbe, 0xf9, 0xf5, 0x02,
+];
+const SALT_DRAFT_22: [u8; 20] = [
+    0x7f, 0xbc, 0xdb, 0x0e, 0x7c, 0x66, 0xbb, 0xe9, 0x19, 0x3a, 0x96, 0xcd, 0x21, 0x51, 0x9e, 0xbd,
+    0x7a, 0x02, 0x64, 0x4a,
+];
+const SALT_T051: [u8; 20] = [
+    0x7a, 0x4e, 0xde, 0xf4, 0xe7, 0xcc, 0xee, 0x5f, 0xa4, 0x50, 0x6c, 0x19, 0x12, 0x4f, 0xc8, 0xcc,
+    0xda, 0x6e, 0x03, 0x3d,
+];
+const SALT_T050: [u8; 20] = [
+    0x7f, 0xf5, 0x79, 0xe5, 0xac, 0xd0, 0x72, 0x91, 0x55, 0x80, 0x30, 0x4c, 0x43, 0xa2, 0x36, 0x7c,
+    0x60, 0x48, 0x83, 0x10,
+];
+const SALT_Q050: [u8; 20] = [
+    0x50, 0x45, 0x74, 0xef, 0xd0, 0x66, 0xfe, 0x2f, 0x9d, 0x94, 0x5c, 0xfc, 0xdb, 0xd3, 0xa7, 0xf0,
+    0xd3, 0xb5, 0x6b, 0x45,
+];
 
 const TAG_BYTES: usize = 16;
 
@@ -51,10 +72,19 @@ pub(super) struct Opened {
 impl Keys {
     /// The client's keys, from the connection ID of its first Initial.
     pub(super) fn of_client(version: Version, destination_id: &[u8]) -> Keys {
-        let (salt, key_label, iv_label, header_label) = match version {
-            Version::V1 => (&SALT_V1, "quic key", "quic iv", "quic hp"),
-            Version::V2 => (&SALT_V2, "quicv2 key", "quicv2 iv", "quicv2 hp"),
-            Version::Draft29 => (&SALT_DRAFT_29, "quic key", "quic iv", "quic hp"),
+        let salt = match version {
+            Version::V1 => &SALT_V1,
+            Version::V2 => &SALT_V2,
+            Version::Draft29 => &SALT_DRAFT_29,
+            Version::Draft23 => &SALT_DRAFT_23,
+            Version::Draft22 => &SALT_DRAFT_22,
+            Version::T051 => &SALT_T051,
+            Version::T050 => &SALT_T050,
+            Version::Q050 => &SALT_Q050,
+        };
+        let (key_label, iv_label, header_label) = match version {
+            Version::V2 => ("quicv2 key", "quicv2 iv", "quicv2 hp"),
+            _ => ("quic key", "quic iv", "quic hp"),
         };
         let initial = Hkdf::<Sha256>::new(Some(salt), destination_id);
         let secret: [u8; 32] = expand_label(&initial, "client in");

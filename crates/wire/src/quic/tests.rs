@@ -129,8 +129,145 @@ fn drafts() {
     let mut other = packet;
     other[1..5].copy_from_slice(&[0, 0, 0, 1]);
     assert_eq!(Assembler::new().push(&other), Initial::Undecryptable);
-    other[1..5].copy_from_slice(&[0xff, 0, 0, 0x1c]);
+    other[1..5].copy_from_slice(&[0xff, 0, 0, 0x15]);
     assert_eq!(Assembler::new().push(&other), Initial::NotQuic);
+}
+
+/// A packet of the kind that [`initial`] makes, in another version.
+fn initial_of(version: Version, number: [u8; 4], frames: &[u8]) -> Vec<u8> {
+    let mut header = [&[0xc3][..], &number, &[8], &SAMPLE_ID, &[0, 0]].concat();
+    let mut payload = frames.to_vec();
+    payload.resize(payload.len().max(PACKET_BYTES - 50), 0);
+    header.extend_from_slice(&((4 + payload.len() + 16) as u16 | 0x4000).to_be_bytes());
+    let packet_number_at = header.len();
+    header.extend_from_slice(&[0, 0, 0, 1]);
+    Keys::of_client(version, &SAMPLE_ID).seal(&header, packet_number_at, &payload)
+}
+
+/// A hello of Google QUIC with some values around the name.
+fn google_hello(name: &[u8]) -> Vec<u8> {
+    let values: [(&[u8; 4], &[u8]); 4] =
+        [(b"PAD\0", &[b'-'; 300]), (b"SNI\0", name), (b"VER\0", b"Q050"), (b"CCS\0", &[7; 16])];
+    let mut message = b"CHLO\x04\0\0\0".to_vec();
+    let mut end = 0u32;
+    for (tag, value) in values {
+        end += value.len() as u32;
+        message.extend_from_slice(tag);
+        message.extend_from_slice(&end.to_le_bytes());
+    }
+    message.extend(values.iter().flat_map(|(_, value)| value.iter()));
+    message
+}
+
+fn google_crypto(offset: usize, data: &[u8]) -> Vec<u8> {
+    let mut frame = crypto(offset, data);
+    frame[0] = 8;
+    frame
+}
+
+/// Every number of a version is read with its keys: drafts 22 to 34, mvfst, Google's with TLS, whose
+/// frames differ, and Q050, whose hello differs. The keys of one open nothing of another.
+#[test]
+fn versions() {
+    let hello = message(&[sni(&[(0, NAME)])]);
+    let ietf = crypto(0, &hello);
+    let google =
+        [&[7][..], &google_crypto(20, &hello[20..]), &google_crypto(0, &hello[..20])].concat();
+    let q050 = google_crypto(0, &google_hello(NAME));
+    let draft = |number: u8| [0xff, 0, 0, number];
+    let mut all = vec![
+        (Version::V1, [0, 0, 0, 1], &ietf),
+        (Version::Draft22, draft(22), &ietf),
+        (Version::Draft22, [0xfa, 0xce, 0xb0, 1], &ietf),
+        (Version::Draft23, [0xfa, 0xce, 0xb0, 2], &ietf),
+        (Version::Draft23, [0xfa, 0xce, 0xb0, 0x0e], &ietf),
+        (Version::T051, *b"T051", &google),
+        (Version::T050, *b"T050", &google),
+        (Version::Q050, *b"Q050", &q050),
+    ];
+    all.extend((23..=28).map(|number| (Version::Draft23, draft(number), &ietf)));
+    all.extend((29..=32).map(|number| (Version::Draft29, draft(number), &ietf)));
+    all.extend((33..=34).map(|number| (Version::V1, draft(number), &ietf)));
+    for &(version, number, frames) in &all {
+        let packet = initial_of(version, number, frames);
+        assert!(may_begin(&packet) && looks_like_initial(&packet), "{number:x?}");
+        assert_eq!(name(&Assembler::new().push(&packet)), Some(NAME), "{number:x?}");
+        for &(other, other_number, _) in &all {
+            let mut packet = packet.clone();
+            packet[1..5].copy_from_slice(&other_number);
+            let is_same = number == other_number;
+            assert_eq!(name(&Assembler::new().push(&packet)).is_some(), is_same, "{other:?}");
+        }
+    }
+}
+
+/// A 0-RTT packet before the Initial, in front of it in its datagram or behind it, hides no name; nor
+/// does a version that only makes the server negotiate.
+#[test]
+fn early_data() {
+    let initial = initial(&SAMPLE_ID, &SAMPLE_ID, 0, &crypto(0, &message(&[sni(&[(0, NAME)])])));
+    let mut early = initial_of(Version::V1, [0, 0, 0, 1], &[1]);
+    early[0] = 0xd3;
+    // It has no token.
+    early.remove(15);
+    assert!(may_begin(&early) && !looks_like_initial(&early));
+    let mut assembler = Assembler::new();
+    assert_eq!(assembler.push(&early), Initial::NotQuic);
+    assert_eq!(name(&assembler.push(&initial)), Some(NAME));
+    for datagram in [[&early[..], &initial].concat(), [&initial[..], &early].concat()] {
+        assert!(may_begin(&datagram));
+        assert_eq!(name(&Assembler::new().push(&datagram)), Some(NAME));
+    }
+    let mut greased = initial.clone();
+    greased[1..5].copy_from_slice(&[0x1a, 0x2a, 0x3a, 0x4a]);
+    assert!(may_begin(&greased));
+    let mut assembler = Assembler::new();
+    assert_eq!(assembler.push(&greased), Initial::NotQuic);
+    assert_eq!(name(&assembler.push(&initial)), Some(NAME));
+    assert!(!may_begin(b"") && !may_begin(&[0x43; 40]) && !may_begin(&[0xe3, 0, 0, 0, 1]));
+}
+
+/// Google QUIC in the clear, with each length of a packet number and with the long header of Q046;
+/// every cut of it names nothing, or the same.
+#[test]
+fn google_in_the_clear() {
+    let hello = google_hello(NAME);
+    let frame = [&[0xa0, 1][..], &(hello.len() as u16).to_be_bytes(), &hello].concat();
+    let hash = [0x5a; 12];
+    let mut all =
+        vec![[&[0xc3][..], b"Q046\x50", &SAMPLE_ID, &[0, 0, 0, 1], &hash, &frame].concat()];
+    for (flags, number_bytes) in [(0x09, 1), (0x19, 2), (0x29, 4), (0x39, 6), (0x0d, 1)] {
+        let number = vec![1; number_bytes];
+        all.push([&[flags][..], &SAMPLE_ID, b"Q043", &number, &hash, &frame].concat());
+    }
+    for datagram in &all {
+        assert!(may_begin(datagram));
+        assert_eq!(name(&Assembler::new().push(datagram)), Some(NAME));
+        for len in 0..datagram.len() {
+            let mut assembler = Assembler::new();
+            let cut = assembler.push(&datagram[..len]);
+            assert!(name(&cut).is_none_or(|name| name == NAME));
+        }
+    }
+    let mut other = all[1].clone();
+    other[9] = b'X';
+    assert!(!may_begin(&other));
+}
+
+proptest! {
+    /// Any bytes behind the start of a hello end in an answer, and a name is a part of them.
+    #[test]
+    fn google_hellos_of_any_bytes(count in 0u16..200, bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        let message = [b"CHLO", &count.to_le_bytes()[..], &[0, 0], &bytes].concat();
+        if let Initial::Found(hello) = google::hello(&message)
+            && let Some(name) = hello.server_name
+        {
+            prop_assert!(message.windows(name.len()).any(|window| window == &*name));
+        }
+        let datagram = [&[0x09][..], &SAMPLE_ID, b"Q043\x01", &[0; 12], &message].concat();
+        let mut assembler = Assembler::new();
+        let _ = assembler.push(&datagram);
+    }
 }
 
 /// Later packets carry the ID that the server chose, and open with the keys of the first.
@@ -184,7 +321,7 @@ fn headers() {
         ("Handshake", changed(0, 0xe3)),
         ("Retry", changed(0, 0xf3)),
         ("Version Negotiation", changed(4, 0)),
-        ("unknown version", changed(1, 0x51)),
+        ("unknown version", changed(1, 0x52)),
         ("longer connection ID than there are", changed(5, 21)),
     ] {
         assert!(!looks_like_initial(&other), "{what}");
@@ -274,7 +411,8 @@ proptest! {
                 frames.extend([1, 0, 0]);
             }
             sent += packet.len();
-            let answer = assembler.push(&initial(&SAMPLE_ID, &SAMPLE_ID, number as u32, &frames));
+            let datagram = initial(&SAMPLE_ID, &SAMPLE_ID, number as u32, &frames);
+            let answer = assembler.push(&datagram);
             if sent < count {
                 prop_assert_eq!(answer, Initial::NeedMore);
             } else {
