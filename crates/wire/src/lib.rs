@@ -14,7 +14,8 @@
 //! | [`dns`] | DNS messages: mDNS and LLMNR are the same format |
 //! | [`dnstap`] | DNS messages as another server recorded them |
 //! | [`nbns`], [`dhcp`] | NetBIOS name service and DHCP host names |
-//! | [`tls`], [`http`], [`quic`] | the server name a client states itself |
+//! | [`tls`], [`dtls`], [`quic`], [`http`], [`http2`] | the server name a client states itself |
+//! | [`proxy_prefix`] | the PROXY header that may stand before it |
 //! | [`filter`] | no packet: tcpdump's filter language, and classic BPF, which it becomes |
 //! | [`flow_key`] | which flow a packet belongs to |
 //! | [`community_id`] | the Community ID v1 flow hash |
@@ -26,14 +27,17 @@ pub mod community_id;
 pub mod dhcp;
 pub mod dns;
 pub mod dnstap;
+pub mod dtls;
 pub mod filter;
 pub mod flow_key;
 pub mod fragment;
 pub mod frame;
 pub mod http;
+pub mod http2;
 pub mod name;
 pub mod nbns;
 pub mod packet;
+pub mod proxy_prefix;
 pub mod quic;
 pub mod read;
 pub mod stream;

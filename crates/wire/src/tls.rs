@@ -65,7 +65,7 @@ pub struct ClientHello<'a> {
 }
 
 impl Hello<'_> {
-    fn into_owned(self) -> Hello<'static> {
+    pub(crate) fn into_owned(self) -> Hello<'static> {
         let own = |octets: Cow<'_, [u8]>| Cow::Owned(octets.into_owned());
         match self {
             Hello::NotTls => Hello::NotTls,
@@ -222,8 +222,20 @@ fn read_message(message: &[u8], cut: Cut) -> Hello<'_> {
     if body.len() < body_bytes && cut == Cut::MayContinue {
         return Hello::NeedMore;
     }
+    hello_body(body, body_bytes, Form::Tls)
+}
+
+/// TLS or DTLS, whose ClientHello has one field more.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    Tls,
+    Dtls,
+}
+
+/// Reads the body of a ClientHello, which has `body_bytes` by its header.
+pub(crate) fn hello_body(body: &[u8], body_bytes: usize, form: Form) -> Hello<'_> {
     let mut hello = ClientHello::default();
-    match read_body(body, body_bytes, &mut hello) {
+    match read_body(body, body_bytes, form, &mut hello) {
         Ok(()) => Hello::Found(hello),
         Err(Flaw::Ends) if body.len() < body_bytes => match hello.server_name {
             Some(_) => Hello::Found(hello),
@@ -280,15 +292,25 @@ impl<'a> Fields<'a> {
 fn read_body<'a>(
     body: &'a [u8],
     body_bytes: usize,
+    form: Form,
     hello: &mut ClientHello<'a>,
 ) -> Result<(), Flaw> {
     let mut fields = Fields(body);
     let version = fields.u16()?;
     let _random = fields.octets(32)?;
     let session_id = fields.vector8()?;
+    if form == Form::Dtls {
+        let _cookie = fields.vector8()?;
+    }
     let cipher_suites = fields.vector16()?;
     let compression = fields.vector8()?;
-    if version >> 8 != 3
+    let major = version >> 8;
+    // OpenSSL before 0.9.8f had a DTLS version of its own, 1.0.
+    let is_version = match form {
+        Form::Tls => major == 3,
+        Form::Dtls => major == 0xfe || version == 0x0100,
+    };
+    if !is_version
         || session_id.len() > 32
         || cipher_suites.is_empty()
         || cipher_suites.len() % 2 != 0
