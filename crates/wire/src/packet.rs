@@ -111,6 +111,8 @@ pub enum Tunnel {
     Geneve,
     GtpU,
     Teredo,
+    L2tp,
+    MplsInUdp,
 }
 
 /// Why a frame gave no packet. `Other*` are sound frames that are not ours to read; the rest is

@@ -115,6 +115,12 @@ fn tunnels() {
     let mut erspan_iii_ip = erspan_iii;
     erspan_iii_ip[10] = 2 << 2;
     let ext = [0, 1, 0, 0x85, 1, 0, 9, 0];
+    let vxlan_gpe =
+        |flags: u8, next: u8, inside: &[u8]| join(&[&[flags, 0, 0, next, 0, 0, 7, 0], inside]);
+    let ppp = join(&[&[0xff, 3, 0, 0x21], &ip]);
+    // Length, sequence and an offset of two.
+    let l2tp_len = (16 + ppp.len() as u16).to_be_bytes();
+    let l2tp_all = join(&[&[0x4a, 2], &l2tp_len, &[0, 7, 0, 9, 0, 1, 0, 2, 0, 2, 0xaa, 0xaa]]);
     for (tunnel, frame) in [
         (Tunnel::IpInIp, over_ip(4, &ip)),
         (Tunnel::IpInIp, over_ip6(4, &ip)),
@@ -151,6 +157,19 @@ fn tunnels() {
             Tunnel::Teredo,
             over_udp(3544, &join(&[&[0, 1, 0, 0], &[7; 9], &[0, 0, 1, 2, 3, 4, 5, 6], &ip6])),
         ),
+        (Tunnel::Vxlan, over_udp(4790, &vxlan_gpe(0x0c, 1, &ip))),
+        (Tunnel::Vxlan, over_udp(4790, &vxlan_gpe(0x0c, 2, &ip6))),
+        (Tunnel::Vxlan, over_udp(4790, &vxlan_gpe(0x0e, 3, &wire))),
+        (Tunnel::Vxlan, over_udp(4790, &vxlan_gpe(0x0c, 5, &mpls(2, &ip)))),
+        (Tunnel::Vxlan, over_udp(4790, &vxlan_gpe(0x08, 0, &wire))),
+        (Tunnel::Gre, over_udp(4754, &gre(0x2000, 0x0800, &[0; 4], &ip))),
+        (Tunnel::Gre, over_udp(4754, &gre(0, 0x6558, &[], &wire))),
+        (Tunnel::MplsInUdp, over_udp(6635, &mpls(3, &ip6))),
+        (Tunnel::MplsInUdp, over_udp(6635, &mpls(1, &wire))),
+        (Tunnel::L2tp, over_udp(1701, &join(&[&[0, 2, 0, 7, 0, 9], &ppp]))),
+        (Tunnel::L2tp, over_udp(1701, &join(&[&[0, 2, 0, 7, 0, 9, 0, 0x57], &ip6]))),
+        (Tunnel::L2tp, over_udp(1701, &join(&[&l2tp_all, &ppp]))),
+        (Tunnel::L2tp, over_ip(17, &udp(1701, 1701, &join(&[&[0, 2, 0, 7, 0, 9], &ppp])))),
     ] {
         assert_inner(1, &frame, 1, Some(tunnel), &format!("{tunnel:?}"));
     }
@@ -179,6 +198,19 @@ fn outer_remains() {
         (2152, gtp_u(4, &[0, 1, 0, 0x85, 0, 0, 0, 0], &ip)),
         (2152, vec![0x32, 1, 0, 4, 0, 0, 0, 0, 0, 1, 0, 0]),
         (3544, vec![0, 1, 255, 255, 0]),
+        (4790, join(&[&[0x0c, 0, 0, 4, 0, 0, 7, 0], &ip])),
+        (4790, join(&[&[0x3c, 0, 0, 1, 0, 0, 7, 0], &ip])),
+        (4790, join(&[&[0x04, 0, 0, 1, 0, 0, 7, 0], &ip])),
+        (4790, vec![0x0c, 0, 0, 1]),
+        (4754, vec![0x40, 0, 8, 0, 0, 0, 0, 0]),
+        (6635, vec![0, 0, 0x11, 64]),
+        (6635, vec![0, 0, 0x10, 64, 0x45]),
+        // A control message, version 3, a length past the end, an offset past it.
+        (1701, join(&[&[0x80, 2, 0, 7, 0, 9, 0xff, 3, 0, 0x21], &ip])),
+        (1701, join(&[&[0, 3, 0, 7, 0, 9, 0xff, 3, 0, 0x21], &ip])),
+        (1701, join(&[&[0x40, 2, 1, 0, 0, 7, 0, 9, 0xff, 3, 0, 0x21], &ip])),
+        (1701, join(&[&[0x02, 2, 0, 7, 0, 9, 0xff, 0xff, 0xff, 3, 0, 0x21], &ip])),
+        (1701, vec![0]),
         (3544, Vec::new()),
     ] {
         let packet = over_udp(port, &inside);

@@ -158,7 +158,7 @@ fn sll(
 /// An MPLS label stack (RFC 3032). Nothing in it says what follows the last label: IP shows by its
 /// version, an Ethernet pseudowire by an EtherType at the right place, with a control word
 /// (RFC 4448, first nibble 0) or without.
-fn mpls(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
+pub(super) fn mpls(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
     let (mut span, mut nest) = (span, nest);
     loop {
         let bottom = u8_at(span.bytes(frame), 2).ok_or(Skip::LinkTruncated)? & 1 == 1;

@@ -1,4 +1,4 @@
-//! Tunnels: IP in IP, GRE, ERSPAN, VXLAN, Geneve, GTP-U, Teredo.
+//! Tunnels: IP in IP, GRE, ERSPAN, VXLAN, Geneve, GTP-U, Teredo, L2TP version 2, MPLS in UDP.
 //!
 //! None of this is on the hot path. By rule 1 of [`super`], whatever is not a whole packet inside
 //! leaves the packet around it as the answer, so the errors made here never reach a caller.
@@ -13,6 +13,10 @@ const VXLAN_LINUX_PORT: u16 = 8472;
 const GENEVE_PORT: u16 = 6081;
 const GTP_U_PORT: u16 = 2152;
 const TEREDO_PORT: u16 = 3544;
+const VXLAN_GPE_PORT: u16 = 4790;
+const GRE_PORT: u16 = 4754;
+const MPLS_PORT: u16 = 6635;
+const L2TP_PORT: u16 = 1701;
 
 /// IP protocol numbers.
 const IPV4: u8 = 4;
@@ -29,12 +33,22 @@ const GTP_EXTENSIONS_MAX: usize = 16;
 
 /// True when the ports of a UDP packet may mean a tunnel.
 ///
-/// VXLAN and Geneve spread flows over source ports, so only the destination tells; GTP-U and Teredo
-/// answer from the well-known port.
+/// VXLAN, Geneve, GRE and MPLS spread flows over source ports, so only the destination tells; GTP-U,
+/// Teredo and L2TP answer from the well-known port.
 #[inline(always)]
 pub(super) fn is_udp_port(src_port: u16, dst_port: u16) -> bool {
-    matches!(dst_port, VXLAN_PORT | VXLAN_LINUX_PORT | GENEVE_PORT | GTP_U_PORT | TEREDO_PORT)
-        || matches!(src_port, GTP_U_PORT | TEREDO_PORT)
+    matches!(
+        dst_port,
+        VXLAN_PORT
+            | VXLAN_GPE_PORT
+            | VXLAN_LINUX_PORT
+            | GENEVE_PORT
+            | GRE_PORT
+            | MPLS_PORT
+            | GTP_U_PORT
+            | TEREDO_PORT
+            | L2TP_PORT
+    ) || matches!(src_port, GTP_U_PORT | TEREDO_PORT | L2TP_PORT)
 }
 
 /// The packet inside a UDP tunnel, or else `outer` itself.
@@ -42,9 +56,16 @@ pub(super) fn in_udp(frame: &[u8], outer: Packet, nest: Nest) -> Result<Packet, 
     let span = Span::payload(&outer);
     let inner = match (outer.src_port, outer.dst_port) {
         (_, VXLAN_PORT | VXLAN_LINUX_PORT) => vxlan(frame, span, nest),
+        (_, VXLAN_GPE_PORT) => vxlan_gpe(frame, span, nest),
         (_, GENEVE_PORT) => geneve(frame, span, nest),
+        // GRE (RFC 8086) and MPLS (RFC 7510) as they are elsewhere.
+        (_, GRE_PORT) => gre(frame, span, nest),
+        (_, MPLS_PORT) => {
+            nest.enter(Tunnel::MplsInUdp).and_then(|nest| link::mpls(frame, span, nest))
+        }
         (GTP_U_PORT, _) | (_, GTP_U_PORT) => gtp_u(frame, span, nest),
         (TEREDO_PORT, _) | (_, TEREDO_PORT) => teredo(frame, span, nest),
+        (L2TP_PORT, _) | (_, L2TP_PORT) => l2tp(frame, span, nest),
         _ => return Ok(outer),
     };
     inner_or_outer(inner, outer)
@@ -126,6 +147,66 @@ fn vxlan(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
         }
         _ => Err(Skip::TunnelMalformed),
     }
+}
+
+/// VXLAN-GPE (draft-ietf-nvo3-vxlan-gpe-13), version 0: a field says what follows.
+fn vxlan_gpe(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
+    const VERSION: u8 = 0x30;
+    const INSTANCE: u8 = 0x08;
+    const NEXT_PROTOCOL: u8 = 0x04;
+
+    let &[flags, _, _, next, ..] =
+        span.bytes(frame).first_chunk::<8>().ok_or(Skip::TunnelMalformed)?;
+    if flags & (VERSION | INSTANCE) != INSTANCE {
+        return Err(Skip::TunnelMalformed);
+    }
+    let inside = span.skip(8, Skip::TunnelMalformed)?;
+    let nest = nest.enter(Tunnel::Vxlan)?;
+    match if flags & NEXT_PROTOCOL == 0 { 3 } else { next } {
+        1 => ip::v4(frame, inside, nest),
+        2 => ip::v6(frame, inside, nest),
+        3 => link::ethernet(frame, inside, nest),
+        5 => link::mpls(frame, inside, nest),
+        _ => Err(Skip::TunnelMalformed),
+    }
+}
+
+/// L2TP version 2 (RFC 2661): a data message, which carries PPP. Version 3 does not say what it
+/// carries, nor how long its cookie is, so it stays closed.
+fn l2tp(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
+    const CONTROL: u16 = 0x8000;
+    const LENGTH: u16 = 0x4000;
+    const SEQUENCE: u16 = 0x0800;
+    const OFFSET: u16 = 0x0200;
+    const VERSION: u16 = 0x000f;
+    const RESERVED: u16 = 0x34f0;
+
+    let bytes = span.bytes(frame);
+    let flags = u16_at(bytes, 0).ok_or(Skip::TunnelMalformed)?;
+    if flags & (CONTROL | RESERVED | VERSION) != 2 {
+        return Err(Skip::TunnelMalformed);
+    }
+    let mut inside = span;
+    // Flags, tunnel, session; the others where their bit is set.
+    let mut header_len = 6;
+    if flags & LENGTH != 0 {
+        let len = usize::from(u16_at(bytes, 2).ok_or(Skip::TunnelMalformed)?);
+        if len > span.wire_end - span.at {
+            return Err(Skip::TunnelMalformed);
+        }
+        inside.wire_end = span.at + len;
+        inside.end = inside.end.min(inside.wire_end);
+        header_len += 2;
+    }
+    if flags & SEQUENCE != 0 {
+        header_len += 4;
+    }
+    if flags & OFFSET != 0 {
+        let offset = u16_at(bytes, header_len).ok_or(Skip::TunnelMalformed)?;
+        header_len += 2 + usize::from(offset);
+    }
+    let inside = inside.skip(header_len, Skip::TunnelMalformed)?;
+    link::hdlc(frame, inside, nest.enter(Tunnel::L2tp)?)
 }
 
 /// Geneve (RFC 8926), version 0, not a control packet.

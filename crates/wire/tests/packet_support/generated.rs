@@ -40,6 +40,7 @@ pub fn ethernet_frames() -> Vec<Vec<u8>> {
     for (kind, ip) in innermost() {
         let wire = ethernet(kind, &ip);
         let (ip_in_ip, ppp) = if kind == 0x0800 { (4, 0x21) } else { (41, 0x57) };
+        let ip_kind = if kind == 0x0800 { 1 } else { 2 };
         let over_ip = |protocol, inside: &[u8]| ethernet(0x0800, &ipv4(1, protocol, inside));
         let over_ip6 = |protocol, inside: &[u8]| ethernet(0x86dd, &ipv6(1, protocol, inside));
         let over_udp = |port, inside: &[u8]| over_ip(17, &udp(50_000, port, inside));
@@ -66,6 +67,11 @@ pub fn ethernet_frames() -> Vec<Vec<u8>> {
             over_udp(2152, &gtp_u(2, &[0, 1, 0, 0], &ip)),
             over_udp(2152, &gtp_u(4, &[0, 0, 0, 0x85, 1, 0, 9, 0], &ip)),
             over_udp(4789, &vxlan(&over_ip(47, &gre(0, kind, &[], &ip)))),
+            over_udp(4790, &join(&[&[0x0c, 0, 0, 3, 0, 0, 7, 0], &wire])),
+            over_udp(4790, &join(&[&[0x0c, 0, 0, ip_kind, 0, 0, 7, 0], &ip])),
+            over_udp(4754, &gre(0x2000, kind, &[0, 0, 0, 9], &ip)),
+            over_udp(6635, &mpls(2, &ip)),
+            over_udp(1701, &join(&[&[0, 2, 0, 7, 0, 9, 0xff, 3, 0, ppp as u8], &ip])),
         ]);
         if kind == 0x86dd {
             frames.push(over_udp(3544, &ip));
