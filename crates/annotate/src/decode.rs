@@ -75,6 +75,8 @@ pub struct Decoded {
     pub rare: Vec<Rare>,
     /// Fragments of earlier packets whose ports came to be known in this batch.
     pub held: Vec<Held>,
+    /// Datagrams that were put together from fragments and may begin a flow that names itself.
+    pub joined: Vec<u8>,
     /// Packets in the batch.
     pub packets: u32,
     /// Where the first record began, in the batch's bytes.
@@ -105,6 +107,7 @@ impl Decoded {
         self.lanes.iter_mut().for_each(Vec::clear);
         self.rare.clear();
         self.held.clear();
+        self.joined.clear();
         self.packets = 0;
         self.start = 0;
         self.end = 0;
@@ -179,10 +182,11 @@ pub fn decode_from(
         packets += 1;
         latest_ns = latest_ns.max(time_ns);
         let frame_offset = record.frame_offset as u32;
-        match packet::decode_plain(record.link_type, record.frame) {
-            Some(packet) => out.take(&packet, packets, time_ns, frame_offset, seed),
-            None => match packet::decode(record.link_type, record.frame) {
-                Ok(packet) => out.take_odd(&packet, packets, time_ns, frame_offset, seed),
+        let frame = record.frame;
+        match packet::decode_plain(record.link_type, frame) {
+            Some(packet) => out.take(&packet, frame, packets, time_ns, frame_offset, seed),
+            None => match packet::decode(record.link_type, frame) {
+                Ok(packet) => out.take_odd(&packet, frame, packets, time_ns, frame_offset, seed),
                 Err(skip) => out.skip(skip, file, batch.base_offset + offset as u64),
             },
         }
@@ -199,20 +203,36 @@ impl Decoded {
     /// The same for a packet that is in memory already; a copy of its own, so that the way of most
     /// packets keeps theirs in registers.
     #[inline(never)]
-    fn take_odd(&mut self, packet: &Packet, number: u32, time_ns: i64, frame: u32, seed: u64) {
-        self.take(packet, number, time_ns, frame, seed);
+    fn take_odd(
+        &mut self,
+        packet: &Packet,
+        frame: &[u8],
+        number: u32,
+        time_ns: i64,
+        frame_offset: u32,
+        seed: u64,
+    ) {
+        self.take(packet, frame, number, time_ns, frame_offset, seed);
     }
 
     #[inline(always)]
-    fn take(&mut self, packet: &Packet, number: u32, time_ns: i64, frame: u32, seed: u64) {
-        if is_rare(packet) {
-            self.rare.push(Rare { number, time_ns, packet: *packet, frame_offset: frame });
+    fn take(
+        &mut self,
+        packet: &Packet,
+        frame: &[u8],
+        number: u32,
+        time_ns: i64,
+        frame_offset: u32,
+        seed: u64,
+    ) {
+        if is_rare(packet, frame) {
+            self.rare.push(Rare { number, time_ns, packet: *packet, frame_offset });
             if packet.fragment.is_some() {
                 // Its ports may come with another fragment: the edge makes its event.
                 return;
             }
         }
-        let event = Event::of(packet, seed, number, time_ns, frame);
+        let event = Event::of(packet, seed, number, time_ns, frame_offset);
         let lane = self.lane_of[shard_of(event.hash)];
         self.lanes[usize::from(lane)].push(event);
     }
@@ -261,9 +281,10 @@ impl Decoded {
     }
 }
 
-/// Ports whose traffic may teach a name, or shows that a client asks elsewhere.
+/// Ports whose traffic may teach a name, or shows that a client asks elsewhere; and what looks like DNS
+/// on another port.
 #[inline]
-fn is_rare(packet: &Packet) -> bool {
+fn is_rare(packet: &Packet, frame: &[u8]) -> bool {
     #[inline]
     fn port_teaches(port: u16) -> bool {
         matches!(port, 53 | 5353 | 5355 | 137 | 67 | 68 | 546 | 547)
@@ -276,6 +297,10 @@ fn is_rare(packet: &Packet) -> bool {
             port_teaches(packet.src_port)
                 || port_teaches(packet.dst_port)
                 || matches!(packet.dst_port, 853 | 8853)
+                || frame
+                    .get(packet.payload_offset as usize..)
+                    .and_then(<[u8]>::first_chunk)
+                    .is_some_and(looks_like_dns)
         }
         protocol::TCP => {
             packet.src_port == 53
@@ -283,5 +308,49 @@ fn is_rare(packet: &Packet) -> bool {
                 || (packet.dst_port == 853 && packet.tcp_flags & tcp_flag::SYN != 0)
         }
         _ => false,
+    }
+}
+
+/// True when these may be the first bytes of a DNS message with one question: a query without more, or a
+/// response. Read where the headers of the packet lie; of other bytes nearly all are told by the first
+/// comparison, and one of 10^8 random ones passes.
+#[inline]
+fn looks_like_dns(start: &[u8; 10]) -> bool {
+    const RESPONSE: u16 = 0x8000;
+    /// Opcode, and the bit that must be zero.
+    const UNUSUAL: u16 = 0x7840;
+    /// Authoritative, truncated, recursion available, response code.
+    const OF_RESPONSES: u16 = 0x068f;
+    let &[_, _, flags_high, flags_low, 0, 1, answers_high, answers, authorities_high, authorities] =
+        start
+    else {
+        return false;
+    };
+    let flags = u16::from_be_bytes([flags_high, flags_low]);
+    if flags & UNUSUAL != 0 || answers_high != 0 || authorities_high != 0 {
+        return false;
+    }
+    flags & RESPONSE != 0 || flags & OF_RESPONSES == 0 && answers == 0 && authorities == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::looks_like_dns;
+
+    /// Queries and responses look like DNS; other opcodes, no question or several, and queries that
+    /// have answers do not.
+    #[test]
+    fn dns_by_its_first_bytes() {
+        let sound = [[7, 9, 1, 0, 0, 1, 0, 0, 0, 0], [7, 9, 0x81, 0x80, 0, 1, 0, 2, 0, 1]];
+        for start in &sound {
+            assert!(looks_like_dns(start));
+        }
+        for (at, value) in
+            [(2, 0x29), (2, 5), (3, 0x40), (4, 1), (5, 0), (5, 2), (7, 1), (9, 1), (6, 1)]
+        {
+            let mut start = sound[0];
+            start[at] = value;
+            assert!(!looks_like_dns(&start), "{at} {value}");
+        }
     }
 }

@@ -10,7 +10,7 @@
 //! datagrams are read (module `reading`) a few packets ahead of their turn, and what they will touch is
 //! asked for then.
 //!
-//! Bounds: questions [`QUESTIONS_MAX`], clients [`CLIENTS_MAX`], DHCP exchanges
+//! Bounds: questions [`QUESTIONS_MAX`] (on ports of their own: `ELSEWHERE_MAX`), clients [`CLIENTS_MAX`], DHCP exchanges
 //! [`EXCHANGES_MAX`], each a ring in which the oldest makes room; streams and fragments by bytes.
 
 mod reading;
@@ -32,6 +32,7 @@ use crate::feeds::lessons::Lessons;
 use crate::flow::{Event, protocol, tcp_flag};
 use crate::names::{Ends, Lesson, Names, Teacher};
 use crate::options::{NameSources, Options, Rules};
+use crate::own_name;
 use crate::record::NameSource;
 use reading::{Reading, Says};
 use ring::Ring;
@@ -54,6 +55,8 @@ pub const EXCHANGES_MAX: usize = 1 << 12;
 /// Fragments that wait for their ports of which is remembered what their addresses were called when they came; of
 /// others it was nothing.
 const HELD_NAMED_MAX: usize = 1 << 10;
+/// Queries on other ports than DNS has, remembered at one time.
+const ELSEWHERE_MAX: usize = 1 << 12;
 /// DNS streams over TCP followed at one time.
 const STREAMS_MAX: usize = 1 << 14;
 
@@ -111,6 +114,8 @@ pub struct Edge {
     /// likely as a guess of the seed.
     questions: Ring<u64, ()>,
     clients: Ring<Addr, ()>,
+    /// The same of queries to a port that is not one of DNS, with that port.
+    elsewhere: Ring<(u64, u16), ()>,
     streams: Ring<StreamKey, Box<Stream>>,
     stream_budget: Budget,
     fragments: Reassembler,
@@ -159,6 +164,7 @@ impl Edge {
             rules: options.rules,
             questions: Ring::new(QUESTIONS_MAX),
             clients: Ring::new(CLIENTS_MAX),
+            elsewhere: Ring::new(ELSEWHERE_MAX),
             streams: Ring::new(STREAMS_MAX),
             stream_budget: Budget::new(bytes / 4),
             fragments: Reassembler::new(bytes / 4),
@@ -187,7 +193,7 @@ impl Edge {
         file: u32,
         base: u64,
     ) {
-        let mut injected = Injected::default();
+        let mut injected = Injected { base: bytes.len() as u32, ..Injected::default() };
         let mut outside = self.lessons_of(decoded).into_iter().peekable();
         let mut window = std::mem::take(&mut self.window);
         let rare = &decoded.rare;
@@ -368,6 +374,7 @@ impl Edge {
             }
             None => self.remember_names(&rare.packet, number, rare.time_ns),
         }
+        let own = injected.events.len() - usize::from(push.ports.is_some());
         self.give_orphans(rare.number, injected);
         match push.outcome {
             Outcome::Incomplete => {}
@@ -377,6 +384,7 @@ impl Edge {
             Outcome::Complete { outer, payload } => {
                 match packet::decode_payload(&outer, &payload) {
                     Ok(packet) => {
+                        let inner = payload_of(&packet, &payload);
                         if packet.tunnels > outer.tunnels {
                             let ports = (packet.src_port, packet.dst_port);
                             injected.events.push(event_of(
@@ -386,8 +394,10 @@ impl Edge {
                                 rare.time_ns,
                                 self.seed,
                             ));
+                            injected.attach(injected.events.len() - 1, &packet, inner);
+                        } else if push.ports.is_some() {
+                            injected.attach(own, &packet, inner);
                         }
-                        let inner = payload_of(&packet, &payload);
                         self.whole(rare, &packet, inner, place, None);
                     }
                     Err(_) => count(&mut self.damaged, "transport_malformed", file, offset),
@@ -457,7 +467,33 @@ impl Edge {
             self.dhcp(carrier, payload);
         } else if either(546) || either(547) {
             self.dhcp6(carrier, payload);
+        } else if !matches!(dst_port, 853 | 8853) {
+            self.dns_elsewhere(carrier, payload, wire_bytes);
         }
+    }
+
+    /// A datagram that looks like DNS on a port of its own. A response teaches only after the query that
+    /// it answers, between the same ports; anything else is not DNS as far as we know, and no damage.
+    fn dns_elsewhere(&mut self, carrier: &Carrier, payload: &[u8], wire_bytes: usize) {
+        let mut reading = self.whole.take().unwrap_or_default();
+        reading.read(self.names.cache(), payload, wire_bytes, Teacher::Dns);
+        match reading.says {
+            Says::Question => {
+                let client = (carrier.src, carrier.src_port);
+                let key = reading.key(self.names.cache(), client, carrier.dst);
+                self.elsewhere.insert((key, carrier.dst_port), ());
+            }
+            Says::Answer(Ok(())) => {
+                let client = (carrier.dst, carrier.dst_port);
+                let key = reading.key(self.names.cache(), client, carrier.src);
+                if self.elsewhere.remove(&(key, carrier.src_port)).is_some() {
+                    self.questions.insert(key, ());
+                    self.heed(carrier, &reading, Teacher::Dns);
+                }
+            }
+            _ => {}
+        }
+        self.whole = Some(reading);
     }
 
     /// A TCP segment from or to port 53.
@@ -777,11 +813,37 @@ struct Injected {
     events: Vec<Event>,
     /// What is to be known of those that were held.
     held: Vec<decode::Held>,
+    /// Payloads put together from fragments, as if they stood behind the batch's bytes.
+    joined: Vec<u8>,
+    /// How many those are.
+    base: u32,
 }
 
 impl Injected {
+    /// Gives an event the payload of the datagram that it completes, if the flow may name itself by it.
+    /// Its books do not change but in TCP, where its segment is the whole one: the other fragments have
+    /// no sequence number.
+    fn attach(&mut self, event: usize, packet: &Packet, payload: &[u8]) {
+        let is_tcp = packet.protocol == protocol::TCP;
+        let is_wanted = match packet.protocol {
+            protocol::TCP => !payload.is_empty(),
+            protocol::UDP => own_name::may_begin(payload),
+            _ => false,
+        };
+        let (Some(event), true) = (self.events.get_mut(event), is_wanted) else { return };
+        let Some(offset) = self.base.checked_add(self.joined.len() as u32) else { return };
+        event.payload_offset = offset;
+        event.payload_len = payload.len() as u32;
+        if is_tcp {
+            event.tcp_seq = packet.tcp_seq;
+            event.payload_bytes = packet.payload_bytes;
+        }
+        self.joined.extend_from_slice(payload);
+    }
+
     fn put_in(self, decoded: &mut Decoded) {
         decoded.held = self.held;
+        decoded.joined = self.joined;
         if !self.events.is_empty() {
             decoded.inject(self.events);
         }

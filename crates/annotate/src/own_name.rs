@@ -1,13 +1,27 @@
-//! The name that a flow states itself: TLS or QUIC server name, HTTP Host.
+//! The name that a flow states itself: server name of TLS, DTLS or QUIC, HTTP Host or `:authority`,
+//! also behind the header of a PROXY protocol.
 //!
-//! Only the initiator's first octets are looked at. The common case, a head that lies whole in one
+//! Only the initiator's first bytes are looked at. The common case, a head that lies whole in one
 //! segment, is read where it lies in the capture; a head that spans segments is put together in a
 //! [`Stream`] under the worker's share of the reassembly budget. Looking ends with the first name,
 //! or after `TRIES_MAX` segments that begin nothing (a STARTTLS or a proxy's CONNECT may come
 //! before the ClientHello, so one miss is not enough).
+//!
+//! **Decoys.** Tools that evade filters send a head with a false name first, in a packet that the
+//! server drops: its checksum is wrong, its TTL too short, its sequence number old. The true head
+//! must follow in the same place of the stream, and before the server answers. So the flow is
+//! watched until its responder sends the first bytes (at most `WATCH_MAX` packets of the
+//! initiator), and a head with another name, or other bytes in the place of the head, sets
+//! [`OwnName::contradicts`]. This needs neither checksums, which are wrong in each capture of a host
+//! with checksum offload, nor a guess of which TTL is short. It costs nothing for packets after the
+//! first answer.
 
 use larder_wire::Name;
+use larder_wire::dtls;
 use larder_wire::http;
+use larder_wire::http2;
+use larder_wire::name::NAME_BYTES_MAX;
+use larder_wire::proxy_prefix::{Prefix, prefix};
 use larder_wire::quic;
 use larder_wire::stream::{Budget, Stream};
 use larder_wire::tls;
@@ -17,23 +31,142 @@ use crate::record::App;
 
 /// Segments or datagrams that are looked at before giving up.
 const TRIES_MAX: u8 = 10;
+/// Segments or datagrams of the initiator that are watched after the first head.
+const WATCH_MAX: u8 = 8;
 /// Most octets of one head.
 const HEAD_BYTES_MAX: usize = 64 << 10;
+
+/// A host as a flow stated it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stated {
+    /// Without its port, in lower case, and at most [`NAME_BYTES_MAX`] bytes of it.
+    pub text: Name,
+    /// It is a host name. What is not (an IP address, a name longer than DNS allows) is logged, and
+    /// names nothing.
+    pub is_name: bool,
+}
+
+impl Stated {
+    fn of(octets: &[u8]) -> Option<Stated> {
+        let (text, is_name) = match http::host_name(octets) {
+            Some((name, _port)) => (name, true),
+            None => (&octets[..octets.len().min(NAME_BYTES_MAX)], false),
+        };
+        Some(Stated { text: Name::from_text(text)?, is_name })
+    }
+}
+
+/// True when a UDP flow may name itself by this datagram.
+pub fn may_begin(datagram: &[u8]) -> bool {
+    quic::may_begin(datagram) || dtls::looks_like_hello(datagram)
+}
 
 /// What one flow said of itself so far.
 #[derive(Debug, Default)]
 pub struct OwnName {
     /// Server name of TLS or QUIC.
-    pub server_name: Option<Name>,
-    /// HTTP/1 Host, without its port.
-    pub http_host: Option<Name>,
+    pub server_name: Option<Stated>,
+    /// HTTP Host, without its port.
+    pub http_host: Option<Stated>,
     /// What the flow speaks.
     pub app: Option<App>,
+    /// Whether the ClientHello has an encrypted one inside, or bytes that look like one; `None`
+    /// without a ClientHello.
+    pub ech: Option<bool>,
+    /// The flow stated two hosts, or other bytes in the place of its head.
+    pub contradicts: bool,
+    /// The other host, if that is a name.
+    pub other: Option<Name>,
     stream: Option<Box<Stream>>,
-    quic: Option<Box<quic::Assembler>>,
+    datagrams: Option<Box<Datagrams>>,
     http: http::HeadScanner,
+    /// Bytes of a PROXY header before the HTTP head.
+    http_at: usize,
+    /// The HTTP head goes on behind its first Host.
+    http_is_open: bool,
+    /// While watching, `stream` has what came in the place of the head after it.
+    is_again: bool,
+    /// Sequence number of the head that was read from one segment, and its length.
+    head_seq: u32,
+    head_bytes: u32,
     tries: u8,
-    done: bool,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    /// For a head.
+    #[default]
+    Looking,
+    /// It was found; for a second one, until the responder answers.
+    Watching,
+    Done,
+}
+
+/// What collects the hello of a flow of datagrams.
+#[derive(Debug)]
+enum Datagrams {
+    Quic(quic::Assembler),
+    Dtls(dtls::Assembler),
+}
+
+/// What a datagram brought.
+enum Brought {
+    Hello(Option<Stated>, bool),
+    /// A part of one.
+    Part,
+    Nothing,
+}
+
+impl Datagrams {
+    /// For a flow whose first datagram is this one.
+    fn of(datagram: &[u8]) -> Option<Datagrams> {
+        if quic::may_begin(datagram) {
+            Some(Datagrams::Quic(quic::Assembler::new()))
+        } else if dtls::looks_like_hello(datagram) {
+            Some(Datagrams::Dtls(dtls::Assembler::new()))
+        } else {
+            None
+        }
+    }
+
+    fn app(&self) -> App {
+        match self {
+            Datagrams::Quic(_) => App::Quic,
+            Datagrams::Dtls(_) => App::Dtls,
+        }
+    }
+
+    fn push(&mut self, datagram: &[u8]) -> Brought {
+        let hello = match self {
+            Datagrams::Quic(assembler) => match assembler.push(datagram) {
+                quic::Initial::Found(hello) => hello,
+                quic::Initial::NeedMore => return Brought::Part,
+                _ => return Brought::Nothing,
+            },
+            Datagrams::Dtls(assembler) => match assembler.push(datagram) {
+                tls::Hello::Found(hello) => hello,
+                tls::Hello::NeedMore => return Brought::Part,
+                _ => return Brought::Nothing,
+            },
+        };
+        Brought::Hello(hello.server_name.as_deref().and_then(Stated::of), hello.ech)
+    }
+
+    /// Bytes of the hello came twice, and were not the same.
+    fn differs(&self) -> bool {
+        match self {
+            Datagrams::Quic(assembler) => assembler.differs(),
+            Datagrams::Dtls(assembler) => assembler.differs(),
+        }
+    }
+
+    fn held_bytes(&self) -> usize {
+        match self {
+            Datagrams::Quic(assembler) => assembler.held_bytes(),
+            Datagrams::Dtls(assembler) => assembler.held_bytes(),
+        }
+    }
 }
 
 /// One segment of the initiator.
@@ -55,12 +188,23 @@ enum Head {
 impl OwnName {
     /// True when nothing more will be learned.
     pub fn is_done(&self) -> bool {
-        self.done
+        self.phase == Phase::Done
+    }
+
+    /// True while the responder's first bytes are to be reported to [`OwnName::replied`].
+    pub fn awaits_reply(&self) -> bool {
+        self.phase == Phase::Watching
+    }
+
+    /// True until the first head was read, or looking for it was given up.
+    pub fn is_looking(&self) -> bool {
+        self.phase == Phase::Looking
     }
 
     /// The names that it said.
     pub fn names(&self) -> impl Iterator<Item = &Name> {
-        self.server_name.iter().chain(&self.http_host)
+        let stated = self.server_name.iter().chain(&self.http_host);
+        stated.filter(|stated| stated.is_name).map(|stated| &stated.text)
     }
 
     /// The same for the rest of a flow: nothing more is to be learned.
@@ -69,19 +213,42 @@ impl OwnName {
             server_name: self.server_name.clone(),
             http_host: self.http_host.clone(),
             app: self.app,
-            done: true,
+            ech: self.ech,
+            contradicts: self.contradicts,
+            other: self.other.clone(),
+            phase: Phase::Done,
             ..OwnName::default()
         }
     }
 
     /// Takes a TCP segment of the initiator.
     pub fn tcp(&mut self, segment: &Segment<'_>, budget: &mut Budget) {
+        match self.phase {
+            Phase::Looking => self.look(segment, budget),
+            Phase::Watching => self.watch(segment, budget),
+            Phase::Done => {}
+        }
+    }
+
+    /// The responder sent bytes: what it took for the head, it took.
+    pub fn replied(&mut self, budget: &mut Budget) {
+        if self.phase == Phase::Watching {
+            self.finish(budget);
+        }
+    }
+
+    fn look(&mut self, segment: &Segment<'_>, budget: &mut Budget) {
         if self.stream.is_none() {
             let ahead =
                 self.tries == 0 && segment.seq_first.is_some_and(|first| first != segment.seq);
             if !ahead {
                 match self.examine(segment.data) {
-                    Head::Done => return self.finish(budget),
+                    Head::Done if self.http_is_open => {}
+                    Head::Done => {
+                        self.head_seq = segment.seq;
+                        self.head_bytes = segment.data.len() as u32;
+                        return self.settle(budget);
+                    }
                     Head::Nothing => return self.miss(budget),
                     Head::NeedMore => {}
                 }
@@ -94,6 +261,12 @@ impl OwnName {
         }
         let Some(mut stream) = self.stream.take() else { return };
         stream.push(segment.seq, 0, segment.data, budget);
+        self.contradicts |= stream.differs();
+        if self.http_is_open {
+            // Its first segment; the Host was found where it lay.
+            self.stream = Some(stream);
+            return self.settle(budget);
+        }
         if segment.seq_first.is_none() {
             // A stream without a SYN may still move its origin back.
             self.http = http::HeadScanner::new();
@@ -105,8 +278,8 @@ impl OwnName {
         let too_long = stream.buffered_bytes() > HEAD_BYTES_MAX;
         match head {
             Head::Done => {
-                stream.clear(budget);
-                self.finish(budget);
+                self.stream = Some(stream);
+                self.settle(budget);
             }
             Head::NeedMore if !too_long => {
                 self.stream = Some(stream);
@@ -123,33 +296,112 @@ impl OwnName {
         }
     }
 
+    /// Takes a segment after the head, before the responder answered.
+    fn watch(&mut self, segment: &Segment<'_>, budget: &mut Budget) {
+        self.tries += 1;
+        let mut stream = self.stream.take();
+        if stream.is_none() {
+            let distance = segment.seq.wrapping_sub(self.head_seq);
+            let lies_over = distance < self.head_bytes
+                || (distance.wrapping_neg() as usize) < segment.data.len();
+            if lies_over {
+                self.is_again = true;
+                stream = Some(Box::new(Stream::starting_at(self.head_seq)));
+            }
+        }
+        if let Some(stream) = &mut stream {
+            stream.push(segment.seq, 0, segment.data, budget);
+            self.contradicts |= stream.differs();
+        }
+        match &stream {
+            Some(stream) if self.is_again => self.compare(stream.contiguous(), true),
+            Some(stream) if self.http_is_open && segment.seq_first.is_some() => {
+                self.read_rest(stream.contiguous().get(self.http_at..).unwrap_or_default());
+            }
+            _ => {}
+        }
+        if !self.is_again || segment.seq != self.head_seq {
+            self.compare(segment.data, false);
+        }
+        self.stream = stream;
+        if self.contradicts || self.tries >= WATCH_MAX {
+            self.finish(budget);
+        }
+    }
+
+    /// Does a head say the same that the first one did? It stands in the same place of the stream,
+    /// or in another one, where most bytes are no head at all.
+    fn compare(&mut self, bytes: &[u8], same_place: bool) {
+        let mut again = OwnName::default();
+        if let Head::NeedMore = again.examine(bytes) {
+            return;
+        }
+        if again.app.is_none() && !same_place {
+            return;
+        }
+        let differs = match again.app {
+            Some(App::Http) => again.http_host != self.http_host,
+            _ => again.server_name != self.server_name,
+        };
+        if differs || same_place && again.app != self.app || again.contradicts {
+            self.contradict(again.server_name.or(again.http_host));
+        }
+    }
+
+    fn contradict(&mut self, other: Option<Stated>) {
+        self.contradicts = true;
+        self.other = other.filter(|stated| stated.is_name).map(|stated| stated.text);
+    }
+
     /// Takes a UDP datagram of the initiator.
     pub fn udp(&mut self, data: &[u8], budget: &mut Budget) {
-        if self.quic.is_none() && !quic::looks_like_initial(data) {
-            return self.finish(budget);
-        }
-        let assembler = self.quic.get_or_insert_with(Default::default);
-        let held_before = assembler.held_bytes();
-        let found = match assembler.push(data) {
-            quic::Initial::Found(hello) => Some(hello.server_name.as_deref().and_then(host_name)),
-            quic::Initial::NeedMore => {
-                self.app = Some(App::Quic);
-                None
-            }
-            _ => None,
+        let Some(datagrams) = &mut self.datagrams else {
+            let Some(datagrams) = Datagrams::of(data) else { return self.finish(budget) };
+            self.datagrams = Some(Box::new(datagrams));
+            return self.udp(data, budget);
         };
-        let held = assembler.held_bytes();
-        budget.recharge(held_before, held);
-        match found {
-            Some(server_name) => {
-                self.app = Some(App::Quic);
-                self.server_name = server_name;
+        let held_before = datagrams.held_bytes();
+        let brought = datagrams.push(data);
+        let app = datagrams.app();
+        self.contradicts |= datagrams.differs();
+        budget.recharge(held_before, datagrams.held_bytes());
+        if self.phase == Phase::Watching {
+            self.tries += 1;
+            if let Brought::Hello(server_name, _) = brought
+                && server_name != self.server_name
+            {
+                self.contradict(server_name);
+            }
+            if self.contradicts || self.tries >= WATCH_MAX {
                 self.finish(budget);
             }
-            // Out of room: this flow stays unnamed by itself, and is not retried.
-            None if budget.free_bytes() == 0 => self.finish(budget),
-            None => self.miss(budget),
+            return;
         }
+        match brought {
+            Brought::Hello(server_name, ech) => {
+                self.app = Some(app);
+                self.server_name = server_name;
+                self.ech = Some(ech);
+                return self.settle(budget);
+            }
+            Brought::Part => self.app = Some(app),
+            Brought::Nothing => {}
+        }
+        if budget.free_bytes() == 0 {
+            // Out of room: this flow stays unnamed by itself, and is not retried.
+            self.finish(budget);
+        } else {
+            self.miss(budget);
+        }
+    }
+
+    /// The head was read: watch for another one, if it is a head of something.
+    fn settle(&mut self, budget: &mut Budget) {
+        if self.app.is_none() || self.contradicts {
+            return self.finish(budget);
+        }
+        self.phase = Phase::Watching;
+        self.tries = 0;
     }
 
     /// Gives back what is held; the flow ended or nothing more is wanted.
@@ -157,10 +409,10 @@ impl OwnName {
         if let Some(mut stream) = self.stream.take() {
             stream.clear(budget);
         }
-        if let Some(quic) = self.quic.take() {
-            budget.recharge(quic.held_bytes(), 0);
+        if let Some(datagrams) = self.datagrams.take() {
+            budget.recharge(datagrams.held_bytes(), 0);
         }
-        self.done = true;
+        self.phase = Phase::Done;
     }
 
     fn miss(&mut self, budget: &mut Budget) {
@@ -172,22 +424,52 @@ impl OwnName {
     }
 
     fn examine(&mut self, bytes: &[u8]) -> Head {
+        self.http_at = match prefix(bytes) {
+            Prefix::None => 0,
+            Prefix::NeedMore => return Head::NeedMore,
+            Prefix::Bytes(len) if len == bytes.len() => return Head::NeedMore,
+            Prefix::Bytes(len) => len,
+        };
+        let bytes = &bytes[self.http_at..];
         match tls::client_hello(bytes) {
             tls::Hello::Found(hello) => {
                 self.app = Some(App::Tls);
-                self.server_name = hello.server_name.as_deref().and_then(host_name);
+                self.server_name = hello.server_name.as_deref().and_then(Stated::of);
+                self.ech = Some(hello.ech);
                 return Head::Done;
             }
             tls::Hello::NeedMore => return Head::NeedMore,
             tls::Hello::Malformed => return Head::Done,
             tls::Hello::NotTls => {}
         }
+        match http2::first_request(bytes) {
+            http2::Start::Found(request) => {
+                self.app = Some(App::Http);
+                self.http_host = request.authority.as_deref().and_then(Stated::of);
+                if let Some(other) = request.other.as_deref().map(Stated::of)
+                    && other != self.http_host
+                {
+                    self.contradict(other);
+                }
+                return Head::Done;
+            }
+            http2::Start::NeedMore => return Head::NeedMore,
+            http2::Start::Malformed => return Head::Done,
+            http2::Start::NotHttp2 => {}
+        }
         match self.http.scan(bytes) {
             http::Head::Found(request) => {
                 self.app = Some(App::Http);
+                let target = request.target_authority.and_then(Stated::of);
+                let host = request.host.and_then(Stated::of);
                 if self.http_host.is_none() {
-                    self.http_host = request.host.or(request.target_authority).and_then(host_name);
+                    // The target has precedence (RFC 9112, section 3.2.2).
+                    if target.is_some() && host.is_some() && host != target {
+                        self.contradict(host.clone());
+                    }
+                    self.http_host = target.or(host);
                 }
+                self.read_rest(bytes);
                 // Behind a proxy's CONNECT there may come a ClientHello.
                 if request.method == b"CONNECT" { Head::Nothing } else { Head::Done }
             }
@@ -196,10 +478,20 @@ impl OwnName {
             http::Head::NotHttp => Head::Nothing,
         }
     }
+
+    /// Looks for a second Host in the HTTP head of `bytes`, which has one.
+    fn read_rest(&mut self, bytes: &[u8]) {
+        loop {
+            let rest = self.http.rest(bytes);
+            self.http_is_open = rest == http::Rest::NeedMore;
+            let http::Rest::AnotherHost(value) = rest else { return };
+            let other = Stated::of(value);
+            if other != self.http_host {
+                return self.contradict(other);
+            }
+        }
+    }
 }
 
-/// A stated host as a name; an IP literal names nothing.
-fn host_name(host: &[u8]) -> Option<Name> {
-    let (name, _port) = http::host_name(host)?;
-    Name::from_text(name)
-}
+#[cfg(test)]
+mod tests;

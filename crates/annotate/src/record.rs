@@ -12,11 +12,11 @@ use larder_wire::{Addr, Name};
 #[repr(u8)]
 #[allow(missing_docs)]
 pub enum NameSource {
-    /// The TLS ClientHello of the flow itself.
+    /// The TLS or DTLS ClientHello of the flow itself.
     Sni = 0,
     /// The QUIC Initial of the flow itself.
     QuicSni = 1,
-    /// The HTTP/1 Host of the flow itself.
+    /// The HTTP Host of the flow itself, `:authority` in HTTP/2.
     HttpHost = 2,
     /// This client asked for this name and got this address.
     DnsPair = 3,
@@ -100,7 +100,8 @@ impl NameFlags {
     pub const LATE: NameFlags = NameFlags(1 << 1);
     /// The address had rival names.
     pub const AMBIGUOUS: NameFlags = NameFlags(1 << 2);
-    /// Lookups gave the address a name of another registered domain than the flow states.
+    /// Lookups gave the address a name of another registered domain than the flow states, or the
+    /// flow states two names.
     pub const CONFLICT: NameFlags = NameFlags(1 << 3);
     /// The name comes from a response without a query, of a client whose queries are seen.
     pub const UNSOLICITED: NameFlags = NameFlags(1 << 4);
@@ -306,6 +307,7 @@ pub enum App {
     Nbns,
     Dhcp,
     Tls,
+    Dtls,
     Quic,
     Http,
 }
@@ -320,6 +322,7 @@ impl App {
             App::Nbns => "netbios-ns",
             App::Dhcp => "dhcp",
             App::Tls => "tls",
+            App::Dtls => "dtls",
             App::Quic => "quic",
             App::Http => "http",
         }
@@ -364,16 +367,30 @@ pub struct FlowRecord {
     pub destination: End,
     /// Application protocol.
     pub app: Option<App>,
-    /// SNI of the flow (TLS or QUIC).
+    /// SNI of the flow (TLS, DTLS or QUIC).
     pub tls_server_name: Option<Name>,
-    /// HTTP/1 Host of the flow's first request.
+    /// Whether the ClientHello has the encrypted_client_hello extension; `None` without one.
+    pub tls_ech: Option<bool>,
+    /// Host of the flow's first HTTP request.
     pub http_host: Option<Name>,
+    /// The two where they are no host names: an IP address, a name that is too long. They are logged
+    /// as they came, and name nothing.
+    pub no_names: NoNames,
     /// TCP state with Zeek's meaning; UDP and ICMP: `SF` when both ends sent, else `S0`/`SHR`.
     pub conn_state: ConnState,
     /// Zeek's history letters.
     pub history: String,
     /// Why the flow ended.
     pub end_reason: EndReason,
+}
+
+/// What a flow stated in the place of a host name that is none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NoNames {
+    /// As the SNI.
+    pub tls_server_name: Option<Name>,
+    /// As the Host.
+    pub http_host: Option<Name>,
 }
 
 impl FlowRecord {
@@ -391,7 +408,9 @@ impl FlowRecord {
             destination: End::of(Addr::UNSPECIFIED),
             app: None,
             tls_server_name: None,
+            tls_ech: None,
             http_host: None,
+            no_names: NoNames::default(),
             conn_state: ConnState::OTH,
             history: String::new(),
             end_reason: EndReason::InputEnd,

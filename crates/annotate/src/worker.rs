@@ -25,9 +25,10 @@ use crate::format::Format;
 use crate::latency::Latencies;
 use crate::names::{Committed, Ends, Facts, Found, Key, View};
 use crate::options::{LookupPer, NameSources, Options, Summary};
-use crate::own_name::{OwnName, Segment};
+use crate::own_name::{OwnName, Segment, Stated};
 use crate::record::{
-    App, ConflictGrade, End, EndReason, FlowRecord, NameFlags, NameSource, Naming, UnnamedReason,
+    App, ConflictGrade, End, EndReason, FlowRecord, NameFlags, NameSource, Naming, NoNames,
+    UnnamedReason,
 };
 use larder_store::Note;
 
@@ -55,6 +56,8 @@ const TIMED_GROUPS: u64 = 1024;
 pub struct FlowState {
     known: Option<Box<Known>>,
     looked_up_from_low: bool,
+    /// What the flow states itself is watched until its responder answers.
+    awaits_reply: bool,
 }
 const _: () = assert!(size_of::<Flow<FlowState>>() == 4 * 64, "a flow is four lines");
 
@@ -97,12 +100,26 @@ pub struct BatchFacts<'a> {
     pub bytes: &'a [u8],
     /// Fragments of earlier packets that are counted in it.
     pub held: &'a [Held],
+    /// Payloads put together from fragments: events count them as if they stood behind `bytes`.
+    pub joined: &'a [u8],
     /// Names as of this batch.
     pub committed: &'a Committed,
     /// After the input's end: open flows whose first packet is before this one end now.
     pub finish_before: u64,
     /// The clock was set by so much before this batch, ns.
     pub clock_step_ns: i64,
+}
+
+impl BatchFacts<'_> {
+    /// The captured payload of an event.
+    fn payload(&self, event: &Event) -> Option<&[u8]> {
+        let start = event.payload_offset as usize;
+        let (bytes, start) = match start.checked_sub(self.bytes.len()) {
+            Some(behind) => (self.joined, behind),
+            None => (self.bytes, start),
+        };
+        bytes.get(start..start + event.payload_len as usize)
+    }
 }
 
 /// A record that ended in a batch.
@@ -533,9 +550,7 @@ impl Lane<'_, '_> {
     /// Tells the packet store what is asked for.
     #[cold]
     fn note_lookup(&mut self, flow: &Flow<FlowState>, event: &Event) {
-        let start = event.payload_offset as usize;
-        let message = self.facts.bytes.get(start..start + event.payload_len as usize);
-        let Some(Ok(message)) = message.map(Message::parse) else { return };
+        let Some(Ok(message)) = self.facts.payload(event).map(Message::parse) else { return };
         let mut name = NameBuf::new();
         if message.query(&mut name).is_some() {
             self.output.notes.push(note::of_lookup(flow, Name::from_canonical(name.as_bytes())));
@@ -639,6 +654,8 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
             } else {
                 self.look_for_own_name(flow, event);
             }
+        } else if flow.user.awaits_reply && event.payload_len > 0 {
+            self.take_reply(flow);
         }
     }
 
@@ -705,15 +722,13 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
 impl Lane<'_, '_> {
     #[cold]
     fn look_for_own_name(&mut self, flow: &mut Flow<FlowState>, event: &Event) {
-        let start = event.payload_offset as usize;
-        let Some(data) = self.facts.bytes.get(start..start + event.payload_len as usize) else {
-            return;
-        };
+        let Some(data) = self.facts.payload(event) else { return };
         let budget = &mut self.state.budgets[self.state.shard];
         let seq_first = flow.sent_by_source().first_payload_seq();
         let spare = &mut self.state.spare;
         let known = flow.user.known.get_or_insert_with(|| spare.known());
         let own = known.own.get_or_insert_with(|| spare.own());
+        let was_looking = own.is_looking();
         if flow.key.protocol == protocol::TCP {
             own.tcp(&Segment { seq: event.tcp_seq, seq_first, data }, budget);
         } else {
@@ -723,17 +738,31 @@ impl Lane<'_, '_> {
             flow.app = own.app;
         }
         flow.is_quiet = own.is_done();
-        let wants_note = flow.is_quiet && self.state.shared.options.store.is_some();
+        flow.user.awaits_reply = own.awaits_reply();
+        let was_read = was_looking && !own.is_looking();
+        let wants_note = was_read && self.state.shared.options.store.is_some();
         let names: Vec<Name> = if wants_note { own.names().cloned().collect() } else { Vec::new() };
         if !self.view.rules.has(6)
-            && let Some(name) = &own.server_name
+            && let Some(stated) = &own.server_name
+            && stated.is_name
         {
-            let name = name.clone();
+            let name = stated.text.clone();
             self.state.said.insert(flow.destination().0, name);
         }
         if !names.is_empty() {
             self.output.notes.push(note::of_own(flow, names));
         }
+    }
+
+    /// The responder of a flow that stated a name sent its first bytes.
+    #[cold]
+    fn take_reply(&mut self, flow: &mut Flow<FlowState>) {
+        let own = flow.user.known.as_mut().and_then(|known| known.own.as_mut());
+        if let Some(own) = own {
+            own.replied(&mut self.state.budgets[self.state.shard]);
+        }
+        flow.is_quiet = true;
+        flow.user.awaits_reply = false;
     }
 
     /// Puts in `record`, whatever it held, what is known of a flow that ends.
@@ -760,7 +789,8 @@ impl Lane<'_, '_> {
         let is_tcp = flow.key.protocol == protocol::TCP;
         fill_end(&mut record.source, flow.source(), flow.sent_by_source(), is_tcp);
         fill_end(&mut record.destination, flow.destination(), flow.sent_by_destination(), is_tcp);
-        (record.tls_server_name, record.http_host) = (None, None);
+        (record.tls_server_name, record.tls_ech, record.http_host) = (None, None, None);
+        record.no_names = NoNames::default();
         if let Some(mut known) = flow.user.known.take() {
             let naming = |found: &Found, late: bool| Naming {
                 name: found.name.clone(),
@@ -781,9 +811,7 @@ impl Lane<'_, '_> {
                 take_names(found, &mut record.source.candidates);
             }
             if let Some(own) = &mut known.own {
-                record.tls_server_name = own.server_name.take();
-                record.http_host = own.http_host.take();
-                self.heed_own_name(record, own.app);
+                self.heed_own_name(record, own);
             }
             self.state.spare.take_back(known);
         }
@@ -802,26 +830,53 @@ impl Lane<'_, '_> {
         record.end_reason = end_reason;
     }
 
-    /// Rule 6: what a flow says of itself names this flow, and DNS stands beside it.
-    fn heed_own_name(&self, record: &mut FlowRecord, app: Option<App>) {
-        let sni = if app == Some(App::Quic) { NameSource::QuicSni } else { NameSource::Sni };
-        let stated = [(&record.tls_server_name, sni), (&record.http_host, NameSource::HttpHost)]
-            .into_iter()
-            .find_map(|(name, source)| {
-                name.as_ref().filter(|_| self.names().has(source)).map(|name| (name, source))
-            });
-        let Some((name, source)) = stated else { return };
+    /// Rule 6: what a flow says of itself names this flow, and DNS stands beside it. A server name
+    /// with an encrypted hello in it is that of the provider, and gives way to what this client
+    /// looked up for the address.
+    fn heed_own_name(&self, record: &mut FlowRecord, own: &mut OwnName) {
         let End { naming, candidates, .. } = &mut record.destination;
-        let conflict = naming.is_some() && !candidates.contains(name);
-        candidates.retain(|candidate| candidate != name);
-        candidates.insert(0, name.clone());
-        *naming = Some(Naming {
-            name: name.clone(),
-            source,
-            age_ms: 0,
-            flags: NameFlags::NONE.with_if(conflict, NameFlags::CONFLICT),
-            conflict_grade: conflict.then_some(ConflictGrade::OtherDomain),
-        });
+        let sni = if own.app == Some(App::Quic) { NameSource::QuicSni } else { NameSource::Sni };
+        let stated = [(&own.server_name, sni), (&own.http_host, NameSource::HttpHost)]
+            .into_iter()
+            .filter_map(|(stated, source)| Some((stated.as_ref()?, source)))
+            .find(|(stated, source)| stated.is_name && self.names().has(*source));
+        if let Some((Stated { text: name, .. }, source)) = stated {
+            let is_known = candidates.contains(name);
+            let is_outer = own.ech == Some(true)
+                && naming.as_ref().is_some_and(|naming| {
+                    naming.source == NameSource::DnsPair && !naming.flags.has(NameFlags::LATE)
+                });
+            if is_outer && !is_known {
+                candidates.push(name.clone());
+            } else {
+                let conflict = naming.is_some() && !is_known;
+                candidates.retain(|candidate| candidate != name);
+                candidates.insert(0, name.clone());
+                *naming = Some(Naming {
+                    name: name.clone(),
+                    source,
+                    age_ms: 0,
+                    flags: NameFlags::NONE.with_if(conflict, NameFlags::CONFLICT),
+                    conflict_grade: conflict.then_some(ConflictGrade::OtherDomain),
+                });
+            }
+        }
+        if own.contradicts
+            && let Some(naming) = naming
+        {
+            naming.flags = naming.flags.with(NameFlags::CONFLICT);
+            candidates.extend(own.other.take().filter(|name| !candidates.contains(name)));
+        }
+        record.tls_ech = own.ech;
+        let no_names = &mut record.no_names;
+        let places = [
+            (&mut own.server_name, &mut record.tls_server_name, &mut no_names.tls_server_name),
+            (&mut own.http_host, &mut record.http_host, &mut no_names.http_host),
+        ];
+        for (stated, name, no_name) in places {
+            let Some(Stated { text, is_name }) = stated.take() else { continue };
+            *(if is_name { name } else { no_name }) = Some(text);
+        }
     }
 
     fn why_unnamed(&self, flow: &Flow<FlowState>) -> UnnamedReason {

@@ -39,7 +39,7 @@ fn golden() {
         r#""larder.destination.name_ambiguous":true,"larder.destination.name_conflict":false,"#,
         r#""larder.destination.name_unsolicited":false,"larder.destination.name_one_sided":false,"#,
         r#""larder.destination.name_unconfirmed":false,"larder.destination.name_claimed":false,"#,
-        r#""tls.client.server_name":"www.example.com","#,
+        r#""tls.client.server_name":"www.example.com","tls.client.ech":true,"#,
         r#""related.ip":["10.0.0.5","93.184.216.34"],"#,
         r#""related.hosts":["www.example.com","cdn.example.net"]}"#,
         "\n"
@@ -89,6 +89,8 @@ fn types_are_those_of_ecs() {
         (Type::Keywords, &["event.category", "event.type", "related.hosts"]),
         (Type::Ip, &["source.ip", "destination.ip"]),
         (Type::Ips, &["related.ip"]),
+        // Not of the schema, which has no field for it yet: it stands where users look for it.
+        (Type::Boolean, &["tls.client.ech"]),
         (
             Type::Long,
             &[

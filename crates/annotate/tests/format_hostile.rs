@@ -50,7 +50,7 @@ proptest! {
             let line = line.expect("a record");
             match output {
                 OutputFormat::Text => prop_assert_eq!(line.split_ascii_whitespace().count(), 14),
-                OutputFormat::Zeek => prop_assert_eq!(line.split('\t').count(), 51),
+                OutputFormat::Zeek => prop_assert_eq!(line.split('\t').count(), 52),
                 OutputFormat::Csv => {
                     let mut reader = csv::ReaderBuilder::new();
                     let mut reader = reader.has_headers(false).from_reader(line.as_bytes());

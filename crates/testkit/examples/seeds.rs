@@ -146,6 +146,10 @@ impl Seeds {
         for header in PROXY_HEADERS {
             self.write("proxy_protocol", &[header, b"GET"])?;
         }
+        // A request of HTTP/2 in the clear, alone and behind a PROXY header.
+        let request = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\x0a\x01\x04\0\0\0\x01\x82\x86\x41\x06a.test\0\0";
+        self.write("http2", &[&[0, 30], request])?;
+        self.write("http2", &[&[0, 60], b"PROXY UNKNOWN\r\n", request])?;
         for line in LOGS_EVE {
             self.write("eve", &[line.as_bytes(), b"\n"])?;
         }

@@ -516,7 +516,7 @@ pub static FIELDS: &[Field] = &[
         Type::Boolean,
         "",
         |r| name_flag(&r.destination, NameFlags::CONFLICT),
-        "Lookups gave `destination.ip` names of another registered domain than the flow states, and no alias chain joins them.",
+        "Lookups gave `destination.ip` names of another registered domain than the flow states, and no alias chain joins them; or the flow states two names.",
     ),
     ours(
         "larder.destination.name_conflict_grade",
@@ -571,16 +571,24 @@ pub static FIELDS: &[Field] = &[
         "server_name",
         Type::Keyword,
         "",
-        |r| r.tls_server_name.as_ref().map_or(Value::Absent, name_value),
-        "Server name (SNI) in the flow's TLS or QUIC ClientHello.",
+        |r| stated(&r.tls_server_name, &r.no_names.tls_server_name),
+        "Server name (SNI) in the flow's TLS, DTLS or QUIC ClientHello. Only a valid host name names the flow.",
+    ),
+    ours(
+        "tls.client.ech",
+        "ech",
+        Type::Boolean,
+        "",
+        |r| r.tls_ech.map_or(Value::Absent, Value::Flag),
+        "The ClientHello has the encrypted_client_hello extension, or GREASE that looks alike; absent without a ClientHello.",
     ),
     ours(
         "url.domain",
         "host",
         Type::Keyword,
         "",
-        |r| r.http_host.as_ref().map_or(Value::Absent, name_value),
-        "Host of the flow's first HTTP/1 request.",
+        |r| stated(&r.http_host, &r.no_names.http_host),
+        "Host of the flow's first HTTP request, `:authority` in HTTP/2. Only a valid host name names the flow.",
     ),
     row(
         "related.ip",
@@ -731,6 +739,11 @@ fn number<'r>(number: u64) -> Value<'r> {
 
 fn port<'r>(record: &'r FlowRecord, end: &'r End) -> Value<'r> {
     if has_ports(record.protocol) { Value::Number(end.port.into()) } else { Value::Absent }
+}
+
+/// What a flow stated, as a name or as something that is none.
+fn stated<'r>(name: &'r Option<Name>, no_name: &'r Option<Name>) -> Value<'r> {
+    name.as_ref().or(no_name.as_ref()).map_or(Value::Absent, name_value)
 }
 
 fn domain(end: &End) -> Value<'_> {

@@ -201,6 +201,7 @@ fn service(record: &FlowRecord) -> &'static str {
         Some(App::Dns | App::Mdns | App::Llmnr | App::Nbns) => "dns",
         Some(App::Dhcp) => "dhcp",
         Some(App::Tls) => "ssl",
+        Some(App::Dtls) => "dtls",
         Some(App::Quic) if record.tls_server_name.is_some() => "quic,ssl",
         Some(App::Quic) => "quic",
         Some(App::Http) => "http",

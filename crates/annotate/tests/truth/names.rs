@@ -3,8 +3,15 @@
 use crate::open::{Capture, Ours, captures};
 
 /// Flows whose own name is not the one that `tshark` reads, each with its reason: capture, flow,
-/// reason. There is none.
-const OWN_NAME_EXPLAINED: &[(&str, &str, &str)] = &[];
+/// reason.
+const OWN_NAME_EXPLAINED: &[(&str, &str, &str)] = &[
+    ("nd-wechat.pcap", "udp4", GOOGLE_QUIC),
+    ("nd-wechat.pcap", "udp6", GOOGLE_QUIC),
+    ("nd-wechat.pcap", "udp9", GOOGLE_QUIC),
+    ("pp-many_interfaces-1.pcapng", "udp11", GOOGLE_QUIC),
+];
+
+const GOOGLE_QUIC: &str = "a hello of Google QUIC: the truth has names of TLS and HTTP alone, tshark's gquic.tag.sni has this one";
 
 /// Flows of recordings whose name by DNS is not that of the plain rules, which every recording of a
 /// better rule is made to show: capture, flows, reason.
@@ -103,11 +110,13 @@ fn score(capture: &Capture) -> Score {
     score
 }
 
+/// The name that a flow states; an address in its place is logged, and is no name.
 fn own_name<'o>(record: &'o Ours, source: Option<&str>) -> Option<&'o str> {
-    match source {
+    let stated = match source {
         Some("http") => record.http_host.as_deref(),
         _ => record.server_name.as_deref(),
-    }
+    };
+    stated.filter(|stated| stated.parse::<std::net::IpAddr>().is_err())
 }
 
 /// DNS alone names the flows that it can name, and as well as it can: in numbers, by capture.

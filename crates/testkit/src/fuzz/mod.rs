@@ -38,7 +38,7 @@ pub use frame::frame;
 pub use hosts::{dhcp, nbns};
 pub use http_message::http_message;
 pub use names_file::names_file;
-pub use own_name::{http, tls};
+pub use own_name::{dtls, http, http2, tls};
 pub use packet::{LINK_TYPES, packet};
 pub use pipeline::pipeline;
 pub use proxy_protocol::proxy_protocol;
@@ -52,7 +52,7 @@ pub use walk::dns_walk;
 pub type Target = fn(&[u8]);
 
 /// Every target by name, the most exposed first.
-pub const TARGETS: [(&str, Target); 25] = [
+pub const TARGETS: [(&str, Target); 27] = [
     ("packet", packet),
     ("dns", dns),
     ("dns_query", dns_query),
@@ -61,7 +61,9 @@ pub const TARGETS: [(&str, Target); 25] = [
     ("frame", frame),
     ("capture", capture),
     ("tls", tls),
+    ("dtls", dtls),
     ("http", http),
+    ("http2", http2),
     ("http_message", http_message),
     ("proxy_protocol", proxy_protocol),
     ("quic", quic),

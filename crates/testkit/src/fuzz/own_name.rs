@@ -1,8 +1,11 @@
-//! Names that a client states: TLS and HTTP. A name that is found stands in the octets, and a
+//! Names that a client states: TLS, DTLS and HTTP. A name that is found stands in the octets, and a
 //! verdict does not depend on the pieces in which they arrive.
 
-use larder_wire::http::{Head, HeadScanner, host_name, request_head};
-use larder_wire::tls::{Hello, client_hello, client_hello_cut, hello_message};
+use larder_wire::dtls::{Assembler, looks_like_hello};
+use larder_wire::http::{Head, HeadScanner, Rest, host_name, request_head};
+use larder_wire::http2::{Start, first_request};
+use larder_wire::proxy_prefix::{Prefix, prefix};
+use larder_wire::tls::{HELLO_BYTES_MAX, Hello, client_hello, client_hello_cut, hello_message};
 
 use super::{Cut, assert_inside};
 
@@ -64,6 +67,54 @@ pub fn http(input: &[u8]) {
         host_name_is_part(request.host.unwrap_or_default());
     }
     host_name_is_part(octets);
+    if matches!(whole, Head::Found(_))
+        && let Rest::AnotherHost(value) = scanner.rest(octets)
+    {
+        assert_inside(value, octets);
+    }
+}
+
+/// Datagrams of a client, each after two bytes with its length.
+pub fn dtls(input: &[u8]) {
+    let mut cut = Cut(input);
+    let mut assembler = Assembler::new();
+    while !cut.is_empty() {
+        let len = usize::from(cut.u16() & 0x0fff);
+        let datagram = cut.bytes(len);
+        let looks = looks_like_hello(datagram);
+        let hello = assembler.push(datagram);
+        assert!(!looks || hello != Hello::NotTls, "a hello that is none");
+        if let Hello::Found(hello) = hello {
+            assert!(hello.server_name.as_ref().is_none_or(|name| !name.is_empty()));
+            for found in [&hello.server_name, &hello.alpn_first].into_iter().flatten() {
+                assert!(found.iter().all(|octet| input.contains(octet)), "octets were invented");
+            }
+        }
+        assert!(assembler.held_bytes() <= 2 * HELLO_BYTES_MAX);
+    }
+}
+
+/// The first two bytes say where a prefix ends, and the first bytes of a stream follow, behind a PROXY
+/// header or not.
+pub fn http2(input: &[u8]) {
+    let mut input = Cut(input);
+    let cut = usize::from(input.u16());
+    let octets = input.0;
+    let early = &octets[..cut.min(octets.len())];
+    let (before, header) = (prefix(early), prefix(octets));
+    assert!(before == header || before == Prefix::NeedMore || early.is_empty());
+    let stream = match header {
+        Prefix::Bytes(len) => &octets[len..],
+        _ => octets,
+    };
+    let early = &stream[..cut.min(stream.len())];
+    let whole = first_request(stream);
+    let before = first_request(early);
+    assert!(before == whole || before == Start::NeedMore || early.is_empty());
+    if let Start::Found(request) = whole {
+        assert!(request.authority.as_ref().is_none_or(|authority| !authority.is_empty()));
+        host_name_is_part(request.authority.as_deref().unwrap_or_default());
+    }
 }
 
 /// A host is a part of its authority, and no octet in it ends a field or a line.
