@@ -226,7 +226,7 @@ fn content_of(file: File) -> io::Result<Content> {
     // Somebody may have handed us standard input in the middle of a file: then it is read on.
     let at_start = io::Seek::stream_position(&mut &file).is_ok_and(|position| position == 0);
     if let (true, true, Ok(len)) = (plain, at_start, usize::try_from(metadata.len()))
-        && let Ok(mapped) = Mapped::new(&file, len)
+        && let Ok(mapped) = Mapped::read_only(&file, len)
     {
         return Ok(Content::Mapped(Arc::new(mapped)));
     }

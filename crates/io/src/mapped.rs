@@ -14,10 +14,15 @@
 //! 2. The handler maps only whole pages inside a live slot: it never touches foreign memory.
 //! 3. The slot is freed before the pages are, so no slot ever describes unmapped memory.
 //!
-//! The bytes can change under a reader when somebody writes to the file. The parsers check every
-//! length that they use, so that yields damage, and no worse.
+//! # Who may map
 //!
-//! Bounds: [`MAPPINGS_MAX`] at once; past that [`Mapped::new`] fails and the caller reads instead.
+//! `Mapped::bytes` is a `&[u8]`, whose bytes must not change. A program that writes to the file changes them, also those
+//! that are borrowed. So [`Mapped::new`] is `unsafe`, and [`Mapped::read_only`] maps only what this program cannot write
+//! by the handle that it gives. What other programs do to a file nobody can rule out without copying all of it. Two
+//! things make that damage and no worse: each parser checks a length that it uses where it reads it, and keeps nothing of what it
+//! has checked for a second read; and a page that goes away reads as zeros and is reported.
+//!
+//! Bounds: [`MAPPINGS_MAX`] at once; past that mapping fails and the caller reads instead.
 
 use std::fs::File;
 use std::io;
@@ -72,9 +77,30 @@ static PREVIOUS: AtomicPtr<libc::sigaction> = AtomicPtr::new(ptr::null_mut());
 static PAGE_BYTES: AtomicUsize = AtomicUsize::new(4096);
 
 impl Mapped {
-    /// Maps the first `len` octets of `file`. The file may be closed afterwards. Fails where the
-    /// kernel can't map it or too many files are mapped: read it instead.
-    pub fn new(file: &File, len: usize) -> io::Result<Mapped> {
+    /// Maps the first `len` octets of `file`, which must be open for reading alone. The file may be closed afterwards, and
+    /// may be cut short meanwhile ([`Mapped::torn_at`]); what other programs write to it shows. Fails where the handle can
+    /// write, the kernel can't map it or too many files are mapped: read it instead.
+    pub fn read_only(file: &File, len: usize) -> io::Result<Mapped> {
+        // SAFETY: takes integers only, one of which is a descriptor that is open while it is borrowed.
+        let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
+        if flags < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        if flags & libc::O_ACCMODE != libc::O_RDONLY {
+            let why = "a file that is open for writing is not mapped; read it";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        // SAFETY: nobody writes by this handle or a copy of it. The module's header says what is done about programs that
+        // have handles of their own.
+        unsafe { Mapped::new(file, len) }
+    }
+
+    /// Maps the first `len` octets of `file`. The file may be closed afterwards, and may be cut short meanwhile. Fails where
+    /// the kernel can't map it or too many files are mapped: read it instead.
+    ///
+    /// # Safety
+    /// As long as the result lives, this program writes to none of the octets that somebody borrows of it.
+    pub unsafe fn new(file: &File, len: usize) -> io::Result<Mapped> {
         install_handler()?;
         if len == 0 {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -286,8 +312,9 @@ mod tests {
     fn a_file_may_shrink_under_us() {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&vec![7u8; 64 << 10]).unwrap();
-        let mapped = Mapped::new(&file, 64 << 10).unwrap();
-        let other = Mapped::new(&file, 4096).unwrap();
+        // SAFETY: the file is cut short below, and nothing else.
+        let map = |len| unsafe { Mapped::new(&file, len) }.unwrap();
+        let (mapped, other) = (map(64 << 10), map(4096));
         assert!(mapped.bytes().iter().all(|octet| *octet == 7));
         mapped.release(4096..32 << 10);
         assert_eq!(mapped.bytes()[9000], 7);
@@ -316,7 +343,8 @@ mod tests {
         }
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&[7; 8192]).unwrap();
-        let ours = Mapped::new(&file, 8192).unwrap();
+        // SAFETY: the file is cut short below, and nothing else.
+        let ours = unsafe { Mapped::new(&file, 8192) }.unwrap();
         // SAFETY: a new mapping, read within its length; that it faults is the point.
         unsafe {
             let (prot, flags) = (libc::PROT_READ, libc::MAP_PRIVATE);
@@ -332,6 +360,28 @@ mod tests {
     /// Nothing can be mapped of an empty file.
     #[test]
     fn an_empty_file_is_not_mapped() {
-        assert!(Mapped::new(&tempfile::tempfile().unwrap(), 0).is_err());
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert!(Mapped::read_only(&file.reopen().unwrap(), 0).is_err());
+        assert!(Mapped::read_only(&File::open(file.path()).unwrap(), 0).is_err());
+    }
+
+    /// What a program has open for writing, or to append to, it cannot change behind a slice of its own: it is not mapped.
+    /// By another handle, for reading alone, it is, and a real truncation reads as zeros and is told.
+    #[test]
+    fn what_can_be_written_is_not_mapped() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), vec![7; 8192]).unwrap();
+        let mut options = [File::options(), File::options()];
+        options[0].write(true);
+        options[1].append(true);
+        for options in options.iter_mut().map(|options| options.read(true)) {
+            let error = Mapped::read_only(&options.open(file.path()).unwrap(), 8192).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        }
+        let mapped = Mapped::read_only(&File::open(file.path()).unwrap(), 8192).unwrap();
+        assert_eq!((mapped.bytes(), mapped.torn_at()), (&[7; 8192][..], None));
+        file.as_file().set_len(4096).unwrap();
+        assert_eq!((mapped.bytes()[4095], mapped.bytes()[4096]), (7, 0));
+        assert_eq!(mapped.torn_at(), Some(4096));
     }
 }

@@ -254,7 +254,7 @@ fn scan(path: &Path, seed: u64) -> io::Result<(Closed, Flows, Walked)> {
     let bytes = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
     let mut walked = Walked::default();
     if bytes > 0 {
-        walked = block::walk(Mapped::new(&file, bytes)?.bytes(), |offset, octets| {
+        walked = block::walk(Mapped::read_only(&file, bytes)?.bytes(), |offset, octets| {
             flows.block(offset, octets);
         });
     }

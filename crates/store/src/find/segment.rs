@@ -223,7 +223,7 @@ pub(super) fn number_of(interface: Interface, all: &mut Vec<Interface>) -> u32 {
 fn map(file: &File, bytes: u64) -> io::Result<Option<Mapped>> {
     match usize::try_from(bytes) {
         Ok(0) => Ok(None),
-        bytes => Mapped::new(file, bytes.unwrap_or(usize::MAX)).map(Some),
+        bytes => Mapped::read_only(file, bytes.unwrap_or(usize::MAX)).map(Some),
     }
 }
 

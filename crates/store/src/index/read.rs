@@ -62,7 +62,7 @@ impl Index {
         if bytes < HEADER_BYTES {
             return Ok(Err(Damaged));
         }
-        Ok(Index::of(Octets::Mapped(Mapped::new(&file, bytes)?)))
+        Ok(Index::of(Octets::Mapped(Mapped::read_only(&file, bytes)?)))
     }
 
     /// One that was made just now.
