@@ -11,6 +11,8 @@ use std::cell::Cell;
 use std::ops::Deref;
 use std::sync::Arc;
 
+#[cfg(test)]
+use larder_mem::WAYS;
 use larder_mem::{
     Lease as SlotLease, MainView, Memory, Parked as ParkedReader, Reader, Shard, Slot, View,
 };
@@ -643,6 +645,16 @@ impl Proxy {
         self.publish_counters();
         let Proxy { shared, ports, seat, lookups, due, .. } = self;
         Parked { shared, ports: ports.map(|port| port.map(Port::park)), seat, lookups, due }
+    }
+
+    /// Whatever its index leads to.
+    #[cfg(test)]
+    pub(crate) fn slots(&self) -> impl Iterator<Item = Slot<'_>> {
+        self.readers().flat_map(|reader| {
+            let places =
+                (0..reader.buckets()).flat_map(|bucket| (0..WAYS).map(move |way| (bucket, way)));
+            places.filter_map(|(bucket, way)| reader.slot(bucket, way))
+        })
     }
 
     /// Compares this proxy's index with main's, if it shows all there is. For tests.

@@ -19,6 +19,11 @@ impl LogPosition {
     /// Past every position: "all there is".
     pub const END: LogPosition = LogPosition(u64::MAX);
 
+    /// The place after so many records.
+    pub fn after(records: u64) -> LogPosition {
+        LogPosition(records)
+    }
+
     /// Records written since the shard was built.
     pub fn records(self) -> u64 {
         self.0

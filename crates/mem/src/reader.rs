@@ -349,7 +349,10 @@ impl<S> Parked<S> {
             return Ok(reader);
         }
         let mut guard = seat.shard.lock()?;
-        if guard.books().hold_log(applied, core.log.records()) {
+        let records = core.log.records();
+        #[cfg(loom)]
+        let records = records + u64::from(core.config.fault == Fault::UnparkLapped);
+        if guard.books().hold_log(applied, records) {
             core.log.set_cursor(seat.reader, applied, Ordering::Release);
             drop(guard);
             let mut reader =
@@ -396,6 +399,10 @@ fn copy_all<S>(seat: Seat<S>, table: Table) -> Result<Reader<S>, Error> {
             if tail == 0 {
                 break;
             }
+        }
+        #[cfg(loom)]
+        if core.config.fault == Fault::CopyUnheld {
+            core.log.set_cursor(seat.reader, tail, Ordering::Release);
         }
         let end = table.len().min(done + core.config.copy_buckets);
         for bucket in done..end {

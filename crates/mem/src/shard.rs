@@ -213,6 +213,10 @@ pub enum Fault {
     LeaseCheckRelaxed,
     /// Main stores slot words without Release.
     SlotWordRelaxed,
+    /// A parked reader takes up where it was though the first record that it needs has just been overwritten.
+    UnparkLapped,
+    /// A reader that copies the index holds the log from its last chunk on, not from its first.
+    CopyUnheld,
 }
 
 #[derive(Debug)]

@@ -331,3 +331,51 @@ fn shared_park(fault: Fault) {
 fn shared_park_and_its_mutants() {
     proves(shared_park, &[Fault::UnparkUnlocked]);
 }
+
+/// Changes the two buckets so that more records come than the log holds, and the first one's bucket is not changed again:
+/// whoever misses that record shows it.
+fn go_round(shard: &Small) {
+    for (bucket, value) in [(0, 2), (1, 11), (1, 12), (1, 13)] {
+        put(shard, bucket, value);
+    }
+}
+
+/// A reader is parked for as many records as the log holds, for fewer, and for more; it takes up the index as it is.
+fn unpark_behind_the_log(fault: Fault) {
+    let shard = small(fault);
+    put(&shard, 0, 1);
+    put(&shard, 1, 10);
+    let parked = Reader::register(&shard).unwrap().park();
+    let writing = shard.clone();
+    let writer = thread::spawn(move || go_round(&writing));
+    let mut reader = parked.unpark().unwrap();
+    assert!(get(&reader, 0) > 0 && get(&reader, 1) > 0);
+    writer.join().unwrap();
+    reader.sync();
+    reader.validate().unwrap();
+}
+
+#[test]
+fn unpark_behind_the_log_and_its_mutants() {
+    proves(unpark_behind_the_log, &[Fault::UnparkLapped]);
+}
+
+/// While a new reader copies the index, a bucket a lock hold, as many records come as there is room for: what changed in
+/// a bucket that it has already is still there to be replayed.
+fn copy_while_the_log_goes_round(fault: Fault) {
+    let shard = small(fault);
+    put(&shard, 0, 1);
+    put(&shard, 1, 10);
+    let writing = shard.clone();
+    let writer = thread::spawn(move || go_round(&writing));
+    let mut reader = Reader::register(&shard).unwrap();
+    assert!(get(&reader, 0) > 0 && get(&reader, 1) > 0);
+    writer.join().unwrap();
+    reader.sync();
+    reader.validate().unwrap();
+}
+
+#[test]
+fn copy_while_the_log_goes_round_and_its_mutants() {
+    proves(copy_while_the_log_goes_round, &[Fault::CopyUnheld]);
+}

@@ -45,3 +45,26 @@ impl<W> Walks<W> {
         self.places.iter_mut().map(|(_, place)| place)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each walk has its own place, whatever others begin and end, and what was ended costs nothing any more.
+    #[test]
+    fn walks_have_places_of_their_own() {
+        let mut walks = Walks::default();
+        let (first, second) = (walks.start(1), walks.start(2));
+        assert_eq!([first, second].map(|walk| walks.place(walk).copied()), [Some(1), Some(2)]);
+        walks.end(first);
+        let third = walks.start(3);
+        walks.each().for_each(|place| *place += 10);
+        assert_eq!(
+            [first, second, third].map(|walk| walks.place(walk).copied()),
+            [None, Some(12), Some(13)]
+        );
+        walks.end(second);
+        walks.end(third);
+        assert_eq!(walks.each().count(), 0);
+    }
+}
