@@ -16,6 +16,7 @@ use std::sync::{Arc, OnceLock};
 use larder::mem::object::Object;
 
 use crate::message::encode::{push_field, push_number, push_status_line};
+use crate::parts::Part;
 use crate::preconditions::{Ranges, is_not_modified, ranges};
 use crate::record::{Kept, has_length};
 use crate::storage::Selected;
@@ -36,6 +37,8 @@ pub struct Answer {
     pub is_private: bool,
     /// What comes after its body, where that comes in chunks.
     pub trailers: Option<Arc<Trailers>>,
+    /// Where the body goes on, should it turn out too long to be cached; only of one whose length is not known.
+    pub part: Option<Arc<Part>>,
 }
 
 /// Lines of fields that come after a body ([`crate::message::trailers`]), for who takes them: there once the body is whole, and nothing

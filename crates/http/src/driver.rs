@@ -52,6 +52,7 @@ use larder::mem::object::{News, Notice, ObjectId};
 use larder_io::clock::Clock;
 use larder_io::reactor::{self, Batch, Event, Reactor};
 use larder_io::table::{Id, Table};
+use larder_io::tcp;
 
 use self::access::Told;
 use self::clients::{Arrival, CLIENT_LISTS, Client};
@@ -276,13 +277,23 @@ impl Driver {
         }
     }
 
-    /// Takes no new connections, and closes those without a request.
+    /// Takes no new connections; those without a request have a moment for another.
     fn drain(&mut self) {
         self.is_draining = true;
-        for (at, listener) in self.listeners.iter().enumerate() {
-            self.reactor.unlisten(listener, listener_token(at));
+        for (at, listener) in std::mem::take(&mut self.listeners).into_iter().enumerate() {
+            self.reactor.unlisten(&listener, listener_token(at));
+            // Who has connected already is not reset.
+            while let Ok(Some((stream, peer))) = tcp::accept(&listener) {
+                let (socket, peer) = (stream.into(), Some(peer));
+                self.accept(Arrival {
+                    socket,
+                    peer,
+                    ending: None,
+                    asking: None,
+                    speaks_http2: false,
+                });
+            }
         }
-        self.listeners.clear();
         let ids: Vec<Id> = self.clients.ids().collect();
         for id in ids {
             self.with_client(id, |driver, client| driver.drain_client(client));

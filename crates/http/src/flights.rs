@@ -16,8 +16,10 @@
 //!
 //! Bounds: [`Flights::new`] is told how many; beyond, one asks for himself. Cost: a lock of one of `SHARDS` a miss.
 
+use std::hash::BuildHasher;
 use std::sync::{Arc, OnceLock};
 
+use foldhash::quality::RandomState;
 use foldhash::{HashMap, HashMapExt};
 use parking_lot::Mutex;
 
@@ -42,6 +44,8 @@ pub enum Landing {
     Answer(Arc<Answer>),
     /// The answer is one client's own: the others ask for themselves.
     Alone,
+    /// The same because of what that client asked: others look again, unless they asked likewise.
+    Own,
     /// Somebody was quicker: look once more at what is kept.
     Again,
     /// None, and what a client is told instead: a status code.
@@ -97,17 +101,23 @@ pub enum Left {
 pub struct Flights {
     shards: [Mutex<HashMap<Key, Arc<Flight>>>; SHARDS],
     shard_max: usize,
+    /// Seeded at random: nobody chooses URLs that fill one shard.
+    hasher: RandomState,
 }
 
 impl Flights {
     /// Room for so many.
     pub fn new(flights_max: usize) -> Flights {
         let shards = std::array::from_fn(|_| Mutex::new(HashMap::new()));
-        Flights { shards, shard_max: flights_max.div_ceil(SHARDS).max(1) }
+        Flights {
+            shards,
+            shard_max: flights_max.div_ceil(SHARDS).max(1),
+            hasher: RandomState::default(),
+        }
     }
 
     fn shard(&self, key: &Key) -> &Mutex<HashMap<Key, Arc<Flight>>> {
-        &self.shards[usize::from(key[0]) % SHARDS]
+        &self.shards[self.hasher.hash_one(key) as usize % SHARDS]
     }
 
     /// Wants an answer. Without a waiter: wants it to be fetched, and nobody has to be told.
@@ -224,6 +234,14 @@ impl Flight {
             State::Asked(_) => None,
             State::Landed(Landing::Answer(answer)) => (Arc::strong_count(answer) == 1).then_some(1),
             State::Landed(_) => Some(0),
+        }
+    }
+
+    /// Lets go of the answer with which it landed, and of the memory of its body. After [`Flights::close`] nobody asks for it.
+    pub fn let_go(&self) {
+        let mut state = self.state.lock();
+        if let State::Landed(landing) = &mut *state {
+            *landing = Landing::Alone;
         }
     }
 

@@ -16,9 +16,8 @@ use std::hash::Hasher;
 
 use siphasher::sip128::{Hasher128, SipHasher24};
 
-use crate::Field;
 use crate::message::Scheme;
-use crate::storage::selecting_value;
+use crate::sent::Sent;
 
 /// Octets of a [`Key`].
 pub const KEY_BYTES: usize = 16;
@@ -86,20 +85,25 @@ pub fn primary(url: &[u8]) -> Key {
     Digest::new(1).part(url).key()
 }
 
-/// The key of a variant: what a request has in the fields of these names. `generation` tells one choice of names from the next,
+/// The key of a variant: what an origin is sent in the fields of these names. `generation` tells one choice of names from the next,
 /// so that what was forgotten with one does not come back with another.
 pub fn variant<'a>(
     primary: &Key,
     generation: u64,
     names: impl Iterator<Item = &'a str>,
-    fields: &[Field<'_>],
+    sent: &Sent<'_>,
 ) -> Key {
     let digest = Digest::new(2).part(primary).part(&generation.to_le_bytes());
-    let with = |digest: Digest, name| match selecting_value(fields, name) {
+    let with = |digest: Digest, name| match sent.value(name) {
         Some(value) => digest.part(&[1]).part(&value),
         None => digest.part(&[0]),
     };
     names.fold(digest, with).key()
+}
+
+/// The key of a note about requests of one kind for what `key` is of, such as those with credentials.
+pub fn apart(key: &Key, kind: &str) -> Key {
+    Digest::new(4).part(key).part(kind.as_bytes()).key()
 }
 
 /// A word for a tag by which responses are purged.
@@ -110,6 +114,7 @@ pub fn tag(text: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Field;
 
     fn url(authority: &str, path: &str) -> String {
         let mut out = Vec::new();
@@ -143,21 +148,34 @@ mod tests {
     fn keys_differ() {
         let (a, b) = (primary(b"a/"), primary(b"b/"));
         let names = || ["accept", "x"].into_iter();
-        let with = |value: &'static [u8]| vec![Field { name: "Accept", value }];
+        let accept = |value: &'static [u8]| vec![Field { name: "Accept", value }];
+        let variant = |primary, generation, fields: &[Field<'_>]| {
+            let client = || None;
+            let (host, takes_trailers) = (&b"a"[..], false);
+            let sent = Sent {
+                fields,
+                host,
+                takes_trailers,
+                scheme: None,
+                is_shared: true,
+                client: &client,
+            };
+            variant(primary, generation, names(), &sent)
+        };
         let all = [
             a,
             b,
-            variant(&a, 1, names(), &[]),
-            variant(&b, 1, names(), &[]),
-            variant(&a, 2, names(), &[]),
-            variant(&a, 1, names(), &with(b"")),
-            variant(&a, 1, names(), &with(b"a, b")),
-            variant(&a, 1, names(), &with(b"b, a")),
+            variant(&a, 1, &[]),
+            variant(&b, 1, &[]),
+            variant(&a, 2, &[]),
+            variant(&a, 1, &accept(b"")),
+            variant(&a, 1, &accept(b"a, b")),
+            variant(&a, 1, &accept(b"b, a")),
         ];
         for (at, key) in all.iter().enumerate() {
             assert!(!all[at + 1..].contains(key), "{at}");
         }
-        assert_eq!(variant(&a, 1, names(), &with(b"a ,b")), all[6]);
+        assert_eq!(variant(&a, 1, &accept(b"a ,b")), all[6]);
         assert_ne!(tag(b"a"), tag(b"b"));
     }
 }

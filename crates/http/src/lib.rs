@@ -21,6 +21,7 @@
 //! | [`preconditions`] | `If-None-Match`, `If-Modified-Since`, `Range` and `If-Range` |
 //! | [`key`], [`record`] | under what a response is kept, and as which octets |
 //! | [`answer`] | what one client gets of it |
+//! | [`sent`] | what an origin is sent of a request, by which variants are chosen |
 //! | [`status`], [`log`] | `Cache-Status` (RFC 9211); a line for each exchange |
 //! | [`statuses`] | how long what says nothing is fresh, by an operator's rule |
 //! | [`prefix`], [`proxy_protocol`] | networks of addresses; who a client is, said by a proxy |
@@ -31,7 +32,9 @@
 //! |---|---|
 //! | [`store`] | what is kept, by all loops together; purges |
 //! | [`bodies`] | bodies too long for a record, and which of them leaves |
+//! | [`parts`] | bodies that turned out too long to be cached |
 //! | [`flights`] | what is being asked, once for all who want it |
+//! | [`pending`] | which URLs are being fetched, for writes that come meanwhile |
 //! | [`mail`] | what one loop says to another |
 //! | [`driver`] | a loop: clients, origins, bodies on their way |
 //! | [`server`], [`options`] | sockets, threads, signals; what an operator decides |
@@ -63,11 +66,14 @@ pub mod log;
 pub mod mail;
 pub mod message;
 pub mod options;
+pub mod parts;
+pub mod pending;
 pub mod preconditions;
 pub mod prefix;
 pub mod proxy_protocol;
 pub mod record;
 pub mod reuse;
+pub mod sent;
 pub mod server;
 pub mod snapshot;
 pub mod status;
@@ -111,6 +117,9 @@ pub struct Rules {
     pub heeds_clients: bool,
     /// A response that sets cookies is kept only where it says `public` or `s-maxage`: it was likely meant for one client.
     pub is_cautious_with_cookies: bool,
+    /// A response to a request with `Cookie` may be fresh by a guess. Without it such a response, where it says nothing of caching, is
+    /// stored only if it has an entity tag, and is validated at each use: it may be one client's page.
+    pub guesses_with_cookies: bool,
     /// A stale answer may be given while the origin fails, for so long after it became stale, seconds, where the response does
     /// not say (RFC 5861, section 4) and nothing forbids it.
     pub stale_if_error_s: u64,
@@ -119,13 +128,14 @@ pub struct Rules {
 }
 
 impl Default for Rules {
-    /// A tenth, a day at most; clients are heeded; cautious; no stale answers unless a response says so; no rules for statuses.
+    /// A tenth, a day at most, and not where a request had a cookie; clients are heeded; cautious; no stale answers unless a response says so; no rules for statuses.
     fn default() -> Rules {
         Rules {
             heuristic_share: 0.1,
             heuristic_max_s: 86_400,
             heeds_clients: true,
             is_cautious_with_cookies: true,
+            guesses_with_cookies: false,
             stale_if_error_s: 0,
             statuses: statuses::StatusRules::default(),
         }

@@ -29,6 +29,8 @@ pub struct OriginAddress {
 pub struct Patience {
     /// For the next request on a connection.
     pub idle_ms: u64,
+    /// The same at most, once the server ends.
+    pub drain_idle_ms: u64,
     /// For the rest of a request's head, from its first octet on.
     pub head_ms: u64,
     /// For a client to take something, or to send more of its body.
@@ -50,6 +52,7 @@ impl Default for Patience {
     fn default() -> Patience {
         Patience {
             idle_ms: 60_000,
+            drain_idle_ms: 2_000,
             head_ms: 10_000,
             client_ms: 60_000,
             connect_ms: 3_500,

@@ -77,7 +77,8 @@ fn is_in_force(validators: Validators<'_>, fields: &[Field<'_>]) -> bool {
 /// The parts that a `Range` names; `None` where it is none that has to be heeded.
 fn parts(range: &[u8], body_bytes: u64) -> Option<Ranges> {
     let (unit, set) = range.split_at(range.iter().position(|&octet| octet == b'=')?);
-    if !unit.trim_ascii().eq_ignore_ascii_case(b"bytes") {
+    // No space is allowed around the unit: who reads it otherwise would see another range.
+    if !unit.eq_ignore_ascii_case(b"bytes") {
         return None;
     }
     let mut all: Vec<(u64, u64)> = Vec::new();
@@ -198,6 +199,9 @@ mod tests {
             ("bytes=", Ranges::Whole),
             ("bytes=-", Ranges::Whole),
             ("bytes=a-b", Ranges::Whole),
+            ("bytes = 0-1", Ranges::Whole),
+            ("bytes =0-1", Ranges::Whole),
+            (" bytes=0-1", Ranges::Whole),
             ("lines=0-9", Ranges::Whole),
             ("0-9", Ranges::Whole),
         ] {

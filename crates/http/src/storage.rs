@@ -26,6 +26,8 @@ pub struct Moments {
 pub enum Unstored {
     /// The request's method is not GET.
     Method,
+    /// The request has content, which may have decided what the response is, and is no part of the key.
+    Content,
     /// It is a part, an update, not final, or about conditions of one request.
     Status,
     /// `must-understand`, and its status is not.
@@ -42,6 +44,8 @@ pub enum Unstored {
     VaryAny,
     /// It sets cookies, and does not say that it is for everybody.
     Cookies,
+    /// The request has cookies, and the response says neither how long it is fresh nor by which tag it is known.
+    RequestCookies,
     /// Nothing says that it may be.
     NotSaid,
 }
@@ -51,6 +55,7 @@ impl Unstored {
     pub const fn as_str(self) -> &'static str {
         match self {
             Unstored::Method => "method",
+            Unstored::Content => "request-content",
             Unstored::Status => "status",
             Unstored::NotUnderstood => "must-understand",
             Unstored::NoStore => "no-store",
@@ -59,6 +64,7 @@ impl Unstored {
             Unstored::Authorization => "authorization",
             Unstored::VaryAny => "vary-any",
             Unstored::Cookies => "set-cookie",
+            Unstored::RequestCookies => "request-cookie",
             Unstored::NotSaid => "not-cacheable",
         }
     }
@@ -183,6 +189,9 @@ pub fn store(
     if request.method != "GET" {
         return Err(Unstored::Method);
     }
+    if has_content(request.fields) {
+        return Err(Unstored::Content);
+    }
     // 412 and 416 answer conditions and ranges of one request, whatever they say of caching.
     if !(200..600).contains(&status) || matches!(status, 206 | 304 | 412 | 416) {
         return Err(Unstored::Status);
@@ -211,10 +220,17 @@ pub fn store(
     let lifetime = said_lifetime_s(&directives, is_targeted, fields, moments);
     let may_guess = HEURISTIC.contains(&status) || directives.is_public;
     let ruled = ruled_lifetime_s(status, fields, rules);
+    // Only what says nothing is guessed at, and a guess must not make one client's page everybody's.
+    let may_be_ones_own =
+        has(request.fields, "cookie") && !directives.is_public && !rules.guesses_with_cookies;
+    let has_etag = only(fields, "etag").is_some_and(is_entity_tag);
     let lifetime_s = match lifetime.or(ruled) {
         Some(lifetime_s) => lifetime_s,
-        None if may_guess => guessed_lifetime_s(fields, moments, rules),
-        None => return Err(Unstored::NotSaid),
+        None if !may_guess => return Err(Unstored::NotSaid),
+        None if !may_be_ones_own => guessed_lifetime_s(fields, moments, rules),
+        // A tag names these octets; a date is the same for the pages of two clients.
+        None if has_etag || !has(fields, "last-modified") => 0,
+        None => return Err(Unstored::RequestCookies),
     };
     Ok(Stored {
         life: Life {
@@ -232,6 +248,12 @@ pub fn store(
             .filter(|it| date(it).is_some())
             .map(<[u8]>::to_vec),
     })
+}
+
+/// True where a request has content, or may have some: a length other than 0, or a coding.
+fn has_content(fields: &[Field<'_>]) -> bool {
+    let is_zero = |value: &[u8]| value.iter().all(|octet| b"0, \t".contains(octet));
+    has(fields, "transfer-encoding") || !values(fields, "content-length").all(is_zero)
 }
 
 /// How long it is said to be fresh, seconds (RFC 9111, section 4.2.1); `None`: nobody said.

@@ -27,11 +27,12 @@ use larder_io::random::Random;
 use larder_io::service::figures::Gauge;
 use parking_lot::Mutex;
 
-use crate::Field;
 use crate::bodies::Bodies;
 use crate::flights::Flights;
-use crate::key::{Key, by_other_scheme, primary, variant};
+use crate::key::{Key, apart, by_other_scheme, primary, variant};
+use crate::pending::{Pending, Ticket};
 use crate::record::{Choice, Kept, Record, body_of, push_choice, push_too_long, push_unshared};
+use crate::sent::Sent;
 use crate::storage::{Selected, Stored};
 
 /// Of the memory of bodies, the part that windows of what passes through have together.
@@ -39,9 +40,6 @@ const TRANSIT_PART: u64 = 20;
 
 /// Tags that are remembered as purged.
 pub const TAGS_MAX: usize = 1 << 16;
-
-/// URLs that were forgotten are remembered by so many serials; those that share one may be kept a time later than they could be.
-const FORGOTTEN: usize = 1 << 12;
 
 /// Fields that choose a variant at most; a response that names more is not kept.
 pub const CHOICE_MAX: usize = 16;
@@ -68,8 +66,7 @@ pub struct Store {
     promised: Arc<AtomicU64>,
     promised_max: u64,
     serial: AtomicU64,
-    /// The serial as of which a URL was forgotten last, by its key.
-    forgotten: Box<[AtomicU64]>,
+    pending: Arc<Pending>,
     purges: Mutex<Arc<Purges>>,
     purges_version: AtomicU64,
     purges_made: AtomicU64,
@@ -241,7 +238,7 @@ impl Store {
             promised_max: memory.bodies_bytes / 4 * 3,
             serial: AtomicU64::new(1),
             purges: Mutex::default(),
-            forgotten: (0..FORGOTTEN).map(|_| AtomicU64::new(0)).collect(),
+            pending: Arc::default(),
             purges_version: AtomicU64::new(0),
             purges_made: AtomicU64::new(0),
         })
@@ -321,14 +318,9 @@ impl Store {
         self.serial.fetch_add(1, Ordering::Relaxed)
     }
 
-    fn forgotten(&self, key: &Key) -> &AtomicU64 {
-        let word = u64::from_le_bytes(*key.first_chunk().expect("a key is longer"));
-        &self.forgotten[word as usize % FORGOTTEN]
-    }
-
-    /// True where a URL was forgotten after something with this serial was asked for: what came of that is outdated.
-    pub fn is_forgotten(&self, url: &[u8], serial: u64) -> bool {
-        serial < self.forgotten(&primary(url)).load(Ordering::Acquire)
+    /// A fetch of a URL begins: its ticket says whether the URL was forgotten since.
+    pub fn enter(&self, url: &[u8], serial: u64) -> Ticket {
+        self.pending.enter(primary(url), serial)
     }
 
     /// Purges what has a tag and was kept until now; softly: it is stale from now on.
@@ -434,13 +426,13 @@ impl Face {
     }
 
     /// Looks for a response to a request for a URL ([`crate::key::push_url`]).
-    pub fn find(&self, url: &[u8], fields: &[Field<'_>], now: Seconds) -> Found<'_> {
+    pub fn find(&self, url: &[u8], sent: &Sent<'_>, now: Seconds) -> Found<'_> {
         let primary = primary(url);
         let key = primary;
         match self.read(&key, now) {
             Some(Record::Response(kept)) => self.judge(&primary, key, kept, url, false),
             Some(Record::Choice(choice)) => {
-                let key = variant(&key, choice.generation, choice.names(), fields);
+                let key = variant(&key, choice.generation, choice.names(), sent);
                 match self.read(&key, now) {
                     Some(Record::Response(kept)) => self.judge(&primary, key, kept, url, true),
                     Some(Record::Unshared) => Found::Unshared,
@@ -452,6 +444,11 @@ impl Face {
             Some(Record::TooLong) => Found::TooLong,
             None => Found::Nothing { key, is_variant: false },
         }
+    }
+
+    /// True where what requests of one kind get for a key is noted as not to be shared ([`apart`]).
+    pub fn is_unshared_for(&self, key: &Key, kind: &str, now: Seconds) -> bool {
+        matches!(self.read(&apart(key, kind), now), Some(Record::Unshared))
     }
 
     fn read(&self, key: &Key, now: Seconds) -> Option<Record<'_>> {
@@ -484,7 +481,7 @@ impl Face {
         store: &Store,
         url: &[u8],
         stored: &Stored,
-        fields: &[Field<'_>],
+        sent: &Sent<'_>,
         now: Seconds,
     ) -> Option<Key> {
         let key = primary(url);
@@ -497,7 +494,7 @@ impl Face {
         };
         let is_in = |choice: &Choice<'_>, it: &Selected| choice.names().any(|name| name == it.name);
         if let Some(choice) = there.filter(|it| stored.vary.iter().all(|name| is_in(it, name))) {
-            return Some(variant(&key, choice.generation, choice.names(), fields));
+            return Some(variant(&key, choice.generation, choice.names(), sent));
         }
         let mut names: Vec<String> =
             there.iter().flat_map(Choice::names).map(str::to_owned).collect();
@@ -515,7 +512,7 @@ impl Face {
         push_choice(&mut record, generation, names.iter().map(String::as_str));
         self.insert(store, &key, &record, Ttl::FOREVER, now);
         self.scratch = record;
-        Some(variant(&key, generation, names.iter().map(String::as_str), fields))
+        Some(variant(&key, generation, names.iter().map(String::as_str), sent))
     }
 
     /// Keeps a record under a key; false: the engine has no room for it.
@@ -572,9 +569,9 @@ impl Face {
         let entry = self.proxy.get(&key, now);
         let was_there = entry.is_some();
         let body = entry.and_then(|entry| body_of(entry.value()));
-        // What is on its way was asked before. Whoever keeps it looks at the serial after he did, so either he sees this one, or what
-        // he kept is removed here.
-        store.forgotten(&key).fetch_max(store.next_serial(), Ordering::AcqRel);
+        // What is on its way was asked before. Whoever keeps it looks at its ticket after he did, so either he sees this, or what he kept
+        // is removed here.
+        store.pending.note_written(&key, store.next_serial());
         store.flights.supersede(&key);
         self.remove(&key);
         if let Some(id) = body {

@@ -21,24 +21,25 @@ use larder_io::tcp;
 use super::Driver;
 use super::access::{Noted, Told};
 use super::delivery::Delivery;
-use super::fetch::{Asker, Fetch, Purpose};
+use super::fetch::{Asker, COOKIES, CREDENTIALS, Fetch, Purpose, RENEWAL};
 use super::upload::Upload;
-use crate::Request;
 use crate::answer::{
     Answer, Asked, Body, Composed, NAME, Said, Trailers, compose, push_body, push_own,
 };
 use crate::beside::{Ending, Guest};
 use crate::directives::RequestDirectives;
-use crate::field::has;
+use crate::field::{has, members};
 use crate::flights::{Boarding, Flight, Landing, Waiter};
 use crate::key::{Key, push_url};
 use crate::message::trailers::takes_trailers;
 use crate::message::{self, FieldRoom, Framing, Limits, Refused, RequestHead, Scheme, Target};
 use crate::record::{Kept, Record};
 use crate::reuse::{Decision, decide};
+use crate::sent::Sent;
 use crate::status::{CacheStatus, Forward, Outcome, push_cache_status};
-use crate::storage::{Life, selecting_value};
+use crate::storage::Life;
 use crate::store::Found;
+use crate::{Field, Request};
 
 /// What a client waits for, by list.
 pub const CLIENT_LISTS: usize = 6;
@@ -126,6 +127,12 @@ impl Client {
             && self.queued.is_empty()
     }
 
+    /// Where it is.
+    fn address(&self) -> Option<IpAddr> {
+        let peer = self.peer.or_else(|| super::origins::peer_of(&self.socket));
+        peer.map(|peer| peer.ip())
+    }
+
     /// What it asks by.
     pub(super) fn scheme(&self) -> Scheme {
         if self.ending.is_some() { Scheme::Https } else { Scheme::Http }
@@ -174,8 +181,9 @@ impl Driver {
         self.counts.connections += 1;
         // Whoever ended its TLS has said who it is.
         let expects_proxy = self.options.expects_proxy && ending.is_none();
-        // While we drain, only what was on its way before comes in, with a request that has to be read first.
-        let list = if expects_proxy || self.is_draining { HEAD } else { IDLE };
+        // While we drain, what somebody else decrypted comes in with a request that has to be read first.
+        let has_request = self.is_draining && ending.is_some();
+        let list = if expects_proxy || has_request { HEAD } else { IDLE };
         let Ok(id) = self.clients.insert(None, list, self.now.ms) else {
             self.counts.refused_full += 1;
             return;
@@ -222,7 +230,10 @@ impl Driver {
 
     pub(super) fn client_waits_ms(&self) -> [u64; CLIENT_LISTS] {
         let patience = &self.options.patience;
-        let idle_ms = if self.is_draining { 0 } else { patience.idle_ms };
+        let idle_ms = match self.is_draining {
+            true => patience.idle_ms.min(patience.drain_idle_ms),
+            false => patience.idle_ms,
+        };
         [idle_ms, patience.head_ms, u64::MAX, patience.client_ms, patience.client_ms, LINGER_MS]
     }
 
@@ -263,10 +274,13 @@ impl Driver {
         false
     }
 
+    /// The server ends. A client without a request may be sending one: it has a moment for it, and is answered with
+    /// `Connection: close`.
     pub(super) fn drain_client(&mut self, client: &mut Client) -> bool {
-        client.closes = true;
-        let is_idle = client.exchange.is_none() && client.delivery.is_none() && !client.is_sending;
-        !(is_idle && client.inbox.is_empty())
+        if client.is_done() && client.inbox.is_empty() {
+            self.wait_in(client, IDLE);
+        }
+        true
     }
 
     pub(super) fn client_failed(&mut self, _client: &mut Client) -> bool {
@@ -512,13 +526,18 @@ impl Driver {
         if !asked.keeps_alive {
             client.closes = true;
         }
+        if wants_other_protocol(head.fields) {
+            let text = "this server does not switch protocols: Upgrade is not supported";
+            return self.own(client, head, 501, text, out);
+        }
         if head.method == "PURGE" {
             return self.purge(client, head, out);
         }
         let is_looked_up = matches!(head.method, "GET" | "HEAD") && head.framing == Framing::None;
         let step = match is_looked_up {
-            true => self.look_up(client.scheme(), head, &asked, out),
-            false => Step::Pass(Forward::Method, true),
+            true => self.look_up(client, head, &asked, out),
+            // With content it is no plain request for the URL, whatever its method.
+            false => Step::Pass(Forward::Method, head.framing == Framing::None),
         };
         match step {
             Step::Answered(composed) => {
@@ -550,20 +569,29 @@ impl Driver {
     /// Looks for what is kept, and puts it in `out` where it may be used.
     fn look_up(
         &mut self,
-        scheme: Scheme,
+        client: &Client,
         head: &RequestHead<'_>,
         asked: &Asked<'_>,
         out: &mut Vec<u8>,
     ) -> Step {
         self.url.clear();
-        push_url(&mut self.url, scheme, head.host, head.target.path());
+        push_url(&mut self.url, client.scheme(), head.host, head.target.path());
         let directives = RequestDirectives::heeded(head.fields, &self.options.rules);
         let now = self.now;
-        let (key, kept, is_purged) = match self.face.find(&self.url, head.fields, now.seconds()) {
+        let address = || client.address();
+        let sent = Sent::new(head, self.said_scheme(client), true, &address);
+        let (key, kept, is_purged) = match self.face.find(&self.url, &sent, now.seconds()) {
             Found::Kept { key, kept, is_purged } => (key, kept, is_purged),
             _ if directives.only_if_cached => return Step::Unsatisfiable,
             Found::Unshared => return Step::Pass(Forward::Bypass, true),
             Found::TooLong => return Step::Pass(Forward::Bypass, false),
+            // Its answer would be nobody else's, so nobody waits for it.
+            Found::Nothing { .. } if directives.no_store => {
+                return Step::Pass(Forward::Bypass, true);
+            }
+            Found::Nothing { key, .. } if self.asks_alone(&key, head) => {
+                return Step::Pass(Forward::Bypass, true);
+            }
             Found::Nothing { key, is_variant } => {
                 let why = if is_variant { Forward::VaryMiss } else { Forward::UriMiss };
                 return Step::Ask(key, why, None);
@@ -586,6 +614,13 @@ impl Driver {
         let (age_s, renews) = match decision {
             Decision::Serve { age_s } => (age_s, false),
             Decision::ServeAndValidate { age_s } => (age_s, true),
+            Decision::Validate
+                if directives.no_store
+                    || self.asks_alone(&key, head)
+                    || self.face.is_unshared_for(&key, RENEWAL, now.seconds()) =>
+            {
+                return Step::Pass(Forward::Stale, true);
+            }
             Decision::Validate => {
                 return Step::Ask(key, Forward::Stale, Some(kept.octets.to_vec()));
             }
@@ -609,11 +644,29 @@ impl Driver {
             origin_status: None,
         };
         let object = object.filter(|_| composed.body != Body::None);
-        match (renews && !self.store.flights.has(&key), object) {
+        // What could not be kept would only keep others from renewing it.
+        let may_renew = !directives.no_store
+            && (!has(head.fields, CREDENTIALS) || is_for_all(&kept.life))
+            && !self.asks_alone(&key, head);
+        match (renews && may_renew && !self.store.flights.has(&key), object) {
             (true, object) => Step::Renew(composed, object, key, kept.octets.to_vec()),
             (false, Some(object)) => Step::Deliver(composed, object),
             (false, None) => Step::Answered(composed),
         }
+    }
+
+    /// True where it is known that what such a request gets is its own: it does not wait for others, nor others for it.
+    fn asks_alone(&self, key: &Key, head: &RequestHead<'_>) -> bool {
+        let is_noted = |kind: &str| {
+            has(head.fields, kind) && self.face.is_unshared_for(key, kind, self.now.seconds())
+        };
+        is_noted(CREDENTIALS) || is_noted(COOKIES)
+    }
+
+    /// The scheme that origins are told for a client, if they are.
+    fn said_scheme(&self, client: &Client) -> Option<Scheme> {
+        let says_scheme = self.options.beside.as_ref().is_some_and(|it| it.has_clients());
+        says_scheme.then(|| client.scheme())
     }
 
     /// Begins to deliver a body after a head that is in the client's answer.
@@ -681,7 +734,7 @@ impl Driver {
     ) {
         let waiter = Waiter { loop_number: self.number, client: client.token };
         match self.store.flights.board(&key, Some(waiter)) {
-            Boarding::Leads(flight) if self.is_outdated(head) => {
+            Boarding::Leads(flight) if self.is_outdated(client, head) => {
                 self.wait_with(client, head, octets, Some(flight.clone()), why);
                 self.store.flights.close(&flight);
                 self.land_flight(&flight, &Landing::Again);
@@ -700,7 +753,7 @@ impl Driver {
             Boarding::Landed(landing) => {
                 self.counts.collapsed += 1;
                 self.wait_with(client, head, octets, None, why);
-                self.landed.push_back((client.token, self.still_good(head, landing)));
+                self.landed.push_back((client.token, self.still_good(client, head, landing)));
             }
             Boarding::Full => self.pass(client, head, octets, why, true, out),
         }
@@ -708,22 +761,24 @@ impl Driver {
 
     /// True where what a look-up just found is not so any more. Who leads a flight has to look again: another one that led may have
     /// kept its answer, and closed its flight, between the look and the boarding.
-    fn is_outdated(&mut self, head: &RequestHead<'_>) -> bool {
+    fn is_outdated(&mut self, client: &Client, head: &RequestHead<'_>) -> bool {
         let now = self.now.seconds();
+        let address = || client.address();
+        let sent = Sent::new(head, self.said_scheme(client), true, &address);
         let is_known = |found: Found<'_>| match found {
             Found::Kept { key, kept, .. } => Some((key, kept.serial)),
             Found::Nothing { key, .. } => Some((key, 0)),
             Found::Unshared | Found::TooLong => None,
         };
-        let before = is_known(self.face.find(&self.url, head.fields, now));
+        let before = is_known(self.face.find(&self.url, &sent, now));
         self.face.sync(&self.store);
-        before != is_known(self.face.find(&self.url, head.fields, now))
+        before != is_known(self.face.find(&self.url, &sent, now))
     }
 
     /// What has landed a while ago may be given to who comes now, if it is fresh; else he asks for himself.
-    fn still_good(&self, head: &RequestHead<'_>, landing: Landing) -> Landing {
+    fn still_good(&self, client: &Client, head: &RequestHead<'_>, landing: Landing) -> Landing {
         let Landing::Answer(answer) = &landing else { return Landing::Alone };
-        if !is_for(answer, head) {
+        if !self.is_for(answer, client, head) {
             return Landing::Alone;
         }
         let Some(Record::Response(kept)) = Record::read(&answer.record) else {
@@ -793,11 +848,17 @@ impl Driver {
         upload: Option<Delivery>,
     ) -> Box<Fetch> {
         let peer = client.peer.or_else(|| super::origins::peer_of(&client.socket));
-        let now = self.now;
-        let serial = self.store.next_serial();
-        let says_scheme = self.options.beside.as_ref().is_some_and(|it| it.has_clients());
+        let says_scheme = self.said_scheme(client).is_some();
         let asker = Asker { peer, scheme: client.scheme(), says_scheme };
-        Box::new(Fetch::new(head, octets, purpose, upload, asker, now.wall_s, serial))
+        let (asked_s, store) = (self.now.wall_s, &self.store);
+        Box::new(Fetch::new(head, octets, purpose, upload, asker, asked_s, store))
+    }
+
+    /// True where an answer is of the variant that a request wants.
+    fn is_for(&self, answer: &Answer, client: &Client, head: &RequestHead<'_>) -> bool {
+        let address = || client.address();
+        let sent = Sent::new(head, self.said_scheme(client), true, &address);
+        answer.vary.iter().all(|it| sent.value(&it.name) == it.value)
     }
 
     /// An answer came for a client that waits.
@@ -822,7 +883,7 @@ impl Driver {
         let mut out = self.reactor.buffer();
         match landing {
             Landing::Answer(answer) => {
-                if is_for(&answer, &head) {
+                if self.is_for(&answer, client, &head) {
                     self.give(client, &head, &answer, exchange.why, &mut out);
                 } else {
                     // Another variant; which one it is can be told now.
@@ -830,11 +891,16 @@ impl Driver {
                     self.request(client, &head, &exchange.head, &mut out);
                 }
             }
+            // What made that answer one client's own is not in this request.
+            Landing::Own if !has(head.fields, CREDENTIALS) && !has(head.fields, COOKIES) => {
+                self.face.sync(&self.store);
+                self.request(client, &head, &exchange.head, &mut out);
+            }
             Landing::Again => {
                 self.face.sync(&self.store);
                 self.request(client, &head, &exchange.head, &mut out);
             }
-            Landing::Alone => {
+            Landing::Alone | Landing::Own => {
                 self.pass(client, &head, &exchange.head, Forward::Bypass, true, &mut out);
             }
             Landing::Interim(_) => {}
@@ -874,8 +940,11 @@ impl Driver {
         // A body that is still sent must be read to its end, or the connection is of no more use.
         client.lingers |= client.upload.is_some();
         let asked = asked(head, self.is_draining || client.upload.is_some());
-        let sealed_bytes =
-            answer.object.as_ref().and_then(|object| super::delivery::sealed(object));
+        let sealed_bytes = answer
+            .object
+            .as_ref()
+            .and_then(|object| super::delivery::sealed(object))
+            .filter(|_| !answer.part.as_ref().is_some_and(|part| part.goes_on()));
         // Nothing comes after a body whose length was said before.
         let trails = takes_trailers(head.fields)
             && head.minor_version > 0
@@ -888,7 +957,10 @@ impl Driver {
         let (status, head_end) = (composed.status, out.len());
         match &answer.object {
             Some(object) => {
-                self.begin(client, composed, object.clone(), answer.is_private, trailers)
+                self.begin(client, composed, object.clone(), answer.is_private, trailers);
+                if let (Some(delivery), Some(part)) = (&mut client.delivery, &answer.part) {
+                    delivery.goes_on_with(part.clone());
+                }
             }
             None => push_body(out, &composed.body, kept.body),
         }
@@ -898,9 +970,19 @@ impl Driver {
     }
 }
 
-/// True where an answer is of the variant that a request wants.
-fn is_for(answer: &Answer, head: &RequestHead<'_>) -> bool {
-    answer.vary.iter().all(|it| selecting_value(head.fields, &it.name) == it.value)
+/// True where a client wants to go on in another protocol, such as WebSocket. One that offers HTTP/2 is served by HTTP/1.1 as well.
+fn wants_other_protocol(fields: &[Field<'_>]) -> bool {
+    let mut options = members(fields, "connection");
+    let mut protocols = members(fields, "upgrade").peekable();
+    options.any(|it| it.eq_ignore_ascii_case(b"upgrade"))
+        && protocols.peek().is_some()
+        && !protocols.any(|it| it.eq_ignore_ascii_case(b"h2c"))
+}
+
+/// True where a response says that it may be given to all, whoever asked for it with credentials (RFC 9111, section 3.5).
+fn is_for_all(life: &Life) -> bool {
+    let said = &life.directives;
+    said.is_public || said.s_maxage_s.is_some() || said.must_revalidate
 }
 
 fn asked<'a>(head: &RequestHead<'a>, closes: bool) -> Asked<'a> {

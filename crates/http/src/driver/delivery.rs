@@ -25,6 +25,7 @@ use super::Driver;
 use super::clients::Client;
 use crate::answer::{Body, Segment, Trailers};
 use crate::message::push_chunk_size;
+use crate::parts::Part;
 
 /// Shorter leases are copied: a call for each would cost more than the copy.
 const SENDFILE_BYTES_MIN: usize = 16 << 10;
@@ -60,6 +61,8 @@ pub struct Delivery {
     is_chunked: bool,
     /// What comes after the last chunk, for who takes it.
     trailers: Option<Arc<Trailers>>,
+    /// Where the body goes on, if it does.
+    part: Option<Arc<Part>>,
     /// The body is one client's own: its memory is used again at once.
     is_private: bool,
     pieces: VecDeque<Piece>,
@@ -111,6 +114,7 @@ impl Delivery {
             reader: None,
             is_chunked,
             trailers,
+            part: None,
             is_private,
             pieces: VecDeque::new(),
             sent: 0,
@@ -118,6 +122,11 @@ impl Delivery {
             leases: Vec::new(),
             is_complete: false,
         }
+    }
+
+    /// Goes on with these parts after the object's end.
+    pub(super) fn goes_on_with(&mut self, part: Arc<Part>) {
+        self.part = Some(part);
     }
 
     /// Sends these before all else.
@@ -170,6 +179,11 @@ impl Delivery {
 
     fn end_segment(&mut self) {
         self.reader = None;
+        if let Some((object, part)) = self.part.as_ref().and_then(|part| part.next()) {
+            // The same segment, in the next object. Its memory is used again at once, so the kernel is not shown it.
+            (self.object, self.part, self.is_private) = (object, Some(part), true);
+            return;
+        }
         self.segments.pop_front();
     }
 

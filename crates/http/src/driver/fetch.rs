@@ -4,7 +4,8 @@
 //! asked for all who want it    304          what is kept is brought up to date, and given to all
 //!                              may be kept  given to all if it is fresh, kept when it is whole
 //!                              else         given to who asked first; the others ask for themselves, and so do, for a while, those
-//!                                           who come later
+//!                                           who come later. Where only what the first one asked is why (credentials), the others
+//!                                           ask once for all again, and only those who ask likewise later ask for themselves
 //!                              failed       what is stale, if it may be given; else an error
 //! asked for one                             given to that one, and kept if it may be
 //! ```
@@ -22,24 +23,23 @@ use super::Driver;
 use super::delivery::Delivery;
 use super::origins::{Incoming, Keep, Origin};
 use crate::answer::{Answer, Trailers};
-use crate::directives::RequestDirectives;
-use crate::field::{members, only};
+use crate::directives::{RequestDirectives, ResponseDirectives};
+use crate::field::{has, members, only};
 use crate::flights::{Flight, Landing};
-use crate::key::{Key, push_url, scheme_of, tag};
+use crate::key::{Key, apart, push_url, scheme_of, tag};
 use crate::message::forward::{push_kept_head, push_request};
 use crate::message::trailers::takes_trailers;
 use crate::message::{
     self, FieldRoom, Framing, RequestHead, ResponseHead, Scheme, push_date, push_field,
 };
-use crate::record::{Kept, Parts, Record, push_response};
+use crate::parts::Parts;
+use crate::pending::Ticket;
+use crate::record::{self, Kept, Record, push_response};
 use crate::reuse::{conditions, invalidates, is_about, may_serve_on_error, updated};
-use crate::storage::{Moments, Selected, Stored, store};
+use crate::sent::{OF_ONE, SCHEME_FIELD, Sent, VIA};
+use crate::storage::{Moments, Selected, Stored, Unstored, store};
 use crate::store::Store;
 use crate::{Field, Request, Response};
-
-/// Fields of conditions and ranges: what is asked for all is asked without those of one.
-const OF_ONE: [&str; 6] =
-    ["if-none-match", "if-modified-since", "if-match", "if-unmodified-since", "range", "if-range"];
 
 /// Fields by which an origin names tags.
 const TAG_FIELDS: [&str; 3] = ["surrogate-key", "xkey", "cache-tag"];
@@ -81,6 +81,8 @@ pub struct Fetch {
     asker: Asker,
     asked_s: u64,
     pub(super) serial: u64,
+    /// Says whether the URL was forgotten meanwhile.
+    ticket: Ticket,
     pub(super) tries: u8,
     interim: u8,
 }
@@ -94,11 +96,51 @@ pub(super) struct Asker {
     pub(super) says_scheme: bool,
 }
 
+impl Asker {
+    /// The scheme that the origin is told.
+    fn said_scheme(&self) -> Option<Scheme> {
+        self.says_scheme.then_some(self.scheme)
+    }
+}
+
 /// Heads before the answer that a client is told of: it need not take what it is sent, and no window holds them up.
 const INTERIM_MAX: u8 = 16;
 
-/// What says by which scheme a client asked; who is believed must be known, so that clients cannot say it.
-const SCHEME_FIELD: &str = "X-Forwarded-Proto";
+/// Requests that are noted apart as not to be shared: what kind of field makes their responses one client's own.
+pub(super) const CREDENTIALS: &str = "authorization";
+pub(super) const COOKIES: &str = "cookie";
+/// And those that ask whether what is kept is still good.
+pub(super) const RENEWAL: &str = "renewal";
+
+/// For whom an answer is that was asked for all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// All who wait.
+    All,
+    /// The one who asked first: the others ask for themselves. Those who come later do so too if it is noted, of all or of one kind.
+    One(Option<Noted>),
+    /// The same, because of a field that the first one sent: those without it look again.
+    Own { kind: &'static str, is_noted: bool },
+}
+
+/// What is noted as not to be shared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Noted {
+    /// The URL or variant.
+    All,
+    /// Its renewal by a 304.
+    Renewal,
+}
+
+/// What was asked, as the client said it and as the origin got it.
+#[derive(Clone, Copy)]
+struct Question<'a> {
+    /// With the method of the fetch.
+    request: Request<'a>,
+    /// The client wants a part.
+    wants_part: bool,
+    sent: Sent<'a>,
+}
 
 impl Fetch {
     pub(super) fn new(
@@ -108,10 +150,12 @@ impl Fetch {
         upload: Option<Delivery>,
         asker: Asker,
         asked_s: u64,
-        serial: u64,
+        store: &Store,
     ) -> Fetch {
         let mut url = Vec::new();
         push_url(&mut url, asker.scheme, head.host, head.target.path());
+        let serial = store.next_serial();
+        let ticket = store.enter(&url, serial);
         let mut fetch = Fetch {
             request: Vec::new(),
             client_head: octets.to_vec(),
@@ -122,6 +166,7 @@ impl Fetch {
             asker,
             asked_s,
             serial,
+            ticket,
             tries: 0,
             interim: 0,
         };
@@ -154,13 +199,14 @@ impl Fetch {
         if takes_trailers(head.fields) && head.minor_version > 0 {
             extra.extend([("Connection", &b"TE"[..]), ("TE", b"trailers")]);
         }
-        extra.push(("Via", b"1.1 larder"));
+        extra.push(("Via", VIA.as_bytes()));
         if !address.is_empty() {
             extra.push(("X-Forwarded-For", address.as_bytes()));
         }
+        // Who is believed must be known, so that clients cannot say it.
         let says_scheme = self.asker.says_scheme;
-        if says_scheme {
-            extra.push((SCHEME_FIELD, self.asker.scheme.as_str().as_bytes()));
+        if let Some(scheme) = self.asker.said_scheme() {
+            extra.push((SCHEME_FIELD, scheme.as_str().as_bytes()));
         }
         let drops = |name: &str| {
             shared && OF_ONE.iter().any(|it| it.eq_ignore_ascii_case(name))
@@ -227,7 +273,15 @@ impl Driver {
         let method = std::mem::take(&mut fetch.method);
         let request = Request { method: &method, fields: asked.fields };
         let response = Response { status: head.status, fields: head.fields };
-        let outcome = self.judge(&mut fetch, &request, &response, head, rest);
+        let is_shared = matches!(fetch.purpose, Purpose::Shared { .. });
+        let peer = fetch.asker.peer;
+        let client = || peer.map(|peer| peer.ip());
+        let question = Question {
+            request,
+            wants_part: asked.method == "GET" && has(asked.fields, "range"),
+            sent: Sent::new(&asked, fetch.asker.said_scheme(), is_shared, &client),
+        };
+        let outcome = self.judge(&mut fetch, &question, &response, head, rest);
         (fetch.client_head, fetch.method) = (client_head, method);
         if matches!(outcome.0, Next::Again) {
             fetch.forget_stale(&message::Limits::READ_BEFORE);
@@ -239,13 +293,19 @@ impl Driver {
     fn judge(
         &mut self,
         fetch: &mut Fetch,
-        request: &Request<'_>,
+        question: &Question<'_>,
         response: &Response<'_>,
         head: &ResponseHead<'_>,
         rest: &[u8],
     ) -> (Next, usize) {
+        let request = &question.request;
         if invalidates(request.method, head.status) {
             self.invalidate(&fetch.url, head.fields);
+        }
+        if is_unasked(fetch, question, head.status) {
+            self.counts.bad_responses += 1;
+            self.fail_fetch(fetch, 502);
+            return (Next::Unwanted, 0);
         }
         if let Purpose::Shared { flight, stale: Some(stale), .. } = &fetch.purpose {
             let (flight, stale) = (flight.clone(), stale.clone());
@@ -256,47 +316,87 @@ impl Driver {
                 if !is_about(kept.validators, response) {
                     return (Next::Again, 0);
                 }
-                return (self.renewed(fetch, &flight, &kept, request, response), 0);
+                return (self.renewed(fetch, &flight, &kept, question, response), 0);
             }
             if matches!(head.status, 500 | 502 | 503 | 504) && self.give_stale(&flight, &stale) {
                 self.counts.stale_on_error += 1;
                 return (Next::Unwanted, 0);
             }
         }
+        let stored = self.storable(fetch, question, response);
+        self.take(fetch, question, response, head, rest, stored)
+    }
+
+    /// What is to be stored of a response, chosen by what the origin was sent.
+    fn storable(
+        &self,
+        fetch: &Fetch,
+        question: &Question<'_>,
+        response: &Response<'_>,
+    ) -> Result<Stored, Unstored> {
         let moments = Moments { request_s: fetch.asked_s, response_s: self.now.wall_s };
-        let stored = match store(request, response, moments, &self.options.rules) {
-            Ok(stored) if stored.is_of_use(&self.options.rules) => Some(stored),
-            Ok(_) | Err(_) => None,
+        let mut stored = store(&question.request, response, moments, &self.options.rules)?;
+        for it in &mut stored.vary {
+            it.value = question.sent.value(&it.name);
+        }
+        Ok(stored)
+    }
+
+    /// For whom the answer to a question for all is that is not for all.
+    fn reach(
+        &self,
+        question: &Question<'_>,
+        status: u16,
+        stored: &Result<Stored, Unstored>,
+        is_kept: bool,
+    ) -> Reach {
+        let fields = question.request.fields;
+        let is_cookies = match stored {
+            Ok(stored) => stored.life.is_heuristic && stored.life.lifetime_s == 0,
+            Err(why) => *why == Unstored::RequestCookies,
         };
-        self.take(fetch, request, response, head, rest, stored)
+        // Such a status is about the request: another one may get something else.
+        let is_of_request = matches!(status, 206 | 304 | 400..=499) && !matches!(status, 404 | 410);
+        let is_noted = !is_kept && !is_of_request;
+        if has(fields, CREDENTIALS) {
+            Reach::Own { kind: CREDENTIALS, is_noted }
+        } else if is_cookies && has(fields, COOKIES) {
+            Reach::Own { kind: COOKIES, is_noted }
+        } else {
+            let is_noted = is_noted && !matches!(stored, Err(Unstored::RequestNoStore));
+            Reach::One(is_noted.then_some(Noted::All))
+        }
     }
 
     /// A whole answer: who gets it, and whether it is kept.
     fn take(
         &mut self,
         fetch: &mut Fetch,
-        request: &Request<'_>,
+        question: &Question<'_>,
         response: &Response<'_>,
         head: &ResponseHead<'_>,
         rest: &[u8],
-        stored: Option<Stored>,
+        stored: Result<Stored, Unstored>,
     ) -> (Next, usize) {
         let now = self.now;
-        let key = stored.as_ref().and_then(|stored| {
-            let Driver { face, store, .. } = self;
-            face.key_for(store, &fetch.url, stored, request.fields, now.seconds())
-        });
         let said_bytes = only(head.fields, "content-length").and_then(digits);
         let may_keep = !matches!(fetch.purpose, Purpose::Private { may_keep: false, .. });
         let is_too_long = said_bytes.is_some_and(|bytes| bytes > self.kept_bytes_max());
+        let may_keep = may_keep && !is_too_long;
+        let rules = &self.options.rules;
+        let of_use = stored.as_ref().ok().filter(|stored| may_keep && stored.is_of_use(rules));
+        // What is not kept leaves no choice behind either.
+        let keep = of_use.and_then(|stored| {
+            let Driver { face, store, .. } = self;
+            let key = face.key_for(store, &fetch.url, stored, &question.sent, now.seconds())?;
+            Some((stored.clone(), key))
+        });
         let body_bytes = match head.framing {
-            Framing::None if request.method == "HEAD" => said_bytes,
+            Framing::None if question.request.method == "HEAD" => said_bytes,
             Framing::None => Some(0),
             Framing::Length(bytes) => Some(bytes),
             Framing::Chunked | Framing::UntilClose => None,
         };
-        let may_keep = may_keep && !is_too_long;
-        let keep = stored.zip(key).filter(|_| may_keep);
         let promise = keep.as_ref().and_then(|_| self.store.promise(body_bytes));
         let keep = keep.filter(|_| promise.is_some());
         if let (Some((_, key)), Purpose::Shared { flight, .. }) = (&keep, &fetch.purpose) {
@@ -307,6 +407,12 @@ impl Driver {
         let is_fresh = keep.as_ref().is_some_and(|(stored, _)| {
             stored.life.fresh_s(now.wall_s) > 0 && !stored.life.directives.no_cache
         });
+        let reach = match is_fresh {
+            true => Reach::All,
+            false => self.reach(question, head.status, &stored, keep.is_some()),
+        };
+        // What one client asked for with its range is not fetched whole for it.
+        let wants_part = question.wants_part && keep.is_none() && head.status == 200;
         let has_body = !matches!(head.framing, Framing::None | Framing::Length(0));
         let vary = keep.as_ref().map(|(stored, _)| stored.vary.clone()).unwrap_or_default();
         let (is_kept, origin_status) = (keep.is_some(), Some(head.status));
@@ -327,8 +433,9 @@ impl Driver {
                 self.keep(fetch, key, stored, &record);
             }
             let (object, trailers, is_private) = (None, None, !is_kept);
-            let answer = Answer { record, vary, object, origin_status, is_private, trailers };
-            self.hand_out(fetch, Arc::new(answer), is_fresh, is_kept);
+            let answer =
+                Answer { record, vary, object, origin_status, is_private, trailers, part: None };
+            self.hand_out(fetch, Arc::new(answer), reach, wants_part);
             self.end_flight(fetch);
             return (Next::Done, bytes);
         }
@@ -341,26 +448,36 @@ impl Driver {
         let filler = self.store.objects.create(plan);
         let object = Some(filler.object().clone());
         let trailers: Option<Arc<Trailers>> = (head.framing == Framing::Chunked).then(Arc::default);
-        let is_private = !is_kept;
-        let answer =
-            Answer { record, vary, object, origin_status, is_private, trailers: trailers.clone() };
-        let is_wanted = self.hand_out(fetch, Arc::new(answer), is_fresh, is_kept);
+        // What is given to all must not be longer than memory: nobody knows how long this one is.
+        let parts = (is_kept && body_bytes.is_none())
+            .then(|| Parts::new(self.mail.clone(), self.number, filler.object()));
+        let answer = Answer {
+            record,
+            vary,
+            object,
+            origin_status,
+            is_private: !is_kept,
+            trailers: trailers.clone(),
+            part: parts.as_ref().map(Parts::current),
+        };
+        let is_wanted = self.hand_out(fetch, Arc::new(answer), reach, wants_part);
         if !is_wanted && !is_kept {
             self.end_flight(fetch);
             return (Next::Unwanted, 0);
         }
         let keep = keep.map(|(stored, key)| Keep { key, stored, rendered, _promise: promise });
-        let incoming = Incoming::new(filler, head.framing, head.keeps_alive, keep, trailers);
+        let incoming = Incoming::new(filler, head.framing, head.keeps_alive, keep, trailers, parts);
         (Next::Body(Box::new(incoming)), 0)
     }
 
-    /// Gives an answer to those who wait for it; false: nobody does.
+    /// Gives an answer to those who wait for it; false: nobody does. `wants_part`: the one who asked first asks for itself too, with the
+    /// range that it wants.
     fn hand_out(
         &mut self,
         fetch: &Fetch,
         answer: Arc<Answer>,
-        is_shared: bool,
-        is_kept: bool,
+        reach: Reach,
+        wants_part: bool,
     ) -> bool {
         match &fetch.purpose {
             Purpose::Private { client, .. } => {
@@ -368,28 +485,46 @@ impl Driver {
                 self.landed.push_back((*client, Landing::Answer(answer)));
                 is_there
             }
-            Purpose::Shared { flight, .. } if is_shared => {
+            Purpose::Shared { flight, .. } if reach == Reach::All => {
                 let landing = Landing::Answer(answer);
                 let flight = flight.clone();
                 self.land_flight(&flight, &landing);
                 true
             }
             Purpose::Shared { flight, leader, .. } => {
-                if !is_kept {
+                let noted = match reach {
+                    Reach::One(Some(Noted::All)) => Some(*flight.key()),
+                    Reach::One(Some(Noted::Renewal)) => Some(apart(flight.key(), RENEWAL)),
+                    Reach::Own { kind, is_noted: true } => Some(apart(flight.key(), kind)),
+                    Reach::All | Reach::One(None) | Reach::Own { is_noted: false, .. } => None,
+                };
+                if let Some(key) = noted {
                     let (now, for_s) = (self.now.seconds(), self.options.unshared_s);
-                    self.face.set_unshared(&self.store, flight.key(), false, for_s, now);
+                    self.face.set_unshared(&self.store, &key, false, for_s, now);
                     self.face.flush();
                 }
+                let landing = match reach {
+                    Reach::Own { .. } => Landing::Own,
+                    Reach::All | Reach::One(_) => Landing::Alone,
+                };
+                if matches!(landing, Landing::Own) {
+                    // Who looks again must not find this one.
+                    self.store.flights.close(flight);
+                }
                 let mut is_there = false;
-                for waiter in flight.land(Landing::Alone) {
+                for waiter in flight.land(landing.clone()) {
                     let is_here = waiter.loop_number == self.number;
-                    if is_here && Some(waiter.client) == *leader {
-                        is_there = true;
-                        self.landed.push_back((waiter.client, Landing::Answer(answer.clone())));
-                    } else if is_here {
-                        self.landed.push_back((waiter.client, Landing::Alone));
+                    let leads = is_here && Some(waiter.client) == *leader;
+                    let landing = match leads {
+                        true if wants_part => Landing::Alone,
+                        true => Landing::Answer(answer.clone()),
+                        false => landing.clone(),
+                    };
+                    is_there |= leads && !wants_part;
+                    if is_here {
+                        self.landed.push_back((waiter.client, landing));
                     } else {
-                        self.mail.tell(&[waiter], &Landing::Alone);
+                        self.mail.tell(&[waiter], &landing);
                     }
                 }
                 is_there
@@ -404,14 +539,16 @@ impl Driver {
         let keep_s = if stored.validators().has_any() { u64::from(self.options.keep_s) } else { 0 };
         let ttl_s = life.fresh_s(now.wall_s) + life.stale_window_s(rules).max(keep_s);
         let ttl = Ttl::seconds(u32::try_from(ttl_s).unwrap_or(u32::MAX - 1));
-        let is_forgotten = |store: &Store| store.is_forgotten(&fetch.url, fetch.serial);
-        if is_forgotten(&self.store) {
+        if fetch.ticket.is_outdated() {
+            self.counts.outdated += 1;
             return false;
         }
-        let mut is_kept = self.face.insert(&self.store, key, record, ttl, now.seconds());
-        if is_kept && is_forgotten(&self.store) {
+        let is_kept = self.face.insert(&self.store, key, record, ttl, now.seconds());
+        if is_kept && fetch.ticket.is_outdated() {
+            self.counts.outdated += 1;
             self.face.remove(key);
-            is_kept = false;
+            self.face.flush();
+            return false;
         }
         // Who looks from now on finds it, and nobody waits for the turn's end.
         self.face.flush();
@@ -428,13 +565,16 @@ impl Driver {
         self.options.memory.bodies_bytes / 2
     }
 
-    /// A body turned out to be too long to be kept: who asks from now on gets it without that.
+    /// A body turned out to be too long to be kept: who asks from now on gets it without that, and its memory goes with its readers.
     pub(super) fn note_too_long(&mut self, fetch: &Fetch, key: &Key) {
         let (now, for_s) = (self.now.seconds(), self.options.unshared_s);
         self.counts.too_long += 1;
         self.face.set_unshared(&self.store, key, true, for_s, now);
         self.face.flush();
         self.end_flight(fetch);
+        if let Purpose::Shared { flight, .. } = &fetch.purpose {
+            flight.let_go();
+        }
     }
 
     /// A body is whole: it is kept, if it may be.
@@ -471,7 +611,7 @@ impl Driver {
         fetch: &Fetch,
         flight: &Arc<Flight>,
         kept: &Kept<'_>,
-        request: &Request<'_>,
+        question: &Question<'_>,
         response: &Response<'_>,
     ) -> Next {
         self.counts.renewed += 1;
@@ -483,20 +623,27 @@ impl Driver {
             return Next::Again;
         }
         let fresh = Response { status: kept.life.status, fields: &fields };
-        let moments = Moments { request_s: fetch.asked_s, response_s: self.now.wall_s };
         let object = kept.body_id.and_then(|id| self.store.bodies.get(id));
         if kept.body_id.is_some() && object.is_none() {
             // Its body left meanwhile.
             return Next::Again;
         }
-        let stored = store(request, &fresh, moments, &self.options.rules);
+        let rules = &self.options.rules;
+        let stored = match self.storable(fetch, question, &fresh) {
+            // What it said to everybody when it was kept does not make a cookie of today everybody's.
+            Ok(_) if rules.is_cautious_with_cookies && sets_own_cookies(response) => {
+                Err(Unstored::Cookies)
+            }
+            stored => stored,
+        };
         let plain = stored.clone().unwrap_or_else(|_| unkept(&fresh, self.now.wall_s));
         let rendered = Rendered::new(fetch, &plain, &fresh, self.now.wall_s);
         let Some(mut record) = rendered.record(&plain, kept.body_bytes, kept.body_id) else {
             return Next::Again;
         };
         record.extend_from_slice(kept.body);
-        if stored.is_ok() {
+        let is_for_all = stored.is_ok();
+        if is_for_all {
             self.keep(fetch, flight.key(), &plain, &record);
         }
         let answer = Answer {
@@ -504,10 +651,17 @@ impl Driver {
             vary: plain.vary,
             object,
             origin_status: Some(response.status),
-            is_private: false,
+            is_private: !is_for_all,
             trailers: None,
+            part: None,
         };
-        self.land_flight(flight, &Landing::Answer(Arc::new(answer)));
+        // What may not be stored may have one client's fields. What is kept stays as it was, for who may have it.
+        let reach = match (is_for_all, self.reach(question, kept.life.status, &stored, false)) {
+            (true, _) => Reach::All,
+            (false, Reach::One(Some(Noted::All))) => Reach::One(Some(Noted::Renewal)),
+            (false, reach) => reach,
+        };
+        self.hand_out(fetch, Arc::new(answer), reach, false);
         self.end_flight(fetch);
         Next::Done
     }
@@ -530,6 +684,7 @@ impl Driver {
             origin_status: None,
             is_private: false,
             trailers: None,
+            part: None,
         };
         self.land_flight(flight, &Landing::Answer(Arc::new(answer)));
         self.store.flights.close(flight);
@@ -592,6 +747,30 @@ impl Driver {
         // Before the client hears that it was done.
         self.face.flush();
     }
+}
+
+/// True where an origin says that nothing has changed, or sends a part, to who did not ask for that.
+fn is_unasked(fetch: &Fetch, question: &Question<'_>, status: u16) -> bool {
+    let Request { method, fields } = question.request;
+    let validates = match &fetch.purpose {
+        Purpose::Shared { stale, .. } => {
+            let record = stale.as_deref().and_then(Record::read);
+            matches!(record, Some(Record::Response(kept)) if kept.validators.has_any())
+        }
+        Purpose::Private { .. } => false,
+    };
+    let has_condition = has(fields, "if-none-match") || has(fields, "if-modified-since");
+    match status {
+        304 => !validates && !(has_condition && matches!(method, "GET" | "HEAD")),
+        206 => !has(fields, "range"),
+        _ => false,
+    }
+}
+
+/// True where a 304 sets cookies and does not say itself that they are for everybody.
+fn sets_own_cookies(response: &Response<'_>) -> bool {
+    let (said, _) = ResponseDirectives::read(response.fields);
+    has(response.fields, "set-cookie") && !said.is_public && said.s_maxage_s.is_none()
 }
 
 /// A reference of the same host, as far as caches need it: from the root, or beside the URL (RFC 3986, section 5.2).
@@ -671,7 +850,7 @@ impl Rendered {
         body_id: Option<crate::record::BodyId>,
     ) -> Option<Vec<u8>> {
         let mut record = Vec::with_capacity(256 + self.field_lines.len());
-        let parts = Parts {
+        let parts = record::Parts {
             stored,
             url: &self.url,
             serial: self.serial,

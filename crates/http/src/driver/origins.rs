@@ -17,7 +17,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use larder::mem::object::{Failure, Filler, Object, Room};
+use larder::mem::object::{Failure, Filler, Kind, Object, Plan, Room};
 use larder_io::reactor::Interest;
 use larder_io::table::Id;
 use larder_io::tcp::{self, ConnectOptions};
@@ -33,6 +33,7 @@ use crate::key::Key;
 use crate::message::forward::push_kept_head;
 use crate::message::{self, Chunked, FieldRoom, Framing, Piece};
 use crate::options::OriginAddress;
+use crate::parts::Parts;
 use crate::storage::Stored;
 use crate::store::Promise;
 
@@ -112,6 +113,8 @@ pub struct Incoming {
     keeps_alive: bool,
     keep: Option<Keep>,
     trailers: Option<Arc<Trailers>>,
+    /// Where it goes on, should it be too long to be kept.
+    parts: Option<Parts>,
 }
 
 /// What is to be kept when the body is whole.
@@ -141,6 +144,7 @@ impl Incoming {
         keeps_alive: bool,
         keep: Option<Keep>,
         trailers: Option<Arc<Trailers>>,
+        parts: Option<Parts>,
     ) -> Incoming {
         let remaining = match framing {
             Framing::None => Remaining::Octets(0),
@@ -148,7 +152,20 @@ impl Incoming {
             Framing::Chunked => Remaining::Chunks(Box::default()),
             Framing::UntilClose => Remaining::UntilClose,
         };
-        Incoming { filler, remaining, keeps_alive, keep, trailers }
+        Incoming { filler, remaining, keeps_alive, keep, trailers, parts }
+    }
+
+    /// It was to be kept and is too long: it is given to those who read it, part by part.
+    fn is_streamed(&self) -> bool {
+        self.keep.is_none() && self.parts.is_some()
+    }
+
+    /// Nobody wants what is not kept.
+    fn is_unwanted(&self) -> bool {
+        match &self.parts {
+            Some(parts) => self.keep.is_none() && parts.is_unread(),
+            None => self.keep.is_none() && self.filler.is_unwanted(),
+        }
     }
 }
 
@@ -577,7 +594,7 @@ impl Driver {
     /// Reads what there is of a body.
     fn read_body(&mut self, origin: &mut Origin) -> bool {
         let Some(mut incoming) = origin.incoming.take() else { return false };
-        if incoming.filler.is_unwanted() && incoming.keep.is_none() {
+        if incoming.is_unwanted() {
             // The one who wanted it is gone.
             self.counts.fetches_abandoned += 1;
             self.rooms.remove(&incoming.filler.object().id());
@@ -588,14 +605,16 @@ impl Driver {
             self.rooms.remove(&incoming.filler.object().id());
             return false;
         }
-        let read = self.fill_body(origin, &mut incoming);
+        let is_full =
+            incoming.is_streamed() && incoming.filler.written() >= self.options.window_bytes;
+        let read = match is_full && !self.begin_part(origin, &mut incoming) {
+            true => Read::NoRoom,
+            false => self.fill_body(origin, &mut incoming),
+        };
         incoming.filler.publish();
         let is_too_long = incoming.filler.written() > self.kept_bytes_max();
-        if is_too_long && let (Some(keep), Some(fetch)) = (&incoming.keep, &origin.fetch) {
+        if let (Some(keep), Some(fetch)) = (incoming.keep.take_if(|_| is_too_long), &origin.fetch) {
             self.note_too_long(fetch, &keep.key);
-            self.rooms.remove(&incoming.filler.object().id());
-            incoming.filler.fail(Failure::TooLong);
-            return false;
         }
         match read {
             Read::Complete => return self.end_body(origin, incoming),
@@ -623,6 +642,23 @@ impl Driver {
         }
         self.origin_waits_in(origin, BODY);
         self.reactor.watch(&origin.socket, origin.token, Interest::READ).is_ok()
+    }
+
+    /// Goes on in another part; false: those before are still read, and this loop is told when one is not.
+    fn begin_part(&mut self, origin: &Origin, incoming: &mut Incoming) -> bool {
+        let Some(parts) = &mut incoming.parts else { return false };
+        if !parts.may_go_on() {
+            return false;
+        }
+        let plan = Plan { loop_number: self.number, bytes: None, kind: Kind::Kept };
+        let filler = self.store.objects.create(plan);
+        let object = filler.object().clone();
+        self.rooms.insert(object.id(), origin.token);
+        parts.go_on(object);
+        let before = std::mem::replace(&mut incoming.filler, filler);
+        self.rooms.remove(&before.object().id());
+        before.seal();
+        true
     }
 
     /// True where nobody reads what may be kept any more, nobody will, and too much of it is left to finish it all the same.
@@ -716,7 +752,7 @@ impl Driver {
 
     /// A body is whole.
     fn end_body(&mut self, origin: &mut Origin, incoming: Box<Incoming>) -> bool {
-        let Incoming { filler, keep, keeps_alive, trailers, remaining } = *incoming;
+        let Incoming { filler, keep, keeps_alive, trailers, remaining, .. } = *incoming;
         let object: Arc<Object> = filler.object().clone();
         self.rooms.remove(&object.id());
         // Before the seal, so that who sees the body's end sees what comes after it.

@@ -10,7 +10,7 @@ const FIRST: usize = 50_000;
 /// Connections without a request are closed, nobody new is taken, and a body on its way is finished.
 #[test]
 fn drains() {
-    scenario().loops(&[1, 2]).tell(|world| {
+    scenario().with(|it| it.patience.drain_idle_ms = 100).loops(&[1, 2]).tell(|world| {
         let mut idle = world.clients(4);
         let mut reading = world.client();
         reading.get("/film");
@@ -39,10 +39,39 @@ fn drains() {
     });
 }
 
+/// A client that keeps its connection is answered once more when the server ends, and told that it closes: before its first request,
+/// between two, and after one that was on its way.
+#[test]
+fn answers_once_more() {
+    scenario().with(|it| it.patience.drain_idle_ms = 60_000).loops(&[1, 2]).tell(|world| {
+        let mut clients = world.clients(3);
+        clients[0].get("/page");
+        let mut origin = world.asked("GET /page");
+        origin.answers("200 OK", &[KEPT], "page");
+        clients[0].response();
+        clients[1].get("/film");
+        let mut second = world.asking_of(&mut vec![origin]);
+        second.asked("GET /film");
+        second.begins("200 OK", &[KEPT], BYTES);
+        clients[1].head();
+        world.server.drain();
+        world.until("nobody listens", || TcpStream::connect(world.address()).is_err());
+        second.send(body(BYTES));
+        assert_octets(&clients[1].take(BYTES), &body(BYTES));
+        for client in &mut clients {
+            let response = client.fetch("/page");
+            assert_eq!(response.text(), "page");
+            assert_eq!(response.head.field("connection"), Some("close"));
+            assert_eq!(client.end(), End::Clean);
+        }
+        world.until("all loops have ended", || world.server.has_ended());
+    });
+}
+
 /// A loop without clients goes on while those of another read what it fetches.
 #[test]
 fn for_others() {
-    scenario().loops(&[2]).tell(|world| {
+    scenario().with(|it| it.patience.drain_idle_ms = 100).loops(&[2]).tell(|world| {
         // Who asked first is on one of the loops, and leaves; of so many others some are on the other.
         let mut first = world.client();
         first.get("/film");

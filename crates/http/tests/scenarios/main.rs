@@ -8,6 +8,8 @@
 //! | `kept` | what is kept whole: parts, conditions, who wants nothing but it, what a 304 makes of it |
 //! | `ranges` | parts of a body that still comes |
 //! | `variants` | responses that are chosen by more than their URL, and those that are not to be shared |
+//! | `own` | what is one client's own, and reaches no other |
+//! | `odd` | what is rare, or not allowed and seen |
 //! | `statuses` | what says nothing of caching, and is fresh by a rule for its status |
 //! | `renewing` | what is stale, and what is outdated meanwhile |
 //! | `slow` | clients that are slow, or do nothing at all |
@@ -28,6 +30,8 @@ mod joining;
 mod kept;
 mod leaving;
 mod memory;
+mod odd;
+mod own;
 mod pipelining;
 mod ranges;
 mod renewing;

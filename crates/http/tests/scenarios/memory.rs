@@ -88,21 +88,81 @@ fn longer_than_all() {
     });
 }
 
-/// One whose length nobody said may have to be given up when it turns out to be longer than all memory; then the client sees it
-/// broken, and who asks again gets it.
+/// A body without a length that turns out longer than all memory is streamed to its end: to the first who asks, and to several who
+/// read it in their own pace, of whom one leaves. Memory stays within its bounds, and nothing of it is left behind.
 #[test]
 fn longer_than_all_as_it_turns_out() {
-    small().tell(|world| {
-        serve(world);
-        let bytes = 2 * MEMORY;
-        let path = format!("/chunks/{bytes}");
-        let mut client = world.client();
-        client.get(&path);
-        if !all_or_broken(&mut client, bytes) {
-            client = world.client();
-            client.get(&path);
-            assert!(all_or_broken(&mut client, bytes));
+    small().loops(&[1, 2]).tell(|world| {
+        let (parts, part) = (4 * MEMORY / 50_000, 50_000);
+        for (path, readers) in [("/one", 1), ("/some", 4)] {
+            let mut clients = world.clients(readers);
+            clients[0].get(path);
+            let mut origin = world.asked(&format!("GET {path}"));
+            origin.begins_chunks("200 OK", &[KEPT]);
+            origin.sends_chunk(&octets(0, part));
+            let mut heads = vec![clients[0].head()];
+            for client in &mut clients[1..] {
+                client.get(path);
+                heads.push(client.head());
+            }
+            let sends = thread::spawn(move || {
+                (1..parts).for_each(|at| origin.sends_chunk(&octets(at * part, part)));
+                origin.send("0\r\n\r\n");
+                origin
+            });
+            // One leaves in the middle, and the others read to the end, one after the other.
+            if readers > 1 {
+                let mut leaver = clients.pop().unwrap();
+                leaver.take(20 * part);
+                leaver.stop();
+            }
+            let reads: Vec<_> = clients
+                .into_iter()
+                .zip(heads)
+                .map(|(mut client, head)| {
+                    thread::spawn(move || client.try_body(&head).expect("all of it"))
+                })
+                .collect();
+            for read in reads {
+                assert_octets(&read.join().unwrap(), &body(parts * part));
+            }
+            drop(sends.join().unwrap());
         }
+        world.until_counts("it was streamed", |it| it.too_long == 2 && it.kept == 0);
+        // Who asks again within the time of `unshared` gets it without that.
+        let mut client = world.client();
+        client.get("/one");
+        let mut origin = world.asked("GET /one");
+        origin.begins_chunks("200 OK", &[KEPT]);
+        origin.send("0\r\n\r\n");
+        assert_eq!(client.response().text(), "");
+    });
+}
+
+/// Where all who read such a body leave, its origin is not read any more, wherever they were in it.
+#[test]
+fn longer_than_all_for_nobody() {
+    small().loops(&[1, 2]).tell(|world| {
+        let mut clients = world.clients(2);
+        clients[0].get("/long");
+        let mut origin = world.asked("GET /long");
+        origin.begins_chunks("200 OK", &[KEPT]);
+        let part = octets(0, 50_000);
+        origin.sends_chunk(&part);
+        clients[0].head();
+        clients[1].get("/long");
+        clients[1].head();
+        let sends = thread::spawn(move || {
+            let line = format!("{:x}\r\n", part.len());
+            let chunk = [line.as_bytes(), &part, b"\r\n"].concat();
+            while origin.try_send(&chunk) {}
+        });
+        // One reads a part of it and the other nothing, so that the origin is held up.
+        clients[0].take(MEMORY / 2);
+        world.until_counts("it is too long", |it| it.too_long == 1);
+        clients.into_iter().for_each(Client::stop);
+        sends.join().unwrap();
+        world.until_counts("it was given up", |it| it.fetches_abandoned >= 1);
     });
 }
 

@@ -1,0 +1,97 @@
+//! Messages that are allowed and rare, or not allowed and seen.
+
+use crate::support::{KEPT, UNKEPT, scenario};
+
+/// A status that has no meaning yet is passed on, and not stored.
+#[test]
+fn unknown_statuses() {
+    scenario().tell(|world| {
+        let mut client = world.client();
+        let mut known = Vec::new();
+        for status in [600, 999, 999] {
+            client.get("/page");
+            let mut origin = world.asking_of(&mut known);
+            origin.asked("GET /page");
+            origin.answers(&format!("{status} Odd"), &[KEPT], "odd");
+            let response = client.response();
+            assert_eq!((response.status(), response.text()), (status, "odd"));
+            known.push(origin);
+        }
+    });
+}
+
+/// An origin that says that nothing has changed, or sends a part, without having been asked for that, gives no proper answer: 502, and
+/// the next one is asked for as if nothing had been.
+#[test]
+fn unasked() {
+    let part = "Content-Range: bytes 0-3/9";
+    for (status, field, text) in
+        [("304 Not Modified", "ETag: \"a\"", ""), ("206 Partial Content", part, "0123")]
+    {
+        for method in ["GET", "POST"] {
+            scenario().tell(|world| {
+                let mut client = world.client();
+                client.ask(
+                    method,
+                    "/page",
+                    &["Content-Length: 0"][..usize::from(method == "POST")],
+                );
+                world.asked(&format!("{method} /page")).answers(status, &[KEPT, field], text);
+                assert_eq!(client.response().status(), 502);
+                client = world.client();
+                client.get("/page");
+                world.asked("GET /page").answers("200 OK", &[KEPT], "whole");
+                assert_eq!(client.response().text(), "whole");
+            });
+        }
+    }
+    // What is stale and has nothing to be validated by is not validated.
+    scenario().tell(|world| {
+        let mut client = world.client();
+        client.get("/page");
+        let mut origin = world.asked("GET /page");
+        let control = "Cache-Control: max-age=0, stale-if-error=0, stale-while-revalidate=0";
+        origin.answers("200 OK", &[control, "Cache-Control: max-age=0"], "old");
+        client.response();
+        client.get("/page");
+        assert!(!origin.asked("GET /page").has("if-none-match"));
+        origin.answers("304 Not Modified", &[KEPT], "");
+        assert_eq!(client.response().status(), 502);
+    });
+}
+
+/// A client that asks for itself gets the 304 or the part that it asked for.
+#[test]
+fn asked() {
+    scenario().tell(|world| {
+        let mut client = world.client();
+        client.get("/page");
+        let mut origin = world.asked("GET /page");
+        origin.answers("200 OK", &[UNKEPT, "ETag: \"a\""], "own");
+        client.response();
+        client.ask("GET", "/page", &["If-None-Match: \"a\""]);
+        origin.asked("GET /page");
+        origin.answers("304 Not Modified", &[UNKEPT, "ETag: \"a\""], "");
+        assert_eq!(client.response().status(), 304);
+        client.ask("GET", "/page", &["Range: bytes=0-3"]);
+        origin.asked("GET /page");
+        origin.answers("206 Partial Content", &["Content-Range: bytes 0-3/9"], "0123");
+        assert_eq!(client.response().status(), 206);
+    });
+}
+
+/// Who wants another protocol is told that there is none, and the origin is not asked; who only offers HTTP/2 is answered.
+#[test]
+fn upgrades() {
+    scenario().tell(|world| {
+        let mut client = world.client();
+        client.ask("GET", "/chat", &["Connection: Upgrade", "Upgrade: websocket"]);
+        let response = client.response();
+        assert_eq!(response.status(), 501);
+        assert!(response.text().contains("Upgrade"), "{response:?}");
+        client.ask("GET", "/page", &["Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c"]);
+        let mut origin = world.asked("GET /page");
+        origin.answers("200 OK", &[KEPT], "page");
+        assert_eq!(client.response().text(), "page");
+    });
+}

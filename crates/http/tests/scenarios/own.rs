@@ -1,0 +1,407 @@
+//! What is one client's own: nothing that one client sends or gets may reach another, or change what another gets.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::support::{Client, Connection, KEPT, Scenario, World, answer, chunk, scenario};
+
+const ETAG: &str = "ETag: \"a\"";
+const STALE: &str = "Cache-Control: max-age=0";
+const MODIFIED: &str = "Last-Modified: Sat, 01 Jan 2000 00:00:00 GMT";
+const CREDENTIALS: &str = "Authorization: Basic eA==";
+
+/// A stale page is stored, and the origin is asked about it by one client while others wait.
+fn waiting(world: &World, control: &str, count: usize) -> (Client, Vec<Client>, Connection) {
+    let mut first = world.client();
+    first.get("/page");
+    let mut origin = world.asked("GET /page");
+    origin.answers("200 OK", &[control, ETAG], "page");
+    first.response();
+    first.get("/page");
+    assert!(origin.asked("GET /page").has("if-none-match"));
+    let mut others = world.clients(count);
+    others.iter_mut().for_each(|it| it.get("/page"));
+    world.until_counts("all wait", |it| it.collapsed == count as u64);
+    (first, others, origin)
+}
+
+/// A 304 with fields that may not be stored is for the client that asked: it gets the page with them, the others ask for themselves and
+/// see none of them, and those who come later do not wait for one another. Sent for each way to say so.
+#[test]
+fn fields_of_a_304() {
+    let all: [(&str, &[&str]); 5] = [
+        (STALE, &["Set-Cookie: id=1", "X-User: 1"]),
+        (STALE, &["Cache-Control: private", "X-User: 1"]),
+        (STALE, &["Cache-Control: no-store", "X-User: 1"]),
+        (STALE, &["CDN-Cache-Control: private", "X-User: 1"]),
+        // What was public when it was stored does not make the cookie of a 304 public.
+        ("Cache-Control: public, max-age=0", &["Set-Cookie: id=1", "X-User: 1"]),
+    ];
+    for (control, own) in all {
+        scenario().loops(&[1, 2]).tell(|world| {
+            let (mut first, mut others, mut origin) = waiting(world, control, 4);
+            origin.answers("304 Not Modified", &[&[ETAG][..], own].concat(), "");
+            let response = first.response();
+            assert_eq!((response.status(), response.text()), (200, "page"), "{own:?}");
+            assert_eq!(response.head.field("x-user"), Some("1"), "{own:?}");
+            let mut known = vec![origin];
+            for at in 0..others.len() {
+                let mut origin = world.asking_of(&mut known);
+                assert!(!origin.asked("GET /page").has("if-none-match"));
+                origin.answers("200 OK", &["Cache-Control: private"], format!("own {at}"));
+                known.push(origin);
+            }
+            let mut texts = Vec::new();
+            for other in &mut others {
+                let response = other.response();
+                assert!(!response.head.has("x-user") && !response.head.has("set-cookie"));
+                texts.push(response.text().to_owned());
+            }
+            texts.sort();
+            assert_eq!(texts, ["own 0", "own 1", "own 2", "own 3"]);
+            // All at once: nobody is answered before all were asked for.
+            others.iter_mut().for_each(|it| it.get("/page"));
+            let mut asked: Vec<Connection> =
+                (0..others.len()).map(|_| world.asking_of(&mut known)).collect();
+            for origin in &mut asked {
+                origin.asked("GET /page");
+                origin.answers("200 OK", &["Cache-Control: private"], "own");
+            }
+            others.iter_mut().for_each(|it| assert_eq!(it.response().text(), "own"));
+        });
+    }
+}
+
+/// A 304 that may be stored is still for all who wait, also where it says again that it is public and sets a cookie.
+#[test]
+fn a_304_for_all() {
+    scenario().loops(&[1, 2]).tell(|world| {
+        let (mut first, mut others, mut origin) = waiting(world, STALE, 4);
+        let fields = ["Cache-Control: public, max-age=9", "Set-Cookie: all=1", ETAG];
+        origin.answers("304 Not Modified", &fields, "");
+        for client in others.iter_mut().chain([&mut first]) {
+            let response = client.response();
+            assert_eq!(response.text(), "page");
+            assert_eq!(response.head.field("set-cookie"), Some("all=1"));
+        }
+        world.origin().is_idle();
+    });
+}
+
+/// A request with content may choose its response by that: it is not stored for the URL, takes nothing stored away, and leaves no
+/// choice of variants behind.
+#[test]
+fn content_of_a_get() {
+    scenario().tell(|world| {
+        let mut client = world.client();
+        let bodies: [(&str, Vec<u8>); 2] = [
+            ("Content-Length: 4", b"evil".into()),
+            ("Transfer-Encoding: chunked", { [chunk(b"evil"), b"0\r\n\r\n".to_vec()].concat() }),
+        ];
+        let mut known = Vec::new();
+        for method in ["GET", "HEAD"] {
+            for (at, (field, octets)) in bodies.iter().enumerate() {
+                let path = format!("/{method}/{at}");
+                client.ask(method, &path, &[field]);
+                client.send(octets);
+                let mut origin = world.asking_of(&mut known);
+                origin.asked(&format!("{method} {path}"));
+                origin.take(octets.len());
+                let text = if method == "GET" { "evil" } else { "" };
+                origin.answers("200 OK", &[KEPT, "Vary: X"], text);
+                if method == "GET" {
+                    client.response();
+                } else {
+                    client.head();
+                }
+                known.push(origin);
+                let mut other = world.client();
+                other.get(&path);
+                let mut origin = world.asking_of(&mut known);
+                origin.asked(&format!("GET {path}"));
+                origin.answers("200 OK", &[KEPT], "plain");
+                known.push(origin);
+                assert_eq!(other.response().text(), "plain");
+                // And again: what is stored stays.
+                client.ask(method, &path, &[field]);
+                client.send(octets);
+                let mut origin = world.asking_of(&mut known);
+                origin.asked(&format!("{method} {path}"));
+                origin.take(octets.len());
+                origin.answers("200 OK", &[KEPT, "Vary: X"], text);
+                known.push(origin);
+                if method == "GET" {
+                    client.response();
+                } else {
+                    client.head();
+                }
+                let hit = other.fetch(&path);
+                assert!(hit.text() == "plain" && hit.head.cache_status().contains("hit"));
+            }
+        }
+    });
+}
+
+/// A variant is what the origin was sent: a field that `Connection` names, and conditions of one client, were not sent.
+#[test]
+fn variants_by_what_was_sent() {
+    scenario().loops(&[1, 2]).tell(|world| {
+        world.origin().answers_by(|head| {
+            let names: Vec<String> = ["x-user", "range", "te"]
+                .iter()
+                .map(|name| head.field(name).unwrap_or("none").to_owned())
+                .collect();
+            answer("200 OK", &[KEPT, "Vary: X-User, Range, TE"], names.join(" "))
+        });
+        let mut client = world.client();
+        let text = |client: &mut Client, fields: &[&str]| {
+            client.fetch_with("/page", fields).text().to_owned()
+        };
+        let cut = ["X-User: v", "Connection: x-user"];
+        assert_eq!(text(&mut client, &cut), "none none none");
+        assert_eq!(text(&mut client, &["X-User: v"]), "v none none");
+        assert_eq!(text(&mut client, &["X-User: v"]), "v none none");
+        assert_eq!(text(&mut client, &[]), "none none none");
+        assert_eq!(text(&mut client, &cut), "none none none");
+        assert_eq!(text(&mut client, &["TE: gzip"]), "none none none");
+        assert_eq!(text(&mut client, &["TE: trailers"]), "none none trailers");
+        assert_eq!(world.origin().answered(), 3);
+    });
+}
+
+/// `Vary: X-Forwarded-For` is about the address that we add, and not only about what the client said.
+#[test]
+fn variants_by_address() {
+    scenario().with(|it| it.expects_proxy = true).tell(|world| {
+        world.origin().answers_by(|head| {
+            let named = head.fields.iter().filter(|(name, _)| name == "X-Forwarded-For");
+            let text = named.map(|(_, value)| value.as_str()).collect::<Vec<_>>().join(", ");
+            answer("200 OK", &[KEPT, "Vary: X-Forwarded-For"], text)
+        });
+        let client = |address: &str| {
+            let mut client = world.client();
+            client.send(format!("PROXY TCP4 {address} 192.0.2.99 9 80\r\n"));
+            client
+        };
+        for address in ["192.0.2.1", "192.0.2.2", "192.0.2.1", "192.0.2.2"] {
+            assert_eq!(client(address).fetch("/page").text(), address);
+        }
+        let forged = ["X-Forwarded-For: 192.0.2.1"];
+        let text = client("192.0.2.2").fetch_with("/page", &forged).text().to_owned();
+        assert_eq!(text, "192.0.2.1, 192.0.2.2");
+        assert_eq!(world.origin().answered(), 3);
+    });
+}
+
+/// Writes to other URLs, however many, keep nothing that is being fetched from being stored; a write to the URL itself does.
+#[test]
+fn writes_elsewhere() {
+    const PAGES: usize = 20;
+    const WRITES: usize = 2_000;
+    scenario().loops(&[1, 2]).tell(|world| {
+        let mut readers = world.clients(PAGES);
+        let mut origins = Vec::new();
+        for (at, reader) in readers.iter_mut().enumerate() {
+            reader.get(&format!("/{at}"));
+            origins.push(world.asked(&format!("GET /{at}")));
+        }
+        world.origin().answers_by(|_| answer("200 OK", &[KEPT], "again"));
+        let mut writer = world.client();
+        for at in 0..WRITES {
+            writer.ask("DELETE", &format!("/other/{at}"), &[]);
+            writer.response();
+        }
+        writer.ask("DELETE", "/7", &[]);
+        writer.response();
+        let asked = world.origin().answered();
+        for (reader, origin) in readers.iter_mut().zip(&mut origins) {
+            origin.answers("200 OK", &[KEPT, "Connection: close"], "page");
+            assert_eq!(reader.response().text(), "page");
+        }
+        for at in 0..PAGES {
+            let expected = if at == 7 { "again" } else { "page" };
+            assert_eq!(world.client().fetch(&format!("/{at}")).text(), expected, "{at}");
+        }
+        assert_eq!(world.origin().answered(), asked + 1);
+        world.until_counts("one was outdated", |it| it.outdated == 1);
+    });
+}
+
+/// One client asks with credentials, or wants nothing stored, and its answer is its own: those who wait ask once for all again, and
+/// those who come later are as before. Clients that ask likewise ask for themselves, at once.
+#[test]
+fn credentials_of_one() {
+    scenario().loops(&[1, 2]).tell(|world| {
+        let mut first = world.client();
+        first.ask("GET", "/page", &[CREDENTIALS]);
+        let mut own = world.asked("GET /page");
+        let (mut plain, mut alike) = (world.clients(6), world.clients(2));
+        plain.iter_mut().for_each(|it| it.get("/page"));
+        alike.iter_mut().for_each(|it| it.ask("GET", "/page", &[CREDENTIALS]));
+        world.until_counts("all wait", |it| it.collapsed == 8);
+        // Its answer is long under way while the others are asked for.
+        own.begins("200 OK", &[KEPT], 200_000);
+        let mut asked: Vec<(bool, Connection)> = (0..3)
+            .map(|_| {
+                let mut origin = world.origin().accept();
+                let has_credentials = origin.asked("GET /page").has("authorization");
+                (has_credentials, origin)
+            })
+            .collect();
+        assert_eq!(asked.iter().filter(|(has_credentials, _)| *has_credentials).count(), 2);
+        for (has_credentials, origin) in &mut asked {
+            origin.answers("200 OK", &[KEPT], if *has_credentials { "own" } else { "page" });
+        }
+        plain.iter_mut().for_each(|it| assert_eq!(it.response().text(), "page"));
+        alike.iter_mut().for_each(|it| assert_eq!(it.response().text(), "own"));
+        own.send(vec![b'x'; 200_000]);
+        assert_eq!(first.response().body.len(), 200_000);
+        world.origin().is_idle();
+    });
+}
+
+/// What one client asked marks nothing for the others: after it, any number of them share one fetch. For what is not stored yet, and
+/// for what is stale.
+#[test]
+fn marks_of_one() {
+    let wishes = [CREDENTIALS, "Cache-Control: no-store"];
+    for (wish, is_stale) in wishes.iter().flat_map(|it| [(it, false), (it, true)]) {
+        scenario().loops(&[1, 2]).tell(|world| {
+            let mut known = Vec::new();
+            if is_stale {
+                let mut client = world.client();
+                client.get("/page");
+                let mut origin = world.asked("GET /page");
+                origin.answers("200 OK", &[STALE, ETAG], "old");
+                client.response();
+                known.push(origin);
+            }
+            let mut first = world.client();
+            first.ask("GET", "/page", &[wish]);
+            let mut origin = world.asking_of(&mut known);
+            origin.asked("GET /page");
+            origin.answers("200 OK", &[KEPT], "own");
+            known.push(origin);
+            assert_eq!(first.response().text(), "own");
+            let before = world.server.counts().collapsed;
+            let mut others = world.clients(8);
+            others.iter_mut().for_each(|it| it.get("/page"));
+            let mut origin = world.asking_of(&mut known);
+            origin.asked("GET /page");
+            world.until_counts("all wait", |it| it.collapsed == before + 7);
+            origin.answers("200 OK", &[KEPT], "page");
+            others.iter_mut().for_each(|it| assert_eq!(it.response().text(), "page"));
+            world.origin().is_idle();
+        });
+    }
+}
+
+/// A response to credentials that says that it is for all is for all who wait.
+#[test]
+fn credentials_for_all() {
+    scenario().loops(&[1, 2]).tell(|world| {
+        let mut clients = world.clients(6);
+        clients[0].ask("GET", "/page", &[CREDENTIALS]);
+        let mut origin = world.asked("GET /page");
+        for (at, client) in clients.iter_mut().enumerate().skip(1) {
+            client.ask("GET", "/page", if at % 2 == 0 { &[CREDENTIALS] } else { &[] });
+        }
+        world.until_counts("all wait", |it| it.collapsed == 5);
+        origin.answers("200 OK", &["Cache-Control: public, max-age=9"], "page");
+        clients.iter_mut().for_each(|it| assert_eq!(it.response().text(), "page"));
+        world.origin().is_idle();
+    });
+}
+
+/// Who asks with credentials, or wants nothing stored, does not have larder renew what it could not store then: the next one does.
+#[test]
+fn renewals_of_one() {
+    scenario().tell(|world| {
+        let control = "Cache-Control: max-age=0, stale-while-revalidate=600";
+        let mut client = world.client();
+        client.get("/page");
+        let mut origin = world.asked("GET /page");
+        origin.answers("200 OK", &[control, ETAG], "old");
+        client.response();
+        for wish in [CREDENTIALS, "Cache-Control: no-store"] {
+            assert_eq!(client.fetch_with("/page", &[wish]).text(), "old");
+        }
+        assert_eq!(client.fetch("/page").text(), "old");
+        assert!(!origin.asked("GET /page").has("authorization"));
+        origin.answers("200 OK", &[KEPT], "new");
+        world.until_counts("it is stored", |it| it.kept == 2);
+        assert_eq!(client.fetch("/page").text(), "new");
+        world.origin().is_idle();
+    });
+}
+
+fn by_cookie(world: &World, fields: &'static [&'static str]) {
+    world.origin().answers_by(move |head| {
+        let cookie = head.field("cookie").unwrap_or("none").to_owned();
+        match head.field("if-modified-since") {
+            // As a page that is made for each client says it, whoever asks.
+            Some(_) if !head.has("if-none-match") => answer("304 Not Modified", fields, ""),
+            _ => answer("200 OK", fields, cookie),
+        }
+    });
+}
+
+/// A page for a cookie that says nothing but when it was modified is given to that client alone, whoever comes next; an operator may
+/// decide otherwise.
+#[test]
+fn pages_by_cookie() {
+    let guesses = || Scenario::with(scenario(), |it| it.rules.guesses_with_cookies = true);
+    for (scenario, expected) in [(scenario(), "b=2"), (guesses(), "a=1")] {
+        scenario.tell(|world| {
+            by_cookie(world, &[MODIFIED]);
+            let mut client = world.client();
+            assert_eq!(client.fetch_with("/page", &["Cookie: a=1"]).text(), "a=1");
+            assert_eq!(client.fetch_with("/page", &["Cookie: b=2"]).text(), expected);
+        });
+    }
+    scenario().tell(|world| {
+        by_cookie(world, &[MODIFIED]);
+        let mut client = world.client();
+        // Without a cookie it is a page for all.
+        assert_eq!(client.fetch("/page").text(), "none");
+        assert_eq!(client.fetch_with("/page", &["Cookie: a=1"]).text(), "none");
+    });
+    // With a tag it is stored, and validated at each use.
+    scenario().tell(|world| {
+        let asked = std::sync::Arc::new(AtomicUsize::new(0));
+        let validated = asked.clone();
+        world.origin().answers_by(move |head| {
+            let tag = head.field("cookie").unwrap_or("none").replace('=', "");
+            let tag = format!("\"{tag}\"");
+            if head.field("if-none-match") == Some(tag.as_str()) {
+                validated.fetch_add(1, Ordering::SeqCst);
+                return answer("304 Not Modified", &[&format!("ETag: {tag}")], "");
+            }
+            answer("200 OK", &[MODIFIED, &format!("ETag: {tag}")], tag)
+        });
+        let mut client = world.client();
+        for cookie in ["a1", "a1", "b2", "b2"] {
+            let field = format!("Cookie: {cookie}");
+            let text = client.fetch_with("/page", &[&field]).text().to_owned();
+            assert_eq!(text, format!("\"{cookie}\""));
+        }
+        assert_eq!(asked.load(Ordering::SeqCst), 2);
+    });
+}
+
+/// A page that is one client's own and was asked for with a range comes as that range: it is asked for again, with it.
+#[test]
+fn ranges_of_one() {
+    scenario().loops(&[1, 2]).tell(|world| {
+        let mut client = world.client();
+        client.ask("GET", "/film", &["Range: bytes=0-3"]);
+        let mut origin = world.asked("GET /film");
+        origin.begins("200 OK", &["Cache-Control: private"], 5_000_000);
+        let mut again = world.origin().accept();
+        assert_eq!(again.asked("GET /film").field("range"), Some("bytes=0-3"));
+        let fields = ["Cache-Control: private", "Content-Range: bytes 0-3/5000000"];
+        again.answers("206 Partial Content", &fields, "0123");
+        let response = client.response();
+        assert_eq!((response.status(), response.text()), (206, "0123"));
+        origin.end_of_rest();
+    });
+}
