@@ -125,6 +125,7 @@ fn options(settings: &Resolved) -> Result<Options, Failure> {
             heuristic_share: number("heuristic-percent") as f64 / 100.0,
             heuristic_max_s: number("heuristic-max"),
             heeds_clients: !settings.switch("ignore-client-cache-control"),
+            guesses_with_cookies: settings.switch("heuristic-cookies"),
             stale_if_error_s: number("stale-if-error"),
             statuses: statuses(settings)?,
             ..Rules::default()

@@ -29,6 +29,7 @@ use h2::server::{Builder, SendResponse};
 use h2::{Reason, RecvStream, SendStream};
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderValue, Method, Request, Response, StatusCode};
+use larder_tls::flood::Counted;
 use larder_tls::http2::{self, Streams};
 use larder_wire::dns::Message;
 use larder_wire::dns::{Section, rtype};
@@ -64,7 +65,8 @@ pub(crate) async fn serve(
     let streams_max = u32::try_from(limits.unanswered_max).unwrap_or(u32::MAX);
     let mut builder = Builder::new();
     builder.max_concurrent_streams(streams_max).max_header_list_size(HEAD_BYTES_MAX);
-    let Ok(Ok(connection)) = timeout(limits.handshake, builder.handshake::<_, Bytes>(stream)).await
+    let Ok(Ok(connection)) =
+        timeout(limits.handshake, builder.handshake::<_, Bytes>(Counted::new(stream))).await
     else {
         return caller.note(Event::HandshakeFailed);
     };

@@ -16,8 +16,8 @@
 //! Bounds: streams of a connection, which HTTP/2 tells the client; one that has been reset counts until its task has ended, and beyond
 //! the limit new ones are reset. A stream holds a read of a body, [`SEND_BYTES`] that its client's window has room for and its socket
 //! has not, and a socket pair; all streams together [`WINDOW_BYTES`] of what the client sent and loops did not take. A connection
-//! without requests is told to go after the idle time, whatever else it sends. Floods of resets, settings and empty frames end the
-//! connection in h2.
+//! without requests is told to go after the idle time, whatever else it sends. Floods of resets and empty frames end the
+//! connection in h2, and those of PING, SETTINGS, PRIORITY and unknown frames in [`larder_tls::flood`].
 
 mod exchange;
 mod request;
@@ -30,6 +30,7 @@ use bytes::Bytes;
 use h2::server::{Builder, SendResponse};
 use h2::{Reason, RecvStream};
 use http::Request;
+use larder_tls::flood::Counted;
 use larder_tls::http2::{self, Streams};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -67,7 +68,7 @@ pub(crate) async fn serve(
         .initial_connection_window_size(WINDOW_BYTES)
         .max_frame_size(FRAME_BYTES)
         .max_send_buffer_size(SEND_BYTES);
-    let handshake = timeout(limits.handshake, builder.handshake::<_, Bytes>(stream));
+    let handshake = timeout(limits.handshake, builder.handshake::<_, Bytes>(Counted::new(stream)));
     let Ok(Ok(connection)) = handshake.await else {
         return caller.note(Event::HandshakeFailed);
     };

@@ -69,6 +69,7 @@ counts! {
     refused_crowded counter "Connections of clients that were refused because their address had too many"
     bad_proxy_headers counter "Connections that did not begin as the PROXY protocol has it"
     bodies_too_long counter "Requests that were refused because their bodies were too long"
+    shortages counter "Connections, of clients or to origins, that were not made because this process or machine had no more open files, memory or ports"
     accept_failures counter "Connections of clients that could not be taken"
     closed_idle counter "Connections of clients closed because they were not used"
     closed_slow counter "Connections of clients closed because they were too slow"

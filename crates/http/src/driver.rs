@@ -62,6 +62,7 @@ use crate::access_log::AccessLog;
 use crate::beside;
 use crate::counts::{Counts, Shared};
 use crate::crowd::Crowd;
+use crate::descriptors::is_shortage;
 use crate::flights::{Flight, Landing};
 use crate::health::Health;
 use crate::live::{Follower, Setup};
@@ -394,19 +395,19 @@ impl Driver {
                 self.read_mail();
             }
             Event::Ready { token, .. } => self.with_client_of(token, Driver::go_on),
-            Event::Failed { token, .. } => self.failed(token),
+            Event::Failed { token, error } => self.failed(token, &error),
             Event::Woken => {}
         }
     }
 
-    fn failed(&mut self, token: u64) {
+    fn failed(&mut self, token: u64, error: &io::Error) {
         if self.clients.owns(token) {
             self.with_client_of(token, Driver::client_failed);
         } else if self.origins.owns(token) {
             self.with_origin_of(token, Driver::origin_ready);
         } else {
-            // Descriptors or memory ran out, most likely.
             self.counts.accept_failures += 1;
+            self.counts.shortages += u64::from(is_shortage(error));
             let which = (token & ((1 << larder_io::table::ID_BITS) - 1)) as usize;
             self.deaf.push((which, self.now.ms + LISTEN_AGAIN_MS));
         }

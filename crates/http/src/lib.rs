@@ -41,6 +41,7 @@
 //! | [`beside`] | connections that somebody else decrypts |
 //! | [`ctl`], [`counts`], [`health`] | what operators ask; what is counted; which origins fail |
 //! | [`crowd`] | connections by address |
+//! | [`descriptors`] | open files, and who gets them |
 //! | [`live`] | what may change while it serves |
 //! | [`snapshot`] | what is kept, in a file over a restart |
 //! | [`access_log`] | where lines of the log go |
@@ -55,6 +56,7 @@ pub mod bodies;
 pub mod counts;
 pub mod crowd;
 pub mod ctl;
+pub mod descriptors;
 pub mod directives;
 pub mod driver;
 pub mod field;

@@ -21,6 +21,7 @@ use larder_io::tcp::{ListenOptions, Sharing, listen};
 use crate::beside::{self, Door};
 use crate::counts::{Counts, Shared};
 use crate::crowd::Crowd;
+use crate::descriptors;
 use crate::driver::{Driver, Parts};
 use crate::live::{Live, Reload, Source};
 use crate::mail::Mail;
@@ -146,6 +147,8 @@ struct Ready {
     drivers: Vec<(Driver, Batch)>,
     /// What came of the snapshot.
     loaded: Loaded,
+    /// That there are fewer open files than were asked for.
+    shortage: Option<String>,
     common: Common,
 }
 
@@ -153,7 +156,12 @@ impl Ready {
     /// Takes addresses and memory.
     fn new(options: &Options) -> Result<Ready, ServeError> {
         let loops = options.loops.clamp(1, LOOPS_MAX);
-        let options = Arc::new(Options { loops, ..options.clone() });
+        let mut options = Options { loops, ..options.clone() };
+        let wanted = options.clients_max;
+        let division = descriptors::divide(descriptors::raise(), &options);
+        options.clients_max = division.clients_max;
+        let shortage = division.news(wanted);
+        let options = Arc::new(options);
         let listeners = bind(&options)?;
         let addresses: Vec<SocketAddr> =
             listeners[0].iter().filter_map(|listener| listener.local_addr().ok()).collect();
@@ -187,7 +195,7 @@ impl Ready {
             let parts = Parts { number: number as u32, listeners, common: common.clone() };
             drivers.push(Driver::new(parts).map_err(system("a loop"))?);
         }
-        Ok(Ready { addresses, drivers, loaded, common })
+        Ok(Ready { addresses, drivers, loaded, shortage, common })
     }
 
     /// Begins to serve.
@@ -320,6 +328,7 @@ pub fn serve(
     let supervisor = Supervisor::open(ready.common.clone(), signals, reload);
     let supervisor = supervisor.map_err(ServeError::Operation)?;
     let (common, loaded) = (ready.common.clone(), ready.loaded.clone());
+    let shortage = ready.shortage.clone();
     let saves = !matches!(loaded, Loaded::Foreign(_));
     // Before loops serve: from then on somebody may purge what is in the file.
     let taken_over = take_over(&common, loaded);
@@ -329,7 +338,7 @@ pub fn serve(
     let (addresses, io) = (running.addresses(), running.io().to_owned());
     tell(News::Started { addresses, io, metrics, beside });
     let tell = &mut |line: &str| tell(News::Line(line));
-    taken_over.iter().for_each(|line| tell(line));
+    taken_over.iter().chain(&shortage).for_each(|line| tell(line));
     let (mut ended, mut stopping) = supervisor.run(&running, tell).map_err(system("serving"))?;
     if let Some(beside) = running.beside().filter(|_| ended == Ended::Well) {
         beside.finish(FINISH);

@@ -11,10 +11,11 @@
 //! 1. Loops wait for nothing here.
 //! 2. A loop that fails ends the server; its error is told by who waits for the threads.
 //!
-//! Cost: none while nobody asks and nothing is due.
+//! Cost: a look at the counters each second; else none while nobody asks and nothing is due.
 
 mod checks;
 mod duties;
+mod shortages;
 
 use std::io;
 use std::net::SocketAddr;
@@ -30,13 +31,14 @@ use larder_io::service::notify::Notifier;
 
 use self::checks::Checks;
 use self::duties::Duties;
+use self::shortages::Shortages;
 use crate::live::{Follower, Reload, Report};
 use crate::server::{Common, Running};
 
 /// How long answers that were begun may take when the server is asked to end, milliseconds.
 pub const DRAIN_MS: u64 = 10_000;
 
-/// How often the writer of the access log is asked for news, milliseconds.
+/// How often the writer of the access log and the loops' counters are asked for news, milliseconds.
 const NEWS_MS: u64 = 1_000;
 
 /// Events of one wait.
@@ -103,6 +105,7 @@ pub(crate) struct Supervisor {
     reloading: Option<Receiver<Result<Report, String>>>,
     /// Another signal came meanwhile: what was read may have changed since.
     reloads_again: bool,
+    shortages: Shortages,
     notifier: Option<Notifier>,
     alive_ms: Option<u64>,
     phase: Phase,
@@ -133,6 +136,7 @@ impl Supervisor {
             follower,
             reloading: None,
             reloads_again: false,
+            shortages: Shortages::default(),
             notifier: None,
             alive_ms: None,
             phase: Phase::Serves,
@@ -214,7 +218,7 @@ impl Supervisor {
             self.control.as_ref().and_then(|control| control.wait_ms(now_ms)),
             self.endpoint.as_ref().and_then(|endpoint| endpoint.wait_ms(now_ms)),
             self.checks.as_ref().and_then(|checks| checks.wait_ms(now_ms)),
-            self.duties.common.live.log_meter().map(|_| NEWS_MS),
+            Some(NEWS_MS),
             self.alive_ms.map(until),
             drained,
         ]
@@ -295,6 +299,10 @@ impl Supervisor {
         }
         while let Some(news) = self.duties.common.live.log_news() {
             tell(&news);
+        }
+        let counts = || self.duties.common.shared.sum();
+        if let Some(line) = self.shortages.news(now_ms, counts) {
+            tell(&line);
         }
         if let Some(control) = &mut self.control {
             control.expire(&self.poller, now_ms);

@@ -19,6 +19,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use tokio_rustls::server::TlsStream;
 
+use crate::flood::{Counted, is_flood};
+
 /// Who answers the requests of a connection.
 pub trait Streams {
     /// Why a request beyond the limit is reset.
@@ -48,7 +50,7 @@ pub trait Streams {
 /// Serves a connection to its end.
 pub async fn serve<S: Streams>(
     streams: S,
-    mut connection: Connection<TlsStream<TcpStream>, Bytes>,
+    mut connection: Connection<Counted<TlsStream<TcpStream>>, Bytes>,
     mut stop: watch::Receiver<bool>,
 ) {
     let mut tasks = JoinSet::new();
@@ -69,7 +71,7 @@ pub async fn serve<S: Streams>(
                 }
                 Some(Err(error)) => {
                     // Others are connections that were lost.
-                    if !error.is_io() {
+                    if !error.is_io() || error.get_io().is_some_and(is_flood) {
                         streams.violated();
                     }
                     return;

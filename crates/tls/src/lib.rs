@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `certificate` | the server's certificate, read anew while it serves |
 //! | [`listen`] | TCP connections up to the end of their handshakes |
+//! | [`flood`] | frames of HTTP/2 that cost work and are no request |
 //! | [`http2`] | a connection of HTTP/2: its requests, its idle time, its end |
 //! | [`gate`] | how many of them there may be, in all and of one client |
 //! | [`trust`] | whose certificates count, where we are the client |
@@ -12,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod certificate;
+pub mod flood;
 pub mod gate;
 pub mod http2;
 pub mod listen;

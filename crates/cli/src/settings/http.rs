@@ -237,6 +237,14 @@ only the proxy reaches.",
             ..CACHING
         },
         Setting {
+            name: "heuristic-cookies",
+            help: "Guess freshness also where the request has a Cookie",
+            why: "Without it, a response to such a request that states no lifetime is not shared: it may be one client's own page. larder \
+stores it only if it has an ETag, and validates it for each use.",
+            group: "Caching",
+            ..ON_OFF
+        },
+        Setting {
             name: "stale-if-error",
             value_name: "TIME",
             kind: Kind::Seconds { min: 0, max: 31_536_000 },
@@ -271,7 +279,7 @@ answers credentials is not kept. A hundred leaves out what tells of one request,
             kind: Kind::Seconds { min: 1, max: 86_400 },
             default: "120s",
             help: "How long nobody waits for others, after an answer that could not be shared",
-            why: "Varnish's hit-for-miss: requests for one's own pages must not queue up.",
+            why: "Varnish's hit-for-miss: requests for one's own pages must not queue up. Requests with Authorization are noted apart.",
             ..CACHING
         },
         Setting {
@@ -313,7 +321,8 @@ finished. What is one client's own is broken off whenever that one leaves.",
             kind: Kind::Count { min: 1, max: 1_000_000 },
             default: "10000",
             help: "Connections of clients",
-            why: "Beyond it new ones are closed.",
+            why: "Beyond it new ones are closed. At the start larder raises the soft limit of open files to the hard one. Where that is too \
+low, clients get fewer connections, so that up to half of the open files are left for origins, and larder writes a line.",
             is_live: false,
             ..LIMIT
         },

@@ -12,6 +12,7 @@ use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderMap, Method, Request, Response};
 use larder_http::message::{Chunked, Piece};
 use larder_http_encrypted::{Limits, Trust};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
@@ -402,4 +403,45 @@ fn refused_and_told_to_go() {
         assert_eq!(error.reason(), Some(Reason::NO_ERROR), "{error}");
     });
     world.until("an end", |world| world.count("tls_connections") == 0);
+}
+
+/// A client that sends frames that cost work and ask for nothing is let go, whatever it reads; one that pings now and then is not.
+#[test]
+fn floods() {
+    let settings: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+    let ping: &[u8] = &[0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
+    let priority: &[u8] = &[0, 0, 5, 2, 0, 0, 0, 0, 1, 0, 0, 0, 0, 16];
+    let (address, _) =
+        origin(|_, stream| stream.write_all(answer("", "x").as_bytes()).is_ok(), None);
+    let world = World::start(address);
+    tell(async {
+        for frame in [settings, ping, priority] {
+            for (frames, ends) in [(50, false), (20_000, true)] {
+                let stream = TcpStream::connect(world.tls).await.unwrap();
+                let connector = TlsConnector::from(world.config(&["h2"]));
+                let mut stream = connector.connect(name(), stream).await.unwrap();
+                let begin = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", settings].concat();
+                let (mut from, mut to) = tokio::io::split(&mut stream);
+                let sends = async {
+                    let octets = [begin, frame.repeat(frames)].concat();
+                    // It may be closed before all is sent.
+                    let _ = to.write_all(&octets).await;
+                    // Who is still served is answered.
+                    let _ = to.write_all(&[&ping[..9], b"answered"].concat()).await;
+                };
+                let reads = async {
+                    let (mut all, mut room) = (Vec::new(), [0; 4096]);
+                    while !all.windows(8).any(|it| it == b"answered") {
+                        match from.read(&mut room).await {
+                            Ok(0) | Err(_) => return true,
+                            Ok(bytes) => all.extend_from_slice(&room[..bytes]),
+                        }
+                    }
+                    false
+                };
+                let (has_ended, ()) = tokio::join!(reads, sends);
+                assert_eq!(has_ended, ends, "{frames} of {frame:?}");
+            }
+        }
+    });
 }

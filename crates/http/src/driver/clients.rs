@@ -906,7 +906,9 @@ impl Driver {
             Landing::Interim(_) => {}
             Landing::Failed(status) => {
                 let text = match status {
-                    503 => "too many requests wait for the origin",
+                    503 => {
+                        "too many requests wait for the origin, or there are too many connections"
+                    }
                     504 => "the origin did not answer in time",
                     _ => "the origin cannot be reached, or gave no proper answer",
                 };

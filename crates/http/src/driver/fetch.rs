@@ -761,7 +761,7 @@ fn is_unasked(fetch: &Fetch, question: &Question<'_>, status: u16) -> bool {
     };
     let has_condition = has(fields, "if-none-match") || has(fields, "if-modified-since");
     match status {
-        304 => !validates && !(has_condition && matches!(method, "GET" | "HEAD")),
+        304 => !(validates || has_condition && matches!(method, "GET" | "HEAD")),
         206 => !has(fields, "range"),
         _ => false,
     }

@@ -28,6 +28,7 @@ use super::fetch::{Fetch, Next, Purpose, Rendered};
 use super::upload::{end_with, fill};
 use crate::answer::Trailers;
 use crate::beside::Ending;
+use crate::descriptors::is_shortage;
 use crate::flights::Landing;
 use crate::key::Key;
 use crate::message::forward::push_kept_head;
@@ -198,6 +199,15 @@ impl Origin {
     }
 }
 
+/// Why a connection to an origin was not begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Undialed {
+    /// The origin cannot be reached.
+    Unreachable,
+    /// This machine has no more open files, or ports: the origin is as good as before.
+    Shortage,
+}
+
 /// How far reading came.
 enum Read {
     /// Nothing more is there.
@@ -307,7 +317,7 @@ impl Driver {
         let mut order: Vec<usize> = (0..count).map(|at| (first + at) % count).collect();
         order.sort_by_key(|&at| !self.health.is_good(at, now_ms));
         let may_reuse = fetch.tries < TRIES_MAX - 1;
-        let mut is_full = false;
+        let (mut is_full, mut is_short) = (false, false);
         for number in order {
             let Some(&backend) = self.asked.get(number) else { continue };
             while may_reuse && let Some(id) = self.backends[backend].idle.pop_back() {
@@ -327,27 +337,45 @@ impl Driver {
             }
             match self.connect(backend, fetch) {
                 Ok(()) => return None,
-                Err(it) => fetch = it,
+                Err((it, why)) => {
+                    fetch = it;
+                    is_short |= why == Undialed::Shortage;
+                    // It goes on as soon as one of those that are there has answered.
+                    is_full |= why == Undialed::Shortage && self.backends[backend].open > 0;
+                }
             }
         }
         if is_full {
             return Some(fetch);
         }
-        self.fail_fetch(&fetch, 502);
+        self.fail_fetch(&fetch, if is_short { 503 } else { 502 });
         None
     }
 
-    fn connect(&mut self, backend: usize, mut fetch: Box<Fetch>) -> Result<(), Box<Fetch>> {
-        let Ok((socket, ending)) = self.dial(backend) else {
-            self.sicken(backend);
-            return Err(fetch);
+    fn connect(
+        &mut self,
+        backend: usize,
+        mut fetch: Box<Fetch>,
+    ) -> Result<(), (Box<Fetch>, Undialed)> {
+        let (socket, ending) = match self.dial(backend) {
+            Ok(dialed) => dialed,
+            Err(error) if is_shortage(&error) => {
+                self.counts.shortages += 1;
+                return Err((fetch, Undialed::Shortage));
+            }
+            Err(_) => {
+                self.sicken(backend);
+                return Err((fetch, Undialed::Unreachable));
+            }
         };
-        let Ok(id) = self.origins.insert(None, CONNECTING, self.now.ms) else { return Err(fetch) };
+        let Ok(id) = self.origins.insert(None, CONNECTING, self.now.ms) else {
+            return Err((fetch, Undialed::Shortage));
+        };
         let token = self.origins.token(id);
         let interest = if ending.is_some() { Interest::READ } else { Interest::WRITE };
         if self.reactor.watch(&socket, token, interest).is_err() {
             self.origins.remove(id);
-            return Err(fetch);
+            return Err((fetch, Undialed::Shortage));
         }
         self.counts.origin_connections += 1;
         self.backends[backend].open += 1;

@@ -1,0 +1,117 @@
+//! Open files: each connection is one, and the kernel allows a process so many.
+//!
+//! ```text
+//! start   the soft limit is raised to the hard one; what clients may have leaves a reserve for origins
+//! later   a connection for which there was none is counted; the operator is told, seldom
+//! ```
+//!
+//! Without the reserve, clients that do nothing would take all, and those who ask would get no answer.
+
+use std::io;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::options::Options;
+
+/// What a process has beside connections: standard streams, logs, listeners, the sockets of an operator.
+const OWN: u64 = 64;
+/// What a loop has of its own.
+const OF_LOOP: u64 = 16;
+/// Of a connection that somebody else encrypts: its socket, and a pair between that one and a loop.
+const ENCRYPTED: u64 = 3;
+/// Connections to origins that always have a place.
+const ORIGINS_MIN: u64 = 16;
+
+/// How the open files of this process are divided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Division {
+    /// Open files that there may be; `None`: any number.
+    pub limit: Option<u64>,
+    /// Connections of clients that there may be.
+    pub clients_max: usize,
+}
+
+/// Raises the limit as far as this process may: what it is then, `None` where there is none.
+pub fn raise() -> Option<u64> {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    // Refused, it stays as it is.
+    let is_raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok();
+    if is_raised { maximum } else { current }
+}
+
+/// Divides them among clients and origins. Origins have what they may use, up to a half.
+pub fn divide(limit: Option<u64>, options: &Options) -> Division {
+    let wanted = options.clients_max;
+    let Some(all) = limit else { return Division { limit, clients_max: wanted } };
+    let left = all.saturating_sub(OWN + OF_LOOP * options.loops as u64);
+    let each = |is_encrypted| if is_encrypted { ENCRYPTED } else { 1 };
+    let cost = each(options.origins.iter().any(|origin| origin.is_secure));
+    let origins = (options.origin_connections_max as u64)
+        .saturating_mul(options.origins.len() as u64)
+        .saturating_mul(cost);
+    let reserve = origins.clamp(ORIGINS_MIN, ORIGINS_MIN.max(left / 2));
+    let has_encrypted = options.beside.as_ref().is_some_and(|it| it.has_clients());
+    let room = left.saturating_sub(reserve) / each(has_encrypted);
+    let room = usize::try_from(room).unwrap_or(usize::MAX).max(1);
+    Division { limit, clients_max: wanted.min(room) }
+}
+
+impl Division {
+    /// What an operator should know: that clients get fewer connections than were asked for.
+    pub fn news(&self, wanted: usize) -> Option<String> {
+        let limit = self.limit.filter(|_| self.clients_max < wanted)?;
+        Some(format!(
+            "clients get {} connections, not {wanted}: this process may have {limit} open files; raise the limit (ulimit -Hn, \
+             LimitNOFILE=), or lower --clients-max",
+            self.clients_max
+        ))
+    }
+}
+
+/// True where this machine has no more of something, and the other side is not to blame: open files, memory, ports.
+pub fn is_shortage(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let all = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM, Errno::ADDRNOTAVAIL];
+    error.raw_os_error().is_some_and(|code| all.iter().any(|it| it.raw_os_error() == code))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::OriginAddress;
+
+    /// Clients have what they want where there is enough; else origins keep what they may use, or half of it; and however few there
+    /// are, somebody is served.
+    #[test]
+    fn divided() {
+        let origin = |is_secure| OriginAddress {
+            address: "192.0.2.1:80".parse().unwrap(),
+            name: "192.0.2.1".to_owned(),
+            is_secure,
+        };
+        let clients = |limit, connections, is_secure| {
+            let mut options = Options::new(Vec::new(), vec![origin(is_secure)]);
+            (options.clients_max, options.origin_connections_max) = (10_000, connections);
+            let division = divide(limit, &options);
+            assert_eq!(division.news(10_000).is_some(), division.clients_max < 10_000);
+            division.clients_max
+        };
+        assert_eq!(clients(None, 1_000, false), 10_000);
+        assert_eq!(clients(Some(1 << 20), 1_000, false), 10_000);
+        assert_eq!(clients(Some(8_192), 1_000, false), 8_192 - 80 - 1_000);
+        assert_eq!(clients(Some(8_192), 1_000, true), 8_192 - 80 - 3_000);
+        assert_eq!(clients(Some(1_024), 1_000, false), 472);
+        assert_eq!(clients(Some(1_024), 10, false), 1_024 - 80 - 16);
+        assert_eq!(clients(Some(20), 10, false), 1);
+    }
+
+    /// What this machine lacks is told from what the other side does.
+    #[test]
+    fn whose_fault() {
+        use rustix::io::Errno;
+        let is_ours = |errno: Errno| is_shortage(&io::Error::from(errno));
+        assert!(is_ours(Errno::MFILE) && is_ours(Errno::ADDRNOTAVAIL));
+        assert!(!is_ours(Errno::CONNREFUSED) && !is_ours(Errno::TIMEDOUT));
+        assert!(!is_shortage(&io::ErrorKind::Unsupported.into()));
+    }
+}
