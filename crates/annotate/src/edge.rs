@@ -10,15 +10,16 @@
 //! datagrams are read (module `reading`) a few packets ahead of their turn, and what they will touch is
 //! asked for then.
 //!
-//! Bounds: questions [`QUESTIONS_MAX`] (on ports of their own: `ELSEWHERE_MAX`), clients [`CLIENTS_MAX`], DHCP exchanges
-//! [`EXCHANGES_MAX`], each a ring in which the oldest makes room; streams and fragments by bytes.
+//! Bounds: questions [`QUESTIONS_MAX`] (on ports of their own: `ELSEWHERE_MAX`), DHCP exchanges [`EXCHANGES_MAX`], each a ring in which the
+//! oldest makes room; clients a sieve, which forgets none: full, it takes every response without a
+//! query for unsolicited; streams and fragments by bytes.
 
 mod reading;
 mod ring;
 
 use larder::prefetch_lines;
 use larder_wire::dhcp;
-use larder_wire::dns::answers::Extract;
+use larder_wire::dns::answers::{CHAIN_MAX, Extract};
 use larder_wire::dns::{self, NameBuf};
 use larder_wire::fragment::{self, Outcome, Reassembler, Reject};
 use larder_wire::nbns;
@@ -30,7 +31,7 @@ use crate::decode::{self, Counts, Decoded, Rare, count};
 use crate::feeds::fact::Fact;
 use crate::feeds::lessons::Lessons;
 use crate::flow::{Event, protocol, tcp_flag};
-use crate::names::{Ends, Lesson, Names, Teacher};
+use crate::names::{AliasLesson, Ends, Lesson, Names, Sieve, Standing, Teacher};
 use crate::options::{NameSources, Options, Rules};
 use crate::own_name;
 use crate::record::NameSource;
@@ -48,8 +49,8 @@ const FETCH_LINES_MAX: usize = 8;
 const LINE_BYTES: usize = 64;
 /// Questions remembered at one time.
 pub const QUESTIONS_MAX: usize = 1 << 16;
-/// Clients whose questions were seen, remembered at one time.
-pub const CLIENTS_MAX: usize = 1 << 16;
+/// Bits that tell which clients' queries were seen: 512 KiB.
+const CLIENTS_SIEVED: usize = 1 << 22;
 /// DHCP exchanges remembered at one time.
 pub const EXCHANGES_MAX: usize = 1 << 12;
 /// Fragments that wait for their ports of which is remembered what their addresses were called when they came; of
@@ -99,8 +100,8 @@ pub struct AnswerLine {
     pub aliases: Vec<Name>,
     /// Who taught it.
     pub teacher: Teacher,
-    /// The question was seen.
-    pub solicited: bool,
+    /// What supports it.
+    pub standing: Standing,
 }
 
 /// See the module.
@@ -113,7 +114,8 @@ pub struct Edge {
     /// what: eight octets instead of 48 keep them near. That two of them meet in one hash is as
     /// likely as a guess of the seed.
     questions: Ring<u64, ()>,
-    clients: Ring<Addr, ()>,
+    /// Clients whose queries were seen.
+    clients: Sieve,
     /// The same of queries to a port that is not one of DNS, with that port.
     elsewhere: Ring<(u64, u16), ()>,
     streams: Ring<StreamKey, Box<Stream>>,
@@ -152,6 +154,24 @@ struct Carrier {
     dst_port: u16,
     file: u32,
     offset: u64,
+    /// Hop limit (TTL) of its IP packet, where that is read.
+    hop_limit: Option<u8>,
+}
+
+impl Carrier {
+    /// True when the sender speaks of its own address on its own link: the address is the packet's
+    /// source, and the packet was not forwarded. Multicast DNS is sent with a hop limit of 255 (RFC
+    /// 6762, section 11); the others are believed of local addresses only.
+    fn is_own_word(&self, addr: Addr, teacher: Teacher) -> bool {
+        let (port, is_near) = match teacher {
+            Teacher::Mdns => (5353, self.hop_limit == Some(255)),
+            Teacher::Llmnr => (5355, self.src.is_local()),
+            Teacher::Nbns => (137, self.src.is_local()),
+            Teacher::Dhcp => (68, self.src.is_local()),
+            Teacher::Dns | Teacher::Ptr => return false,
+        };
+        addr == self.src && self.src_port == port && is_near
+    }
 }
 
 impl Edge {
@@ -163,7 +183,7 @@ impl Edge {
             sources: options.names,
             rules: options.rules,
             questions: Ring::new(QUESTIONS_MAX),
-            clients: Ring::new(CLIENTS_MAX),
+            clients: Sieve::new(CLIENTS_SIEVED),
             elsewhere: Ring::new(ELSEWHERE_MAX),
             streams: Ring::new(STREAMS_MAX),
             stream_budget: Budget::new(bytes / 4),
@@ -317,7 +337,8 @@ impl Edge {
         if packet.fragment.is_some() {
             return self.fragment(rare, frame, place, injected);
         }
-        self.whole(rare, packet, payload_of(packet, frame), place, Some(reading));
+        let hop_limit = hop_limit(packet, frame);
+        self.whole(rare, packet, payload_of(packet, frame), hop_limit, place, Some(reading));
     }
 
     /// A packet that is no fragment, or a datagram put together, which was not read ahead.
@@ -326,6 +347,7 @@ impl Edge {
         rare: &Rare,
         packet: &Packet,
         payload: &[u8],
+        hop_limit: Option<u8>,
         place: Place,
         reading: Option<&Reading>,
     ) {
@@ -338,6 +360,7 @@ impl Edge {
             dst_port: packet.dst_port,
             file: place.file,
             offset: place.offset,
+            hop_limit,
         };
         if packet.dst_port == 853 || packet.dst_port == 8853 {
             self.names.note_encrypted(packet.src);
@@ -398,7 +421,7 @@ impl Edge {
                         } else if push.ports.is_some() {
                             injected.attach(own, &packet, inner);
                         }
-                        self.whole(rare, &packet, inner, place, None);
+                        self.whole(rare, &packet, inner, None, place, None);
                     }
                     Err(_) => count(&mut self.damaged, "transport_malformed", file, offset),
                 }
@@ -480,12 +503,12 @@ impl Edge {
         match reading.says {
             Says::Question => {
                 let client = (carrier.src, carrier.src_port);
-                let key = reading.key(self.names.cache(), client, carrier.dst);
+                let key = reading.key(self.names.cache(), client, (carrier.dst, carrier.dst_port));
                 self.elsewhere.insert((key, carrier.dst_port), ());
             }
             Says::Answer(Ok(())) => {
                 let client = (carrier.dst, carrier.dst_port);
-                let key = reading.key(self.names.cache(), client, carrier.src);
+                let key = reading.key(self.names.cache(), client, (carrier.src, carrier.src_port));
                 if self.elsewhere.remove(&(key, carrier.src_port)).is_some() {
                     self.questions.insert(key, ());
                     self.heed(carrier, &reading, Teacher::Dns);
@@ -597,9 +620,9 @@ impl Edge {
             Says::Nothing => {}
             Says::Damaged(error) => self.damage(error.as_str(), carrier),
             Says::Question => {
-                self.clients.insert(carrier.src, ());
-                let key =
-                    reading.key(self.names.cache(), (carrier.src, carrier.src_port), carrier.dst);
+                self.clients.add(self.names.address_hash(carrier.src));
+                let ends = ((carrier.src, carrier.src_port), (carrier.dst, carrier.dst_port));
+                let key = reading.key(self.names.cache(), ends.0, ends.1);
                 self.questions.insert(key, ());
             }
             Says::Answer(outcome) => {
@@ -614,18 +637,25 @@ impl Edge {
         }
     }
 
-    /// Rule 9: an answer is unsolicited when this client's questions are visible, and this one's
-    /// was not seen, or was answered already.
-    fn is_solicited(&mut self, carrier: &Carrier, reading: &Reading) -> bool {
-        let key = reading.key(self.names.cache(), (carrier.dst, carrier.dst_port), carrier.src);
-        self.questions.remove(&key).is_some() || !self.clients.has(&carrier.dst)
+    /// Rule 9: a response counts in full when its query was seen and was not answered already. One
+    /// without a query may be forged, also where this client's queries are never seen.
+    fn standing(&mut self, carrier: &Carrier, reading: &Reading) -> Standing {
+        let ends = ((carrier.dst, carrier.dst_port), (carrier.src, carrier.src_port));
+        let key = reading.key(self.names.cache(), ends.0, ends.1);
+        if self.questions.remove(&key).is_some() || !self.rules.has(9) {
+            Standing::Confirmed
+        } else if self.clients.has(self.names.address_hash(carrier.dst)) {
+            Standing::Unsolicited
+        } else {
+            Standing::OneSided
+        }
     }
 
     fn teach(&mut self, carrier: &Carrier, reading: &Reading, teacher: Teacher) {
         let extract = &reading.extract;
         let asked = extract.qname().unwrap_or_default();
         let is_dns = teacher == Teacher::Dns;
-        let solicited = !is_dns || self.is_solicited(carrier, reading) || !self.rules.has(9);
+        let standing = if is_dns { self.standing(carrier, reading) } else { Standing::Confirmed };
         let as_asked = teacher != Teacher::Mdns && self.rules.has(1);
         let wanted = match teacher {
             Teacher::Dns => self.sources.has(NameSource::DnsAddress),
@@ -634,10 +664,21 @@ impl Edge {
             _ => true,
         };
         if wanted {
-            if is_dns && solicited && self.rules.has(1) {
+            if is_dns && standing != Standing::Unsolicited && self.rules.has(1) {
                 for alias in extract.aliases() {
-                    self.names.learn_alias(carrier.packet, alias.owner, alias.target);
+                    self.names.learn_alias(&AliasLesson {
+                        packet: carrier.packet,
+                        client: carrier.dst,
+                        owner: alias.owner,
+                        target: alias.target,
+                        standing,
+                    });
                 }
+            }
+            let mut targets = [&[][..]; CHAIN_MAX];
+            let aliases = extract.aliases().len().min(CHAIN_MAX);
+            for (target, alias) in targets.iter_mut().zip(extract.aliases()) {
+                *target = alias.target;
             }
             for address in extract.addresses() {
                 self.names.learn(&Lesson {
@@ -648,7 +689,12 @@ impl Edge {
                     addr: address.addr,
                     ttl_s: address.ttl_s,
                     teacher,
-                    solicited,
+                    standing: match teacher {
+                        Teacher::Dns => standing,
+                        _ if carrier.is_own_word(address.addr, teacher) => Standing::Confirmed,
+                        _ => Standing::Claimed,
+                    },
+                    targets: &targets[..aliases],
                 });
             }
         }
@@ -662,11 +708,12 @@ impl Edge {
                     addr: reverse.addr,
                     ttl_s: reverse.ttl_s,
                     teacher: Teacher::Ptr,
-                    solicited,
+                    standing: Standing::Claimed,
+                    targets: &[],
                 });
             }
         }
-        self.log_answer(carrier, extract, teacher, solicited);
+        self.log_answer(carrier, extract, teacher, standing);
     }
 
     /// A line of `dns.log` for what was asked; of multicast DNS, where nobody need ask, one for
@@ -676,7 +723,7 @@ impl Edge {
         carrier: &Carrier,
         extract: &Extract,
         teacher: Teacher,
-        solicited: bool,
+        standing: Standing,
     ) {
         let Some(log) = &mut self.log else { return };
         let to_group = carrier.dst.is_multicast_or_broadcast();
@@ -690,7 +737,7 @@ impl Edge {
                 addresses,
                 aliases: extract.aliases().map(|a| Name::from_canonical(a.target)).collect(),
                 teacher,
-                solicited,
+                standing,
             });
         };
         if teacher != Teacher::Mdns {
@@ -709,7 +756,15 @@ impl Edge {
     }
 
     /// Teaches a name that a host gives itself.
-    fn teach_host(&mut self, carrier: &Carrier, name: &[u8], addr: Addr, ttl_s: u32, by: Teacher) {
+    fn teach_host(
+        &mut self,
+        carrier: &Carrier,
+        name: &[u8],
+        addr: Addr,
+        ttl_s: u32,
+        by: Teacher,
+        standing: Standing,
+    ) {
         self.answers += 1;
         self.names.learn(&Lesson {
             packet: carrier.packet,
@@ -719,7 +774,8 @@ impl Edge {
             addr,
             ttl_s,
             teacher: by,
-            solicited: true,
+            standing,
+            targets: &[],
         });
         if let Some(log) = &mut self.log {
             log.push(AnswerLine {
@@ -731,7 +787,7 @@ impl Edge {
                 addresses: vec![(addr, ttl_s)],
                 aliases: Vec::new(),
                 teacher: by,
-                solicited: true,
+                standing,
             });
         }
     }
@@ -750,7 +806,11 @@ impl Edge {
             self.damage(error.as_str(), carrier);
         }
         for (name, addr, ttl_s) in hosts {
-            self.teach_host(carrier, name.as_bytes(), addr, ttl_s, Teacher::Nbns);
+            let standing = match carrier.is_own_word(addr, Teacher::Nbns) {
+                true => Standing::Confirmed,
+                false => Standing::Claimed,
+            };
+            self.teach_host(carrier, name.as_bytes(), addr, ttl_s, Teacher::Nbns, standing);
         }
     }
 
@@ -768,7 +828,10 @@ impl Edge {
         let named = message.client_fqdn(&mut name) || message.host_name(&mut name);
         let hash = self.names.cache().hash(message.hardware_addr()).get();
         let key = (message.transaction_id, hash);
-        self.join_lease(carrier, key, named.then_some(name.as_bytes()), message.bound_addr());
+        // A client that renews or informs has its address already, and names itself from there.
+        let addr = if message.is_reply { message.bound_addr() } else { message.client_addr };
+        let exchange = Exchange { key, is_reply: message.is_reply, addr };
+        self.join_lease(carrier, exchange, named.then_some(name.as_bytes()));
         self.name = name;
     }
 
@@ -786,22 +849,32 @@ impl Edge {
         let key = (message.transaction_id, !hash);
         let is_reply = message.message_type == dhcp::v6::message_type::REPLY;
         let lease = message.leases().find(|lease| is_reply && lease.valid_s > 0);
-        self.join_lease(carrier, key, named.then_some(name.as_bytes()), lease.map(|l| l.addr));
+        let exchange = Exchange { key, is_reply, addr: lease.map(|lease| lease.addr) };
+        self.join_lease(carrier, exchange, named.then_some(name.as_bytes()));
         self.name = name;
     }
 
-    fn join_lease(
-        &mut self,
-        carrier: &Carrier,
-        key: (u32, u64),
-        name: Option<&[u8]>,
-        addr: Option<Addr>,
-    ) {
-        if let Some(name) = name.filter(|name| !name.is_empty()) {
+    /// A lease names its address when the client's request had the name, and a server answered from
+    /// a server's port on a local network. A name that only the reply has is the server's claim.
+    fn join_lease(&mut self, carrier: &Carrier, exchange: Exchange, name: Option<&[u8]>) {
+        let Exchange { key, is_reply, addr } = exchange;
+        let name = name.filter(|name| !name.is_empty());
+        if let Some(name) = name.filter(|_| matches!(carrier.dst_port, 67 | 547) && !is_reply) {
             self.exchanges.insert(key, Name::from_canonical(name));
         }
-        if let (Some(addr), Some(name)) = (addr, self.exchanges.get_mut(&key).cloned()) {
-            self.teach_host(carrier, name.as_bytes(), addr, u32::MAX, Teacher::Dhcp);
+        let asked = self.exchanges.get_mut(&key).cloned();
+        let from_server = matches!(carrier.src_port, 67 | 547) && carrier.src.is_local();
+        let standing = match (&asked, is_reply) {
+            (_, false) => match addr {
+                Some(addr) if carrier.is_own_word(addr, Teacher::Dhcp) => Standing::Confirmed,
+                _ => Standing::Claimed,
+            },
+            (Some(_), true) if from_server => Standing::Leased,
+            _ => Standing::Claimed,
+        };
+        let name = asked.or_else(|| name.map(Name::from_canonical));
+        if let (Some(addr), Some(name)) = (addr, name) {
+            self.teach_host(carrier, name.as_bytes(), addr, u32::MAX, Teacher::Dhcp, standing);
         }
     }
 }
@@ -861,6 +934,26 @@ fn event_of(packet: &Packet, ports: (u16, u16), number: u32, time_ns: i64, seed:
         ..*packet
     };
     Event::of(&whole, seed, number, time_ns, 0)
+}
+
+/// A message of a DHCP exchange.
+struct Exchange {
+    /// Transaction and client.
+    key: (u32, u64),
+    is_reply: bool,
+    /// The address that the reply gives, or that the client has already.
+    addr: Option<Addr>,
+}
+
+/// The hop limit of the IP packet around a datagram without IP options or extension headers.
+fn hop_limit(packet: &Packet, frame: &[u8]) -> Option<u8> {
+    let udp = (packet.payload_offset as usize).checked_sub(8)?;
+    let (header_bytes, first, place) = match packet.ip_version {
+        4 => (20, 0x45..=0x45, 8),
+        _ => (40, 0x60..=0x6f, 7),
+    };
+    let header = frame.get(udp.checked_sub(header_bytes)?..udp)?;
+    first.contains(&header[0]).then(|| header[place])
 }
 
 /// An earlier fragment, as a packet of the datagram that `packet` belongs to.

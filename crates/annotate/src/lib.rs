@@ -43,6 +43,7 @@ mod registered;
 pub mod run;
 pub mod sink;
 pub mod sort;
+mod stated;
 pub mod worker;
 
 use std::collections::VecDeque;

@@ -7,7 +7,7 @@
 //! | `a` address | up to eight [`Candidate`]s, best first | who has no pair: the chain's head |
 //! | `p` client, address | up to eight candidates, best first | the client that asked: as it asked |
 //! | `h` address | up to eight candidates, best first | what a host says of itself |
-//! | `c` name | the name whose CNAME points here | heads of chains that span messages |
+//! | `c` name | an [`Alias`]: the name whose CNAME points here | heads of chains that span messages |
 //!
 //! **Learning is serial, looking up is parallel, and both agree to the packet.** The edge (one
 //! thread at a time, in packet order) learns the answers of batch *k* into an [`Overlay`], and
@@ -17,14 +17,16 @@
 //! any other key is read from the proxy. So what a flow is called depends on the packets before
 //! its first one, not on the number of cores or on how far the edge ran ahead.
 //!
-//! Order among candidates (`merge`): solicited before unsolicited, then newest first. An
-//! unsolicited answer never displaces a solicited one (rule 9); a newer one always displaces an
-//! older one of its kind (rule 3). TTL is kept with the name and deletes nothing (rule 5).
+//! Order among candidates (`merge`): by what supports them ([`Standing`]), then newest first. A
+//! response without a query never displaces one with a query (rule 9); a newer one always displaces
+//! an older one of its kind (rule 3), except that an alias stays behind the name that it points to
+//! where a client asked for that name directly. TTL is kept with the name and deletes nothing (rule 5).
 //!
 //! Cost: two engine reads and two writes an address learned (pair and address); one to three
 //! reads a flow named.
 
 mod candidate;
+mod literal;
 mod overlay;
 mod view;
 
@@ -33,9 +35,10 @@ use std::sync::Arc;
 use larder::{Cache, KeyHash, LogPosition, Policy, Proxy, Seconds, Ttl, Writer};
 use larder_wire::Addr;
 
-pub use candidate::{Candidate, Candidates, Teacher};
+pub use candidate::{Candidate, Candidates, Standing, Teacher};
+pub use literal::is_address;
 pub use overlay::{Facts, Marks, Overlay, Sieve};
-pub use view::{Ends, Entry, Found, View};
+pub use view::{Ends, Entry, Found, Support, View};
 
 use crate::Error;
 use crate::options::Rules;
@@ -148,8 +151,68 @@ pub struct Lesson<'a> {
     pub ttl_s: u32,
     /// Who taught it.
     pub teacher: Teacher,
-    /// The question was seen, or questions are not visible.
-    pub solicited: bool,
+    /// What supports it.
+    pub standing: Standing,
+    /// The targets of the aliases between the name as asked and the address.
+    pub targets: &'a [&'a [u8]],
+}
+
+/// An alias that a response holds.
+#[derive(Clone, Copy, Debug)]
+pub struct AliasLesson<'a> {
+    /// Number of the packet that ended the message.
+    pub packet: u64,
+    /// Who asked; unspecified when nobody knows.
+    pub client: Addr,
+    /// The name that is an alias.
+    pub owner: &'a [u8],
+    /// The name that it stands for.
+    pub target: &'a [u8],
+    /// What supports it.
+    pub standing: Standing,
+}
+
+/// Which clients were given an alias to which target: who then asks for the target follows the
+/// alias, and did not choose that name. Two sieves take turns, so that the oldest are forgotten.
+struct Followed {
+    newer: Sieve,
+    older: Sieve,
+    added: usize,
+}
+
+/// Bits of each sieve of [`Followed`]: 512 KiB.
+const FOLLOWED_SIEVED: usize = 1 << 22;
+/// Facts after which the sieves of [`Followed`] take turns: one in 32 is taken for another.
+const FOLLOWED_MAX: usize = 1 << 17;
+
+impl Followed {
+    fn new() -> Followed {
+        Followed {
+            newer: Sieve::new(FOLLOWED_SIEVED),
+            older: Sieve::new(FOLLOWED_SIEVED),
+            added: 0,
+        }
+    }
+
+    /// Adds a fact. True when it is new.
+    fn add(&mut self, hash: u64) -> bool {
+        let is_new = !self.has(hash);
+        if self.newer.has(hash) {
+            return is_new;
+        }
+        if self.added == FOLLOWED_MAX {
+            std::mem::swap(&mut self.newer, &mut self.older);
+            self.newer.clear();
+            self.added = 0;
+        }
+        self.newer.add(hash);
+        self.added += 1;
+        is_new
+    }
+
+    fn has(&self, hash: u64) -> bool {
+        self.newer.has(hash) || self.older.has(hash)
+    }
 }
 
 /// The serial side: learns, and commits a batch's lessons to the engine.
@@ -169,6 +232,15 @@ pub struct Names {
     head: Vec<u8>,
     head_of_packet: u64,
     head_of_name: Vec<u8>,
+    head_of_client: Addr,
+    /// That client, by a hash, where no alias had led it to the name.
+    asker: Option<u16>,
+    /// Clients that aliases led to the name, and to each target of the message's aliases.
+    led_here: u8,
+    led: Vec<u8>,
+    followed: Followed,
+    /// Names that were addresses, and so were not learned.
+    refused: u64,
     /// Keys of aliases that were ever learned: of most names asked none was, and the engine need
     /// not be asked in vain.
     aliases: Sieve,
@@ -232,6 +304,12 @@ impl Names {
             head: Vec::new(),
             head_of_packet: u64::MAX,
             head_of_name: Vec::new(),
+            head_of_client: Addr::UNSPECIFIED,
+            asker: None,
+            led_here: 0,
+            led: Vec::new(),
+            followed: Followed::new(),
+            refused: 0,
             aliases: Sieve::new(ALIASES_SIEVED),
             alias_key: Vec::new(),
             facts: Arc::new(Facts {
@@ -255,7 +333,8 @@ impl Names {
         self.facts.encrypted.set(self.address_hash(client), self.batch);
     }
 
-    fn address_hash(&self, addr: Addr) -> u64 {
+    /// The hash of an address as [`Facts`] knows it.
+    pub fn address_hash(&self, addr: Addr) -> u64 {
         self.cache.hash(Key::address(addr).as_bytes()).get()
     }
 
@@ -264,20 +343,41 @@ impl Names {
         &self.cache
     }
 
-    /// Learns that `target` is an alias: who asked for `owner` gets what `target` has.
-    pub fn learn_alias(&mut self, packet: u64, owner: &[u8], target: &[u8]) {
+    /// Learns an alias: a client that asks for its owner gets what its target has. An alias that
+    /// nobody was seen asking for replaces none that somebody asked for.
+    pub fn learn_alias(&mut self, alias: &AliasLesson<'_>) {
+        let AliasLesson { packet, client, owner, target, standing } = *alias;
         if target.len() > ALIAS_KEY_BYTES_MAX || owner == target {
             return;
         }
+        if is_address(owner) || is_address(target) {
+            self.refused += 1;
+            return;
+        }
         self.head_of_packet = u64::MAX;
+        let followed = self.followed_hash(client, target);
+        let is_new_client = self.followed.add(followed) && standing == Standing::Confirmed;
         let hash = self.put_alias_key(target);
         self.aliases.add(hash.get());
         let key = std::mem::take(&mut self.alias_key);
-        self.change(packet, hash, &key, |_, out| {
+        self.change(packet, hash, &key, |old, out| {
             out.clear();
-            out.extend_from_slice(owner);
+            let known = Alias::read(old);
+            let led = known.map_or(0, |known| known.led).saturating_add(is_new_client.into());
+            let kept = known.filter(|known| {
+                known.standing == Standing::Confirmed && standing != Standing::Confirmed
+            });
+            kept.unwrap_or(Alias { standing, led, owner }).write(out);
         });
         self.alias_key = key;
+    }
+
+    /// The hash under which it is known that `client` was led to `target`.
+    fn followed_hash(&mut self, client: Addr, target: &[u8]) -> u64 {
+        self.alias_key.clear();
+        self.alias_key.extend_from_slice(&client.0);
+        self.alias_key.extend_from_slice(target);
+        self.cache.hash(&self.alias_key).get()
     }
 
     /// Makes `alias_key` the key of the aliases of `target`; its hash.
@@ -290,6 +390,10 @@ impl Names {
 
     /// Learns one address of one answer.
     pub fn learn(&mut self, lesson: &Lesson<'_>) {
+        if is_address(lesson.asked) {
+            self.refused += 1;
+            return;
+        }
         let merging = self.merging();
         let own = Candidate {
             asked: lesson.asked,
@@ -297,7 +401,10 @@ impl Names {
             time_ns: lesson.time_ns,
             ttl_s: lesson.ttl_s,
             teacher: lesson.teacher,
-            solicited: lesson.solicited,
+            standing: lesson.standing,
+            askers: 0,
+            asker: 0,
+            direct: false,
         };
         if lesson.teacher != Teacher::Dns {
             let key = Key::host(lesson.addr);
@@ -311,17 +418,32 @@ impl Names {
         }
         let mut head = std::mem::take(&mut self.head);
         // All addresses of a message share the name asked, and so its head.
-        if self.head_of_packet != lesson.packet || self.head_of_name != lesson.asked {
-            self.head_of(lesson.asked, &mut head);
+        if self.head_of_packet != lesson.packet
+            || self.head_of_name != lesson.asked
+            || self.head_of_client != lesson.client
+        {
+            self.head_of(lesson.asked, lesson.standing, &mut head);
             self.head_of_packet = lesson.packet;
             self.head_of_name.clear();
             self.head_of_name.extend_from_slice(lesson.asked);
+            self.head_of_client = lesson.client;
+            self.weigh(lesson);
         }
         let key = Key::address(lesson.addr);
         let chained = Candidate { head: &head, ..own };
+        // What a client asked for is its own choice; what others are told of it is weighed.
+        let led = std::mem::take(&mut self.led);
+        let merging = Merging {
+            targets: lesson.targets,
+            led: &led,
+            led_here: self.led_here,
+            asker: self.asker,
+            ..merging
+        };
         let hash =
             self.change_key(lesson.packet, &key, |old, out| merge(old, &chained, merging, out));
         self.head = head;
+        self.led = led;
         self.facts.named.set(hash.get(), self.batch);
     }
 
@@ -357,8 +479,48 @@ impl Names {
         self.proxy.prefetch_entry(hash);
     }
 
-    fn merging(&self) -> Merging {
-        Merging { limit: self.candidates_max, newer_first: self.rules.has(3) }
+    /// Finds out who asked for the name of a message directly, and how many clients aliases have led
+    /// to it and to the targets of its aliases.
+    fn weigh(&mut self, lesson: &Lesson<'_>) {
+        let followed = self.followed_hash(lesson.client, lesson.asked);
+        let is_direct = lesson.standing == Standing::Confirmed
+            && lesson.client != Addr::UNSPECIFIED
+            && !self.followed.has(followed);
+        self.asker = is_direct.then(|| self.address_hash(lesson.client) as u16);
+        self.led_here = self.led_to(lesson.asked);
+        self.led.clear();
+        for target in lesson.targets {
+            let led = self.led_to(target);
+            self.led.push(led);
+        }
+    }
+
+    /// How many clients aliases have led to `name`.
+    fn led_to(&mut self, name: &[u8]) -> u8 {
+        let hash = self.put_alias_key(name);
+        if name.len() > ALIAS_KEY_BYTES_MAX || !self.aliases.has(hash.get()) {
+            return 0;
+        }
+        self.alias_of(hash).map_or(0, |alias| alias.led)
+    }
+
+    /// The alias whose key is in `alias_key`.
+    fn alias_of(&self, hash: KeyHash) -> Option<Alias<'_>> {
+        let value = match self.overlay.get(hash.get(), &self.alias_key, u64::MAX) {
+            Some(value) => value,
+            None => self.proxy.get_hashed(hash, &self.alias_key, NOW).map(|entry| entry.value()),
+        };
+        value.and_then(Alias::read)
+    }
+
+    fn merging(&self) -> Merging<'static> {
+        let (limit, newer_first) = (self.candidates_max, self.rules.has(3));
+        Merging { limit, newer_first, targets: &[], led: &[], led_here: 0, asker: None }
+    }
+
+    /// Names that were not learned because they are addresses.
+    pub fn refused(&self) -> u64 {
+        self.refused
     }
 
     /// Learns a fact that was known once ([`crate::names_file`]); `None` when it makes no sense.
@@ -369,10 +531,20 @@ impl Names {
         addr: Option<Addr>,
         candidate: &Candidate<'_>,
     ) -> Option<()> {
+        if is_address(candidate.asked) || is_address(candidate.head) {
+            self.refused += 1;
+            return Some(());
+        }
         let merging = self.merging();
         let key = match kind {
             "alias" => {
-                self.learn_alias(0, candidate.head, candidate.asked);
+                self.learn_alias(&AliasLesson {
+                    packet: 0,
+                    client: Addr::UNSPECIFIED,
+                    owner: candidate.head,
+                    target: candidate.asked,
+                    standing: candidate.standing,
+                });
                 return Some(());
             }
             "address" => Key::address(addr?),
@@ -394,7 +566,8 @@ impl Names {
     }
 
     /// The name at the head of the chains that lead to `name`; empty when that is `name` itself.
-    fn head_of(&mut self, name: &[u8], head: &mut Vec<u8>) {
+    /// A name that was asked for has a head only through aliases that were asked for.
+    fn head_of(&mut self, name: &[u8], standing: Standing, head: &mut Vec<u8>) {
         head.clear();
         for _ in 0..CHAIN_STEPS_MAX {
             let at: &[u8] = if head.is_empty() { name } else { head };
@@ -405,12 +578,11 @@ impl Names {
             if !self.aliases.has(hash.get()) {
                 return;
             }
-            let key = &self.alias_key;
-            let owner = match self.overlay.get(hash.get(), key, u64::MAX) {
-                Some(value) => value,
-                None => self.proxy.get_hashed(hash, key, NOW).map(|entry| entry.value()),
-            };
-            let Some(owner) = owner else { return };
+            let Some(alias) = self.alias_of(hash) else { return };
+            if standing == Standing::Confirmed && alias.standing != Standing::Confirmed {
+                return;
+            }
+            let owner = alias.owner;
             head.clear();
             // A loop of aliases has no head; the name as asked stands. The root is no head either.
             if owner == name || owner.is_empty() {
@@ -521,6 +693,27 @@ impl Names {
             facts: &self.facts,
             batch: self.batch,
         }
+    }
+}
+
+/// The value of an alias entry: a byte for what supports it, one for `led`, then the owner.
+#[derive(Clone, Copy)]
+pub(crate) struct Alias<'a> {
+    pub standing: Standing,
+    /// Clients that this alias or others to the same target have led there, up to 255.
+    pub led: u8,
+    pub owner: &'a [u8],
+}
+
+impl<'a> Alias<'a> {
+    pub fn read(value: &'a [u8]) -> Option<Alias<'a>> {
+        let ([standing, led], owner) = value.split_first_chunk()?;
+        Some(Alias { standing: *Standing::ALL.get(usize::from(*standing))?, led: *led, owner })
+    }
+
+    fn write(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&[self.standing as u8, self.led]);
+        out.extend_from_slice(self.owner);
     }
 }
 

@@ -11,6 +11,9 @@
 //! ```
 //!
 //! `kind` is `address`, `pair`, `host` or `alias` (whose `name` is the target and `head` the owner).
+//! `solicited` is what supports the fact: `T` a query was seen (of a host: its own word), `D` the
+//! same and a client asked for this very name, `L` a lease, `O` no query of this client is ever seen,
+//! `F` there was no query, `C` somebody else claims it.
 //! Octets outside printable ASCII are `\xHH`, a backslash is `\x5c`. The last line counts the
 //! facts: a file without it was cut and is refused.
 
@@ -18,7 +21,7 @@ use std::io::{BufRead, Write};
 
 use larder_wire::{Addr, Name};
 
-use crate::names::{Candidate, Candidates, Names, Teacher};
+use crate::names::{Alias, Candidate, Candidates, Names, Standing, Teacher};
 
 const MAGIC: &str = "#larder-names 1";
 const NOT_NAMES: &str =
@@ -125,10 +128,12 @@ pub fn save(names: &Names, out: &mut dyn Write) -> std::io::Result<u64> {
             Some(Fact::Pair(client, addr)) => ("pair", Some(client), addr),
             Some(Fact::Alias(target)) => {
                 line.clear();
-                line.extend_from_slice(b"alias\t-\t-\tdns\tT\t0\t0\t");
+                let Some(alias) = Alias::read(value) else { return };
+                let standing = standing_letter(alias.standing, false);
+                let _ = write!(line, "alias\t-\t-\tdns\t{standing}\t0\t0\t");
                 escaped(target, &mut line);
                 line.push(b'\t');
-                escaped(value, &mut line);
+                escaped(alias.owner, &mut line);
                 line.push(b'\n');
                 result = out.write_all(&line);
                 count += 1;
@@ -145,7 +150,7 @@ pub fn save(names: &Names, out: &mut dyn Write) -> std::io::Result<u64> {
                 line,
                 "{kind}\t{client}\t{addr}\t{}\t{}\t{}\t{}\t",
                 candidate.teacher.as_str(),
-                if candidate.solicited { 'T' } else { 'F' },
+                standing_letter(candidate.standing, candidate.askers > 0),
                 candidate.time_ns,
                 candidate.ttl_s,
             );
@@ -170,13 +175,30 @@ pub fn save(names: &Names, out: &mut dyn Write) -> std::io::Result<u64> {
     Ok(count)
 }
 
+fn standing_letter(standing: Standing, direct: bool) -> char {
+    match standing {
+        Standing::Confirmed if direct => 'D',
+        Standing::Confirmed => 'T',
+        Standing::Leased => 'L',
+        Standing::OneSided => 'O',
+        Standing::Unsolicited => 'F',
+        Standing::Claimed => 'C',
+    }
+}
+
+fn parse_standing(text: &str) -> Option<(Standing, bool)> {
+    let mut all =
+        Standing::ALL.into_iter().flat_map(|standing| [(standing, false), (standing, true)]);
+    all.find(|&(standing, direct)| text.chars().eq([standing_letter(standing, direct)]))
+}
+
 /// One line, read.
 struct Line {
     kind: String,
     client: Option<Addr>,
     addr: Option<Addr>,
     teacher: Teacher,
-    solicited: bool,
+    standing: (Standing, bool),
     time_ns: i64,
     ttl_s: u32,
     name: Vec<u8>,
@@ -195,11 +217,7 @@ fn parse(line: &str) -> Option<Line> {
         client: addr(next()?)?,
         addr: addr(next()?)?,
         teacher: Teacher::parse(next()?)?,
-        solicited: match next()? {
-            "T" => true,
-            "F" => false,
-            _ => return None,
-        },
+        standing: parse_standing(next()?)?,
         time_ns: next()?.parse().ok()?,
         ttl_s: next()?.parse().ok()?,
         name: unescaped(next()?.as_bytes())?,
@@ -264,7 +282,10 @@ pub fn load(
                     time_ns: fact.time_ns,
                     ttl_s: fact.ttl_s,
                     teacher: fact.teacher,
-                    solicited: fact.solicited,
+                    standing: fact.standing.0,
+                    direct: fact.standing.1,
+                    askers: fact.standing.1.into(),
+                    asker: 0,
                 },
             )
             .ok_or_else(|| format!("line {number}: no such kind, or an address is missing"))?;

@@ -48,6 +48,19 @@ pub enum LookupPer {
     Packet,
 }
 
+/// Which flows are written, by what is known of their destination.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Unresolved {
+    /// All flows.
+    #[default]
+    False,
+    /// Those whose destination no lookup supports, whatever name the flow states, although lookups
+    /// would be seen ([`UnnamedReason::NoLookupSeen`](crate::record::UnnamedReason)).
+    True,
+    /// Those without a name, for any reason.
+    All,
+}
+
 /// When the log and `dns.log` are cut, and what becomes of closed files. All zero: they are not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rotation {
@@ -107,8 +120,8 @@ pub struct Options {
     pub lookup_per: LookupPer,
     /// With [`LookupPer::Packet`]: time some of the lookups. For measuring.
     pub time_lookups: bool,
-    /// Write only flows that nobody looked up.
-    pub unresolved_only: bool,
+    /// Write only flows without a lookup, or without a name.
+    pub unresolved: Unresolved,
     /// Text prints ports as numbers, not as service names (`-n`).
     pub ports_numeric: bool,
     /// Names known before the first packet (`--names-load`).
@@ -164,7 +177,7 @@ impl Default for Options {
             sort_by: SortBy::End,
             lookup_per: LookupPer::Flow,
             time_lookups: false,
-            unresolved_only: false,
+            unresolved: Unresolved::False,
             ports_numeric: false,
             names_load: None,
             names_save: None,
@@ -298,6 +311,8 @@ pub struct Summary {
     pub names_known: u64,
     /// Names that left the cache for want of room.
     pub names_evicted: u64,
+    /// Names that were not learned because they are IP addresses.
+    pub names_refused: u64,
     /// Damage by kind: count, and file offset of the first.
     pub damaged: BTreeMap<&'static str, Damage>,
     /// Packets that are sound but not ours to read, by kind.
@@ -408,6 +423,7 @@ impl Summary {
             ("answers", self.answers.to_string()),
             ("names_known", self.names_known.to_string()),
             ("names_evicted", self.names_evicted.to_string()),
+            ("names_refused", self.names_refused.to_string()),
             ("lookups", self.lookups.to_string()),
             ("lookup_hits", self.lookup_hits.to_string()),
             ("skipped", object(skipped)),

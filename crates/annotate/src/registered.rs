@@ -15,6 +15,22 @@ pub(crate) fn domain(name: &[u8]) -> Option<&[u8]> {
     domain.suffix().is_known().then(|| domain.as_bytes())
 }
 
+/// True for names of one registered domain; where the list knows nothing of either (`a.nas.lan`), of
+/// one domain of two labels.
+pub(crate) fn are_of_one_domain(one: &[u8], other: &[u8]) -> bool {
+    match (domain(one), domain(other)) {
+        (Some(one), Some(other)) => one == other,
+        (None, None) => last_two_labels(one).is_some_and(|end| last_two_labels(other) == Some(end)),
+        _ => false,
+    }
+}
+
+fn last_two_labels(name: &[u8]) -> Option<&[u8]> {
+    let mut dots = (0..name.len()).rev().filter(|&at| name[at] == b'.');
+    dots.next()?;
+    Some(&name[dots.next().map_or(0, |dot| dot + 1)..])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -40,5 +56,24 @@ mod tests {
             assert_eq!(found, expected.map(str::as_bytes), "{name}");
         }
         assert_eq!(domain(b"\xff\xfe.example.com"), Some(&b"example.com"[..]));
+    }
+
+    /// Names are of one domain by the list, and by two labels where it knows neither.
+    #[test]
+    fn one_domain() {
+        for (one, other, same) in [
+            ("a.example.com", "b.c.example.com", true),
+            ("a.example.com", "example.com", true),
+            ("a.github.io", "b.github.io", false),
+            ("a.co.uk", "b.co.uk", false),
+            ("a.nas.lan", "b.nas.lan", true),
+            ("a.nas.lan", "a.pc.lan", false),
+            ("nas.local", "pc.local", false),
+            ("nas", "pc", false),
+            ("com", "a.com", false),
+        ] {
+            assert_eq!(are_of_one_domain(one.as_bytes(), other.as_bytes()), same, "{one} {other}");
+            assert_eq!(are_of_one_domain(other.as_bytes(), one.as_bytes()), same, "{other} {one}");
+        }
     }
 }

@@ -162,6 +162,7 @@ fn run_source(options: &Options, progress: &Arc<Progress>, input: Feed) -> Resul
         ..Summary::default()
     };
     (summary.names_known, summary.names_evicted) = names.counts();
+    summary.names_refused = names.refused();
     add_damage(&mut summary, &counted.damaged, &files);
     add_damage(&mut summary, &counted.edge.damaged, &files);
     for damage in source.damage() {

@@ -17,6 +17,7 @@ use crate::edge::AnswerLine;
 use crate::format::Format;
 use crate::kept::Keeper;
 use crate::lines::{Frame, LineLog};
+use crate::names::Standing;
 use crate::names_file::escaped;
 use crate::options::{Endpoint, Options};
 use crate::pipeline::{Sink, Work};
@@ -263,7 +264,8 @@ fn write_answer(answer: &AnswerLine, out: &mut Vec<u8>) {
     list(&answer.addresses, out, |(_, ttl_s), out| {
         out.extend_from_slice(format!("{ttl_s}.000000").as_bytes());
     });
-    out.extend_from_slice(if answer.solicited { b"\tT\n" } else { b"\tF\n" });
+    let is_solicited = answer.standing != Standing::Unsolicited;
+    out.extend_from_slice(if is_solicited { b"\tT\n" } else { b"\tF\n" });
 }
 
 /// Most addresses whose last written names are remembered; past it they are written again.

@@ -23,13 +23,13 @@ use crate::flow::{
 };
 use crate::format::Format;
 use crate::latency::Latencies;
-use crate::names::{Committed, Ends, Facts, Found, Key, View};
-use crate::options::{LookupPer, NameSources, Options, Summary};
+use crate::names::{Committed, Ends, Facts, Found, Key, Support, View};
+use crate::options::{LookupPer, NameSources, Options, Summary, Unresolved};
 use crate::own_name::{OwnName, Segment, Stated};
 use crate::record::{
-    App, ConflictGrade, End, EndReason, FlowRecord, NameFlags, NameSource, Naming, NoNames,
-    UnnamedReason,
+    App, End, EndReason, FlowRecord, NameFlags, NameSource, Naming, NoNames, UnnamedReason,
 };
+use crate::stated::{choose, is_resolver_traffic, state};
 use larder_store::Note;
 
 mod note;
@@ -597,8 +597,9 @@ impl Lane<'_, '_> {
                 name: name.clone(),
                 source: NameSource::Sni,
                 time_ns: now_ns,
-                stale: false,
+                flags: NameFlags::NONE,
                 rivals: Vec::new(),
+                support: Support::default(),
             });
         }
         if found.is_some() || found_source.is_some() || flow.user.known.is_some() {
@@ -692,7 +693,7 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
         };
         let blank = || Box::new(FlowRecord::blank());
         let mut record = self.state.record.take().unwrap_or_else(blank);
-        self.fill(&mut record, flow, end_packet, end_reason);
+        let (has_name, has_lookup) = self.fill(&mut record, flow, end_packet, end_reason);
         if self.state.shared.options.store.is_some() {
             let behind = end_packet.saturating_add(u64::from(self.is_behind));
             let note = note::of_record(flow, &record, behind);
@@ -706,8 +707,17 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
             flow.user.known = rest;
         }
         count(&mut self.state.summary, &record);
-        let unnamed = record.destination.naming.is_none();
-        if unnamed || !self.state.shared.options.unresolved_only {
+        let destination = &record.destination;
+        let is_wanted = match self.state.shared.options.unresolved {
+            Unresolved::False => true,
+            _ if is_resolver_traffic(record.protocol, destination.addr, destination.port) => false,
+            Unresolved::True => {
+                let why = || self.why_unnamed(flow, has_name);
+                !has_lookup && why() == UnnamedReason::NoLookupSeen
+            }
+            Unresolved::All => destination.naming.is_none(),
+        };
+        if is_wanted {
             let start = self.output.bytes.len();
             self.state.shared.format.writer().record(&record, &mut self.output.bytes);
             let end = self.output.bytes.len();
@@ -765,14 +775,15 @@ impl Lane<'_, '_> {
         flow.user.awaits_reply = false;
     }
 
-    /// Puts in `record`, whatever it held, what is known of a flow that ends.
+    /// Puts in `record`, whatever it held, what is known of a flow that ends. Says whether the
+    /// destination has a name that the flow does not state, and whether a lookup gave its address.
     fn fill(
         &mut self,
         record: &mut FlowRecord,
         flow: &mut Flow<FlowState>,
         end_packet: u64,
         end_reason: EndReason,
-    ) {
+    ) -> (bool, bool) {
         let turned = flow.user.looked_up_from_low != flow.source_is_low;
         let mut late = false;
         let valid_at_start = self.view.rules.has(7);
@@ -791,19 +802,23 @@ impl Lane<'_, '_> {
         fill_end(&mut record.destination, flow.destination(), flow.sent_by_destination(), is_tcp);
         (record.tls_server_name, record.tls_ech, record.http_host) = (None, None, None);
         record.no_names = NoNames::default();
+        let mut support = Support::default();
+        let mut has_name = false;
         if let Some(mut known) = flow.user.known.take() {
             let naming = |found: &Found, late: bool| Naming {
                 name: found.name.clone(),
                 source: found.source,
                 age_ms: if late { 0 } else { age_ms(flow.start_ns, found.time_ns) },
-                flags: NameFlags::NONE
-                    .with_if(found.stale && !late, NameFlags::STALE)
-                    .with_if(late, NameFlags::LATE)
-                    .with_if(!found.rivals.is_empty(), NameFlags::AMBIGUOUS),
+                flags: match late {
+                    true => found.flags.without(NameFlags::STALE).with(NameFlags::LATE),
+                    false => found.flags,
+                },
                 conflict_grade: None,
             };
             if let Some(found) = &mut known.destination {
                 record.destination.naming = Some(naming(found, late));
+                support = found.support;
+                has_name = true;
                 take_names(found, &mut record.destination.candidates);
             }
             if let Some(found) = &mut known.source {
@@ -811,12 +826,12 @@ impl Lane<'_, '_> {
                 take_names(found, &mut record.source.candidates);
             }
             if let Some(own) = &mut known.own {
-                self.heed_own_name(record, own);
+                self.heed_own_name(record, own, support, end_packet);
             }
             self.state.spare.take_back(known);
         }
         let unnamed = record.destination.naming.is_none();
-        record.destination.unnamed_reason = unnamed.then(|| self.why_unnamed(flow));
+        record.destination.unnamed_reason = unnamed.then(|| self.why_unnamed(flow, false));
         record.first_packet = flow.first_packet;
         record.end_packet = end_packet;
         record.start_ns = flow.start_ns;
@@ -828,39 +843,41 @@ impl Lane<'_, '_> {
         record.history.clear();
         record.history.push_str(flow.history.as_str());
         record.end_reason = end_reason;
+        (has_name, support.has_lookup())
     }
 
     /// Rule 6: what a flow says of itself names this flow, and DNS stands beside it. A server name
     /// with an encrypted hello in it is that of the provider, and gives way to what this client
     /// looked up for the address.
-    fn heed_own_name(&self, record: &mut FlowRecord, own: &mut OwnName) {
-        let End { naming, candidates, .. } = &mut record.destination;
-        let sni = if own.app == Some(App::Quic) { NameSource::QuicSni } else { NameSource::Sni };
-        let stated = [(&own.server_name, sni), (&own.http_host, NameSource::HttpHost)]
-            .into_iter()
-            .filter_map(|(stated, source)| Some((stated.as_ref()?, source)))
-            .find(|(stated, source)| stated.is_name && self.names().has(*source));
-        if let Some((Stated { text: name, .. }, source)) = stated {
-            let is_known = candidates.contains(name);
+    fn heed_own_name(
+        &self,
+        record: &mut FlowRecord,
+        own: &mut OwnName,
+        support: Support,
+        packet: u64,
+    ) {
+        let names = self.names();
+        let is_quic = own.app == Some(App::Quic);
+        let [sni, host] = [&own.server_name, &own.http_host].map(|stated| {
+            let stated = stated.as_ref().filter(|stated| stated.is_name);
+            stated.map(|stated| &stated.text)
+        });
+        if let Some(stated) = choose(sni, is_quic, host, names) {
+            let End { naming, candidates, .. } = &mut record.destination;
             let is_outer = own.ech == Some(true)
                 && naming.as_ref().is_some_and(|naming| {
                     naming.source == NameSource::DnsPair && !naming.flags.has(NameFlags::LATE)
                 });
-            if is_outer && !is_known {
-                candidates.push(name.clone());
+            if is_outer && !candidates.contains(stated.0) {
+                candidates.push(stated.0.clone());
             } else {
-                let conflict = naming.is_some() && !is_known;
-                candidates.retain(|candidate| candidate != name);
-                candidates.insert(0, name.clone());
-                *naming = Some(Naming {
-                    name: name.clone(),
-                    source,
-                    age_ms: 0,
-                    flags: NameFlags::NONE.with_if(conflict, NameFlags::CONFLICT),
-                    conflict_grade: conflict.then_some(ConflictGrade::OtherDomain),
+                let support = names.has(NameSource::DnsAddress).then_some(support);
+                state(&mut record.destination, stated, support, |name, others| {
+                    self.view.are_joined(name, others, packet)
                 });
             }
         }
+        let End { naming, candidates, .. } = &mut record.destination;
         if own.contradicts
             && let Some(naming) = naming
         {
@@ -879,14 +896,15 @@ impl Lane<'_, '_> {
         }
     }
 
-    fn why_unnamed(&self, flow: &Flow<FlowState>) -> UnnamedReason {
+    /// Why no lookup names the destination; `is_known`: the names at hand say something of it.
+    fn why_unnamed(&self, flow: &Flow<FlowState>, is_known: bool) -> UnnamedReason {
         let (client, _) = flow.source();
         let (addr, _) = flow.destination();
         let known = self.view.facts;
         let hash = |addr| self.view.address_hash(addr);
         if addr.is_local() {
             UnnamedReason::Local
-        } else if known.named.has(hash(addr), self.view.batch) {
+        } else if !is_known && known.named.has(hash(addr), self.view.batch) {
             UnnamedReason::Evicted
         } else if known.encrypted.has(hash(client), self.view.batch) {
             UnnamedReason::EncryptedDnsSuspected

@@ -6,7 +6,7 @@ mod support;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use larder_annotate::names::{Lesson, Names, Teacher};
+use larder_annotate::names::{Lesson, Names, Standing, Teacher};
 use larder_annotate::options::{Endpoint, Options, OutputFormat, Rules, SortBy};
 use larder_wire::Addr;
 use larder_wire::capture::Capture;
@@ -276,7 +276,8 @@ fn stalls() {
             addr: Addr::v4(number.to_be_bytes()),
             ttl_s: 1,
             teacher: Teacher::Dns,
-            solicited: true,
+            standing: Standing::Confirmed,
+            targets: &[],
         });
     }
     let mut stalls = 0;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_annotate::options::{Endpoint, NameSources, Options, OutputFormat, Summary};
+use larder_annotate::options::{Endpoint, NameSources, Options, OutputFormat, Summary, Unresolved};
 use larder_annotate::{Progress, run};
 
 const DNS_HEAD: &str = "#separator \\x09\n#set_separator\t,\n#empty_field\t(empty)\n\
@@ -153,7 +153,7 @@ fn zeek_log_by_zeek_dns() {
     assert_eq!(cut, log);
 
     let dns_only = Options { names: NameSources::parse("dns").expect("a list"), ..options.clone() };
-    let (out, _) = folder.run(&Options { unresolved_only: true, ..dns_only.clone() });
+    let (out, _) = folder.run(&Options { unresolved: Unresolved::All, ..dns_only.clone() });
     let rows = String::from_utf8(out).expect("ASCII");
     assert!(rows.contains("\n1.0\t") && !rows.contains("\n11.0\t"), "{rows}");
     let (out, _) = folder.run(&dns_only);
@@ -272,7 +272,8 @@ fn dnstap_file() {
     // The name that the same lookup gives in r2-between.pcap.
     assert!(!rows.is_empty());
     for row in &rows {
-        assert_eq!(row["id.resp_h_name.vals"], "www.green.example", "{row:?}");
+        let first = row["id.resp_h_name.vals"].split(',').next();
+        assert_eq!(first, Some("www.green.example"), "{row:?}");
         assert_eq!(row["resp_name_late"], "F");
     }
 }
@@ -474,8 +475,9 @@ fn shared_traces() -> Option<PathBuf> {
 
 /// On the logs of a real network (89 clients, most behind resolvers of their own), names by DNS
 /// alone against the server names that the flows said: 6,191 rows with a server name that is no
-/// address, of which 6,087 get a name, 5,630 the right one, and 5,886 have it among the
-/// candidates. Every other octet of the log is as it was.
+/// address, of which 6,087 get a name, 5,586 the right one, and 5,957 have it among the
+/// candidates. (5,630 would be right if an alias could rename a site of another owner.) Every other
+/// byte of the log is as it was.
 #[test]
 fn real_network() {
     let Some(traces) = shared_traces() else {
@@ -517,5 +519,5 @@ fn real_network() {
         clients.len()
     );
     assert_eq!((clients.len(), flows, covered), (89, 6_191, 6_087));
-    assert!(exact >= 5_630 && among >= 5_951, "{exact} exact, {among} among the candidates");
+    assert!(exact >= 5_586 && among >= 5_951, "{exact} exact, {among} among the candidates");
 }

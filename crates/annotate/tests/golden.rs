@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use larder_annotate::options::{Endpoint, NameSources, Options, OutputFormat, Rules};
+use larder_annotate::record::NameFlags;
 use larder_annotate::{Progress, run};
 use serde_json::Value;
 
@@ -112,7 +113,7 @@ fn every_flow_is_named_as_listed() {
         if kind != row.kind.as_deref() {
             wrong.push(format!("{place}: by {kind:?}, not {:?}", row.kind));
         }
-        for flag in ["stale", "late", "ambiguous", "conflict"] {
+        for (_, flag) in NameFlags::ALL {
             let set = record[format!("larder.{}.name_{flag}", row.end)] == Value::Bool(true);
             let listed = row.flags.split(',').any(|listed| listed == flag);
             let either = row.flags.split(',').any(|listed| listed == format!("?{flag}"));

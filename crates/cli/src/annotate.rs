@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use larder_annotate::live::Tap;
 use larder_annotate::operate::Operation;
-use larder_annotate::options::{Endpoint, LookupPer, OutputFormat, Rotation, SortBy};
+use larder_annotate::options::{Endpoint, LookupPer, OutputFormat, Rotation, SortBy, Unresolved};
 use larder_annotate::{Options, Progress, Summary};
 use larder_io::privileges;
 
@@ -140,7 +140,11 @@ fn options(settings: &Resolved) -> Result<Options, Failure> {
             "packet" => LookupPer::Packet,
             _ => LookupPer::Flow,
         },
-        unresolved_only: settings.switch("unresolved"),
+        unresolved: match settings.choice("unresolved") {
+            "true" => Unresolved::True,
+            "all" => Unresolved::All,
+            _ => Unresolved::False,
+        },
         ports_numeric: settings.switch("numeric"),
         names_load: settings.path("names-load"),
         names_save: settings.path("names-save"),
@@ -377,7 +381,7 @@ mod tests {
             packets_max: Some(10),
             sort_by: SortBy::Start,
             lookup_per: LookupPer::Packet,
-            unresolved_only: true,
+            unresolved: Unresolved::True,
             ports_numeric: true,
             names_load: Some("l".into()),
             names_save: Some("s".into()),

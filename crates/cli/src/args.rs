@@ -114,11 +114,15 @@ fn argument(setting: &'static Setting) -> Arg {
             .num_args(1..)
             .action(ArgAction::Append),
         Kind::Choice(words) => {
-            arg.value_name(setting.value_name).hide_possible_values(true).value_parser(
+            let arg = arg.value_name(setting.value_name).hide_possible_values(true).value_parser(
                 // Named values reach the completions; `parse` decides.
                 clap::builder::PossibleValuesParser::new(words)
                     .try_map(move |text| kind.parse(text.as_ref()).map_err(WrongValue)),
-            )
+            );
+            match setting.bare {
+                "" => arg,
+                bare => arg.num_args(0..=1).require_equals(true).default_missing_value(bare),
+            }
         }
         // `--from -15m` is a time, and no flag.
         Kind::Time => {

@@ -52,6 +52,8 @@ pub struct Setting {
     pub required: bool,
     /// Text of the default; empty for none.
     pub default: &'static str,
+    /// Of a choice: the value that the bare flag stands for; empty where it needs one.
+    pub bare: &'static str,
     /// Where it may be given.
     pub reach: Reach,
     /// A reload changes it while the server runs.
@@ -78,6 +80,7 @@ impl Setting {
         let letter = self.letter.map(|c| format!("-{c}, ")).unwrap_or_default();
         let value = match self.kind {
             Kind::Switch => String::new(),
+            _ if !self.bare.is_empty() => format!("[={}]", self.value_name),
             _ => format!(" {}{}", self.value_name, if self.many { "…" } else { "" }),
         };
         format!("{letter}--{}{value}", self.name)
@@ -124,6 +127,7 @@ const ROW: Setting = Setting {
     positional: false,
     required: false,
     default: "",
+    bare: "",
     reach: Reach::Run,
     is_live: false,
     group: "Options",
@@ -257,10 +261,13 @@ Examples:
         },
         Setting {
             name: "unresolved",
-            group: "Output",
-            help: "Write only flows whose destination nobody looked up",
-            why: "For a hunter this list is the product.",
-            ..SWITCH
+            value_name: "WHICH",
+            kind: Kind::Choice(&["false", "true", "all"]),
+            default: "false",
+            bare: "true",
+            help: "Write only flows to destinations without a lookup",
+            why: "--unresolved lists flows whose destination no lookup gave, whatever name the flow states (reason no_lookup_seen); --unresolved=all lists every flow without a name. Neither lists the lookups themselves (DNS, mDNS, LLMNR, NetBIOS, DHCP).",
+            ..CHOICE
         },
         Setting {
             name: "quiet",

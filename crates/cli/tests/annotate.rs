@@ -31,7 +31,7 @@ fn the_demo_explains_what_it_shows() {
         ("192.0.2.10:50003", "chat.shop.example [dns_pair,ambiguous]"),
         ("198.51.100.22:", "git.code.example [dns_pair]"),
         ("198.51.100.25:", "mail.post.example [dns_pair]"),
-        ("198.51.100.67:", "www.bank.example [sni,conflict]"),
+        ("198.51.100.67:", "www.bank.example [sni,conflict,unconfirmed]"),
         ("198.51.100.66:4444", "[no_lookup_seen]"),
     ] {
         let shown = run.out.lines().any(|line| line.contains(place) && line.contains(name));

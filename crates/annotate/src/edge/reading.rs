@@ -93,14 +93,14 @@ impl Reading {
         }
     }
 
-    /// The key of the question that this is, or that this answers: who asked (address and port)
-    /// whom, under which ID, for what.
-    pub fn key(&self, cache: &Cache, client: (Addr, u16), server: Addr) -> u64 {
+    /// The key of the question that this is, or that this answers: who asked whom (addresses and
+    /// ports), under which ID, for what.
+    pub fn key(&self, cache: &Cache, client: (Addr, u16), server: (Addr, u16)) -> u64 {
         let mut octets = [0; 48];
         octets[..16].copy_from_slice(&client.0.0);
-        octets[16..32].copy_from_slice(&server.0);
+        octets[16..32].copy_from_slice(&server.0.0);
         octets[32..40].copy_from_slice(&self.asked.to_le_bytes());
-        let ends = u64::from(client.1) << 16 | u64::from(self.id);
+        let ends = u64::from(server.1) << 32 | u64::from(client.1) << 16 | u64::from(self.id);
         octets[40..].copy_from_slice(&ends.to_le_bytes());
         cache.hash(&octets).get()
     }
@@ -155,7 +155,7 @@ mod tests {
     /// server has another one.
     #[test]
     fn answers_find_their_questions() {
-        let (client, server) = (Addr::v4([192, 0, 2, 1]), Addr::v4([192, 0, 2, 53]));
+        let (client, server) = (Addr::v4([192, 0, 2, 1]), (Addr::v4([192, 0, 2, 53]), 53));
         let (question, cache) = read(&message(9, [1, 0]), Teacher::Dns);
         let (answer, _) = read(&message(9, [0x81, 0x80]), Teacher::Dns);
         assert_eq!(question.says, Says::Question);
@@ -166,8 +166,9 @@ mod tests {
         let others = [
             other.key(&cache, (client, 4000), server),
             answer.key(&cache, (client, 4001), server),
-            answer.key(&cache, (server, 4000), client),
-            answer.key(&cache, (client, 4000), client),
+            answer.key(&cache, (server.0, 4000), (client, 53)),
+            answer.key(&cache, (client, 4000), (client, 53)),
+            answer.key(&cache, (client, 4000), (server.0, 5353)),
         ];
         assert!(!others.contains(&key));
     }

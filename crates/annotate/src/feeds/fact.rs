@@ -18,7 +18,7 @@ use larder_wire::dns::{self, reverse_addr};
 use larder_wire::{Addr, Name, dnstap};
 
 use super::{DnsData, DnsRow};
-use crate::names::{Lesson, Names, Teacher};
+use crate::names::{AliasLesson, Lesson, Names, Standing, Teacher};
 use crate::options::{NameSources, Rules};
 use crate::record::NameSource;
 
@@ -44,12 +44,17 @@ pub struct Fact {
 }
 
 impl Fact {
-    /// What a log's row teaches; `None` for failures and for answers without addresses or aliases.
+    /// What a log's row teaches; `None` for failures, for multicast, and for answers without addresses
+    /// or aliases.
     ///
     /// A log names no owners, so the aliases before an address are taken for the chain that leads
     /// to it, in their order, as servers send them.
     pub fn of_row(row: &DnsRow) -> Option<Fact> {
         if row.response_code.unwrap_or(0) != 0 {
+            return None;
+        }
+        // Multicast DNS and LLMNR: a host claims a name, and nobody need have asked.
+        if row.server.is_multicast_or_broadcast() {
             return None;
         }
         let mut fact = Fact {
@@ -121,8 +126,10 @@ impl Fact {
     }
 
     /// Teaches it, as though it had come with packet `packet`. Logs hold answers to questions that
-    /// their writer has seen, so they count as solicited.
+    /// their writer has seen, so they count as confirmed.
     pub fn teach(&self, packet: u64, sources: NameSources, rules: Rules, names: &mut Names) {
+        let targets: Vec<&[u8]> =
+            self.aliases.iter().map(|(_, target)| target.as_bytes()).collect();
         let lesson = |client, asked, addr, ttl_s, teacher| Lesson {
             packet,
             time_ns: self.time_ns,
@@ -131,13 +138,20 @@ impl Fact {
             addr,
             ttl_s,
             teacher,
-            solicited: true,
+            standing: Standing::Confirmed,
+            targets: &targets,
         };
         if sources.has(NameSource::DnsAddress) {
             let mut asked = self.asked.as_bytes();
             for (owner, target) in &self.aliases {
                 if rules.has(1) {
-                    names.learn_alias(packet, owner.as_bytes(), target.as_bytes());
+                    names.learn_alias(&AliasLesson {
+                        packet,
+                        client: self.client,
+                        owner: owner.as_bytes(),
+                        target: target.as_bytes(),
+                        standing: Standing::Confirmed,
+                    });
                 } else {
                     asked = target.as_bytes();
                 }
@@ -149,7 +163,8 @@ impl Fact {
         if sources.has(NameSource::Ptr) {
             for (addr, name, ttl_s) in &self.reverses {
                 let name = name.as_bytes();
-                names.learn(&lesson(Addr::UNSPECIFIED, name, *addr, *ttl_s, Teacher::Ptr));
+                let lesson = lesson(Addr::UNSPECIFIED, name, *addr, *ttl_s, Teacher::Ptr);
+                names.learn(&Lesson { standing: Standing::Claimed, ..lesson });
             }
         }
     }
@@ -287,6 +302,8 @@ mod tests {
         assert_eq!(Fact::of_row(&row(1, &[(5, DnsData::Name(name("txt 3 a b")))])), None);
         let failed = DnsRow { response_code: Some(3), ..row(1, &answers) };
         assert_eq!(Fact::of_row(&failed), None);
+        let claimed = DnsRow { server: Addr::v4([224, 0, 0, 251]), ..row(1, &answers) };
+        assert_eq!(Fact::of_row(&claimed), None, "multicast DNS");
         let reverse = DnsRow { query: name("9.113.0.203.in-addr.arpa"), ..row(12, &[(5, one)]) };
         let fact = Fact::of_row(&reverse).expect("an answer");
         assert_eq!(fact.reverses, [(addr, name("a.example"), 5)]);

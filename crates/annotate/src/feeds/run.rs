@@ -35,16 +35,18 @@ use super::fact::{
 use super::input::{self, Octets};
 use super::lessons::{self, Damages, Lessons};
 use super::zeek::Column;
-use super::{Said, Value, eve, zeek};
+use super::{FlowEnds, Said, Value, eve, zeek};
+use crate::flow::protocol;
 use crate::format::schema::{self, FIELDS, Field};
 use crate::names::{Facts, Found, Key, Names};
-use crate::options::{Endpoint, NameSources, Options, OutputFormat, Rules, Summary};
+use crate::options::{Endpoint, NameSources, Options, OutputFormat, Rules, Summary, Unresolved};
 use crate::record::{
     ConflictGrade, ConnState, End, EndReason, FlowRecord, NameFlags, NameSource, Naming,
     UnnamedReason,
 };
 use crate::run::{load_names, make_directory, open_output, save_names};
 use crate::sort::{MEMORY_BYTES_MAX, Sorter};
+use crate::stated::{choose, is_resolver_traffic, state};
 use crate::{Error, Progress};
 
 /// Lessons between two commits to the engine. Bounds what an overlay holds.
@@ -207,19 +209,15 @@ impl Reader {
 
     fn query(&self, item: Item) -> Query {
         match (self, item) {
-            (Reader::Zeek(log), Item::Zeek(item)) => Query {
-                ends: log.flow_ends(item).map(|ends| (ends.time_ns, ends.source, ends.destination)),
-                from_responder: false,
-                said: log.said(item),
-                fact: None,
-            },
+            (Reader::Zeek(log), Item::Zeek(item)) => {
+                Query { said: log.said(item), ..Query::of(log.flow_ends(item), false) }
+            }
             (Reader::Eve(log), Item::Eve(_)) => {
                 let event = log.event();
                 Query {
-                    ends: event.ends.map(|ends| (ends.time_ns, ends.source, ends.destination)),
-                    from_responder: event.from_responder,
                     said: event.said.clone(),
                     fact: event.dns.as_ref().and_then(Fact::of_row),
+                    ..Query::of(event.ends, event.from_responder)
                 }
             }
             _ => Query::default(),
@@ -255,6 +253,8 @@ struct Query {
     /// Time, source, destination.
     ends: Option<(i64, Addr, Addr)>,
     from_responder: bool,
+    /// The line is about a lookup: `--unresolved` leaves it out.
+    is_lookup: bool,
     said: Said,
     fact: Option<Fact>,
 }
@@ -263,8 +263,22 @@ const HAS_SERVER_NAME: u8 = 1;
 const IS_QUIC: u8 = 2;
 const HAS_HOST: u8 = 4;
 const FROM_RESPONDER: u8 = 8;
+const IS_LOOKUP: u8 = 16;
 
 impl Query {
+    /// A query that says nothing but its ends.
+    fn of(ends: Option<FlowEnds>, from_responder: bool) -> Query {
+        let is_lookup = ends.is_some_and(|ends| {
+            let (responder, port) = match from_responder {
+                true => (ends.source, ends.source_port),
+                false => (ends.destination, ends.destination_port),
+            };
+            is_resolver_traffic(ends.protocol.unwrap_or(protocol::UDP), responder, port)
+        });
+        let ends = ends.map(|ends| (ends.time_ns, ends.source, ends.destination));
+        Query { ends, from_responder, is_lookup, ..Query::default() }
+    }
+
     fn time_ns(&self) -> Option<i64> {
         self.ends.map(|(time_ns, ..)| time_ns)
     }
@@ -281,7 +295,8 @@ impl Query {
             flag(self.said.server_name.is_some(), HAS_SERVER_NAME)
                 | flag(self.said.is_quic, IS_QUIC)
                 | flag(self.said.http_host.is_some(), HAS_HOST)
-                | flag(self.from_responder, FROM_RESPONDER),
+                | flag(self.from_responder, FROM_RESPONDER)
+                | flag(self.is_lookup, IS_LOOKUP),
         );
         for name in [&self.said.server_name, &self.said.http_host].into_iter().flatten() {
             write_name(name, out);
@@ -305,7 +320,8 @@ impl Query {
         }
         let fact = if from.is_empty() { None } else { Fact::read(from) };
         let from_responder = flags & FROM_RESPONDER != 0;
-        Some((line, Query { ends: Some(ends), from_responder, said, fact }))
+        let is_lookup = flags & IS_LOOKUP != 0;
+        Some((line, Query { ends: Some(ends), from_responder, is_lookup, said, fact }))
     }
 }
 
@@ -360,48 +376,45 @@ impl Annotator {
         let view = self.names.view();
         let at = |addr, found: Option<Found>| verdict(addr, found, time_ns);
         let mut responder = at(server, None);
+        let (mut has_no_lookup, mut has_no_name) = (false, false);
         if !server.is_multicast_or_broadcast() {
-            responder = at(server, view.destination(client, server, u64::MAX, time_ns));
-            self.state_own(&query.said, &mut responder);
-            if responder.naming.is_none() {
-                responder.unnamed_reason = Some(self.why_unnamed(server, time_ns));
+            let found = view.destination(client, server, u64::MAX, time_ns);
+            let support = found.as_ref().map(|found| found.support).unwrap_or_default();
+            let why = self.why_unnamed(server, time_ns, found.is_some());
+            responder = at(server, found);
+            // Rule 6: what a flow says of itself names it, and DNS stands beside it.
+            let Said { server_name, is_quic, http_host } = &query.said;
+            let stated = choose(server_name.as_ref(), *is_quic, http_host.as_ref(), self.sources);
+            if let Some(stated) = stated {
+                let support = self.sources.has(NameSource::DnsAddress).then_some(support);
+                state(&mut responder, stated, support, |name, others| {
+                    view.are_joined(name, others, u64::MAX)
+                });
             }
+            if responder.naming.is_none() {
+                responder.unnamed_reason = Some(why);
+            }
+            has_no_lookup = !support.has_lookup() && why == UnnamedReason::NoLookupSeen;
+            has_no_name = responder.naming.is_none();
             self.summary.count_destination(&responder);
         }
         self.summary.flows += 1;
         let initiator = at(client, view.host(client, u64::MAX, time_ns));
         let (source, destination) =
             if query.from_responder { (responder, initiator) } else { (initiator, responder) };
-        Ok(Some(Answer { source, destination }))
+        let unresolved = match query.is_lookup {
+            true => [false; 2],
+            false => [has_no_lookup, has_no_name],
+        };
+        Ok(Some(Answer { source, destination, unresolved }))
     }
 
-    /// Rule 6: what a flow says of itself names it, and DNS stands beside it.
-    fn state_own(&self, said: &Said, end: &mut End) {
-        let own_source = if said.is_quic { NameSource::QuicSni } else { NameSource::Sni };
-        let stated = [(&said.server_name, own_source), (&said.http_host, NameSource::HttpHost)]
-            .into_iter()
-            .find_map(|(name, source)| {
-                name.as_ref().filter(|_| self.sources.has(source)).map(|name| (name, source))
-            });
-        let Some((name, source)) = stated else { return };
-        let conflict = end.naming.is_some() && !end.candidates.contains(name);
-        end.candidates.retain(|candidate| candidate != name);
-        end.candidates.insert(0, name.clone());
-        end.naming = Some(Naming {
-            name: name.clone(),
-            source,
-            age_ms: 0,
-            flags: NameFlags::NONE.with_if(conflict, NameFlags::CONFLICT),
-            conflict_grade: conflict.then_some(ConflictGrade::OtherDomain),
-        });
-    }
-
-    fn why_unnamed(&self, addr: Addr, time_ns: i64) -> UnnamedReason {
+    fn why_unnamed(&self, addr: Addr, time_ns: i64, is_known: bool) -> UnnamedReason {
         let hash = self.names.cache().hash(Key::address(addr).as_bytes()).get();
         let first_ns = self.first_ns.unwrap_or(time_ns);
         if addr.is_local() {
             UnnamedReason::Local
-        } else if self.facts.named.has(hash, u64::from(u32::MAX)) {
+        } else if !is_known && self.facts.named.has(hash, u64::from(u32::MAX)) {
             UnnamedReason::Evicted
         } else if time_ns.saturating_sub(first_ns) < BEFORE_LOG_NS {
             UnnamedReason::BeforeCapture
@@ -498,6 +511,7 @@ impl Annotator {
         }
         let mut summary = self.summary;
         (summary.names_known, summary.names_evicted) = self.names.counts();
+        summary.names_refused = self.names.refused();
         lessons::add(&self.damaged, &mut summary);
         if let Some(lessons) = &self.lessons {
             lessons.add_damage(&mut summary);
@@ -522,10 +536,10 @@ fn verdict(addr: Addr, found: Option<Found>, time_ns: i64) -> End {
             name: found.name.clone(),
             source: found.source,
             age_ms: (time_ns.saturating_sub(found.time_ns).max(0) / 1_000_000) as u64,
-            flags: NameFlags::NONE
-                .with_if(found.stale && !late, NameFlags::STALE)
-                .with_if(late, NameFlags::LATE)
-                .with_if(!found.rivals.is_empty(), NameFlags::AMBIGUOUS),
+            flags: match late {
+                true => found.flags.without(NameFlags::STALE).with(NameFlags::LATE),
+                false => found.flags,
+            },
             conflict_grade: None,
         });
         end.candidates.push(found.name);
@@ -538,6 +552,8 @@ fn verdict(addr: Addr, found: Option<Found>, time_ns: i64) -> End {
 struct Answer {
     source: End,
     destination: End,
+    /// The line is one of [`Unresolved::True`]; it is one of [`Unresolved::All`].
+    unresolved: [bool; 2],
 }
 
 /// Stands for "no name" and "no reason".
@@ -553,13 +569,10 @@ const REASONS: [UnnamedReason; 5] = [
 ];
 
 impl Answer {
-    fn is_unnamed(&self) -> bool {
-        self.destination.naming.is_none()
-    }
-
     /// The form for a sorter: for either end its source of the name (or the reason for none),
     /// flags, age, names.
     fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.unresolved.map(u8::from));
         for end in [&self.source, &self.destination] {
             let reason = end.unnamed_reason.and_then(|why| REASONS.iter().position(|r| *r == why));
             out.push(reason.map_or(NONE, |reason| reason as u8));
@@ -580,7 +593,8 @@ impl Answer {
 
     fn read(mut from: &[u8]) -> Option<Answer> {
         let from = &mut from;
-        Some(Answer { source: read_end(from)?, destination: read_end(from)? })
+        let unresolved = read_octets(from, 2)?.first_chunk::<2>()?.map(|octet| octet != 0);
+        Some(Answer { source: read_end(from)?, destination: read_end(from)?, unresolved })
     }
 }
 
@@ -645,7 +659,12 @@ impl Write<'_> {
     }
 
     fn line(&mut self, log: &Reader, item: Item, answer: Option<&Answer>) -> Result<(), Error> {
-        if self.options.unresolved_only && answer.is_some_and(|answer| !answer.is_unnamed()) {
+        let is_wanted = match (self.options.unresolved, answer) {
+            (Unresolved::False, _) | (_, None) => true,
+            (Unresolved::True, Some(answer)) => answer.unresolved[0],
+            (Unresolved::All, Some(answer)) => answer.unresolved[1],
+        };
+        if !is_wanted {
             return Ok(());
         }
         let record = answer.map(record_of);
@@ -758,6 +777,7 @@ mod tests {
             let query = Query {
                 ends: Some((time_ns, Addr(addr), Addr::UNSPECIFIED)),
                 from_responder: flags[0],
+                is_lookup: flags[1],
                 said: Said { server_name, is_quic: flags[1], http_host },
                 fact: None,
             };
@@ -765,7 +785,8 @@ mod tests {
             query.write(line, &mut out);
             let (read_line, read) = Query::read(&out).expect("a query");
             prop_assert_eq!((read_line, read.ends, read.said), (line, query.ends, query.said));
-            prop_assert_eq!((read.from_responder, read.fact), (flags[0], None));
+            prop_assert_eq!((read.from_responder, read.is_lookup), (flags[0], flags[1]));
+            prop_assert_eq!(read.fact, None);
 
             let mut end = verdict(Addr::UNSPECIFIED, None, 0);
             match candidates.first() {
@@ -781,10 +802,12 @@ mod tests {
                 }
             }
             end.candidates = candidates;
-            let answer = Answer { source: verdict(Addr::UNSPECIFIED, None, 0), destination: end };
+            let source = verdict(Addr::UNSPECIFIED, None, 0);
+            let answer = Answer { source, destination: end, unresolved: flags };
             let mut out = Vec::new();
             answer.write(&mut out);
             let read = Answer::read(&out).expect("an answer");
+            prop_assert_eq!(read.unresolved, answer.unresolved);
             prop_assert_eq!(read.source, answer.source);
             prop_assert_eq!(read.destination, answer.destination);
             let _ = (Query::read(&noise), Answer::read(&noise));

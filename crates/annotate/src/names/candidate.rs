@@ -1,6 +1,7 @@
 //! The names that an address may have, as they lie in an entry, and how a new one joins them.
 
-use crate::record::NameSource;
+use crate::record::{NameFlags, NameSource};
+use crate::registered::are_of_one_domain;
 
 /// Who taught a name. Stored in entries, so the numbers are fixed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,22 +59,76 @@ pub struct Candidate<'a> {
     pub ttl_s: u32,
     /// Who taught it.
     pub teacher: Teacher,
-    /// The question was seen, or questions are not visible.
-    pub solicited: bool,
+    /// What supports it.
+    pub standing: Standing,
+    /// Clients that asked for this very name, and not because an alias had led them to it; one that
+    /// asks again counts again only after another.
+    pub askers: u8,
+    /// The last of them, by a hash.
+    pub asker: u16,
+    /// It stands before its head: at least as many clients asked for it directly as aliases have led
+    /// to it, and the head is of another domain.
+    pub direct: bool,
 }
 
-const SOLICITED_BIT: u8 = 0x80;
-/// flags u8, ttl u32, time i64, two lengths u16.
-const CANDIDATE_HEADER_BYTES: usize = 1 + 4 + 8 + 2 + 2;
+/// What supports a name. Stored in entries, so the numbers are fixed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Standing {
+    /// The response to a query that was seen; of a host: its own word, sent from the address.
+    Confirmed = 0,
+    /// A DHCP server leased the address to a client that gave itself the name.
+    Leased = 1,
+    /// A response to a client whose queries are never seen.
+    OneSided = 2,
+    /// A response without a query, to a client whose queries are seen.
+    Unsolicited = 3,
+    /// Somebody else says so: another host, or the reverse zone.
+    Claimed = 4,
+}
+
+impl Standing {
+    /// All, each at its number.
+    pub(crate) const ALL: [Standing; 5] = [
+        Standing::Confirmed,
+        Standing::Leased,
+        Standing::OneSided,
+        Standing::Unsolicited,
+        Standing::Claimed,
+    ];
+
+    /// True when something else than the name itself speaks for it.
+    pub(crate) fn is_supported(self) -> bool {
+        matches!(self, Standing::Confirmed | Standing::Leased)
+    }
+
+    /// The flag that goes with the name.
+    pub(super) fn flag(self) -> NameFlags {
+        match self {
+            Standing::Confirmed | Standing::Leased => NameFlags::NONE,
+            Standing::OneSided => NameFlags::ONE_SIDED,
+            Standing::Unsolicited => NameFlags::UNSOLICITED,
+            Standing::Claimed => NameFlags::CLAIMED,
+        }
+    }
+}
+
+/// Bits of a candidate's flags: teacher, standing, direct.
+const STANDING_SHIFT: u8 = 3;
+const DIRECT_BIT: u8 = 0x40;
+/// flags u8, ttl u32, time i64, two lengths u16, askers u8, asker u16.
+const CANDIDATE_HEADER_BYTES: usize = 1 + 4 + 8 + 2 + 2 + 1 + 2;
 
 impl<'a> Candidate<'a> {
     pub(super) fn write(&self, out: &mut Vec<u8>) {
-        let flags = self.teacher as u8 | if self.solicited { SOLICITED_BIT } else { 0 };
-        out.push(flags);
+        let direct = if self.direct { DIRECT_BIT } else { 0 };
+        out.push(self.teacher as u8 | (self.standing as u8) << STANDING_SHIFT | direct);
         out.extend_from_slice(&self.ttl_s.to_le_bytes());
         out.extend_from_slice(&self.time_ns.to_le_bytes());
         out.extend_from_slice(&(self.asked.len() as u16).to_le_bytes());
         out.extend_from_slice(&(self.head.len() as u16).to_le_bytes());
+        out.push(self.askers);
+        out.extend_from_slice(&self.asker.to_le_bytes());
         out.extend_from_slice(self.asked);
         out.extend_from_slice(self.head);
     }
@@ -90,7 +145,10 @@ impl<'a> Candidate<'a> {
             ttl_s: u32::from_le_bytes(*header[1..].first_chunk()?),
             time_ns: i64::from_le_bytes(*header[5..].first_chunk()?),
             teacher: Teacher::from_bits(header[0]),
-            solicited: header[0] & SOLICITED_BIT != 0,
+            standing: *Standing::ALL.get(usize::from(header[0] >> STANDING_SHIFT & 7))?,
+            direct: header[0] & DIRECT_BIT != 0,
+            askers: header[17],
+            asker: u16::from_le_bytes([header[18], header[19]]),
         };
         Some((candidate, rest))
     }
@@ -125,24 +183,83 @@ impl<'a> Iterator for Candidates<'a> {
 
 /// How candidates of one entry are joined.
 #[derive(Clone, Copy)]
-pub(super) struct Merging {
+pub(super) struct Merging<'t> {
     /// Most that are kept.
     pub limit: usize,
     /// Rule 3.
     pub newer_first: bool,
+    /// The aliases' targets through which the new name came to the address, each with the number of
+    /// clients that aliases have led to it.
+    pub targets: &'t [&'t [u8]],
+    /// See `targets`.
+    pub led: &'t [u8],
+    /// The same number for the new name.
+    pub led_here: u8,
+    /// The client that asked for the new name directly.
+    pub asker: Option<u16>,
+}
+
+impl Merging<'_> {
+    /// True when `candidate` is a name in its own right that the new name is an alias of. Within one
+    /// domain the owner of the alias owns the name too.
+    fn is_target(&self, candidate: &Candidate<'_>, new: &Candidate<'_>) -> bool {
+        let target = self.targets.iter().position(|target| *target == candidate.asked);
+        target.and_then(|at| self.led.get(at)).is_some_and(|led| {
+            is_asked_for(candidate.askers, *led) && !are_of_one_domain(candidate.asked, new.asked)
+        })
+    }
+}
+
+/// True when at least as many clients asked for a name directly as aliases have led to it.
+fn is_asked_for(askers: u8, led: u8) -> bool {
+    askers > 0 && askers >= led
+}
+
+impl Candidate<'_> {
+    /// How much speaks for it at a time. What a host said itself counts more than its lease only
+    /// while it holds: an address gets another owner, who may say nothing.
+    fn rank_at(&self, now_ns: i64) -> u8 {
+        match self.standing {
+            Standing::Confirmed if self.teacher == Teacher::Dns || !self.is_stale_at(now_ns) => 2,
+            Standing::Confirmed | Standing::Leased => 1,
+            Standing::OneSided | Standing::Unsolicited | Standing::Claimed => 0,
+        }
+    }
 }
 
 /// Writes to `out` the entry `old` with `new` learned on top.
-pub(super) fn merge(old: &[u8], new: &Candidate<'_>, merging: Merging, out: &mut Vec<u8>) {
+///
+/// The new name stands first but for what has a higher rank (rule 9), which it does not renew
+/// either, and but for a name that clients asked for directly and that the new one is an alias of:
+/// the owner of a zone can point an alias at any name.
+pub(super) fn merge(old: &[u8], new: &Candidate<'_>, merging: Merging<'_>, out: &mut Vec<u8>) {
     out.clear();
     let mut left = merging.limit;
     let mut placed = false;
-    for candidate in Candidates::new(old) {
+    let (mut new, mut first_place) = (*new, 0);
+    for (at, candidate) in Candidates::new(old).enumerate() {
+        if candidate.asked == new.asked {
+            (new.askers, new.asker) = (candidate.askers, candidate.asker);
+        }
+        if merging.is_target(&candidate, &new) {
+            first_place = at + 1;
+        }
+    }
+    if let Some(asker) = merging.asker
+        && (new.askers == 0 || new.asker != asker)
+    {
+        (new.askers, new.asker) = (new.askers.saturating_add(1), asker);
+    }
+    new.direct = !new.head.is_empty()
+        && is_asked_for(new.askers, merging.led_here)
+        && !are_of_one_domain(new.asked, new.head);
+    let rank = new.rank_at(new.time_ns);
+    for (at, candidate) in Candidates::new(old).enumerate() {
         if left == 0 {
             return;
         }
-        // Rule 9: what was asked for stays before what was not, and is not renewed by it.
-        if !placed && merging.newer_first && (new.solicited || !candidate.solicited) {
+        let stays = at < first_place || candidate.rank_at(new.time_ns) > rank;
+        if !placed && merging.newer_first && !stays {
             new.write(out);
             placed = true;
             left -= 1;

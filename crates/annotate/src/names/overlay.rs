@@ -149,6 +149,11 @@ impl Sieve {
         word.store(word.load(Ordering::Relaxed) | bit, Ordering::Relaxed);
     }
 
+    /// Forgets everything.
+    pub fn clear(&mut self) {
+        self.words.iter_mut().for_each(|word| *word.get_mut() = 0);
+    }
+
     /// Asks for the word of a hash.
     #[inline]
     pub fn prefetch(&self, hash: u64) {

@@ -3,22 +3,26 @@
 use larder_wire::Name;
 
 use super::*;
-use crate::record::NameSource;
+use crate::record::{NameFlags, NameSource};
 
-const MERGING: Merging = Merging { limit: 3, newer_first: true };
+const MERGING: Merging<'_> =
+    Merging { limit: 3, newer_first: true, targets: &[], led: &[], led_here: 0, asker: None };
 
-fn candidate(asked: &str, time_ns: i64, solicited: bool) -> Candidate<'_> {
+fn candidate(asked: &str, time_ns: i64, standing: Standing) -> Candidate<'_> {
     Candidate {
         asked: asked.as_bytes(),
         head: b"",
         time_ns,
         ttl_s: 60,
         teacher: Teacher::Dns,
-        solicited,
+        standing,
+        askers: 0,
+        asker: 0,
+        direct: false,
     }
 }
 
-fn merged(steps: &[Candidate<'_>], merging: Merging) -> Vec<(String, i64)> {
+fn merged(steps: &[Candidate<'_>], merging: Merging<'_>) -> Vec<(String, i64)> {
     let (mut old, mut new) = (Vec::new(), Vec::new());
     for step in steps {
         merge(&old, step, merging, &mut new);
@@ -36,7 +40,7 @@ fn names(merged: &[(String, i64)]) -> String {
 /// Newest first, each name once, no more than the limit; a name asked again comes to the front.
 #[test]
 fn newer_names_come_first() {
-    let step = |name, time| candidate(name, time, true);
+    let step = |name, time| candidate(name, time, Standing::Confirmed);
     let all = [step("a", 1), step("b", 2), step("c", 3), step("a", 4), step("d", 5)];
     let result = merged(&all, MERGING);
     assert_eq!(names(&result), "dac");
@@ -49,7 +53,10 @@ fn newer_names_come_first() {
 /// one that it repeats.
 #[test]
 fn unsolicited_names_displace_nothing() {
-    let (asked, forged) = (|n, t| candidate(n, t, true), |n, t| candidate(n, t, false));
+    let (asked, forged) = (
+        |n, t| candidate(n, t, Standing::Confirmed),
+        |n, t| candidate(n, t, Standing::Unsolicited),
+    );
     assert_eq!(names(&merged(&[asked("a", 1), forged("x", 2)], MERGING)), "ax");
     let full = [asked("a", 1), asked("b", 2), asked("c", 3), forged("x", 4)];
     assert_eq!(names(&merged(&full, MERGING)), "cba");
@@ -86,6 +93,11 @@ fn marks_count_from_their_batch_on() {
     assert!(!marks.has(4, 100));
 }
 
+fn alias<'a>(packet: u64, owner: &'a [u8], target: &'a [u8]) -> AliasLesson<'a> {
+    let client = Addr::v4([10, 0, 0, 7]);
+    AliasLesson { packet, client, owner, target, standing: Standing::Confirmed }
+}
+
 fn lesson<'a>(packet: u64, client: u8, asked: &'a [u8], addr: u8) -> Lesson<'a> {
     Lesson {
         packet,
@@ -95,7 +107,8 @@ fn lesson<'a>(packet: u64, client: u8, asked: &'a [u8], addr: u8) -> Lesson<'a> 
         addr: Addr::v4([192, 0, 2, addr]),
         ttl_s: 5,
         teacher: Teacher::Dns,
-        solicited: true,
+        standing: Standing::Confirmed,
+        targets: &[],
     }
 }
 
@@ -104,9 +117,9 @@ fn lesson<'a>(packet: u64, client: u8, asked: &'a [u8], addr: u8) -> Lesson<'a> 
 #[test]
 fn names_over_batches() {
     let (mut names, proxies) = Names::new(4 << 20, 1, 1, 4, Rules::all()).expect("room");
-    names.learn_alias(1, b"www.shop.example", b"edge.cdn.example");
-    names.learn_alias(1, b"a.example", b"b.example");
-    names.learn_alias(1, b"b.example", b"a.example");
+    names.learn_alias(&alias(1, b"www.shop.example", b"edge.cdn.example"));
+    names.learn_alias(&alias(1, b"a.example", b"b.example"));
+    names.learn_alias(&alias(1, b"b.example", b"a.example"));
     let mut proxy = proxies.into_iter().next().expect("one proxy");
     let commit = |names: &mut Names, proxy: &mut Proxy| {
         let committed = names.commit().expect("no failure").expect("no stall");
@@ -124,11 +137,11 @@ fn names_over_batches() {
     let own = named(client, 1, 6).expect("a name");
     assert_eq!((own.name.as_bytes(), own.source), (&b"edge.cdn.example"[..], NameSource::DnsPair));
     assert_eq!(own.rivals, [Name::from_canonical(b"www.shop.example")]);
-    assert!(!own.stale);
+    assert!(!own.flags.has(NameFlags::STALE));
     let shared = named(other, 1, 11).expect("a name");
     let chain = (&b"www.shop.example"[..], NameSource::DnsChain);
     assert_eq!((shared.name.as_bytes(), shared.source), chain);
-    assert!(shared.stale, "six seconds old, five to live");
+    assert!(shared.flags.has(NameFlags::STALE), "six seconds old, five to live");
     let looped = named(other, 2, 6).expect("a name");
     assert_eq!(looped.name.as_bytes(), b"a.example");
     assert_eq!(named(other, 3, 6), None);
@@ -162,10 +175,10 @@ fn sieves_tell_what_was_added() {
 #[test]
 fn what_stays_is_not_written() {
     let (mut names, _proxies) = Names::new(4 << 20, 0, 1, 4, Rules::all()).expect("room");
-    names.learn_alias(1, b"a.example", b"b.example");
+    names.learn_alias(&alias(1, b"a.example", b"b.example"));
     names.commit().expect("no failure").expect("no stall");
-    names.learn_alias(2, b"a.example", b"b.example");
+    names.learn_alias(&alias(2, b"a.example", b"b.example"));
     assert!(names.overlay.is_empty() && names.changed.is_empty());
-    names.learn_alias(3, b"c.example", b"b.example");
+    names.learn_alias(&alias(3, b"c.example", b"b.example"));
     assert_eq!(names.changed.len(), 1);
 }

@@ -3,11 +3,11 @@
 use larder::{Cache, KeyHash, Proxy};
 use larder_wire::{Addr, Name};
 
-use super::candidate::{Candidate, Candidates};
+use super::candidate::{Candidate, Candidates, Standing, Teacher};
 use super::overlay::{Facts, Overlay};
-use super::{Key, NOW};
+use super::{Alias, CHAIN_STEPS_MAX, Key, NOW};
 use crate::options::Rules;
-use crate::record::NameSource;
+use crate::record::{NameFlags, NameSource};
 
 /// A worker's view of names at one batch.
 #[derive(Clone, Copy)]
@@ -35,10 +35,79 @@ pub struct Found {
     pub source: NameSource,
     /// When it was learned, ns since 1970 UTC.
     pub time_ns: i64,
-    /// It was past its TTL at the time asked for.
-    pub stale: bool,
+    /// What there is to doubt about it: stale, ambiguous, and what its standing says.
+    pub flags: NameFlags,
     /// Other names for the address, best first.
     pub rivals: Vec<Name>,
+    /// Which of the names lookups or the host itself support.
+    pub support: Support,
+}
+
+/// Which names of a [`Found`] are supported, each by its place: the name is 0, the rivals follow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Support {
+    /// A lookup gave them, or the host itself said them.
+    known: u64,
+    /// The lookups among them that gave them for this address.
+    lookups: u64,
+    /// Of those lookups no query was seen.
+    one_sided: u64,
+}
+
+impl Support {
+    fn add(&mut self, place: usize, candidate: &Candidate<'_>) {
+        let bit = 1_u64.checked_shl(place as u32).unwrap_or(0);
+        let is_lookup = candidate.teacher == Teacher::Dns;
+        match candidate.standing {
+            Standing::OneSided => {
+                self.one_sided |= bit & !self.known;
+            }
+            standing if standing.is_supported() => self.one_sided &= !bit,
+            _ => return,
+        }
+        self.known |= bit;
+        if is_lookup {
+            self.lookups |= bit;
+        }
+    }
+
+    /// A lookup, or the host itself, supports one of the names.
+    pub fn has_any(self) -> bool {
+        self.known != 0
+    }
+
+    /// Some lookup gave the address.
+    pub fn has_lookup(self) -> bool {
+        self.lookups != 0
+    }
+
+    /// What a flow that states the name at `place` says without support: nothing where it is known.
+    pub fn doubt_of(self, place: Option<usize>) -> NameFlags {
+        let bit = place.and_then(|place| 1_u64.checked_shl(place as u32)).unwrap_or(0);
+        NameFlags::NONE
+            .with_if(self.known & bit == 0, NameFlags::UNCONFIRMED)
+            .with_if(self.one_sided & bit != 0, NameFlags::ONE_SIDED)
+    }
+}
+
+/// Suffixes of names that hosts of a local network give themselves: multicast DNS (RFC 6762,
+/// section 3), home networks (RFC 8375), and those that are usual in private networks (RFC 6762,
+/// appendix G).
+const LOCAL_SUFFIXES: [&[u8]; 8] = [
+    b".local",
+    b".home.arpa",
+    b".lan",
+    b".home",
+    b".internal",
+    b".intranet",
+    b".private",
+    b".localdomain",
+];
+
+/// True for a name that a host may give itself: one label, or below a suffix of local networks. All
+/// others belong to whoever has the domain in the DNS.
+fn is_host_name(name: &[u8]) -> bool {
+    !name.contains(&b'.') || LOCAL_SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
 }
 
 /// What the two ends of a flow are called.
@@ -87,13 +156,17 @@ impl<'a> View<'a> {
     /// The same, for who has the hash already.
     #[inline]
     pub fn candidates_hashed(&self, hash: KeyHash, key: &Key, packet: u64) -> Option<Entry<'a>> {
-        let bytes = key.as_bytes();
+        self.entry(hash, key.as_bytes(), packet)
+    }
+
+    #[inline]
+    fn entry(&self, hash: KeyHash, key: &[u8], packet: u64) -> Option<Entry<'a>> {
         if !self.overlay.is_empty()
-            && let Some(changed) = self.overlay.get(hash.get(), bytes, packet)
+            && let Some(changed) = self.overlay.get(hash.get(), key, packet)
         {
             return changed.map(Entry::Overlay);
         }
-        self.proxy.get_hashed(hash, bytes, NOW).map(Entry::Proxy)
+        self.proxy.get_hashed(hash, key, NOW).map(Entry::Proxy)
     }
 
     /// The hash of an address as [`Facts`] knows it.
@@ -124,19 +197,38 @@ impl<'a> View<'a> {
             self.proxy.prefetch_entry(hash);
         }
         self.proxy.prefetch_entry(hash);
-        let mut weighed = Weighed::new(now_ns, self.rules);
         let pair = pair.and_then(|(hash, key)| self.candidates_hashed(hash, &key, packet));
-        if let Some(entry) = pair {
-            for candidate in Candidates::new(&entry) {
+        let address = self.candidates_hashed(hash, &key, packet);
+        let pair = || Candidates::new(pair.as_deref().unwrap_or_default());
+        let address = || Candidates::new(address.as_deref().unwrap_or_default());
+        let mut weighed = Weighed::new(now_ns, self.rules);
+        // Rule 9: what was asked for comes first, whoever asked for it.
+        for confirmed in [true, false] {
+            let wanted = |candidate: &Candidate<'_>| {
+                confirmed == (candidate.standing == Standing::Confirmed)
+            };
+            for candidate in pair().filter(wanted) {
                 weighed.add(&candidate, candidate.asked, NameSource::DnsPair);
             }
-        }
-        if let Some(entry) = self.candidates_hashed(hash, &key, packet) {
-            for candidate in Candidates::new(&entry) {
-                if candidate.head.is_empty() || !self.rules.has(2) {
+            // Of a local address its host knows more than the zone of which others asked.
+            if confirmed
+                && addr.is_local()
+                && let Some(entry) = self.host_entry(addr, packet)
+            {
+                for candidate in Candidates::new(&entry) {
+                    if candidate.standing.is_supported() && is_host_name(candidate.asked) {
+                        weighed.add(&candidate, candidate.asked, candidate.teacher.source());
+                    }
+                }
+            }
+            for candidate in address().filter(wanted) {
+                let has_head = !candidate.head.is_empty() && self.rules.has(2);
+                if !has_head || candidate.direct {
                     weighed.add(&candidate, candidate.asked, NameSource::DnsAddress);
-                } else {
+                }
+                if has_head {
                     weighed.add(&candidate, candidate.head, NameSource::DnsChain);
+                    weighed.add(&candidate, candidate.asked, NameSource::DnsAddress);
                 }
             }
         }
@@ -148,17 +240,81 @@ impl<'a> View<'a> {
 
     /// The name that a host gives itself (rule 8: all that a flow's initiator may have).
     pub fn host(&self, addr: Addr, packet: u64, now_ns: i64) -> Option<Found> {
+        let entry = self.host_entry(addr, packet)?;
         let mut weighed = Weighed::new(now_ns, self.rules);
+        let mut chosen = None;
+        let mut is_disputed = false;
+        for candidate in Candidates::new(&entry) {
+            // Without rule 5 a stale name is none.
+            if !weighed.add(&candidate, candidate.asked, candidate.teacher.source()) {
+                continue;
+            }
+            let first = *chosen.get_or_insert(candidate);
+            is_disputed |= first.standing == Standing::Leased
+                && candidate.standing.is_supported()
+                && first_label(candidate.asked) != first_label(first.asked);
+        }
+        let (mut found, first) = (weighed.found?, chosen?);
+        let is_claim = match first.teacher {
+            Teacher::Ptr => true,
+            _ => !is_host_name(first.asked) || first.standing == Standing::Claimed,
+        };
+        if is_claim || is_disputed {
+            let confirmed = !is_disputed && self.was_looked_up(addr, first.asked, packet);
+            found.flags = match confirmed {
+                true => found.flags.without(NameFlags::CLAIMED),
+                false => found.flags.with(NameFlags::CLAIMED),
+            };
+        }
+        Some(found)
+    }
+
+    fn host_entry(&self, addr: Addr, packet: u64) -> Option<Entry<'a>> {
         let has_said = self.facts.hosts.has(self.address_hash(addr), self.batch);
         if !has_said || !self.rules.has(8) {
             return None;
         }
-        let entry = self.candidates(&Key::host(addr), packet)?;
-        for candidate in Candidates::new(&entry) {
-            weighed.add(&candidate, candidate.asked, candidate.teacher.source());
-        }
-        weighed.found
+        self.candidates(&Key::host(addr), packet)
     }
+
+    /// True when a query for `name` was seen, and the response gave `addr`.
+    fn was_looked_up(&self, addr: Addr, name: &[u8], packet: u64) -> bool {
+        self.candidates(&Key::address(addr), packet).is_some_and(|entry| {
+            Candidates::new(&entry).any(|candidate| {
+                candidate.standing == Standing::Confirmed && candidate.asked == name
+            })
+        })
+    }
+
+    /// True when an alias chain that was seen leads from one of `names` to `stated`, or back.
+    pub fn are_joined(&self, stated: &Name, names: &[Name], packet: u64) -> bool {
+        let leads = |from: &[u8], to: &dyn Fn(&[u8]) -> bool| {
+            let mut at = from.to_vec();
+            for _ in 0..CHAIN_STEPS_MAX {
+                let Some(owner) = self.owner_of(&at, packet) else { return false };
+                if to(&owner) {
+                    return true;
+                }
+                at = owner;
+            }
+            false
+        };
+        let is_one = |name: &[u8]| names.iter().any(|one| one.as_bytes() == name);
+        leads(stated.as_bytes(), &is_one)
+            || names.iter().any(|one| leads(one.as_bytes(), &|name| name == stated.as_bytes()))
+    }
+
+    /// The name whose alias points to `target`.
+    fn owner_of(&self, target: &[u8], packet: u64) -> Option<Vec<u8>> {
+        let key = [b"c", target].concat();
+        let hash = self.cache.hash(&key);
+        let entry = self.entry(hash, &key, packet)?;
+        Some(Alias::read(&entry)?.owner.to_vec())
+    }
+}
+
+fn first_label(name: &[u8]) -> Option<&[u8]> {
+    name.split(|&byte| byte == b'.').next()
 }
 
 /// An entry's value, wherever it lies.
@@ -192,27 +348,32 @@ impl Weighed {
         Weighed { now_ns, rules, found: None }
     }
 
-    fn add(&mut self, candidate: &Candidate<'_>, name: &[u8], source: NameSource) {
+    /// False where the candidate does not count.
+    fn add(&mut self, candidate: &Candidate<'_>, name: &[u8], source: NameSource) -> bool {
         if !self.rules.has(5) && candidate.is_stale_at(self.now_ns) {
-            return;
+            return false;
         }
-        match &mut self.found {
-            None => {
-                self.found = Some(Found {
-                    name: Name::from_canonical(name),
-                    source,
-                    time_ns: candidate.time_ns,
-                    stale: candidate.is_stale_at(self.now_ns),
-                    rivals: Vec::new(),
-                });
-            }
-            Some(found) => {
-                let known = found.name.as_bytes() == name
-                    || found.rivals.iter().any(|rival| rival.as_bytes() == name);
-                if !known {
-                    found.rivals.push(Name::from_canonical(name));
-                }
-            }
-        }
+        let Some(found) = &mut self.found else {
+            let stale = candidate.is_stale_at(self.now_ns);
+            let mut support = Support::default();
+            support.add(0, candidate);
+            self.found = Some(Found {
+                name: Name::from_canonical(name),
+                source,
+                time_ns: candidate.time_ns,
+                flags: candidate.standing.flag().with_if(stale, NameFlags::STALE),
+                rivals: Vec::new(),
+                support,
+            });
+            return true;
+        };
+        let mut names = std::iter::once(&found.name).chain(&found.rivals);
+        let place = names.position(|known| known.as_bytes() == name).unwrap_or_else(|| {
+            found.rivals.push(Name::from_canonical(name));
+            found.flags = found.flags.with(NameFlags::AMBIGUOUS);
+            found.rivals.len()
+        });
+        found.support.add(place, candidate);
+        true
     }
 }

@@ -1,0 +1,82 @@
+//! Names that are addresses. Anybody can call a host `10.0.0.99`, and a log that printed it would lie
+//! about who talked to whom, so no source teaches such a name.
+
+use std::net::Ipv6Addr;
+
+/// Longest text of an address that is looked at: brackets around 45 characters of IPv6.
+const TEXT_BYTES_MAX: usize = 64;
+
+/// True when `name` (canonical, see [`larder_wire::Name`]) reads as an IP address: its last label is
+/// a number, decimal or hexadecimal, as programs take for IPv4 in one to four parts (no top-level
+/// domain is a number); or it is the text of an IPv6 address, also in brackets or with a zone.
+pub fn is_address(name: &[u8]) -> bool {
+    ends_in_number(name) || (name.contains(&b':') && is_v6(name))
+}
+
+fn ends_in_number(name: &[u8]) -> bool {
+    let name = name.strip_suffix(b".").unwrap_or(name);
+    let start = name.iter().rposition(|&byte| byte == b'.').map_or(0, |dot| dot + 1);
+    match &name[start..] {
+        [] => false,
+        [b'0', b'x' | b'X', digits @ ..] => digits.iter().all(u8::is_ascii_hexdigit),
+        digits => digits.iter().all(u8::is_ascii_digit),
+    }
+}
+
+fn is_v6(name: &[u8]) -> bool {
+    let mut text = [0; TEXT_BYTES_MAX];
+    let mut len = 0;
+    // A dot within a label has a backslash before it: `::ffff:10\.0\.0\.99`.
+    for &byte in name.iter().filter(|byte| !matches!(byte, b'\\' | b'[' | b']')) {
+        if byte == b'%' {
+            break;
+        }
+        let Some(place) = text.get_mut(len) else { return false };
+        *place = byte;
+        len += 1;
+    }
+    std::str::from_utf8(&text[..len]).is_ok_and(|text| text.parse::<Ipv6Addr>().is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every spelling that programs read as an address is one, and names that only look like it
+    /// are names.
+    #[test]
+    fn addresses_are_no_names() {
+        let addresses: [&[u8]; 13] = [
+            b"10.0.0.99",
+            b"10.0.0.99.",
+            br"10\.0\.0\.99",
+            b"127.1",
+            b"2130706433",
+            b"0x7f000001",
+            b"0x7f.0.0.0x1",
+            b"1.2.3.4.5",
+            b"fe80::1",
+            b"::ffff:10.0.0.99",
+            br"::ffff:10\.0\.0\.99",
+            b"[2001:db8::1]",
+            b"fe80::1%eth0",
+        ];
+        for address in addresses {
+            assert!(is_address(address), "{}", address.escape_ascii());
+        }
+        let names: [&[u8]; 9] = [
+            b"",
+            b".",
+            b"www.example.com",
+            b"99.0.0.10.in-addr.arpa",
+            b"10.0.0.99.local",
+            b"host99",
+            b"0xg",
+            b"a:b",
+            b"x.1a",
+        ];
+        for name in names {
+            assert!(!is_address(name), "{}", name.escape_ascii());
+        }
+    }
+}

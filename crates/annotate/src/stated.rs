@@ -1,0 +1,77 @@
+//! What a flow states of itself, next to what lookups gave its destination (rule 6); and which flows
+//! no lookup supports.
+//!
+//! A stated name is the flow's name, whatever lookups say. That makes it the place to lie: so it is
+//! held against the lookups, and what they do not support is flagged.
+
+use larder_wire::{Addr, Name};
+
+use crate::flow::protocol;
+use crate::names::{Support, is_address};
+use crate::options::NameSources;
+use crate::record::{ConflictGrade, End, NameFlags, NameSource, Naming};
+use crate::registered::are_of_one_domain;
+
+/// The name that a flow states, of those that count; an address is none.
+pub(crate) fn choose<'n>(
+    server_name: Option<&'n Name>,
+    is_quic: bool,
+    http_host: Option<&'n Name>,
+    sources: NameSources,
+) -> Option<(&'n Name, NameSource)> {
+    let sni = if is_quic { NameSource::QuicSni } else { NameSource::Sni };
+    [(server_name, sni), (http_host, NameSource::HttpHost)].into_iter().find_map(
+        |(name, source)| {
+            let name = name.filter(|name| sources.has(source) && !is_address(name.as_bytes()))?;
+            Some((name, source))
+        },
+    )
+}
+
+/// Gives `end`, which has the names that lookups gave, the name that its flow states. `support` is of
+/// those names, in their order; `None` where lookups are not to be heeded. `are_joined` says whether
+/// an alias chain joins a name to one of others.
+pub(crate) fn state(
+    end: &mut End,
+    (name, source): (&Name, NameSource),
+    support: Option<Support>,
+    are_joined: impl FnOnce(&Name, &[Name]) -> bool,
+) {
+    let End { naming, candidates, .. } = end;
+    let place = candidates.iter().position(|candidate| candidate == name);
+    let is_rival = place.is_none() && support.is_some_and(Support::has_any);
+    let conflict_grade = is_rival.then(|| {
+        if candidates
+            .iter()
+            .any(|candidate| are_of_one_domain(candidate.as_bytes(), name.as_bytes()))
+        {
+            ConflictGrade::SameDomain
+        } else if are_joined(name, candidates) {
+            ConflictGrade::Chain
+        } else {
+            ConflictGrade::OtherDomain
+        }
+    });
+    candidates.retain(|candidate| candidate != name);
+    candidates.insert(0, name.clone());
+    *naming = Some(Naming {
+        name: name.clone(),
+        source,
+        age_ms: 0,
+        flags: support
+            .map_or(NameFlags::NONE, |support| support.doubt_of(place))
+            .with_if(conflict_grade == Some(ConflictGrade::OtherDomain), NameFlags::CONFLICT),
+        conflict_grade,
+    });
+}
+
+/// True for flows that look names up themselves: DNS, also encrypted, wherever its server is; and
+/// the protocols of one link, where the responder is on it.
+pub(crate) fn is_resolver_traffic(protocol: u8, responder: Addr, port: u16) -> bool {
+    let is_near = responder.is_local();
+    match (protocol, port) {
+        (protocol::TCP | protocol::UDP, 53 | 853) | (protocol::UDP, 8853) => true,
+        (protocol::UDP, 5353 | 5355 | 137 | 67 | 68 | 546 | 547) => is_near,
+        _ => false,
+    }
+}
