@@ -2,7 +2,9 @@
 //!
 //! A zone is known by what its parent says of it, for as long as that holds; what a zone says of its own servers is not
 //! heeded. So a domain that was taken from its owner is gone when the parent's word has run out, whatever its servers say
-//! (the "ghost domains" of Jiang et al., NDSS 2012).
+//! (the "ghost domains" of Jiang et al., NDSS 2012). Nor does a referral hold for longer than the one that led to the server
+//! which gave it: otherwise the servers of a domain could delegate names below it for a day, and those names would resolve
+//! for a day after the domain was deleted ("phoenix domains", Li et al., NDSS 2023).
 //!
 //! Beside zones those names are known at which none begins although one could: who asks name by name on the way down
 //! (RFC 9156) need not ask for them again.
@@ -63,6 +65,8 @@ pub struct Place {
     pub zone_at: usize,
     /// Where the deepest name begins at which it is known whether a zone begins.
     pub known_at: usize,
+    /// How long the zone is known.
+    pub until_ms: u64,
 }
 
 /// All that is known.
@@ -88,7 +92,8 @@ impl Cuts {
             let at = name.len() - above.len();
             match self.by_name.get(above) {
                 Some(Known::Cut(cut)) if cut.until_ms > now_ms => {
-                    return Place { zone_at: at, known_at: known_at.unwrap_or(at) };
+                    let until_ms = cut.until_ms;
+                    return Place { zone_at: at, known_at: known_at.unwrap_or(at), until_ms };
                 }
                 Some(Known::Nothing(until_ms)) if *until_ms > now_ms => {
                     known_at = known_at.or(Some(at));
@@ -96,7 +101,7 @@ impl Cuts {
                 _ => {}
             }
         }
-        Place { zone_at: root_at, known_at: known_at.unwrap_or(root_at) }
+        Place { zone_at: root_at, known_at: known_at.unwrap_or(root_at), until_ms: u64::MAX }
     }
 
     /// Who serves a zone that [`Cuts::find`] found; the root's servers where it has been forgotten.
@@ -107,10 +112,18 @@ impl Cuts {
         }
     }
 
-    /// A referral was given.
-    pub fn learn(&mut self, zone: &[u8], servers: Vec<Nameserver>, ttl_s: u32, now_ms: u64) {
+    /// A referral was given, by a server of a zone that is known until `parent_until_ms`: it holds for no longer.
+    pub fn learn(
+        &mut self,
+        zone: &[u8],
+        servers: Vec<Nameserver>,
+        ttl_s: u32,
+        parent_until_ms: u64,
+        now_ms: u64,
+    ) {
         let (least, most) = REFERRAL_S;
         let until_ms = now_ms + u64::from(ttl_s.clamp(least, most)) * 1_000;
+        let until_ms = until_ms.min(parent_until_ms);
         self.by_name.insert(zone.into(), Known::Cut(Cut { until_ms, servers, lame: Vec::new() }));
     }
 
@@ -129,35 +142,65 @@ impl Cuts {
 mod tests {
     use super::*;
 
+    const DAY_S: u32 = 86_400;
+
+    fn place(cuts: &mut Cuts, name: &[u8], is_above: bool, now_ms: u64) -> (usize, usize) {
+        let Place { zone_at, known_at, .. } = cuts.find(name, is_above, now_ms);
+        (zone_at, known_at)
+    }
+
     /// The deepest zone counts, names without one are passed over but known, and both run out.
     #[test]
     fn deepest() {
         let mut cuts = Cuts::new(&[[192, 0, 2, 1].into()], 100);
         let name = b"\x01a\x01b\x07example\x03com\0";
-        assert_eq!(cuts.find(name, false, 0), Place { zone_at: 16, known_at: 16 });
-        cuts.learn(b"\x03com\0", Vec::new(), 1_000, 0);
-        cuts.learn(b"\x07example\x03com\0", Vec::new(), 600, 0);
+        assert_eq!(place(&mut cuts, name, false, 0), (16, 16));
+        cuts.learn(b"\x03com\0", Vec::new(), 1_000, u64::MAX, 0);
+        cuts.learn(b"\x07example\x03com\0", Vec::new(), 600, u64::MAX, 0);
         cuts.is_none(b"\x01b\x07example\x03com\0", 0);
-        assert_eq!(cuts.find(name, false, 0), Place { zone_at: 4, known_at: 2 });
-        assert_eq!(cuts.find(&name[4..], false, 0), Place { zone_at: 0, known_at: 0 });
-        assert_eq!(cuts.find(&name[4..], true, 0), Place { zone_at: 8, known_at: 8 }, "for DS");
-        assert_eq!(cuts.find(name, false, 600_000), Place { zone_at: 12, known_at: 2 });
-        assert_eq!(cuts.find(b"\0", false, 0), Place { zone_at: 0, known_at: 0 });
+        assert_eq!(place(&mut cuts, name, false, 0), (4, 2));
+        assert_eq!(place(&mut cuts, &name[4..], false, 0), (0, 0));
+        assert_eq!(place(&mut cuts, &name[4..], true, 0), (8, 8), "for DS");
+        assert_eq!(place(&mut cuts, name, false, 600_000), (12, 2));
+        assert_eq!(place(&mut cuts, name, false, NO_CUT_MS - 1), (12, 2));
+        assert_eq!(place(&mut cuts, name, false, NO_CUT_MS), (12, 12), "that runs out too");
+        assert_eq!(place(&mut cuts, b"\0", false, 0), (0, 0));
         assert_eq!(cuts.get(b"\x03org\0").servers[0].addresses, [IpAddr::from([192, 0, 2, 1])]);
     }
 
-    /// A referral holds neither for no time nor for weeks, and whoever is lame is forgotten with it.
+    /// A referral holds neither for no time nor for weeks, nor beyond the one above it, and lame servers are forgotten with
+    /// it.
     #[test]
     fn how_long() {
         let mut cuts = Cuts::new(&[], 100);
-        for (ttl_s, holds_s) in [(0, 5), (86_400, 86_400), (u32::MAX, 86_400)] {
-            cuts.learn(b"\x03com\0", Vec::new(), ttl_s, 0);
+        let cases = [
+            (0, u64::MAX, 5_000),
+            (DAY_S, u64::MAX, 86_400_000),
+            (u32::MAX, u64::MAX, 86_400_000),
+            (DAY_S, 60_000, 60_000),
+            (0, 1_000, 1_000),
+        ];
+        for (ttl_s, parent_until_ms, until_ms) in cases {
+            cuts.learn(b"\x03com\0", Vec::new(), ttl_s, parent_until_ms, 0);
+            assert!(cuts.get(b"\x03com\0").lame.is_empty());
             cuts.get(b"\x03com\0").is_lame([192, 0, 2, 9].into());
-            let zone_at = |cuts: &mut Cuts, ms| cuts.find(b"\x03com\0", false, ms).zone_at;
-            assert_eq!(zone_at(&mut cuts, holds_s * 1_000 - 1), 0, "{ttl_s}");
-            assert_eq!(zone_at(&mut cuts, holds_s * 1_000), 4, "{ttl_s}");
+            let found = cuts.find(b"\x03com\0", false, until_ms - 1);
+            assert_eq!((found.zone_at, found.until_ms), (0, until_ms), "{ttl_s}");
+            assert_eq!(place(&mut cuts, b"\x03com\0", false, until_ms).0, 4, "{ttl_s}");
         }
-        cuts.learn(b"\x03com\0", Vec::new(), 60, 0);
-        assert!(cuts.get(b"\x03com\0").lame.is_empty());
+    }
+
+    /// Lame servers are noted once each, and only so many.
+    #[test]
+    fn lame_servers() {
+        let mut cuts = Cuts::new(&[], 100);
+        let cut = cuts.get(b"\0");
+        let at = |last: u8| IpAddr::from([192, 0, 2, last]);
+        for last in [1, 2, 1, 2] {
+            cut.is_lame(at(last));
+        }
+        assert_eq!(cut.lame, [at(1), at(2)]);
+        (0..100).for_each(|last| cut.is_lame(at(last)));
+        assert_eq!(cut.lame.len(), LAME_MAX);
     }
 }

@@ -72,8 +72,6 @@ pub struct Options {
     pub udp_bytes_max: u16,
     /// Names are sent in random case, and must come back so (0x20).
     pub case_random: bool,
-    /// A name that does not exist answers for all below it (RFC 8020), while the way there is sought (RFC 9156).
-    pub is_strict: bool,
     /// Where questions are sent from.
     pub origin: Origin,
     /// The port of all name servers, [`PORT`] but in tests.
@@ -93,7 +91,6 @@ impl Default for Options {
             server_wait_ms: 1_500,
             udp_bytes_max: 1_232,
             case_random: false,
-            is_strict: true,
             origin: Origin::default(),
             port: PORT,
         }
@@ -164,6 +161,11 @@ impl Answerer for Walk {
             ),
             ("recursion_misfits_total", "Packets that answered no question", counts.misfits),
             ("recursion_failures_total", "Questions that found no answer", counts.failures),
+            (
+                "recursion_crowded_total",
+                "Questions refused because too many of their zone were in flight",
+                counts.crowded,
+            ),
         ];
         let gauge = |(name, help, value)| Gauge { name, help, label: None, value: value as f64 };
         figures.map(gauge).into()

@@ -2,14 +2,15 @@
 //! began).
 //!
 //! Whoever owns a domain may say that its servers are anywhere. Were they asked there, the owner could have us send
-//! packets into our own network (and learn from what comes back who answers).
+//! packets into our own network (and learn from what comes back who answers). IPv6 addresses that carry an IPv4 address
+//! (NAT64, 6to4, Teredo, IPv4-compatible) lead there too, where a translator or a relay is near.
 
 use std::net::IpAddr;
 use std::sync::LazyLock;
 
 use larder_dns::policy::Prefix;
 
-const SPECIAL: [&str; 26] = [
+const SPECIAL: [&str; 31] = [
     "0.0.0.0/8",
     "10.0.0.0/8",
     "100.64.0.0/10",
@@ -25,16 +26,21 @@ const SPECIAL: [&str; 26] = [
     "203.0.113.0/24",
     "224.0.0.0/4",
     "240.0.0.0/4",
-    "::/127",
+    "::/96",
+    "64:ff9b::/96",
     "64:ff9b:1::/48",
     "100::/64",
+    "2001::/32",
     "2001:2::/48",
     "2001:10::/28",
+    "2001:20::/28",
     "2001:db8::/32",
+    "2002::/16",
     "3fff::/20",
     "5f00::/16",
     "fc00::/7",
     "fe80::/10",
+    "fec0::/10",
     "ff00::/8",
 ];
 
@@ -62,6 +68,14 @@ mod tests {
             ["10.1.2.3", "127.0.0.1", "::1", "fe80::1", "255.255.255.255", "::ffff:10.0.0.1"]
         {
             assert!(is_special(text.parse().unwrap()), "{text}");
+        }
+        let carriers =
+            ["64:ff9b::10.0.0.1", "64:ff9b:1::1", "2002:a00:1::1", "2001::1", "::10.0.0.1"];
+        for text in carriers {
+            assert!(is_special(text.parse().unwrap()), "{text} carries an IPv4 address");
+        }
+        for text in ["2001:500:2::c", "2001:200::1", "2003::1", "2600::1", "64:ff9c::1"] {
+            assert!(!is_special(text.parse().unwrap()), "{text}");
         }
         assert!(crate::roots::built_in().iter().all(|root| !is_special(*root)));
     }

@@ -4,16 +4,18 @@
 //! |---|---|
 //! | to another question, or none at all | [`Said::Misfit`]: its sender guesses, or it is late |
 //! | with TC; to the same question in other letters, where those are random | [`Said::Truncated`] |
-//! | FORMERR or NOTIMP to a question with EDNS, without EDNS | [`Said::NoEdns`] |
+//! | FORMERR or BADVERS to a question with EDNS; NOTIMP to one, without EDNS | [`Said::NoEdns`] |
 //! | the records asked for, at the name or behind aliases within the zone; NXDOMAIN or no data behind such | [`Said::Answer`] |
-//! | aliases that lead out of the zone, or to where this server says nothing more | [`Said::Alias`] |
+//! | aliases that lead out of the zone, back to one of them, or to where this server says nothing more | [`Said::Alias`] |
+//! | YXDOMAIN with the DNAME that makes the name too long | [`Said::Answer`] |
 //! | nothing at the name itself, by an SOA or with AA | [`Said::NoData`], [`Said::NoName`] |
 //! | servers of a zone below this one that the name is in | [`Said::Referral`] |
 //! | anything else: another code, servers of a zone above, what was found by recursion | [`Said::Lame`] |
 //!
 //! A server is believed about names in its zone only (RFC 5452, section 6): an alias out of it is followed anew, and addresses
 //! of a zone's servers are taken from whoever may speak for the names of those. Whether AA is set matters where the server
-//! recurses, since then the zone may have been lost to it and the answer be from anywhere.
+//! recurses, since then the zone may have been lost to it and the answer be from anywhere. Where all servers of a zone are
+//! like that, the last resort is to accept it ([`Asked::accepts_recursed`]).
 //!
 //! Cost: one walk over the records; for an answer without aliases nothing is allocated.
 
@@ -35,7 +37,7 @@ pub const SERVERS_MAX: usize = 16;
 const ADDRESSES_MAX: usize = 8;
 
 /// Response code of a DNAME that makes names too long (RFC 6672, section 2.2).
-const YXDOMAIN: u8 = 6;
+const YXDOMAIN: u16 = 6;
 
 /// What was asked.
 #[derive(Debug, Clone, Copy)]
@@ -52,6 +54,8 @@ pub struct Asked<'a> {
     pub is_case_random: bool,
     /// It was asked with EDNS.
     pub has_edns: bool,
+    /// An answer that the server found by recursion counts too: no server of the zone has a better one.
+    pub accepts_recursed: bool,
 }
 
 /// What was said; see the head of the file.
@@ -90,6 +94,26 @@ pub struct Aliases {
     pub count: u16,
 }
 
+/// True where records as [`Aliases::records`] has them hold an alias of a name.
+pub fn has_alias(mut records: &[u8], name: &[u8]) -> bool {
+    while !records.is_empty() {
+        let mut length = 0;
+        while let Some(&label) = records.get(length).filter(|label| **label > 0) {
+            length += 1 + usize::from(label);
+        }
+        let Some((owner, rest)) = records.split_at_checked(length + 1) else { return false };
+        let Some((fixed, rest)) = rest.split_at_checked(10) else { return false };
+        let is_alias = fixed[..2] == rtype::CNAME.to_be_bytes();
+        if is_alias && owner.eq_ignore_ascii_case(name) {
+            return true;
+        }
+        let data_bytes = usize::from(u16::from_be_bytes([fixed[8], fixed[9]]));
+        let Some(rest) = rest.get(data_bytes..) else { return false };
+        records = rest;
+    }
+    false
+}
+
 /// A zone and its servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Referral {
@@ -107,22 +131,41 @@ pub fn read(octets: &[u8], asked: &Asked<'_>, may_ask: impl Fn(IpAddr) -> bool) 
     if !message.is_response() || message.opcode() != 0 {
         return Said::Misfit;
     }
-    let failed = matches!(u16::from(message.rcode()), rcode::FORMERR | rcode::NOTIMP);
-    let forgets_edns = failed && asked.has_edns && message.opt().is_none();
+    let code = message.extended_rcode();
+    let forgets_edns = asked.has_edns
+        && match code {
+            // Some repeat the OPT record that they did not understand.
+            rcode::FORMERR | rcode::BADVERS => true,
+            rcode::NOTIMP => message.opt().is_none(),
+            _ => false,
+        };
     let Some(letters) = repeated(&message, asked) else {
         // Some give back a bare header where they could not read the question.
-        let is_bare = message.question_count() == 0 && forgets_edns;
+        let is_bare = message.question_count() == 0 && forgets_edns && message.opt().is_none();
         return if is_bare { Said::NoEdns } else { Said::Misfit };
     };
-    match message.rcode() {
+    match code {
         // Somebody guesses, or the server is one of few: a stream helps in both cases.
         _ if asked.is_case_random && letters != &asked.question[..letters.len()] => Said::Truncated,
         _ if message.is_truncated() => Said::Truncated,
         _ if forgets_edns => Said::NoEdns,
-        0 | 3 => sort(&message, asked, may_ask).unwrap_or(Said::Lame),
-        YXDOMAIN => Said::Answer,
+        rcode::NOERROR | rcode::NXDOMAIN => sort(&message, asked, may_ask).unwrap_or(Said::Lame),
+        YXDOMAIN if has_dname(&message, asked) => Said::Answer,
         _ => Said::Lame,
     }
+}
+
+/// True where a response has a DNAME of the zone, above the name asked for.
+fn has_dname(message: &Message<'_>, asked: &Asked<'_>) -> bool {
+    let is_above = |owner: &[u8]| {
+        owner.len() < asked.name.len()
+            && is_within(asked.name, owner)
+            && is_within(owner, asked.zone)
+    };
+    message.answers().map_while(Result::ok).any(|record| {
+        let is_dname = record.class == class::IN && record.rtype == rtype::DNAME;
+        is_dname && name_at(message, record.owner_offset).is_some_and(|owner| is_above(&owner))
+    })
 }
 
 /// The name of the one question of a response, if that question is the one that was asked.
@@ -167,9 +210,10 @@ fn sort(
     let has_aa = message.bytes()[2] & 4 != 0;
     let recurses = message.bytes()[3] & 0x80 != 0;
     let is_denied = u16::from(message.rcode()) == rcode::NXDOMAIN;
-    let may_speak = has_aa || !recurses;
+    let may_speak = has_aa || !recurses || asked.accepts_recursed;
 
     let mut chain = Chain::default();
+    let mut names: Vec<Vec<u8>> = Vec::new();
     let mut name = std::borrow::Cow::Borrowed(asked.name);
     loop {
         let step = chain.step(message, asked, &name)?;
@@ -178,9 +222,11 @@ fn sort(
             Step::Data => return None,
             Step::Alias(_) if !may_speak => return None,
             Step::Alias(target) => {
-                if !is_within(&target, asked.zone) {
+                let is_circle = target == asked.name || names.contains(&target);
+                if is_circle || !is_within(&target, asked.zone) {
                     return Some(Said::Alias(chain.leads_to(target)));
                 }
+                names.push(target.clone());
                 name = target.into();
             }
             Step::Nothing => break,
@@ -381,6 +427,11 @@ fn address(message: &Message<'_>, record: &Record) -> Option<IpAddr> {
         rtype::A => <[u8; 4]>::try_from(octets).ok().map(IpAddr::from),
         _ => <[u8; 16]>::try_from(octets).ok().map(IpAddr::from),
     }
+}
+
+/// True for a message that says that a name does not exist.
+pub fn is_denial(octets: &[u8]) -> bool {
+    Message::parse(octets).is_ok_and(|message| u16::from(message.rcode()) == rcode::NXDOMAIN)
 }
 
 /// The addresses that an answer has for its name, of those that `may_ask` says are of use, and how long they hold, seconds.

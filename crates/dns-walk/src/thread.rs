@@ -365,8 +365,9 @@ impl Loop {
                 };
                 let fits = walker.heard(now, number, octets, &mut Ways { lines, exchanges });
                 // Where the line has been given to another server, the socket is not its own.
-                if !fits && let Some(line) = lines.lines.get_mut(line as usize) {
-                    line.pool.stray(number);
+                let line = lines.lines.get_mut(line as usize).filter(|_| !fits);
+                if line.is_some_and(|line| line.pool.stray(number)) {
+                    walker.suspect(now, number, &mut Ways { lines, exchanges });
                 }
             }
             if received < BATCH {

@@ -5,9 +5,10 @@
 //! task   the deepest zone known that its name is in -> the server of it that answers soonest -> Net::ask
 //!   | a referral                the zone below is known from now on: from the beginning
 //!   | no data, below the name   no zone begins there: the next label is asked for
+//!   | no name, below the name   the whole name is asked for, but of the root's servers
 //!   | aliases out of the zone   kept, and their target is sought
-//!   | silent, lame, refusing    the next server; after all of them, all once more
-//!   | no address of a server    tasks of their own seek them, and this one waits
+//!   | silent, lame, refusing    the next server; after all of them, all once more, and who answered before until time is up
+//!   | no address of a server    tasks of their own seek them, IPv4 before IPv6, and this one waits
 //!   | another asks already      for the same label above its own name: this one waits for what is said
 //!   | TC                        the same server by a stream
 //! over   an answer, or that there is none to be had -> Net::tell
@@ -18,11 +19,14 @@
 //! nothing where each label is a zone of its own.
 //!
 //! Invariants
-//! 1. A response is read for a task only if it came by the socket that the task's last question left by, with its ID, from
-//!    the server asked, and repeats the question.
+//! 1. A response is read for a task only if it came by the socket that a question of the task left by, with its ID, from
+//!    the server asked, and repeats the question. A server that is not waited for any longer may still answer, as long as the
+//!    task asks the same: [`LATE_MAX`] of those are remembered.
 //! 2. Each task has a timer, and at its end it is over. So who waits for another task waits for no longer than that.
 //! 3. A task waits only for tasks that are deeper than itself, or that wait for a server; so none waits for itself.
 //! 4. What one client's question may cost is counted in one place, whatever tasks it has: [`PACKETS_MAX`].
+//! 5. When half of all questions that may be in flight are, no zone below a top level has more than an [`ZONE_SHARE`]th of
+//!    them, and no server of such zones is asked more than a [`SERVER_SHARE`]th: the rest is for other zones.
 //!
 //! Bounds: [`Options`], and the constants below. Cost of a step: a look-up a label of the name, another a
 //! server of the zone; one allocation a task.
@@ -31,8 +35,10 @@ mod asking;
 mod compose;
 mod task;
 
+use std::borrow::Borrow;
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -49,7 +55,8 @@ use self::task::{Attempt, NOWHERE, Purpose, Task, Way};
 
 use crate::Options;
 use crate::cuts::Cuts;
-use crate::reading::{Asked, Said, addresses, read};
+use crate::names::and_above;
+use crate::reading::{Asked, Referral, Said, addresses, has_alias, is_denial, read};
 use crate::recent::Recent;
 use crate::servers::Servers;
 
@@ -59,11 +66,26 @@ pub const PACKETS_MAX: u32 = 100;
 /// Names on the way down that are asked for without finding a zone, before the whole name is (RFC 9156, section 2.3).
 pub const STEPS_MAX: u8 = 4;
 
+/// Questions of a task that are not waited for any longer and may still be answered: as many as doubled waits of two servers take in
+/// a second and a half. Each is one more chance for who guesses.
+const LATE_MAX: usize = 8;
+
+/// After so many rounds only servers are asked once more that are not known to be silent for long.
+const ROUNDS: u8 = 2;
+
+/// The share of all questions that a zone may have in flight where they are scarce, and a server.
+const ZONE_SHARE: usize = 8;
+const SERVER_SHARE: usize = 4;
+
 /// Aliases that are followed.
 pub const ALIASES_MAX: u16 = 16;
 
 /// Tasks for each question that may be in flight: most questions have one, some wait for addresses of servers.
 const TASKS_PER_QUESTION: usize = 4;
+
+/// How long addresses of a zone's servers are waited for before their other addresses are sought, or the servers that are
+/// known are asked once more, milliseconds.
+const SOUGHT_WAIT_MS: u64 = 500;
 
 /// So long a server's address is remembered, at least and at most, seconds; that it has none, the least.
 const ADDRESS_S: (u32, u32) = (30, 86_400);
@@ -98,6 +120,8 @@ pub struct Counts {
     pub misfits: u64,
     /// Questions of clients that found no answer.
     pub failures: u64,
+    /// Questions that were not asked: too many of the same zone were in flight.
+    pub crowded: u64,
 }
 
 impl Counts {
@@ -111,8 +135,21 @@ impl Counts {
             timeouts: self.timeouts + other.timeouts,
             misfits: self.misfits + other.misfits,
             failures: self.failures + other.failures,
+            crowded: self.crowded + other.crowded,
         }
     }
+}
+
+/// Addresses of a server of one family, IPv4 first, as they were found.
+#[derive(Debug, Default)]
+struct Addresses {
+    until_ms: u64,
+    all: Vec<IpAddr>,
+}
+
+/// The place of a type among the addresses of a server.
+fn family(rtype: u16) -> usize {
+    usize::from(rtype == rtype::AAAA)
 }
 
 /// How a task ends.
@@ -134,8 +171,11 @@ pub struct Walker<C> {
     clients: usize,
     by_place: HashMap<(u32, u16), u64>,
     by_tag: HashMap<u64, u64>,
-    /// Tasks for addresses, by name and depth.
-    seeking: HashMap<(Box<[u8]>, u8), u64>,
+    /// Tasks for addresses, by name, type and depth.
+    seeking: HashMap<(Box<[u8]>, u16, u8), u64>,
+    /// How many tasks are in a zone, and how many wait for a server; where there are any.
+    in_zone: HashMap<Box<[u8]>, usize>,
+    at_server: HashMap<IpAddr, usize>,
     /// Names above whole ones that somebody asks for at the moment, and the tasks that wait for what is said of them.
     asked_above: HashMap<Box<[u8]>, Vec<u64>>,
     /// Tasks that have something to do.
@@ -144,7 +184,7 @@ pub struct Walker<C> {
     cuts: Cuts,
     servers: Servers,
     /// Addresses of servers that came with no referral, and until when.
-    addresses: Recent<Box<[u8]>, (u64, Vec<IpAddr>)>,
+    addresses: Recent<Box<[u8]>, [Addresses; 2]>,
     candidates: Vec<(bool, u64, IpAddr)>,
     random: Random,
     renderer: Renderer,
@@ -163,6 +203,8 @@ impl<C> Walker<C> {
             by_place: HashMap::new(),
             by_tag: HashMap::new(),
             seeking: HashMap::new(),
+            in_zone: HashMap::new(),
+            at_server: HashMap::new(),
             asked_above: HashMap::new(),
             ready: Vec::new(),
             timers: Timers::new(tasks_max, now.us / 1_000),
@@ -234,8 +276,10 @@ impl<C> Walker<C> {
     pub fn heard(&mut self, now: Now, socket: u32, octets: &[u8], net: &mut impl Net<C>) -> bool {
         let id = octets.first_chunk().map(|id| u16::from_be_bytes(*id));
         let place = id.map(|id| (socket, id));
-        let number = place.and_then(|place| self.by_place.get(&place).copied());
-        let is_taken = number.is_some_and(|number| self.take(now, number, Some(octets), net));
+        let found = place.and_then(|place| Some((place, *self.by_place.get(&place)?)));
+        let is_taken = found.is_some_and(|((socket, id), number)| {
+            self.take(now, number, Way::Packet(socket, id), Some(octets), net)
+        });
         self.counts.misfits += u64::from(!is_taken);
         is_taken
     }
@@ -249,8 +293,29 @@ impl<C> Walker<C> {
         net: &mut impl Net<C>,
     ) {
         if let Some(&number) = self.by_tag.get(&tag) {
-            self.take(now, number, octets, net);
+            self.take(now, number, Way::Stream(tag), octets, net);
         }
+    }
+
+    /// Somebody guesses at a socket, which was closed: what was asked by it is asked of the same servers by streams.
+    pub fn suspect(&mut self, now: Now, socket: u32, net: &mut impl Net<C>) {
+        let asked = self.by_place.iter().filter(|((it, _), _)| *it == socket);
+        let asked: Vec<(Way, u64)> =
+            asked.map(|(&(socket, id), &number)| (Way::Packet(socket, id), number)).collect();
+        for (way, number) in asked {
+            let Some(attempt) = self.tasks.get(&number).and_then(|task| task.awaited(way)) else {
+                continue;
+            };
+            let Some(mut task) = self.tasks.remove(&number) else { continue };
+            let is_last = task.attempt.is_none_or(|last| last == attempt);
+            self.put_down(&mut task, attempt);
+            if is_last && !self.ask_by_stream(now, number, &mut task, attempt, net) {
+                task.let_others_go_on(&mut self.asked_above, &mut self.ready);
+                self.ready.push(number);
+            }
+            self.tasks.insert(number, task);
+        }
+        self.run(now, net);
     }
 
     /// A server cannot be reached, says the kernel.
@@ -263,7 +328,12 @@ impl<C> Walker<C> {
         let asking = self.tasks.iter().filter(|(_, task)| is_meant(task));
         let asking: Vec<u64> = asking.map(|(&number, _)| number).collect();
         for number in asking {
-            self.give_up(number);
+            let Some(mut task) = self.tasks.remove(&number) else { continue };
+            if let Some(attempt) = task.attempt {
+                self.put_down(&mut task, attempt);
+            }
+            task.let_others_go_on(&mut self.asked_above, &mut self.ready);
+            self.tasks.insert(number, task);
             self.ready.push(number);
         }
         self.run(now, net);
@@ -273,13 +343,18 @@ impl<C> Walker<C> {
     pub fn tick(&mut self, now: Now, net: &mut impl Net<C>) {
         let now_ms = now.us / 1_000;
         while let Some(number) = self.timers.expire(now_ms) {
-            let Some(task) = self.tasks.get_mut(&number) else { continue };
+            let Some(mut task) = self.tasks.remove(&number) else { continue };
             task.timer = None;
-            if let Some(attempt) = task.attempt {
-                self.counts.timeouts += 1;
-                self.servers.silent(attempt.server);
-                self.give_up(number);
+            match task.attempt {
+                Some(attempt) => {
+                    self.counts.timeouts += 1;
+                    self.servers.silent(attempt.server);
+                    task.let_others_go_on(&mut self.asked_above, &mut self.ready);
+                    self.set_aside(&mut task);
+                }
+                None => task.has_waited = true,
             }
+            self.tasks.insert(number, task);
             self.ready.push(number);
             self.run(now, net);
         }
@@ -290,13 +365,41 @@ impl<C> Walker<C> {
         self.timers.wait_ms(now.us / 1_000)
     }
 
-    /// A task's question is waited for no longer.
-    fn give_up(&mut self, number: u64) {
-        let Walker { tasks, asked_above, ready, .. } = self;
-        let Some(task) = tasks.get_mut(&number) else { return };
-        task.let_others_go_on(asked_above, ready);
-        if let Some(attempt) = task.attempt.take() {
-            self.forget(attempt.way);
+    /// A task waits for the answer to a question.
+    fn wait_for(&mut self, task: &mut Task<C>, attempt: Attempt) {
+        *self.at_server.entry(attempt.server).or_default() += 1;
+        task.attempt = Some(attempt);
+    }
+
+    /// A task's question is waited for no longer, but may be answered yet, unless it was asked by a stream.
+    fn set_aside(&mut self, task: &mut Task<C>) {
+        let Some(attempt) = task.attempt.take() else { return };
+        decrease(&mut self.at_server, &attempt.server);
+        if let Way::Stream(_) = attempt.way {
+            return self.forget(attempt.way);
+        }
+        if task.late.len() == LATE_MAX {
+            let oldest = task.late.remove(0);
+            self.forget(oldest.way);
+        }
+        task.late.push(attempt);
+    }
+
+    /// Nothing more is awaited of one of a task's questions.
+    fn put_down(&mut self, task: &mut Task<C>, attempt: Attempt) {
+        if task.attempt == Some(attempt) {
+            task.attempt = None;
+            decrease(&mut self.at_server, &attempt.server);
+        }
+        task.late.retain(|late| *late != attempt);
+        self.forget(attempt.way);
+    }
+
+    /// Nothing more is awaited of all of them.
+    fn put_all_down(&mut self, task: &mut Task<C>) {
+        self.set_aside(task);
+        for late in task.late.drain(..) {
+            self.forget(late.way);
         }
     }
 
@@ -312,14 +415,24 @@ impl<C> Walker<C> {
         &mut self,
         now: Now,
         number: u64,
+        way: Way,
         octets: Option<&[u8]>,
         net: &mut impl Net<C>,
     ) -> bool {
         let Some(mut task) = self.tasks.remove(&number) else { return false };
-        let Some(attempt) = task.attempt else {
+        let Some(attempt) = task.awaited(way) else {
             self.tasks.insert(number, task);
             return false;
         };
+        if octets.is_none() {
+            // A stream that failed says nothing of the zone: a guess may have led to it, and some servers have no streams.
+            self.put_down(&mut task, attempt);
+            task.let_others_go_on(&mut self.asked_above, &mut self.ready);
+            self.tasks.insert(number, task);
+            self.ready.push(number);
+            self.run(now, net);
+            return true;
+        }
         let options = self.options.clone();
         let is_stream = matches!(attempt.way, Way::Stream(_));
         let asked = Asked {
@@ -329,6 +442,9 @@ impl<C> Walker<C> {
             zone: task.zone(),
             is_case_random: options.case_random && !is_stream,
             has_edns: attempt.has_edns,
+            // All others were asked before it, and again after that.
+            accepts_recursed: task.rounds > 0
+                && self.cuts.get(task.zone()).lame.contains(&attempt.server),
         };
         let said = octets.map(|octets| read(octets, &asked, |server| options.may_ask(server)));
         // Nobody else can write into a stream: what does not fit is the server's own fault.
@@ -340,18 +456,29 @@ impl<C> Walker<C> {
             }
             Some(said) => said,
         };
-        task.attempt = None;
-        self.forget(attempt.way);
+        self.put_down(&mut task, attempt);
         if !is_stream {
             let after_us = now.us.saturating_sub(attempt.sent_us).min(u32::MAX.into());
             self.servers.answered(attempt.server, after_us as u32);
         }
-        if said == Said::Truncated && self.ask_by_stream(now, number, &mut task, attempt, net) {
+        if said == Said::Truncated {
+            self.set_aside(&mut task);
+            if self.ask_by_stream(now, number, &mut task, attempt, net) {
+                self.tasks.insert(number, task);
+                return true;
+            }
+        }
+        if matches!(said, Said::Lame | Said::NoEdns) && task.attempt.is_some() {
+            // It is late, and of no use: another is waited for.
+            self.weigh(now, &mut task, said, attempt, &[]);
             self.tasks.insert(number, task);
             return true;
         }
         task.let_others_go_on(&mut self.asked_above, &mut self.ready);
-        let end = self.weigh(now, &mut task, said, attempt.server, octets.unwrap_or_default());
+        if !matches!(said, Said::Lame | Said::NoEdns | Said::Truncated) {
+            self.put_all_down(&mut task);
+        }
+        let end = self.weigh(now, &mut task, said, attempt, octets.unwrap_or_default());
         match end {
             Some(end) => self.end(now, *task, &end, net),
             None => {
@@ -369,30 +496,43 @@ impl<C> Walker<C> {
         now: Now,
         task: &mut Task<C>,
         said: Said,
-        server: IpAddr,
+        attempt: Attempt,
         octets: &'o [u8],
     ) -> Option<End<'o>> {
         let now_ms = now.us / 1_000;
+        let server = attempt.server;
+        let is_plain = !attempt.has_edns && task.plain.contains(&server);
+        if is_plain && !matches!(said, Said::Lame | Said::NoEdns) {
+            // Without EDNS it answers: it was not the question that it did not understand.
+            self.servers.knows_no_edns(server, now_ms);
+        }
         match said {
             Said::Answer | Said::NoData | Said::NoName if task.asks_for_all() => {
                 return Some(End::Answer(octets));
             }
-            // What proves it for this name need not prove it for a name below.
-            Said::NoName if self.options.is_strict && !task.dnssec_ok => {
+            // There are servers that deny names with others below them. The root's are not among them, and most names that are
+            // asked of those in vain are none of anybody's (RFC 8020). What proves it for this name need not prove it
+            // for a name below.
+            Said::NoName if task.zone() == [0] && !task.dnssec_ok => {
                 return Some(End::Denied(octets));
             }
-            Said::NoName => task.steps = STEPS_MAX,
+            Said::NoName => {
+                task.steps = STEPS_MAX;
+                task.tried.retain(|tried| *tried != server);
+            }
             Said::Alias(aliases) if task.asks_for_all() => {
                 // A server has no alias for its name (RFC 2181, section 10.3).
                 let is_server = matches!(task.purpose, Purpose::Address { .. });
                 task.alias_count += aliases.count;
-                if is_server || task.alias_count > ALIASES_MAX {
+                task.aliases.extend_from_slice(&aliases.records);
+                let is_circle = has_alias(&task.aliases, &aliases.target);
+                if is_server || is_circle || task.alias_count > ALIASES_MAX {
                     return Some(End::Failed);
                 }
-                task.aliases.extend_from_slice(&aliases.records);
                 task.record_count += aliases.record_count;
+                self.leave_zone(task);
                 task.name = aliases.target;
-                task.turn_to(NOWHERE);
+                task.turn_to(NOWHERE, 0);
             }
             Said::Answer | Said::NoData | Said::Alias(_) => {
                 self.cuts.is_none(task.asked(), now_ms);
@@ -402,11 +542,13 @@ impl<C> Walker<C> {
             Said::Referral(referral) => {
                 self.counts.referrals += 1;
                 let zone = &task.name[task.name.len() - referral.zone_bytes..];
-                self.cuts.learn(zone, referral.servers, referral.ttl_s, now_ms);
+                let Referral { servers, ttl_s, .. } = referral;
+                self.cuts.learn(zone, servers, ttl_s, task.zone_until_ms, now_ms);
             }
+            // Once: who says so of a question without EDNS is lame.
             Said::NoEdns => {
-                self.servers.knows_no_edns(server, now_ms);
-                task.tried.pop();
+                task.plain.push(server);
+                task.tried.retain(|tried| *tried != server);
             }
             Said::Lame | Said::Truncated | Said::Misfit if task.asks_for_all() => {
                 self.counts.lame += 1;
@@ -415,7 +557,7 @@ impl<C> Walker<C> {
             // Some know what to say of whole names only.
             Said::Lame | Said::Truncated | Said::Misfit => {
                 task.steps = STEPS_MAX;
-                task.tried.pop();
+                task.tried.retain(|tried| *tried != server);
             }
         }
         None
@@ -440,35 +582,87 @@ impl<C> Walker<C> {
             return false;
         }
         let place = self.cuts.find(&task.name, task.rtype == rtype::DS, now_ms);
-        if place.zone_at != task.zone_at {
-            task.turn_to(place.zone_at);
+        if (place.zone_at, place.until_ms) != (task.zone_at, task.zone_until_ms) {
+            self.put_all_down(task);
+            self.leave_zone(task);
+            task.turn_to(place.zone_at, place.until_ms);
+            if !self.enter_zone(task) {
+                return false;
+            }
         }
+        let asked_at = task.asked_at;
         task.asked_at = if task.steps >= STEPS_MAX { 0 } else { above(&task.name, place.known_at) };
+        if task.asked_at != asked_at {
+            self.put_all_down(task);
+        }
         if let Some(waiting) = self.asked_above.get_mut(task.asked()).filter(|_| task.asked_at > 0)
         {
             waiting.push(number);
             self.set_timer(number, task, task.until_ms);
             return true;
         }
-        loop {
-            if task.packets_left.get() == 0 {
-                return false;
-            }
+        while task.packets_left.get() > 0 {
             if let Some(server) = self.choose(now_ms, task) {
                 task.tried.push(server);
                 if self.ask(now, number, task, server, net) {
                     return true;
                 }
                 self.servers.silent(server);
-            } else if self.seek(now_ms, number, task) {
-                self.set_timer(number, task, task.until_ms);
+            } else if self.seek(now_ms, number, task) || !task.has_waited && self.is_sought(task) {
+                let wait_ms = if task.has_waited { u64::MAX } else { SOUGHT_WAIT_MS };
+                self.set_timer(number, task, now_ms.saturating_add(wait_ms));
                 return true;
-            } else if task.is_second_round || task.tried.is_empty() {
-                return false;
+            } else if task.tried.is_empty() {
+                break;
             } else {
-                task.is_second_round = true;
+                task.rounds += 1;
                 task.tried.clear();
             }
+        }
+        // Nobody is left to be asked. Somebody may answer yet.
+        let is_awaited = !task.late.is_empty() && !self.is_scarce();
+        let waits = is_awaited || self.is_sought(task);
+        if waits {
+            self.set_timer(number, task, task.until_ms);
+        }
+        waits
+    }
+
+    /// True where half of all questions that may be in flight are: the rest is shared out.
+    fn is_scarce(&self) -> bool {
+        self.clients > self.options.questions_max.max(1) / 2
+    }
+
+    /// True where a task's zone has no more than its share: not the root or a top level, where everybody passes.
+    fn is_shared_out(task: &Task<C>) -> bool {
+        and_above(task.zone()).count() > 2
+    }
+
+    /// How many there may be of so many parts of all questions.
+    fn share(&self, parts: usize) -> usize {
+        (self.options.questions_max / parts).max(1)
+    }
+
+    /// A task begins to ask servers of its zone. False where too many do.
+    fn enter_zone(&mut self, task: &mut Task<C>) -> bool {
+        let count = self.in_zone.get(task.zone()).copied().unwrap_or(0);
+        if count >= self.share(ZONE_SHARE) && self.is_scarce() && Self::is_shared_out(task) {
+            self.counts.crowded += 1;
+            return false;
+        }
+        match self.in_zone.get_mut(task.zone()) {
+            Some(count) => *count += 1,
+            None => {
+                self.in_zone.insert(task.zone().into(), 1);
+            }
+        }
+        task.is_counted = true;
+        true
+    }
+
+    fn leave_zone(&mut self, task: &mut Task<C>) {
+        if std::mem::take(&mut task.is_counted) {
+            decrease(&mut self.in_zone, task.zone());
         }
     }
 
@@ -487,6 +681,8 @@ impl<C> Walker<C> {
         if let Some(timer) = task.timer {
             self.timers.cancel(timer);
         }
+        self.put_all_down(&mut task);
+        self.leave_zone(&mut task);
         match std::mem::replace(&mut task.purpose, Purpose::Address { waiting: Vec::new() }) {
             Purpose::Client { client, message } => {
                 self.clients -= 1;
@@ -500,32 +696,65 @@ impl<C> Walker<C> {
                 }
             }
             Purpose::Address { waiting } => {
-                let (found, ttl_s) = match end {
+                let (all, ttl_s) = match end {
                     End::Answer(octets) => {
                         addresses(octets, &task.name, |server| self.options.may_ask(server))
                     }
                     _ => (Vec::new(), 0),
                 };
-                // Some servers have no IPv4 address.
-                if found.is_empty() && task.rtype == rtype::A && matches!(end, End::Answer(_)) {
-                    task.rtype = rtype::AAAA;
-                    task.turn_to(NOWHERE);
-                    task.timer = None;
-                    task.purpose = Purpose::Address { waiting };
-                    let key = (task.name.clone().into_boxed_slice(), task.depth);
-                    let number = self.put(task);
-                    self.seeking.insert(key, number);
-                    self.ready.push(number);
-                    return;
-                }
-                let name: Box<[u8]> = task.name.into();
+                let has_found = !all.is_empty();
                 let (least_s, most_s) = ADDRESS_S;
-                let held_s = if found.is_empty() { least_s } else { ttl_s.clamp(least_s, most_s) };
+                let held_s = if all.is_empty() { least_s } else { ttl_s.clamp(least_s, most_s) };
                 let until_ms = now.us / 1_000 + u64::from(held_s) * 1_000;
-                self.seeking.remove(&(name.clone(), task.depth));
-                self.addresses.insert(name, (until_ms, found));
-                self.ready.extend(waiting);
+                let name: Box<[u8]> = task.name.into();
+                let key = (name, task.rtype, task.depth);
+                self.seeking.remove(&key);
+                let (name, rtype, _) = key;
+                if self.addresses.get(&name).is_none() {
+                    self.addresses.insert(name.clone(), Default::default());
+                }
+                if let Some(known) = self.addresses.get(&name) {
+                    let has_no_name = match end {
+                        End::Answer(octets) => is_denial(octets),
+                        End::Denied(_) => true,
+                        End::Failed => false,
+                    };
+                    if has_no_name {
+                        known.fill_with(|| Addresses { until_ms, all: Vec::new() });
+                    }
+                    known[family(rtype)] = Addresses { until_ms, all };
+                }
+                for number in waiting {
+                    if has_found {
+                        self.interrupt(number);
+                    }
+                    self.ready.push(number);
+                }
             }
+        }
+    }
+
+    /// A server that was not known before can be asked: a task waits no longer for one that it asks once more.
+    fn interrupt(&mut self, number: u64) {
+        let Some(mut task) = self.tasks.remove(&number) else { return };
+        if task.rounds > 0 {
+            task.let_others_go_on(&mut self.asked_above, &mut self.ready);
+            self.set_aside(&mut task);
+        }
+        self.tasks.insert(number, task);
+    }
+}
+
+/// One less of what is counted by a key.
+fn decrease<K, Q>(counts: &mut HashMap<K, usize>, key: &Q)
+where
+    K: Eq + Hash + Borrow<Q>,
+    Q: Eq + Hash + ?Sized,
+{
+    if let Some(count) = counts.get_mut(key) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(key);
         }
     }
 }

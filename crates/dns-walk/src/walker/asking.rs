@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 
 use larder_dns::core::{ASK_BYTES_MAX, Flags, Now, random_case, write_question};
-use larder_wire::dns::class;
+use larder_wire::dns::{class, rtype};
 
 use super::task::{Attempt, Purpose, Task, Way};
-use super::{Net, Walker};
+use super::{Net, ROUNDS, SERVER_SHARE, Walker, family};
 use crate::names::is_within;
 use crate::servers::EXPLORE_EVERY;
 
@@ -27,17 +27,29 @@ const ID_DRAWS: usize = 8;
 impl<C> Walker<C> {
     /// The server of the task's zone that is asked next: who has not been, is not known to be lame, and answers soonest.
     pub(super) fn choose(&mut self, now_ms: u64, task: &Task<C>) -> Option<IpAddr> {
-        let Walker { cuts, servers, addresses, candidates, random, .. } = self;
+        let share = self.share(SERVER_SHARE);
+        let is_shared_out = self.is_scarce() && Self::is_shared_out(task);
+        let Walker { cuts, servers, addresses, candidates, random, at_server, options, .. } = self;
+        let is_crowded = |address: &IpAddr| {
+            is_shared_out && at_server.get(address).is_some_and(|count| *count >= share)
+        };
         let cut = cuts.get(&task.name[task.zone_at..]);
         candidates.clear();
         for nameserver in &cut.servers {
             let sought = match nameserver.addresses.as_slice() {
-                [] => addresses.get(&nameserver.name).filter(|(until_ms, _)| *until_ms > now_ms),
+                [] => addresses.get(&nameserver.name),
                 _ => None,
             };
-            let known = sought.map_or(nameserver.addresses.as_slice(), |(_, known)| known);
-            for &address in known.iter().filter(|address| !task.tried.contains(address)) {
-                candidates.push((cut.lame.contains(&address), servers.rank(address), address));
+            let sought = sought.into_iter().flatten();
+            let sought = sought.filter(|known| known.until_ms > now_ms).flat_map(|it| &it.all);
+            for &address in nameserver.addresses.iter().chain(sought) {
+                let is_lame = cut.lame.contains(&address);
+                // In the end only who may well answer is worth another packet.
+                let is_of_use = task.rounds < ROUNDS
+                    || !is_lame && servers.manner(address, now_ms).0 < options.server_wait_ms;
+                if is_of_use && !task.tried.contains(&address) && !is_crowded(&address) {
+                    candidates.push((is_lame, servers.rank(address), address));
+                }
             }
         }
         let count = candidates.len() as u32;
@@ -58,22 +70,15 @@ impl<C> Walker<C> {
         if task.depth == DEPTH_MAX || self.tasks.len() + SOUGHT_AT_ONCE >= self.timers.capacity() {
             return false;
         }
-        let Walker { cuts, addresses, .. } = self;
-        let zone = &task.name[task.zone_at..];
-        let mut names: Vec<Box<[u8]>> = Vec::new();
-        for server in &cuts.get(zone).servers {
-            let is_known = !server.addresses.is_empty()
-                || addresses.get(&server.name).is_some_and(|(until_ms, _)| *until_ms > now_ms);
-            // Who lives in the zone itself can only be found by its referral.
-            let is_of_use = !is_known && !is_within(&server.name, zone);
-            let room = SOUGHT_MAX.saturating_sub(task.sought.len()).min(SOUGHT_AT_ONCE);
-            if is_of_use && !task.sought.contains(&server.name) && names.len() < room {
-                names.push(server.name.clone());
-            }
+        let mut rtype = rtype::A;
+        let mut names = self.unknown(now_ms, task, rtype);
+        if names.is_empty() && (task.has_waited || !self.is_sought(task)) {
+            rtype = rtype::AAAA;
+            names = self.unknown(now_ms, task, rtype);
         }
         for name in &names {
-            task.sought.push(name.clone());
-            let key = (name.clone(), task.depth + 1);
+            task.sought.push((name.clone(), rtype));
+            let key = (name.clone(), rtype, task.depth + 1);
             if let Some(sought) = self.seeking.get(&key).and_then(|it| self.tasks.get_mut(it)) {
                 if let Purpose::Address { waiting } = &mut sought.purpose {
                     waiting.push(number);
@@ -83,6 +88,7 @@ impl<C> Walker<C> {
             let seeker = Task {
                 purpose: Purpose::Address { waiting: vec![number] },
                 name: name.to_vec(),
+                rtype,
                 depth: task.depth + 1,
                 packets_left: task.packets_left.clone(),
                 until_ms: task.until_ms,
@@ -93,6 +99,35 @@ impl<C> Walker<C> {
             self.ready.push(seeker);
         }
         !names.is_empty()
+    }
+
+    /// Servers of the task's zone whose addresses of a type are neither known nor sought, as many as may be sought now.
+    fn unknown(&mut self, now_ms: u64, task: &Task<C>, rtype: u16) -> Vec<Box<[u8]>> {
+        let Walker { cuts, addresses, .. } = self;
+        let zone = task.zone();
+        let sought = || task.sought.iter().filter(|(_, of)| *of == rtype);
+        let room = SOUGHT_MAX.saturating_sub(sought().count()).min(SOUGHT_AT_ONCE);
+        let mut names: Vec<Box<[u8]>> = Vec::new();
+        for server in &cuts.get(zone).servers {
+            let is_known = !server.addresses.is_empty()
+                || addresses
+                    .get(&server.name)
+                    .is_some_and(|known| known[family(rtype)].until_ms > now_ms);
+            // Who lives in the zone itself can only be found by its referral.
+            let is_of_use = !is_known && !is_within(&server.name, zone);
+            let is_sought = sought().any(|(name, _)| *name == server.name);
+            if is_of_use && !is_sought && names.len() < room && !names.contains(&server.name) {
+                names.push(server.name.clone());
+            }
+        }
+        names
+    }
+
+    /// True where addresses of the zone's servers are being sought for the task.
+    pub(super) fn is_sought(&self, task: &Task<C>) -> bool {
+        task.sought
+            .iter()
+            .any(|(name, rtype)| self.seeking.contains_key(&(name.clone(), *rtype, task.depth + 1)))
     }
 
     /// Sends the task's question to a server. False where it could not be sent.
@@ -106,13 +141,17 @@ impl<C> Walker<C> {
     ) -> bool {
         let now_ms = now.us / 1_000;
         let (wait_ms, has_edns) = self.servers.manner(server, now_ms);
-        task.question.clear();
-        task.question.extend_from_slice(&task.name[task.asked_at..]);
-        if self.options.case_random {
-            random_case(&mut task.question, &mut self.random);
+        let has_edns = has_edns && !task.plain.contains(&server);
+        // As long as another may answer the same question, it keeps its letters.
+        if task.late.is_empty() {
+            task.question.clear();
+            task.question.extend_from_slice(&task.name[task.asked_at..]);
+            if self.options.case_random {
+                random_case(&mut task.question, &mut self.random);
+            }
+            task.question.extend_from_slice(&task.asked_type().to_be_bytes());
+            task.question.extend_from_slice(&class::IN.to_be_bytes());
         }
-        task.question.extend_from_slice(&task.asked_type().to_be_bytes());
-        task.question.extend_from_slice(&class::IN.to_be_bytes());
         let flags = self.flags(task, has_edns);
         let Walker { by_place, random, .. } = self;
         let mut place = None;
@@ -132,7 +171,7 @@ impl<C> Walker<C> {
         }
         task.packets_left.update(|left| left - 1);
         let way = Way::Packet(socket, id);
-        task.attempt = Some(Attempt { way, server, sent_us: now.us, has_edns });
+        self.wait_for(task, Attempt { way, server, sent_us: now.us, has_edns });
         let wait_ms = wait_ms.min(self.options.server_wait_ms);
         self.set_timer(number, task, now_ms + u64::from(wait_ms));
         true
@@ -172,7 +211,7 @@ impl<C> Walker<C> {
         self.by_tag.insert(tag, number);
         self.counts.streams += 1;
         task.packets_left.update(|left| left - 1);
-        task.attempt = Some(Attempt { way: Way::Stream(tag), sent_us: now.us, ..attempt });
+        self.wait_for(task, Attempt { way: Way::Stream(tag), sent_us: now.us, ..attempt });
         self.set_timer(number, task, now.us / 1_000 + STREAM_WAIT_MS);
         true
     }

@@ -9,7 +9,7 @@ use larder_io::timer::TimerId;
 use larder_wire::dns::rtype;
 
 /// A question on its way to a server.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Attempt {
     pub way: Way,
     pub server: IpAddr,
@@ -45,16 +45,26 @@ pub struct Task<C> {
     pub depth: u8,
     pub packets_left: Rc<Cell<u32>>,
     pub until_ms: u64,
-    /// Where in the name the zone that is asked begins, and the name that it is asked for.
+    /// Where in the name the zone that is asked begins, how long that is known, and the name that it is asked for.
     pub zone_at: usize,
+    pub zone_until_ms: u64,
+    /// It counts among the tasks of its zone.
+    pub is_counted: bool,
     pub asked_at: usize,
     pub steps: u8,
     /// Servers of the zone that were asked.
     pub tried: Vec<IpAddr>,
-    pub is_second_round: bool,
-    /// Servers of the zone whose addresses were sought.
-    pub sought: Vec<Box<[u8]>>,
+    /// How often all servers of the zone were asked.
+    pub rounds: u8,
+    /// Servers of the zone whose addresses were sought, and of which type.
+    pub sought: Vec<(Box<[u8]>, u16)>,
+    /// It has waited for such addresses as long as it may while there are servers to ask once more.
+    pub has_waited: bool,
+    /// Servers that do not understand EDNS, as it seems.
+    pub plain: Vec<IpAddr>,
     pub attempt: Option<Attempt>,
+    /// The same question on its way to servers that are not waited for any longer, but may still answer.
+    pub late: Vec<Attempt>,
     /// It asks for a name above its own, and others may wait for what is said.
     pub leads: bool,
     pub due_ms: u64,
@@ -83,12 +93,17 @@ impl<C> Task<C> {
             packets_left: Rc::new(Cell::new(0)),
             until_ms: 0,
             zone_at: NOWHERE,
+            zone_until_ms: 0,
+            is_counted: false,
             asked_at: 0,
             steps: 0,
             tried: Vec::new(),
-            is_second_round: false,
+            rounds: 0,
             sought: Vec::new(),
+            has_waited: false,
+            plain: Vec::new(),
             attempt: None,
+            late: Vec::new(),
             leads: false,
             due_ms: 0,
             timer: None,
@@ -127,11 +142,18 @@ impl<C> Task<C> {
         }
     }
 
+    /// The question on its way that goes by this way.
+    pub fn awaited(&self, way: Way) -> Option<Attempt> {
+        self.attempt.iter().chain(&self.late).find(|attempt| attempt.way == way).copied()
+    }
+
     /// Turns to another zone, or to another name.
-    pub fn turn_to(&mut self, zone_at: usize) {
-        self.zone_at = zone_at;
+    pub fn turn_to(&mut self, zone_at: usize, until_ms: u64) {
+        (self.zone_at, self.zone_until_ms) = (zone_at, until_ms);
         self.tried.clear();
         self.sought.clear();
-        (self.is_second_round, self.steps) = (false, 0);
+        (self.rounds, self.steps) = (0, 0);
+        self.has_waited = false;
+        self.plain.clear();
     }
 }

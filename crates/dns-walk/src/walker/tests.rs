@@ -1,10 +1,10 @@
 //! Walks through a small world of servers whose every word is written here.
 
 use std::collections::HashMap;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query as Asking, ResponseCode};
-use hickory_proto::rr::rdata::{A, CNAME, NS, SOA};
+use hickory_proto::rr::rdata::{A, AAAA, CNAME, NS, SOA};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
 
 use super::*;
@@ -23,6 +23,13 @@ fn record(owner: &str, data: RData) -> Record {
 
 fn a(owner: &str, last: u8) -> Record {
     record(owner, RData::A(A(Ipv4Addr::new(9, 9, 9, last))))
+}
+
+/// IPv6 addresses of servers are told apart by numbers from 200 on.
+fn aaaa(owner: &str, last: u8) -> Record {
+    assert!(last >= 200);
+    let address = Ipv6Addr::new(0x2a00, 0, 0, 0, 0, 0, 0, last.into());
+    record(owner, RData::AAAA(AAAA(address)))
 }
 
 fn ns(zone: &str, server: &str) -> Record {
@@ -44,6 +51,8 @@ struct Words {
     is_bare: bool,
     is_truncated: bool,
     recurses: bool,
+    /// The answer comes so long after the question, milliseconds.
+    after_ms: u64,
     answers: Vec<Record>,
     authorities: Vec<Record>,
     additionals: Vec<Record>,
@@ -83,9 +92,12 @@ struct Sent {
 
 impl Sent {
     fn told(&self) -> (u8, String, RecordType) {
-        let IpAddr::V4(server) = self.server else { panic!("no such server") };
+        let number = match self.server {
+            IpAddr::V4(server) => server.octets()[3],
+            IpAddr::V6(server) => server.octets()[15],
+        };
         let query = &self.message.queries[0];
-        (server.octets()[3], query.name().to_string().to_ascii_lowercase(), query.query_type())
+        (number, query.name().to_string().to_ascii_lowercase(), query.query_type())
     }
 }
 
@@ -95,6 +107,8 @@ struct Wire {
     sent: Vec<Sent>,
     told: Vec<(u32, Vec<u8>)>,
     sockets: u32,
+    /// Answers under way: when they arrive, microseconds, and what is said.
+    coming: Vec<(u64, Sent, Vec<u8>)>,
     /// Servers that there is no way to.
     unreachable: Vec<IpAddr>,
 }
@@ -132,6 +146,8 @@ struct World {
     wire: Wire,
     says: Says,
     us: u64,
+    /// When an answer of a server led to the last answer to a client.
+    answered_us: u64,
     clients: u32,
     /// All questions that servers got.
     log: Vec<(u8, String, RecordType)>,
@@ -152,6 +168,7 @@ impl World {
             wire: Wire::default(),
             says,
             us: 0,
+            answered_us: 0,
             clients: 0,
             log: Vec::new(),
             messages: Vec::new(),
@@ -191,26 +208,57 @@ impl World {
                 self.log.push(sent.told());
                 self.messages.push(sent.clone());
                 self.us += 1_000;
-                let now = self.now();
                 let Some(reply) = self.reply(&sent) else { continue };
-                match sent.tag {
-                    None => {
-                        let is_taken = self.walker.heard(now, sent.socket, &reply, &mut self.wire);
-                        assert!(is_taken, "{:?}", sent.told());
-                    }
-                    Some(tag) => {
-                        self.walker.heard_by_stream(now, tag, Some(&reply), &mut self.wire);
-                    }
+                match self.after_ms(&sent) {
+                    0 => assert!(self.hear(&sent, &reply), "{:?}", sent.told()),
+                    ms => self.wire.coming.push((self.us + ms * 1_000, sent, reply)),
                 }
             }
-            let Some(wait_ms) = self.walker.wait_ms(self.now()) else { break };
-            self.us += wait_ms.max(1) * 1_000;
-            self.walker.tick(self.now(), &mut self.wire);
+            let wait_ms = self.walker.wait_ms(self.now());
+            let due_us = wait_ms.map(|wait_ms| self.us + wait_ms.max(1) * 1_000);
+            let next = (0..self.wire.coming.len()).min_by_key(|at| self.wire.coming[*at].0);
+            match (next, due_us) {
+                (Some(at), due_us) if due_us.is_none_or(|us| self.wire.coming[at].0 <= us) => {
+                    let (us, sent, reply) = self.wire.coming.remove(at);
+                    self.us = us;
+                    self.hear(&sent, &reply);
+                }
+                (_, Some(us)) => {
+                    self.us = us;
+                    self.walker.tick(self.now(), &mut self.wire);
+                }
+                _ => break,
+            }
         }
         assert_eq!(self.walker.in_flight(), 0);
         let Walker { tasks, by_place, by_tag, seeking, asked_above, timers, .. } = &self.walker;
         assert!(tasks.is_empty() && by_place.is_empty() && by_tag.is_empty());
         assert!(seeking.is_empty() && asked_above.is_empty() && timers.is_empty());
+        let Walker { in_zone, at_server, .. } = &self.walker;
+        assert!(in_zone.is_empty() && at_server.is_empty(), "{in_zone:?} {at_server:?}");
+    }
+
+    /// How long a server takes for its answer.
+    fn after_ms(&self, sent: &Sent) -> u64 {
+        let (server, asked, rtype) = sent.told();
+        (self.says)(server, &asked, rtype).map_or(0, |words| words.after_ms)
+    }
+
+    /// The answer to a question arrives; whether it was waited for.
+    fn hear(&mut self, sent: &Sent, reply: &[u8]) -> bool {
+        let now = self.now();
+        let told = self.wire.told.len();
+        let is_taken = match sent.tag {
+            None => self.walker.heard(now, sent.socket, reply, &mut self.wire),
+            Some(tag) => {
+                self.walker.heard_by_stream(now, tag, Some(reply), &mut self.wire);
+                true
+            }
+        };
+        if self.wire.told.len() > told {
+            self.answered_us = self.us;
+        }
+        is_taken
     }
 
     fn begin(&mut self, asked: &str, rtype: RecordType, dnssec_ok: bool) {
@@ -332,28 +380,30 @@ fn labels_without_zones() {
     assert_eq!(world.log.len(), 2 + usize::from(STEPS_MAX) + 1);
 }
 
-/// What does not exist ends the way down, and the answer names the zone that says so; who wants proof, or is not strict, has
-/// the whole name asked for.
+/// What the root denies ends the way down, and the answer names the zone that says so; others may deny a name that only has
+/// others below it, and so the whole name is asked for, as it is for who wants proof.
 #[test]
 fn nothing_below_nothing() {
-    let is_denied = |message: &Message| {
+    let is_denied_by = |message: &Message, zone: &str| {
         assert_eq!(message.metadata.response_code, ResponseCode::NXDomain);
         assert_eq!(message.answers, []);
         let soas: Vec<_> = message.authorities.iter().map(|it| it.name.to_string()).collect();
-        soas == ["good.test."]
+        soas == [zone]
     };
     let mut world = World::new(plain);
-    assert!(is_denied(&world.ask("a.b.none.good.test.", RecordType::A)));
-    assert_eq!(world.asked()[2..], [(3, "none.good.test.")]);
-    world.ask("x.y.wrong.", RecordType::A);
+    assert!(is_denied_by(&world.ask("a.b.none.good.test.", RecordType::A), "good.test."));
+    assert_eq!(world.asked()[2..], [(3, "none.good.test."), (3, "a.b.none.good.test.")]);
+    assert!(is_denied_by(&world.ask("x.y.wrong.", RecordType::A), "."));
     assert_eq!(world.asked(), [(1, "wrong.")]);
-    let mut relaxed = World::of(plain, Options { is_strict: false, ..Options::default() });
-    assert!(is_denied(&relaxed.ask("a.b.none.good.test.", RecordType::A)));
-    assert_eq!(relaxed.asked()[2..], [(3, "none.good.test."), (3, "a.b.none.good.test.")]);
+    let empty: Says = |server, asked, rtype| match (server, asked) {
+        (3, "www.a.b.good.test.") => data(&[a(asked, 33)]),
+        _ => plain(server, asked, rtype),
+    };
+    assert_eq!(found(&World::new(empty).ask("www.a.b.good.test.", RecordType::A)), [33]);
     let mut passing = World::of(plain, Options { passes_dnssec: true, ..Options::default() });
-    passing.begin("a.b.none.good.test.", RecordType::A, true);
+    passing.begin("x.y.wrong.", RecordType::A, true);
     passing.settle();
-    assert_eq!(passing.asked()[2..], [(3, "none.good.test."), (3, "a.b.none.good.test.")]);
+    assert_eq!(passing.asked(), [(1, "wrong."), (1, "x.y.wrong.")]);
     let wants = |sent: &Sent| sent.message.edns.as_ref().unwrap().flags().dnssec_ok;
     assert!(passing.messages.iter().all(wants));
 }
@@ -375,20 +425,35 @@ fn aliases() {
     assert_eq!((lost.answers.len(), lost.authorities.len()), (1, 1));
 }
 
-/// A circle of aliases through two zones ends with a failure.
+/// A circle of aliases ends with a failure as soon as it is closed: through two zones, in one, in one answer, to itself.
 #[test]
 fn circles_of_aliases() {
-    let mut world = World::new(|server, asked, rtype| match (server, asked) {
+    let two_zones: Says = |server, asked, rtype| match (server, asked) {
         (3, "round.good.test.") => data(&[alias(asked, "round.other.test.")]),
         _ => plain(server, asked, rtype),
-    });
-    assert!(has_failed(&world.ask("round.good.test.", RecordType::A)));
-    assert!(world.log.len() <= usize::from(ALIASES_MAX) + 5, "{}", world.log.len());
-    let mut world = World::new(|server, asked, rtype| match (server, asked) {
-        (3, "round.good.test.") => data(&[alias(asked, "round.good.test.")]),
+    };
+    let one_zone: Says = |server, asked, rtype| match (server, asked) {
+        (3, "round.good.test.") => data(&[alias(asked, "square.good.test.")]),
+        (3, "square.good.test.") => data(&[alias(asked, "round.good.test.")]),
         _ => plain(server, asked, rtype),
-    });
-    assert!(has_failed(&world.ask("round.good.test.", RecordType::A)));
+    };
+    let one_answer: Says = |server, asked, rtype| match (server, asked) {
+        (3, "round.good.test.") => data(&[
+            alias(asked, "square.good.test."),
+            alias("square.good.test.", "oval.good.test."),
+            alias("oval.good.test.", "square.good.test."),
+        ]),
+        _ => plain(server, asked, rtype),
+    };
+    let itself: Says = |server, asked, rtype| match (server, asked) {
+        (3, "round.good.test.") => data(&[alias(asked, "ROUND.good.test.")]),
+        _ => plain(server, asked, rtype),
+    };
+    for (says, packets) in [(two_zones, 5), (one_zone, 4), (one_answer, 3), (itself, 3)] {
+        let mut world = World::new(says);
+        assert!(has_failed(&world.ask("round.good.test.", RecordType::A)));
+        assert_eq!(world.log.len(), packets, "{:?}", world.log);
+    }
 }
 
 /// Two servers for "good.test.": 3, and 5 which is told of first.
@@ -460,7 +525,8 @@ fn icmp() {
     assert_eq!(world.us, 0, "nobody waited");
 }
 
-/// Where nobody answers each server is asked twice, and the client hears of it in time.
+/// Where nobody answers each server is asked again with longer waits, at least twice, and the client hears of it in time;
+/// servers that are known to be silent are asked twice.
 #[test]
 fn silence() {
     let mut world = World::new(|server, asked, rtype| match server {
@@ -468,9 +534,251 @@ fn silence() {
         _ => pair(server, asked, rtype),
     });
     assert!(has_failed(&world.ask("www.good.test.", RecordType::A)));
-    assert_eq!(world.log.len(), 2 + 4);
+    assert_eq!(world.log.len(), 2 + 6);
     assert!(world.us < 4_600_000, "{}", world.us);
     assert_eq!(world.walker.counts().failures, 1);
+    assert!(has_failed(&world.ask("other.good.test.", RecordType::A)));
+    assert!((2..=4).contains(&world.log.len()), "{:?}", world.log);
+}
+
+/// Servers that answered at once and take long now are waited for as long as there is time: whichever question the answer is
+/// to, it counts.
+#[test]
+fn slow_all_of_a_sudden() {
+    let slow_400: Says = |server, asked, rtype| match server {
+        3 | 5 => Some(Words { after_ms: 400, ..pair(3, asked, rtype)? }),
+        _ => pair(server, asked, rtype),
+    };
+    let slow_1400: Says = |server, asked, rtype| match server {
+        3 | 5 => Some(Words { after_ms: 1_400, ..pair(3, asked, rtype)? }),
+        _ => pair(server, asked, rtype),
+    };
+    let fast: Says = |server, asked, rtype| match server {
+        5 => pair(3, asked, rtype),
+        _ => pair(server, asked, rtype),
+    };
+    for (says, ms) in [(slow_400, 400), (slow_1400, 1_400)] {
+        let mut world = World::new(fast);
+        for _ in 0..30 {
+            world.ask("www.good.test.", RecordType::A);
+        }
+        world.says = says;
+        for _ in 0..8 {
+            let begun_us = world.us;
+            assert_eq!(found(&world.ask("www.good.test.", RecordType::A)), [33], "{ms}");
+            let took_us = world.answered_us - begun_us;
+            assert!(took_us <= (ms + 20) * 1_000, "{ms}: {took_us} {:?}", world.log);
+            assert!(world.log.len() <= 12, "{ms}: {:?}", world.log);
+        }
+    }
+}
+
+/// A late answer to what is not asked any longer changes nothing, also where it would be an answer to what is asked now.
+#[test]
+fn late_and_of_no_use() {
+    // The top level's first server is slow and wrong, the second refers to a zone that is asked the same name.
+    let says: Says = |server, asked, rtype| match server {
+        1 => Some(Words {
+            authorities: vec![ns("test.", "ns6.test."), ns("test.", "ns2.test.")],
+            additionals: vec![a("ns6.test.", 6), a("ns2.test.", 2)],
+            ..Words::default()
+        }),
+        6 => Some(Words { after_ms: 1_000, ..data(&[a(asked, 66)])? }),
+        3 => Some(Words { after_ms: 900, ..plain(server, asked, rtype)? }),
+        _ => plain(server, asked, rtype),
+    };
+    // Nothing is minimised where the whole name is one label below what is known.
+    let whole: Says = |server, asked, rtype| match server {
+        2 if asked == "good.test." => refer("good.test.", 3),
+        3 if asked == "good.test." => {
+            Some(Words { after_ms: 900, ..data(&[a("good.test.", 33)])? })
+        }
+        _ => plain(server, asked, rtype),
+    };
+    for seed in 0..20 {
+        let mut world = World::new(if seed % 2 == 0 { says } else { whole });
+        let asked = if seed % 2 == 0 { "www.good.test." } else { "good.test." };
+        assert_eq!(found(&world.ask(asked, RecordType::A)), [33]);
+    }
+}
+
+/// What a socket had asked at which somebody guesses is asked by streams at once; others' questions are left alone.
+#[test]
+fn guesses_at_a_socket() {
+    let mut world = World::new(plain);
+    for asked in ["www.good.test.", "www.other.test."] {
+        world.ask(asked, RecordType::A);
+    }
+    world.begin("a.good.test.", RecordType::A, false);
+    world.begin("b.good.test.", RecordType::A, false);
+    world.begin("www.other.test.", RecordType::A, false);
+    let sockets: Vec<u32> = world.wire.sent.iter().map(|sent| sent.socket).collect();
+    assert_eq!(sockets.len(), 3);
+    let begun_us = world.us;
+    world.walker.suspect(world.now(), sockets[0], &mut world.wire);
+    world.walker.suspect(world.now(), 999_999, &mut world.wire);
+    assert_eq!(world.us, begun_us);
+    let [.., last] = &world.wire.sent[..] else { panic!() };
+    assert_eq!((world.wire.sent.len(), last.told().0), (4, 3));
+    assert!(last.tag.is_some() && last.told().1 == "a.good.test.", "{last:?}");
+    // The packet is not waited for any longer: who guessed is not believed in the end.
+    let guessed = world.wire.sent.remove(0);
+    let reply = world.reply(&guessed).unwrap();
+    assert!(!world.hear(&guessed, &reply));
+    world.settle();
+    assert_eq!(world.wire.told.len(), 3);
+    assert_eq!((world.walker.counts().timeouts, world.walker.counts().streams), (0, 1));
+}
+
+/// A question whose first server is silent and whose second one's socket is guessed at goes on by a stream to the second.
+#[test]
+fn guesses_at_the_second() {
+    let mut world = World::new(|server, asked, rtype| match server {
+        3 | 5 => None,
+        _ => pair(server, asked, rtype),
+    });
+    world.begin("www.good.test.", RecordType::A, false);
+    let mut asked = Vec::new();
+    while asked.len() < 2 {
+        while let Some(sent) = world.wire.sent.pop() {
+            match world.reply(&sent) {
+                Some(reply) => assert!(world.hear(&sent, &reply)),
+                None => asked.push(sent),
+            }
+        }
+        if asked.len() < 2 {
+            world.us += world.walker.wait_ms(world.now()).unwrap().max(1) * 1_000;
+            world.walker.tick(world.now(), &mut world.wire);
+        }
+    }
+    // The first one is late: it is forgotten, and what is waited for stays.
+    world.walker.suspect(world.now(), asked[0].socket, &mut world.wire);
+    assert!(world.wire.sent.is_empty());
+    world.walker.suspect(world.now(), asked[1].socket, &mut world.wire);
+    let [by_stream] = &world.wire.sent[..] else { panic!() };
+    assert!(by_stream.tag.is_some());
+    assert_eq!(by_stream.server, asked[1].server);
+    world.says = |server, asked, rtype| pair(if server == 5 { 3 } else { server }, asked, rtype);
+    world.settle();
+    assert_eq!(found(&Message::from_vec(&world.wire.told[0].1).unwrap()), [33]);
+}
+
+/// Names below a domain that was deleted are gone when its delegation has run out, however long its servers delegated them
+/// for, and however often they did so since.
+#[test]
+fn no_zone_outlives_the_one_above() {
+    let says: Says = |server, asked, rtype| {
+        let lasting = |zone: &str, ttl_s: u32, last: u8| {
+            let server = format!("ns.{zone}");
+            let mut words = refer(zone, last)?;
+            words.authorities =
+                vec![Record::from_rdata(name(zone), ttl_s, RData::NS(NS(name(&server))))];
+            Some(words)
+        };
+        match (server, asked) {
+            (2, _) if asked.ends_with("ghost.test.") => lasting("ghost.test.", 60, 3),
+            (3, _) if asked.ends_with("deep.sub.ghost.test.") => {
+                lasting("deep.sub.ghost.test.", 86_400, 5)
+            }
+            (3, _) if asked.ends_with("sub.ghost.test.") => lasting("sub.ghost.test.", 86_400, 4),
+            (4, _) if asked.ends_with("deep.sub.ghost.test.") => {
+                lasting("deep.sub.ghost.test.", 86_400, 5)
+            }
+            (3..=5, _) => data(&[a(asked, 66)]),
+            _ => plain(server, asked, rtype),
+        }
+    };
+    let mut world = World::new(says);
+    for asked in ["www.sub.ghost.test.", "a.deep.sub.ghost.test."] {
+        assert_eq!(found(&world.ask(asked, RecordType::A)), [66]);
+    }
+    // Deleted at the top level. Its servers go on, and delegate deeper once more.
+    world.says = |server, asked, rtype| match (server, asked) {
+        (2, _) if asked.ends_with("ghost.test.") => denied("test."),
+        (5, "b.deep.sub.ghost.test.") => refer("b.deep.sub.ghost.test.", 5),
+        (3..=5, _) => data(&[a(asked, 66)]),
+        _ => plain(server, asked, rtype),
+    };
+    world.us += 50_000_000;
+    assert_eq!(found(&world.ask("x.b.deep.sub.ghost.test.", RecordType::A)), [66]);
+    world.us += 11_000_000;
+    for asked in ["new.sub.ghost.test.", "new.deep.sub.ghost.test.", "y.b.deep.sub.ghost.test."] {
+        let message = world.ask(asked, RecordType::A);
+        assert_eq!(message.metadata.response_code, ResponseCode::NXDomain, "{asked}");
+    }
+}
+
+/// One zone whose servers are slow does not take the room of others: from half of all questions on it has its share, others
+/// are answered, and when it is calm again so is it.
+#[test]
+fn a_share_of_the_room() {
+    let says: Says = |server, asked, rtype| match server {
+        4 => Some(Words { after_ms: 1_200, ..denied("other.test.")? }),
+        _ => plain(server, asked, rtype),
+    };
+    let mut world = World::of(says, Options { questions_max: 80, ..Options::default() });
+    world.ask("www.good.test.", RecordType::A);
+    world.ask("warm.other.test.", RecordType::A);
+    let codes = |world: &mut World| {
+        let told = std::mem::take(&mut world.wire.told);
+        let code = |(_, octets): &(u32, Vec<u8>)| {
+            Message::from_vec(octets).unwrap().metadata.response_code
+        };
+        told.iter().map(code).collect::<Vec<_>>()
+    };
+    for number in 0..200 {
+        world.begin(&format!("w{number}.other.test."), RecordType::A, false);
+    }
+    let refused = codes(&mut world);
+    assert_eq!(refused, vec![ResponseCode::ServFail; 160], "half are asked");
+    assert_eq!(world.walker.counts().crowded, 160);
+    for number in 0..8 {
+        world.begin(&format!("g{number}.good.test."), RecordType::A, false);
+    }
+    assert_eq!(codes(&mut world), []);
+    world.settle();
+    assert_eq!(codes(&mut world), vec![ResponseCode::NXDomain; 40 + 8]);
+    world.ask("calm.other.test.", RecordType::A);
+    assert_eq!(world.walker.counts().crowded, 160);
+}
+
+/// A server of many zones has its share too, and another server of the zone is asked where there is one.
+#[test]
+fn a_share_of_a_server() {
+    // All zones below "x." are at server 4; those that begin with "two" at server 3 too.
+    let says: Says = |server, asked, rtype| {
+        let zone = asked.rsplit('.').nth(2).map(|label| format!("{label}.test."));
+        match (server, zone) {
+            (2, Some(zone)) if zone.starts_with("two") => Some(Words {
+                authorities: vec![ns(&zone, "ns4.test."), ns(&zone, "ns3.test.")],
+                additionals: vec![a("ns4.test.", 4), a("ns3.test.", 3)],
+                ..Words::default()
+            }),
+            (2, Some(zone)) => Some(Words {
+                authorities: vec![ns(&zone, "ns4.test.")],
+                additionals: vec![a("ns4.test.", 4)],
+                ..Words::default()
+            }),
+            (4, _) => Some(Words { after_ms: 1_000, ..data(&[a(asked, 44)])? }),
+            (3, _) => data(&[a(asked, 33)]),
+            _ => plain(server, asked, rtype),
+        }
+    };
+    let mut world = World::of(says, Options { questions_max: 80, ..Options::default() });
+    for number in 0..60 {
+        world.ask(&format!("www.zone{number}.test."), RecordType::A);
+    }
+    world.ask("www.two.test.", RecordType::A);
+    for number in 0..60 {
+        world.begin(&format!("w.zone{number}.test."), RecordType::A, false);
+    }
+    let in_time = world.wire.sent.len();
+    assert_eq!((in_time, world.wire.told.len()), (40, 20), "the rest is refused");
+    world.wire.told.clear();
+    world.begin("w.two.test.", RecordType::A, false);
+    assert_eq!(world.wire.sent.last().unwrap().told().0, 3);
+    world.settle();
+    assert_eq!(world.wire.told.len(), 41);
 }
 
 /// A zone whose servers live elsewhere: their addresses are sought first, and remembered.
@@ -498,6 +806,103 @@ fn servers_without_addresses() {
     assert!(asked.contains(&(4, "www.other.test.")));
     assert_eq!(found(&world.ask("www.hosted.test.", RecordType::A)), [77]);
     assert_eq!(world.asked(), [(44, "www.hosted.test.")]);
+}
+
+/// A zone "hosted.test." of servers elsewhere: "ns1.other.test." and "ns2.other.test.".
+fn hosted(server: u8, asked: &str, rtype: RecordType) -> Option<Words> {
+    match (server, asked) {
+        (2, _) if asked.ends_with("hosted.test.") => Some(Words {
+            authorities: vec![
+                ns("hosted.test.", "ns1.other.test."),
+                ns("hosted.test.", "ns2.other.test."),
+            ],
+            ..Words::default()
+        }),
+        (4, "ns1.other.test." | "ns2.other.test.") => nothing("other.test."),
+        (44 | 244, "www.hosted.test.") => data(&[a(asked, 77)]),
+        _ => plain(server, asked, rtype),
+    }
+}
+
+/// While the address of another server is being looked up nobody is told that all have failed.
+#[test]
+fn the_other_address_comes_later() {
+    let refuses: Says = |server, asked, rtype| match (server, asked, rtype) {
+        (4, "ns1.other.test.", RecordType::A) => data(&[a(asked, 5)]),
+        (4, "ns2.other.test.", RecordType::A) => {
+            Some(Words { after_ms: 200, ..data(&[a(asked, 44)])? })
+        }
+        (5, ..) => refused(),
+        _ => hosted(server, asked, rtype),
+    };
+    let silent: Says = |server, asked, rtype| match (server, asked, rtype) {
+        (4, "ns2.other.test.", RecordType::A) => {
+            Some(Words { after_ms: 1_000, ..data(&[a(asked, 44)])? })
+        }
+        (5, ..) => None,
+        _ => refuses_or(server, asked, rtype),
+    };
+    fn refuses_or(server: u8, asked: &str, rtype: RecordType) -> Option<Words> {
+        match (server, asked, rtype) {
+            (4, "ns1.other.test.", RecordType::A) => data(&[a(asked, 5)]),
+            _ => hosted(server, asked, rtype),
+        }
+    }
+    for says in [refuses, silent] {
+        let mut world = World::new(says);
+        assert_eq!(found(&world.ask("www.hosted.test.", RecordType::A)), [77]);
+        assert!(world.answered_us < 1_500_000, "{}", world.answered_us);
+    }
+}
+
+/// The IPv6 addresses of servers are sought where they have none of IPv4, where those cannot be found, and where nobody
+/// answers there; and not where IPv4 will do.
+#[test]
+fn servers_with_ipv6() {
+    let only: Says = |server, asked, rtype| match (server, asked, rtype) {
+        (4, "ns1.other.test.", RecordType::AAAA) => data(&[aaaa(asked, 244)]),
+        _ => hosted(server, asked, rtype),
+    };
+    let failing: Says = |server, asked, rtype| match (server, asked, rtype) {
+        (4, "ns1.other.test." | "ns2.other.test.", RecordType::A) => {
+            Some(Words { code: Some(ResponseCode::ServFail), ..Words::default() })
+        }
+        (4, "ns1.other.test.", RecordType::AAAA) => data(&[aaaa(asked, 244)]),
+        _ => hosted(server, asked, rtype),
+    };
+    let dead: Says = |server, asked, rtype| match (server, asked, rtype) {
+        (4, "ns1.other.test.", RecordType::A) => data(&[a(asked, 5)]),
+        (4, "ns1.other.test.", RecordType::AAAA) => data(&[aaaa(asked, 244)]),
+        (5, ..) => None,
+        _ => hosted(server, asked, rtype),
+    };
+    for says in [only, failing, dead] {
+        let mut world = World::new(says);
+        assert_eq!(found(&world.ask("www.hosted.test.", RecordType::A)), [77]);
+        assert!(world.us < 1_000_000, "{}", world.us);
+    }
+    // No way to IPv4 at all but for the first servers.
+    let mut world = World::new(dead);
+    world.wire.unreachable.push(at(5));
+    assert_eq!(found(&world.ask("www.hosted.test.", RecordType::A)), [77]);
+    assert!(world.us < 100_000, "{}", world.us);
+
+    let both: Says = |server, asked, rtype| match (server, asked, rtype) {
+        (4, "ns1.other.test.", RecordType::A) => data(&[a(asked, 44)]),
+        (4, "ns1.other.test.", RecordType::AAAA) => data(&[aaaa(asked, 244)]),
+        _ => hosted(server, asked, rtype),
+    };
+    let mut world = World::new(both);
+    assert_eq!(found(&world.ask("www.hosted.test.", RecordType::A)), [77]);
+    assert!(world.log.iter().all(|(.., rtype)| *rtype == RecordType::A), "{:?}", world.log);
+    // A name that does not exist is not asked for twice.
+    let none: Says = |server, asked, rtype| match (server, asked) {
+        (4, "ns1.other.test." | "ns2.other.test.") => denied("other.test."),
+        _ => hosted(server, asked, rtype),
+    };
+    let mut world = World::new(none);
+    assert!(has_failed(&world.ask("www.hosted.test.", RecordType::A)));
+    assert!(world.log.iter().all(|(.., rtype)| *rtype == RecordType::A), "{:?}", world.log);
 }
 
 /// Many questions that need the same address have it sought once.
@@ -652,7 +1057,7 @@ fn truncated() {
     world.walker.heard_by_stream(world.now(), tag, None, &mut world.wire);
     world.settle();
     assert_eq!(found(&Message::from_vec(&world.wire.told[0].1).unwrap()), [33]);
-    assert_eq!(world.walker.counts().streams, 2);
+    assert_eq!((world.walker.counts().streams, world.walker.counts().lame), (2, 0));
 }
 
 /// Who does not understand EDNS is asked without it, and not bothered with it again.
@@ -680,6 +1085,108 @@ fn without_edns() {
         assert_eq!(with, if is_first { vec![true, false] } else { vec![false] });
     }
     assert_eq!(world.wire.told.len(), 2);
+}
+
+/// Asks "www.good.test." where server 3 says `code` to what has EDNS, with OPT; the answers, and with how many of its questions
+/// of each client it got EDNS.
+fn told_with_opt(code: ResponseCode, plain_code: ResponseCode) -> (Vec<Message>, Vec<Vec<bool>>) {
+    let mut world = World::new(plain);
+    let mut with = Vec::new();
+    for _ in 0..2 {
+        world.begin("www.good.test.", RecordType::A, false);
+        let mut here = Vec::new();
+        while !world.wire.sent.is_empty() {
+            let sent = world.wire.sent.remove(0);
+            let mut reply = Message::from_vec(&world.reply(&sent).unwrap()).unwrap();
+            let has_edns = sent.message.edns.is_some();
+            if sent.told().0 == 3 {
+                here.push(has_edns);
+                reply.metadata.response_code = if has_edns { code } else { plain_code };
+                if reply.metadata.response_code != ResponseCode::NoError {
+                    reply.answers.clear();
+                }
+                if let Some(edns) = &mut reply.edns {
+                    edns.set_rcode_high((u16::from(reply.metadata.response_code) >> 4) as u8);
+                }
+            }
+            assert!(world.hear(&sent, &reply.to_vec().unwrap()));
+        }
+        with.push(here);
+    }
+    world.settle();
+    let told = world.wire.told.iter().map(|(_, octets)| Message::from_vec(octets).unwrap());
+    (told.collect(), with)
+}
+
+/// A server that repeats the OPT record which it does not understand is asked without it, and again later if it answers then;
+/// where it does not, it was the question that it did not understand, and it is asked with EDNS the next time.
+#[test]
+fn without_edns_but_with_opt() {
+    for code in [ResponseCode::FormErr, ResponseCode::BADVERS] {
+        let (told, with) = told_with_opt(code, ResponseCode::NoError);
+        assert!(told.iter().all(|message| found(message) == [33]));
+        assert_eq!(with, [vec![true, false], vec![false]]);
+        let (told, with) = told_with_opt(code, ResponseCode::FormErr);
+        assert!(told.iter().all(has_failed));
+        assert!(with.iter().all(|with| with[..2] == [true, false] && with.len() <= 4), "{with:?}");
+    }
+}
+
+/// Where all servers of a zone recurse and have no authority, what they found is better than nothing, and the last resort.
+#[test]
+fn all_recurse() {
+    let says: Says = |server, asked, rtype| match server {
+        3 | 5 => Some(Words { recurses: true, ..data(&[a(asked, 60 + server)])? }),
+        _ => pair(server, asked, rtype),
+    };
+    let mut world = World::new(says);
+    let last = found(&world.ask("www.good.test.", RecordType::A));
+    assert!([vec![63], vec![65]].contains(&last), "{last:?}");
+    assert_eq!(world.log.len(), 2 + 3);
+    // One that has authority is always better.
+    let one: Says = |server, asked, rtype| match server {
+        5 => Some(Words { recurses: true, ..data(&[a(asked, 65)])? }),
+        3 => Some(Words { after_ms: 250, ..pair(server, asked, rtype)? }),
+        _ => pair(server, asked, rtype),
+    };
+    for _ in 0..20 {
+        assert_eq!(found(&World::new(one).ask("www.good.test.", RecordType::A)), [33]);
+    }
+}
+
+/// YXDOMAIN is an answer only with the DNAME that makes the name too long (RFC 6672, section 2.2).
+#[test]
+fn too_long_by_dname() {
+    use hickory_proto::rr::rdata::NULL;
+    let too_long = |answers: &[Record]| {
+        Some(Words { code: Some(ResponseCode::YXDomain), ..data(answers).unwrap() })
+    };
+    let rdata = || NULL::with(b"\x09elsewhere\x07example\0".to_vec());
+    let dname = |owner: &str| {
+        record(owner, RData::Unknown { code: RecordType::Unknown(39), rdata: rdata() })
+    };
+    fn ask(says: impl Fn() -> Option<Words>) -> Message {
+        let mut world = World::new(plain);
+        world.begin("www.good.test.", RecordType::A, false);
+        while !world.wire.sent.is_empty() {
+            let sent = world.wire.sent.remove(0);
+            world.says = plain;
+            let mut reply = Message::from_vec(&world.reply(&sent).unwrap()).unwrap();
+            if sent.told().0 == 3 {
+                let words = says().unwrap();
+                reply.metadata.response_code = words.code.unwrap();
+                reply.answers = words.answers;
+            }
+            world.hear(&sent, &reply.to_vec().unwrap());
+        }
+        Message::from_vec(&world.wire.told[0].1).unwrap()
+    }
+    let message = ask(|| too_long(&[dname("good.test.")]));
+    assert_eq!(message.metadata.response_code, ResponseCode::YXDomain);
+    for owner in ["test.", "www.good.test.", "other.good.test."] {
+        assert!(has_failed(&ask(|| too_long(&[dname(owner)]))), "{owner}");
+    }
+    assert!(has_failed(&ask(|| too_long(&[]))));
 }
 
 /// DS is asked of the zone above (RFC 4035, section 3.1.4.1).

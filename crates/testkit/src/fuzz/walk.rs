@@ -63,7 +63,6 @@ pub fn dns_walk(input: &[u8]) {
     let options = Options {
         roots: vec![[9, 9, 9, 9].into()],
         case_random: false,
-        is_strict: input.u8() & 1 == 0,
         passes_dnssec: true,
         ..Options::default()
     };
