@@ -9,7 +9,6 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,9 +22,6 @@ use crate::{Error, Progress};
 
 /// How long packets of files wait for a disk that does nothing.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// Clients over HTTP at once.
-const CLIENTS_MAX: usize = 1024;
 
 /// Feeds the store.
 pub struct Keeper {
@@ -87,10 +83,9 @@ impl Keeper {
     }
 
     /// Serves what is kept over HTTP.
-    pub fn serve(&self, listen: SocketAddr) -> Result<Server, Error> {
+    pub fn serve(&self, options: &serve::Options) -> Result<Server, Error> {
         let failed = |error: io::Error| Error::Options(format!("--serve: {error}"));
-        let options = serve::Options { listen, clients_max: CLIENTS_MAX };
-        Server::start(&options, Arc::clone(self.store.shelf())).map_err(failed)
+        Server::start(options, Arc::clone(self.store.shelf())).map_err(failed)
     }
 
     /// Keeps one batch.

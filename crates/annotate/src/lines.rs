@@ -12,11 +12,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use larder_io::access::Access;
 use larder_io::output::Output;
 use larder_io::service::rolling::{Lines, Rolling, RollingOptions};
 
 use crate::format::Format;
-use crate::options::{Endpoint, Rotation};
+use crate::options::{Endpoint, Options};
 use crate::run::open_output;
 use crate::{Error, Progress};
 
@@ -70,25 +71,29 @@ pub(crate) struct One {
     opened_ns: Option<i64>,
     /// A plain file, and its number: somebody may rename it.
     file: Option<(PathBuf, u64)>,
+    access: Access,
 }
 
 impl LineLog {
     /// Opens it, and writes nothing yet. Standard output is never cut.
     pub(crate) fn open(
         endpoint: &Endpoint,
-        rotation: &Rotation,
+        options: &Options,
         is_linked: bool,
         frame: Frame,
     ) -> Result<LineLog, Error> {
+        let Options { rotation, access, .. } = options;
+        let access = *access;
         let path = match endpoint {
             Endpoint::Path(path) if rotation.is_wanted() => path,
             _ => {
-                let out = open_output(endpoint)?;
+                let out = open_output(endpoint, access)?;
                 let file = match endpoint {
                     Endpoint::Path(path) => number(path).map(|number| (path.clone(), number)),
                     _ => None,
                 };
-                return Ok(LineLog::One(Box::new(One { out, frame, opened_ns: None, file })));
+                let one = One { out, frame, opened_ns: None, file, access };
+                return Ok(LineLog::One(Box::new(one)));
             }
         };
         let options = RollingOptions {
@@ -98,6 +103,7 @@ impl LineLog {
             compress: rotation.compress,
             budget_bytes: rotation.budget_bytes,
             link: is_linked.then(|| LINK.to_owned()),
+            access,
         };
         let rolling = Rolling::open(options, frame.header, frame.footer, None)?;
         Ok(LineLog::Rolling(Box::new(rolling), 0))
@@ -223,7 +229,7 @@ impl One {
         let mut foot = Vec::new();
         (self.frame.footer)(now_ns, &mut foot);
         self.out.write_all(&foot)?;
-        let out = std::mem::replace(&mut self.out, Output::create(&path)?);
+        let out = std::mem::replace(&mut self.out, Output::create_for(&path, self.access)?);
         out.finish()?;
         let own = number(&path).unwrap_or(own);
         self.file = Some((path, own));
@@ -239,7 +245,7 @@ fn number(path: &Path) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::OutputFormat;
+    use crate::options::{OutputFormat, Rotation};
 
     /// On request, a log that somebody has renamed is ended where it is and begun anew; one that is in its place goes on. A
     /// log that is cut is closed by the same request.
@@ -248,10 +254,11 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("flows.log");
         let endpoint = Endpoint::Path(path.clone());
-        let open = |rotation: &Rotation| {
+        let open = |rotation: Rotation| {
+            let options = Options { rotation, ..Options::default() };
             let format = Format::new(OutputFormat::Zeek, false).expect("a format");
             let mut log =
-                LineLog::open(&endpoint, rotation, true, Frame::of(format)).expect("a file");
+                LineLog::open(&endpoint, &options, true, Frame::of(format)).expect("a file");
             log.start().expect("room");
             log
         };
@@ -267,7 +274,7 @@ mod tests {
         };
         let progress = Progress::default();
         let moved = folder.path().join("flows.log.1");
-        let mut log = open(&Rotation::default());
+        let mut log = open(Rotation::default());
         log.write(b"1\n", 0).expect("room");
         log.reopen(0).expect("room");
         log.write(b"2\n", 0).expect("room");
@@ -280,7 +287,7 @@ mod tests {
         framed(&path, "4\n");
         fs::remove_file(&path).expect("it is there");
 
-        let mut log = open(&Rotation { every_s: 3600, ..Rotation::default() });
+        let mut log = open(Rotation { every_s: 3600, ..Rotation::default() });
         log.write(b"5\n", 0).expect("room");
         log.reopen(0).expect("room");
         log.write(b"6\n", 0).expect("room");

@@ -1,8 +1,9 @@
 //! What a run is told, and what it says at its end.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::PathBuf;
+
+use larder_io::access::Access;
 
 use crate::latency::Latencies;
 use crate::operate::Operation;
@@ -146,10 +147,12 @@ pub struct Options {
     pub active_s: u32,
     /// When logs are cut, and how long their files stay.
     pub rotation: Rotation,
+    /// Who may read logs, captures and what else is written.
+    pub access: Access,
     /// Where packets are kept, to be found by name.
     pub store: Option<larder_store::Options>,
     /// Where kept packets are served over HTTP.
-    pub serve: Option<SocketAddr>,
+    pub serve: Option<larder_store::serve::Options>,
     /// What an operator may ask while it runs.
     pub operation: Operation,
     /// Naming rules in force; switching one off is for tests and measurements.
@@ -190,6 +193,7 @@ impl Default for Options {
             linger_s: 5,
             active_s: 0,
             rotation: Rotation::default(),
+            access: Access::PRIVATE,
             store: None,
             serve: None,
             operation: Operation::default(),

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use larder_io::access::Access;
 use larder_io::batch::{Source, SourceOptions};
 use larder_io::input::{Content, Input, InputError};
 use larder_io::output::{Output, OutputError};
@@ -119,11 +120,12 @@ fn run_source(options: &Options, progress: &Arc<Progress>, input: Feed) -> Resul
 
     let directory = options.directory.as_deref();
     if let Some(directory) = directory {
-        make_directory(directory)?;
+        make_directory(directory, options.access)?;
     }
     let in_directory = |name: &str| directory.map(|directory| directory.join(name));
     // All of them are opened before the first octet is written: a failure leaves no half log.
-    let packets = options.write_packets.as_ref().map(open_output).transpose()?;
+    let packets = options.write_packets.as_ref();
+    let packets = packets.map(|to| open_output(to, options.access)).transpose()?;
     let answers = in_directory("dns.log").map(|path| AnswerLog::open(path, options)).transpose()?;
     let log = Log::open(options)?;
     let sorter = (options.sort_by == SortBy::Start).then(|| Sorter::new(SORT_BYTES_MAX, None));
@@ -151,7 +153,7 @@ fn run_source(options: &Options, progress: &Arc<Progress>, input: Feed) -> Resul
     let names = &counted.edge.names;
     let saved = [options.names_save.clone(), in_directory("names.log")];
     for path in saved.into_iter().flatten() {
-        save_names(names, &path)?;
+        save_names(names, &path, options.access)?;
     }
     let mut summary = Summary {
         packets: counted.packets,
@@ -192,7 +194,7 @@ fn run_source(options: &Options, progress: &Arc<Progress>, input: Feed) -> Resul
     }
     summary.failure = source.failure().map(str::to_owned);
     if let Some(path) = in_directory("stats.json") {
-        let mut out = Output::create(&path)?;
+        let mut out = Output::create_for(&path, options.access)?;
         out.write_all(summary.to_json().as_bytes())?;
         out.finish()?;
     }
@@ -214,12 +216,12 @@ impl Beside {
         keeper: Option<&Keeper>,
     ) -> Result<Beside, Error> {
         let store = keeper.map(|keeper| Arc::clone(keeper.store().counts()));
-        let server = match (options.serve, keeper) {
-            (Some(address), Some(keeper)) => Some(keeper.serve(address)?),
+        let server = match (&options.serve, keeper) {
+            (Some(serve), Some(keeper)) => Some(keeper.serve(serve)?),
             _ => None,
         };
         if let Some(server) = &server {
-            progress.say(format!("kept packets at http://{}/", server.address()));
+            progress.say(format!("stored packets at {}", server.place()));
         }
         let mut operator = None;
         if options.operation != Operation::default() || tap.is_some() {
@@ -277,15 +279,15 @@ fn open_inputs(endpoints: &[Endpoint], stop: &AtomicBool) -> Result<Vec<Input>, 
 }
 
 /// Opens an output; `-` is standard output.
-pub fn open_output(endpoint: &Endpoint) -> Result<Output, Error> {
+pub fn open_output(endpoint: &Endpoint, access: Access) -> Result<Output, Error> {
     match endpoint {
-        Endpoint::Path(path) => Ok(Output::create(path)?),
+        Endpoint::Path(path) => Ok(Output::create_for(path, access)?),
         Endpoint::Pipe | Endpoint::Bytes(_) => Ok(Output::create(Path::new("-"))?),
     }
 }
 
-pub(crate) fn make_directory(path: &Path) -> Result<(), Error> {
-    std::fs::create_dir_all(path).map_err(|error| Error::Output {
+pub(crate) fn make_directory(path: &Path, access: Access) -> Result<(), Error> {
+    access.make_folder(path).map_err(|error| Error::Output {
         what: path.display().to_string(),
         why: format!("{error}; -d wants a folder that can be written to"),
     })
@@ -309,7 +311,7 @@ pub(crate) fn load_names(
 /// Writes beside the file and then renames, so that a reader never sees half of it. A link is
 /// followed first; what is no plain file (a device, a pipe) is written where it is, since renaming
 /// would put a file in its place.
-pub(crate) fn save_names(names: &Names, path: &Path) -> Result<(), Error> {
+pub(crate) fn save_names(names: &Names, path: &Path, access: Access) -> Result<(), Error> {
     let failed =
         |error: std::io::Error| Error::from(OutputError::new(&path.display().to_string(), error));
     let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
@@ -319,7 +321,7 @@ pub(crate) fn save_names(names: &Names, path: &Path) -> Result<(), Error> {
         written.push(".part");
     }
     let written = PathBuf::from(written);
-    let mut out = Output::create(&written)?;
+    let mut out = Output::create_for(&written, access)?;
     crate::names_file::save(names, &mut out).map_err(failed)?;
     out.finish()?;
     if replace {

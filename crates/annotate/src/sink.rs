@@ -47,13 +47,13 @@ impl Log {
                             .to_owned(),
                     ));
                 }
-                let out = crate::run::open_output(&options.output)?;
+                let out = crate::run::open_output(&options.output, options.access)?;
                 let writer = crate::format::parquet::Writer::new(out)?;
                 Ok(Log::Parquet(Box::new(writer)))
             }
             format => {
                 let frame = Frame::of(format);
-                Ok(Log::Lines(LineLog::open(&options.output, &options.rotation, true, frame)?))
+                Ok(Log::Lines(LineLog::open(&options.output, options, true, frame)?))
             }
         }
     }
@@ -82,7 +82,7 @@ impl AnswerLog {
     /// Opens it; nothing is written yet.
     pub fn open(path: PathBuf, options: &Options) -> Result<AnswerLog, Error> {
         let frame = Frame::of_text(ANSWERS_HEADER);
-        let log = LineLog::open(&Endpoint::Path(path), &options.rotation, false, frame)?;
+        let log = LineLog::open(&Endpoint::Path(path), options, false, frame)?;
         Ok(AnswerLog(log))
     }
 }

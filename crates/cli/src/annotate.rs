@@ -39,6 +39,7 @@ pub fn annotate(settings: &Resolved) -> Outcome {
     let log_on_terminal = options.output == Endpoint::Pipe && std::io::stdout().is_terminal();
     let bar_wanted = !quiet && !settings.switch("no-progress") && !log_on_terminal;
     let progress = Arc::new(Progress::default());
+    live::join(options.access)?;
     // Before there is any other thread: what is given up here nobody keeps.
     let tap = input.as_ref().map(|input| open(input, &options, &progress)).transpose()?;
     let signals = signals::stop_on_signals(&progress, quiet)
@@ -162,6 +163,7 @@ fn options(settings: &Resolved) -> Result<Options, Failure> {
             budget_bytes: settings.number_or_default("logs-budget"),
         },
         active_s: if settings.list("interface").is_empty() { 0 } else { seconds("active") },
+        access: live::access(settings)?,
         store: live::store(settings)?,
         serve: live::serve(settings)?,
         pins: live::pins(settings)?,

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use larder_annotate::options::Endpoint;
+use larder_io::access::Access;
 use larder_io::output::{Output, OutputError};
 use larder_sim::report::grouped;
 use larder_store::find::Writer;
@@ -55,7 +56,7 @@ pub fn find(settings: &Resolved) -> Outcome {
                 "-w -: standard output is a terminal; name a file, or pipe it",
             ));
         }
-        Some(endpoint) => Some(larder_annotate::run::open_output(&endpoint)?),
+        Some(endpoint) => Some(larder_annotate::run::open_output(&endpoint, Access::PRIVATE)?),
         None if follows => {
             return Err(Failure::usage("--follow: say where packets go: -w FILE or -w -"));
         }

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
 use larder_annotate::options::{Endpoint, NameSources};
+use larder_store::Reserve;
 
 use crate::args;
 use crate::exit::Failure;
@@ -219,6 +220,14 @@ impl Resolved {
         match self.values(name, Form::Word).first() {
             Some(Value::Word(word)) => Some(word),
             _ => None,
+        }
+    }
+
+    /// Space of a disk; none without value.
+    pub fn space(&self, name: &str) -> Reserve {
+        match self.values(name, Form::Space).first() {
+            Some(Value::Space(reserve)) => *reserve,
+            _ => Reserve::default(),
         }
     }
 

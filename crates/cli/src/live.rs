@@ -1,17 +1,22 @@
 //! Settings of live traffic and of kept packets, to what the library takes.
 
 use std::fs;
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 
 use larder_annotate::Options;
 pub use larder_annotate::live::Input;
 use larder_annotate::options::Endpoint;
+use larder_io::access::Access;
 use larder_io::live::LiveOptions;
 use larder_store::Privacy;
+use larder_store::serve::{self, Listen};
 
 use crate::exit::Failure;
 use crate::layers::Resolved;
+
+/// Characters of a token at most.
+const TOKEN_BYTES_MAX: u64 = 4096;
 
 /// What `-i` asks for; `None` without it.
 pub fn input(settings: &Resolved) -> Result<Option<Input>, Failure> {
@@ -69,6 +74,8 @@ pub fn store(settings: &Resolved) -> Result<Option<larder_store::Options>, Failu
         segment_ms: number("segment-time").saturating_mul(1_000),
         memory_bytes: number("store-memory"),
         sync: settings.switch("store-sync"),
+        reserve: settings.space("store-free"),
+        access: access(settings)?,
         privacy: Privacy {
             snap_bytes: number32("store-snaplen"),
             headers_only: settings.switch("store-headers"),
@@ -81,17 +88,75 @@ pub fn store(settings: &Resolved) -> Result<Option<larder_store::Options>, Failu
     }))
 }
 
-/// Where kept packets are served.
-pub fn serve(settings: &Resolved) -> Result<Option<SocketAddr>, Failure> {
-    let word = settings.word("serve").filter(|word| *word != "none");
-    let Some(word) = word else { return Ok(None) };
+/// Where stored packets are served, and to whom.
+pub fn serve(settings: &Resolved) -> Result<Option<serve::Options>, Failure> {
+    let given = |name| settings.word(name).filter(|word| *word != "none");
+    let hosts: Vec<String> = settings.list("serve-hosts").into_iter().map(str::to_owned).collect();
+    let Some(word) = given("serve") else {
+        if hosts.is_empty() && given("serve-token").is_none() {
+            return Ok(None);
+        }
+        let text = "--serve-hosts and --serve-token are for --serve: add --serve ADDR:PORT";
+        return Err(Failure::usage(text));
+    };
     if settings.number("store").is_none() {
-        return Err(Failure::usage("--serve is for kept packets: add -w DIR --store SIZE"));
+        return Err(Failure::usage("--serve is for stored packets: add -w DIR --store SIZE"));
     }
-    let parsed = word.parse().map_err(|_| {
-        Failure::usage(format!("--serve {word:?}: expected ADDR:PORT, as 127.0.0.1:8053"))
-    });
-    parsed.map(Some)
+    let listen = match word.strip_prefix("unix:") {
+        Some("") => {
+            return Err(Failure::usage("--serve unix: names no path; as unix:/run/larder/packets"));
+        }
+        Some(path) => Listen::Unix(path.into()),
+        None => Listen::Tcp(word.parse().map_err(|_| {
+            Failure::usage(format!(
+                "--serve {word:?}: expected ADDR:PORT or unix:PATH, as 127.0.0.1:8053"
+            ))
+        })?),
+    };
+    if let Some(host) = hosts.iter().find(|host| host.contains([':', '/', '*'])) {
+        return Err(Failure::usage(format!(
+            "--serve-hosts {host:?}: expected names of hosts without scheme and port, as tap.example.com"
+        )));
+    }
+    let token = given("serve-token").map(|path| token(Path::new(path))).transpose()?;
+    let access = access(settings)?;
+    Ok(Some(serve::Options { hosts, token, access, ..serve::Options::new(listen) }))
+}
+
+/// Reads the token: one line without spaces.
+fn token(path: &Path) -> Result<Vec<u8>, Failure> {
+    let what = format!("--serve-token {}", path.display());
+    let next = "head -c 32 /dev/urandom | base64 makes one";
+    let mut text = Vec::new();
+    let file = fs::File::open(path);
+    file.and_then(|file| file.take(TOKEN_BYTES_MAX + 1).read_to_end(&mut text))
+        .map_err(|error| Failure::file(&what, &error, next))?;
+    let token = text.trim_ascii();
+    let is_sound = !token.is_empty() && token.iter().all(u8::is_ascii_graphic);
+    if !is_sound || text.len() as u64 > TOKEN_BYTES_MAX {
+        return Err(Failure::usage(format!(
+            "{what}: expected one line of 1 to {TOKEN_BYTES_MAX} ASCII characters without spaces; {next}"
+        )));
+    }
+    Ok(token.to_vec())
+}
+
+/// Who may read what is written.
+pub fn access(settings: &Resolved) -> Result<Access, Failure> {
+    let word = settings.word("group").filter(|word| *word != "none");
+    let Some(word) = word else { return Ok(Access::PRIVATE) };
+    let group = larder_io::access::group_id(word)
+        .map_err(|error| Failure::usage(format!("--group {word}: {error}")))?;
+    Ok(Access::shared(group))
+}
+
+/// Makes the process a member of the group of its files, as long as it has the right to.
+pub fn join(access: Access) -> Result<(), Failure> {
+    let Some(group) = access.group() else { return Ok(()) };
+    larder_io::privileges::join_group(group).map_err(|error| {
+        let next = "run as root or as a member of the group, or leave --group out";
+        Failure::file(format!("--group {group}"), &error, next)
+    })
 }
 
 /// Cores for the workers.

@@ -433,7 +433,11 @@ Examples:
         live::STORE_SAMPLE,
         live::STORE_PSEUDONYMS,
         live::STORE_SYNC,
+        live::STORE_FREE,
         live::SERVE,
+        live::SERVE_HOSTS,
+        live::SERVE_TOKEN,
+        live::GROUP,
         live::CTL_SOCKET,
         live::CTL_MODE,
         live::METRICS,
@@ -1774,7 +1778,7 @@ mod tests {
     }
 
     /// Accessors of `Resolved`, and the form that each reads.
-    const ACCESSORS: [(&str, Form); 12] = [
+    const ACCESSORS: [(&str, Form); 13] = [
         ("number", Form::Number),
         ("number_or_default", Form::Number),
         ("switch", Form::Switch),
@@ -1787,6 +1791,7 @@ mod tests {
         ("words", Form::Word),
         ("list", Form::Word),
         ("time_ns", Form::Time),
+        ("space", Form::Space),
     ];
 
     /// Functions and closures that read a setting whose name they are given.

@@ -14,6 +14,7 @@ use std::time::SystemTime;
 use larder_annotate::feeds::parse_time_ns;
 use larder_annotate::options::{Endpoint, NameSources};
 use larder_sim::report::grouped;
+use larder_store::Reserve;
 
 /// What a setting may hold, and its range.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +58,8 @@ pub enum Kind {
     Word,
     /// Words with commas between, or `none`.
     List,
+    /// Space of a disk: a size, or a part of the disk as `5%`.
+    Space,
     /// A point in time: RFC 3339, seconds since 1970, or a time before now (`-15m`).
     Time,
 }
@@ -76,6 +79,8 @@ pub enum Form {
     Endpoint,
     /// [`Value::Word`].
     Word,
+    /// [`Value::Space`].
+    Space,
     /// [`Value::Time`].
     Time,
 }
@@ -103,6 +108,8 @@ pub enum Value {
     Endpoint(Endpoint),
     /// Of [`Kind::Word`], and of [`Kind::List`] as it was written.
     Word(String),
+    /// Of [`Kind::Space`].
+    Space(Reserve),
     /// Of [`Kind::Time`]: ns since 1970, and the text.
     Time(i64, String),
 }
@@ -187,6 +194,7 @@ impl Kind {
             Kind::Sources => Form::Sources,
             Kind::Path | Kind::Endpoint => Form::Endpoint,
             Kind::Word | Kind::List => Form::Word,
+            Kind::Space => Form::Space,
             Kind::Time => Form::Time,
         }
     }
@@ -229,6 +237,16 @@ impl Kind {
             Kind::Word | Kind::List if text.is_empty() => Err(expected()),
             Kind::Word | Kind::List => Ok(Value::Word(text.to_owned())),
             Kind::Path | Kind::Endpoint => self.parse_path(OsStr::new(text)),
+            Kind::Space => match text.strip_suffix('%') {
+                Some(percent) => match percent.trim_end().parse() {
+                    Ok(percent @ 0..=99) => Ok(Value::Space(Reserve::Percent(percent))),
+                    _ => Err(expected()),
+                },
+                None => BYTES
+                    .parse(text)
+                    .map(|bytes| Value::Space(Reserve::Bytes(bytes)))
+                    .map_err(|_| expected()),
+            },
             Kind::Time => {
                 let ns = parse_time(text).ok_or_else(expected)?;
                 Ok(Value::Time(ns, text.to_owned()))
@@ -287,6 +305,7 @@ impl Kind {
             Kind::Endpoint => "a path, or - for a pipe".to_owned(),
             Kind::Word => "a word".to_owned(),
             Kind::List => "'none' or words with commas between".to_owned(),
+            Kind::Space => "a size, or a part of the disk from 0% to 99%".to_owned(),
             Kind::Time => {
                 "a time: 2026-01-31T12:00:00Z, 1769860800.5, or -15m before now".to_owned()
             }
@@ -314,6 +333,8 @@ impl Kind {
             (_, Value::Number(n)) => n.to_string(),
             (_, Value::Choice(word)) => (*word).to_owned(),
             (_, Value::Sources(_, list)) => list.clone(),
+            (_, Value::Space(Reserve::Bytes(bytes))) => show_bytes(*bytes),
+            (_, Value::Space(Reserve::Percent(percent))) => format!("{percent}%"),
             (_, Value::Word(word) | Value::Time(_, word)) => word.clone(),
             (_, Value::Endpoint(Endpoint::Path(path))) => return path.clone().into_os_string(),
             (_, Value::Endpoint(_)) => "-".to_owned(),
@@ -542,9 +563,23 @@ mod tests {
             (Kind::Endpoint, "-"),
             (Kind::Path, "-"),
             (Kind::Path, "a b"),
+            (Kind::Space, "10GiB"),
+            (Kind::Space, "5%"),
+            (Kind::Time, "2026-01-31T12:00:00Z"),
         ] {
             let value = kind.parse(OsStr::new(text)).expect(text);
             assert_eq!(kind.parse(&kind.show(&value)).as_ref(), Ok(&value), "{text}");
+        }
+    }
+
+    /// Space is a size or a part of the disk, which is never all of it.
+    #[test]
+    fn space_is_a_size_or_a_part() {
+        let parse = |text: &str| Kind::Space.parse(OsStr::new(text)).ok();
+        assert_eq!(parse("5 %"), Some(Value::Space(Reserve::Percent(5))));
+        assert_eq!(parse("2G"), Some(Value::Space(Reserve::Bytes(2 * GIB))));
+        for text in ["100%", "-1%", "%", "1.5%", "x", "", "5 %%"] {
+            assert_eq!(parse(text), None, "{text}");
         }
     }
 

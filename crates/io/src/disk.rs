@@ -25,13 +25,18 @@
 //! Bounds: [`IN_FLIGHT_MAX`] pieces.
 
 use std::collections::VecDeque;
+use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 use io_uring::{IoUring, opcode, types};
 use larder_mem::object::Lease;
+
+use crate::socket::check;
 
 /// Most pieces that the kernel has at a time.
 pub const IN_FLIGHT_MAX: usize = 4;
@@ -41,6 +46,31 @@ pub const O_DIRECT: i32 = libc::O_DIRECT;
 
 /// What writes past the page cache are aligned to, in memory and in the file, and a multiple of: every disk takes that.
 pub const PAGE_BYTES: u64 = 4096;
+
+/// Space of a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// Bytes that this user may still write.
+    pub free_bytes: u64,
+    /// Bytes of all of it.
+    pub total_bytes: u64,
+}
+
+/// The space of the file system in which `path` is.
+pub fn space(path: &Path) -> io::Result<Space> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: all zeros is a valid `statvfs`, which the kernel fills; the path ends with a zero and lives through the call.
+    let about = unsafe {
+        let mut about: libc::statvfs = std::mem::zeroed();
+        check(libc::statvfs(path.as_ptr(), &raw mut about))?;
+        about
+    };
+    let bytes = |blocks: u64| blocks.saturating_mul(about.f_frsize as u64);
+    Ok(Space {
+        free_bytes: bytes(about.f_bavail as u64),
+        total_bytes: bytes(about.f_blocks as u64),
+    })
+}
 
 /// Writes files, one after the other.
 #[derive(Debug)]

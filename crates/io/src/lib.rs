@@ -19,6 +19,7 @@
 //! | [`table`] | connections by number, in lists ordered by time |
 //! | [`reactor`] | the loop of a core that serves many TCP connections by few system calls |
 //! | [`timer`] | many short timers, without a clock |
+//! | [`access`] | who may read what is written |
 //! | [`activation`] | sockets that a service manager opened for us |
 //! | [`service`] | what a server has for its operators: metrics, control, logs |
 //! | [`clock`], [`stage`] | time that never steps; how far a server's life has come |
@@ -30,6 +31,7 @@
 //!
 //! Unsafe code is where the kernel is called: memory maps, signals, sockets, events.
 
+pub mod access;
 pub mod activation;
 pub mod batch;
 pub mod clock;

@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, IntoRawFd};
 use std::path::Path;
 use std::sync::Once;
 
+use crate::access::Access;
 use crate::input::display_name;
 
 /// Octets gathered before the system is called.
@@ -88,15 +89,20 @@ impl std::error::Error for OutputError {
 }
 
 impl Output {
-    /// Creates or empties the file at `path`; `-` is standard output.
+    /// Creates or empties the file at `path`, which its owner alone may read; `-` is standard output.
     pub fn create(path: &Path) -> Result<Output, OutputError> {
+        Output::create_for(path, Access::PRIVATE)
+    }
+
+    /// The same for those whom `access` lets read it.
+    pub fn create_for(path: &Path, access: Access) -> Result<Output, OutputError> {
         ignore_sigpipe();
         let (name, file) = match path.as_os_str() == "-" {
             true => (
                 "standard output".to_owned(),
                 io::stdout().as_fd().try_clone_to_owned().map(File::from),
             ),
-            false => (display_name(path), File::create(path)),
+            false => (display_name(path), access.create(path)),
         };
         match file {
             Ok(file) => {

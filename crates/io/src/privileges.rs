@@ -55,6 +55,26 @@ pub fn drop_capabilities() -> io::Result<()> {
     Ok(())
 }
 
+/// Makes the process a member of `group`, so that it may give its files to that group also after [`drop_capabilities`]. A
+/// process that is a member already needs no rights for that.
+pub fn join_group(group: u32) -> io::Result<()> {
+    // SAFETY: with a size of 0 the list is not written.
+    let count = check(unsafe { libc::getgroups(0, std::ptr::null_mut()) })?;
+    let mut groups = vec![0; count as usize];
+    // SAFETY: the kernel writes at most `count` numbers, for which there is room.
+    let count = check(unsafe { libc::getgroups(count, groups.as_mut_ptr()) })?;
+    groups.truncate(count as usize);
+    // SAFETY: takes nothing, and cannot fail.
+    let own = unsafe { libc::getegid() };
+    if own == group || groups.contains(&group) {
+        return Ok(());
+    }
+    groups.push(group);
+    // SAFETY: the list has as many numbers as is said, and is only read.
+    check(unsafe { libc::setgroups(groups.len(), groups.as_ptr()) })?;
+    Ok(())
+}
+
 /// Whether the calling thread may see frames now. False where the system does not say.
 pub fn has_net_raw() -> bool {
     sets().is_ok_and(|sets| sets[0].effective & 1 << CAP_NET_RAW != 0)

@@ -60,7 +60,8 @@ pub use find::{Damage, FindOptions, Finder, FoundPacket, Summary};
 pub use larder_wire::flow_key::FlowKey;
 pub use note::{Batch, NameRole, Note};
 pub use options::{
-    BATCH_BYTES_MAX, Counts, Interface, Options, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, StoreError,
+    BATCH_BYTES_MAX, Counts, Interface, Options, Reserve, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN,
+    StoreError,
 };
 pub use privacy::Privacy;
 pub use query::{Query, QueryError};

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use larder_io::access::Access;
+
 use crate::privacy::Privacy;
 
 /// Octets of a segment at least: room for its header and a packet of a usual length.
@@ -39,6 +41,36 @@ pub struct Options {
     pub sync: bool,
     /// What is left out of packets before they are kept.
     pub privacy: Privacy,
+    /// Space of the disk that is left to others: the oldest segments are deleted for it.
+    pub reserve: Reserve,
+    /// Who may read the files.
+    pub access: Access,
+}
+
+/// Space of a disk that stays free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reserve {
+    /// So many bytes.
+    Bytes(u64),
+    /// A part of the disk, in hundredths.
+    Percent(u8),
+}
+
+impl Default for Reserve {
+    /// None: all of the disk may be used.
+    fn default() -> Reserve {
+        Reserve::Bytes(0)
+    }
+}
+
+impl Reserve {
+    /// Bytes of a disk that has `total_bytes`.
+    pub fn bytes_of(self, total_bytes: u64) -> u64 {
+        match self {
+            Reserve::Bytes(bytes) => bytes,
+            Reserve::Percent(percent) => total_bytes / 100 * u64::from(percent),
+        }
+    }
 }
 
 impl Options {
@@ -53,6 +85,8 @@ impl Options {
             flush_ms: 100,
             sync: false,
             privacy: Privacy::default(),
+            reserve: Reserve::default(),
+            access: Access::PRIVATE,
         }
     }
 }

@@ -5,11 +5,12 @@
 //! disk refuses that, the segment stays as it is: it can be read, and the next start tries again.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use larder_io::access::Access;
 use larder_io::mapped::Mapped;
 
 use crate::block::{self, Walked};
@@ -38,7 +39,12 @@ pub(crate) struct Closed {
 }
 
 /// Looks through the folder.
-pub(crate) fn recover(directory: &Path, shelf: &Shelf, counts: &Counts) -> io::Result<Kept> {
+pub(crate) fn recover(
+    directory: &Path,
+    access: Access,
+    shelf: &Shelf,
+    counts: &Counts,
+) -> io::Result<Kept> {
     let mut kept = Kept::default();
     let listed = files::list(directory)?;
     let seed = Flows::seed();
@@ -51,7 +57,13 @@ pub(crate) fn recover(directory: &Path, shelf: &Shelf, counts: &Counts) -> io::R
         let kind = if has(Kind::Closed) { Kind::Closed } else { Kind::Growing };
         let path = files::path(directory, number, kind);
         let identity = match identity_of(directory, number, kind, &path)? {
-            Whose::Ours(identity) => identity,
+            Whose::Ours(identity) => {
+                // An earlier run may have had another group, or none.
+                for (_, kind, _) in of_one {
+                    access.apply(&files::path(directory, number, *kind))?;
+                }
+                identity
+            }
             Whose::Foreign => continue,
             // What is left of a segment that was deleted half.
             Whose::Gone => {
@@ -66,7 +78,7 @@ pub(crate) fn recover(directory: &Path, shelf: &Shelf, counts: &Counts) -> io::R
         }
         let closed = match kind {
             Kind::Closed => look(directory, &path, &identity)?,
-            _ => close_torn(directory, &identity, &listed, &mut named, seed, counts)?,
+            _ => close_torn(directory, access, &identity, &listed, &mut named, seed, counts)?,
         };
         kept.end = kept.end.max(identity.position + closed.bytes);
         if closed.bytes_of_all == 0 {
@@ -158,6 +170,7 @@ fn look(directory: &Path, path: &Path, identity: &Identity) -> io::Result<Closed
 /// Closes what a killed writer left.
 fn close_torn(
     directory: &Path,
+    access: Access,
     identity: &Identity,
     listed: &[(u64, Kind, u64)],
     named: &mut Named,
@@ -177,7 +190,7 @@ fn close_torn(
     let journal = fs::read(files::path(directory, identity.number, Kind::Journal));
     let frames = journal.as_deref().ok().and_then(|octets| journal::frames(octets, identity));
     journal::notes(frames.unwrap_or_default()).for_each(|note| named.take(note));
-    let (closed, result) = close_part(directory, identity, named, seed);
+    let (closed, result) = close_part(directory, access, identity, named, seed);
     match result {
         Ok(()) => counts.tell(format!(
             "{}: was not closed by its writer; its {} packets are kept",
@@ -200,6 +213,7 @@ fn close_torn(
 /// kept is said also where closing fails: then it stays as it was.
 pub(crate) fn close_part(
     directory: &Path,
+    access: Access,
     identity: &Identity,
     named: &Named,
     seed: u64,
@@ -229,7 +243,7 @@ pub(crate) fn close_part(
         let notes = named.of_segment(identity.position, &flows);
         let octets = index::build(identity, closed.bytes, &flows, &notes, false);
         let aside = files::path(directory, number, Kind::IndexPart);
-        fs::write(&aside, octets)?;
+        access.create(&aside)?.write_all(&octets)?;
         fs::rename(&aside, files::path(directory, number, Kind::Index))?;
         fs::rename(&part, files::path(directory, number, Kind::Closed))
     };

@@ -24,24 +24,34 @@
 //!    the segment is closed and whole.
 //! 2. A live stream begins and goes on at the beginning of a block.
 //!
-//! Bounds: [`Options::clients_max`] clients, a head and [`LEASE_BYTES_MAX`] leased octets each. There is no TLS and no password: listen
-//! where only those reach who may see the traffic.
+//! Who may ask: see `gate`. A request names a host that is served here, comes from no page of another site, and has the token if there
+//! is one; over a Unix socket the file's mode decides. There is no TLS.
+//!
+//! Bounds: [`Options::clients_max`] clients, a head and [`LEASE_BYTES_MAX`] leased octets each.
 
 mod client;
+mod gate;
 mod request;
 
+use std::fmt;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Wake, Waker};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
+use larder_io::access::Access;
 use larder_io::event::{Events, Interest, Poller, Waker as Bell};
+use larder_io::service::control::{self, SocketFile};
 use larder_io::tcp::{self, ListenOptions};
 
 use self::client::{Client, Next};
+use self::gate::Gate;
 use crate::shelf::Shelf;
 
 /// Octets that a client has leased at most.
@@ -58,13 +68,51 @@ const BELL: u64 = 1;
 const CLIENTS: u64 = 2;
 const EVENTS_MAX: usize = 256;
 
-/// Where to serve, and how many.
+/// Clients at once, unless told otherwise.
+const CLIENTS_MAX: usize = 1024;
+
+/// Where to serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Listen {
+    /// At this address.
+    Tcp(SocketAddr),
+    /// At a Unix socket with this path, which those may use whom [`Options::access`] lets.
+    Unix(PathBuf),
+}
+
+/// Where to serve, whom, and how many.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Options {
-    /// The address.
-    pub listen: SocketAddr,
+    /// The address or socket.
+    pub listen: Listen,
+    /// Names of hosts that requests may be for, besides `localhost`, loopback addresses and the address that is listened on.
+    pub hosts: Vec<String>,
+    /// The token that requests must have (`Authorization: Bearer ..`); `None`: none.
+    pub token: Option<Vec<u8>>,
+    /// Who may use the Unix socket.
+    pub access: Access,
     /// Clients at once; others are closed.
     pub clients_max: usize,
+}
+
+impl Options {
+    /// Loopback names and the address itself, no token.
+    pub fn new(listen: Listen) -> Options {
+        let (hosts, token, access) = (Vec::new(), None, Access::PRIVATE);
+        Options { listen, hosts, token, access, clients_max: CLIENTS_MAX }
+    }
+}
+
+impl fmt::Debug for Options {
+    /// Without the token, which is a secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Options { listen, hosts, token, .. } = self;
+        f.debug_struct("Options")
+            .field("listen", listen)
+            .field("hosts", hosts)
+            .field("has_token", &token.is_some())
+            .finish_non_exhaustive()
+    }
 }
 
 /// What the server did.
@@ -78,11 +126,14 @@ pub struct Counts {
     pub bytes: AtomicU64,
     /// Clients that were closed because they made no progress, or there were too many.
     pub closed: AtomicU64,
+    /// Requests that were refused because of their host, origin or token.
+    pub denied: AtomicU64,
 }
 
 /// The thread. Dropped, it ends, and so do its clients.
 pub struct Server {
-    address: SocketAddr,
+    address: Option<SocketAddr>,
+    place: String,
     counts: Arc<Counts>,
     bell: Arc<Ring>,
     thread: Option<JoinHandle<()>>,
@@ -112,12 +163,12 @@ impl Wake for Ring {
 impl Server {
     /// Serves the segments of `shelf`.
     pub fn start(options: &Options, shelf: Arc<Shelf>) -> io::Result<Server> {
-        let listen = ListenOptions::default();
-        let listener = tcp::listen(options.listen, &listen).map_err(|error| {
-            let next = "name another address, or stop who has it";
-            io::Error::new(error.kind(), format!("{}: {error}; {next}", options.listen))
-        })?;
-        let address = listener.local_addr()?;
+        let listener = Listener::open(options)?;
+        let address = listener.address();
+        let place = match &options.listen {
+            Listen::Tcp(listen) => format!("http://{}/", address.unwrap_or(*listen)),
+            Listen::Unix(path) => format!("unix:{}", path.display()),
+        };
         let poller = Poller::new()?;
         let ring = Ring {
             bell: Bell::new()?,
@@ -139,17 +190,23 @@ impl Server {
                 shelf,
                 waker: Waker::from(Arc::clone(&bell)),
                 counts: Arc::clone(&counts),
+                gate: Gate::new(&options.hosts, options.token.clone()),
             },
             ring: Arc::clone(&bell),
             started: Instant::now(),
         };
         let thread = thread::Builder::new().name("serve".to_owned()).spawn(move || desk.run())?;
-        Ok(Server { address, counts, bell, thread: Some(thread) })
+        Ok(Server { address, place, counts, bell, thread: Some(thread) })
     }
 
-    /// Where it serves.
-    pub fn address(&self) -> SocketAddr {
+    /// The address that it serves at, if it is one.
+    pub fn address(&self) -> Option<SocketAddr> {
         self.address
+    }
+
+    /// Where it serves, for people.
+    pub fn place(&self) -> &str {
+        &self.place
     }
 
     /// What it did so far.
@@ -173,11 +230,72 @@ struct Common {
     shelf: Arc<Shelf>,
     waker: Waker,
     counts: Arc<Counts>,
+    gate: Gate,
+}
+
+/// What clients connect to.
+enum Listener {
+    Tcp(TcpListener),
+    /// And its file, which is removed at the end.
+    Unix(UnixListener, #[expect(dead_code, reason = "removes the file")] SocketFile),
+}
+
+impl Listener {
+    fn open(options: &Options) -> io::Result<Listener> {
+        match &options.listen {
+            Listen::Tcp(listen) => {
+                let listener = tcp::listen(*listen, &ListenOptions::default());
+                listener.map(Listener::Tcp).map_err(|error| {
+                    let next = "name another address, or stop the program that has it";
+                    io::Error::new(error.kind(), format!("{listen}: {error}; {next}"))
+                })
+            }
+            Listen::Unix(path) => {
+                let (listener, file) = control::listen_at(path, 0o600)?;
+                options.access.apply(path)?;
+                Ok(Listener::Unix(listener, file))
+            }
+        }
+    }
+
+    fn address(&self) -> Option<SocketAddr> {
+        match self {
+            Listener::Tcp(listener) => listener.local_addr().ok(),
+            Listener::Unix(..) => None,
+        }
+    }
+
+    /// A client that does not block, and the address of ours that it has reached.
+    fn accept(&self) -> io::Result<(OwnedFd, Option<IpAddr>)> {
+        match self {
+            Listener::Tcp(listener) => {
+                let (socket, _) = listener.accept()?;
+                socket.set_nonblocking(true)?;
+                let _ = tcp::set_nodelay(&socket);
+                let local = socket.local_addr()?.ip();
+                Ok((OwnedFd::from(socket), Some(local)))
+            }
+            Listener::Unix(listener, _) => {
+                let (socket, _) = listener.accept()?;
+                socket.set_nonblocking(true)?;
+                Ok((OwnedFd::from(socket), None))
+            }
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Listener::Tcp(listener) => listener.as_fd(),
+            Listener::Unix(listener, _) => listener.as_fd(),
+        }
+    }
 }
 
 struct Desk {
     poller: Poller,
-    listener: TcpListener,
+    listener: Listener,
     clients: Vec<Option<Client>>,
     clients_max: usize,
     paused_until_ms: Option<u64>,
@@ -231,8 +349,8 @@ impl Desk {
 
     fn accept(&mut self, now_ms: u64) {
         loop {
-            let socket = match self.listener.accept() {
-                Ok((socket, _)) => socket,
+            let (socket, local) = match self.listener.accept() {
+                Ok(accepted) => accepted,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(_) => {
@@ -245,16 +363,15 @@ impl Desk {
             let free = self.clients.iter().position(Option::is_none);
             let slot = free.unwrap_or(self.clients.len());
             let counts = &self.common.counts;
-            if slot >= self.clients_max || socket.set_nonblocking(true).is_err() {
+            if slot >= self.clients_max {
                 counts.closed.fetch_add(1, Ordering::Relaxed);
                 continue;
             }
-            let _ = tcp::set_nodelay(&socket);
             if self.poller.add(&socket, CLIENTS + slot as u64, Interest::READ).is_err() {
                 continue;
             }
             counts.clients.fetch_add(1, Ordering::Relaxed);
-            let client = Some(Client::new(socket, now_ms));
+            let client = Some(Client::new(socket, local, now_ms));
             match self.clients.get_mut(slot) {
                 Some(place) => *place = client,
                 None => self.clients.push(client),

@@ -3,7 +3,8 @@
 //! It leases what is published, hands it to the kernel, waits until it is written, and sleeps until there is more or
 //! [`Options::flush_ms`](crate::Options) have passed. When a segment is sealed and written it gets its index, and its name.
 //!
-//! What the disk refuses costs the rest of that segment: what is in the file is closed as it is, the next segment is tried
+//! Before it writes it looks whether the disk has room, with what is to stay free; for what lacks it deletes the oldest segments.
+//! What the disk refuses all the same costs the rest of that segment: what is in the file is closed as it is, the next segment is tried
 //! after a pause that doubles up to half a minute. The operator is told once when it begins and once when it ends.
 //!
 //! The budget is kept before a segment is created, and again when its index is known: the oldest goes first, all its files.
@@ -19,7 +20,8 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use larder_io::disk::{FileWriter, O_DIRECT, PAGE_BYTES};
+use larder_io::access::Access;
+use larder_io::disk::{FileWriter, O_DIRECT, PAGE_BYTES, Space};
 use larder_mem::object::{Lease, Phase, Reader, ReaderOptions};
 
 use crate::block::Walker;
@@ -33,6 +35,11 @@ use crate::{index, journal, recover};
 
 /// Octets of one write at most.
 const PIECE_BYTES: u64 = 1 << 20;
+
+/// Space that is made before a segment is begun, and what is left free beside what is written: indexes, journals.
+const BEGIN_BYTES: u64 = 1 << 20;
+const SPARE_BYTES_MIN: u64 = 64 << 10;
+const SPARE_BYTES_MAX: u64 = 4 << 20;
 
 /// Pauses after the disk has refused something.
 const PAUSE_MAX: Duration = Duration::from_secs(30);
@@ -52,6 +59,10 @@ pub trait Disk: Send + fmt::Debug {
     fn end(&mut self, sync: bool) -> io::Result<()>;
     /// Writes a file whole: aside, then renamed.
     fn save(&mut self, path: &Path, aside: &Path, octets: &[u8], sync: bool) -> io::Result<()>;
+    /// The space of the file system of a folder.
+    fn space(&mut self, directory: &Path) -> io::Result<Space> {
+        larder_io::disk::space(directory)
+    }
 }
 
 /// The files themselves.
@@ -60,14 +71,22 @@ pub trait Disk: Send + fmt::Debug {
 pub struct Files {
     packets: FileWriter,
     notes: Option<File>,
+    access: Access,
+}
+
+impl Files {
+    /// Files that those may read whom `access` lets.
+    pub fn new(access: Access) -> Files {
+        Files { access, ..Files::default() }
+    }
 }
 
 impl Disk for Files {
     fn begin(&mut self, packets: &Path, notes: &Path, header: &[u8]) -> io::Result<()> {
-        let mut file = File::create(notes)?;
+        let mut file = self.access.create(notes)?;
         file.write_all(header)?;
         self.notes = Some(file);
-        let file = File::create(packets)?;
+        let file = self.access.create(packets)?;
         // Not every file system has it.
         let direct = OpenOptions::new().write(true).custom_flags(O_DIRECT).open(packets).ok();
         self.packets.begin_direct(file, direct);
@@ -95,7 +114,7 @@ impl Disk for Files {
     }
 
     fn save(&mut self, path: &Path, aside: &Path, octets: &[u8], sync: bool) -> io::Result<()> {
-        let mut file = File::create(aside)?;
+        let mut file = self.access.create(aside)?;
         file.write_all(octets)?;
         if sync {
             file.sync_data()?;
@@ -115,6 +134,11 @@ pub(crate) struct Kept {
     pub end: u64,
 }
 
+/// The disk, or what this user may use of it, is full.
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
 #[derive(Debug)]
 pub(crate) struct Shelver {
     shared: Arc<Shared>,
@@ -125,12 +149,15 @@ pub(crate) struct Shelver {
     seed: u64,
     /// How long it pauses after the next refusal; `None`: the last segment was written.
     pause: Option<Duration>,
+    /// It was said that segments are deleted because the disk is full.
+    is_short: bool,
 }
 
 impl Shelver {
     pub fn new(shared: Arc<Shared>, options: Options, disk: Box<dyn Disk>, kept: Kept) -> Shelver {
         let (named, seed) = (Named::default(), Flows::seed());
-        let shelver = Shelver { shared, options, disk, kept, named, seed, pause: None };
+        let shelver =
+            Shelver { shared, options, disk, kept, named, seed, pause: None, is_short: false };
         shelver.note_kept();
         shelver
     }
@@ -181,6 +208,7 @@ impl Shelver {
     fn write(&mut self, segment: &Growing) -> io::Result<Flows> {
         let number = segment.identity.number;
         let (part, notes) = (self.path(number, Kind::Growing), self.path(number, Kind::Journal));
+        self.make_space(self.options.segment_bytes.min(BEGIN_BYTES))?;
         self.disk.begin(&part, &notes, &journal::header(&segment.identity))?;
         let options = ReaderOptions { loop_number: 63, lease_bytes_max: u64::MAX };
         // Its memory is doomed only when it is in the file.
@@ -206,6 +234,7 @@ impl Shelver {
             }
             let bytes = published - reader.position();
             if bytes > 0 {
+                self.make_space(bytes)?;
                 self.hand_over(&mut reader, published, |octets| {
                     walker.feed(octets, |offset, block| {
                         flows.block(offset, block);
@@ -247,6 +276,7 @@ impl Shelver {
         let octets = index::build(&segment.identity, bytes, flows, &notes, false);
         let bytes_of_all = bytes + octets.len() as u64;
         self.keep_budget(bytes_of_all);
+        self.make_space(octets.len() as u64)?;
         self.disk.save(
             &self.path(number, Kind::Index),
             &self.path(number, Kind::IndexPart),
@@ -280,8 +310,9 @@ impl Shelver {
     fn fail(&mut self, segment: &Growing, error: &io::Error) {
         let number = segment.identity.number;
         let _ = self.disk.end(false);
+        let Options { directory, access, .. } = &self.options;
         let (closed, result) =
-            recover::close_part(&self.options.directory, &segment.identity, &self.named, self.seed);
+            recover::close_part(directory, *access, &segment.identity, &self.named, self.seed);
         let counts = &self.shared.counts;
         Counts::add(&counts.disk_errors, 1);
         let frames = {
@@ -311,6 +342,7 @@ impl Shelver {
                 self.keep(number, closed.bytes_of_all);
             }
         }
+        let has_deleted = is_full(error) && self.delete_oldest(self.options.segment_bytes);
         if self.pause.is_none() {
             self.shared.counts.tell(format!(
                 "{}: {error}; packets are lost until the disk takes them again",
@@ -318,6 +350,11 @@ impl Shelver {
             ));
         }
         let pause = self.pause.unwrap_or(10 * self.flush_every()).min(PAUSE_MAX);
+        // Where older packets were deleted for new ones there is nothing to wait for.
+        if has_deleted {
+            self.pause = Some(pause);
+            return;
+        }
         self.pause = Some(pause * 2);
         self.keep_budget(0);
         let until = Instant::now() + pause;
@@ -340,6 +377,47 @@ impl Shelver {
             Counts::add(&self.shared.counts.segments_deleted, 1);
         }
         self.note_kept();
+    }
+
+    /// Deletes the oldest segments until the disk has room for `bytes` more, besides what is to stay free. An error: it has not,
+    /// with none of ours left. What the disk does not say, it says when it is written to.
+    fn make_space(&mut self, bytes: u64) -> io::Result<()> {
+        let Ok(space) = self.disk.space(&self.options.directory) else { return Ok(()) };
+        let reserve = self.options.reserve.bytes_of(space.total_bytes);
+        let spare = (self.options.segment_bytes / 8).clamp(SPARE_BYTES_MIN, SPARE_BYTES_MAX);
+        let wanted = reserve.saturating_add(bytes).saturating_add(spare);
+        // By what was deleted, and not by what is free then: some file systems take their time.
+        let lacking = wanted.saturating_sub(space.free_bytes);
+        if lacking == 0 || self.delete_oldest(lacking) || space.free_bytes >= reserve + bytes {
+            return Ok(());
+        }
+        let text = match reserve {
+            0 => return Ok(()),
+            _ => {
+                "less space is free than is to stay free, and there are no older packets to delete"
+            }
+        };
+        Err(io::Error::new(io::ErrorKind::StorageFull, text))
+    }
+
+    /// Deletes the oldest segments, at least so many bytes of them if there are; false when there was none.
+    fn delete_oldest(&mut self, bytes: u64) -> bool {
+        let mut deleted = 0;
+        while deleted < bytes
+            && let Some((number, gone)) = self.kept.segments.pop_front()
+        {
+            deleted += gone;
+            self.delete(number);
+            Counts::add(&self.shared.counts.segments_deleted, 1);
+        }
+        self.note_kept();
+        if deleted > 0 && !std::mem::replace(&mut self.is_short, true) {
+            self.shared.counts.tell(format!(
+                "{}: the disk is full; the oldest packets are deleted before the budget is used up",
+                self.options.directory.display()
+            ));
+        }
+        deleted > 0
     }
 
     fn note_kept(&self) {

@@ -17,7 +17,8 @@
 //! Cost: a copy of the batch and a look at each block's head; see `cargo bench -p larder-store`.
 
 use std::collections::VecDeque;
-use std::fs::{self, File, TryLockError};
+use std::fs::{File, TryLockError};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -37,7 +38,7 @@ use crate::options::{
 };
 use crate::privacy::Rewriter;
 use crate::shelf::{Content, Segment, Shelf};
-use crate::shelver::{Disk, Files, Shelver};
+use crate::shelver::{Disk, Files, Kept, Shelver};
 use crate::{journal, recover};
 
 /// The loop that fillers of segments are on; nobody listens there.
@@ -68,7 +69,7 @@ pub struct Store {
     rewriter: Option<Rewriter>,
     thread: Option<JoinHandle<()>>,
     /// Held as long as we write here.
-    _lock: File,
+    lock: File,
 }
 
 /// The segment that grows.
@@ -143,7 +144,8 @@ impl Store {
         interfaces: &[Interface],
         post: Arc<dyn Post>,
     ) -> Result<Store, StoreError> {
-        Store::open_on(options, interfaces, post, Box::new(Files::default()))
+        let files = Files::new(options.access);
+        Store::open_on(options, interfaces, post, Box::new(files))
     }
 
     /// The same on another disk: for tests of those that are slow or full.
@@ -152,16 +154,23 @@ impl Store {
         mut options: Options,
         interfaces: &[Interface],
         post: Arc<dyn Post>,
-        disk: Box<dyn Disk>,
+        mut disk: Box<dyn Disk>,
     ) -> Result<Store, StoreError> {
         limit(&mut options, interfaces)?;
         let directory = options.directory.clone();
-        fs::create_dir_all(&directory).map_err(StoreError::at(&directory))?;
-        let lock = lock(&options)?;
+        let access = options.access;
+        access.make_folder(&directory).map_err(StoreError::at(&directory))?;
+        // One that others made for us, and may use besides, stays as it is.
+        if files::is_store(&directory).map_err(StoreError::at(&directory))? {
+            access.apply(&directory).map_err(StoreError::at(&directory))?;
+        }
+        let (lock, numbered) = lock(&options)?;
         let counts = Arc::new(Counts::default());
         let shelf = Arc::new(Shelf::default());
-        let kept =
-            recover::recover(&directory, &shelf, &counts).map_err(StoreError::at(&directory))?;
+        let mut kept = recover::recover(&directory, access, &shelf, &counts)
+            .map_err(StoreError::at(&directory))?;
+        kept.next_number = kept.next_number.max(numbered);
+        warn_of_space(&options, &kept, &mut *disk, &counts);
         let memory = ObjectStore::new(StoreOptions::of(options.memory_bytes), post)
             .map_err(StoreError::Memory)?;
         let shared = Arc::new(Shared {
@@ -194,7 +203,7 @@ impl Store {
             next_packet: 0,
             numbers: Numbers::new(next.position),
             thread: Some(thread),
-            _lock: lock,
+            lock,
             options,
         })
     }
@@ -443,6 +452,11 @@ impl Store {
             file: None,
         });
         self.lock_queue().push_back(segment.clone());
+        // Known before a client can ask for the segment: it never gets another under the same number.
+        if let Err(error) = note_number(&self.lock, identity.number + 1) {
+            let path = files::lock(&self.options.directory);
+            self.shared.counts.tell(format!("{}: {error}", path.display()));
+        }
         self.next = Identity { number: identity.number + 1, ..identity };
         let current = Current { segment, filler, opened: Instant::now(), unwritten: 0 };
         self.current = Some(current);
@@ -609,17 +623,50 @@ fn limit(options: &mut Options, interfaces: &[Interface]) -> Result<(), StoreErr
     Ok(())
 }
 
-/// Only one process writes into a folder.
-fn lock(options: &Options) -> Result<File, StoreError> {
+/// Says where the budget is more than there is space for.
+fn warn_of_space(options: &Options, kept: &Kept, disk: &mut dyn Disk, counts: &Counts) {
+    let Ok(space) = disk.space(&options.directory) else { return };
+    let own: u64 = kept.segments.iter().map(|(_, bytes)| bytes).sum();
+    let reserve = options.reserve.bytes_of(space.total_bytes);
+    let room = (space.free_bytes + own).saturating_sub(reserve);
+    let wanted = options.budget_bytes.saturating_add(options.segment_bytes);
+    if wanted > room {
+        counts.tell(format!(
+            "{}: the budget of {} MiB exceeds the space of the disk: {} MiB are free, {} MiB are stored packets, \
+             {} MiB stay free; the oldest packets are deleted when it is full",
+            options.directory.display(),
+            options.budget_bytes >> 20,
+            space.free_bytes >> 20,
+            own >> 20,
+            reserve >> 20,
+        ));
+    }
+}
+
+/// How the file of the lock begins; then the number of the next segment.
+const NUMBERED: &str = "larder store next=";
+
+/// Notes the number that the next segment has, in one write of one length.
+fn note_number(mut lock: &File, number: u64) -> io::Result<()> {
+    lock.seek(SeekFrom::Start(0))?;
+    lock.write_all(format!("{NUMBERED}{number:020}\n").as_bytes())
+}
+
+/// Only one process writes into a folder. With the number of the next segment, as far as it was noted: numbers of segments that
+/// were deleted are not used again.
+fn lock(options: &Options) -> Result<(File, u64), StoreError> {
     let path = files::lock(&options.directory);
-    let file = File::options()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(&path)
-        .map_err(StoreError::at(&path))?;
+    let mut how = File::options();
+    how.read(true).write(true).create(true).truncate(false);
+    let mut file = options.access.open(&mut how, &path).map_err(StoreError::at(&path))?;
     match file.try_lock() {
-        Ok(()) => Ok(file),
+        Ok(()) => {
+            let mut text = String::new();
+            let _ = Read::by_ref(&mut file).take(64).read_to_string(&mut text);
+            let number =
+                text.strip_prefix(NUMBERED).and_then(|number| number.trim_end().parse().ok());
+            Ok((file, number.filter(|number| *number < u64::MAX / 2).unwrap_or(0)))
+        }
         Err(TryLockError::WouldBlock) => Err(StoreError::Locked(options.directory.clone())),
         Err(TryLockError::Error(error)) => Err(StoreError::Io(path, error)),
     }

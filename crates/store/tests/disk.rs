@@ -10,8 +10,12 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use common::*;
+use larder_io::disk::Space;
 use larder_mem::object::{Lease, Notice, Post};
-use larder_store::{Counts, Disk, Files, Options, Store};
+use larder_store::{Counts, Disk, Files, Options, Reserve, Store};
+
+/// How long a disk that works is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Nobody;
 
@@ -20,7 +24,7 @@ impl Post for Nobody {
 }
 
 /// A disk with so much room, or none for a while, or one that waits.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Poor {
     files: Files,
     /// Octets of packets that it takes yet.
@@ -28,6 +32,8 @@ struct Poor {
     is_full: bool,
     /// Closed: nothing is written.
     gate: Arc<Gate>,
+    /// What it says to be free, and bytes of all of it; `None`: that of the folder.
+    space: Option<Arc<dyn Fn() -> Space + Send + Sync>>,
 }
 
 #[derive(Debug, Default)]
@@ -50,6 +56,12 @@ impl Gate {
             is_shut = self.opens.wait(is_shut).unwrap();
         }
         self.is_waiting.store(false, Relaxed);
+    }
+}
+
+impl std::fmt::Debug for Poor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Poor").finish_non_exhaustive()
     }
 }
 
@@ -100,6 +112,10 @@ impl Disk for Poor {
         self.ask()?;
         self.files.save(path, aside, octets, sync)
     }
+
+    fn space(&mut self, directory: &Path) -> io::Result<Space> {
+        self.space.as_ref().map_or_else(|| self.files.space(directory), |space| Ok(space()))
+    }
 }
 
 fn open(options: Options, disk: Poor) -> Store {
@@ -134,8 +150,8 @@ fn check_books(folder: &Path, counts: &Counts, appended: u64) -> Vec<i64> {
     kept
 }
 
-/// A disk that is full takes the start of a segment: that stays and can be read. The operator is told once, and once more
-/// when there is room again, from when on all is kept. All that was not kept is counted.
+/// A disk that is full, and stays so whatever is deleted, takes the start of a segment and loses the rest. The operator is told
+/// once, and once more when there is room again, from when on all is kept. All that was not kept is counted.
 #[test]
 fn a_full_disk_costs_the_rest_of_a_segment() {
     let folder = tempfile::tempdir().unwrap();
@@ -151,9 +167,9 @@ fn a_full_disk_costs_the_rest_of_a_segment() {
         counts.disk_errors.load(Relaxed) > 2
     });
     let news = counts.news();
-    assert_eq!(news.len(), 1, "{news:?}");
-    assert!(news[0].contains("No space left"), "{news:?}");
-    let full = next;
+    assert_eq!(news.len(), 2, "{news:?}");
+    assert!(news[0].contains("oldest packets are deleted"), "{news:?}");
+    assert!(news[1].contains("No space left"), "{news:?}");
     room.store(u64::MAX, Relaxed);
     until("it writes again", || {
         append(&mut store, &mut next);
@@ -165,9 +181,7 @@ fn a_full_disk_costs_the_rest_of_a_segment() {
         append(&mut store, &mut next);
     }
     store.finish().unwrap();
-    let kept = check_books(folder.path(), &counts, next - 1);
-    let before = kept.iter().filter(|number| **number < full as i64).count();
-    assert!(before > 100, "{before}");
+    let kept: Vec<i64> = all_frames(folder.path()).iter().map(|(number, _)| *number).collect();
     let last: Vec<i64> = (again as i64..next as i64).collect();
     assert!(kept.ends_with(&last), "after the pause all is kept");
     assert!(files(folder.path()).iter().all(|name| !name.contains(".part")));
@@ -212,11 +226,13 @@ fn who_waits_loses_nothing() {
     let counts = store.counts().clone();
     let (mut next, mut refused) = (1, 0);
     for _ in 0..1600 {
-        if !store.wait_for_room(16 << 10, Duration::from_millis(20)) {
+        // The disk stands still until it was noticed once.
+        let patience = if refused == 0 { Duration::from_millis(20) } else { PATIENCE };
+        if !store.wait_for_room(16 << 10, patience) {
             // Nothing is written: the disk is let go on.
             refused += 1;
             gate.shut(false);
-            assert!(store.wait_for_room(16 << 10, Duration::from_secs(60)));
+            assert!(store.wait_for_room(16 << 10, PATIENCE));
         }
         append(&mut store, &mut next);
     }
@@ -226,8 +242,8 @@ fn who_waits_loses_nothing() {
     check_books(folder.path(), &counts, next - 1);
 }
 
-/// A file system that is full by itself: in a name space of our own a small one is mounted. What fits is kept, the rest is
-/// counted, and the budget of the store is no part in it.
+/// A file system that is full by itself: in a name space of our own a small one is mounted. The newest packets that fit are
+/// stored, as many as the disk has room for, and none is lost; the oldest are deleted for them before the budget is used up.
 #[test]
 fn a_full_file_system() {
     const CHILD: &str = "LARDER_TEST_SMALL_DISK";
@@ -237,17 +253,27 @@ fn a_full_file_system() {
         options.segment_bytes = 256 << 10;
         let mut store = Store::open(options, &interfaces()).unwrap();
         let counts = store.counts().clone();
+        let news = counts.news();
+        assert!(news.iter().any(|line| line.contains("exceeds the space")), "{news:?}");
         let mut next = 1;
-        until("it is full", || {
+        for _ in 0..500 {
             append(&mut store, &mut next);
-            std::thread::sleep(Duration::from_micros(300));
-            counts.disk_errors.load(Relaxed) > 0
-        });
+            assert!(store.wait_for_room(64 << 10, Duration::from_secs(20)));
+        }
         store.finish().unwrap();
+        let load = |count: &AtomicU64| count.load(Relaxed);
+        assert_eq!(
+            (load(&counts.packets), load(&counts.packets_lost)),
+            (5000, 0),
+            "{:?}",
+            counts.news()
+        );
         let kept = common::world::find(folder, &["10.0.0.1".into()], Default::default(), false).0;
-        let all: u64 = counts.packets.load(Relaxed);
-        assert!(kept.len() > 400, "{}", kept.len());
-        assert_eq!(kept.len() as u64 + counts.packets_lost.load(Relaxed), all);
+        let numbers: Vec<i64> = kept.iter().map(|(number, _)| *number).collect();
+        let newest: Vec<i64> = (5001 - numbers.len() as i64..=5000).collect();
+        assert_eq!(numbers, newest);
+        assert!(numbers.len() > 400, "{}", numbers.len());
+        assert!(load(&counts.segments_deleted) > 10);
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -268,4 +294,86 @@ fn a_full_file_system() {
         }
         _ => println!("SKIP a_full_file_system: no name space to mount a small file system in"),
     }
+}
+
+/// A part of the disk stays free: the oldest segments are deleted for it, as many as it takes. Where nothing of ours is left to
+/// delete packets are lost and counted, and the reason is said; when others give space back all is stored again.
+#[test]
+fn a_reserve_stays_free() {
+    const TOTAL: u64 = 1 << 20;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_owned();
+    let others = Arc::new(AtomicU64::new(0));
+    let of_others = Arc::clone(&others);
+    let space = move || {
+        let entries = std::fs::read_dir(&path).unwrap();
+        let sizes = entries.filter_map(|entry| Some(entry.ok()?.metadata().ok()?.len()));
+        let used = sizes.sum::<u64>() + of_others.load(Relaxed);
+        Space { free_bytes: TOTAL.saturating_sub(used), total_bytes: TOTAL }
+    };
+    let mut sized = options(folder.path());
+    (sized.segment_bytes, sized.reserve) = (32 << 10, Reserve::Percent(50));
+    let room = Arc::new(AtomicU64::new(u64::MAX));
+    let poor = Poor { room, space: Some(Arc::new(space.clone())), ..Poor::default() };
+    let mut store = open(sized, poor);
+    let counts = store.counts().clone();
+    let mut next = 1;
+    let fill = |store: &mut Store, next: &mut u64, batches: usize| {
+        for _ in 0..batches {
+            append(store, next);
+            until("it is written", || {
+                let done = counts.bytes_written.load(Relaxed) + counts.bytes_lost.load(Relaxed);
+                done + (64 << 10) > counts.bytes.load(Relaxed)
+            });
+        }
+    };
+    fill(&mut store, &mut next, 100);
+    assert!(space().free_bytes >= TOTAL / 2, "{}", space().free_bytes);
+    assert!(space().free_bytes < TOTAL / 2 + (256 << 10), "no more is deleted than it takes");
+    assert_eq!(counts.packets_lost.load(Relaxed), 0);
+    assert!(counts.segments_deleted.load(Relaxed) > 10);
+
+    others.store(TOTAL, Relaxed);
+    until("nothing is left to delete", || {
+        append(&mut store, &mut next);
+        std::thread::sleep(Duration::from_millis(1));
+        counts.packets_lost.load(Relaxed) > 0
+    });
+    let news = counts.news();
+    assert!(news.iter().any(|line| line.contains("stay free")), "{news:?}");
+    others.store(0, Relaxed);
+    until("it writes again", || {
+        append(&mut store, &mut next);
+        std::thread::sleep(Duration::from_millis(2));
+        counts.news().iter().any(|line| line.contains("again"))
+    });
+    let again = next;
+    fill(&mut store, &mut next, 5);
+    store.finish().unwrap();
+    let kept: Vec<i64> = all_frames(folder.path()).iter().map(|(number, _)| *number).collect();
+    assert!(kept.ends_with(&(again as i64..next as i64).collect::<Vec<_>>()));
+}
+
+/// A segment that the disk refused in its middle gives its memory back, also while a client that does not read holds its place in
+/// it: the writer goes on as though there was no such client.
+#[test]
+fn a_refused_segment_leaves_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut sized = options(folder.path());
+    (sized.segment_bytes, sized.memory_bytes) = (1 << 20, 8 << 20);
+    let room = Arc::new(AtomicU64::new(300_000));
+    let mut store = open(sized, Poor { room: room.clone(), ..Poor::default() });
+    let counts = store.counts().clone();
+    let mut next = 1;
+    append(&mut store, &mut next);
+    let object = match &store.shelf().last().expect("a segment").content {
+        larder_store::Content::Memory(object) => Arc::clone(object),
+        larder_store::Content::File(..) => panic!("it grows in memory"),
+    };
+    until("the disk is full", || {
+        append(&mut store, &mut next);
+        std::thread::sleep(Duration::from_millis(1));
+        counts.disk_errors.load(Relaxed) > 0
+    });
+    assert!(object.is_doomed(), "readers are sent to the file");
 }

@@ -8,17 +8,22 @@ use std::time::Duration;
 
 use common::*;
 use larder_store::Store;
-use larder_store::serve::{Options, Server};
+use larder_store::serve::{Listen, Options, Server};
 
 fn serve(store: &Store) -> Server {
-    let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-    let options = Options { listen, clients_max: 8 };
+    serve_as(store, |_| {})
+}
+
+fn serve_as(store: &Store, change: impl FnOnce(&mut Options)) -> Server {
+    let mut options = Options::new(Listen::Tcp(SocketAddr::from(([127, 0, 0, 1], 0))));
+    options.clients_max = 8;
+    change(&mut options);
     Server::start(&options, store.shelf().clone()).unwrap()
 }
 
 /// All that comes for `requests`, up to the end of the connection.
 fn ask(server: &Server, requests: &str) -> Vec<u8> {
-    let mut socket = TcpStream::connect(server.address()).unwrap();
+    let mut socket = TcpStream::connect(server.address().unwrap()).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     socket.write_all(requests.as_bytes()).unwrap();
     let mut answers = Vec::new();
@@ -33,10 +38,10 @@ fn what_is_not_there_is_refused_once() {
     let folder = tempfile::tempdir().unwrap();
     let store = Store::open(options(folder.path()), &interfaces()).unwrap();
     let server = serve(&store);
-    let asked = "GET /favicon.ico HTTP/1.1\r\n\r\n\
-        HEAD /segments/7.pcapng HTTP/1.1\r\n\r\n\
-        GET /live.pcapng HTTP/1.1\r\n\r\n\
-        GET / HTTP/1.1\r\nConnection: close\r\n\r\n";
+    let asked = "GET /favicon.ico HTTP/1.1\r\nHost: localhost\r\n\r\n\
+        HEAD /segments/7.pcapng HTTP/1.1\r\nHost: localhost\r\n\r\n\
+        GET /live.pcapng HTTP/1.1\r\nHost: localhost\r\n\r\n\
+        GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
     let answers = String::from_utf8(ask(&server, asked)).unwrap();
     let statuses: Vec<&str> = answers
         .split("HTTP/1.1 ")
@@ -45,8 +50,11 @@ fn what_is_not_there_is_refused_once() {
         .collect();
     assert_eq!(statuses, ["404", "404", "503", "200"], "{answers}");
     assert_eq!(answers.matches("there are /segments").count(), 1, "HEAD has no body: {answers}");
-    let refused = ask(&server, "POST / HTTP/1.1\r\n\r\nGET / HTTP/1.1\r\n\r\n");
-    assert!(refused.starts_with(b"HTTP/1.1 405 ") && refused.len() < 300, "and it ends there");
+    let refused = ask(
+        &server,
+        "POST / HTTP/1.1\r\nHost: localhost\r\n\r\nGET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    );
+    assert!(refused.starts_with(b"HTTP/1.1 405 ") && refused.len() < 320, "and it ends there");
 }
 
 /// The octets of a body in chunks.
@@ -96,9 +104,9 @@ fn from_memory_to_the_file_in_the_middle_of_a_chunk() {
         }
     };
     append(&mut store, 1);
-    let mut socket = TcpStream::connect(server.address()).unwrap();
+    let mut socket = TcpStream::connect(server.address().unwrap()).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    let head = "GET /segments/00000000.pcapng HTTP/1.1\r\n\r\n";
+    let head = "GET /segments/00000000.pcapng HTTP/1.1\r\nHost: localhost\r\n\r\n";
     socket.write_all(head.as_bytes()).unwrap();
     let mut answer = vec![0; 1000];
     socket.read_exact(&mut answer).unwrap();
@@ -119,4 +127,91 @@ fn from_memory_to_the_file_in_the_middle_of_a_chunk() {
     store.finish().unwrap();
     let file = std::fs::read(folder.path().join("00000000.pcapng")).unwrap();
     assert!(body_of(&answer) == file, "{} octets", file.len());
+}
+
+/// The status of the answer to one request with these fields.
+fn status(server: &Server, path: &str, fields: &str) -> String {
+    let request = format!("GET {path} HTTP/1.1\r\nConnection: close\r\n{fields}\r\n");
+    let answer = String::from_utf8_lossy(&ask(server, &request)).into_owned();
+    answer.strip_prefix("HTTP/1.1 ").expect("an answer")[..3].to_owned()
+}
+
+/// Requests that a page of another site could make a browser send get no packets, on any path and with any method; nor do those
+/// without the token. Segments are for the client alone, and are kept by no cache that others share.
+#[test]
+fn only_those_are_answered_who_may_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Store::open(options(folder.path()), &interfaces()).unwrap();
+    let mut made = Made::default();
+    made.packet(0, 1, &udp([10, 0, 0, 1], 1, [10, 0, 0, 2], 2, b"secret of somebody"));
+    made.append(&mut store, &mut 1);
+    let open = serve_as(&store, |options| options.hosts = vec!["tap.example".into()]);
+    let address = open.address().unwrap();
+    for path in ["/", "/segments", "/segments/00000000.pcapng", "/live.pcapng", "/nowhere"] {
+        for (fields, expected) in [
+            ("Host: evil.example\r\n".to_owned(), "421"),
+            (String::new(), "421"),
+            (format!("Host: {address}\r\nHost: evil.example\r\n"), "400"),
+            (format!("Host: {address}\r\nOrigin: http://evil.example\r\n"), "403"),
+            (format!("Host: {address}\r\nOrigin: null\r\n"), "403"),
+        ] {
+            assert_eq!(status(&open, path, &fields), expected, "{path} {fields}");
+        }
+    }
+    let old = ask(&open, "GET / HTTP/1.0\r\n\r\n");
+    assert!(old.starts_with(b"HTTP/1.1 421"), "{}", String::from_utf8_lossy(&old));
+    for fields in [
+        format!("Host: {address}\r\n"),
+        "Host: localhost:9\r\n".to_owned(),
+        "Host: TAP.example\r\n".to_owned(),
+        format!("Host: {address}\r\nOrigin: http://{address}\r\n"),
+    ] {
+        assert_eq!(status(&open, "/", &fields), "200", "{fields}");
+    }
+    let denied = open.counts().denied.load(std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(denied, 21);
+    drop(open);
+
+    let closed = serve_as(&store, |options| options.token = Some(b"a-long-token".to_vec()));
+    let with = |more: &str| status(&closed, "/segments", &format!("Host: localhost\r\n{more}"));
+    assert_eq!(with(""), "401");
+    assert_eq!(with("Authorization: Bearer a-long-tokem\r\n"), "401");
+    assert_eq!(with("Authorization: Bearer a-long-token\r\n"), "200");
+    drop(closed);
+    store.finish().unwrap();
+
+    let store = Store::open(options(folder.path()), &interfaces()).unwrap();
+    let server = serve(&store);
+    let answer = ask(
+        &server,
+        "GET /segments/00000000.pcapng HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+    );
+    let head = String::from_utf8_lossy(&answer);
+    let head = head.split("\r\n\r\n").next().unwrap();
+    assert!(head.contains("Cache-Control: private") && !head.contains("public"), "{head}");
+}
+
+/// A Unix socket serves without a host name, has a mode that lets nobody else in, and is gone afterwards; pages of other sites
+/// are refused there too.
+#[test]
+fn a_unix_socket_is_for_its_user() {
+    use std::os::unix::fs::MetadataExt;
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(options(folder.path()), &interfaces()).unwrap();
+    let path = folder.path().join("packets");
+    let server = serve_as(&store, |options| options.listen = Listen::Unix(path.clone()));
+    assert_eq!(server.address(), None);
+    assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+    for (fields, expected) in
+        [("", "200"), ("Host: anything\r\n", "200"), ("Origin: http://anything\r\n", "403")]
+    {
+        let mut socket = std::os::unix::net::UnixStream::connect(&path).unwrap();
+        let request = format!("GET / HTTP/1.1\r\nConnection: close\r\n{fields}\r\n");
+        socket.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).unwrap();
+        assert_eq!(&answer[9..12], expected, "{fields}: {answer}");
+    }
+    drop(server);
+    assert!(!path.exists());
 }

@@ -113,6 +113,7 @@ fn the_budget_is_kept() {
     store.finish().unwrap();
     let bytes: u64 = files(folder.path())
         .iter()
+        .filter(|name| *name != "lock")
         .map(|name| std::fs::metadata(folder.path().join(name)).unwrap().len())
         .sum();
     assert!(bytes <= small.budget_bytes && bytes > small.budget_bytes / 2, "{bytes}");
@@ -204,5 +205,77 @@ fn a_killed_writer_loses_nothing_that_was_flushed() {
             frame[34..36] == port.to_be_bytes()
         };
         assert!(new.iter().enumerate().all(is_whole));
+    }
+}
+
+/// All files have the modes of their folder's access, whatever they had before: segments, indexes, journals, the lock; and the
+/// folder that was made for them.
+#[test]
+fn files_are_for_their_user() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let above = tempfile::tempdir().unwrap();
+    let folder = above.path().join("a/kept");
+    let own = std::fs::metadata("/proc/self").unwrap().gid();
+    for (access, file_mode, folder_mode) in [
+        (larder_io::access::Access::PRIVATE, 0o600, 0o700),
+        (larder_io::access::Access::shared(own), 0o640, 0o750),
+    ] {
+        let options = larder_store::Options { access, ..options(&folder) };
+        let mut store = Store::open(options, &interfaces()).unwrap();
+        let modes = || {
+            let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().mode() & 0o7777;
+            assert_eq!(mode(&folder), folder_mode);
+            for name in files(&folder) {
+                assert_eq!(mode(&folder.join(&name)), file_mode, "{name}");
+            }
+        };
+        let mut next = 1;
+        for _ in 0..20 {
+            let mut made = Made::default();
+            made.packet(0, 1, &udp([10, 0, 0, 1], 1, [10, 0, 0, 2], 2, &[0; 1000]));
+            made.append(&mut store, &mut next);
+        }
+        let counts = store.counts().clone();
+        let of =
+            |count: &std::sync::atomic::AtomicU64| count.load(std::sync::atomic::Ordering::Acquire);
+        while of(&counts.bytes_written) < of(&counts.bytes) {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        modes();
+        store.finish().unwrap();
+        modes();
+        // As an earlier version left it.
+        for name in files(&folder) {
+            let path = folder.join(name);
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o644)).unwrap();
+        }
+    }
+}
+
+/// Numbers of segments are not used again: not by the next run, and not when all segments were deleted before it.
+#[test]
+fn numbers_are_not_used_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut used = std::collections::BTreeSet::new();
+    for run in 0..4 {
+        let mut store = Store::open(options(folder.path()), &interfaces()).unwrap();
+        let mut made = Made::default();
+        for _ in 0..30 {
+            made.packet(0, 1, &udp([10, 0, 0, 1], 1, [10, 0, 0, 2], 2, &[0; 1000]));
+        }
+        made.append(&mut store, &mut 1);
+        store.finish().unwrap();
+        let mut count = 0;
+        for name in files(folder.path()) {
+            if let Some(number) = name.strip_suffix(".pcapng") {
+                assert!(used.insert(number.to_owned()) || run == 2, "{number} again in run {run}");
+                count += 1;
+            }
+            // All segments are deleted, but those of run 1, which run 2 finds.
+            if name != "lock" && run != 1 {
+                std::fs::remove_file(folder.path().join(name)).unwrap();
+            }
+        }
+        assert!(count > 5);
     }
 }

@@ -79,9 +79,9 @@ pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error
         load_names(&mut names, path, &mut || ())?;
     }
     if let Some(directory) = &options.directory {
-        make_directory(directory)?;
+        make_directory(directory, options.access)?;
     }
-    let mut out = open_output(&options.output)?;
+    let mut out = open_output(&options.output, options.access)?;
     let fields = fields(form);
     let mut annotator = Annotator {
         facts: names.facts(),
@@ -507,7 +507,7 @@ impl Annotator {
             |name: &str| options.directory.as_ref().map(|directory| directory.join(name));
         let saved: [Option<PathBuf>; 2] = [options.names_save.clone(), in_directory("names.log")];
         for path in saved.into_iter().flatten() {
-            save_names(&self.names, &path)?;
+            save_names(&self.names, &path, options.access)?;
         }
         let mut summary = self.summary;
         (summary.names_known, summary.names_evicted) = self.names.counts();
@@ -519,7 +519,7 @@ impl Annotator {
         summary.input_damaged = !summary.damaged.is_empty();
         summary.interrupted = progress.stop.load(Ordering::Relaxed);
         if let Some(path) = in_directory("stats.json") {
-            let mut out = Output::create(&path)?;
+            let mut out = Output::create_for(&path, options.access)?;
             out.write_all(summary.to_json().as_bytes())?;
             out.finish()?;
         }

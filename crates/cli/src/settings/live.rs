@@ -210,12 +210,50 @@ pub(super) const STORE_SYNC: Setting = Setting {
     ..ON_OFF
 };
 
+pub(super) const STORE_FREE: Setting = Setting {
+    name: "store-free",
+    value_name: "SIZE|PERCENT",
+    kind: Kind::Space,
+    default: "0",
+    help: "Keep this much of the disk free; delete the oldest stored packets for it",
+    why: "The oldest packets are also deleted when the disk is full. A start where --store exceeds the free space says so.",
+    ..STORE
+};
+
 pub(super) const SERVE: Setting = Setting {
     name: "serve",
-    value_name: "ADDR:PORT",
+    value_name: "ADDR:PORT|unix:PATH",
     group: "Packets kept",
-    help: "Serve kept packets over HTTP, also those that just come",
-    why: "There is no password: listen where only those reach who may see the traffic.",
+    help: "Serve stored packets over HTTP, also those that just arrive",
+    why: "Requests must name localhost, the address itself or a name of --serve-hosts as their host. Without --serve-token everybody \
+who reaches the address gets the packets; a Unix socket is for this user, and the group of --group.",
+    ..OPERATION
+};
+
+pub(super) const SERVE_HOSTS: Setting = Setting {
+    name: "serve-hosts",
+    value_name: "NAME,..",
+    kind: Kind::List,
+    group: "Packets kept",
+    help: "With --serve: more host names that requests may be for",
+    why: "A request for another host is refused: it comes from a web page that was led here by DNS (DNS rebinding).",
+    ..OPERATION
+};
+
+pub(super) const SERVE_TOKEN: Setting = Setting {
+    name: "serve-token",
+    value_name: "FILE",
+    group: "Packets kept",
+    help: "With --serve: require the token in this file from each client",
+    why: "Clients send it as Authorization: Bearer TOKEN. It crosses the network in the clear: there is no TLS.",
+    ..OPERATION
+};
+
+pub(super) const GROUP: Setting = Setting {
+    name: "group",
+    value_name: "NAME|GID",
+    help: "Let this group read logs, captures and stored packets",
+    why: "Files have the mode 0600 and new folders 0700, whatever the umask is; with a group 0640 and 0750.",
     ..OPERATION
 };
 

@@ -26,7 +26,7 @@ struct Answer {
 fn ask(method: &str, path: &str, more: &str) -> Answer {
     let mut socket = TcpStream::connect(SERVE).expect("larder serves");
     socket.set_read_timeout(Some(PATIENCE)).expect("a time");
-    let request = format!("{method} {path} HTTP/1.1\r\nHost: larder\r\n{more}\r\n");
+    let request = format!("{method} {path} HTTP/1.1\r\nHost: 10.78.0.2:8053\r\n{more}\r\n");
     socket.write_all(request.as_bytes()).expect("sent");
     let mut body = BufReader::new(socket);
     let mut head = String::new();
@@ -87,7 +87,7 @@ fn many_readers() {
     names.ask(0);
     until("a segment", || (world.count("store_packets") > 0).then_some(()));
     let mut idle = TcpStream::connect(SERVE).expect("larder serves");
-    idle.write_all(b"GET /segments/00000000.pcapng HTTP/1.1\r\nHost: larder\r\n\r\n")
+    idle.write_all(b"GET /segments/00000000.pcapng HTTP/1.1\r\nHost: 10.78.0.2:8053\r\n\r\n")
         .expect("sent");
 
     let (say, hear) = channel();

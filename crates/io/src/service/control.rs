@@ -31,6 +31,7 @@ use serde_json::Value;
 pub use super::figures::Fields;
 pub use job::{Job, Talk};
 pub use server::{Control, Limits};
+pub use socket::{SocketFile, listen as listen_at};
 
 /// What comes of a request.
 pub enum Answer {

@@ -43,6 +43,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
+use crate::access::Access;
 use crate::output::OutputError;
 use gzip::Gzip;
 use lock::Lock;
@@ -72,6 +73,8 @@ pub struct RollingOptions {
     pub budget_bytes: u64,
     /// A link in the same folder that leads to the file; made unless something else has that name.
     pub link: Option<String>,
+    /// Who may read the files.
+    pub access: Access,
 }
 
 /// What has become of records and files.
@@ -146,9 +149,9 @@ impl Rolling {
     ) -> Result<Rolling, OutputError> {
         let failed = |error| OutputError::new(&crate::input::display_name(&options.path), error);
         let names = Names::of(&options.path).map_err(failed)?;
-        let (lock, left) = Lock::take(&names.lock()).map_err(failed)?;
+        let (lock, left) = Lock::take(&names.lock(), options.access).map_err(failed)?;
         let mut rolling = Rolling {
-            gzip: options.compress.then(Gzip::start),
+            gzip: options.compress.then(|| Gzip::start(options.access)),
             options: options.clone(),
             header,
             footer,
@@ -316,10 +319,11 @@ impl Rolling {
     fn create(&mut self) -> io::Result<Current> {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true);
-        let file = match options.open(self.names.path()) {
+        let (access, path) = (self.options.access, self.names.path());
+        let file = match access.open(&mut options, &path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 left::set_aside(&self.names, self.last.as_ref())?;
-                options.open(self.names.path())?
+                access.open(&mut options, &path)?
             }
             file => file?,
         };

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
-use std::net::TcpStream;
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
@@ -39,7 +40,9 @@ pub enum Next {
 /// See the module.
 pub struct Client {
     /// Its socket.
-    pub socket: TcpStream,
+    pub socket: OwnedFd,
+    /// The address of ours that it has reached; `None`: it came by a Unix socket.
+    local: Option<IpAddr>,
     /// What the poller watches.
     pub interest: Interest,
     /// When an octet was last taken by the socket, or came.
@@ -95,9 +98,10 @@ enum Sent {
 
 impl Client {
     /// A client that has not asked yet.
-    pub fn new(socket: TcpStream, now_ms: u64) -> Client {
+    pub fn new(socket: OwnedFd, local: Option<IpAddr>, now_ms: u64) -> Client {
         Client {
             socket,
+            local,
             interest: Interest::READ,
             progress_ms: now_ms,
             heard: Vec::new(),
@@ -203,6 +207,12 @@ impl Client {
     /// `is_head`: the answer has no body.
     fn refuse(&mut self, status: u16, is_head: bool) {
         let (reason, next) = match status {
+            401 => ("Unauthorized", "send the token: Authorization: Bearer TOKEN"),
+            403 => ("Forbidden", "pages of other sites get no packets"),
+            421 => (
+                "Misdirected Request",
+                "this host is not served here; --serve-hosts allows more names",
+            ),
             404 => ("Not Found", "there are /segments, /segments/N.pcapng and /live.pcapng"),
             405 => ("Method Not Allowed", "ask with GET or HEAD"),
             416 => ("Range Not Satisfiable", "the segment ends before that"),
@@ -211,9 +221,13 @@ impl Client {
             _ => ("Bad Request", "ask as HTTP/1.1 has it"),
         };
         let connection = if self.keeps { "keep-alive" } else { "close" };
-        let allow = if status == 405 { "Allow: GET, HEAD\r\n" } else { "" };
+        let allow = match status {
+            401 => "WWW-Authenticate: Bearer\r\n",
+            405 => "Allow: GET, HEAD\r\n",
+            _ => "",
+        };
         self.say(&format!(
-            "HTTP/1.1 {status} {reason}\r\nContent-Type: text/plain\r\n{allow}Connection: {connection}\r\n\
+            "HTTP/1.1 {status} {reason}\r\nContent-Type: text/plain\r\nCache-Control: no-store\r\n{allow}Connection: {connection}\r\n\
              Content-Length: {}\r\n\r\n{}",
             next.len() + 1,
             if is_head { String::new() } else { format!("{next}\n") }
@@ -223,6 +237,10 @@ impl Client {
     fn answer(&mut self, request: &Request, common: &Common) {
         self.keeps = request.keeps;
         let is_head = request.is_head;
+        if let Err(status) = common.gate.judge(&request.claims, self.local) {
+            common.counts.denied.fetch_add(1, Ordering::Relaxed);
+            return self.refuse(status, is_head);
+        }
         match request.what {
             What::Unknown => self.refuse(404, is_head),
             What::List => self.list(request, "text/plain; charset=utf-8", &list(common)),
@@ -266,10 +284,11 @@ impl Client {
         self.keeps &= whole.is_some() || in_chunks;
         let mut head = String::from("HTTP/1.1 ");
         head += if range.is_some() { "206 Partial Content\r\n" } else { "200 OK\r\n" };
-        head += "Content-Type: application/x-pcapng\r\nAccept-Ranges: bytes\r\n";
+        head += "Content-Type: application/x-pcapng\r\nX-Content-Type-Options: nosniff\r\nAccept-Ranges: bytes\r\n";
+        head += "Cross-Origin-Resource-Policy: same-origin\r\n";
         head += match whole {
-            // A segment that is closed never changes; its number is never used again.
-            Some(_) => "Cache-Control: public, max-age=86400, immutable\r\n",
+            // A segment that is closed never changes, and its number is never used again. It is for this client alone.
+            Some(_) => "Cache-Control: private, max-age=86400, immutable\r\n",
             None => "Cache-Control: no-store\r\n",
         };
         head += if self.keeps { "Connection: keep-alive\r\n" } else { "Connection: close\r\n" };
@@ -407,12 +426,7 @@ fn live_body(segment: &Segment, in_chunks: bool, said: &mut Vec<u8>) -> Option<B
 }
 
 impl Body {
-    fn step(
-        &mut self,
-        socket: &TcpStream,
-        common: &Common,
-        said: &mut Vec<u8>,
-    ) -> io::Result<Step> {
+    fn step(&mut self, socket: &OwnedFd, common: &Common, said: &mut Vec<u8>) -> io::Result<Step> {
         let full = |error: io::Error| match error.kind() {
             io::ErrorKind::WouldBlock => Ok(Step::Full),
             _ => Err(error),

@@ -32,9 +32,22 @@ pub struct Request {
     pub takes_chunks: bool,
     /// The connection stays open afterwards.
     pub keeps: bool,
+    /// What it says of itself, to be judged.
+    pub claims: Claims,
     /// First octet, and the one behind the last; both may lie behind the end. One range as `Range` has it (RFC 9110, section 14.2);
     /// several are as none.
     pub range: Option<(Option<u64>, Option<u64>)>,
+}
+
+/// What decides whether a client may ask. A field that comes twice ends the request.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Claims {
+    /// `Host`.
+    pub host: Option<String>,
+    /// `Origin`.
+    pub origin: Option<String>,
+    /// `Authorization`.
+    pub authorization: Option<Vec<u8>>,
 }
 
 /// How reading a head ends. What is refused ends the connection: where the next head begins nobody knows.
@@ -68,6 +81,7 @@ pub fn read(octets: &[u8]) -> Read {
     let takes_chunks = parsed.version == Some(1);
     let mut keeps = takes_chunks;
     let mut range = None;
+    let mut claims = Claims::default();
     for field in parsed.headers.iter() {
         let value = str::from_utf8(field.value).unwrap_or_default().trim();
         let is = |name: &str| field.name.eq_ignore_ascii_case(name);
@@ -75,6 +89,15 @@ pub fn read(octets: &[u8]) -> Read {
             let has =
                 |word: &str| value.split(',').any(|part| part.trim().eq_ignore_ascii_case(word));
             keeps = (keeps && !has("close")) || has("keep-alive");
+        } else if is("host") || is("origin") {
+            let claim = if is("host") { &mut claims.host } else { &mut claims.origin };
+            if claim.replace(value.to_owned()).is_some() {
+                return Read::Refused(400);
+            }
+        } else if is("authorization") {
+            if claims.authorization.replace(field.value.to_vec()).is_some() {
+                return Read::Refused(400);
+            }
         } else if is("range") {
             range = read_range(value);
         } else if is("transfer-encoding") || (is("content-length") && value != "0") {
@@ -94,7 +117,7 @@ pub fn read(octets: &[u8]) -> Read {
             None => What::Unknown,
         },
     };
-    Read::Request(Request { what, is_head, takes_chunks, keeps, range }, bytes)
+    Read::Request(Request { what, is_head, takes_chunks, keeps, claims, range }, bytes)
 }
 
 fn read_range(value: &str) -> Option<(Option<u64>, Option<u64>)> {

@@ -19,7 +19,7 @@ const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// The socket's file, removed at the end if it is still ours.
 #[derive(Debug)]
-pub(super) struct SocketFile {
+pub struct SocketFile {
     path: PathBuf,
     /// Device and inode.
     identity: (u64, u64),
@@ -41,7 +41,7 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
 
 /// Listens at `path`. The socket is made beside it, given its mode, and renamed into place, so that nobody can
 /// connect to one of another mode there. Of two servers that start in the same moment one is refused.
-pub(super) fn listen(path: &Path, mode: u32) -> io::Result<(UnixListener, SocketFile)> {
+pub fn listen(path: &Path, mode: u32) -> io::Result<(UnixListener, SocketFile)> {
     let directory = make_directory(path)?;
     // From the check to the rename. Closing it ends the lock.
     let _lock = lock(&directory)?;

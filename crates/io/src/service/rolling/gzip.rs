@@ -14,6 +14,8 @@ use std::thread::{self, JoinHandle};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
+use crate::access::Access;
+
 use super::name::{Stamp, with_ending};
 
 const BUFFER_BYTES: usize = 64 << 10;
@@ -30,10 +32,10 @@ pub(super) struct Gzip {
 }
 
 impl Gzip {
-    pub fn start() -> Gzip {
+    pub fn start(access: Access) -> Gzip {
         let (work, files) = channel();
         let (say, done) = channel();
-        let run = move || run(&files, &say);
+        let run = move || run(&files, &say, access);
         // Without a thread files stay as they are, which is said when the first is to be compressed.
         let thread = thread::Builder::new().name("larder-gzip".to_owned()).spawn(run).ok();
         Gzip { work: Some(work), done, thread }
@@ -61,20 +63,20 @@ impl Gzip {
     }
 }
 
-fn run(files: &Receiver<(Stamp, PathBuf)>, say: &Sender<Done>) {
+fn run(files: &Receiver<(Stamp, PathBuf)>, say: &Sender<Done>, access: Access) {
     lower_priority();
     while let Ok((stamp, path)) = files.recv() {
-        if say.send((stamp, pack(&path))).is_err() {
+        if say.send((stamp, pack(&path, access))).is_err() {
             return;
         }
     }
 }
 
 /// Compresses a file, and removes it. Octets of the new one.
-fn pack(path: &Path) -> io::Result<u64> {
+fn pack(path: &Path, access: Access) -> io::Result<u64> {
     let to = with_ending(path.to_owned(), ".gz");
     let part = with_ending(to.clone(), ".part");
-    let bytes = encode(path, &part).inspect_err(|_| {
+    let bytes = encode(path, &part, access).inspect_err(|_| {
         let _ = fs::remove_file(&part);
     })?;
     fs::rename(&part, &to)?;
@@ -85,9 +87,9 @@ fn pack(path: &Path) -> io::Result<u64> {
     }
 }
 
-fn encode(from: &Path, to: &Path) -> io::Result<u64> {
+fn encode(from: &Path, to: &Path, access: Access) -> io::Result<u64> {
     let mut from = BufReader::with_capacity(BUFFER_BYTES, File::open(from)?);
-    let out = BufWriter::with_capacity(BUFFER_BYTES, File::create(to)?);
+    let out = BufWriter::with_capacity(BUFFER_BYTES, access.create(to)?);
     let mut encoder = GzEncoder::new(out, Compression::default());
     io::copy(&mut from, &mut encoder)?;
     let out = encoder.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;

@@ -5,6 +5,8 @@ use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use crate::access::Access;
+
 /// What a run noted that may have been killed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Note {
@@ -23,12 +25,12 @@ pub(super) struct Lock {
 
 impl Lock {
     /// Takes it. With what is noted there, if nobody removed it in the end.
-    pub fn take(path: &Path) -> io::Result<(Lock, Option<Note>)> {
+    pub fn take(path: &Path, access: Access) -> io::Result<(Lock, Option<Note>)> {
         loop {
             let was_there = path.exists();
             let mut options = OpenOptions::new();
-            let mut file =
-                options.read(true).write(true).create(true).truncate(false).open(path)?;
+            options.read(true).write(true).create(true).truncate(false);
+            let mut file = access.open(&mut options, path)?;
             if file.try_lock().is_err() {
                 let what = "another larder writes this log; end it, or name another file";
                 return Err(io::Error::new(io::ErrorKind::AddrInUse, what));

@@ -22,6 +22,7 @@ fn options(folder: &Path) -> RollingOptions {
         compress: false,
         budget_bytes: 0,
         link: Some("current".to_owned()),
+        access: Access::PRIVATE,
     }
 }
 

@@ -1,0 +1,186 @@
+//! Which requests are answered.
+//!
+//! A page in a browser may send requests to any address that its user reaches, and may read the response if it can make the browser
+//! believe that the address is the page's own host (DNS rebinding). The name of that host is in `Host`; it cannot be an address, nor a
+//! name that is served here. So the following is refused:
+//!
+//! * a `Host` that is missing, or is neither `localhost`, nor an address of loopback, nor the address that the client has reached,
+//!   nor a name of the list. The port is not compared: it may be forwarded.
+//! * an `Origin` that is not that host.
+//! * with a token: no `Authorization`, or another token. It is compared in a time that does not depend on where it differs.
+//!
+//! A Unix socket cannot be reached by a browser: only `Origin` and the token are judged.
+
+use std::net::IpAddr;
+
+use subtle::ConstantTimeEq;
+
+use super::request::Claims;
+
+/// See the module.
+pub(super) struct Gate {
+    /// In lower case.
+    hosts: Vec<String>,
+    token: Option<Vec<u8>>,
+}
+
+impl Gate {
+    pub fn new(hosts: &[String], token: Option<Vec<u8>>) -> Gate {
+        Gate { hosts: hosts.iter().map(|host| plain(host)).collect(), token }
+    }
+
+    /// The status with which a request is refused. `local`: the address that the client has reached, over TCP.
+    pub fn judge(&self, claims: &Claims, local: Option<IpAddr>) -> Result<(), u16> {
+        let host = claims.host.as_deref().unwrap_or_default();
+        if let Some(local) = local
+            && !name_of(host).is_some_and(|name| self.serves(&plain(name), local))
+        {
+            return Err(421);
+        }
+        if let Some(origin) = &claims.origin {
+            let own = ["http://", "https://"].iter().find_map(|scheme| origin.strip_prefix(scheme));
+            if !own.is_some_and(|own| !own.is_empty() && own.eq_ignore_ascii_case(host)) {
+                return Err(403);
+            }
+        }
+        let Some(token) = &self.token else { return Ok(()) };
+        let given = claims.authorization.as_deref().and_then(bearer).unwrap_or_default();
+        if bool::from(given.ct_eq(token)) { Ok(()) } else { Err(401) }
+    }
+
+    fn serves(&self, name: &str, local: IpAddr) -> bool {
+        let address =
+            name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+        match address.parse::<IpAddr>() {
+            Ok(address) => {
+                let address = address.to_canonical();
+                address.is_loopback()
+                    || address == local.to_canonical()
+                    || self.hosts.iter().any(|host| host == name)
+            }
+            Err(_) => name == "localhost" || self.hosts.iter().any(|host| host == name),
+        }
+    }
+}
+
+/// Lower case, without the last dot.
+fn plain(name: &str) -> String {
+    name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
+}
+
+/// The host of `host:port`, where the port is one.
+fn name_of(host: &str) -> Option<&str> {
+    let end = match host.strip_prefix('[') {
+        Some(rest) => rest.find(']')? + 2,
+        None => host.find(':').unwrap_or(host.len()),
+    };
+    let (name, port) = host.split_at(end);
+    let is_port = |port: &str| port.bytes().all(|byte| byte.is_ascii_digit());
+    let is_sound = port.is_empty() || port.strip_prefix(':').is_some_and(is_port);
+    (is_sound && !name.is_empty()).then_some(name)
+}
+
+/// The token of `Bearer TOKEN`.
+fn bearer(value: &[u8]) -> Option<&[u8]> {
+    let (scheme, token) = value.trim_ascii().split_at_checked(7)?;
+    scheme.eq_ignore_ascii_case(b"bearer ").then(|| token.trim_ascii())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn claims(host: &str, origin: Option<&str>, authorization: Option<&str>) -> Claims {
+        Claims {
+            host: (!host.is_empty()).then(|| host.to_owned()),
+            origin: origin.map(str::to_owned),
+            authorization: authorization.map(|value| value.as_bytes().to_vec()),
+        }
+    }
+
+    /// Names of loopback, the address that was reached and listed names are served, in any case and with any port; all others
+    /// are not, nor is what only looks like one of them.
+    #[test]
+    fn hosts_are_listed() {
+        let gate = Gate::new(&["Tap.Example.".to_owned()], None);
+        let local = Some(IpAddr::from([10, 0, 0, 7]));
+        for (host, local) in [
+            ("localhost", local),
+            ("LOCALHOST.:9000", local),
+            ("127.0.0.1:8053", local),
+            ("127.4.5.6", local),
+            ("[::1]:8053", local),
+            ("10.0.0.7:8053", local),
+            ("tap.example", local),
+            ("TAP.EXAMPLE:80", local),
+            ("[::ffff:10.0.0.7]", local),
+            ("evil.example", None),
+            ("", None),
+        ] {
+            assert_eq!(gate.judge(&claims(host, None, None), local), Ok(()), "{host}");
+        }
+        for host in [
+            "",
+            "evil.example",
+            "10.0.0.8",
+            "0.0.0.0",
+            "localhost.evil.example",
+            "evil.localhost:80x",
+            "127.0.0.1.evil.example",
+            "127.0.0.1@evil.example",
+            "tap.example.evil.example",
+            "localhost:evil.example",
+            "[::1",
+            "[::1]evil.example",
+            "[localhost]x",
+            ":80",
+            "localhost,evil.example",
+            "tap.example..",
+        ] {
+            assert_eq!(gate.judge(&claims(host, None, None), local), Err(421), "{host}");
+        }
+    }
+
+    /// Pages of other sites are refused, also over a Unix socket; a page of ours is not.
+    #[test]
+    fn origins_are_our_own() {
+        let gate = Gate::new(&[], None);
+        let local = Some(IpAddr::from([127, 0, 0, 1]));
+        let judge = |origin| gate.judge(&claims("localhost:8053", Some(origin), None), local);
+        assert_eq!(judge("http://localhost:8053"), Ok(()));
+        for origin in [
+            "null",
+            "",
+            "http://",
+            "http://localhost",
+            "http://evil.example",
+            "localhost:8053",
+            "http://localhost:8053.evil.example",
+        ] {
+            assert_eq!(judge(origin), Err(403), "{origin}");
+            assert_eq!(gate.judge(&claims("", Some(origin), None), None), Err(403), "{origin}");
+        }
+    }
+
+    /// With a token only those are answered who have all of it.
+    #[test]
+    fn tokens_are_compared_whole() {
+        let gate = Gate::new(&[], Some(b"s3cret".to_vec()));
+        let judge = |value| gate.judge(&claims("localhost", None, value), None);
+        for value in [Some("Bearer s3cret"), Some("bearer   s3cret ")] {
+            assert_eq!(judge(value), Ok(()), "{value:?}");
+        }
+        for value in [
+            None,
+            Some(""),
+            Some("Bearer"),
+            Some("Bearer "),
+            Some("Bearer s3cre"),
+            Some("Bearer s3crets"),
+            Some("Basic s3cret"),
+            Some("s3cret"),
+        ] {
+            assert_eq!(judge(value), Err(401), "{value:?}");
+        }
+    }
+}
