@@ -337,6 +337,17 @@ fn a_hurried_end() {
     assert_eq!(code.code(), Some(130));
 }
 
+/// An upstream that cannot be reached is reported with its address, and again when it responds.
+#[test]
+fn silent_upstreams_are_reported() {
+    let (scratch, socket) = (Scratch::new(), UdpSocket::bind("127.0.0.1:0").expect("a socket"));
+    let at = socket.local_addr().expect("bound");
+    drop(socket);
+    let mut server = start(&scratch, at, "");
+    server.ask("a");
+    server.hear(&format!("upstream {at}: no response"));
+}
+
 /// A second server at an address that one has is refused, whatever the cores of both, and shares it where it was asked to.
 #[test]
 fn a_taken_address_is_refused() {

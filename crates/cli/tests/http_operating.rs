@@ -596,6 +596,24 @@ fn a_restart_is_warm() {
     get(server.address, plain);
 }
 
+/// Connections to an origin that fail are reported with its address and the cause, in one line however many there are.
+#[test]
+fn failed_origins_are_reported() {
+    let scratch = Scratch::new();
+    let closed = TcpListener::bind("127.0.0.1:0").expect("a socket").local_addr().expect("bound");
+    let origin = Origin { address: closed, asked: Arc::default() };
+    let mut server = origin.served(&scratch, "");
+    for _ in 0..3 {
+        let request = "GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n";
+        assert_eq!(ask(server.address, request).0, 502);
+    }
+    let line = server.hear(&format!("origin {closed}: failed connections"));
+    assert!(line.contains("refused"), "{line}");
+    server.signal("-TERM");
+    let (_, said) = server.end();
+    assert_eq!(said.matches("failed connections").count(), 1, "{said}");
+}
+
 /// A second server at an address that one has is refused, whatever the cores of both, and shares it where it was asked to.
 #[test]
 fn a_taken_address_is_refused() {

@@ -369,6 +369,12 @@ impl Shared {
         self.upstreams.publish(core, health);
     }
 
+    /// Addresses of upstreams, and whether any core counts them as up.
+    pub fn upstreams_up(&self) -> Vec<(String, bool)> {
+        let gauges = self.upstreams.gauges().into_iter().filter(|it| it.name == "upstream_up");
+        gauges.filter_map(|it| Some((it.label?.1, it.value > 0.0))).collect()
+    }
+
     /// What the cores know of their upstreams.
     pub fn upstream_gauges(&self) -> Vec<Gauge> {
         self.upstreams.gauges()

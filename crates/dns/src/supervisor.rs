@@ -14,11 +14,12 @@
 //! 2. Nothing is saved before what was saved last has been loaded: a start that is cut short loses no cache.
 //! 3. A core that fails ends the server, with its error, after the others have drained.
 //!
-//! Cost: none while nobody asks and nothing is due, but a wake-up a second where there is a trace, a query log or an answerer, and a
+//! Cost: a wake-up a second while nobody asks and nothing is due, and a
 //! hundred for each core while a client of the control socket is connected.
 
 mod duties;
 
+use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -54,6 +55,9 @@ const NEWS_MS: u64 = 1_000;
 /// How often cores are woken while a client of the control socket may be loading, milliseconds: what it stores must be
 /// seen by all of them before it can store more.
 const NUDGE_MS: u64 = 10;
+
+/// How often a change of an upstream is reported at most, milliseconds.
+const UPSTREAM_EVERY_MS: u64 = 10_000;
 
 /// Events of one wait.
 const EVENTS_MAX: usize = 64;
@@ -119,6 +123,8 @@ pub(crate) struct Supervisor {
     stop_rule: StopRule,
     /// A signal forced the end.
     is_hurried: bool,
+    /// Of each upstream: whether it was reported as up, and when.
+    upstreams: HashMap<String, (bool, u64)>,
     /// How reloads that a signal asked for have ended, in words.
     reloaded: (mpsc::Sender<String>, mpsc::Receiver<String>),
 }
@@ -161,6 +167,7 @@ impl Supervisor {
             phase: Phase::Serves,
             stop_rule: StopRule::default(),
             is_hurried: false,
+            upstreams: HashMap::new(),
             reloaded: mpsc::channel(),
         })
     }
@@ -256,8 +263,7 @@ impl Supervisor {
             self.control.as_ref().filter(|control| control.clients() > 0).map(|_| NUDGE_MS),
             self.endpoint.as_ref().and_then(|endpoint| endpoint.wait_ms(now_ms)),
             self.duties.snapshots.as_ref().and_then(|snapshots| snapshots.wait_ms(now_ms)),
-            (!self.duties.common.writers.is_empty()).then_some(NEWS_MS),
-            self.duties.common.answerers.first().map(|_| NEWS_MS),
+            Some(NEWS_MS),
             self.alive_ms.map(until),
             drained,
         ]
@@ -310,6 +316,23 @@ impl Supervisor {
         }
     }
 
+    /// Reports upstreams that do not respond, and those that do again.
+    fn report_upstreams(&mut self, now_ms: u64, tell: &mut dyn FnMut(&str)) {
+        for (address, is_up) in self.duties.common.published.upstreams_up() {
+            let (was_up, told_ms) = *self.upstreams.entry(address.clone()).or_insert((true, 0));
+            if is_up == was_up || (told_ms > 0 && now_ms < told_ms + UPSTREAM_EVERY_MS) {
+                continue;
+            }
+            tell(&match is_up {
+                true => format!("upstream {address}: responds again"),
+                false => format!(
+                    "upstream {address}: no response to several queries, or unreachable; asked only now and then until it responds"
+                ),
+            });
+            self.upstreams.insert(address, (is_up, now_ms.max(1)));
+        }
+    }
+
     /// What time and other threads bring.
     fn tick(&mut self, now_ms: u64, crew: &Crew, tell: &mut dyn FnMut(&str)) {
         if let Some(control) = &mut self.control {
@@ -334,6 +357,7 @@ impl Supervisor {
                 let _ = notifier.ready("answers");
             }
         }
+        self.report_upstreams(now_ms, tell);
         for writer in &self.duties.common.writers {
             while let Some(news) = writer.news() {
                 tell(&news);

@@ -9,9 +9,13 @@
 //!
 //! Cost: two relaxed loads an origin and request.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 use crate::options::OriginAddress;
+
+/// In the place of a system's number: no answer in time.
+const TIMED_OUT: i32 = -1;
 
 /// The health of all origins, by their number.
 #[derive(Debug)]
@@ -24,6 +28,20 @@ struct OriginHealth {
     origin: OriginAddress,
     passed_over_until_ms: AtomicU64,
     is_down: AtomicBool,
+    /// Connections that failed, and the system's number of the last one's error; 0: it has none.
+    failures: AtomicU64,
+    last_error: AtomicI32,
+}
+
+/// Connections to an origin that failed.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Failures<'a> {
+    /// The origin.
+    pub origin: &'a str,
+    /// How many since the start, or since its settings changed.
+    pub count: u64,
+    /// Why the last one did.
+    pub why: String,
 }
 
 impl Health {
@@ -33,6 +51,8 @@ impl Health {
             origin: origin.clone(),
             passed_over_until_ms: AtomicU64::new(0),
             is_down: AtomicBool::new(false),
+            failures: AtomicU64::new(0),
+            last_error: AtomicI32::new(0),
         };
         Health { origins: origins.iter().map(good).collect() }
     }
@@ -47,6 +67,8 @@ impl Health {
             it.passed_over_until_ms.store(until_ms, Ordering::Relaxed);
             let is_down = is_checked_so && was.is_down.load(Ordering::Relaxed);
             it.is_down.store(is_down, Ordering::Relaxed);
+            it.failures.store(was.failures.load(Ordering::Relaxed), Ordering::Relaxed);
+            it.last_error.store(was.last_error.load(Ordering::Relaxed), Ordering::Relaxed);
         }
     }
 
@@ -59,9 +81,15 @@ impl Health {
         })
     }
 
-    /// It could not be reached.
-    pub fn pass_over(&self, origin: usize, until_ms: u64) {
+    /// It could not be reached, for the reason that the system gave.
+    pub fn pass_over(&self, origin: usize, until_ms: u64, why: &io::Error) {
         if let Some(it) = self.origins.get(origin) {
+            let number = match why.kind() {
+                io::ErrorKind::TimedOut => TIMED_OUT,
+                _ => why.raw_os_error().unwrap_or(0),
+            };
+            it.last_error.store(number, Ordering::Relaxed);
+            it.failures.fetch_add(1, Ordering::Relaxed);
             it.passed_over_until_ms.fetch_max(until_ms, Ordering::Relaxed);
         }
     }
@@ -71,6 +99,19 @@ impl Health {
         self.origins
             .get(origin)
             .is_some_and(|it| it.is_down.swap(is_down, Ordering::Relaxed) != is_down)
+    }
+
+    /// The connections that failed, of each origin.
+    pub fn failures(&self) -> impl Iterator<Item = Failures<'_>> {
+        self.origins.iter().map(|it| Failures {
+            origin: &it.origin.name,
+            count: it.failures.load(Ordering::Relaxed),
+            why: match it.last_error.load(Ordering::Relaxed) {
+                0 => "it closed the connection, or the TLS handshake failed".to_owned(),
+                TIMED_OUT => "timed out".to_owned(),
+                number => io::Error::from_raw_os_error(number).to_string(),
+            },
+        })
     }
 
     /// Names, and whether each is good.
@@ -91,8 +132,12 @@ mod tests {
         let origin =
             |name: &str| OriginAddress { address, name: name.to_owned(), is_secure: false };
         let health = Health::new(&[origin("a"), origin("b")]);
-        health.pass_over(0, 10);
-        health.pass_over(0, 5);
+        let refused = io::Error::from_raw_os_error(111);
+        health.pass_over(0, 10, &refused);
+        health.pass_over(0, 5, &refused);
+        let failures: Vec<_> = health.failures().map(|it| (it.origin, it.count, it.why)).collect();
+        assert_eq!((failures[0].0, failures[0].1, failures[1].1), ("a", 2, 0));
+        assert!(failures[0].2.starts_with("Connection refused"), "{failures:?}");
         assert_eq!([9, 10].map(|now| health.is_good(0, now)), [false, true]);
         assert_eq!(
             [true, true, false, false].map(|it| health.set_down(1, it)),

@@ -261,7 +261,7 @@ mod tests {
         let live = Arc::new(Live::start(first).unwrap());
         let (mut follower, setup) = Follower::new(live.clone());
         assert!(follower.take_next().is_none());
-        setup.health.pass_over(0, 10);
+        setup.health.pass_over(0, 10, &io::Error::from_raw_os_error(111));
         setup.health.set_down(1, true);
         let second = Options {
             health_checks: checks,

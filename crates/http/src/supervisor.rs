@@ -17,6 +17,7 @@ mod checks;
 mod duties;
 mod shortages;
 
+use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
@@ -32,14 +33,18 @@ use larder_io::service::notify::Notifier;
 use self::checks::Checks;
 use self::duties::Duties;
 use self::shortages::Shortages;
+use crate::health::Failures;
 use crate::live::{Follower, Reload, Report};
 use crate::server::{Common, Running};
 
 /// How long answers that were begun may take when the server is asked to end, milliseconds.
 pub const DRAIN_MS: u64 = 10_000;
 
-/// How often the writer of the access log and the loops' counters are asked for news, milliseconds.
+/// How often the writer of the access log, the loops' counters and the origins are asked for news, milliseconds.
 const NEWS_MS: u64 = 1_000;
+
+/// How often failed connections to an origin are reported at most, milliseconds.
+const FAILURES_EVERY_MS: u64 = 60_000;
 
 /// Events of one wait.
 const EVENTS_MAX: usize = 64;
@@ -108,6 +113,8 @@ pub(crate) struct Supervisor {
     shortages: Shortages,
     notifier: Option<Notifier>,
     alive_ms: Option<u64>,
+    /// Of each origin: the failed connections that were reported, and when.
+    failures: HashMap<String, (u64, u64)>,
     phase: Phase,
     ended: Ended,
 }
@@ -139,6 +146,7 @@ impl Supervisor {
             shortages: Shortages::default(),
             notifier: None,
             alive_ms: None,
+            failures: HashMap::new(),
             phase: Phase::Serves,
             ended: Ended::Well,
         })
@@ -268,6 +276,24 @@ impl Supervisor {
         }
     }
 
+    /// Reports connections to origins that failed: the first at once, later ones together, a line a minute for each origin.
+    fn report_failures(&mut self, now_ms: u64, tell: &mut dyn FnMut(&str)) {
+        let health = self.duties.common.live.setup().health;
+        for Failures { origin, count, why } in health.failures() {
+            let Some((before, told_ms)) = self.failures.get(origin).copied() else {
+                self.failures.insert(origin.to_owned(), (0, 0));
+                continue;
+            };
+            if count > before && (before == 0 || now_ms >= told_ms + FAILURES_EVERY_MS) {
+                let failed = count - before;
+                tell(&format!("origin {origin}: failed connections: {failed}, the last: {why}"));
+                self.failures.insert(origin.to_owned(), (count, now_ms));
+            }
+        }
+        // Origins that a reload removed.
+        self.failures.retain(|name, _| health.failures().any(|it| it.origin == name));
+    }
+
     /// Tells what came of a reload, if it is over.
     fn see_reload(&mut self, tell: &mut dyn FnMut(&str)) {
         let Some(said) = &self.reloading else { return };
@@ -297,6 +323,7 @@ impl Supervisor {
                 checks.take_over(&before, now_ms);
             }
         }
+        self.report_failures(now_ms, tell);
         while let Some(news) = self.duties.common.live.log_news() {
             tell(&news);
         }

@@ -363,8 +363,8 @@ impl Driver {
                 self.counts.shortages += 1;
                 return Err((fetch, Undialed::Shortage));
             }
-            Err(_) => {
-                self.sicken(backend);
+            Err(error) => {
+                self.sicken(backend, &error);
                 return Err((fetch, Undialed::Unreachable));
             }
         };
@@ -413,10 +413,13 @@ impl Driver {
     }
 
     /// Whether a connection that was begun is there.
-    fn is_connected(origin: &Origin) -> bool {
+    fn connected(origin: &Origin) -> io::Result<()> {
         match &origin.ending {
-            None => matches!(tcp::take_error(&origin.socket), Ok(None)),
-            Some(_) => matches!(tcp::read_into(&origin.socket, &mut [0]), Ok(1)),
+            None => tcp::take_error(&origin.socket)?.map_or(Ok(()), Err),
+            Some(_) => match tcp::read_into(&origin.socket, &mut [0])? {
+                1 => Ok(()),
+                _ => Err(ErrorKind::UnexpectedEof.into()),
+            },
         }
     }
 
@@ -429,21 +432,23 @@ impl Driver {
         self.ask_origin(origin)
     }
 
-    fn sicken(&mut self, backend: usize) {
+    fn sicken(&mut self, backend: usize, why: &io::Error) {
         self.counts.origin_failures += 1;
         if let Some(number) = self.backends[backend].number {
-            self.health.pass_over(number, self.now.ms + SICK_MS);
+            self.health.pass_over(number, self.now.ms + SICK_MS, why);
         }
     }
 
     /// A socket is ready, or something else that it waited for has come. False: it is to be closed.
     pub(super) fn origin_ready(&mut self, origin: &mut Origin) -> bool {
         match origin.state {
-            State::Connecting if Driver::is_connected(origin) => self.ask_origin(origin),
-            State::Connecting => {
-                self.sicken(origin.backend);
-                false
-            }
+            State::Connecting => match Driver::connected(origin) {
+                Ok(()) => self.ask_origin(origin),
+                Err(error) => {
+                    self.sicken(origin.backend, &error);
+                    false
+                }
+            },
             State::Asking => self.ask_origin(origin),
             State::Head => self.read_head(origin),
             State::Body => self.read_body(origin),
@@ -834,7 +839,7 @@ impl Driver {
             self.gave_way_ms = self.now.ms;
             self.counts.no_memory += 1;
         } else if list == CONNECTING {
-            self.sicken(origin.backend);
+            self.sicken(origin.backend, &ErrorKind::TimedOut.into());
         } else if let Some(fetch) = origin.fetch.take_if(|_| list == HEAD) {
             self.fail_fetch(&fetch, 504);
         }
