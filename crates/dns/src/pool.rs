@@ -214,8 +214,18 @@ impl Pool {
     }
 
     /// A packet came by a socket and fits nothing. True where these were too many: the socket is closed, and what was
-    /// asked by it is to be asked another way.
+    /// asked by it is to be asked another way. A socket that was set aside is counted for too: answers may still come by it,
+    /// and so may guesses.
     pub fn stray(&mut self, number: u32) -> bool {
+        let aside = self.aside.iter_mut().position(|(_, socket)| {
+            let is_meant = socket.number == number;
+            socket.strays += u32::from(is_meant);
+            is_meant && socket.strays >= STRAYS_MAX
+        });
+        if let Some(at) = aside {
+            self.aside.remove(at);
+            return true;
+        }
         for place in &mut self.active {
             if let Some(socket) = place.as_mut().filter(|socket| socket.number == number) {
                 socket.strays += 1;
@@ -237,6 +247,34 @@ impl Pool {
     pub fn tick(&mut self, now_ms: u64) {
         while self.aside.front().is_some_and(|(until_ms, _)| now_ms >= *until_ms) {
             self.aside.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Guesses are counted at a socket that is asked by and at one that was set aside: after so many it is closed, once.
+    #[test]
+    fn guesses_close_a_socket() {
+        let server = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let (poller, mut random) = (Poller::new().unwrap(), Random::new());
+        let mut pool = Pool::new(server.local_addr().unwrap(), 0);
+        let mut numbers = 0;
+        for is_aside in [false, true] {
+            let asked =
+                pool.ask(1, &Origin::default(), &mut numbers, &mut random, &poller, |_, _| {
+                    Some(12)
+                });
+            let number = asked.unwrap();
+            pool.flush();
+            if is_aside {
+                (0..ACTIVE_MAX).for_each(|at| pool.set_aside(at, 1));
+            }
+            assert!((1..STRAYS_MAX).all(|_| !pool.stray(number)) && pool.socket(number).is_some());
+            assert!(pool.stray(number) && pool.socket(number).is_none(), "aside: {is_aside}");
+            assert!(!pool.stray(number));
         }
     }
 }

@@ -246,8 +246,14 @@ impl Core {
             Kind::Inconclusive => Next::Over(facts),
             Kind::Failure
                 if by.has_edns
-                    && matches!(facts.rcode, rcode::FORMERR | rcode::NOTIMP)
-                    && Message::parse(octets).is_ok_and(|message| message.opt().is_none()) =>
+                    && match facts.rcode {
+                        // Some repeat the OPT record that they did not understand.
+                        rcode::FORMERR | rcode::BADVERS => true,
+                        rcode::NOTIMP => {
+                            Message::parse(octets).is_ok_and(|message| message.opt().is_none())
+                        }
+                        _ => false,
+                    } =>
             {
                 Next::Plain
             }

@@ -23,6 +23,8 @@ client 1 gets NOERROR
 after 900 s
 client 1 asks third.example A edns 1232
 upstream 1 gets third.example A
-upstream 1 answers FORMERR                           # with OPT: it knows EDNS, and means the question
+upstream 1 answers FORMERR                           # with OPT: some repeat what they do not understand
+upstream 1 gets third.example A no-edns
+upstream 1 answers FORMERR no-edns                   # it means the question
 client 1 gets SERVFAIL
   ede 0
