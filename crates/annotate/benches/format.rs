@@ -146,6 +146,7 @@ fn record(number: usize) -> FlowRecord {
         end_ns: start_ns + 12_345_678_901,
         protocol: 6,
         tunnel: None,
+        scope: Default::default(),
         source: End {
             addr: addr(format!("10.0.{}.5", number % 256)),
             port: 49_152 + (number % 10_000) as u16,

@@ -214,7 +214,14 @@ mod tests {
 
     fn key(port: u16) -> FlowKey {
         let (low, high) = (Addr::v4([10, 0, 0, 1]), Addr::v4([10, 0, 0, 2]));
-        FlowKey { low, high, low_port: port, high_port: 443, protocol: 6 }
+        FlowKey {
+            low,
+            high,
+            low_port: port,
+            high_port: 443,
+            protocol: 6,
+            scope: Default::default(),
+        }
     }
 
     /// What several workers saw of one second is one picture of it, and it is shown when the next has begun.

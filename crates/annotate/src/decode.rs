@@ -15,12 +15,37 @@ use std::collections::BTreeMap;
 use larder_io::batch::Batch;
 use larder_wire::capture::{Capture, Step};
 use larder_wire::packet::{self, Packet, Skip};
+use larder_wire::scope::Scope;
 
 use larder::prefetch_lines;
 
 use crate::flow::{Event, SHARDS, protocol, shard_of, tcp_flag};
 use crate::names::Ends;
+use crate::options::Options;
 use scouts::Scouts;
+
+/// How flows are told apart.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Keying {
+    /// Of their hash.
+    pub seed: u64,
+    /// VLANs and VNIs don't count.
+    pub ignores_vlan: bool,
+}
+
+impl Keying {
+    /// As the options have it.
+    pub fn of_options(options: &Options) -> Keying {
+        Keying { seed: options.seed, ignores_vlan: options.ignore_vlan }
+    }
+
+    /// A packet as flows and names are to see it.
+    #[inline(always)]
+    pub fn of(self, packet: Packet) -> Packet {
+        let scope = if self.ignores_vlan { Scope::NONE } else { packet.scope };
+        Packet { scope, ..packet }
+    }
+}
 
 /// A packet for the edge.
 #[derive(Clone, Copy, Debug)]
@@ -122,8 +147,8 @@ impl Decoded {
 
 /// Decodes the records of `batch` that begin in it: from where the batch says, or from the first
 /// record that can be found.
-pub fn decode(batch: &Batch, workers: usize, seed: u64, out: &mut Decoded) {
-    decode_from(batch, batch.begin(), batch.capture.clone(), u32::MAX, workers, seed, out);
+pub fn decode(batch: &Batch, workers: usize, keying: Keying, out: &mut Decoded) {
+    decode_from(batch, batch.begin(), batch.capture.clone(), u32::MAX, workers, keying, out);
 }
 
 /// The same from a known place, with the reader that came there (it may be searching still), and
@@ -134,7 +159,7 @@ pub fn decode_from(
     mut capture: Capture,
     packets_max: u32,
     workers: usize,
-    seed: u64,
+    keying: Keying,
     out: &mut Decoded,
 ) {
     out.clear(workers);
@@ -182,11 +207,15 @@ pub fn decode_from(
         packets += 1;
         latest_ns = latest_ns.max(time_ns);
         let frame_offset = record.frame_offset as u32;
-        let frame = record.frame;
+        let (frame, seed) = (record.frame, keying.seed);
         match packet::decode_plain(record.link_type, frame) {
-            Some(packet) => out.take(&packet, frame, packets, time_ns, frame_offset, seed),
+            Some(packet) => {
+                out.take(&keying.of(packet), frame, packets, time_ns, frame_offset, seed);
+            }
             None => match packet::decode(record.link_type, frame) {
-                Ok(packet) => out.take_odd(&packet, frame, packets, time_ns, frame_offset, seed),
+                Ok(packet) => {
+                    out.take_odd(&keying.of(packet), frame, packets, time_ns, frame_offset, seed);
+                }
                 Err(skip) => out.skip(skip, file, batch.base_offset + offset as u64),
             },
         }

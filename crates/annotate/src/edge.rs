@@ -24,10 +24,11 @@ use larder_wire::dns::{self, NameBuf};
 use larder_wire::fragment::{self, Outcome, Reassembler, Reject};
 use larder_wire::nbns;
 use larder_wire::packet::{self, Packet};
+use larder_wire::scope::Scope;
 use larder_wire::stream::{Budget, Stream};
 use larder_wire::{Addr, Name};
 
-use crate::decode::{self, Counts, Decoded, Rare, count};
+use crate::decode::{self, Counts, Decoded, Keying, Rare, count};
 use crate::feeds::fact::Fact;
 use crate::feeds::lessons::Lessons;
 use crate::flow::{Event, protocol, tcp_flag};
@@ -66,7 +67,7 @@ const STREAMS_MAX: usize = 1 << 14;
 pub const FACTS_MAX: usize = 1 << 12;
 
 /// One direction of a DNS connection.
-type StreamKey = (Addr, u16, Addr, u16);
+type StreamKey = (Addr, u16, Addr, u16, Scope);
 
 /// Where a rare packet stands in the input.
 #[derive(Clone, Copy)]
@@ -140,7 +141,7 @@ pub struct Edge {
     pub lessons: Option<Lessons>,
     /// Why they can't be read on.
     pub failed: Option<crate::Error>,
-    seed: u64,
+    keying: Keying,
 }
 
 /// What a message came in.
@@ -152,6 +153,7 @@ struct Carrier {
     src_port: u16,
     dst: Addr,
     dst_port: u16,
+    scope: Scope,
     file: u32,
     offset: u64,
     /// Hop limit (TTL) of its IP packet, where that is read.
@@ -198,7 +200,7 @@ impl Edge {
             log: options.directory.is_some().then(Vec::new),
             lessons: None,
             failed: None,
-            seed: options.seed,
+            keying: Keying::of_options(options),
         }
     }
 
@@ -358,12 +360,13 @@ impl Edge {
             src_port: packet.src_port,
             dst: packet.dst,
             dst_port: packet.dst_port,
+            scope: packet.scope,
             file: place.file,
             offset: place.offset,
             hop_limit,
         };
         if packet.dst_port == 853 || packet.dst_port == 8853 {
-            self.names.note_encrypted(packet.src);
+            self.names.note_encrypted(packet.scope, packet.src);
         }
         match packet.protocol {
             protocol::TCP => self.segment(&carrier, packet, payload),
@@ -392,7 +395,7 @@ impl Edge {
                     ports,
                     rare.number,
                     rare.time_ns,
-                    self.seed,
+                    self.keying.seed,
                 ));
             }
             None => self.remember_names(&rare.packet, number, rare.time_ns),
@@ -405,7 +408,8 @@ impl Edge {
                 count(&mut self.damaged, reject_kind(reject), file, offset);
             }
             Outcome::Complete { outer, payload } => {
-                match packet::decode_payload(&outer, &payload) {
+                let read = packet::decode_payload(&outer, &payload);
+                match read.map(|packet| self.keying.of(packet)) {
                     Ok(packet) => {
                         let inner = payload_of(&packet, &payload);
                         if packet.tunnels > outer.tunnels {
@@ -415,7 +419,7 @@ impl Edge {
                                 ports,
                                 rare.number,
                                 rare.time_ns,
-                                self.seed,
+                                self.keying.seed,
                             ));
                             injected.attach(injected.events.len() - 1, &packet, inner);
                         } else if push.ports.is_some() {
@@ -431,8 +435,8 @@ impl Edge {
 
     /// A fragment is held: a flow that begins with it is to have the names that are known now.
     fn remember_names(&mut self, packet: &Packet, number: u64, time_ns: i64) {
-        let view = self.names.view();
-        let Packet { src, dst, .. } = *packet;
+        let Packet { src, dst, scope, .. } = *packet;
+        let view = self.names.view().within(scope);
         let ends =
             [(src, dst), (dst, src)].map(|(from, to)| view.ends(from, to, u64::MAX, time_ns));
         if !ends.iter().all(Ends::is_empty) {
@@ -451,7 +455,7 @@ impl Edge {
         injected: &mut Injected,
     ) {
         let event =
-            event_of(&held_packet(packet, held), ports, counted_with, held.ts_ns, self.seed);
+            event_of(&held_packet(packet, held), ports, counted_with, held.ts_ns, self.keying.seed);
         let payload_offset = injected.held.len() as u32;
         injected.events.push(Event { is_held: true, payload_offset, ..event });
         let ends = self.held_named.remove(&held.number);
@@ -503,12 +507,14 @@ impl Edge {
         match reading.says {
             Says::Question => {
                 let client = (carrier.src, carrier.src_port);
-                let key = reading.key(self.names.cache(), client, (carrier.dst, carrier.dst_port));
+                let server = (carrier.dst, carrier.dst_port);
+                let key = reading.key(self.names.cache(), carrier.scope, client, server);
                 self.elsewhere.insert((key, carrier.dst_port), ());
             }
             Says::Answer(Ok(())) => {
                 let client = (carrier.dst, carrier.dst_port);
-                let key = reading.key(self.names.cache(), client, (carrier.src, carrier.src_port));
+                let server = (carrier.src, carrier.src_port);
+                let key = reading.key(self.names.cache(), carrier.scope, client, server);
                 if self.elsewhere.remove(&(key, carrier.src_port)).is_some() {
                     self.questions.insert(key, ());
                     self.heed(carrier, &reading, Teacher::Dns);
@@ -524,7 +530,7 @@ impl Edge {
         if packet.src_port != 53 && packet.dst_port != 53 {
             return;
         }
-        let key = (packet.src, packet.src_port, packet.dst, packet.dst_port);
+        let key = (packet.src, packet.src_port, packet.dst, packet.dst_port, packet.scope);
         if packet.tcp_flags & (tcp_flag::SYN | tcp_flag::RST) != 0 {
             self.drop_stream(&key);
         }
@@ -610,7 +616,7 @@ impl Edge {
         let payload = payload_of(packet, &bytes[rare.frame_offset as usize..]);
         reading.read(self.names.cache(), payload, packet.payload_bytes as usize, teacher);
         if teacher == Teacher::Dns {
-            reading.ask_for_lines(&mut self.names, packet.dst);
+            reading.ask_for_lines(&mut self.names, packet.scope, packet.dst);
         }
     }
 
@@ -620,9 +626,9 @@ impl Edge {
             Says::Nothing => {}
             Says::Damaged(error) => self.damage(error.as_str(), carrier),
             Says::Question => {
-                self.clients.add(self.names.address_hash(carrier.src));
+                self.clients.add(self.names.address_hash(carrier.scope, carrier.src));
                 let ends = ((carrier.src, carrier.src_port), (carrier.dst, carrier.dst_port));
-                let key = reading.key(self.names.cache(), ends.0, ends.1);
+                let key = reading.key(self.names.cache(), carrier.scope, ends.0, ends.1);
                 self.questions.insert(key, ());
             }
             Says::Answer(outcome) => {
@@ -641,10 +647,10 @@ impl Edge {
     /// without a query may be forged, also where this client's queries are never seen.
     fn standing(&mut self, carrier: &Carrier, reading: &Reading) -> Standing {
         let ends = ((carrier.dst, carrier.dst_port), (carrier.src, carrier.src_port));
-        let key = reading.key(self.names.cache(), ends.0, ends.1);
+        let key = reading.key(self.names.cache(), carrier.scope, ends.0, ends.1);
         if self.questions.remove(&key).is_some() || !self.rules.has(9) {
             Standing::Confirmed
-        } else if self.clients.has(self.names.address_hash(carrier.dst)) {
+        } else if self.clients.has(self.names.address_hash(carrier.scope, carrier.dst)) {
             Standing::Unsolicited
         } else {
             Standing::OneSided
@@ -668,6 +674,7 @@ impl Edge {
                 for alias in extract.aliases() {
                     self.names.learn_alias(&AliasLesson {
                         packet: carrier.packet,
+                        scope: carrier.scope,
                         client: carrier.dst,
                         owner: alias.owner,
                         target: alias.target,
@@ -684,6 +691,7 @@ impl Edge {
                 self.names.learn(&Lesson {
                     packet: carrier.packet,
                     time_ns: carrier.time_ns,
+                    scope: carrier.scope,
                     client: if is_dns { carrier.dst } else { Addr::UNSPECIFIED },
                     asked: if as_asked { asked } else { address.owner },
                     addr: address.addr,
@@ -703,6 +711,7 @@ impl Edge {
                 self.names.learn(&Lesson {
                     packet: carrier.packet,
                     time_ns: carrier.time_ns,
+                    scope: carrier.scope,
                     client: Addr::UNSPECIFIED,
                     asked: reverse.name,
                     addr: reverse.addr,
@@ -769,6 +778,7 @@ impl Edge {
         self.names.learn(&Lesson {
             packet: carrier.packet,
             time_ns: carrier.time_ns,
+            scope: carrier.scope,
             client: Addr::UNSPECIFIED,
             asked: name,
             addr,

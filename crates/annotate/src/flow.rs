@@ -1,6 +1,6 @@
 //! Flows: what belongs together, who began it, and when it ended.
 //!
-//! A flow is a bidirectional 5-tuple, without VLAN and inside any tunnel. Its life:
+//! A flow is a bidirectional 5-tuple in one network (VLAN, VNI: [`larder_wire::scope`]), inside any tunnel. Its life:
 //!
 //! ```text
 //! phase      begins with                                ends with
@@ -30,6 +30,7 @@ mod tcp;
 use larder::{prefetch_lines, prefetch_read, prefetch_slice};
 use larder_wire::Addr;
 use larder_wire::packet::Tunnel;
+use larder_wire::scope::Scope;
 
 pub use event::{Event, FlowKey, protocol, shard_of, tcp_flag};
 pub use tcp::{History, Sent};
@@ -67,30 +68,39 @@ enum List {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Flow<U> {
-    /// 5-tuple.
-    pub key: FlowKey,
+    low: Addr,
+    high: Addr,
+    scope: Scope,
+    low_port: u16,
+    high_port: u16,
+    /// IP protocol.
+    pub protocol: u8,
     /// The initiator is the key's `low` end.
     pub source_is_low: bool,
     list: List,
+    /// The user wants to see no more packets of this flow.
+    pub is_quiet: bool,
     /// Time of the last packet, ns.
     pub last_ns: i64,
     stamp_ns: i64,
+    /// What each end sent: `[high, low]`, so that `from_low as usize` indexes it.
+    sent: [Sent; 2],
+    /// Zeek's letters.
+    pub history: History,
+    /// The user's: what the flow states itself is watched until its responder answers.
+    pub awaits_reply: bool,
+    prev: u32,
+    next: u32,
     /// The low half of the key's hash, as the index has it.
     hash: u32,
-    /// The user wants to see no more packets of this flow.
-    pub is_quiet: bool,
     /// Innermost tunnel of the first packet.
     pub tunnel: Option<Tunnel>,
     /// Application protocol, as far as known.
     pub app: Option<App>,
     /// The first packet was TCP, and no SYN.
     pub midstream: bool,
-    /// What each end sent: `[high, low]`, so that `from_low as usize` indexes it.
-    sent: [Sent; 2],
-    /// Zeek's letters.
-    pub history: History,
-    prev: u32,
-    next: u32,
+    /// The user's: its names are those of a flow that the key's `low` end began.
+    pub looked_up_from_low: bool,
     /// Time of the first packet, ns.
     pub start_ns: i64,
     /// Number of the first packet in the whole input.
@@ -100,22 +110,21 @@ pub struct Flow<U> {
 }
 
 impl<U> Flow<U> {
+    /// Its 5-tuple and network. Its parts lie among those of the flow, so that both fit the first line.
+    #[inline]
+    pub fn key(&self) -> FlowKey {
+        let Flow { low, high, scope, low_port, high_port, protocol, .. } = *self;
+        FlowKey { low, high, low_port, high_port, protocol, scope }
+    }
+
     /// The initiator's address and port.
     pub fn source(&self) -> (Addr, u16) {
-        if self.source_is_low {
-            (self.key.low, self.key.low_port)
-        } else {
-            (self.key.high, self.key.high_port)
-        }
+        if self.source_is_low { (self.low, self.low_port) } else { (self.high, self.high_port) }
     }
 
     /// The responder's address and port.
     pub fn destination(&self) -> (Addr, u16) {
-        if self.source_is_low {
-            (self.key.high, self.key.high_port)
-        } else {
-            (self.key.low, self.key.low_port)
-        }
+        if self.source_is_low { (self.high, self.high_port) } else { (self.low, self.low_port) }
     }
 
     /// What the initiator sent.
@@ -131,7 +140,7 @@ impl<U> Flow<U> {
     /// The state with Zeek's meaning.
     pub fn conn_state(&self) -> ConnState {
         let (o, r) = (self.sent_by_source(), self.sent_by_destination());
-        match self.key.protocol {
+        match self.protocol {
             protocol::TCP => tcp_state(o, r),
             protocol::ICMP | protocol::ICMP6 => ConnState::OTH,
             _ => match (o.packets > 0, r.packets > 0) {
@@ -292,7 +301,7 @@ impl<U: Default> Shard<U> {
     #[inline]
     fn find_guessed(&self, key: &FlowKey, hash: u32, guess: Guess) -> Option<u32> {
         match self.flows.get(guess.slot as usize) {
-            Some(flow) if flow.key == *key && flow.list != List::None => Some(guess.slot),
+            Some(flow) if flow.key() == *key && flow.list != List::None => Some(guess.slot),
             _ => self.find(key, hash),
         }
     }
@@ -307,7 +316,7 @@ impl<U: Default> Shard<U> {
             }
             if entry as u32 == hash {
                 let slot = (entry >> 32) as u32 - 1;
-                if self.flow(slot).key == *key {
+                if self.flow(slot).key() == *key {
                     return Some(slot);
                 }
             }
@@ -334,7 +343,7 @@ impl<U: Default> Shard<U> {
         // What nearly all packets are: one more of a flow that had one a moment ago, and none that
         // opens or closes it. By invariant 2 the flow keeps its place then.
         if let Some(flow) = self.flows.get_mut(guess.slot as usize)
-            && flow.key == event.key
+            && flow.key() == event.key
             && flow.list != List::None
             && (event.time_ns.wrapping_sub(flow.stamp_ns) as u64) < self.moment_ns
             && event.tcp_flags & (SYN | FIN | RST) == 0
@@ -427,9 +436,17 @@ impl<U: Default> Shard<U> {
             self.grow();
         }
         let is_tcp = event.is_tcp();
+        let FlowKey { low, high, low_port, high_port, protocol, scope } = event.key;
         let mut flow = Flow {
-            key: event.key,
+            low,
+            high,
+            scope,
+            low_port,
+            high_port,
+            protocol,
             hash: event.hash as u32,
+            looked_up_from_low: false,
+            awaits_reply: false,
             is_quiet: false,
             last_ns: event.time_ns,
             stamp_ns: event.time_ns,
@@ -629,7 +646,7 @@ impl<U: Default> Shard<U> {
 
     /// The key of the flow in a slot.
     pub fn key(&self, slot: u32) -> FlowKey {
-        self.flow(slot).key
+        self.flow(slot).key()
     }
 
     /// Every live flow: its first packet, and its slot for [`Shard::finish`].
@@ -679,7 +696,7 @@ impl<U: Default> Shard<U> {
                 let flow = self.flow(at);
                 assert_eq!(flow.prev, prev);
                 assert_eq!(flow.list as usize, list);
-                assert_eq!(self.find(&flow.key, flow.hash), Some(at), "invariant 1");
+                assert_eq!(self.find(&flow.key(), flow.hash), Some(at), "invariant 1");
                 (prev, at) = (at, flow.next);
                 linked += 1;
             }

@@ -8,6 +8,7 @@
 //! | `p` client, address | up to eight candidates, best first | the client that asked: as it asked |
 //! | `h` address | up to eight candidates, best first | what a host says of itself |
 //! | `c` name | an [`Alias`]: the name whose CNAME points here | heads of chains that span messages |
+//! | `A`, `H`, `q`, `Q` | `a`, `h` and `p` of one network (VLAN, VNI), whose addresses others may use too | the same |
 //!
 //! **Learning is serial, looking up is parallel, and both agree to the packet.** The edge (one
 //! thread at a time, in packet order) learns the answers of batch *k* into an [`Overlay`], and
@@ -31,9 +32,11 @@ mod overlay;
 mod view;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use larder::{Cache, KeyHash, LogPosition, Policy, Proxy, Seconds, Ttl, Writer};
 use larder_wire::Addr;
+use larder_wire::scope::Scope;
 
 pub use candidate::{Candidate, Candidates, Standing, Teacher};
 pub use literal::is_address;
@@ -57,9 +60,12 @@ pub const CANDIDATES_MAX: usize = 8;
 /// Keys of the engine's entries, built without allocation.
 #[derive(Clone, Copy)]
 pub struct Key {
-    bytes: [u8; 1 + 16 + 16],
+    bytes: [u8; KEY_BYTES_MAX],
     len: u8,
 }
+
+/// Kind, network, two addresses.
+const KEY_BYTES_MAX: usize = 1 + 8 + 16 + 16;
 
 impl Key {
     #[inline(always)]
@@ -84,40 +90,60 @@ impl Key {
     /// that were stored octet by octet could not be read back without a wait.
     #[inline(always)]
     fn short(number: u128, len: u8) -> Key {
-        let mut bytes = [0; 33];
+        let mut bytes = [0; KEY_BYTES_MAX];
         bytes[..16].copy_from_slice(&number.to_le_bytes());
         Key { bytes, len }
     }
 
     fn long(kind: u8, addrs: &[Addr]) -> Key {
-        let mut key = Key { bytes: [0; 33], len: 1 };
-        key.bytes[0] = kind;
-        for addr in addrs {
-            let octets = addr.octets();
-            let end = usize::from(key.len) + octets.len();
-            key.bytes[usize::from(key.len)..end].copy_from_slice(octets);
-            key.len = end as u8;
-        }
+        let mut key = Key { bytes: [0; KEY_BYTES_MAX], len: 0 };
+        key.push(&[kind]);
+        addrs.iter().for_each(|addr| key.push(addr.octets()));
         key
+    }
+
+    /// A key of addresses that are valid in one network only.
+    #[cold]
+    fn scoped(kind: u8, scope: Scope, addrs: &[Addr]) -> Key {
+        let mut key = Key { bytes: [0; KEY_BYTES_MAX], len: 0 };
+        key.push(&[kind]);
+        key.push(&scope.bits().to_be_bytes());
+        addrs.iter().for_each(|addr| key.push(addr.octets()));
+        key
+    }
+
+    fn push(&mut self, octets: &[u8]) {
+        let end = usize::from(self.len) + octets.len();
+        self.bytes[usize::from(self.len)..end].copy_from_slice(octets);
+        self.len = end as u8;
     }
 
     /// Names of an address.
     #[inline(always)]
-    pub fn address(addr: Addr) -> Key {
-        Key::of(b'a', addr)
+    pub fn address(scope: Scope, addr: Addr) -> Key {
+        match scope_of(scope, addr) {
+            Scope::NONE => Key::of(b'a', addr),
+            scope => Key::scoped(b'A', scope, &[addr]),
+        }
     }
 
     /// Names that one client asked for, of an address. IPv4 pairs are 9 octets, IPv6 pairs 33;
-    /// a mixed pair is 21, so the lengths tell the kinds apart.
+    /// a mixed pair is 21, so the lengths tell the kinds apart. The client is one of its network, whatever it asks for.
     #[inline(always)]
-    pub fn pair(client: Addr, addr: Addr) -> Key {
-        Key::of_two(if client.is_v4() { b'p' } else { b'P' }, client, addr)
+    pub fn pair(scope: Scope, client: Addr, addr: Addr) -> Key {
+        match scope {
+            Scope::NONE => Key::of_two(if client.is_v4() { b'p' } else { b'P' }, client, addr),
+            scope => Key::scoped(if client.is_v4() { b'q' } else { b'Q' }, scope, &[client, addr]),
+        }
     }
 
     /// Names that a host gives itself.
     #[inline(always)]
-    pub fn host(addr: Addr) -> Key {
-        Key::of(b'h', addr)
+    pub fn host(scope: Scope, addr: Addr) -> Key {
+        match scope_of(scope, addr) {
+            Scope::NONE => Key::of(b'h', addr),
+            scope => Key::scoped(b'H', scope, &[addr]),
+        }
     }
 
     /// The octets.
@@ -125,6 +151,13 @@ impl Key {
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
+}
+
+/// The network in which an address is one host's. What is routed globally is the same everywhere: its names may be learned in
+/// another network than its flows are seen in.
+#[inline(always)]
+pub fn scope_of(scope: Scope, addr: Addr) -> Scope {
+    if scope.is_none() || !addr.is_local() { Scope::NONE } else { scope }
 }
 
 /// The four octets of an IPv4 address as they lie in memory, the first the lowest.
@@ -141,6 +174,8 @@ pub struct Lesson<'a> {
     pub packet: u64,
     /// Time of that packet, ns since 1970 UTC.
     pub time_ns: i64,
+    /// The network in which the addresses are valid.
+    pub scope: Scope,
     /// Who asked; unspecified when nobody did or nobody knows.
     pub client: Addr,
     /// The name as asked.
@@ -162,6 +197,8 @@ pub struct Lesson<'a> {
 pub struct AliasLesson<'a> {
     /// Number of the packet that ended the message.
     pub packet: u64,
+    /// The network of the client.
+    pub scope: Scope,
     /// Who asked; unspecified when nobody knows.
     pub client: Addr,
     /// The name that is an alias.
@@ -316,6 +353,7 @@ impl Names {
                 named: Marks::new((budget_bytes / 256).clamp(1 << 10, 1 << 20) as usize),
                 hosts: Marks::new(1 << 13),
                 encrypted: Marks::new(1 << 13),
+                of_all_networks: AtomicBool::new(false),
             }),
             batch: 0,
             cache,
@@ -329,13 +367,13 @@ impl Names {
     }
 
     /// Notes that `client` uses encrypted DNS.
-    pub fn note_encrypted(&self, client: Addr) {
-        self.facts.encrypted.set(self.address_hash(client), self.batch);
+    pub fn note_encrypted(&self, scope: Scope, client: Addr) {
+        self.facts.encrypted.set(self.address_hash(scope, client), self.batch);
     }
 
     /// The hash of an address as [`Facts`] knows it.
-    pub fn address_hash(&self, addr: Addr) -> u64 {
-        self.cache.hash(Key::address(addr).as_bytes()).get()
+    pub fn address_hash(&self, scope: Scope, addr: Addr) -> u64 {
+        self.cache.hash(Key::address(scope, addr).as_bytes()).get()
     }
 
     /// The engine, for its statistics and entries.
@@ -346,7 +384,7 @@ impl Names {
     /// Learns an alias: a client that asks for its owner gets what its target has. An alias that
     /// nobody was seen asking for replaces none that somebody asked for.
     pub fn learn_alias(&mut self, alias: &AliasLesson<'_>) {
-        let AliasLesson { packet, client, owner, target, standing } = *alias;
+        let AliasLesson { packet, scope, client, owner, target, standing } = *alias;
         if target.len() > ALIAS_KEY_BYTES_MAX || owner == target {
             return;
         }
@@ -355,7 +393,7 @@ impl Names {
             return;
         }
         self.head_of_packet = u64::MAX;
-        let followed = self.followed_hash(client, target);
+        let followed = self.followed_hash(scope, client, target);
         let is_new_client = self.followed.add(followed) && standing == Standing::Confirmed;
         let hash = self.put_alias_key(target);
         self.aliases.add(hash.get());
@@ -373,8 +411,9 @@ impl Names {
     }
 
     /// The hash under which it is known that `client` was led to `target`.
-    fn followed_hash(&mut self, client: Addr, target: &[u8]) -> u64 {
+    fn followed_hash(&mut self, scope: Scope, client: Addr, target: &[u8]) -> u64 {
         self.alias_key.clear();
+        self.alias_key.extend_from_slice(&scope.bits().to_le_bytes());
         self.alias_key.extend_from_slice(&client.0);
         self.alias_key.extend_from_slice(target);
         self.cache.hash(&self.alias_key).get()
@@ -407,13 +446,13 @@ impl Names {
             direct: false,
         };
         if lesson.teacher != Teacher::Dns {
-            let key = Key::host(lesson.addr);
-            self.facts.hosts.set(self.address_hash(lesson.addr), self.batch);
+            let key = Key::host(lesson.scope, lesson.addr);
+            self.facts.hosts.set(self.address_hash(lesson.scope, lesson.addr), self.batch);
             self.change_key(lesson.packet, &key, |old, out| merge(old, &own, merging, out));
             return;
         }
         if lesson.client != Addr::UNSPECIFIED {
-            let key = Key::pair(lesson.client, lesson.addr);
+            let key = Key::pair(lesson.scope, lesson.client, lesson.addr);
             self.change_key(lesson.packet, &key, |old, out| merge(old, &own, merging, out));
         }
         let mut head = std::mem::take(&mut self.head);
@@ -429,7 +468,7 @@ impl Names {
             self.head_of_client = lesson.client;
             self.weigh(lesson);
         }
-        let key = Key::address(lesson.addr);
+        let key = Key::address(lesson.scope, lesson.addr);
         let chained = Candidate { head: &head, ..own };
         // What a client asked for is its own choice; what others are told of it is weighed.
         let led = std::mem::take(&mut self.led);
@@ -450,10 +489,10 @@ impl Names {
     /// Asks for the lines that a lesson about `addr` will want first; the hashes of its keys, for
     /// [`Names::prefetch_entry`].
     #[inline]
-    pub fn prefetch(&self, client: Addr, addr: Addr) -> [KeyHash; 2] {
-        let hash = self.cache.hash(Key::address(addr).as_bytes());
+    pub fn prefetch(&self, scope: Scope, client: Addr, addr: Addr) -> [KeyHash; 2] {
+        let hash = self.cache.hash(Key::address(scope, addr).as_bytes());
         self.facts.named.prefetch(hash.get());
-        let pair = self.cache.hash(Key::pair(client, addr).as_bytes());
+        let pair = self.cache.hash(Key::pair(scope, client, addr).as_bytes());
         self.proxy.prefetch(hash);
         self.proxy.prefetch(pair);
         [hash, pair]
@@ -482,11 +521,11 @@ impl Names {
     /// Finds out who asked for the name of a message directly, and how many clients aliases have led
     /// to it and to the targets of its aliases.
     fn weigh(&mut self, lesson: &Lesson<'_>) {
-        let followed = self.followed_hash(lesson.client, lesson.asked);
+        let followed = self.followed_hash(lesson.scope, lesson.client, lesson.asked);
         let is_direct = lesson.standing == Standing::Confirmed
             && lesson.client != Addr::UNSPECIFIED
             && !self.followed.has(followed);
-        self.asker = is_direct.then(|| self.address_hash(lesson.client) as u16);
+        self.asker = is_direct.then(|| self.address_hash(lesson.scope, lesson.client) as u16);
         self.led_here = self.led_to(lesson.asked);
         self.led.clear();
         for target in lesson.targets {
@@ -527,6 +566,7 @@ impl Names {
     pub fn recall(
         &mut self,
         kind: &str,
+        scope: Scope,
         client: Option<Addr>,
         addr: Option<Addr>,
         candidate: &Candidate<'_>,
@@ -540,6 +580,7 @@ impl Names {
             "alias" => {
                 self.learn_alias(&AliasLesson {
                     packet: 0,
+                    scope,
                     client: Addr::UNSPECIFIED,
                     owner: candidate.head,
                     target: candidate.asked,
@@ -547,15 +588,20 @@ impl Names {
                 });
                 return Some(());
             }
-            "address" => Key::address(addr?),
-            "pair" => Key::pair(client?, addr?),
-            "host" => Key::host(addr?),
+            "address" => Key::address(scope, addr?),
+            "pair" => Key::pair(scope, client?, addr?),
+            "host" => Key::host(scope, addr?),
             _ => return None,
         };
         self.change_key(0, &key, |old, out| merge(old, candidate, merging, out));
         let facts = if kind == "host" { &self.facts.hosts } else { &self.facts.named };
-        facts.set(self.address_hash(addr?), self.batch);
+        facts.set(self.address_hash(scope, addr?), self.batch);
         Some(())
+    }
+
+    /// What is known of no network counts in all ([`Facts::of_all_networks`]).
+    pub fn count_in_all_networks(&self) {
+        self.facts.of_all_networks.store(true, Ordering::Relaxed);
     }
 
     /// Hands out every entry committed, oldest first.
@@ -692,6 +738,7 @@ impl Names {
             rules: self.rules,
             facts: &self.facts,
             batch: self.batch,
+            scope: Scope::NONE,
         }
     }
 }

@@ -10,7 +10,8 @@
 //! #end 2
 //! ```
 //!
-//! `kind` is `address`, `pair`, `host` or `alias` (whose `name` is the target and `head` the owner).
+//! A tenth field, where there is one, is the network in which the addresses are valid: `vlan:10`, `vlan:10,vlan:20,vni:5`,
+//! `gre:7`. `kind` is `address`, `pair`, `host` or `alias` (whose `name` is the target and `head` the owner).
 //! `solicited` is what supports the fact: `T` a query was seen (of a host: its own word), `D` the
 //! same and a client asked for this very name, `L` a lease, `O` no query of this client is ever seen,
 //! `F` there was no query, `C` somebody else claims it.
@@ -19,6 +20,7 @@
 
 use std::io::{BufRead, Write};
 
+use larder_wire::scope::Scope;
 use larder_wire::{Addr, Name};
 
 use crate::names::{Alias, Candidate, Candidates, Names, Standing, Teacher};
@@ -86,9 +88,9 @@ impl Teacher {
 
 /// An entry's key, read back.
 enum Fact<'a> {
-    Address(Addr),
-    Pair(Addr, Addr),
-    Host(Addr),
+    Address(Scope, Addr),
+    Pair(Scope, Addr, Addr),
+    Host(Scope, Addr),
     Alias(&'a [u8]),
 }
 
@@ -103,12 +105,44 @@ fn addr_of(octets: &[u8]) -> Option<Addr> {
 fn fact_of(key: &[u8]) -> Option<Fact<'_>> {
     let (kind, rest) = key.split_first()?;
     Some(match kind {
-        b'a' => Fact::Address(addr_of(rest)?),
-        b'h' => Fact::Host(addr_of(rest)?),
-        b'p' => Fact::Pair(addr_of(rest.get(..4)?)?, addr_of(rest.get(4..)?)?),
-        b'P' => Fact::Pair(addr_of(rest.get(..16)?)?, addr_of(rest.get(16..)?)?),
+        b'a' => Fact::Address(Scope::NONE, addr_of(rest)?),
+        b'h' => Fact::Host(Scope::NONE, addr_of(rest)?),
+        b'p' => Fact::Pair(Scope::NONE, addr_of(rest.get(..4)?)?, addr_of(rest.get(4..)?)?),
+        b'P' => Fact::Pair(Scope::NONE, addr_of(rest.get(..16)?)?, addr_of(rest.get(16..)?)?),
+        b'A' | b'H' | b'q' | b'Q' => {
+            let (bits, rest) = rest.split_first_chunk()?;
+            let scope = Scope::from_bits(u64::from_be_bytes(*bits))?;
+            match kind {
+                b'A' => Fact::Address(scope, addr_of(rest)?),
+                b'H' => Fact::Host(scope, addr_of(rest)?),
+                b'q' => Fact::Pair(scope, addr_of(rest.get(..4)?)?, addr_of(rest.get(4..)?)?),
+                _ => Fact::Pair(scope, addr_of(rest.get(..16)?)?, addr_of(rest.get(16..)?)?),
+            }
+        }
         b'c' => Fact::Alias(rest),
         _ => return None,
+    })
+}
+
+/// Appends a network, as [`parse_scope`] reads it.
+fn write_scope(scope: Scope, out: &mut Vec<u8>) {
+    let vlans = [scope.vlan(), scope.inner_vlan()].into_iter().flatten();
+    let words = vlans.map(|id| format!("vlan:{id}"));
+    let words = words.chain(scope.vni().map(|vni| format!("vni:{vni}")));
+    let words: Vec<String> = words.chain(scope.gre_key().map(|key| format!("gre:{key}"))).collect();
+    out.extend_from_slice(words.join(",").as_bytes());
+}
+
+fn parse_scope(text: &str) -> Option<Scope> {
+    text.split(',').try_fold(Scope::NONE, |scope, word| {
+        let (kind, number) = word.split_once(':')?;
+        let number: u32 = number.parse().ok()?;
+        Some(match kind {
+            "vlan" if (1..4096).contains(&number) => scope.tagged(number as u16),
+            "vni" if number < 1 << 24 => scope.with_vni(number),
+            "gre" => scope.with_gre_key(number),
+            _ => return None,
+        })
     })
 }
 
@@ -122,10 +156,10 @@ pub fn save(names: &Names, out: &mut dyn Write) -> std::io::Result<u64> {
         if result.is_err() {
             return;
         }
-        let (kind, client, addr) = match fact_of(key) {
-            Some(Fact::Address(addr)) => ("address", None, addr),
-            Some(Fact::Host(addr)) => ("host", None, addr),
-            Some(Fact::Pair(client, addr)) => ("pair", Some(client), addr),
+        let (kind, scope, client, addr) = match fact_of(key) {
+            Some(Fact::Address(scope, addr)) => ("address", scope, None, addr),
+            Some(Fact::Host(scope, addr)) => ("host", scope, None, addr),
+            Some(Fact::Pair(scope, client, addr)) => ("pair", scope, Some(client), addr),
             Some(Fact::Alias(target)) => {
                 line.clear();
                 let Some(alias) = Alias::read(value) else { return };
@@ -160,6 +194,10 @@ pub fn save(names: &Names, out: &mut dyn Write) -> std::io::Result<u64> {
                 line.push(b'-');
             } else {
                 escaped(candidate.head, &mut line);
+            }
+            if !scope.is_none() {
+                line.push(b'\t');
+                write_scope(scope, &mut line);
             }
             line.push(b'\n');
             if let Err(error) = out.write_all(&line) {
@@ -203,6 +241,7 @@ struct Line {
     ttl_s: u32,
     name: Vec<u8>,
     head: Vec<u8>,
+    scope: Scope,
 }
 
 fn parse(line: &str) -> Option<Line> {
@@ -225,19 +264,24 @@ fn parse(line: &str) -> Option<Line> {
             "-" => Vec::new(),
             text => unescaped(text.as_bytes())?,
         },
+        scope: match next() {
+            None => Scope::NONE,
+            Some(text) => parse_scope(text)?,
+        },
     };
     let fits = |name: &[u8]| name.len() <= larder_wire::name::NAME_BYTES_MAX;
     (fields.next().is_none() && fits(&parsed.name) && fits(&parsed.head)).then_some(parsed)
 }
 
 /// Learns everything that `input` says, before packet 1. The error says which line is wrong; what
-/// was read before it has been learned.
+/// was read before it has been learned. `ignores_vlan`: networks are not told apart.
 pub fn load(
     names: &mut Names,
     input: &mut dyn BufRead,
+    ignores_vlan: bool,
     make_way: &mut dyn FnMut(),
 ) -> Result<u64, String> {
-    let mut count = 0;
+    let (mut count, mut has_networks) = (0, false);
     let mut line = String::new();
     for number in 1_u64.. {
         line.clear();
@@ -262,6 +306,10 @@ pub fn load(
         }
         if let Some(total) = text.strip_prefix("#end ") {
             if total.parse() == Ok(count) {
+                // It may have been saved where there were none, or by who does not tell them apart.
+                if !has_networks {
+                    names.count_in_all_networks();
+                }
                 commit(names, make_way)?;
                 return Ok(count);
             }
@@ -271,9 +319,11 @@ pub fn load(
             continue;
         }
         let fact = parse(text).ok_or_else(|| format!("line {number} can't be read"))?;
+        has_networks |= !fact.scope.is_none();
         names
             .recall(
                 &fact.kind,
+                if ignores_vlan { Scope::NONE } else { fact.scope },
                 fact.client,
                 fact.addr,
                 &Candidate {

@@ -113,6 +113,8 @@ pub struct Options {
     pub seed: u64,
     /// Stop after this many packets.
     pub packets_max: Option<u64>,
+    /// VLAN IDs, VNIs and GRE keys don't tell flows and names apart (`--ignore-vlan`).
+    pub ignore_vlan: bool,
     /// Octets of input in a batch. For tests: flows that are idle end at the edges of batches.
     pub batch_bytes: usize,
     /// Order of the records.
@@ -176,6 +178,7 @@ impl Default for Options {
             candidates_max: 8,
             seed: 0x1a2d_e2c0_ffee_5eed,
             packets_max: None,
+            ignore_vlan: false,
             batch_bytes: 1 << 20,
             sort_by: SortBy::End,
             lookup_per: LookupPer::Flow,

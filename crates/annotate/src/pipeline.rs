@@ -31,7 +31,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use larder_io::batch::{Batch, Polled, Source};
 use larder_wire::capture::Capture;
 
-use crate::decode::{Counts, Decoded, decode, decode_from};
+use crate::decode::{Counts, Decoded, Keying, decode, decode_from};
 use crate::edge::Edge;
 use crate::names::Committed;
 use crate::worker::{BatchFacts, Output, Worker};
@@ -86,7 +86,7 @@ struct EdgeState {
     time_ns: i64,
     capture_start_ns: Option<i64>,
     previous: Option<Previous>,
-    seed: u64,
+    keying: Keying,
     workers: usize,
     input_bytes: u64,
     damaged: Counts,
@@ -264,7 +264,7 @@ struct Pipeline<'a> {
     progress: &'a Progress,
     depth: u64,
     workers: usize,
-    seed: u64,
+    keying: Keying,
     pins: &'a [usize],
 }
 
@@ -276,8 +276,8 @@ pub fn depth(workers: usize) -> u64 {
 /// What a run is told beside its parts.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// Hash seed.
-    pub seed: u64,
+    /// How flows are told apart.
+    pub keying: Keying,
     /// No more packets than these.
     pub packets_max: Option<u64>,
     /// Cores that the workers are bound to, one each.
@@ -293,18 +293,18 @@ pub fn run(
     progress: &Progress,
     plan: &Plan,
 ) -> Result<Counted, Error> {
-    let &Plan { seed, packets_max, ref pins } = plan;
+    let &Plan { keying, packets_max, ref pins } = plan;
     let count = workers.len();
     let pipeline = Pipeline {
         schedule: Mutex::new(Schedule::new(count)),
         changed: Condvar::new(),
         source: Mutex::new(source),
-        edge: Mutex::new(EdgeState::new(edge, count, seed, packets_max)),
+        edge: Mutex::new(EdgeState::new(edge, count, keying, packets_max)),
         sink: Mutex::new(sink),
         progress,
         depth: depth(count),
         workers: count,
-        seed,
+        keying,
         pins,
     };
     std::thread::scope(|scope| {
@@ -457,9 +457,9 @@ impl Pipeline<'_> {
             Some(batch) => match self.known_start(batch, number) {
                 Some((start, reader)) => {
                     let (start, decoded) = (Some(start), &mut decoded);
-                    decode_from(batch, start, reader, u32::MAX, self.workers, self.seed, decoded);
+                    decode_from(batch, start, reader, u32::MAX, self.workers, self.keying, decoded);
                 }
-                None => decode(batch, self.workers, self.seed, &mut decoded),
+                None => decode(batch, self.workers, self.keying, &mut decoded),
             },
             None => decoded.clear(self.workers),
         }
@@ -597,7 +597,7 @@ impl Pipeline<'_> {
 }
 
 impl EdgeState {
-    fn new(edge: Edge, workers: usize, seed: u64, packets_max: Option<u64>) -> EdgeState {
+    fn new(edge: Edge, workers: usize, keying: Keying, packets_max: Option<u64>) -> EdgeState {
         EdgeState {
             edge,
             packets: 0,
@@ -606,7 +606,7 @@ impl EdgeState {
             time_ns: i64::MIN,
             capture_start_ns: None,
             previous: None,
-            seed,
+            keying,
             workers,
             input_bytes: 0,
             damaged: Counts::new(),
@@ -641,7 +641,7 @@ impl EdgeState {
         {
             std::mem::swap(&mut self.spare, &mut work.decoded);
             let (start, decoded) = (Some(expected), &mut work.decoded);
-            decode_from(batch, start, reader, u32::MAX, self.workers, self.seed, decoded);
+            decode_from(batch, start, reader, u32::MAX, self.workers, self.keying, decoded);
         }
         self.previous = work.decoded.reader.clone().map(|reader| Previous {
             file: batch.file,
@@ -661,7 +661,7 @@ impl EdgeState {
                 // Once a run: again, and no further, so that no later packet's time or damage counts.
                 let start = Some(decoded.start);
                 let last = left as u32;
-                decode_from(batch, start, reader, last, self.workers, self.seed, decoded);
+                decode_from(batch, start, reader, last, self.workers, self.keying, decoded);
             }
             enough = u64::from(decoded.packets) >= left;
         }
@@ -751,7 +751,8 @@ mod tests {
             let shared = Arc::new(Shared { format, facts, options: options.clone() });
             let proxy = proxies.pop().expect("a proxy");
             let mut worker = Worker::new(0, 1, proxy, cache, shared);
-            let mut state = EdgeState::new(Edge::new(names, &options), 1, 7, None);
+            let keying = Keying { seed: 7, ignores_vlan: false };
+            let mut state = EdgeState::new(Edge::new(names, &options), 1, keying, None);
             let mut capture = Vec::new();
             write::section(&mut capture, "test");
             write::interface(&mut capture, 1, 0);
@@ -777,7 +778,7 @@ mod tests {
                 let mut batch = source.next_batch(&stop).expect("a batch");
                 (batch.clock_step_ns, batch.silent_at_ns) = (clock_step_ns, silent_at_ns);
                 let mut decoded = Decoded::default();
-                decode(&batch, 1, 7, &mut decoded);
+                decode(&batch, 1, keying, &mut decoded);
                 let mut work = Work {
                     number: number as u64,
                     batch: Some(batch),

@@ -4,6 +4,7 @@
 //! after. Formats read it and nothing else, so that they all say the same.
 
 use larder_wire::packet::Tunnel;
+use larder_wire::scope::Scope;
 use larder_wire::{Addr, Name};
 
 /// Where a name came from. The order is the order of preference among names for one address
@@ -361,6 +362,8 @@ pub struct FlowRecord {
     pub protocol: u8,
     /// The innermost tunnel the flow came through.
     pub tunnel: Option<Tunnel>,
+    /// The network in which the addresses are valid: VLAN IDs, VNI, GRE key.
+    pub scope: Scope,
     /// The initiator.
     pub source: End,
     /// The responder.
@@ -404,6 +407,7 @@ impl FlowRecord {
             end_ns: 0,
             protocol: 0,
             tunnel: None,
+            scope: Scope::NONE,
             source: End::of(Addr::UNSPECIFIED),
             destination: End::of(Addr::UNSPECIFIED),
             app: None,

@@ -11,7 +11,7 @@ use larder_io::input::{Content, Input, InputError};
 use larder_io::output::{Output, OutputError};
 use larder_store::serve::Server;
 
-use crate::decode::{Counts, Decoded, decode};
+use crate::decode::{Counts, Decoded, Keying, decode};
 use crate::edge::Edge;
 use crate::feeds::lessons::Lessons;
 use crate::format::Format;
@@ -87,7 +87,7 @@ fn run_source(options: &Options, progress: &Arc<Progress>, input: Feed) -> Resul
         options.rules,
     )?;
     if let Some(path) = &options.names_load {
-        load_names(&mut names, path, &mut || {
+        load_names(&mut names, path, options.ignore_vlan, &mut || {
             proxies.iter_mut().for_each(|proxy| {
                 proxy.sync();
             })
@@ -108,6 +108,9 @@ fn run_source(options: &Options, progress: &Arc<Progress>, input: Feed) -> Resul
         .collect();
     let mut edge = Edge::new(names, options);
     edge.lessons = Lessons::open(options, live, progress)?;
+    if edge.lessons.is_some() {
+        edge.names.count_in_all_networks();
+    }
     if edge.lessons.is_some()
         && let Some(time_ns) = first_packet_ns(options, live, progress)?
     {
@@ -130,7 +133,10 @@ fn run_source(options: &Options, progress: &Arc<Progress>, input: Feed) -> Resul
     let log = Log::open(options)?;
     let sorter = (options.sort_by == SortBy::Start).then(|| Sorter::new(SORT_BYTES_MAX, None));
     let interfaces = tap.as_ref().map_or(&[][..], Watched::interfaces);
-    let keeper = options.store.as_ref();
+    let store = options.store.clone();
+    let store =
+        store.map(|store| larder_store::Options { ignores_vlan: options.ignore_vlan, ..store });
+    let keeper = store.as_ref();
     let keeper = keeper.map(|store| Keeper::open(store, interfaces, progress)).transpose()?;
     let beside = Beside::start(options, progress, tap.as_ref(), keeper.as_ref())?;
     let mut writer = Writer::new(log, sorter, packets, answers, keeper, progress, live)?;
@@ -142,7 +148,7 @@ fn run_source(options: &Options, progress: &Arc<Progress>, input: Feed) -> Resul
         &mut all,
         progress,
         &pipeline::Plan {
-            seed: options.seed,
+            keying: Keying::of_options(options),
             packets_max: options.packets_max,
             pins: options.pins.clone(),
         },
@@ -259,7 +265,7 @@ fn first_packet_ns(
     };
     let mut decoded = Decoded::default();
     while let Some(batch) = source.next_batch(&progress.stop) {
-        decode(&batch, 1, options.seed, &mut decoded);
+        decode(&batch, 1, Keying::of_options(options), &mut decoded);
         if decoded.first_ns.is_some() {
             break;
         }
@@ -296,6 +302,7 @@ pub(crate) fn make_directory(path: &Path, access: Access) -> Result<(), Error> {
 pub(crate) fn load_names(
     names: &mut Names,
     path: &PathBuf,
+    ignores_vlan: bool,
     make_way: &mut dyn FnMut(),
 ) -> Result<(), Error> {
     let what = || path.display().to_string();
@@ -303,7 +310,7 @@ pub(crate) fn load_names(
         what: what(),
         why: format!("{error}; make the file with --names-save"),
     })?;
-    crate::names_file::load(names, &mut BufReader::new(file), make_way)
+    crate::names_file::load(names, &mut BufReader::new(file), ignores_vlan, make_way)
         .map_err(|why| Error::Input { what: what(), why })?;
     Ok(())
 }

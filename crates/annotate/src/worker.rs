@@ -12,6 +12,7 @@ use std::time::Instant;
 
 use larder::{Cache, Proxy, prefetch_read};
 use larder_wire::dns::{Message, NameBuf};
+use larder_wire::scope::Scope;
 use larder_wire::stream::Budget;
 use larder_wire::{Addr, Name};
 
@@ -51,13 +52,10 @@ const SPARE_MAX: usize = 1 << 10;
 /// Of so many groups of lookups one is timed: rare enough not to slow the others down.
 const TIMED_GROUPS: u64 = 1024;
 
-/// What a flow carries besides its books: two words, since most flows have no more to carry.
+/// What a flow carries besides its books: a word, since most flows have no more to carry.
 #[derive(Debug, Default)]
 pub struct FlowState {
     known: Option<Box<Known>>,
-    looked_up_from_low: bool,
-    /// What the flow states itself is watched until its responder answers.
-    awaits_reply: bool,
 }
 const _: () = assert!(size_of::<Flow<FlowState>>() == 4 * 64, "a flow is four lines");
 
@@ -208,6 +206,7 @@ impl Shared {
             rules: self.options.rules,
             facts: &self.facts,
             batch: committed.batch,
+            scope: Scope::NONE,
         }
     }
 }
@@ -499,10 +498,10 @@ fn look_up_each<const TIMED: bool>(
 ) {
     const GROUP: usize = 16;
     for group in events.chunks(GROUP) {
-        let mut keys = [Key::address(Addr::UNSPECIFIED); 2 * GROUP];
+        let mut keys = [Key::address(Scope::NONE, Addr::UNSPECIFIED); 2 * GROUP];
         for (at, event) in group.iter().enumerate() {
-            keys[2 * at] = Key::address(event.key.low);
-            keys[2 * at + 1] = Key::address(event.key.high);
+            keys[2 * at] = Key::address(event.key.scope, event.key.low);
+            keys[2 * at + 1] = Key::address(event.key.scope, event.key.high);
         }
         let keys = &keys[..2 * group.len()];
         let mut hashes = [view.cache.hash(keys[0].as_bytes()); 2 * GROUP];
@@ -543,7 +542,7 @@ impl Lane<'_, '_> {
     /// A flow of DNS, and packets are kept.
     fn wants_lookups(&self, flow: &Flow<FlowState>) -> bool {
         flow.app == Some(App::Dns)
-            && flow.key.protocol == protocol::UDP
+            && flow.protocol == protocol::UDP
             && self.state.shared.options.store.is_some()
     }
 
@@ -561,15 +560,16 @@ impl Lane<'_, '_> {
     #[cold]
     #[inline(never)]
     fn foresee(&self, event: &Event) {
-        let FlowKey { low, high, low_port, high_port, .. } = event.key;
+        let FlowKey { low, high, low_port, high_port, scope, .. } = event.key;
         // The lesser port is the responder's, mostly.
-        self.view.prefetch_facts(if low_port < high_port { low } else { high });
+        self.view.within(scope).prefetch_facts(if low_port < high_port { low } else { high });
     }
 
     fn find_names(&mut self, flow: &mut Flow<FlowState>, packet: u64, now_ns: i64) {
         let (source, _) = flow.source();
         let (destination, _) = flow.destination();
-        let ends = self.view.ends(source, destination, packet, now_ns);
+        let view = self.view.within(flow.key().scope);
+        let ends = view.ends(source, destination, packet, now_ns);
         self.take_names(flow, ends, now_ns);
     }
 
@@ -607,7 +607,7 @@ impl Lane<'_, '_> {
             known.destination = found;
             known.source = found_source;
         }
-        flow.user.looked_up_from_low = flow.source_is_low;
+        flow.looked_up_from_low = flow.source_is_low;
     }
 }
 
@@ -620,7 +620,7 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
 
     fn begin(&mut self, flow: &mut Flow<FlowState>, event: &Event) {
         flow.app = app_by_port(flow);
-        flow.is_quiet = match flow.key.protocol {
+        flow.is_quiet = match flow.protocol {
             protocol::TCP => flow.app.is_some(),
             // Of packets that are kept it is known in which flows names were asked for.
             protocol::UDP => flow.app.is_some() && !self.wants_lookups(flow),
@@ -636,7 +636,7 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
                 let Some(found) = found else { continue };
                 let mut names: Vec<Name> = found.rivals.iter().rev().cloned().collect();
                 names.push(found.name.clone());
-                let (packet, key) = (flow.first_packet, flow.key);
+                let (packet, key) = (flow.first_packet, flow.key());
                 self.output.resolved.push(Resolved { packet, key, addr, names });
             }
         }
@@ -655,7 +655,7 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
             } else {
                 self.look_for_own_name(flow, event);
             }
-        } else if flow.user.awaits_reply && event.payload_len > 0 {
+        } else if flow.awaits_reply && event.payload_len > 0 {
             self.take_reply(flow);
         }
     }
@@ -665,7 +665,7 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
         match &flow.user.known {
             Some(known) => prefetch_read(&**known),
             // Asked again whether it has a name, or why not.
-            None => self.view.prefetch_facts(flow.destination().0),
+            None => self.view.within(flow.key().scope).prefetch_facts(flow.destination().0),
         }
     }
 
@@ -722,7 +722,7 @@ impl FlowUser<FlowState> for Lane<'_, '_> {
             self.state.shared.format.writer().record(&record, &mut self.output.bytes);
             let end = self.output.bytes.len();
             let (first_packet, end_ns) = (record.first_packet, record.end_ns);
-            let key = flow.key;
+            let key = flow.key();
             self.output.ended.push(Ended { end_packet, first_packet, key, end_ns, start, end });
         }
         self.state.record = Some(record);
@@ -739,7 +739,7 @@ impl Lane<'_, '_> {
         let known = flow.user.known.get_or_insert_with(|| spare.known());
         let own = known.own.get_or_insert_with(|| spare.own());
         let was_looking = own.is_looking();
-        if flow.key.protocol == protocol::TCP {
+        if flow.protocol == protocol::TCP {
             own.tcp(&Segment { seq: event.tcp_seq, seq_first, data }, budget);
         } else {
             own.udp(data, budget);
@@ -748,7 +748,7 @@ impl Lane<'_, '_> {
             flow.app = own.app;
         }
         flow.is_quiet = own.is_done();
-        flow.user.awaits_reply = own.awaits_reply();
+        flow.awaits_reply = own.awaits_reply();
         let was_read = was_looking && !own.is_looking();
         let wants_note = was_read && self.state.shared.options.store.is_some();
         let names: Vec<Name> = if wants_note { own.names().cloned().collect() } else { Vec::new() };
@@ -772,7 +772,7 @@ impl Lane<'_, '_> {
             own.replied(&mut self.state.budgets[self.state.shard]);
         }
         flow.is_quiet = true;
-        flow.user.awaits_reply = false;
+        flow.awaits_reply = false;
     }
 
     /// Puts in `record`, whatever it held, what is known of a flow that ends. Says whether the
@@ -784,7 +784,7 @@ impl Lane<'_, '_> {
         end_packet: u64,
         end_reason: EndReason,
     ) -> (bool, bool) {
-        let turned = flow.user.looked_up_from_low != flow.source_is_low;
+        let turned = flow.looked_up_from_low != flow.source_is_low;
         let mut late = false;
         let valid_at_start = self.view.rules.has(7);
         let known = flow.user.known.as_ref();
@@ -797,7 +797,7 @@ impl Lane<'_, '_> {
             self.find_names(flow, end_packet, start_ns);
             late = !turned;
         }
-        let is_tcp = flow.key.protocol == protocol::TCP;
+        let is_tcp = flow.protocol == protocol::TCP;
         fill_end(&mut record.source, flow.source(), flow.sent_by_source(), is_tcp);
         fill_end(&mut record.destination, flow.destination(), flow.sent_by_destination(), is_tcp);
         (record.tls_server_name, record.tls_ech, record.http_host) = (None, None, None);
@@ -836,7 +836,8 @@ impl Lane<'_, '_> {
         record.end_packet = end_packet;
         record.start_ns = flow.start_ns;
         record.end_ns = flow.last_ns;
-        record.protocol = flow.key.protocol;
+        record.protocol = flow.protocol;
+        record.scope = flow.key().scope;
         record.tunnel = flow.tunnel;
         record.app = flow.app;
         record.conn_state = flow.conn_state();
@@ -901,7 +902,8 @@ impl Lane<'_, '_> {
         let (client, _) = flow.source();
         let (addr, _) = flow.destination();
         let known = self.view.facts;
-        let hash = |addr| self.view.address_hash(addr);
+        let view = self.view.within(flow.key().scope);
+        let hash = |addr| view.address_hash(addr);
         if addr.is_local() {
             UnnamedReason::Local
         } else if !is_known && known.named.has(hash(addr), self.view.batch) {
@@ -942,9 +944,9 @@ fn age_ms(now_ns: i64, learned_ns: i64) -> u64 {
 }
 
 fn app_by_port(flow: &Flow<FlowState>) -> Option<App> {
-    let (low, high) = (flow.key.low_port, flow.key.high_port);
+    let (low, high) = (flow.source().1, flow.destination().1);
     let either = |port| low == port || high == port;
-    match flow.key.protocol {
+    match flow.protocol {
         protocol::TCP | protocol::UDP if either(53) => Some(App::Dns),
         protocol::UDP if either(5353) => Some(App::Mdns),
         protocol::UDP if either(5355) => Some(App::Llmnr),

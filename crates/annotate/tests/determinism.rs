@@ -271,6 +271,7 @@ fn stalls() {
         names.learn(&Lesson {
             packet: 1,
             time_ns: 0,
+            scope: Default::default(),
             client: Addr::v4([10, 0, 0, 1]),
             asked: b"www.example",
             addr: Addr::v4(number.to_be_bytes()),

@@ -49,8 +49,8 @@ proptest! {
             let line = text.lines().find(|line| !line.starts_with('#') && !line.starts_with("@time"));
             let line = line.expect("a record");
             match output {
-                OutputFormat::Text => prop_assert_eq!(line.split_ascii_whitespace().count(), 14),
-                OutputFormat::Zeek => prop_assert_eq!(line.split('\t').count(), 52),
+                OutputFormat::Text => prop_assert_eq!(line.split_ascii_whitespace().count(), 16),
+                OutputFormat::Zeek => prop_assert_eq!(line.split('\t').count(), 55),
                 OutputFormat::Csv => {
                     let mut reader = csv::ReaderBuilder::new();
                     let mut reader = reader.has_headers(false).from_reader(line.as_bytes());

@@ -37,6 +37,7 @@ fn values_have_their_types() {
                 Value::Names(names) => field.kind == Type::Keywords && !names.is_empty(),
                 Value::Ip(_) => field.kind == Type::Ip,
                 Value::Ips(_) => field.kind == Type::Ips,
+                Value::Id(_) => field.kind == Type::Id,
                 Value::Number(number) => field.kind == Type::Long && number <= i64::MAX as u64,
                 Value::Flag(_) => field.kind == Type::Boolean,
             };

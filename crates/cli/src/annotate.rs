@@ -141,6 +141,7 @@ fn options(settings: &Resolved) -> Result<Options, Failure> {
             "packet" => LookupPer::Packet,
             _ => LookupPer::Flow,
         },
+        ignore_vlan: settings.switch("ignore-vlan"),
         unresolved: match settings.choice("unresolved") {
             "true" => Unresolved::True,
             "all" => Unresolved::All,

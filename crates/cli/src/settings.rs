@@ -330,6 +330,15 @@ Examples:
             ..NAMES
         },
         Setting {
+            name: "ignore-vlan",
+            kind: Kind::Switch,
+            default: "false",
+            help: "Do not separate flows and names by VLAN and VNI",
+            why: "By default VLAN IDs, VNIs of VXLAN and Geneve, and GRE keys are part of flows and of the names of private \
+                  addresses. A tap may see the two directions of a flow in different VLANs; this joins them.",
+            ..NAMES
+        },
+        Setting {
             name: "lookup",
             value_name: "PER",
             kind: Kind::Choice(&["flow", "packet"]),

@@ -26,13 +26,14 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use larder_wire::capture::write;
+use larder_wire::scope::Scope;
 
 use crate::FlowKey;
 use crate::block;
 use crate::files::{self, Kind};
-use crate::flows::{Flows, PLACE_BYTES};
+use crate::flows::{Flow, Flows, PLACE_BYTES};
 use crate::index::{Damaged, Index, NAMELESS, turned};
-use crate::journal::StoredNote;
+use crate::journal::{StoredNote, fits};
 use crate::note::NameRole;
 use crate::options::{Interface, StoreError};
 use crate::query::{Query, Term};
@@ -173,6 +174,8 @@ pub struct Finder {
 struct Span {
     first: u64,
     end: u64,
+    /// The network of the flow; `None`: all are its.
+    scope: Option<Scope>,
     /// The greatest end of the spans up to this one.
     end_max: u64,
 }
@@ -203,7 +206,8 @@ impl Spans {
                 at
             }
             Err(at) => {
-                spans.insert(at, Span { first: note.first, end, end_max: end });
+                let StoredNote { first, scope, .. } = *note;
+                spans.insert(at, Span { first, end, scope, end_max: end });
                 at
             }
         };
@@ -249,10 +253,11 @@ fn settle(spans: &mut [Span], at: usize) {
     }
 }
 
-fn is_in(spans: &[Span], position: u64) -> bool {
+/// True when the packet at `position`, of a flow of this network, is in one of the spans.
+fn is_in(spans: &[Span], scope: Scope, position: u64) -> bool {
     let begun = spans.partition_point(|span| span.first <= position);
     let mut spans = spans[..begun].iter().rev().take_while(|span| span.end_max > position);
-    spans.any(|span| span.end > position)
+    spans.any(|span| span.end > position && fits(span.scope, scope))
 }
 
 /// One search: what both ways share.
@@ -497,14 +502,14 @@ impl Search<'_, '_> {
     }
 
     fn places_by_scan(&self, position: u64, flows: &Flows) -> Vec<u32> {
-        let about: Vec<(bool, &[Span])> = flows
+        let about: Vec<(bool, &[Span], Scope)> = flows
             .list
             .iter()
-            .map(|flow| (self.query.matches_key(&flow.key), self.spans.of(&flow.key)))
+            .map(|Flow { key, .. }| (self.query.matches_key(key), self.spans.of(key), key.scope))
             .collect();
         let wanted = flows.packets.iter().filter(|(flow, place)| {
-            let (is_wanted, spans) = about[*flow as usize];
-            is_wanted || is_in(spans, position + u64::from(*place) * PLACE_BYTES)
+            let (is_wanted, spans, scope) = about[*flow as usize];
+            is_wanted || is_in(spans, scope, position + u64::from(*place) * PLACE_BYTES)
         });
         wanted.map(|(_, place)| *place).collect()
     }
@@ -554,10 +559,11 @@ impl Search<'_, '_> {
     fn add_named(&self, index: &Index, places: &mut Vec<u32>) -> Result<(), Damaged> {
         let position = index.identity.position;
         let mut of_flow = Vec::new();
-        let mut add = |flow: usize, spans: &[Span]| {
+        let mut add = |flow: usize, scope: Scope, spans: &[Span]| {
             of_flow.clear();
             index.places(flow, &mut of_flow)?;
-            of_flow.retain(|place| is_in(spans, position + u64::from(*place) * PLACE_BYTES));
+            let at = |place: u32| position + u64::from(place) * PLACE_BYTES;
+            of_flow.retain(|place| is_in(spans, scope, at(*place)));
             places.extend_from_slice(&of_flow);
             Ok(())
         };
@@ -566,17 +572,18 @@ impl Search<'_, '_> {
             let end = position + index.bytes;
             for (key, spans) in self.spans.0.values() {
                 let is_here = |span: &Span| span.first < end && span.end > position;
-                if spans.iter().any(is_here)
-                    && let Some(flow) = index.find(key)?
-                {
-                    add(flow, spans)?;
+                if spans.iter().any(is_here) {
+                    for (flow, scope) in index.find(key)? {
+                        add(flow, scope, spans)?;
+                    }
                 }
             }
         } else {
             for flow in 0..index.flows() {
-                let spans = self.spans.of(&index.key(flow)?);
+                let key = index.key(flow)?;
+                let spans = self.spans.of(&key);
                 if !spans.is_empty() {
-                    add(flow, spans)?;
+                    add(flow, key.scope, spans)?;
                 }
             }
         }

@@ -4,14 +4,16 @@
 //! header      "LARDERI1"; number, position, run, octets of the segment, packets u64; least and greatest time i64;
 //!             six sections: offset u64, octets u64; offset of the checksums u64, their octets u64; CRC-32 of all this u32
 //! flows       by (low, high, low port, high port, protocol): low u32, high u32: indexes of addresses;
-//!             ports u16 u16; protocol u8, 3 zeros; offset of its postings u32                              20 octets each
+//!             ports u16 u16; protocol u8, network u24: 0, or a number in `texts` from 1; offset of its postings u32
+//!                                                                                                      20 octets each
 //! postings    for each flow: count of packets, then place by place the distance to the one before (varints);
 //!             a place is an offset in the segment / 4
 //! addresses   sorted: address 16; first flow of which it is the low end u32; offset in `ends` u32          24 octets each
 //! ends        for each address: count of flows of which it is the high end, then distances of their indexes (varints)
 //! names       sorted by labels from the right ("com.example.www"), then role, then note: offset of the text u32, its
 //!             octets u16, role u8 (255, under "": see `NAMELESS`), 0; offset of the note u32           12 octets each
-//! texts       the names so turned, and the notes (see `journal`, without frames)
+//! texts       the networks of the flows (`Scope::bits` u64 each, sorted), the names so turned, and the notes (see `journal`,
+//!             without frames)
 //! checksums   CRC-32 of each 4096 octets from the end of the header on, then of these checksums
 //! ```
 //!
@@ -104,7 +106,8 @@ mod tests {
             .iter()
             .enumerate()
             .map(|(at, flow)| StoredNote {
-                key: flow.key,
+                key: flow.key.unscoped(),
+                scope: Some(flow.key.scope),
                 first: 100,
                 end: None,
                 start_ns: 0,
@@ -131,7 +134,7 @@ mod tests {
             let mut own = Vec::new();
             index.places(flow, &mut own)?;
             places.push(own);
-            if index.find(key)? != Some(flow) {
+            if !index.find(&key.unscoped())?.contains(&(flow, key.scope)) {
                 return Err(Damaged);
             }
         }

@@ -3,13 +3,14 @@
 //! ```text
 //! journal    "LARDERJ1", number, position, run of the segment u64, frame..
 //! frame      octets of the note u32, their CRC-32 u32, note
-//! note       key: low 16, high 16, low port u16, high port u16, protocol u8; flags u8 (1: its source is the low end);
-//!            first u64, end u64 (all ones: none): positions; start i64, last i64: ns;
-//!            names u16: each role u8, length u16, octets
+//! note       key: low 16, high 16, low port u16, high port u16, protocol u8; flags u8 (1: its source is the low end,
+//!            2: it has a network); first u64, end u64 (all ones: none): positions; start i64, last i64: ns;
+//!            names u16; network u64, by its flag; for each name role u8, length u16, octets
 //! ```
 //!
 //! Little-endian. A journal is valid up to the first frame that is cut or does not fit its checksum.
 
+use larder_wire::scope::Scope;
 use larder_wire::{Addr, Name};
 
 use crate::files::Identity;
@@ -24,6 +25,9 @@ pub(crate) const HEADER_BYTES: usize = 32;
 /// Octets of a note without its names.
 const NOTE_BYTES: usize = 72;
 
+/// The flag of a note that says its network: a u64 behind its head ([`Scope::bits`]). Bit 0 is `source_is_low`.
+const SCOPED: u8 = 2;
+
 /// Octets of a note at most.
 const NOTE_BYTES_MAX: u32 = 4 << 20;
 
@@ -33,7 +37,10 @@ pub(crate) const NAMES_MAX: usize = 1024;
 /// A note whose packets have positions instead of numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StoredNote {
+    /// Without its network.
     pub key: FlowKey,
+    /// Its network; `None`: those of all networks are one flow, as they were before networks were told apart.
+    pub scope: Option<Scope>,
     /// Of its first packet.
     pub first: u64,
     /// Packets from here on are not its own.
@@ -45,9 +52,11 @@ pub(crate) struct StoredNote {
 }
 
 impl StoredNote {
-    pub fn of(note: &Note, first: u64, end: Option<u64>) -> StoredNote {
+    /// `ignores_vlan`: as [`crate::Options`] has it.
+    pub fn of(note: &Note, first: u64, end: Option<u64>, ignores_vlan: bool) -> StoredNote {
         StoredNote {
-            key: note.key,
+            key: note.key.unscoped(),
+            scope: (!ignores_vlan).then_some(note.key.scope),
             first,
             end,
             start_ns: note.start_ns,
@@ -55,6 +64,11 @@ impl StoredNote {
             source_is_low: note.source_is_low,
             names: note.names.iter().take(NAMES_MAX).cloned().collect(),
         }
+    }
+
+    /// It is of the flow with this key.
+    pub fn is_of(&self, key: &FlowKey) -> bool {
+        self.key == key.unscoped() && fits(self.scope, key.scope)
     }
 
     /// Adds what a later note of the same flow says.
@@ -71,6 +85,11 @@ impl StoredNote {
             }
         }
     }
+}
+
+/// What is said of the flows of a network, or of all, is said of this one's.
+pub(crate) fn fits(scope: Option<Scope>, of_flow: Scope) -> bool {
+    scope.is_none_or(|scope| scope == of_flow)
 }
 
 /// How a journal begins.
@@ -133,13 +152,17 @@ pub(crate) fn put_note(out: &mut Vec<u8>, note: &StoredNote) {
     out.extend_from_slice(&note.key.high.0);
     out.extend_from_slice(&note.key.low_port.to_le_bytes());
     out.extend_from_slice(&note.key.high_port.to_le_bytes());
-    out.extend_from_slice(&[note.key.protocol, u8::from(note.source_is_low)]);
+    let flags = u8::from(note.source_is_low) | if note.scope.is_some() { SCOPED } else { 0 };
+    out.extend_from_slice(&[note.key.protocol, flags]);
     out.extend_from_slice(&note.first.to_le_bytes());
     out.extend_from_slice(&note.end.unwrap_or(u64::MAX).to_le_bytes());
     out.extend_from_slice(&note.start_ns.to_le_bytes());
     out.extend_from_slice(&note.last_ns.to_le_bytes());
     let names = &note.names[..note.names.len().min(NAMES_MAX)];
     out.extend_from_slice(&(names.len() as u16).to_le_bytes());
+    if let Some(scope) = note.scope {
+        out.extend_from_slice(&scope.bits().to_le_bytes());
+    }
     for (role, name) in names {
         let octets = name.as_bytes();
         let octets = &octets[..octets.len().min(usize::from(u16::MAX))];
@@ -156,6 +179,11 @@ pub(crate) fn note(bytes: &[u8]) -> Option<(StoredNote, usize)> {
     let long = |at: usize| head[at..].first_chunk().map(|octets| u64::from_le_bytes(*octets));
     let mut names = Vec::new();
     let mut at = NOTE_BYTES;
+    let mut scope = None;
+    if head[37] & SCOPED != 0 {
+        scope = Some(Scope::from_bits(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))?);
+        at += 8;
+    }
     for _ in 0..half(70) {
         let &[role, low, high] = bytes.get(at..)?.first_chunk()?;
         let len = usize::from(u16::from_le_bytes([low, high]));
@@ -170,7 +198,9 @@ pub(crate) fn note(bytes: &[u8]) -> Option<(StoredNote, usize)> {
             low_port: half(32),
             high_port: half(34),
             protocol: head[36],
+            scope: Scope::NONE,
         },
+        scope,
         source_is_low: head[37] & 1 != 0,
         first: long(38)?,
         end: (end != u64::MAX).then_some(end),
@@ -207,7 +237,9 @@ mod tests {
                 low_port: seed as u16,
                 high_port: 53,
                 protocol: 17,
+                scope: Scope::NONE,
             },
+            scope: (seed % 5 != 4).then_some(Scope::NONE.tagged(seed as u16 % 3)),
             first: seed,
             end: (seed.is_multiple_of(2)).then_some(seed + 9),
             start_ns: -(seed as i64),

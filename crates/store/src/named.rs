@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use crate::FlowKey;
 use crate::flows::{Flows, PLACE_BYTES};
-use crate::journal::StoredNote;
+use crate::journal::{StoredNote, fits};
 
 /// Flows that are carried over: some 100 MB with names of usual lengths.
 const FLOWS_MAX: usize = 1 << 18;
@@ -37,7 +37,7 @@ fn place_of(known: &[Known], first: u64) -> Result<usize, usize> {
     known.binary_search_by_key(&first, |known| known.note.first)
 }
 
-/// A key as octets, for maps.
+/// A key without its network as octets, for maps.
 pub(crate) fn octets(key: &FlowKey) -> [u8; 37] {
     let mut out = [0; 37];
     out[..16].copy_from_slice(&key.low.0);
@@ -90,6 +90,8 @@ impl Named {
             }
         }
         notes.sort_unstable_by_key(|note| (note.first, octets(&note.key)));
+        // A note of all networks was met in each.
+        notes.dedup_by_key(|note| (note.first, octets(&note.key)));
         notes
     }
 
@@ -104,7 +106,8 @@ impl Named {
             let known = self.flows.get(&octets(&flow.key)).map_or(&[][..], |known| known);
             known.iter().filter_map(move |known| {
                 let is_before = known.note.end.is_some_and(|end| end <= place(flow.first));
-                (!is_before && known.note.first <= place(flow.last))
+                let is_its = fits(known.note.scope, flow.key.scope);
+                (is_its && !is_before && known.note.first <= place(flow.last))
                     .then_some((known, place(flow.last)))
             })
         })

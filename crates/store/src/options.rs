@@ -45,6 +45,8 @@ pub struct Options {
     pub reserve: Reserve,
     /// Who may read the files.
     pub access: Access,
+    /// Notes are of the flows of all networks: VLANs and VNIs don't tell flows apart.
+    pub ignores_vlan: bool,
 }
 
 /// Space of a disk that stays free.
@@ -87,6 +89,7 @@ impl Options {
             privacy: Privacy::default(),
             reserve: Reserve::default(),
             access: Access::PRIVATE,
+            ignores_vlan: false,
         }
     }
 }

@@ -127,7 +127,7 @@ impl Term {
             }
             // ICMP messages that nobody answers have another one for each direction.
             Term::Community(id) => {
-                let FlowKey { low, high, low_port, high_port, protocol } = *key;
+                let FlowKey { low, high, low_port, high_port, protocol, .. } = *key;
                 *id == community_id::v1(low, high, low_port, high_port, protocol, 0)
                     || *id == community_id::v1(high, low, high_port, low_port, protocol, 0)
             }
@@ -413,6 +413,7 @@ mod tests {
             low_port: 80,
             high_port: 34855,
             protocol: 6,
+            scope: Default::default(),
         };
         for (word, expected) in [
             ("1:LQU9qZlK+B5F3KDmev6m5PMibrg=", true),

@@ -536,7 +536,7 @@ impl Store {
             if end.is_some() {
                 self.numbers.forget(note.first_packet);
             }
-            let mut note = journal::StoredNote::of(note, first, end);
+            let mut note = journal::StoredNote::of(note, first, end, self.options.ignores_vlan);
             if let Some(rewriter) = &mut rewriter {
                 rewriter.note(&mut note);
             }

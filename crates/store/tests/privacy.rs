@@ -175,7 +175,8 @@ fn addresses_have_pseudonyms() {
     let count = |word: String| find(folder.path(), &[word], Default::default(), false).0.len();
     assert_eq!(count("192.0.2.1".into()), 0);
     assert_eq!(count(pseudonyms.of(addr(a)).to_string()), 5);
-    assert_eq!(count("inner.example".into()), 2);
+    // The same ends in VXLAN are of another network.
+    assert_eq!(count("inner.example".into()), 1);
     assert_eq!(count("six.example".into()), 1);
 }
 

@@ -1,12 +1,14 @@
 //! Which flow a packet belongs to: the 5-tuple, and a hash of it.
 //!
-//! VLAN-agnostic and inside any tunnel, as [`crate::packet`] decodes it. All who speak of flows mean this.
+//! Inside any tunnel, as [`crate::packet`] decodes it. All who speak of flows mean this. VLAN IDs, VNIs and GRE keys are part of
+//! it ([`crate::scope`]): networks that use the same addresses have flows of their own.
 
 use std::hint::select_unpredictable;
 
 use crate::Addr;
 use crate::community_id;
 use crate::packet::Packet;
+use crate::scope::Scope;
 
 /// IP protocol numbers.
 pub mod protocol {
@@ -30,6 +32,8 @@ pub struct FlowKey {
     pub high_port: u16,
     /// IP protocol.
     pub protocol: u8,
+    /// The network in which the addresses are valid.
+    pub scope: Scope,
 }
 
 impl std::hash::Hash for FlowKey {
@@ -40,6 +44,7 @@ impl std::hash::Hash for FlowKey {
         state.write(&self.high.0);
         let ports = u64::from(self.low_port) << 16 | u64::from(self.high_port);
         state.write_u64(ports << 8 | u64::from(self.protocol));
+        state.write_u64(self.scope.bits());
     }
 }
 
@@ -53,7 +58,8 @@ impl PartialEq for FlowKey {
         let high = words(&self.high) ^ words(&other.high);
         let ports = (self.low_port ^ other.low_port) | (self.high_port ^ other.high_port);
         let rest = ports | u16::from(self.protocol ^ other.protocol);
-        (low | high | u128::from(rest)) == 0
+        let scope = self.scope.bits() ^ other.scope.bits();
+        (low | high | u128::from(u64::from(rest) | scope)) == 0
     }
 }
 
@@ -77,8 +83,14 @@ impl FlowKey {
             low_port,
             high_port: src_port ^ dst_port ^ low_port,
             protocol: packet.protocol,
+            scope: packet.scope,
         };
         (key, from_low)
+    }
+
+    /// The same ends in no network in particular.
+    pub fn unscoped(self) -> FlowKey {
+        FlowKey { scope: Scope::NONE, ..self }
     }
 
     /// A seeded hash: folded 64x64-bit products (as wyhash), about 4 ns. The top bits choose the
@@ -97,7 +109,9 @@ impl FlowKey {
             word(&self.low, 0) ^ ports.wrapping_mul(0x9e37_79b9_7f4a_7c15),
             word(&self.high, 0) ^ 0x8ebc_6af0_9c88_c6e3,
         );
-        fold(a ^ ports, b ^ seed ^ 0x5899_65cc_7537_4cc3)
+        // With the seed: senders choose it freely, and could aim at a table otherwise.
+        let scope = fold(self.scope.bits() ^ seed, 0x1d8e_4e27_c47d_124f);
+        fold(a ^ ports, b ^ scope ^ 0x5899_65cc_7537_4cc3)
     }
 }
 
@@ -147,6 +161,7 @@ mod tests {
             let packet = Packet {
                 src, dst, src_port, dst_port,
                 protocol: protocol::TCP, ip_version: 6, tcp_flags: 0, tunnels: 0, tunnel: None,
+                scope: Scope::NONE,
                 tcp_seq: 0, tcp_ack: 0, tcp_window: 0, ip_bytes: 0,
                 payload_offset: 0, payload_len: 0, payload_bytes: 0, fragment: None,
             };

@@ -33,6 +33,7 @@ use std::collections::{HashMap, VecDeque};
 
 use crate::Addr;
 use crate::packet::{Fragment, Packet};
+use crate::scope::Scope;
 use datagram::{Added, DATAGRAM_COST, Datagram};
 
 /// How long a datagram may take from its first-seen fragment, in packet time: 30 s, as Linux has
@@ -143,6 +144,8 @@ struct Key {
     src: Addr,
     dst: Addr,
     id: u32,
+    /// Networks that use the same addresses use the same IDs.
+    scope: Scope,
     ip_version: u8,
     /// 0 in IPv6, where only the first fragment's next header counts.
     protocol: u8,
@@ -339,6 +342,7 @@ impl Key {
             src: packet.src,
             dst: packet.dst,
             id: fragment.id,
+            scope: packet.scope,
             ip_version: packet.ip_version,
             protocol: if packet.ip_version == 4 { packet.protocol } else { 0 },
         }

@@ -18,6 +18,7 @@
 //! | [`proxy_prefix`] | the PROXY header that may stand before it |
 //! | [`filter`] | no packet: tcpdump's filter language, and classic BPF, which it becomes |
 //! | [`flow_key`] | which flow a packet belongs to |
+//! | [`scope`] | the network in which its addresses are valid: VLANs, VNI |
 //! | [`community_id`] | the Community ID v1 flow hash |
 #![forbid(unsafe_code)]
 
@@ -40,6 +41,7 @@ pub mod packet;
 pub mod proxy_prefix;
 pub mod quic;
 pub mod read;
+pub mod scope;
 pub mod stream;
 pub mod tls;
 

@@ -40,6 +40,7 @@ mod tunnel;
 
 use crate::Addr;
 use crate::read::u16_at;
+use crate::scope::Scope;
 
 /// What larder needs of one packet: the innermost IP packet and its transport header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +63,8 @@ pub struct Packet {
     pub tunnels: u8,
     /// The innermost tunnel, if any.
     pub tunnel: Option<Tunnel>,
+    /// The network in which the addresses are valid: VLAN IDs, and the identifier of a tunnel.
+    pub scope: Scope,
     /// TCP sequence number; 0 for other protocols.
     pub tcp_seq: u32,
     /// TCP acknowledgement number; 0 for other protocols.
@@ -174,14 +177,16 @@ pub fn decode_plain(link_type: u16, frame: &[u8]) -> Option<Packet> {
     let mut at = link::ETHERNET_BYTES;
     let [.., high, low] = frame.first_chunk::<{ link::ETHERNET_BYTES }>()?;
     let mut kind = u16::from_be_bytes([*high, *low]);
+    let mut scope = Scope::NONE;
     if kind == link::TYPE_VLAN {
+        scope = scope.tagged(u16_at(frame, at)?);
         kind = u16_at(frame, at + 2)?;
         at += link::VLAN_BYTES;
     }
     let span = Span { at, end: frame.len(), wire_end: usize::MAX };
     match kind {
-        link::TYPE_IPV4 => ip::plain_v4(frame, span),
-        link::TYPE_IPV6 => ip::plain_v6(frame, span),
+        link::TYPE_IPV4 => ip::plain_v4(frame, span, scope),
+        link::TYPE_IPV6 => ip::plain_v6(frame, span, scope),
         _ => None,
     }
 }
@@ -195,7 +200,8 @@ pub fn decode_payload(outer: &Packet, payload: &[u8]) -> Result<Packet, Skip> {
     let payload = &payload[..payload.len().min(FRAME_BYTES_MAX)];
     let len = payload.len() as u32;
     let ip = Ip { payload_offset: 0, payload_len: len, payload_bytes: len, ..Ip::of(outer) };
-    let nest = Nest { depth: outer.tunnels, tunnels: outer.tunnels, tunnel: outer.tunnel };
+    let Packet { tunnels, tunnel, scope, .. } = *outer;
+    let nest = Nest { depth: tunnels, tunnels, tunnel, scope };
     ip::payload(payload, ip.packet(), nest)
 }
 
@@ -249,6 +255,8 @@ struct Nest {
     tunnels: u8,
     /// The innermost tunnel so far.
     tunnel: Option<Tunnel>,
+    /// Tags and identifiers so far.
+    scope: Scope,
 }
 
 impl Nest {
@@ -258,6 +266,12 @@ impl Nest {
             return Err(Skip::TooManyTunnels);
         }
         Ok(Nest { depth: self.depth + 1, ..self })
+    }
+
+    /// Behind a VLAN tag.
+    fn tagged(self, control: u16) -> Result<Nest, Skip> {
+        let nest = self.deeper()?;
+        Ok(Nest { scope: nest.scope.tagged(control), ..nest })
     }
 
     /// One tunnel deeper.
@@ -284,6 +298,7 @@ struct Ip {
     payload_bytes: u32,
     tunnels: u8,
     tunnel: Option<Tunnel>,
+    scope: Scope,
 }
 
 impl Ip {
@@ -300,6 +315,7 @@ impl Ip {
             payload_bytes: packet.payload_bytes,
             tunnels: packet.tunnels,
             tunnel: packet.tunnel,
+            scope: packet.scope,
         }
     }
 
@@ -316,6 +332,7 @@ impl Ip {
             tcp_flags: 0,
             tunnels: self.tunnels,
             tunnel: self.tunnel,
+            scope: self.scope,
             tcp_seq: 0,
             tcp_ack: 0,
             tcp_window: 0,

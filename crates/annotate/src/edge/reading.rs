@@ -11,6 +11,7 @@ use larder::{Cache, KeyHash};
 use larder_wire::Addr;
 use larder_wire::dns::answers::{self, Extract};
 use larder_wire::dns::{DnsError, Message, NameBuf};
+use larder_wire::scope::Scope;
 
 use crate::names::{Names, Teacher};
 
@@ -94,19 +95,26 @@ impl Reading {
     }
 
     /// The key of the question that this is, or that this answers: who asked whom (addresses and
-    /// ports), under which ID, for what.
-    pub fn key(&self, cache: &Cache, client: (Addr, u16), server: (Addr, u16)) -> u64 {
-        let mut octets = [0; 48];
+    /// ports), in which network, under which ID, for what.
+    pub fn key(
+        &self,
+        cache: &Cache,
+        scope: Scope,
+        client: (Addr, u16),
+        server: (Addr, u16),
+    ) -> u64 {
+        let mut octets = [0; 56];
         octets[..16].copy_from_slice(&client.0.0);
         octets[16..32].copy_from_slice(&server.0.0);
         octets[32..40].copy_from_slice(&self.asked.to_le_bytes());
         let ends = u64::from(server.1) << 32 | u64::from(client.1) << 16 | u64::from(self.id);
-        octets[40..].copy_from_slice(&ends.to_le_bytes());
+        octets[40..48].copy_from_slice(&ends.to_le_bytes());
+        octets[48..].copy_from_slice(&scope.bits().to_le_bytes());
         cache.hash(&octets).get()
     }
 
     /// Asks for the index lines that an answer to `client` will touch.
-    pub fn ask_for_lines(&mut self, names: &mut Names, client: Addr) {
+    pub fn ask_for_lines(&mut self, names: &mut Names, scope: Scope, client: Addr) {
         let Reading { says: Says::Answer(_), extract, hashes, .. } = self else { return };
         if extract.addresses().len() > 0 {
             names.prefetch_head(extract.qname().unwrap_or_default());
@@ -118,7 +126,7 @@ impl Reading {
             if hashes.len() >= HASHES_MAX {
                 return;
             }
-            hashes.extend(names.prefetch(client, address.addr));
+            hashes.extend(names.prefetch(scope, client, address.addr));
         }
     }
 
@@ -160,15 +168,16 @@ mod tests {
         let (answer, _) = read(&message(9, [0x81, 0x80]), Teacher::Dns);
         assert_eq!(question.says, Says::Question);
         assert_eq!(answer.says, Says::Answer(Ok(())));
-        let key = question.key(&cache, (client, 4000), server);
-        assert_eq!(answer.key(&cache, (client, 4000), server), key);
+        let key = question.key(&cache, Scope::NONE, (client, 4000), server);
+        assert_eq!(answer.key(&cache, Scope::NONE, (client, 4000), server), key);
         let (other, _) = read(&message(10, [0x81, 0x80]), Teacher::Dns);
         let others = [
-            other.key(&cache, (client, 4000), server),
-            answer.key(&cache, (client, 4001), server),
-            answer.key(&cache, (server.0, 4000), (client, 53)),
-            answer.key(&cache, (client, 4000), (client, 53)),
-            answer.key(&cache, (client, 4000), (server.0, 5353)),
+            other.key(&cache, Scope::NONE, (client, 4000), server),
+            answer.key(&cache, Scope::NONE, (client, 4001), server),
+            answer.key(&cache, Scope::NONE, (server.0, 4000), (client, 53)),
+            answer.key(&cache, Scope::NONE, (client, 4000), (client, 53)),
+            answer.key(&cache, Scope::NONE, (client, 4000), (server.0, 5353)),
+            answer.key(&cache, Scope::NONE.tagged(10), (client, 4000), server),
         ];
         assert!(!others.contains(&key));
     }

@@ -15,6 +15,7 @@
 
 use larder_wire::dns::answers::{self, Extract};
 use larder_wire::dns::{self, reverse_addr};
+use larder_wire::scope::Scope;
 use larder_wire::{Addr, Name, dnstap};
 
 use super::{DnsData, DnsRow};
@@ -133,6 +134,8 @@ impl Fact {
         let lesson = |client, asked, addr, ttl_s, teacher| Lesson {
             packet,
             time_ns: self.time_ns,
+            // Logs of names don't say it: such names count in all networks (`Facts::of_all_networks`).
+            scope: Scope::NONE,
             client,
             asked,
             addr,
@@ -147,6 +150,7 @@ impl Fact {
                 if rules.has(1) {
                     names.learn_alias(&AliasLesson {
                         packet,
+                        scope: Scope::NONE,
                         client: self.client,
                         owner: owner.as_bytes(),
                         target: target.as_bytes(),

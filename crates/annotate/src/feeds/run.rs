@@ -26,6 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use larder_io::output::Output;
+use larder_wire::scope::Scope;
 use larder_wire::{Addr, Name};
 
 use super::fact::{
@@ -76,7 +77,8 @@ pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error
         options.rules,
     )?;
     if let Some(path) = &options.names_load {
-        load_names(&mut names, path, &mut || ())?;
+        // Logs say no networks.
+        load_names(&mut names, path, true, &mut || ())?;
     }
     if let Some(directory) = &options.directory {
         make_directory(directory, options.access)?;
@@ -154,11 +156,12 @@ fn check(options: &Options) -> Result<(&Endpoint, Form), Error> {
 
 /// The fields that are added to a line.
 fn fields(form: Form) -> Vec<&'static Field> {
+    // Of tunnels a log says itself what it knows.
+    let is_ours = |name: &str| name.starts_with("larder.") && !name.starts_with("larder.tunnel.");
     let wanted = |field: &&Field| match form {
-        Form::Zeek => field.name.starts_with("larder.") && field.zeek.is_some(),
+        Form::Zeek => is_ours(field.name) && field.zeek.is_some(),
         Form::Eve => {
-            field.name.starts_with("larder.")
-                || matches!(field.name, "source.domain" | "destination.domain")
+            is_ours(field.name) || matches!(field.name, "source.domain" | "destination.domain")
         }
     };
     FIELDS.iter().filter(wanted).collect()
@@ -410,7 +413,7 @@ impl Annotator {
     }
 
     fn why_unnamed(&self, addr: Addr, time_ns: i64, is_known: bool) -> UnnamedReason {
-        let hash = self.names.cache().hash(Key::address(addr).as_bytes()).get();
+        let hash = self.names.cache().hash(Key::address(Scope::NONE, addr).as_bytes()).get();
         let first_ns = self.first_ns.unwrap_or(time_ns);
         if addr.is_local() {
             UnnamedReason::Local
@@ -683,6 +686,7 @@ fn record_of(answer: &Answer) -> FlowRecord {
         end_ns: 0,
         protocol: 0,
         tunnel: None,
+        scope: Scope::NONE,
         source: answer.source.clone(),
         destination: answer.destination.clone(),
         app: None,
@@ -740,7 +744,8 @@ fn write_line(
                 | schema::Value::CommunityId(_)
                 | schema::Value::Uid(_)
                 | schema::Value::Ip(_)
-                | schema::Value::Ips(_) => Value::Unset,
+                | schema::Value::Ips(_)
+                | schema::Value::Id(_) => Value::Unset,
             },
         })
         .collect();

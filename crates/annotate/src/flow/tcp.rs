@@ -108,7 +108,7 @@ pub(super) enum SeqStep {
 }
 
 /// Letters of a history at most.
-const LETTERS_MAX: usize = 23;
+const LETTERS_MAX: usize = 22;
 
 /// Zeek's history letters, upper case for the initiator; each letter once an end, the counted ones
 /// (`g t w`) at 1, 10, 100 ... occurrences. What each end has had is in its [`Sent`].
@@ -221,7 +221,7 @@ pub(super) fn account<U>(flow: &mut Flow<U>, event: &Event) {
     } else {
         let from_source = event.from_low == flow.source_is_low;
         let sent = &mut flow.sent[usize::from(event.from_low)];
-        if event.payload_bytes > 0 && flow.key.protocol == protocol::UDP {
+        if event.payload_bytes > 0 && flow.protocol == protocol::UDP {
             flow.history.add(once::DATA, sent, from_source);
         }
         sent.state = EndState::Established;

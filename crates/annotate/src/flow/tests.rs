@@ -33,7 +33,14 @@ fn event(talk: Talk, protocol: u8, flags: u8, time_ns: i64, packet: u32) -> Even
     let from_low = sender <= peer;
     let ends = ((addr(talk.host), talk.port), (addr(talk.peer), talk.peer_port));
     let (low, high) = if from_low { ends } else { (ends.1, ends.0) };
-    let key = FlowKey { low: low.0, high: high.0, low_port: low.1, high_port: high.1, protocol };
+    let key = FlowKey {
+        low: low.0,
+        high: high.0,
+        low_port: low.1,
+        high_port: high.1,
+        protocol,
+        scope: Scope::NONE,
+    };
     Event {
         hash: key.hash(7),
         key,

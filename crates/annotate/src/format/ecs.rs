@@ -86,7 +86,12 @@ fn write_json(value: Value<'_>, out: &mut Vec<u8>) {
             }
             out.push(b']');
         }
-        Value::Time(_) | Value::Word(_) | Value::CommunityId(_) | Value::Uid(_) | Value::Ip(_) => {
+        Value::Id(_)
+        | Value::Time(_)
+        | Value::Word(_)
+        | Value::CommunityId(_)
+        | Value::Uid(_)
+        | Value::Ip(_) => {
             out.push(b'"');
             schema::write_plain(value, out);
             out.push(b'"');

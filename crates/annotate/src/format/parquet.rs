@@ -76,7 +76,12 @@ fn write_value(value: Value<'_>, out: &mut Vec<u8>) {
         Value::Time(ns) => out.extend_from_slice(&ns.to_le_bytes()),
         Value::Number(number) => out.extend_from_slice(&number.to_le_bytes()),
         Value::Flag(flag) => out.push(flag.into()),
-        Value::Word(_) | Value::CommunityId(_) | Value::Uid(_) | Value::Ip(_) | Value::Name(_) => {
+        Value::Word(_)
+        | Value::CommunityId(_)
+        | Value::Uid(_)
+        | Value::Ip(_)
+        | Value::Id(_)
+        | Value::Name(_) => {
             with_u32_before(out, |out| {
                 schema::write_plain(value, out);
                 None
@@ -260,7 +265,7 @@ impl Column {
         let values = match kind {
             Type::Date | Type::Long => Values::Numbers(Vec::new()),
             Type::Boolean => Values::Flags(Vec::new()),
-            Type::Keyword | Type::Ip => Values::Strings(Strings::default()),
+            Type::Keyword | Type::Ip | Type::Id => Values::Strings(Strings::default()),
             Type::Keywords | Type::Ips => Values::Lists(Strings::default()),
         };
         Column { values, definitions: Vec::new(), repetitions: Vec::new() }
@@ -367,7 +372,7 @@ fn node(field: &Field) -> Result<TypePtr, ParquetError> {
         Type::Date => (Physical::INT64, Some(LogicalType::timestamp(true, TimeUnit::NANOS))),
         Type::Long => (Physical::INT64, None),
         Type::Boolean => (Physical::BOOLEAN, None),
-        Type::Keyword | Type::Keywords | Type::Ip | Type::Ips => {
+        Type::Keyword | Type::Keywords | Type::Ip | Type::Ips | Type::Id => {
             (Physical::BYTE_ARRAY, Some(LogicalType::String))
         }
     };

@@ -34,6 +34,8 @@ pub enum Type {
     Ip,
     /// A list of IP addresses.
     Ips,
+    /// A number that stands for something and is not counted with: a VLAN ID.
+    Id,
     /// A number that is never negative.
     Long,
     /// True or false.
@@ -45,7 +47,7 @@ impl Type {
     pub const fn ecs(self) -> &'static str {
         match self {
             Type::Date => "date",
-            Type::Keyword | Type::Keywords => "keyword",
+            Type::Keyword | Type::Keywords | Type::Id => "keyword",
             Type::Ip | Type::Ips => "ip",
             Type::Long => "long",
             Type::Boolean => "boolean",
@@ -60,6 +62,7 @@ impl Type {
             Type::Keywords => "vector[string]",
             Type::Ip => "addr",
             Type::Ips => "set[addr]",
+            Type::Id => "int",
             Type::Long => "count",
             Type::Boolean => "bool",
         }
@@ -69,7 +72,7 @@ impl Type {
     pub const fn parquet(self) -> &'static str {
         match self {
             Type::Date => "INT64 TIMESTAMP(NANOS, UTC)",
-            Type::Keyword | Type::Ip => "BYTE_ARRAY STRING",
+            Type::Keyword | Type::Ip | Type::Id => "BYTE_ARRAY STRING",
             Type::Keywords | Type::Ips => "LIST of BYTE_ARRAY STRING",
             Type::Long => "INT64",
             Type::Boolean => "BOOLEAN",
@@ -107,6 +110,8 @@ pub enum Value<'r> {
     Ips(&'r FlowRecord),
     /// A count, a size, a port, a duration; at most `i64::MAX`, which is what a `long` holds.
     Number(u64),
+    /// A number that stands for something.
+    Id(u64),
     /// A flag.
     Flag(bool),
 }
@@ -287,6 +292,30 @@ pub static FIELDS: &[Field] = &[
         "",
         |r| Value::CommunityId(r),
         "Community ID v1 with seed 0: the same for the same flow in Zeek, Suricata and others.",
+    ),
+    ours(
+        "network.vlan.id",
+        "vlan",
+        Type::Id,
+        "",
+        |r| r.scope.vlan().map_or(Value::Absent, |id| Value::Id(id.into())),
+        "ID of the flow's VLAN, the outermost of several.",
+    ),
+    ours(
+        "network.inner.vlan.id",
+        "inner_vlan",
+        Type::Id,
+        "",
+        |r| r.scope.inner_vlan().map_or(Value::Absent, |id| Value::Id(id.into())),
+        "ID of the innermost VLAN, where there is more than one tag (QinQ).",
+    ),
+    ours(
+        "larder.tunnel.id",
+        "tunnel_id",
+        Type::Id,
+        "",
+        |r| r.scope.vni().or(r.scope.gre_key()).map_or(Value::Absent, |id| Value::Id(id.into())),
+        "VNI of the flow's VXLAN or Geneve tunnel, or key of its GRE tunnel.",
     ),
     row(
         "network.bytes",
@@ -713,7 +742,7 @@ pub(crate) fn write_plain(value: Value<'_>, out: &mut Vec<u8>) {
                 digits::write_addr(second, out);
             }
         }
-        Value::Number(number) => digits::write_u64(number, out),
+        Value::Number(number) | Value::Id(number) => digits::write_u64(number, out),
         Value::Flag(flag) => out.extend_from_slice(if flag { b"true" } else { b"false" }),
     }
 }

@@ -9,12 +9,15 @@
 //! Lines can be written as they come, because widths are fixed: a value longer than its column
 //! pushes the rest of its line to the right, and names, which have no usual length, come last.
 //! No value holds a space, so `awk '{print $10}'` gives the destination's name; the header begins
-//! with `#`, so `grep -v '^#'` drops it. Byte counts are in thousands.
+//! with `#`, so `grep -v '^#'` drops it. Byte counts are in thousands. A flow of a VLAN or an overlay network says
+//! at the end of its line which one: ` vlan=10`, ` vlan=10,20`, ` vni=5`, ` gre=7`.
 //!
 //! Invariants
 //! 1. Both ends are always addresses. A name never stands where an address belongs, since hosts
 //!    choose their own names: one that calls itself `10.0.0.99` must not pass for that address.
 //! 2. Only printable ASCII is written, whatever a packet put in a name.
+
+use larder_wire::scope::Scope;
 
 use super::digits::Right;
 use super::{RecordWriter, digits, schema};
@@ -130,6 +133,9 @@ impl RecordWriter for Text {
             out.extend_from_slice(b" <- ");
             write_naming(naming, out);
         }
+        if !record.scope.is_none() {
+            write_scope(record.scope, out);
+        }
         out.push(b'\n');
     }
 
@@ -146,6 +152,25 @@ fn write_end_naming(end: &End, out: &mut Vec<u8>) {
         out.extend_from_slice(b" [");
         out.extend_from_slice(reason.as_str().as_bytes());
         out.push(b']');
+    }
+}
+
+/// Appends the flow's network: ` vlan=10`, ` vlan=10,20`, ` vni=5`, ` gre=7`.
+#[cold]
+fn write_scope(scope: Scope, out: &mut Vec<u8>) {
+    if let Some(id) = scope.vlan() {
+        out.extend_from_slice(b" vlan=");
+        digits::write_u64(id.into(), out);
+    }
+    if let Some(id) = scope.inner_vlan() {
+        out.push(b',');
+        digits::write_u64(id.into(), out);
+    }
+    for (title, id) in [(&b" vni="[..], scope.vni()), (b" gre=", scope.gre_key())] {
+        if let Some(id) = id {
+            out.extend_from_slice(title);
+            digits::write_u64(id.into(), out);
+        }
     }
 }
 

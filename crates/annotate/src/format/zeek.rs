@@ -12,7 +12,7 @@
 //! * `service` is Zeek's word: `ssl` for TLS, `dns` for mDNS, LLMNR and NetBIOS names;
 //! * `tunnel_parents` holds uids of tunnels; larder keeps no flow for the tunnel itself, so `-`.
 //!
-//! The `uid` is made from the 5-tuple and the start, so it is the same in every run.
+//! The `uid` is made from the 5-tuple, the VLAN or VNI, and the start, so it is the same in every run.
 
 use super::schema::{self, FIELDS, Field, Value};
 use super::{RecordWriter, digits};
@@ -244,7 +244,8 @@ fn write_value(value: Value<'_>, out: &mut Vec<u8>) {
         | Value::Uid(_)
         | Value::Ip(_)
         | Value::Ips(_)
-        | Value::Number(_) => {
+        | Value::Number(_)
+        | Value::Id(_) => {
             schema::write_plain(value, out);
         }
     }
@@ -272,7 +273,7 @@ fn escape_commas(start: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a `C` and 17 digits of base 62 (101 bits): a hash of the 5-tuple and the start.
+/// Appends a `C` and 17 digits of base 62 (101 bits): a hash of the 5-tuple, the network and the start.
 pub(super) fn write_uid(record: &FlowRecord, out: &mut Vec<u8>) {
     const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     let (mut high, mut low) = hash(record);
@@ -299,8 +300,9 @@ fn hash(record: &FlowRecord) -> (u64, u64) {
     let ports = u64::from(record.source.port) << 32
         | u64::from(record.destination.port) << 16
         | u64::from(record.protocol);
-    let words =
-        [source[0], source[1], destination[0], destination[1], ports, record.start_ns as u64];
+    // Without a network it is what it was before networks were told apart.
+    let start = record.start_ns as u64 ^ fold(record.scope.bits()) ^ fold(0);
+    let words = [source[0], source[1], destination[0], destination[1], ports, start];
     let lane = |seed: u64| {
         let folded = words.iter().fold(seed, |state, word| fold(state ^ word));
         fold(folded ^ seed)

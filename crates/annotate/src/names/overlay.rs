@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use larder::prefetch_read;
 
@@ -231,4 +231,7 @@ pub struct Facts {
     pub hosts: Marks,
     /// Clients that use encrypted DNS.
     pub encrypted: Marks,
+    /// Names that were learned of no network count in all: they come from where networks are not told. Set before the first
+    /// packet, so that all workers see it.
+    pub of_all_networks: AtomicBool,
 }

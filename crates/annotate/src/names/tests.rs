@@ -95,13 +95,15 @@ fn marks_count_from_their_batch_on() {
 
 fn alias<'a>(packet: u64, owner: &'a [u8], target: &'a [u8]) -> AliasLesson<'a> {
     let client = Addr::v4([10, 0, 0, 7]);
-    AliasLesson { packet, client, owner, target, standing: Standing::Confirmed }
+    let (scope, standing) = (Scope::NONE, Standing::Confirmed);
+    AliasLesson { packet, scope, client, owner, target, standing }
 }
 
 fn lesson<'a>(packet: u64, client: u8, asked: &'a [u8], addr: u8) -> Lesson<'a> {
     Lesson {
         packet,
         time_ns: packet as i64 * 1_000_000_000,
+        scope: Scope::NONE,
         client: Addr::v4([10, 0, 0, client]),
         asked,
         addr: Addr::v4([192, 0, 2, addr]),
@@ -153,12 +155,21 @@ fn names_over_batches() {
 fn keys_have_their_octets() {
     let v4 = [Addr::v4([192, 0, 2, 1]), Addr::v4([255, 254, 253, 252])];
     let v6 = Addr::v6(std::array::from_fn(|at| at as u8 + 1));
-    assert_eq!(Key::address(v4[0]).as_bytes(), b"a\xc0\x00\x02\x01");
-    assert_eq!(Key::host(v4[1]).as_bytes(), b"h\xff\xfe\xfd\xfc");
-    assert_eq!(Key::pair(v4[0], v4[1]).as_bytes(), b"p\xc0\x00\x02\x01\xff\xfe\xfd\xfc");
-    assert_eq!(Key::address(v6).as_bytes(), [b"a", &v6.0[..]].concat());
-    assert_eq!(Key::pair(v6, v4[0]).as_bytes(), [b"P", &v6.0[..], &[192, 0, 2, 1]].concat());
-    assert_eq!(Key::pair(v4[0], v6).as_bytes(), [&b"p\xc0\0\x02\x01"[..], &v6.0].concat());
+    assert_eq!(Key::address(Scope::NONE, v4[0]).as_bytes(), b"a\xc0\x00\x02\x01");
+    assert_eq!(Key::host(Scope::NONE, v4[1]).as_bytes(), b"h\xff\xfe\xfd\xfc");
+    assert_eq!(
+        Key::pair(Scope::NONE, v4[0], v4[1]).as_bytes(),
+        b"p\xc0\x00\x02\x01\xff\xfe\xfd\xfc"
+    );
+    assert_eq!(Key::address(Scope::NONE, v6).as_bytes(), [b"a", &v6.0[..]].concat());
+    assert_eq!(
+        Key::pair(Scope::NONE, v6, v4[0]).as_bytes(),
+        [b"P", &v6.0[..], &[192, 0, 2, 1]].concat()
+    );
+    assert_eq!(
+        Key::pair(Scope::NONE, v4[0], v6).as_bytes(),
+        [&b"p\xc0\0\x02\x01"[..], &v6.0].concat()
+    );
 }
 
 /// A sieve has all that was added, and of other hashes only those that share a bit.

@@ -1,6 +1,9 @@
 //! Looking up: which name an address gets (docs/guide/naming.md).
 
+use std::sync::atomic::Ordering;
+
 use larder::{Cache, KeyHash, Proxy};
+use larder_wire::scope::Scope;
 use larder_wire::{Addr, Name};
 
 use super::candidate::{Candidate, Candidates, Standing, Teacher};
@@ -24,6 +27,8 @@ pub struct View<'a> {
     pub facts: &'a Facts,
     /// The batch.
     pub batch: u64,
+    /// The network of the addresses that are asked for.
+    pub scope: Scope,
 }
 
 /// A name for one end of a flow, before it is weighed against what the flow says itself.
@@ -127,8 +132,28 @@ impl Ends {
 }
 
 impl<'a> View<'a> {
+    /// The same for addresses of a network.
+    #[inline]
+    pub fn within(self, scope: Scope) -> View<'a> {
+        View { scope, ..self }
+    }
+
     /// The names of a flow from `source` to `destination`, as they were just before packet `packet`.
     pub fn ends(&self, source: Addr, destination: Addr, packet: u64, now_ns: i64) -> Ends {
+        let ends = self.ends_within(source, destination, packet, now_ns);
+        if self.scope.is_none() || !self.facts.of_all_networks.load(Ordering::Relaxed) {
+            return ends;
+        }
+        let common = self.within(Scope::NONE).ends_within(source, destination, packet, now_ns);
+        let is_pair = |found: &Found| found.source == NameSource::DnsPair;
+        let destination = match (ends.destination, common.destination) {
+            (Some(own), Some(other)) if is_pair(&other) && !is_pair(&own) => Some(other),
+            (own, other) => own.or(other),
+        };
+        Ends { source: ends.source.or(common.source), destination }
+    }
+
+    fn ends_within(&self, source: Addr, destination: Addr, packet: u64, now_ns: i64) -> Ends {
         Ends {
             source: match self.rules.has(8) {
                 true => self.host(source, packet, now_ns),
@@ -172,19 +197,19 @@ impl<'a> View<'a> {
     /// The hash of an address as [`Facts`] knows it.
     #[inline]
     pub fn address_hash(&self, addr: Addr) -> u64 {
-        self.cache.hash(Key::address(addr).as_bytes()).get()
+        self.cache.hash(Key::address(self.scope, addr).as_bytes()).get()
     }
 
     /// The name of a flow's responder (rules 1 to 5).
     pub fn destination(&self, client: Addr, addr: Addr, packet: u64, now_ns: i64) -> Option<Found> {
-        let key = Key::address(addr);
+        let key = Key::address(self.scope, addr);
         let hash = self.cache.hash(key.as_bytes());
         if !self.facts.named.may_have(hash.get()) {
             return self.host(addr, packet, now_ns);
         }
         // Named once: what is known of the pair and of the address comes from memory together.
         let pair = self.rules.has(2).then(|| {
-            let key = Key::pair(client, addr);
+            let key = Key::pair(self.scope, client, addr);
             let hash = self.cache.hash(key.as_bytes());
             self.proxy.prefetch(hash);
             (hash, key)
@@ -274,12 +299,12 @@ impl<'a> View<'a> {
         if !has_said || !self.rules.has(8) {
             return None;
         }
-        self.candidates(&Key::host(addr), packet)
+        self.candidates(&Key::host(self.scope, addr), packet)
     }
 
     /// True when a query for `name` was seen, and the response gave `addr`.
     fn was_looked_up(&self, addr: Addr, name: &[u8], packet: u64) -> bool {
-        self.candidates(&Key::address(addr), packet).is_some_and(|entry| {
+        self.candidates(&Key::address(self.scope, addr), packet).is_some_and(|entry| {
             Candidates::new(&entry).any(|candidate| {
                 candidate.standing == Standing::Confirmed && candidate.asked == name
             })

@@ -12,7 +12,7 @@ use crate::record::{End, FlowRecord};
 
 fn blank(flow: &Flow<FlowState>) -> Note {
     Note {
-        key: flow.key,
+        key: flow.key(),
         first_packet: flow.first_packet,
         start_ns: flow.start_ns,
         end_packet: None,

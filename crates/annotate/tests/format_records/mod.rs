@@ -10,6 +10,7 @@ use larder_annotate::record::{
     App, ConflictGrade, ConnState, End, EndReason, FlowRecord, NameFlags, NameSource, Naming,
     UnnamedReason,
 };
+use larder_wire::scope::Scope;
 use larder_wire::{Addr, Name};
 
 /// Octets that no log may pass on as they are: terminal escapes, line ends, separators, quotes,
@@ -51,6 +52,7 @@ pub fn web() -> FlowRecord {
         end_ns: 1_704_164_657_469_135_578,
         protocol: 6,
         tunnel: None,
+        scope: Default::default(),
         source: End {
             packets: 11,
             ip_bytes: 1_234,
@@ -90,6 +92,7 @@ pub fn ping() -> FlowRecord {
         end_ns: 1_704_164_646_000_000_000,
         protocol: 58,
         tunnel: None,
+        scope: Default::default(),
         source: End {
             packets: 1,
             ip_bytes: 104,
@@ -116,6 +119,7 @@ pub fn ping() -> FlowRecord {
 pub fn full() -> FlowRecord {
     let mut record = web();
     record.first_packet = 8;
+    record.scope = Scope::NONE.tagged(10).tagged(20).with_vni(5000);
     record.source.unnamed_reason = None;
     record.source.naming = Some(Naming {
         flags: NameFlags::LATE.with(NameFlags::CLAIMED),

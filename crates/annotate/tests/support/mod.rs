@@ -287,6 +287,14 @@ pub fn in_vxlan(ends: ([u8; 4], [u8; 4]), vni: u32, frame: &[u8]) -> Vec<u8> {
     udp(ends, (50_000, 4789), &out)
 }
 
+/// An Ethernet frame in Geneve.
+pub fn in_geneve(ends: ([u8; 4], [u8; 4]), vni: u32, frame: &[u8]) -> Vec<u8> {
+    let mut out = vec![0, 0, 0x65, 0x58];
+    out.extend_from_slice(&(vni << 8).to_be_bytes());
+    out.extend_from_slice(frame);
+    udp(ends, (50_000, 6081), &out)
+}
+
 /// An Ethernet frame with VLAN tags, the outer one first.
 pub fn tagged(frame: &[u8], ids: &[u16]) -> Vec<u8> {
     let mut out = frame[..12].to_vec();

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use larder_annotate::decode::{Decoded, decode};
+use larder_annotate::decode::{Decoded, Keying, decode};
 use larder_bench::live::{Error, Measured, Plan, Program, Stage, run};
 use larder_io::batch::Batch;
 use larder_wire::frame::{HEADERS_V4, Letter};
@@ -74,7 +74,7 @@ fn stage(name: &str, plan: &Plan) -> Result<Measured, Failure> {
         _ => None,
     };
     let mut work = |batch: &Batch| {
-        decode(batch, 1, 0, &mut decoded);
+        decode(batch, 1, Keying { seed: 0, ignores_vlan: false }, &mut decoded);
         packets += u64::from(decoded.packets);
     };
     let plan = Plan { xdp: name == "xdp", ..plan.clone() };

@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use super::segment::{found, number_of};
 use super::{Damage, FindOptions, Finder, Search, Summary, Visit, is_in, matches_note, notes_of};
+use crate::FlowKey;
 use crate::block::{self, Walker};
 use crate::files::{self, Identity, Kind};
 use crate::flows::{Flows, PLACE_BYTES};
@@ -222,7 +223,11 @@ impl Tail {
         search: &mut Search<'_, '_>,
         interfaces: &[Interface],
     ) -> io::Result<()> {
-        let Some(flow) = self.flows.find(&note.key) else { return Ok(()) };
+        if let Some(scope) = note.scope
+            && self.flows.find(&FlowKey { scope, ..note.key }).is_none()
+        {
+            return Ok(());
+        }
         let position = self.identity.position;
         let Some(span) = search.spans.of_note(note) else { return Ok(()) };
         let first = span.first.saturating_sub(position) / PLACE_BYTES;
@@ -232,7 +237,7 @@ impl Tail {
             if position + offset >= span.end {
                 break;
             }
-            if of != flow || !self.shown.insert(place) {
+            if !note.is_of(&self.flows.list[of as usize].key) || !self.shown.insert(place) {
                 continue;
             }
             let mut head = [0; 8];
@@ -264,7 +269,7 @@ impl Tail {
             let key = flows.list[flow as usize].key;
             let position = identity.position + offset;
             let is_wanted =
-                search.query.matches_key(&key) || is_in(search.spans.of(&key), position);
+                search.query.matches_key(&key) || is_in(search.spans.of(&key), key.scope, position);
             if !is_wanted || search.summary.is_broken_off {
                 return;
             }

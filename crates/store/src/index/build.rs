@@ -20,7 +20,8 @@ pub(crate) fn build(
     let entries = entries(flows);
     let mut sections: [Vec<u8>; SECTIONS] = Default::default();
     let ends = put_addresses(&mut sections, &entries);
-    put_flows(&mut sections, flows, &entries, &ends);
+    let scopes = put_scopes(&mut sections[TEXTS], &entries);
+    put_flows(&mut sections, flows, &entries, &ends, &scopes);
     put_names(&mut sections, notes, is_partial);
     seal(identity, bytes, flows, sections)
 }
@@ -32,6 +33,7 @@ struct Entry {
     high: u128,
     /// Ports and protocol.
     rest: u64,
+    scope: u64,
     flow: u32,
 }
 
@@ -39,11 +41,12 @@ fn entries(flows: &Flows) -> Vec<Entry> {
     let flows = flows.list.iter().enumerate().filter(|(_, flow)| flow.count > 0);
     let mut entries: Vec<Entry> = flows
         .map(|(number, flow)| {
-            let FlowKey { low, high, low_port, high_port, protocol } = flow.key;
+            let FlowKey { low, high, low_port, high_port, protocol, scope } = flow.key;
             Entry {
                 low: u128::from_be_bytes(low.0),
                 high: u128::from_be_bytes(high.0),
                 rest: u64::from(low_port) << 24 | u64::from(high_port) << 8 | u64::from(protocol),
+                scope: scope.bits(),
                 flow: number as u32,
             }
         })
@@ -53,8 +56,18 @@ fn entries(flows: &Flows) -> Vec<Entry> {
 }
 
 /// What flows are sorted by.
-pub(super) fn order_of(key: &FlowKey) -> ([u8; 16], [u8; 16], u16, u16, u8) {
-    (key.low.0, key.high.0, key.low_port, key.high_port, key.protocol)
+pub(super) fn order_of(key: &FlowKey) -> ([u8; 16], [u8; 16], u16, u16, u8, u64) {
+    (key.low.0, key.high.0, key.low_port, key.high_port, key.protocol, key.scope.bits())
+}
+
+/// Puts the networks that there are at the beginning of the texts, and gives them, sorted.
+fn put_scopes(texts: &mut Vec<u8>, entries: &[Entry]) -> Vec<u64> {
+    let mut scopes: Vec<u64> =
+        entries.iter().map(|entry| entry.scope).filter(|scope| *scope != 0).collect();
+    scopes.sort_unstable();
+    scopes.dedup();
+    scopes.iter().for_each(|scope| texts.extend_from_slice(&scope.to_le_bytes()));
+    scopes
 }
 
 /// Puts the addresses, and gives the indexes of each entry's low and high end.
@@ -102,6 +115,7 @@ fn put_flows(
     flows: &Flows,
     entries: &[Entry],
     ends: &[[u32; 2]],
+    scopes: &[u64],
 ) {
     let (starts, places) = grouped(flows);
     for (entry, [low, high]) in entries.iter().zip(ends) {
@@ -111,7 +125,11 @@ fn put_flows(
         out.extend_from_slice(&high.to_le_bytes());
         out.extend_from_slice(&((entry.rest >> 24) as u16).to_le_bytes());
         out.extend_from_slice(&((entry.rest >> 8) as u16).to_le_bytes());
-        out.extend_from_slice(&[entry.rest as u8, 0, 0, 0]);
+        // A segment has fewer packets than would make the number too large.
+        let scope = scopes.partition_point(|scope| *scope < entry.scope) as u32;
+        let scope = if entry.scope == 0 { 0 } else { scope + 1 };
+        let [first, second, third, _] = scope.to_le_bytes();
+        out.extend_from_slice(&[entry.rest as u8, first, second, third]);
         out.extend_from_slice(&postings.to_le_bytes());
         let flow = entry.flow as usize;
         put_list(&mut sections[POSTINGS], &places[starts[flow]..starts[flow + 1]]);

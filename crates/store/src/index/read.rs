@@ -8,6 +8,7 @@ use std::{fmt, io};
 
 use larder_io::mapped::Mapped;
 use larder_wire::Addr;
+use larder_wire::scope::Scope;
 
 use super::build::order_of;
 use super::{
@@ -129,14 +130,31 @@ impl Index {
             low_port: half(entry, 8),
             high_port: half(entry, 10),
             protocol: entry[12],
+            scope: self.scope(word(entry, 12) >> 8)?,
         })
     }
 
-    /// The number of the flow with this key.
-    pub fn find(&self, key: &FlowKey) -> Result<Option<usize>> {
+    /// The network with this number.
+    fn scope(&self, number: u32) -> Result<Scope> {
+        let Some(at) = number.checked_sub(1) else { return Ok(Scope::NONE) };
+        let at = at as usize * 8;
+        let octets = self.part(TEXTS, at..at + 8)?.first_chunk().ok_or(Damaged)?;
+        Scope::from_bits(u64::from_le_bytes(*octets)).ok_or(Damaged)
+    }
+
+    /// The flows with the ends of this key, which has no network, one for each network.
+    pub fn find(&self, key: &FlowKey) -> Result<Vec<(usize, Scope)>> {
         let wanted = order_of(key);
-        let flow = self.first(self.flows(), |flow| Ok(order_of(&self.key(flow)?) >= wanted))?;
-        Ok((flow < self.flows() && self.key(flow)? == *key).then_some(flow))
+        let first = self.first(self.flows(), |flow| Ok(order_of(&self.key(flow)?) >= wanted))?;
+        let mut found = Vec::new();
+        for flow in first..self.flows() {
+            let of_flow = self.key(flow)?;
+            if of_flow.unscoped() != *key {
+                break;
+            }
+            found.push((flow, of_flow.scope));
+        }
+        Ok(found)
     }
 
     /// Adds the places of a flow's packets to `out`.

@@ -67,9 +67,9 @@ impl Pseudonyms {
     pub(crate) fn of_key(&mut self, key: &FlowKey) -> (FlowKey, bool) {
         let (low, high) = (self.of(key.low), self.of(key.high));
         let is_turned = (high, key.high_port) < (low, key.low_port);
-        let FlowKey { low_port, high_port, protocol, .. } = *key;
+        let FlowKey { low_port, high_port, .. } = *key;
         let turned =
-            FlowKey { low: high, high: low, low_port: high_port, high_port: low_port, protocol };
+            FlowKey { low: high, high: low, low_port: high_port, high_port: low_port, ..*key };
         (if is_turned { turned } else { FlowKey { low, high, ..*key } }, is_turned)
     }
 

@@ -113,7 +113,8 @@ impl Rewriter {
             (packet.src_port, packet.dst_port) = (0, 0);
         }
         // By the high half: the low one is what tables use.
-        (FlowKey::of(&packet).0.hash(self.privacy.sample_seed) >> 32).is_multiple_of(count)
+        (FlowKey::of(&packet).0.unscoped().hash(self.privacy.sample_seed) >> 32)
+            .is_multiple_of(count)
     }
 
     fn put(&mut self, octets: &[u8], found: &PacketBlock<'_>, plan: &Plan) {

@@ -196,7 +196,7 @@ impl World {
                 pick(&mut self.chance, &words)
             }
             _ => {
-                let FlowKey { low, high, low_port, high_port, protocol } =
+                let FlowKey { low, high, low_port, high_port, protocol, .. } =
                     key(&frame(self.chance.below(13) as usize, 0));
                 community_id::v1(high, low, high_port, low_port, protocol, 0)
             }
@@ -234,7 +234,7 @@ impl World {
             "198.51.100.6:443-*/tcp" => is_end("198.51.100.6", 443),
             "*:5" => key.low_port == 5 || key.high_port == 5,
             word if word.starts_with("1:") => {
-                let FlowKey { low, high, low_port, high_port, protocol } = key;
+                let FlowKey { low, high, low_port, high_port, protocol, .. } = key;
                 community_id::v1(low, high, low_port, high_port, protocol, 0) == *word
             }
             word => {

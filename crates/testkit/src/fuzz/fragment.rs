@@ -114,6 +114,7 @@ fn packet(flags: u8, datagram: u32, offset: u16, len: u32, captured: u32) -> Pac
         tcp_flags: 0,
         tunnels: 0,
         tunnel: None,
+        scope: larder_wire::scope::Scope::NONE,
         tcp_seq: 0,
         tcp_ack: 0,
         tcp_window: 0,

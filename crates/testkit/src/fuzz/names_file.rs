@@ -39,7 +39,7 @@ fn round_trip(file: &[u8]) {
 fn through(mut file: &[u8]) -> Option<Vec<u8>> {
     let (mut names, _) =
         Names::new(BUDGET_BYTES, 1, 1, 4, Rules::all()).expect("a budget that does");
-    load(&mut names, &mut file, &mut || ()).ok()?;
+    load(&mut names, &mut file, false, &mut || ()).ok()?;
     names.commit().expect("an engine that works");
     let mut saved = Vec::new();
     save(&names, &mut saved).expect("memory can be written");

@@ -79,6 +79,7 @@ fn outer(choice: u8, protocol: u8, payload_bytes: u32) -> Packet {
         tcp_flags: 0,
         tunnels: 0,
         tunnel: None,
+        scope: larder_wire::scope::Scope::NONE,
         tcp_seq: 0,
         tcp_ack: 0,
         tcp_window: 0,

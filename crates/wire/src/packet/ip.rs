@@ -7,6 +7,7 @@ use super::transport::{self, ICMP, ICMPV6, SCTP, TCP, UDP};
 use super::{EXTENSIONS_MAX, Fragment, Ip, Nest, Packet, Skip, Span, tunnel};
 use crate::Addr;
 use crate::read::u16_at;
+use crate::scope::Scope;
 
 /// Protocol numbers of what is followed here (IANA "Assigned Internet Protocol Numbers").
 const HOP_BY_HOP: u8 = 0;
@@ -21,8 +22,9 @@ const V6_BYTES: usize = 40;
 
 /// An IPv4 packet at the span's start that is not a fragment and carries a whole TCP or UDP header.
 #[inline(always)]
-pub(super) fn plain_v4(frame: &[u8], span: Span) -> Option<Packet> {
-    let (ip, header) = v4_header(frame, span, Nest::default()).ok()?;
+pub(super) fn plain_v4(frame: &[u8], span: Span, scope: Scope) -> Option<Packet> {
+    let nest = Nest { scope, ..Nest::default() };
+    let (ip, header) = v4_header(frame, span, nest).ok()?;
     if fragment_word(header) & FRAGMENT_MASK != 0 {
         return None;
     }
@@ -31,8 +33,9 @@ pub(super) fn plain_v4(frame: &[u8], span: Span) -> Option<Packet> {
 
 /// The same for IPv6, whose extension headers are not plain.
 #[inline(always)]
-pub(super) fn plain_v6(frame: &[u8], span: Span) -> Option<Packet> {
-    transport::plain(frame, v6_header(frame, span, Nest::default()).ok()?)
+pub(super) fn plain_v6(frame: &[u8], span: Span, scope: Scope) -> Option<Packet> {
+    let nest = Nest { scope, ..Nest::default() };
+    transport::plain(frame, v6_header(frame, span, nest).ok()?)
 }
 
 /// Reads an IPv4 packet at the span's start, and all that is in it.
@@ -93,6 +96,7 @@ fn v4_header(frame: &[u8], span: Span, nest: Nest) -> Result<(Ip, &[u8; V4_BYTES
         payload_bytes: (total - header_len) as u32,
         tunnels: nest.tunnels,
         tunnel: nest.tunnel,
+        scope: nest.scope,
     };
     Ok((ip, header))
 }
@@ -122,6 +126,7 @@ fn v6_header(frame: &[u8], span: Span, nest: Nest) -> Result<Ip, Skip> {
         payload_bytes: (total - V6_BYTES) as u32,
         tunnels: nest.tunnels,
         tunnel: nest.tunnel,
+        scope: nest.scope,
     })
 }
 

@@ -64,8 +64,10 @@ pub(super) fn typed(frame: &[u8], span: Span, ether_type: u16, nest: Nest) -> Re
         TYPE_IPV4 => ip::v4(frame, span, nest),
         TYPE_IPV6 => ip::v6(frame, span, nest),
         TYPE_VLAN | TYPE_VLAN_SERVICE | TYPE_VLAN_9100 | TYPE_VLAN_9200 => {
-            let kind = u16_at(span.bytes(frame), 2).ok_or(Skip::LinkTruncated)?;
-            typed(frame, span.skip(VLAN_BYTES, Skip::LinkTruncated)?, kind, nest.deeper()?)
+            let bytes = span.bytes(frame);
+            let kind = u16_at(bytes, 2).ok_or(Skip::LinkTruncated)?;
+            let nest = nest.tagged(u16_at(bytes, 0).ok_or(Skip::LinkTruncated)?)?;
+            typed(frame, span.skip(VLAN_BYTES, Skip::LinkTruncated)?, kind, nest)
         }
         TYPE_MPLS | TYPE_MPLS_MULTICAST => mpls(frame, span, nest),
         TYPE_PPPOE_SESSION => pppoe(frame, span, nest.deeper()?),

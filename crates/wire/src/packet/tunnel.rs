@@ -4,7 +4,7 @@
 //! leaves the packet around it as the answer, so the errors made here never reach a caller.
 
 use super::{Nest, Packet, Skip, Span, Tunnel, ip, link};
-use crate::read::{u8_at, u16_at};
+use crate::read::{u8_at, u16_at, u32_at};
 
 /// UDP ports (IANA "Service Name and Port Number Registry"); 8472 is what Linux used for VXLAN
 /// before there was a number.
@@ -111,6 +111,12 @@ fn gre(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
     };
     let header_len = 4 + 4 * (flags & optional).count_ones() as usize;
     let inside = span.skip(header_len, Skip::TunnelMalformed)?;
+    let mut nest = nest;
+    // Version 1 has the length of its payload and a number for each direction there.
+    if version == 0 && flags & KEY != 0 {
+        let at = if flags & CHECKSUM != 0 { 8 } else { 4 };
+        nest.scope = nest.scope.with_gre_key(u32_at(bytes, at).ok_or(Skip::TunnelMalformed)?);
+    }
     match protocol {
         GRE_PPP => link::hdlc(frame, inside, nest.enter(Tunnel::Gre)?),
         // Type I has no header of its own, and no sequence number in GRE tells it from type II.
@@ -141,9 +147,11 @@ fn erspan_iii(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
 /// VXLAN (RFC 7348): the I flag must be set, the reserved octet at the end 0.
 fn vxlan(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
     match span.bytes(frame) {
-        [flags, _, _, _, _, _, _, 0, ..] if flags & 0x08 != 0 => {
+        &[flags, _, _, _, high, middle, low, 0, ..] if flags & 0x08 != 0 => {
             let inside = span.skip(8, Skip::TunnelMalformed)?;
-            link::ethernet(frame, inside, nest.enter(Tunnel::Vxlan)?)
+            let mut nest = nest.enter(Tunnel::Vxlan)?;
+            nest.scope = nest.scope.with_vni(u32::from_be_bytes([0, high, middle, low]));
+            link::ethernet(frame, inside, nest)
         }
         _ => Err(Skip::TunnelMalformed),
     }
@@ -218,7 +226,9 @@ fn geneve(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
     }
     let options_len = usize::from(first & 0x3f) * 4;
     let inside = span.skip(8 + options_len, Skip::TunnelMalformed)?;
-    link::typed(frame, inside, u16::from_be_bytes([high, low]), nest.enter(Tunnel::Geneve)?)
+    let mut nest = nest.enter(Tunnel::Geneve)?;
+    nest.scope = nest.scope.with_vni(u32_at(bytes, 4).ok_or(Skip::TunnelMalformed)? >> 8);
+    link::typed(frame, inside, u16::from_be_bytes([high, low]), nest)
 }
 
 /// GTP-U version 1 (3GPP TS 29.281): a G-PDU, with its optional fields and extension headers.
