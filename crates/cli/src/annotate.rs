@@ -20,12 +20,21 @@ use larder_io::privileges;
 use crate::exit::{self, Failure, Outcome};
 use crate::layers::Resolved;
 use crate::progress::{Bar, News};
+use crate::reloading::{Again, Reloading};
 use crate::{live, signals, summary};
 
+/// What SIGHUP leads to, beside logs that are opened again. A run cannot change any of its settings.
+fn told_of_reload(reloading: &Reloading) -> String {
+    match reloading.read() {
+        Ok((_, changes)) => format!("settings were read anew: {changes}"),
+        Err(error) => format!("settings stay as they were: {error}"),
+    }
+}
+
 /// Runs the command.
-pub fn annotate(settings: &Resolved) -> Outcome {
-    let options = options(settings)?;
-    let input = live::input(settings)?;
+pub fn annotate(settings: Resolved, again: Again) -> Outcome {
+    let options = options(&settings)?;
+    let input = live::input(&settings)?;
     if options.format == OutputFormat::Parquet && !cfg!(feature = "parquet") {
         return Err(Failure::usage(
             "--format parquet: not in this build; cargo build --release --features parquet, \
@@ -42,8 +51,14 @@ pub fn annotate(settings: &Resolved) -> Outcome {
     live::join(options.access)?;
     // Before there is any other thread: what is given up here nobody keeps.
     let tap = input.as_ref().map(|input| open(input, &options, &progress)).transpose()?;
+    let is_strict = settings.switch("strict");
+    let reloading = Reloading::new(settings, again);
+    let reload = {
+        let progress = Arc::clone(&progress);
+        move || progress.say(told_of_reload(&reloading))
+    };
     let signals = signals::stop_on_signals(&progress, quiet)
-        .and_then(|()| signals::reopen_on_signals(&progress));
+        .and_then(|()| signals::reopen_on_signals(&progress, reload));
     if let Err(error) = signals {
         return Err(Failure::file("signals", &error, "free some file descriptors or threads"));
     }
@@ -65,7 +80,7 @@ pub fn annotate(settings: &Resolved) -> Outcome {
     Ok(match input {
         // That it was asked to end is how a capture ends.
         Some(_) => exit::DONE,
-        None => exit_code(&summary, settings.switch("strict")),
+        None => exit_code(&summary, is_strict),
     })
 }
 

@@ -14,6 +14,7 @@ use larder_dns::pending::Limits;
 use larder_dns::policy::{BlockAnswer, PolicyOptions, Reason};
 use larder_dns::pool::Origin;
 use larder_dns::presentation::name_to_wire;
+use larder_dns::reload::{Fresh, Source};
 use larder_dns::server::{News, Options, serve};
 use larder_dns::supervisor::Operation;
 use larder_dns::zones::{Answers, Forward, Upstream};
@@ -25,6 +26,7 @@ use crate::bench::eprint_quietly;
 use crate::encrypted;
 use crate::exit::{self, Failure, Outcome};
 use crate::layers::Resolved;
+use crate::reloading::{Again, Reloading};
 use crate::signals;
 
 /// The port of DNS.
@@ -39,12 +41,13 @@ const RESOLV_CONF: &str = "/etc/resolv.conf";
 mod recurse;
 
 /// Runs the command.
-pub fn dns(settings: &Resolved) -> Outcome {
-    let resolvers = shadow::resolvers(settings)?;
-    let options = options(settings, &resolvers)?;
+pub fn dns(settings: Resolved, again: Again) -> Outcome {
+    let resolvers = shadow::resolvers(&settings)?;
+    let options = options(&settings, &resolvers)?;
     if !resolvers.is_empty() {
-        return shadow::run(settings, options, resolvers);
+        return shadow::run(&settings, options, resolvers);
     }
+    let source = source(settings, options.policy.clone(), again);
     let mut tell = |news: News<'_>| match news {
         News::Started { addresses, metrics, policy } => {
             let at: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
@@ -61,9 +64,23 @@ pub fn dns(settings: &Resolved) -> Outcome {
     };
     signals::hold()
         .map_err(|error| Failure::file("signals", &error, "free some file descriptors"))?;
-    let served = serve(&options, &mut tell).map_err(|error| Failure::usage(error.to_string()))?;
+    let served = serve(&options, Some(source), &mut tell)
+        .map_err(|error| Failure::usage(error.to_string()))?;
     eprint_quietly(&format!("larder dns: {}", summary(&served.counts)));
     Ok(if served.was_hurried { exit::INTERRUPTED } else { exit::DONE })
+}
+
+/// Reads settings anew, and says in which they differ from those in force: those of the policy change.
+fn source(start: Resolved, policy_at_start: PolicyOptions, again: Again) -> Source {
+    let reloading = Arc::new(Reloading::new(start, again));
+    Arc::new(move || {
+        let (settings, changes) = reloading.read()?;
+        // Zones are forwarded as at the start.
+        let policy = PolicyOptions { exempt: policy_at_start.exempt.clone(), ..policy(&settings) };
+        let reloading = reloading.clone();
+        let applied = Box::new(move || reloading.apply(settings));
+        Ok(Fresh { policy, changes, applied })
+    })
 }
 
 /// How servers are asked.

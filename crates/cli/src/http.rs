@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use larder_http::Rules;
 use larder_http::access_log;
 use larder_http::counts::Counts;
-use larder_http::live::{Fresh, Report, Source};
+use larder_http::live::{Fresh, Source};
 use larder_http::message::Limits;
 use larder_http::options::{Abandoned, HealthChecks, Operation, Options, OriginAddress, Patience};
 use larder_http::prefix::Prefix;
@@ -23,7 +23,7 @@ use crate::dns::{addresses_with, control, metrics};
 use crate::encrypted;
 use crate::exit::{self, Failure, Outcome};
 use crate::layers::Resolved;
-use crate::settings::Setting;
+use crate::reloading::{Again, Reloading};
 use crate::signals;
 use crate::value::{Kind, Value};
 
@@ -32,10 +32,7 @@ const PORT: u16 = 80;
 const SECURE_PORT: u16 = 443;
 
 /// Runs the command. `again` reads the settings anew.
-pub fn http(
-    settings: Resolved,
-    again: impl Fn() -> Result<Resolved, Failure> + Send + Sync + 'static,
-) -> Outcome {
+pub fn http(settings: Resolved, again: Again) -> Outcome {
     let options = options(&settings)?;
     let loops = options.loops;
     let mut tell = |news: News<'_>| match news {
@@ -63,39 +60,28 @@ pub fn http(
 }
 
 /// Reads settings anew, and says in which they differ from those in force.
-fn source(
-    start: Resolved,
-    origins: Vec<OriginAddress>,
-    again: impl Fn() -> Result<Resolved, Failure> + Send + Sync + 'static,
-) -> Source {
+fn source(start: Resolved, origins: Vec<OriginAddress>, again: Again) -> Source {
     // Who vouches for origins is read at the start.
     let may_be_secure = origins.iter().any(|origin| origin.is_secure);
-    let in_force: Mutex<(Option<Resolved>, Vec<OriginAddress>)> = Mutex::new((None, origins));
+    let reloading = Reloading::new(start, again);
+    let in_force = Mutex::new(origins);
     Arc::new(move || {
-        let (settings, options) = again()
-            .and_then(|settings| options(&settings).map(|options| (settings, options)))
-            .map_err(|failure| failure.message)?;
+        let (settings, mut changes) = reloading.read()?;
+        let options = options(&settings).map_err(|failure| failure.message)?;
         let is_new = |origin: &&OriginAddress| origin.is_secure && !may_be_secure;
         if let Some(origin) = options.origins.iter().find(is_new) {
             let why = "it is the first over TLS, and that needs a restart";
             return Err(format!("--origin https://{}: {why}", origin.name));
         }
         let mut in_force = in_force.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = in_force.0.as_ref().unwrap_or(&start);
-        let names = |rows: Vec<&Setting>, is_live| -> Vec<String> {
-            let rows = rows.into_iter().filter(|row| row.is_live == is_live);
-            rows.map(|row| row.name.to_owned()).collect()
-        };
-        // What cannot change is still as at the start.
-        let needs_restart = names(settings.differing(&start).collect(), false);
-        let mut changed = names(settings.differing(before).collect(), true);
-        let has_origin = changed.iter().any(|name| name == "origin");
-        if options.origins != in_force.1 && !has_origin {
+        let has_origin = changes.changed.iter().any(|name| name == "origin");
+        if options.origins != *in_force && !has_origin {
             // Their names have other addresses.
-            changed.push("origin".to_owned());
+            changes.changed.push("origin".to_owned());
         }
-        *in_force = (Some(settings), options.origins.clone());
-        Ok(Fresh { options, report: Report { changed, needs_restart } })
+        in_force.clone_from(&options.origins);
+        reloading.apply(settings);
+        Ok(Fresh { options, changes })
     })
 }
 

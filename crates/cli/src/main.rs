@@ -7,6 +7,7 @@
 //! | [`args`] | the table as flags |
 //! | [`layers`] | flag, environment, file, default: which one wins |
 //! | [`show`] | the table as `show-config`, template and guide |
+//! | [`reloading`] | the table read again while a program runs |
 //! | [`manual`] | the table as man pages and completions |
 //! | [`annotate`] | settings to a run of `larder_annotate`, and how it ends |
 //! | [`dns`] | settings to a server of `larder_dns` |
@@ -38,6 +39,7 @@ mod manual;
 mod model;
 mod nearest;
 mod progress;
+mod reloading;
 mod settings;
 mod show;
 mod signals;
@@ -82,17 +84,17 @@ fn start() -> Outcome {
         layers::check_environment(std::env::vars_os().map(|(name, _)| name))?;
         File::find(config, environment)
     };
+    let again = || -> reloading::Again {
+        let (inner, config) = (inner.clone(), config.map(Path::to_owned));
+        Box::new(move || {
+            let file = File::find(config.as_deref(), &layers::process_environment)?;
+            layers::resolve(command, &inner, file.as_ref(), &layers::process_environment)
+        })
+    };
     match command.path {
-        ["annotate"] => annotate::annotate(&resolve(file()?.as_ref())?),
-        ["dns"] => dns::dns(&resolve(file()?.as_ref())?),
-        ["http"] => {
-            let (inner, config) = (inner.clone(), config.map(Path::to_owned));
-            let again = move || {
-                let file = File::find(config.as_deref(), &layers::process_environment)?;
-                layers::resolve(command, &inner, file.as_ref(), &layers::process_environment)
-            };
-            http::http(resolve(file()?.as_ref())?, again)
-        }
+        ["annotate"] => annotate::annotate(resolve(file()?.as_ref())?, again()),
+        ["dns"] => dns::dns(resolve(file()?.as_ref())?, again()),
+        ["http"] => http::http(resolve(file()?.as_ref())?, again()),
         ["demo"] => demo::demo(&resolve(None)?),
         ["bench", "annotate"] => bench::bench_annotate(&resolve(None)?),
         ["bench", "engine"] => bench::bench_engine(&resolve(None)?),

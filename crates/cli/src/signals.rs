@@ -5,7 +5,8 @@
 //! waits on a silent pipe is not interrupted (the kernel restarts it): it ends with the next packet, the end of the pipe, or
 //! that SIGINT.
 //!
-//! SIGUSR1 opens logs anew, and SIGHUP does where no terminal is there to hang up.
+//! SIGUSR1 opens logs anew. SIGHUP does too where no terminal is there to hang up, and has the settings compared with those in
+//! force.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
@@ -31,16 +32,22 @@ pub fn stop_on_signals(progress: &Arc<Progress>, quiet: bool) -> io::Result<()> 
 }
 
 /// Sets `progress.reopen` at every SIGUSR1 and, if standard input is no terminal, SIGHUP: what logrotate sends after it
-/// has renamed a file. The thread lives as long as the process.
-pub fn reopen_on_signals(progress: &Arc<Progress>) -> io::Result<()> {
+/// has renamed a file. At SIGHUP it calls `reload` too. The thread lives as long as the process.
+pub fn reopen_on_signals(
+    progress: &Arc<Progress>,
+    reload: impl Fn() + Send + 'static,
+) -> io::Result<()> {
     let progress = Arc::clone(progress);
     let mut signals = Signals::new([SIGUSR1])?;
     if !io::stdin().is_terminal() {
         signals.handle().add_signal(SIGHUP)?;
     }
     thread::Builder::new().name("reopen".to_owned()).spawn(move || {
-        for _ in signals.forever() {
+        for signal in signals.forever() {
             progress.reopen.store(true, Ordering::Release);
+            if signal == SIGHUP {
+                reload();
+            }
         }
     })?;
     Ok(())
@@ -109,7 +116,7 @@ mod tests {
     #[test]
     fn logs_are_reopened_on_request() {
         let progress = Arc::new(Progress::default());
-        reopen_on_signals(&progress).expect("handlers can be set");
+        reopen_on_signals(&progress, || {}).expect("handlers can be set");
         for _ in 0..2 {
             signal_hook::low_level::raise(SIGUSR1).expect("a signal to ourselves");
             let asked = Instant::now();

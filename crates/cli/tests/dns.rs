@@ -263,6 +263,67 @@ fn an_operator() {
     assert!(!scratch.path("ctl").exists(), "the socket is gone");
 }
 
+/// SIGHUP and larder ctl read the configuration file again: a setting of the policy is another from then on, what needs a
+/// restart is named each time, and a file or a list with an error changes nothing and says so.
+#[test]
+fn the_file_is_read_again() {
+    let (scratch, upstream) = (Scratch::new(), Upstream::start());
+    let file = |text: &str| {
+        let fixed = format!(
+            "[dns]\nlisten = '127.0.0.1:0'\nctl = 'ctl'\nupstream = '{}'\n",
+            upstream.address
+        );
+        scratch.write("larder.toml", format!("{fixed}{text}\n"));
+    };
+    scratch.write("list", "bad.example\n");
+    file("blocklist = 'list'");
+    let mut server = Server::spawn(scratch.larder().arg("dns"));
+    let address = server.address;
+    let code = || {
+        let socket = client(address);
+        socket.set_read_timeout(Some(PATIENCE)).expect("a time");
+        socket.send(&question("bad")).expect("sent");
+        let mut room = [0; 512];
+        socket.recv(&mut room).expect("an answer");
+        room[3] & 15
+    };
+    assert_eq!(code(), 3, "NXDOMAIN");
+    let ctl = || scratch.run("ctl reload --socket ctl");
+    let policy = |blocked: u32| {
+        format!("names blocked {blocked}, policy zone rules 0, local entries 0, lines skipped 0")
+    };
+    let said = format!("changed        -\nneeds_restart  -\npolicy         {}\n", policy(1));
+    assert_eq!(ctl().out, said);
+
+    file("blocklist = 'list'\nblock_answer = 'refused'\ncache = '64MiB'");
+    server.signal("-HUP");
+    let changes = "settings were read anew: changed block-answer; cache needs a restart; policy: ";
+    server.hear(&format!("{changes}{}", policy(1)));
+    assert_eq!(code(), 5, "REFUSED");
+    let said = format!("changed        -\nneeds_restart  cache\npolicy         {}\n", policy(1));
+    assert_eq!(ctl().out, said);
+
+    for (text, why) in [
+        ("blocklist = 'list'\nblock_anwser = 'zero'", "did you mean 'block_answer'"),
+        ("blocklist = 'missing'\nblock_answer = 'zero'", "missing: cannot be read"),
+        ("access = 'everywhere'", "everywhere"),
+    ] {
+        file(text);
+        server.signal("-HUP");
+        server.hear("settings stay as they were: ");
+        ctl().refused(&[why]);
+        assert_eq!(code(), 5, "as before");
+    }
+    file("");
+    let said = format!(
+        "changed        blocklist, block-answer\nneeds_restart  -\npolicy         {}\n",
+        policy(0)
+    );
+    assert_eq!(ctl().out, said, "what was refused did not count");
+    server.signal("-TERM");
+    assert_eq!(server.end().0, Some(0));
+}
+
 /// What was asked before the end is answered before the end, over UDP and TCP; new connections are not taken.
 #[test]
 fn a_graceful_end() {

@@ -42,11 +42,15 @@ impl Live {
 
     /// True once the thread that waits for signals runs: the handlers are set before it starts.
     fn listens_to_signals(&self) -> bool {
+        self.has_thread("signals")
+    }
+
+    fn has_thread(&self, wanted: &str) -> bool {
         let tasks = format!("/proc/{}/task", self.child.id());
         let tasks = std::fs::read_dir(tasks).expect("the process lives");
         tasks.flatten().any(|task| {
             let name = std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
-            name.trim() == "signals"
+            name.trim() == wanted
         })
     }
 
@@ -320,4 +324,34 @@ fn a_later_interrupt_ends_at_once() {
     err.read_to_string(&mut rest).expect("UTF-8");
     assert!(!rest.contains("stopped "), "it finished: {rest}");
     drop(log);
+}
+
+/// SIGHUP has annotate read the configuration file again: each setting that differs is named as needing a restart, and an error
+/// in the file is told.
+#[test]
+fn the_file_is_read_again() {
+    let scratch = Scratch::new();
+    scratch.write("larder.toml", "[annotate]\ncores = 1\n");
+    let live = Live::start(&scratch, "annotate -r - --no-progress");
+    while !live.has_thread("reopen") {
+        std::thread::yield_now();
+    }
+    let Live { mut child, stdin } = live;
+    let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+    let mut hear = |text: &str| {
+        let line = lines.next().expect("a line").expect("UTF-8");
+        assert!(line.contains(text), "{line}");
+    };
+    let hang_up = |child: &Child| {
+        let killed = Command::new("kill").args(["-HUP", &child.id().to_string()]).status();
+        assert!(killed.expect("kill runs").success());
+    };
+    scratch.write("larder.toml", "[annotate]\ncores = 2\nlinger = '9s'\n");
+    hang_up(&child);
+    hear("settings were read anew: nothing changed; cores, linger need a restart");
+    scratch.write("larder.toml", "[annotate]\ncoers = 2\n");
+    hang_up(&child);
+    hear("settings stay as they were: ");
+    drop(stdin);
+    child.wait().expect("ends");
 }

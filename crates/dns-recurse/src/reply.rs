@@ -5,6 +5,8 @@
 //! | records, all proven | NOERROR, AD (RFC 4035, section 3.2.3) |
 //! | records, or their absence, where nothing is signed | NOERROR or NXDOMAIN |
 //! | absence, proven | NOERROR or NXDOMAIN with SOA and proof, AD |
+//! | absence or a wildcard, proven but for a span of NSEC3 with opt-out | as above, without AD (RFC 5155, section 9.2) |
+//! | a name that a DNAME makes too long | YXDOMAIN with the DNAME; without it SERVFAIL |
 //! | anything forged, expired or unsigned where signatures must be | SERVFAIL and why (RFC 8914); to who says CD, as it is |
 //! | nobody to ask, or only failures | SERVFAIL, 22 |
 //! | more than one question may cost | SERVFAIL, 0 |
@@ -15,12 +17,15 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use hickory_proto::dnssec::Proof;
-use hickory_proto::dnssec::rdata::{DNSSECRData, RRSIG};
+use hickory_proto::dnssec::rdata::{DNSSECRData, NSEC3, RRSIG};
 use hickory_proto::op::{Edns, Message, MessageType, ResponseCode};
 use hickory_proto::rr::rdata::opt::EdnsOption;
 use hickory_proto::rr::{Name, RData, Record, RecordType};
 use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::recursor::RecursorError;
+
+/// The type of records that lead a whole branch elsewhere.
+const DNAME: u16 = 39;
 
 /// Extended errors (RFC 8914, section 4).
 const OTHER: u16 = 0;
@@ -55,8 +60,9 @@ pub fn compose(asked: &Message, found: Result<Message, RecursorError>) -> Messag
     let error = match told {
         Ok(told) => {
             message.metadata.response_code = told.code;
-            message.metadata.authentic_data = told.is_secure();
             let name = asked.queries.first().map(|query| query.name());
+            let is_whole = !name.is_some_and(|name| told.leaves_room_for(name));
+            message.metadata.authentic_data = told.is_secure() && is_whole;
             message.answers = name.map_or_else(Vec::new, |name| in_order(told.answers, name));
             message.authorities = told.proofs;
             None
@@ -93,6 +99,9 @@ impl Told {
         let code = found.metadata.response_code;
         let absence = None;
         match code {
+            ResponseCode::YXDomain if !found.answers.iter().any(is_dname) => {
+                Err(NO_REACHABLE_AUTHORITY)
+            }
             ResponseCode::NoError | ResponseCode::NXDomain | ResponseCode::YXDomain => {
                 let mut proofs = std::mem::take(&mut found.authorities);
                 proofs.retain(is_proof);
@@ -123,9 +132,6 @@ impl Told {
                 let mut told = Told::of_message(response.into_message())?;
                 told.absence = Some(proof);
                 Ok(told)
-            }
-            RecursorError::Net(NetError::Dns(DnsError::ResponseCode(ResponseCode::YXDomain))) => {
-                Ok(Told::of_absence(ResponseCode::YXDomain, None, None, None))
             }
             RecursorError::Net(_) | RecursorError::Io(_) | RecursorError::Timeout => {
                 Err(NO_REACHABLE_AUTHORITY)
@@ -171,6 +177,29 @@ impl Told {
         is_whole && judged.peek().is_some() && judged.all(|record| record.proof == Proof::Secure)
     }
 
+    /// True where the proof has NSEC3 records with opt-out, and none of them is that of the name itself: a zone without
+    /// signatures may lie in the span that one of them covers.
+    fn leaves_room_for(&self, name: &Name) -> bool {
+        let spans = self.proofs.iter().filter_map(|record| match &record.data {
+            RData::DNSSEC(DNSSECRData::NSEC3(span)) if span.opt_out() => Some((record, span)),
+            _ => None,
+        });
+        let mut spans = spans.peekable();
+        // Behind aliases it is another name whose absence is proven.
+        let last = self.answers.iter().rev().find_map(|record| match &record.data {
+            RData::CNAME(target) => Some(&target.0),
+            _ => None,
+        });
+        let name = last.unwrap_or(name);
+        let is_own = |(record, span): (&Record, &NSEC3)| {
+            let hash = span.hash_algorithm().hash(span.salt(), name, span.iterations());
+            let owner = record.name.iter().next().unwrap_or_default();
+            hash.is_ok_and(|hash| base32hex(hash.as_ref()).eq_ignore_ascii_case(owner))
+        };
+        let is_denied = self.code == ResponseCode::NXDomain;
+        spans.peek().is_some() && (is_denied || !spans.any(is_own))
+    }
+
     /// The reason, as far as it can be seen in what was found: otherwise it lies in the keys above.
     fn why_bogus(&self) -> u16 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -213,6 +242,24 @@ fn why_not(signature: &RRSIG, now_s: u32) -> u16 {
     }
 }
 
+/// Octets as the label of an NSEC3 record's owner (RFC 4648, section 7, without padding).
+fn base32hex(octets: &[u8]) -> Vec<u8> {
+    let mut text = Vec::with_capacity(octets.len().div_ceil(5) * 8);
+    for group in octets.chunks(5) {
+        let mut bits = [0; 8];
+        bits[3..3 + group.len()].copy_from_slice(group);
+        let bits = u64::from_be_bytes(bits);
+        let digits = (group.len() * 8).div_ceil(5);
+        let digit = |at: usize| bits >> (35 - 5 * at) & 31;
+        text.extend((0..digits).map(|at| b"0123456789abcdefghijklmnopqrstuv"[digit(at) as usize]));
+    }
+    text
+}
+
+fn is_dname(record: &Record) -> bool {
+    u16::from(record.record_type()) == DNAME
+}
+
 /// True for records that say or prove what is not there.
 fn is_proof(record: &Record) -> bool {
     match &record.data {
@@ -245,4 +292,75 @@ fn in_order(mut answers: Vec<Record>, name: &Name) -> Vec<Record> {
         |record: &Record| names.iter().position(|name| record.name == *name).unwrap_or(names.len());
     answers.sort_by_key(rank);
     answers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use hickory_proto::dnssec::Nsec3HashAlgorithm;
+    use hickory_proto::op::{OpCode, Query};
+    use hickory_proto::rr::rdata::A;
+
+    /// The test vectors of RFC 4648, section 10, without padding.
+    #[test]
+    fn labels_of_hashes() {
+        for (octets, text) in [("", ""), ("f", "co"), ("foob", "cpnmuog"), ("foobar", "cpnmuoj1e8")]
+        {
+            assert_eq!(base32hex(octets.as_bytes()), text.as_bytes());
+        }
+    }
+
+    fn span(of: &[u8], opt_out: bool) -> Record {
+        let data = NSEC3::new(Nsec3HashAlgorithm::SHA1, opt_out, 0, Vec::new(), vec![9; 20], []);
+        let owner = Name::from_ascii("test.").unwrap().prepend_label(of).unwrap();
+        let mut record = Record::from_rdata(owner, 60, RData::DNSSEC(DNSSECRData::NSEC3(data)));
+        record.proof = Proof::Secure;
+        record
+    }
+
+    /// What is told of "www.sub.test." where this is the proof, all of it secure.
+    fn is_secure(code: ResponseCode, answers: Vec<Record>, proofs: Vec<Record>) -> bool {
+        let name = Name::from_ascii("www.sub.test.").unwrap();
+        let mut asked = Message::new(1, MessageType::Query, OpCode::Query);
+        asked.add_query(Query::query(name, RecordType::A));
+        let mut found = Message::new(1, MessageType::Response, OpCode::Query);
+        found.metadata.response_code = code;
+        found.answers = answers;
+        found.authorities = proofs;
+        compose(&asked, Ok(found)).metadata.authentic_data
+    }
+
+    /// A proof that leaves room for zones without signatures has no AD: not for a name that does not exist, nor for a
+    /// wildcard's or a missing set of records where the span of the name is only covered; the span that is the name's own
+    /// proves what it says.
+    #[test]
+    fn opt_out_has_no_ad() {
+        let name = Name::from_ascii("www.sub.test.").unwrap();
+        let hash = Nsec3HashAlgorithm::SHA1.hash(&[], &name, 0).unwrap();
+        let own = base32hex(hash.as_ref());
+        let other = base32hex(&[3; 20]);
+        let nothing =
+            |code, of: &[u8], opt_out| is_secure(code, Vec::new(), vec![span(of, opt_out)]);
+        assert!(nothing(ResponseCode::NXDomain, &other, false));
+        assert!(!nothing(ResponseCode::NXDomain, &other, true));
+        assert!(!nothing(ResponseCode::NXDomain, &own, true));
+        assert!(nothing(ResponseCode::NoError, &own, true));
+        assert!(!nothing(ResponseCode::NoError, &other, true));
+        let mut address = Record::from_rdata(name, 60, RData::A(A::new(192, 0, 2, 1)));
+        address.proof = Proof::Secure;
+        let wildcard = |opt_out| {
+            is_secure(ResponseCode::NoError, vec![address.clone()], vec![span(&other, opt_out)])
+        };
+        assert!(wildcard(false) && !wildcard(true));
+    }
+
+    /// YXDOMAIN without a DNAME is a failure.
+    #[test]
+    fn too_long_by_nothing() {
+        let mut found = Message::new(1, MessageType::Response, OpCode::Query);
+        found.metadata.response_code = ResponseCode::YXDomain;
+        let asked = Message::new(1, MessageType::Query, OpCode::Query);
+        let told = compose(&asked, Ok(found));
+        assert_eq!(told.metadata.response_code, ResponseCode::ServFail);
+    }
 }

@@ -2,9 +2,9 @@
 //!
 //! ```text
 //! Reload::new      loads the first policy, before anything is bound
-//! Reload::start    SIGHUP, `larder ctl reload`: a thread of its own loads the next one
+//! Reload::start    SIGHUP, `larder ctl reload`: a thread of its own reads the settings again, and loads the next one
 //!   in order       it takes the place of the one before, with the next generation
-//!   an error       the one before stays in force; the error is told
+//!   an error       the one before stays in force, and so do its settings; the error is told
 //! Follower         a core asks once a turn whether there is another
 //! ```
 //!
@@ -21,10 +21,13 @@
 //! Bounds: two policies in memory while one is loaded, one thread. Cost in a core: a relaxed load a turn, and a lock that is
 //! held for the copy of a pointer where there is something new. Nobody waits for a file.
 
+use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
+
+use larder_io::service::changes::Changes;
 
 use crate::policy::{self, Policy, PolicyError, PolicyOptions, Report};
 
@@ -63,8 +66,36 @@ impl Follower {
     }
 }
 
-/// Tells how a reload ended.
-pub type Told = Box<dyn FnOnce(&Result<Report, PolicyError>) + Send>;
+/// Settings that were read again.
+pub struct Fresh {
+    /// Those of the policy.
+    pub policy: PolicyOptions,
+    /// Which settings differ from those in force.
+    pub changes: Changes,
+    /// Called when the policy is in force, and with it what changed.
+    pub applied: Box<dyn FnOnce()>,
+}
+
+/// Reads the settings again. It is called on a thread of its own. The error says what to do.
+pub type Source = Arc<dyn Fn() -> Result<Fresh, String> + Send + Sync>;
+
+/// What came of a reload.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Reloaded {
+    /// Which settings differ from those before.
+    pub changes: Changes,
+    /// The policy that is in force now.
+    pub policy: Report,
+}
+
+impl fmt::Display for Reloaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; policy: {}", self.changes, self.policy)
+    }
+}
+
+/// Tells how a reload ended; the error says what to do, and nothing has changed.
+pub type Told = Box<dyn FnOnce(&Result<Reloaded, String>) + Send>;
 
 /// Whether a policy is being loaded, and for whom another will be.
 #[derive(Default)]
@@ -77,18 +108,25 @@ struct Work {
 #[derive(Clone)]
 pub struct Reload {
     options: Arc<PolicyOptions>,
+    source: Option<Source>,
     key: [u8; 16],
     shared: Arc<Shared>,
     work: Arc<Mutex<Work>>,
 }
 
 impl Reload {
-    /// Loads the first policy. `key` is that of hashes, from the system's random source.
-    pub fn new(options: PolicyOptions, key: &[u8; 16]) -> Result<(Reload, Report), PolicyError> {
+    /// Loads the first policy; later ones have the settings that `source` reads, or without one the same. `key` is that of
+    /// hashes, from the system's random source.
+    pub fn new(
+        options: PolicyOptions,
+        source: Option<Source>,
+        key: &[u8; 16],
+    ) -> Result<(Reload, Report), PolicyError> {
         let (policy, report) = policy::load(&options, FIRST, key)?;
         let policy = Mutex::new(Arc::new(policy));
         let reload = Reload {
             options: Arc::new(options),
+            source,
             key: *key,
             shared: Arc::new(Shared { generation: AtomicU32::new(FIRST), policy }),
             work: Arc::default(),
@@ -145,13 +183,20 @@ impl Reload {
         }
     }
 
-    fn load(&self) -> Result<Report, PolicyError> {
+    fn load(&self) -> Result<Reloaded, String> {
+        let fresh = self.source.as_ref().map(|source| source()).transpose()?;
+        let options = fresh.as_ref().map_or(&*self.options, |fresh| &fresh.policy);
         let generation = self.policy().generation().wrapping_add(1);
-        let (policy, report) = policy::load(&self.options, generation, &self.key)?;
+        let (policy, report) =
+            policy::load(options, generation, &self.key).map_err(|error| error.to_string())?;
         // What was before is dropped after the lock.
         let _before = std::mem::replace(&mut *lock(&self.shared.policy), Arc::new(policy));
         self.shared.generation.store(generation, Ordering::Relaxed);
-        Ok(report)
+        let changes = fresh.map(|fresh| {
+            (fresh.applied)();
+            fresh.changes
+        });
+        Ok(Reloaded { changes: changes.unwrap_or_default(), policy: report })
     }
 }
 
@@ -169,9 +214,9 @@ mod tests {
 
     fn reloaded(reload: &Reload) -> Result<u64, String> {
         let (tell, told) = mpsc::channel();
-        let told_by_thread = move |outcome: &Result<Report, PolicyError>| {
-            let outcome = outcome.as_ref().map(|report| report.blocked);
-            tell.send(outcome.map_err(|error| error.to_string())).unwrap();
+        let told_by_thread = move |outcome: &Result<Reloaded, String>| {
+            let outcome = outcome.as_ref().map(|reloaded| reloaded.policy.blocked);
+            tell.send(outcome.map_err(Clone::clone)).unwrap();
         };
         reload.start(Box::new(told_by_thread)).unwrap();
         told.recv().unwrap()
@@ -188,7 +233,7 @@ mod tests {
             blocklists: vec![path.to_str().unwrap().to_owned()],
             ..PolicyOptions::default()
         };
-        let (reload, report) = Reload::new(options, &[3; 16]).unwrap();
+        let (reload, report) = Reload::new(options, None, &[3; 16]).unwrap();
         assert_eq!(report.blocked, 1);
         let mut follower = reload.follower();
         let first = follower.take_next().expect("the first");
@@ -211,11 +256,11 @@ mod tests {
     /// All who ask are told, however many ask while one policy is being loaded.
     #[test]
     fn everybody_is_told() {
-        let (reload, _) = Reload::new(PolicyOptions::default(), &[3; 16]).unwrap();
+        let (reload, _) = Reload::new(PolicyOptions::default(), None, &[3; 16]).unwrap();
         let (tell, told) = mpsc::channel();
         for _ in 0..50 {
             let tell = tell.clone();
-            let outcome = move |outcome: &Result<Report, PolicyError>| {
+            let outcome = move |outcome: &Result<Reloaded, String>| {
                 tell.send(outcome.is_ok()).unwrap();
             };
             reload.start(Box::new(outcome)).unwrap();
@@ -229,6 +274,40 @@ mod tests {
     fn first_must_be_there() {
         let hosts = vec!["/no/such/file".into()];
         let options = PolicyOptions { hosts, ..PolicyOptions::default() };
-        assert!(Reload::new(options, &[3; 16]).is_err());
+        assert!(Reload::new(options, None, &[3; 16]).is_err());
+    }
+
+    /// A later policy has the settings that are read then; they count as in force only when it is, and settings that cannot be
+    /// read change nothing.
+    #[test]
+    fn settings_follow() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("list");
+        std::fs::write(&path, "bad.example\n").unwrap();
+        let list = Arc::new(Mutex::new(Err("a slip".to_owned())));
+        let applied = Arc::new(AtomicU32::new(0));
+        let source = {
+            let (list, applied) = (list.clone(), applied.clone());
+            Arc::new(move || {
+                let policy =
+                    PolicyOptions { blocklists: vec![lock(&list).clone()?], ..Default::default() };
+                let changed = vec!["blocklist".to_owned()];
+                let changes = Changes { changed, ..Changes::default() };
+                let applied = applied.clone();
+                let applied = Box::new(move || {
+                    applied.fetch_add(1, Ordering::Relaxed);
+                });
+                Ok(Fresh { policy, changes, applied })
+            })
+        };
+        let (reload, _) = Reload::new(PolicyOptions::default(), Some(source), &[3; 16]).unwrap();
+        assert_eq!(reloaded(&reload), Err("a slip".to_owned()));
+        *lock(&list) = Ok("/no/such/file".to_owned());
+        assert!(reloaded(&reload).is_err() && !reload.policy().answers(0, BAD));
+        assert_eq!(applied.load(Ordering::Relaxed), 0);
+        *lock(&list) = Ok(path.to_str().unwrap().to_owned());
+        assert_eq!(reloaded(&reload), Ok(1));
+        assert!(reload.policy().answers(0, BAD));
+        assert_eq!(applied.load(Ordering::Relaxed), 1);
     }
 }

@@ -35,7 +35,7 @@ use crate::metrics::{Counts, Shared};
 use crate::policy::{PolicyError, PolicyOptions, Report};
 use crate::pool::Origin;
 use crate::query_log::{self, QueryLog};
-use crate::reload::Reload;
+use crate::reload::{Reload, Source};
 use crate::supervisor::{Common, Operation, Supervisor};
 use crate::trace::Trace;
 use crate::zones::{Forward, Zones};
@@ -146,8 +146,13 @@ impl fmt::Display for ServeError {
 
 impl std::error::Error for ServeError {}
 
-/// Serves until it is told to end. `tell` is given what an operator wants to know.
-pub fn serve(options: &Options, tell: &mut dyn FnMut(News<'_>)) -> Result<Served, ServeError> {
+/// Serves until it is told to end. Asked to reload (SIGHUP, `larder ctl reload`) it asks `source` for the settings of its policy.
+/// `tell` is given what an operator wants to know.
+pub fn serve(
+    options: &Options,
+    source: Option<Source>,
+    tell: &mut dyn FnMut(News<'_>),
+) -> Result<Served, ServeError> {
     let system = |what| move |error| ServeError::System(what, error);
     // Before anything is opened: the manager's descriptors are where it says.
     let inherited = take_inherited().map_err(system("sockets of the service manager"))?;
@@ -160,7 +165,8 @@ pub fn serve(options: &Options, tell: &mut dyn FnMut(News<'_>)) -> Result<Served
     let cores = options.cores.max(1);
     let mut key = [0; 16];
     random::fill(&mut key).map_err(system("random numbers"))?;
-    let (reload, report) = Reload::new(options.policy.clone(), &key).map_err(ServeError::Policy)?;
+    let (reload, report) =
+        Reload::new(options.policy.clone(), source, &key).map_err(ServeError::Policy)?;
     let cache = Cache::builder()
         .budget(options.cache_bytes)
         .proxies_max(cores)

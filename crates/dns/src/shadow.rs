@@ -147,7 +147,8 @@ impl Running {
         let system = |what| move |error| ServeError::System(what, error);
         let mut key = [0; 16];
         random::fill(&mut key).map_err(system("random numbers"))?;
-        let (reload, _) = Reload::new(options.policy.clone(), &key).map_err(ServeError::Policy)?;
+        let (reload, _) =
+            Reload::new(options.policy.clone(), None, &key).map_err(ServeError::Policy)?;
         let settings = Arc::new(options.settings.clone());
         let cache = Cache::builder()
             .budget(options.cache_bytes)

@@ -36,9 +36,8 @@ use crate::clock::Clock;
 use crate::ctl::{self, Asking, Control};
 use crate::dnstap::Target;
 use crate::metrics::Shared;
-use crate::policy::{PolicyError, Report};
 use crate::query_log;
-use crate::reload::Reload;
+use crate::reload::{Reload, Reloaded};
 use crate::snapshot::{Loading, Snapshots, clear_leftovers};
 use larder_io::service::crew::{Crew, wake};
 use larder_io::service::endpoint::{self, Endpoint};
@@ -296,23 +295,23 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Begins to load the policy anew; how that ends is told by `tick`.
+    /// Begins to read the settings and to load the policy anew; how that ends is told by `tick`.
     fn reload(&mut self, tell: &mut dyn FnMut(&str)) {
         if let Some(notifier) = &self.notifier {
             let _ = notifier.reloading();
         }
         let (said, wake) = (self.reloaded.0.clone(), self.duties.wakes());
-        let told = Box::new(move |outcome: &Result<Report, PolicyError>| {
+        let told = Box::new(move |outcome: &Result<Reloaded, String>| {
             let text = match outcome {
-                Ok(report) => format!("policy loaded anew: {report}"),
-                Err(error) => format!("the policy stays as it was: {error}"),
+                Ok(reloaded) => format!("settings were read anew: {reloaded}"),
+                Err(error) => format!("settings stay as they were: {error}"),
             };
             // Nobody listens any more: the server has ended.
             let _ = said.send(text);
             wake();
         });
         if let Err(error) = self.duties.common.reload.start(told) {
-            tell(&format!("the policy stays as it was: {error}; send the signal again"));
+            tell(&format!("settings stay as they were: {error}; send the signal again"));
         }
     }
 

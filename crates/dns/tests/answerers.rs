@@ -82,7 +82,7 @@ fn start(answerer: Arc<dyn Answerer>) -> Server {
     let zones = Zones::new(&[forward]).unwrap();
     let (stages, waker) = (Arc::new(Stages::new()), Arc::new(Waker::new().unwrap()));
     let published = Arc::new(Shared::new(1));
-    let (reload, _) = Reload::new(PolicyOptions::default(), &[7; 16]).unwrap();
+    let (reload, _) = Reload::new(PolicyOptions::default(), None, &[7; 16]).unwrap();
     let (policy, clock) = (reload.follower(), Clock::start());
     let core = Core::new(Arc::new(settings), &cache.build().unwrap(), zones, clock.now()).unwrap();
     let parts = Parts {

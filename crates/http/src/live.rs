@@ -21,6 +21,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use larder_io::service::changes::Changes;
 use larder_io::service::writer::{Meter, Writer};
 use parking_lot::Mutex;
 
@@ -167,32 +168,7 @@ pub struct Fresh {
     /// All of them.
     pub options: Options,
     /// What has changed, in words of an operator.
-    pub report: Report,
-}
-
-/// What came of reading settings anew.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Report {
-    /// Settings that are other than before.
-    pub changed: Vec<String>,
-    /// Settings that would be, after a restart.
-    pub needs_restart: Vec<String>,
-}
-
-impl std::fmt::Display for Report {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.changed.is_empty() {
-            f.write_str("nothing changed")?;
-        } else {
-            write!(f, "changed {}", self.changed.join(", "))?;
-        }
-        if !self.needs_restart.is_empty() {
-            let (names, s) =
-                (&self.needs_restart, if self.needs_restart.len() == 1 { "s" } else { "" });
-            write!(f, "; {} need{s} a restart", names.join(", "))?;
-        }
-        Ok(())
-    }
+    pub changes: Changes,
 }
 
 /// Reads settings anew. It may take its time: it is called on a thread of its own.
@@ -220,13 +196,13 @@ impl Reload {
     }
 
     /// Does it, one after the other, and waits for that. The error says what to do.
-    pub fn run(&self) -> Result<Report, String> {
+    pub fn run(&self) -> Result<Changes, String> {
         let _turn = self.turn.lock();
         let Some(source) = &self.source else {
             self.live.reopen_log();
-            return Ok(Report::default());
+            return Ok(Changes::default());
         };
-        let Fresh { options, report } = source()?;
+        let Fresh { options, changes } = source()?;
         self.live.replace(options).map_err(|error| format!("a thread for the log: {error}"))?;
         if let Some(beside) = &self.beside {
             beside.follow(&self.live.setup().options);
@@ -234,7 +210,7 @@ impl Reload {
         // After a rotation: what is in the place of its file by now.
         self.live.reopen_log();
         self.mail.wake_all();
-        Ok(report)
+        Ok(changes)
     }
 }
 
@@ -278,17 +254,5 @@ mod tests {
         live.replace(Options { health_checks: None, ..second }).unwrap();
         let setup = follower.take_next().expect("another");
         assert!(setup.health.is_good(1, 0), "nobody would find it up again");
-    }
-
-    /// A report is a line.
-    #[test]
-    fn reports() {
-        let report = |changed: &[&str], needs_restart: &[&str]| {
-            let own = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect();
-            Report { changed: own(changed), needs_restart: own(needs_restart) }.to_string()
-        };
-        assert_eq!(report(&[], &[]), "nothing changed");
-        assert_eq!(report(&["a", "b"], &["c"]), "changed a, b; c needs a restart");
-        assert_eq!(report(&[], &["c", "d"]), "nothing changed; c, d need a restart");
     }
 }

@@ -25,6 +25,7 @@ use std::thread;
 use std::time::Instant;
 
 use larder_io::event::{Events, Interest, Poller, Signal, Signals, StopRule, StopStep};
+use larder_io::service::changes::Changes;
 use larder_io::service::control::{self, Control};
 use larder_io::service::crew;
 use larder_io::service::endpoint::{self, Endpoint};
@@ -34,7 +35,7 @@ use self::checks::Checks;
 use self::duties::Duties;
 use self::shortages::Shortages;
 use crate::health::Failures;
-use crate::live::{Follower, Reload, Report};
+use crate::live::{Follower, Reload};
 use crate::server::{Common, Running};
 
 /// How long answers that were begun may take when the server is asked to end, milliseconds.
@@ -107,7 +108,7 @@ pub(crate) struct Supervisor {
     duties: Duties,
     follower: Follower,
     /// A reload that a signal asked for, and that is under way.
-    reloading: Option<Receiver<Result<Report, String>>>,
+    reloading: Option<Receiver<Result<Changes, String>>>,
     /// Another signal came meanwhile: what was read may have changed since.
     reloads_again: bool,
     shortages: Shortages,
@@ -299,7 +300,7 @@ impl Supervisor {
         let Some(said) = &self.reloading else { return };
         match said.try_recv() {
             Err(TryRecvError::Empty) => return,
-            Ok(Ok(report)) => tell(&format!("settings were read anew: {report}")),
+            Ok(Ok(changes)) => tell(&format!("settings were read anew: {changes}")),
             Ok(Err(error)) => tell(&format!("settings stay as they were: {error}")),
             Err(TryRecvError::Disconnected) => {
                 tell("settings stay as they were: a bug, please tell us")

@@ -2,6 +2,7 @@
 //!
 //! | module | duty |
 //! |---|---|
+//! | [`changes`] | what came of reading the configuration again |
 //! | [`control`] | what operators ask of a running server, over a Unix socket |
 //! | [`crew`] | the threads of the cores |
 //! | [`endpoint`] | `GET /metrics`, in the supervisor's loop |
@@ -14,6 +15,7 @@
 //!
 //! None of it has a loop or a clock of its own: a supervisor's loop calls it, and says what time it is.
 
+pub mod changes;
 pub mod control;
 pub mod crew;
 pub mod endpoint;

@@ -8,7 +8,7 @@ const UPSTREAM: Setting = Setting { group: "Upstreams", ..LASTING };
 const RECURSION: Setting = Setting { group: "Recursion", ..LASTING };
 const LIFE: Setting = Setting { group: "Life of an answer", ..LASTING };
 const LIMIT: Setting = Setting { group: "Limits", ..LASTING };
-const POLICY: Setting = Setting { group: "Policy", ..LASTING };
+const POLICY: Setting = Setting { group: "Policy", is_live: true, ..LASTING };
 const POLICY_LIST: Setting = Setting { kind: Kind::List, many: true, default: "none", ..POLICY };
 const ENCRYPTED: Setting = Setting { group: "Encrypted transports", default: "none", ..LASTING };
 const OPERATION: Setting = Setting { group: "Operation", default: "none", ..LASTING };
@@ -26,8 +26,9 @@ answers from the root on; to validate them, which is what it does unless --dnsse
 feature recurse.
 
 Clients of local networks are served unless --access says otherwise. Files of --hosts, --local-data, --blocklist, \
---allowlist and --rpz are for all clients, or for those of some views: 'kids+guests:FILE'. SIGHUP reads them anew and keeps \
-the cache.
+--allowlist and --rpz are for all clients, or for those of some views: 'kids+guests:FILE'. SIGHUP and larder ctl reload read \
+them and the configuration file anew and keep the cache; settings of the policy change while it runs, others are named as needing a \
+restart.
 
 It runs in the foreground until Ctrl-C, SIGTERM or larder ctl stop; then it answers what it has begun, for two \
 seconds at most, saves the cache (--snapshot), and prints what it did. A second signal does not cut this short, except Ctrl-C a second or more after the first: it ends at once. It tells \

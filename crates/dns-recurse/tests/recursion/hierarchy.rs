@@ -3,7 +3,8 @@
 //! Each server is a thread with a socket of its own; signatures are made when they are asked for, by hickory-proto.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -32,6 +33,8 @@ pub enum Manner {
     Bare,
     /// It tells of names that are not its own.
     Intrudes,
+    /// By UDP come a hundred packets with wrong IDs and no answer, as if somebody guessed; by TCP it is honest.
+    Guessed,
 }
 
 /// The forged address, and the one of names that are told of by who knows nothing of them.
@@ -229,6 +232,7 @@ const DOMAINS: &[Domain] = &[
     ("evil.test.", false, &[Manner::Intrudes], &[]),
     ("circle-a.test.", false, &[], &["ns.circle-b.test."]),
     ("circle-b.test.", false, &[], &["ns.circle-a.test."]),
+    ("guessed.test.", false, &[Manner::Guessed], &[]),
 ];
 
 /// Starts all servers, at 127.77.x.y and one port.
@@ -272,6 +276,11 @@ pub fn start() -> Hierarchy {
     servers.push((first, Arc::new(root), Manner::Honest));
     servers.push((UdpSocket::bind((top_at, port)).unwrap(), Arc::new(top), Manner::Honest));
     for (socket, zone, manner) in servers {
+        if manner == Manner::Guessed {
+            let (listener, zone) =
+                (TcpListener::bind(socket.local_addr().unwrap()).unwrap(), zone.clone());
+            thread::spawn(move || serve_streams(&listener, &zone));
+        }
         thread::spawn(move || serve(&socket, &zone, manner));
     }
     Hierarchy { port, root: root_at, anchors }
@@ -287,8 +296,37 @@ fn serve(socket: &UdpSocket, zone: &Zone, manner: Manner) {
         match manner {
             Manner::Silent => continue,
             Manner::Slow(delay) => thread::sleep(delay),
+            Manner::Guessed => {
+                let mut guess = zone.answer(&asked, manner).to_vec().unwrap();
+                for number in 1..=100_u16 {
+                    let id = asked.metadata.id.wrapping_add(number);
+                    guess[..2].copy_from_slice(&id.to_be_bytes());
+                    // The socket may have been closed before the last.
+                    let _ = socket.send_to(&guess, from);
+                }
+                continue;
+            }
             _ => {}
         }
         tell(from).unwrap();
+    }
+}
+
+/// One question a connection.
+fn serve_streams(listener: &TcpListener, zone: &Zone) {
+    for stream in listener.incoming() {
+        let Ok(mut stream) = stream else { continue };
+        let mut length = [0; 2];
+        if stream.read_exact(&mut length).is_err() {
+            continue;
+        }
+        let mut message = vec![0; u16::from_be_bytes(length).into()];
+        if stream.read_exact(&mut message).is_err() {
+            continue;
+        }
+        let Ok(asked) = Message::from_vec(&message) else { continue };
+        let answer = zone.answer(&asked, Manner::Honest).to_vec().unwrap();
+        let framed = [&(answer.len() as u16).to_be_bytes()[..], &answer].concat();
+        let _ = stream.write_all(&framed);
     }
 }

@@ -283,6 +283,18 @@ fn private_servers_are_not_asked() {
     }
 }
 
+/// Where somebody guesses at the port that a question left by, it is asked over TCP at once: a hundred wrong packets do not make
+/// it fail, nor wait.
+#[test]
+fn guessed_at() {
+    let mut asker = Asker::new(Dnssec::Off);
+    for of in ["www.guessed.test.", "ns0.guessed.test."] {
+        assert_eq!(told(&asker.ask(of, RecordType::A)).0, OK, "{of}");
+    }
+    let (_, streams) = (asker.sent)();
+    assert_eq!(streams, 2);
+}
+
 /// What cannot be set up is told at the start; who has stopped takes nothing; a second question costs less than the first.
 #[test]
 fn start_and_stop() {

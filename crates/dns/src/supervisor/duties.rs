@@ -15,7 +15,7 @@ use super::Common;
 use crate::bridge::Running;
 use crate::ctl::{Actions, Answer, Fields};
 use crate::metrics::{Gauge, cache_gauges, gauge_fields, write_gauges};
-use crate::policy::{PolicyError, Report};
+use crate::reload::Reloaded;
 use crate::snapshot::{Loading, Snapshots};
 use larder_io::service::crew::wake;
 use larder_io::service::figures::write_build_info;
@@ -179,17 +179,18 @@ impl Actions for Duties {
         let reload = self.common.reload.clone();
         Answer::Later(Box::new(move |_| {
             let (said, heard) = mpsc::channel();
-            let told = Box::new(move |outcome: &Result<Report, PolicyError>| {
-                let outcome = outcome.as_ref().map(Report::to_string);
+            let told = Box::new(move |outcome: &Result<Reloaded, String>| {
                 // The client may be gone by then.
-                let _ = said.send(outcome.map_err(PolicyError::to_string));
+                let _ = said.send(outcome.clone());
             });
             reload.start(told).map_err(|error| error.to_string())?;
             let ended = "the server ended meanwhile";
-            let report = heard.recv().map_err(|_| ended.to_owned())??;
-            let mut fields = Fields::new();
-            fields.insert("policy".to_owned(), report.into());
-            Ok(fields)
+            let Reloaded { changes, policy } = heard.recv().map_err(|_| ended.to_owned())??;
+            Ok(Fields::from_iter([
+                ("changed".to_owned(), changes.changed.into()),
+                ("needs_restart".to_owned(), changes.needs_restart.into()),
+                ("policy".to_owned(), policy.to_string().into()),
+            ]))
         }))
     }
 

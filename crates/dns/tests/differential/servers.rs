@@ -56,7 +56,7 @@ impl Larder {
         let published = Arc::new(Shared::new(1));
         // Names of special use are the upstream's here as they are for unbound.
         let policy = PolicyOptions { exempt: vec![".".into()], ..PolicyOptions::default() };
-        let (reload, _) = Reload::new(policy, &[7; 16]).expect("a policy");
+        let (reload, _) = Reload::new(policy, None, &[7; 16]).expect("a policy");
         let (policy, clock) = (reload.follower(), Clock::start());
         let core = Core::new(Arc::new(settings), &cache, zones, clock.now()).expect("a core");
         let parts = Parts {

@@ -318,11 +318,17 @@ pub struct Record {
     pub section: Section,
 }
 
+/// A time of 32 bits, of which 31 count: with the top bit set it is the longest there is (RFC 8767, section 4).
+#[inline]
+pub(super) fn capped(time_s: u32) -> u32 {
+    time_s.min(i32::MAX as u32)
+}
+
 impl Record {
-    /// Time to live, seconds; a value with the top bit set means 0 (RFC 2181, section 8).
+    /// Time to live, seconds; a value with the top bit set is as long as a time can be (RFC 8767, section 4).
     #[inline]
     pub fn ttl_s(&self) -> u32 {
-        if self.ttl_raw >> 31 == 0 { self.ttl_raw } else { 0 }
+        capped(self.ttl_raw)
     }
 
     /// Offset of the octet after the data.

@@ -702,9 +702,9 @@ fn is_between_neighbours(message: &Message<'_>, record: &Record) -> bool {
     }
 }
 
-/// The number of seconds at `at`; with the top bit set it means 0 (RFC 2181, section 8).
+/// The number of seconds at `at`.
 fn ttl_at(message: &[u8], at: usize) -> u32 {
-    u32_at(message, at).filter(|ttl_s| ttl_s >> 31 == 0).unwrap_or(0)
+    u32_at(message, at).map_or(0, super::message::capped)
 }
 
 /// Writes the four counts of a header.

@@ -100,7 +100,7 @@ fn their_entry(record: &TheirRecord) -> Entry {
         RData::HTTPS(https) => service(&https.0),
         _ => Data::Other,
     };
-    let ttl = if record.ttl >> 31 == 0 { record.ttl } else { 0 };
+    let ttl = record.ttl.min(i32::MAX as u32);
     let rtype = u16::from(record.record_type());
     (canonical(&record.name), rtype, class, ttl, data)
 }

@@ -249,7 +249,7 @@ fn reverse_names() {
     assert_eq!(told(&run(&classless, extract)), [&alias, "192.0.2.9 <- host.test 50"]);
 }
 
-/// TTLs with the top bit set are 0 (RFC 2181, section 8); classes other than IN are not ours.
+/// TTLs with the top bit set are the longest there is (RFC 8767, section 4); classes other than IN are not ours.
 #[test]
 fn ttl_and_class() {
     let bytes = Builder::response()
@@ -257,7 +257,7 @@ fn ttl_and_class() {
         .a("a.test", 0x8000_0001, 1)
         .raw(&wire("a.test"), rtype::A, class::CH, 60, &[192, 0, 2, 2])
         .0;
-    assert_eq!(told(&run(&bytes, extract)), ["a.test 192.0.2.1 0"]);
+    assert_eq!(told(&run(&bytes, extract)), ["a.test 192.0.2.1 2147483647"]);
 }
 
 /// Queries, failures and answers to no question teach nothing and are no errors.

@@ -348,8 +348,8 @@ fn aliases_as_data() {
     }
 }
 
-/// TTLs are brought within the limits, each for itself; 0 stays 0 and keeps the answer from being kept, and so does the top
-/// bit (RFC 2181, section 8).
+/// TTLs are brought within the limits, each for itself; 0 stays 0 and keeps the answer from being kept; with the top bit set
+/// one is as long as may be (RFC 8767, section 4).
 #[test]
 fn limits() {
     let asks = question("www.test", rtype::A);
@@ -369,14 +369,16 @@ fn limits() {
     assert_eq!(data(&[5, 500, 5000]), (10, vec![10, 500, 1000]));
     assert_eq!(data(&[0x7fff_ffff]), (1000, vec![1000]));
     assert_eq!(data(&[0, 500]), (0, vec![0, 500]));
-    assert_eq!(data(&[0x8000_0001, 500]), (0, vec![0, 500]));
+    assert_eq!(data(&[0x8000_0001, 500]), (500, vec![1000, 500]));
+    assert_eq!(data(&[u32::MAX]), (1000, vec![1000]));
     let negative =
         |ttl_s, minimum_s| shown(3, [vec![], vec![soa("test", ttl_s, minimum_s)], vec![]]);
     assert_eq!(negative(500, 400), (100, vec![100]));
     assert_eq!(negative(50, 400), (50, vec![50]));
     assert_eq!(negative(400, 5), (10, vec![10]));
     assert_eq!(negative(400, 0), (0, vec![0]));
-    assert_eq!(negative(400, 0x8000_0000), (0, vec![0]));
+    assert_eq!(negative(400, 0x8000_0000), (100, vec![100]));
+    assert_eq!(negative(0x8000_0000, 50), (50, vec![50]));
 }
 
 /// TTLs run down second by second and never below 0; an answer served stale says what the caller wants where the time is
