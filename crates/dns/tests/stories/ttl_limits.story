@@ -20,9 +20,16 @@ upstream 1 answers NOERROR
 client 1 gets NOERROR
   answer long.example 600 A 192.0.2.1
 
-client 1 asks odd.example A            # the top bit means 0 (RFC 2181, section 8), and 0 stays 0
+client 1 asks odd.example A            # with the top bit it is as long as may be (RFC 8767, section 4)
 upstream 1 gets odd.example A
 upstream 1 answers NOERROR
   answer odd.example 2147483649 A 192.0.2.1
 client 1 gets NOERROR
-  answer odd.example 0 A 192.0.2.1
+  answer odd.example 600 A 192.0.2.1
+
+client 1 asks none.example A           # 0 stays 0
+upstream 1 gets none.example A
+upstream 1 answers NOERROR
+  answer none.example 0 A 192.0.2.1
+client 1 gets NOERROR
+  answer none.example 0 A 192.0.2.1
