@@ -85,7 +85,9 @@ fn dashed(seconds: f64) -> String {
     let seconds = seconds as u64;
     let (mut days, of_day) = (seconds / 86_400, seconds % 86_400);
     let (mut year, mut month) = (1970, 0);
-    let leap = |year: u64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
     let length = |year, month| match month {
         1 => 28 + u64::from(leap(year)),
         3 | 5 | 8 | 10 => 30,
