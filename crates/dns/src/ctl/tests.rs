@@ -333,10 +333,10 @@ fn nobody_there() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ctl");
     let error = ask(&path, &Request::Stats).unwrap_err().to_string();
-    assert!(error.contains("is larder dns or larder http running, with --ctl"), "{error}");
+    assert!(error.contains("is the server running, with --ctl"), "{error}");
     drop(UnixListener::bind(&path).unwrap());
     let error = ask(&path, &Request::Stats).unwrap_err().to_string();
-    assert!(error.contains("start larder dns"), "{error}");
+    assert!(error.contains("start it with --ctl"), "{error}");
     let foreign = UnixListener::bind(folder.path().join("other")).unwrap();
     let other = thread::spawn(move || {
         let (mut socket, _) = foreign.accept().unwrap();
