@@ -295,7 +295,7 @@ fn the_file_is_read_again() {
     let said = format!("changed        -\nneeds_restart  -\npolicy         {}\n", policy(1));
     assert_eq!(ctl().out, said);
 
-    file("blocklist = 'list'\nblock_answer = 'refused'\ncache = '64MiB'");
+    file("blocklist = 'list'\nblock_answer = 'refused'\ncache = '96MiB'");
     server.signal("-HUP");
     let changes = "settings were read anew: changed block-answer; cache needs a restart; policy: ";
     server.hear(&format!("{changes}{}", policy(1)));

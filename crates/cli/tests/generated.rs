@@ -14,7 +14,8 @@ fn flags_of(guide: &str, command: &str) -> BTreeSet<String> {
     let word = |line: &str| {
         let cell = line.split('`').nth(1)?;
         let flag = cell.split_whitespace().find(|word| word.starts_with("--"))?;
-        Some(flag.to_owned())
+        // An optional value follows in brackets.
+        Some(flag.split('[').next()?.to_owned())
     };
     section.lines().filter(|line| line.starts_with('|')).filter_map(word).collect()
 }
