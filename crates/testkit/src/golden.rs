@@ -49,6 +49,14 @@ pub struct Flags {
     pub ambiguous: Want,
     /// DNS says another name than the flow.
     pub conflict: Want,
+    /// Nobody was seen asking for it.
+    pub unsolicited: Want,
+    /// This client's queries are never seen.
+    pub one_sided: Want,
+    /// The flow states it, and no lookup supports it.
+    pub unconfirmed: Want,
+    /// The host claims it, and nothing confirms it.
+    pub claimed: Want,
 }
 
 /// What a row says with its rule switched off.
@@ -160,6 +168,10 @@ fn parse_flags(text: &str) -> Option<Flags> {
         late: Want::Unset,
         ambiguous: Want::Unset,
         conflict: Want::Unset,
+        unsolicited: Want::Unset,
+        one_sided: Want::Unset,
+        unconfirmed: Want::Unset,
+        claimed: Want::Unset,
     };
     for word in text.split(',').filter(|word| *word != "-") {
         let (want, word) = match word.strip_prefix('?') {
@@ -171,6 +183,10 @@ fn parse_flags(text: &str) -> Option<Flags> {
             "late" => &mut flags.late,
             "ambiguous" => &mut flags.ambiguous,
             "conflict" => &mut flags.conflict,
+            "unsolicited" => &mut flags.unsolicited,
+            "one_sided" => &mut flags.one_sided,
+            "unconfirmed" => &mut flags.unconfirmed,
+            "claimed" => &mut flags.claimed,
             _ => return None,
         } = want;
     }

@@ -129,7 +129,13 @@ pub const KNOWN: &[Known] = &[
         name: "MINIMUM beyond 2^31",
         fields: Some(&[Ttl]),
         applies: |case| case.shape().minimum_s >> 31 == 1 && !case.ours.authorities().is_empty(),
-        why: "is 0, as a TTL would be (RFC 2181, section 8); unbound takes the SOA's TTL instead",
+        why: "is 0 (RFC 2181, section 8); unbound takes the SOA's TTL instead",
+    },
+    Known {
+        name: "TTL beyond 2^31",
+        fields: Some(&[Ttl]),
+        applies: |case| case.shape().ttl_s >> 31 == 1,
+        why: "is as long as larder allows (RFC 8767, section 4); unbound takes it for 0 (RFC 2181, section 8)",
     },
     Known {
         name: "records twice",
