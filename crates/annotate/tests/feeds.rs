@@ -176,7 +176,7 @@ fn logs_that_teach_nothing_are_refused() {
         (object, "no line has the keys query and id.orig_h"),
     ] {
         let options = Options {
-            zeek_dns: vec![folder.file("dns.log", feed.to_owned())],
+            zeek_dns: vec![folder.file("dns.log", feed)],
             zeek_log: Some(log.clone()),
             output: Endpoint::Path(folder.path("out")),
             ..Options::default()
