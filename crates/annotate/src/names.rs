@@ -7,7 +7,7 @@
 //! | `a` address | up to eight [`Candidate`]s, best first | who has no pair: the chain's head |
 //! | `p` client, address | up to eight candidates, best first | the client that asked: as it asked |
 //! | `h` address | up to eight candidates, best first | what a host says of itself |
-//! | `c` name | an [`Alias`]: the name whose CNAME points here | heads of chains that span messages |
+//! | `c` name | an alias: the name whose CNAME points here | heads of chains that span messages |
 //! | `A`, `H`, `q`, `Q` | `a`, `h` and `p` of one network (VLAN, VNI), whose addresses others may use too | the same |
 //!
 //! **Learning is serial, looking up is parallel, and both agree to the packet.** The edge (one

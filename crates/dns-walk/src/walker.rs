@@ -21,12 +21,12 @@
 //! Invariants
 //! 1. A response is read for a task only if it came by the socket that a question of the task left by, with its ID, from
 //!    the server asked, and repeats the question. A server that is not waited for any longer may still answer, as long as the
-//!    task asks the same: [`LATE_MAX`] of those are remembered.
+//!    task asks the same: `LATE_MAX` of those are remembered.
 //! 2. Each task has a timer, and at its end it is over. So who waits for another task waits for no longer than that.
 //! 3. A task waits only for tasks that are deeper than itself, or that wait for a server; so none waits for itself.
 //! 4. What one client's question may cost is counted in one place, whatever tasks it has: [`PACKETS_MAX`].
-//! 5. When half of all questions that may be in flight are, no zone below a top level has more than an [`ZONE_SHARE`]th of
-//!    them, and no server of such zones is asked more than a [`SERVER_SHARE`]th: the rest is for other zones.
+//! 5. When half of all questions that may be in flight are, no zone below a top level has more than an `ZONE_SHARE`th of
+//!    them, and no server of such zones is asked more than a `SERVER_SHARE`th: the rest is for other zones.
 //!
 //! Bounds: [`Options`], and the constants below. Cost of a step: a look-up a label of the name, another a
 //! server of the zone; one allocation a task.

@@ -12,7 +12,7 @@
 //! Invariant: an entry lives as long as one of its tickets. A fetch enters before it asks, so a write that it does not see was made
 //! before the origin got its request.
 //!
-//! Bounds: one entry for each fetch under way, of which connections and queues bound the number. Cost: a lock of one of [`SHARDS`] when
+//! Bounds: one entry for each fetch under way, of which connections and queues bound the number. Cost: one of `SHARDS` locks is taken when
 //! a fetch begins, stores and ends.
 
 use std::hash::BuildHasher;

@@ -6,7 +6,7 @@
 //! the first HEADERS, and the fields of its header block (RFC 7541). The dynamic table is not kept: in
 //! a first block it can only repeat what the block says before.
 //!
-//! Bounds: [`HEAD_BYTES_MAX`] bytes, [`FRAMES_MAX`] frames; work is linear in the bytes. Only a value in
+//! Bounds: [`HEAD_BYTES_MAX`] bytes, `FRAMES_MAX` frames; work is linear in the bytes. Only a value in
 //! several CONTINUATION frames or in Huffman code is copied.
 
 use std::borrow::Cow;

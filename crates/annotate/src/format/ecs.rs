@@ -2,7 +2,7 @@
 //!
 //! Every row of [`FIELDS`] is a key; one that is absent is left out, there are no nulls. A line is
 //! pure ASCII, so it is valid UTF-8 and harmless on a terminal, whatever a packet put in a name.
-//! Names have the spelling of every other format ([`schema::write_name`]): bytes outside printable
+//! Names have the spelling of every other format (`schema::write_name`): bytes outside printable
 //! ASCII are `\xHH`, of which JSON doubles the backslash.
 
 use larder_wire::Name;

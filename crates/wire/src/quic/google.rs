@@ -4,7 +4,7 @@
 //! Up to Q046 it comes in the clear: a public header, a hash, and one STREAM frame, always in one
 //! datagram, which the client fills to at least 1000 bytes.
 //!
-//! Bounds: one pass over at most [`TAGS_MAX`] tags.
+//! Bounds: one pass over at most `TAGS_MAX` tags.
 
 use std::borrow::Cow;
 
