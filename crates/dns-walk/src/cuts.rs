@@ -1,8 +1,9 @@
 //! Where zones begin, and who serves them: what referrals said.
 //!
-//! A zone is known by what its parent says of it, for as long as that holds; what a zone says of its own servers is not
-//! heeded. So a domain that was taken from its owner is gone when the parent's word has run out, whatever its servers say
-//! (the "ghost domains" of Jiang et al., NDSS 2012). Nor does a referral hold for longer than the one that led to the server
+//! A zone is known by what its parent says of it, for as long as that holds. What a zone says of its own servers is kept
+//! beside that for as long and no longer, and only heeded when all that the parent named have failed. So a domain that was
+//! taken from its owner is gone when the parent's word has run out, whatever its servers say (the "ghost domains" of Jiang
+//! et al., NDSS 2012). Nor does a referral hold for longer than the one that led to the server
 //! which gave it: otherwise the servers of a domain could delegate names below it for a day, and those names would resolve
 //! for a day after the domain was deleted ("phoenix domains", Li et al., NDSS 2023).
 //!
@@ -36,13 +37,26 @@ pub struct Nameserver {
 #[derive(Debug)]
 pub struct Cut {
     until_ms: u64,
-    /// They do.
+    /// They do, says the parent.
     pub servers: Vec<Nameserver>,
+    /// They do, says the zone; empty as long as it was not heard.
+    pub own_servers: Vec<Nameserver>,
     /// They said that they do not.
     pub lame: Vec<IpAddr>,
 }
 
 impl Cut {
+    /// Over at once.
+    fn of(servers: Vec<Nameserver>) -> Cut {
+        Cut { until_ms: 0, servers, own_servers: Vec::new(), lame: Vec::new() }
+    }
+
+    /// The servers that the parent named, and where those have failed the ones that the zone itself names too.
+    pub fn servers(&self, has_failed: bool) -> impl Iterator<Item = &Nameserver> {
+        let own = if has_failed { self.own_servers.as_slice() } else { &[] };
+        self.servers.iter().chain(own)
+    }
+
     /// Notes that a server knows nothing of the zone.
     pub fn is_lame(&mut self, server: IpAddr) {
         if self.lame.len() < LAME_MAX && !self.lame.contains(&server) {
@@ -80,7 +94,7 @@ impl Cuts {
     /// The root's servers, which are never forgotten.
     pub fn new(roots: &[IpAddr], zones_max: usize) -> Cuts {
         let server = Nameserver { name: [0].into(), addresses: roots.to_vec() };
-        let root = Cut { until_ms: u64::MAX, servers: vec![server], lame: Vec::new() };
+        let root = Cut { until_ms: u64::MAX, ..Cut::of(vec![server]) };
         Cuts { by_name: Recent::new(zones_max), root }
     }
 
@@ -112,6 +126,15 @@ impl Cuts {
         }
     }
 
+    /// Who serves a zone, where it has not been forgotten since [`Cuts::find`] found it.
+    pub fn known(&mut self, zone: &[u8]) -> Option<&mut Cut> {
+        match self.by_name.get(zone) {
+            Some(Known::Cut(cut)) => Some(cut),
+            _ if zone == [0] => Some(&mut self.root),
+            _ => None,
+        }
+    }
+
     /// A referral was given, by a server of a zone that is known until `parent_until_ms`: it holds for no longer.
     pub fn learn(
         &mut self,
@@ -124,7 +147,7 @@ impl Cuts {
         let (least, most) = REFERRAL_S;
         let until_ms = now_ms + u64::from(ttl_s.clamp(least, most)) * 1_000;
         let until_ms = until_ms.min(parent_until_ms);
-        self.by_name.insert(zone.into(), Known::Cut(Cut { until_ms, servers, lame: Vec::new() }));
+        self.by_name.insert(zone.into(), Known::Cut(Cut { until_ms, ..Cut::of(servers) }));
     }
 
     /// No zone begins at a name.

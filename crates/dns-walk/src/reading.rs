@@ -387,7 +387,30 @@ fn refer(
     may_ask: impl Fn(IpAddr) -> bool,
 ) -> Option<Referral> {
     let zone = &asked.name[asked.name.len() - zone_bytes..];
-    let mut referral = Referral { zone_bytes, ttl_s: u32::MAX, servers: Vec::new() };
+    let (servers, ttl_s) = servers(message, asked.zone, zone, may_ask)?;
+    Some(Referral { zone_bytes, ttl_s, servers })
+}
+
+/// The servers that a zone names itself, where what was said with authority by one of them has any.
+pub fn own_servers(
+    octets: &[u8],
+    zone: &[u8],
+    may_ask: impl Fn(IpAddr) -> bool,
+) -> Vec<Nameserver> {
+    let Ok(message) = Message::parse(octets) else { return Vec::new() };
+    let has_aa = message.bytes()[2] & 4 != 0;
+    let found = if has_aa { servers(&message, zone, zone, may_ask) } else { None };
+    found.map(|(servers, _)| servers).unwrap_or_default()
+}
+
+/// The servers of `zone`, and how long they hold, seconds: `speaker` is the zone whose server says so.
+fn servers(
+    message: &Message<'_>,
+    speaker: &[u8],
+    zone: &[u8],
+    may_ask: impl Fn(IpAddr) -> bool,
+) -> Option<(Vec<Nameserver>, u32)> {
+    let (mut servers, mut ttl_s) = (Vec::<Nameserver>::new(), u32::MAX);
     for record in message.records() {
         let record = record.ok()?;
         if record.class != class::IN {
@@ -396,20 +419,18 @@ fn refer(
         match (record.section, record.rtype) {
             (Section::Authority, rtype::NS) if is_owner(message, &record, zone) => {
                 let name = name_at(message, rdata::name_offset(message, &record, 0).ok()?)?;
-                referral.ttl_s = referral.ttl_s.min(record.ttl_s());
-                if referral.servers.len() < SERVERS_MAX {
-                    let server = Nameserver { name: name.into(), addresses: Vec::new() };
-                    referral.servers.push(server);
+                ttl_s = ttl_s.min(record.ttl_s());
+                if servers.len() < SERVERS_MAX {
+                    servers.push(Nameserver { name: name.into(), addresses: Vec::new() });
                 }
             }
             (Section::Additional, rtype::A | rtype::AAAA) => {
-                // The zone that was asked may speak for its own names only.
+                // Who speaks may do so for names of its own zone only.
                 let Some(address) = address(message, &record).filter(|it| may_ask(*it)) else {
                     continue;
                 };
-                let mut servers = referral.servers.iter_mut();
-                let server = servers.find(|server| {
-                    is_within(&server.name, asked.zone) && is_owner(message, &record, &server.name)
+                let server = servers.iter_mut().find(|server| {
+                    is_within(&server.name, speaker) && is_owner(message, &record, &server.name)
                 });
                 if let Some(server) = server.filter(|it| it.addresses.len() < ADDRESSES_MAX) {
                     server.addresses.push(address);
@@ -418,7 +439,7 @@ fn refer(
             _ => {}
         }
     }
-    Some(referral)
+    Some((servers, ttl_s))
 }
 
 fn address(message: &Message<'_>, record: &Record) -> Option<IpAddr> {

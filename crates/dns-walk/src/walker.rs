@@ -7,7 +7,8 @@
 //!   | no data, below the name   no zone begins there: the next label is asked for
 //!   | no name, below the name   the whole name is asked for, but of the root's servers
 //!   | aliases out of the zone   kept, and their target is sought
-//!   | silent, lame, refusing    the next server; after all of them, all once more, and who answered before until time is up
+//!   | silent, lame, refusing    the next server; after all of them, all once more with those that the zone itself names, and who
+//!                               answered before until time is up
 //!   | no address of a server    tasks of their own seek them, IPv4 before IPv6, and this one waits
 //!   | another asks already      for the same label above its own name: this one waits for what is said
 //!   | TC                        the same server by a stream
@@ -56,7 +57,7 @@ use self::task::{Attempt, NOWHERE, Purpose, Task, Way};
 use crate::Options;
 use crate::cuts::Cuts;
 use crate::names::and_above;
-use crate::reading::{Asked, Referral, Said, addresses, has_alias, is_denial, read};
+use crate::reading::{Asked, Referral, Said, addresses, has_alias, is_denial, own_servers, read};
 use crate::recent::Recent;
 use crate::servers::Servers;
 
@@ -506,6 +507,9 @@ impl<C> Walker<C> {
             // Without EDNS it answers: it was not the question that it did not understand.
             self.servers.knows_no_edns(server, now_ms);
         }
+        if matches!(said, Said::Answer | Said::NoData | Said::NoName | Said::Alias(_)) {
+            self.hear_of_own_servers(task.zone(), octets);
+        }
         match said {
             Said::Answer | Said::NoData | Said::NoName if task.asks_for_all() => {
                 return Some(End::Answer(octets));
@@ -552,7 +556,9 @@ impl<C> Walker<C> {
             }
             Said::Lame | Said::Truncated | Said::Misfit if task.asks_for_all() => {
                 self.counts.lame += 1;
-                self.cuts.get(task.zone()).is_lame(server);
+                if let Some(cut) = self.cuts.known(task.zone()) {
+                    cut.is_lame(server);
+                }
             }
             // Some know what to say of whole names only.
             Said::Lame | Said::Truncated | Said::Misfit => {
@@ -561,6 +567,15 @@ impl<C> Walker<C> {
             }
         }
         None
+    }
+
+    /// A zone's server spoke: whom it says the zone is served by is kept, for when all that the parent named have failed.
+    fn hear_of_own_servers(&mut self, zone: &[u8], octets: &[u8]) {
+        // The root's are never forgotten, so what one of them said would never end.
+        let cut = if zone == [0] { None } else { self.cuts.known(zone) };
+        if let Some(cut) = cut.filter(|cut| cut.own_servers.is_empty()) {
+            cut.own_servers = own_servers(octets, zone, |server| self.options.may_ask(server));
+        }
     }
 
     /// Lets tasks go on that have something to do.
@@ -612,7 +627,7 @@ impl<C> Walker<C> {
                 let wait_ms = if task.has_waited { u64::MAX } else { SOUGHT_WAIT_MS };
                 self.set_timer(number, task, now_ms.saturating_add(wait_ms));
                 return true;
-            } else if task.tried.is_empty() {
+            } else if task.tried.is_empty() && (task.rounds > 0 || !self.names_others(task)) {
                 break;
             } else {
                 task.rounds += 1;
@@ -626,6 +641,11 @@ impl<C> Walker<C> {
             self.set_timer(number, task, task.until_ms);
         }
         waits
+    }
+
+    /// True where the task's zone itself has named servers.
+    fn names_others(&mut self, task: &Task<C>) -> bool {
+        !self.cuts.get(task.zone()).own_servers.is_empty()
     }
 
     /// True where half of all questions that may be in flight are: the rest is shared out.

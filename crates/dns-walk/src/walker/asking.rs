@@ -35,7 +35,7 @@ impl<C> Walker<C> {
         };
         let cut = cuts.get(&task.name[task.zone_at..]);
         candidates.clear();
-        for nameserver in &cut.servers {
+        for nameserver in cut.servers(task.rounds > 0) {
             let sought = match nameserver.addresses.as_slice() {
                 [] => addresses.get(&nameserver.name),
                 _ => None,
@@ -108,7 +108,7 @@ impl<C> Walker<C> {
         let sought = || task.sought.iter().filter(|(_, of)| *of == rtype);
         let room = SOUGHT_MAX.saturating_sub(sought().count()).min(SOUGHT_AT_ONCE);
         let mut names: Vec<Box<[u8]>> = Vec::new();
-        for server in &cuts.get(zone).servers {
+        for server in cuts.get(zone).servers(task.rounds > 0) {
             let is_known = !server.addresses.is_empty()
                 || addresses
                     .get(&server.name)

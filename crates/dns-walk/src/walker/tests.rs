@@ -708,6 +708,66 @@ fn no_zone_outlives_the_one_above() {
     }
 }
 
+/// A zone "moved.test." that its parent knows one server of, 5, and which names another itself, 6.
+fn moved(server: u8, asked: &str, rtype: RecordType) -> Option<Words> {
+    let own = ns("moved.test.", "ns2.moved.test.");
+    match (server, asked) {
+        (2, _) if asked.ends_with("moved.test.") => refer("moved.test.", 5),
+        (5 | 6, _) if asked.ends_with(".moved.test.") => Some(Words {
+            authorities: vec![own],
+            // The last is for a name of somebody else's.
+            additionals: vec![a("ns2.moved.test.", 6), a("ns2.other.test.", 7)],
+            ..data(&[a(asked, 33)])?
+        }),
+        _ => plain(server, asked, rtype),
+    }
+}
+
+/// What a zone says of its own servers helps when those that the parent named are silent, for as long as the parent's word
+/// holds.
+#[test]
+fn servers_that_the_zone_names() {
+    let mut world = World::new(moved);
+    assert_eq!(found(&world.ask("www.moved.test.", RecordType::A)), [33]);
+    assert_eq!(found(&world.ask("1.moved.test.", RecordType::A)), [33]);
+    assert_eq!(world.asked(), [(5, "1.moved.test.")], "the parent's word comes first");
+    world.says = |server, asked, rtype| match server {
+        5 => None,
+        _ => moved(server, asked, rtype),
+    };
+    assert_eq!(found(&world.ask("2.moved.test.", RecordType::A)), [33]);
+    assert_eq!(world.asked().last(), Some(&(6, "2.moved.test.")));
+    assert!(world.asked().iter().all(|(server, _)| [5, 6].contains(server)), "{:?}", world.log);
+    // The parent's word has run out, and what it says now is the same.
+    world.us += 300_000_000;
+    assert!(has_failed(&world.ask("3.moved.test.", RecordType::A)));
+    assert!(world.asked().iter().all(|(server, _)| *server != 6), "{:?}", world.log);
+}
+
+/// A zone that was forgotten while one of its servers was asked leaves nothing behind in another: neither whom it names nor
+/// who is lame.
+#[test]
+fn a_forgotten_zone_leaves_nothing() {
+    let is_slow: Says = |server, asked, rtype| {
+        let after_ms = if server == 5 { 100 } else { 0 };
+        Some(Words { after_ms, ..moved(server, asked, rtype)? })
+    };
+    let refuses: Says = |server, asked, rtype| match server {
+        5 => Some(Words { after_ms: 100, ..refused()? }),
+        _ => moved(server, asked, rtype),
+    };
+    for says in [is_slow, refuses] {
+        let mut world = World::of(says, Options { zones_max: 1, ..Options::default() });
+        for asked in ["www.moved.test.", "www.good.test.", "www.other.test."] {
+            world.begin(asked, RecordType::A, false);
+        }
+        world.settle();
+        assert_eq!(world.wire.told.len(), 3);
+        let root = world.walker.cuts.get(b"\0");
+        assert!(root.own_servers.is_empty() && root.lame.is_empty(), "{root:?}");
+    }
+}
+
 /// One zone whose servers are slow does not take the room of others: from half of all questions on it has its share, others
 /// are answered, and when it is calm again so is it.
 #[test]
