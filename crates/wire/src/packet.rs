@@ -35,12 +35,16 @@
 
 mod ip;
 mod link;
+mod seen;
 mod transport;
 mod tunnel;
 
 use crate::Addr;
 use crate::read::u16_at;
 use crate::scope::Scope;
+use seen::Seen;
+
+pub use seen::{addresses, addresses_of_payload};
 
 /// What larder needs of one packet: the innermost IP packet and its transport header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,7 +163,7 @@ const FRAME_BYTES_MAX: usize = 1 << 30;
 pub fn decode(link_type: u16, frame: &[u8]) -> Result<Packet, Skip> {
     match decode_plain(link_type, frame) {
         Some(packet) => Ok(packet),
-        None => link::decode(link_type, &frame[..frame.len().min(FRAME_BYTES_MAX)]),
+        None => link::decode(link_type, &frame[..frame.len().min(FRAME_BYTES_MAX)], ()),
     }
 }
 
@@ -201,7 +205,7 @@ pub fn decode_payload(outer: &Packet, payload: &[u8]) -> Result<Packet, Skip> {
     let len = payload.len() as u32;
     let ip = Ip { payload_offset: 0, payload_len: len, payload_bytes: len, ..Ip::of(outer) };
     let Packet { tunnels, tunnel, scope, .. } = *outer;
-    let nest = Nest { depth: tunnels, tunnels, tunnel, scope };
+    let nest = Nest { depth: tunnels, tunnels, tunnel, scope, seen: () };
     ip::payload(payload, ip.packet(), nest)
 }
 
@@ -247,8 +251,8 @@ impl Span {
 }
 
 /// What surrounds the layer that is being read.
-#[derive(Clone, Copy, Debug, Default)]
-struct Nest {
+#[derive(Clone, Copy, Debug)]
+struct Nest<S> {
     /// Encapsulations of any kind so far, tags and labels included.
     depth: u8,
     /// Tunnels so far.
@@ -257,11 +261,18 @@ struct Nest {
     tunnel: Option<Tunnel>,
     /// Tags and identifiers so far.
     scope: Scope,
+    /// Is told of IP headers and ARP on the way; of no size where nobody asks.
+    seen: S,
 }
 
-impl Nest {
+impl<S: Seen> Nest<S> {
+    /// Nothing is around.
+    fn of(seen: S) -> Nest<S> {
+        Nest { depth: 0, tunnels: 0, tunnel: None, scope: Scope::NONE, seen }
+    }
+
     /// One tag, label or session header deeper.
-    fn deeper(self) -> Result<Nest, Skip> {
+    fn deeper(self) -> Result<Nest<S>, Skip> {
         if self.depth >= TUNNELS_MAX {
             return Err(Skip::TooManyTunnels);
         }
@@ -269,13 +280,13 @@ impl Nest {
     }
 
     /// Behind a VLAN tag.
-    fn tagged(self, control: u16) -> Result<Nest, Skip> {
+    fn tagged(self, control: u16) -> Result<Nest<S>, Skip> {
         let nest = self.deeper()?;
         Ok(Nest { scope: nest.scope.tagged(control), ..nest })
     }
 
     /// One tunnel deeper.
-    fn enter(self, tunnel: Tunnel) -> Result<Nest, Skip> {
+    fn enter(self, tunnel: Tunnel) -> Result<Nest<S>, Skip> {
         let nest = self.deeper()?;
         Ok(Nest { tunnels: nest.tunnels + 1, tunnel: Some(tunnel), ..nest })
     }

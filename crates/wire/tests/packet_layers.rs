@@ -3,7 +3,7 @@
 
 mod packet_support;
 
-use larder_wire::packet::{Packet, Skip, Tunnel, decode};
+use larder_wire::packet::{Packet, Skip, Tunnel, addresses, decode};
 use packet_support::layer::*;
 
 const TCP_SYN: u8 = 2;
@@ -394,4 +394,56 @@ fn fragments() {
     let hidden = decode(101, &hidden).expect("a packet");
     assert_eq!((hidden.protocol, hidden.src_port), (60, 0));
     assert_eq!(hidden.fragment.map(|fragment| (fragment.id, fragment.offset)), Some((7, 0)));
+}
+
+/// All addresses of a frame, as they are met.
+fn addresses_in(link_type: u16, frame: &[u8]) -> String {
+    let mut found = Vec::new();
+    addresses(link_type, frame, &mut |addr| found.push(addr.to_string()));
+    found.join(" ")
+}
+
+/// Each header of IP has its addresses, outer and inner, in first fragments, quoted by ICMP errors, cut or not, and so has ARP;
+/// also where the frame gives no packet.
+#[test]
+fn addresses_of_all_headers() {
+    const INNER: &str = "10.0.9.1 10.0.9.2";
+    let in_gre = |net| ipv4(net, 47, &gre(0, 0x0800, &[], &inner_udp()));
+    let vxlan = ipv4(1, 17, &udp(9, 4789, &vxlan(&ethernet(0x0800, &in_gre(2)))));
+    assert_eq!(addresses_in(101, &vxlan), format!("10.0.1.1 10.0.1.2 10.0.2.1 10.0.2.2 {INNER}"));
+    let labels = ethernet(0x8847, &mpls(2, &in_gre(2)));
+    assert_eq!(addresses_in(1, &labels), format!("10.0.2.1 10.0.2.2 {INNER}"));
+    let geneve = ipv6(1, 17, &udp(9, 6081, &geneve(0x86dd, &[], &inner_udp6())));
+    let outer6 = "2001:db8:1::1 2001:db8:1::2";
+    assert_eq!(addresses_in(101, &geneve), format!("{outer6} 2001:db8:9::1 2001:db8:9::2"));
+
+    // A first fragment of a tunnel, and a later one.
+    for (word, expected) in
+        [(0x2000, format!("10.0.1.1 10.0.1.2 {INNER}")), (1, "10.0.1.1 10.0.1.2".into())]
+    {
+        let mut fragment = ipv4(1, 47, &gre(0, 0x0800, &[], &inner_udp()));
+        fragment[6..8].copy_from_slice(&u16::to_be_bytes(word));
+        assert_eq!(addresses_in(101, &fragment), expected);
+    }
+
+    // An error quotes a part of a packet; a reply to an echo quotes nothing.
+    let quoted = &in_gre(2)[..46];
+    for (kind, is_quoted) in [(3, true), (11, true), (0, false)] {
+        let message = join(&[&[kind, 0, 0, 0, 0, 0, 0, 0], quoted]);
+        let rest = if is_quoted { format!(" 10.0.2.1 10.0.2.2 {INNER}") } else { String::new() };
+        assert_eq!(addresses_in(101, &ipv4(1, 1, &message)), format!("10.0.1.1 10.0.1.2{rest}"));
+    }
+
+    // No packet, but addresses: a malformed transport header, a header of IP that is cut in its destination, ARP.
+    let broken = ipv4(1, 6, &[0; 9]);
+    assert_eq!(decode(101, &broken), Err(Skip::TransportMalformed));
+    assert_eq!(addresses_in(101, &broken), "10.0.1.1 10.0.1.2");
+    assert_eq!(addresses_in(101, &broken[..18]), "10.0.1.1");
+    let hardware = [2; 6];
+    let arp =
+        join(&[&[0, 1, 8, 0, 6, 4, 0, 1], &hardware, &[10, 0, 0, 7], &hardware, &[10, 0, 0, 8]]);
+    assert_eq!(addresses_in(1, &ethernet(0x0806, &arp)), "10.0.0.7 10.0.0.8");
+    assert_eq!(addresses_in(1, &ethernet(0x8100, &vlan(0x0806, &arp))), "10.0.0.7 10.0.0.8");
+    assert_eq!(addresses_in(1, &ethernet(0x0806, &arp[..27])), "10.0.0.7");
+    assert_eq!(addresses_in(1, &ethernet(0x88cc, &arp)), "");
 }

@@ -4,7 +4,9 @@
 mod packet_support;
 
 use larder_wire::fragment::{Outcome, Reassembler};
-use larder_wire::packet::{Packet, TUNNELS_MAX, decode, decode_payload};
+use larder_wire::packet::{
+    Packet, TUNNELS_MAX, addresses, addresses_of_payload, decode, decode_payload,
+};
 use packet_support::generated;
 use packet_support::layer::{ipv4_with, udp};
 use proptest::prelude::*;
@@ -25,6 +27,16 @@ fn assert_sound(frame: &[u8], packet: &Packet) {
         assert!(fragment.data_len <= fragment.data_bytes);
         assert!(fragment.offset != 0 || fragment.more);
         assert!(packet.payload_offset >= fragment.data_offset);
+    }
+}
+
+/// The addresses of the packet that is found are among those of the frame, which are no more than so many headers have.
+fn assert_addresses(link_type: u16, frame: &[u8]) {
+    let mut all = Vec::new();
+    addresses(link_type, frame, &mut |addr| all.push(addr));
+    assert!(all.len() <= 2 * usize::from(TUNNELS_MAX) + 2);
+    if let Ok(packet) = decode(link_type, frame) {
+        assert!(all.contains(&packet.src) && all.contains(&packet.dst), "{packet:?} {all:?}");
     }
 }
 
@@ -60,10 +72,12 @@ proptest! {
         if let Ok(packet) = decode(link_type, &frame) {
             assert_sound(&frame, &packet);
         }
+        assert_addresses(link_type, &frame);
         let outer = decode(101, &ipv4_with(1, protocol, &[], 9, &[0; 8])).expect("a fragment");
         if let Ok(packet) = decode_payload(&outer, &frame) {
             assert_inside(&frame, &packet);
         }
+        addresses_of_payload(&outer, &frame, &mut |_| ());
     }
 
     /// Damaged frames, which come deeper than arbitrary octets do.
@@ -72,6 +86,7 @@ proptest! {
         if let Ok(packet) = decode(link_type, &frame) {
             assert_sound(&frame, &packet);
         }
+        assert_addresses(link_type, &frame);
     }
 
     /// Datagrams cut in pieces, shuffled and repeated, come out whole and once; every fragment is

@@ -6,12 +6,13 @@
 
 mod packet_support;
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use larder_wire::Addr;
 use larder_wire::fragment::{Outcome, Reassembler};
-use larder_wire::packet::decode;
+use larder_wire::packet::{addresses, decode};
 use packet_support::{Frame, generated, list, read_capture, skip, write_pcap};
 
 const FIELDS: [&str; 18] = [
@@ -248,4 +249,112 @@ fn fragments_as_tshark_joins_them() {
         }
     }
     assert!(joined >= 2, "only {joined} datagrams joined");
+}
+
+/// All addresses that tshark shows in headers of IP and in ARP.
+fn addresses_of_tshark(line: &str) -> BTreeSet<Addr> {
+    let fields = line.split('|').flat_map(|field| field.split(','));
+    fields
+        .filter(|text| !text.is_empty())
+        .map(|text| Addr::from(text.parse::<std::net::IpAddr>().expect("an address")))
+        .collect()
+}
+
+/// Frames of which larder decodes no packet, or not all that has addresses.
+fn odd_frames() -> Vec<Vec<u8>> {
+    use packet_support::layer::*;
+    let (inner, inner6) = (ipv4(7, 17, &udp(5, 6, &[1; 40])), ipv6(7, 17, &udp(5, 6, &[1; 40])));
+    let gre4 = ipv4(8, 47, &gre(0, 0x0800, &[], &inner));
+    let arp = |operation, hardware_len: usize| {
+        let (one, other) = (vec![2; hardware_len], vec![3; hardware_len]);
+        let head = [0, 1, 8, 0, hardware_len as u8, 4, 0, operation];
+        join(&[&head, &one, &[10, 9, 8, 7], &other, &[10, 9, 8, 6]])
+    };
+    let error = |kind: u8, quoted: &[u8]| join(&[&[kind, 1, 0, 0, 0, 0, 0, 0], quoted]);
+    let mut frames = vec![ethernet(0x0806, &arp(1, 6)), ethernet(0x8035, &arp(3, 6))];
+    frames.push(ethernet(0x8100, &vlan(0x0806, &arp(2, 6))));
+    frames.push(ethernet(0x0800, &ipv4(1, 17, &udp(9, 4789, &vxlan(&frames[0])))));
+    for kind in [3, 5, 11, 12, 8] {
+        // tshark shows no fields of what is in a packet that a redirect quotes.
+        let quoted = if kind == 5 { &inner } else { &gre4 };
+        frames.push(ethernet(0x0800, &ipv4(1, 1, &error(kind, quoted))));
+        frames.push(ethernet(0x0800, &ipv4(1, 1, &error(kind, &gre4[..28]))));
+    }
+    for kind in [1, 2, 3, 4, 128] {
+        frames.push(ethernet(0x86dd, &ipv6(1, 58, &error(kind, &inner6))));
+    }
+    // Transport headers that contradict themselves, in a tunnel and not.
+    for transport in [tcp(1, 2, 0, &[], &[])[..13].to_vec(), vec![0, 1, 0, 2, 0, 3, 0, 0], vec![0]]
+    {
+        for protocol in [6, 17] {
+            let broken = ipv4(3, protocol, &transport);
+            frames.push(ethernet(0x0800, &ipv4(4, 47, &gre(0, 0x0800, &[], &broken))));
+            frames.push(ethernet(0x0800, &broken));
+            frames.push(ethernet(0x86dd, &ipv6(3, protocol, &transport)));
+        }
+    }
+    frames
+}
+
+/// Compares the addresses of a file's packets; false: tshark is not installed. `is_cut`: its frames end somewhere, where tshark
+/// often gives up before the last address that is there.
+fn compare_addresses(path: &Path, is_cut: bool, tally: &mut Tally) -> bool {
+    let fields = ["ip.addr", "ipv6.addr", "arp.src.proto_ipv4", "arp.dst.proto_ipv4"];
+    let Some(lines) = tshark(path, "FALSE", &fields) else { return false };
+    let frames = read_capture(path);
+    assert_eq!(lines.len(), frames.len(), "{}: both read all packets", path.display());
+    for (index, (line, frame)) in lines.iter().zip(frames).enumerate() {
+        let theirs = addresses_of_tshark(line);
+        let mut ours = BTreeSet::new();
+        addresses(frame.link_type, &frame.bytes, &mut |addr| {
+            ours.insert(addr);
+        });
+        // tshark looks at no payload of a fragment unless it puts the datagram together.
+        let is_first = decode(frame.link_type, &frame.bytes)
+            .is_ok_and(|packet| packet.fragment.is_some_and(|of| of.offset == 0));
+        if ours == theirs || (is_cut || is_first) && ours.is_superset(&theirs) {
+            tally.alike += usize::from(!ours.is_empty());
+        } else {
+            let name = path.display();
+            let text = format!("{name} {}: tshark {theirs:?} ours {ours:?}", index + 1);
+            tally.differences.push(text);
+        }
+    }
+    true
+}
+
+/// On every packet of every capture, and of generated frames with every encapsulation, the addresses in headers of IP, outer,
+/// inner and quoted, and in ARP are those that tshark shows. Of frames that end anywhere they are no fewer.
+#[test]
+fn addresses_as_tshark_shows_them() {
+    let folder = std::env::temp_dir().join(format!("larder-addresses-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a writable folder");
+    let write = |name: &str, link_type: u16, frames: &[Vec<u8>]| {
+        let path = folder.join(format!("{name}-{link_type}.pcap"));
+        std::fs::write(&path, write_pcap(link_type, frames)).expect("a writable folder");
+        path
+    };
+    let ethernet = [generated::ethernet_frames(), odd_frames()].concat();
+    let cut =
+        |frame: &Vec<u8>| [frame.len() * 3 / 4, frame.len() / 2].map(|end| frame[..end].to_vec());
+    let cut: Vec<Vec<u8>> = ethernet.iter().flat_map(cut).collect();
+    let cut = write("cut", 1, &cut);
+    let mut paths: Vec<PathBuf> = list::all();
+    paths.push(write("whole", 1, &ethernet));
+    let mut others = generated::other_frames();
+    others.sort();
+    for of_link in others.chunk_by(|one, other| one.0 == other.0) {
+        let frames: Vec<Vec<u8>> = of_link.iter().map(|(_, frame)| frame.clone()).collect();
+        paths.push(write("whole", of_link[0].0, &frames));
+    }
+    let mut tally = Tally::default();
+    let is_installed = paths.iter().all(|path| compare_addresses(path, false, &mut tally))
+        && compare_addresses(&cut, true, &mut tally);
+    std::fs::remove_dir_all(&folder).expect("the folder made above");
+    if !is_installed {
+        skip("addresses_as_tshark_shows_them", "tshark is not installed");
+        return;
+    }
+    assert!(tally.differences.is_empty(), "{}", tally.differences.join("\n"));
+    assert!(tally.alike > 1_500, "only {} packets compared", tally.alike);
 }

@@ -2,7 +2,9 @@
 
 use larder_wire::Addr;
 use larder_wire::community_id;
-use larder_wire::packet::{Fragment, Packet, TUNNELS_MAX, decode, decode_payload};
+use larder_wire::packet::{
+    Fragment, Packet, TUNNELS_MAX, addresses, addresses_of_payload, decode, decode_payload,
+};
 
 /// The link types that are read, by LINKTYPE_ number, and one that is not.
 pub const LINK_TYPES: [u16; 16] =
@@ -14,7 +16,11 @@ pub fn packet(input: &[u8]) {
     let Some((&choice, rest)) = input.split_first() else { return };
     if choice < 128 {
         let link_type = LINK_TYPES[usize::from(choice) % LINK_TYPES.len()];
+        let mut all = Vec::new();
+        addresses(link_type, rest, &mut |addr| all.push(addr));
+        assert!(all.len() <= 2 * usize::from(TUNNELS_MAX) + 2);
         if let Ok(packet) = decode(link_type, rest) {
+            assert!(all.contains(&packet.src) && all.contains(&packet.dst), "{packet:?}");
             assert_sound(rest, &packet);
             if let Some(fragment) = packet.fragment {
                 assert_fragment(rest, &packet, &fragment);
@@ -24,6 +30,7 @@ pub fn packet(input: &[u8]) {
     }
     let Some((&protocol, payload)) = rest.split_first() else { return };
     let outer = outer(choice, protocol, payload.len() as u32);
+    addresses_of_payload(&outer, payload, &mut |_| ());
     if let Ok(packet) = decode_payload(&outer, payload) {
         assert_ranges(payload, &packet);
         assert!(packet.tunnels >= outer.tunnels && packet.tunnels <= TUNNELS_MAX);

@@ -4,7 +4,7 @@
 //! (TSO), and of an IPv6 jumbogram (RFC 2675): the length is then what was captured.
 
 use super::transport::{self, ICMP, ICMPV6, SCTP, TCP, UDP};
-use super::{EXTENSIONS_MAX, Fragment, Ip, Nest, Packet, Skip, Span, tunnel};
+use super::{EXTENSIONS_MAX, Fragment, Ip, Nest, Packet, Seen, Skip, Span, seen, tunnel};
 use crate::Addr;
 use crate::read::u16_at;
 use crate::scope::Scope;
@@ -23,7 +23,7 @@ const V6_BYTES: usize = 40;
 /// An IPv4 packet at the span's start that is not a fragment and carries a whole TCP or UDP header.
 #[inline(always)]
 pub(super) fn plain_v4(frame: &[u8], span: Span, scope: Scope) -> Option<Packet> {
-    let nest = Nest { scope, ..Nest::default() };
+    let nest = Nest { scope, ..Nest::of(()) };
     let (ip, header) = v4_header(frame, span, nest).ok()?;
     if fragment_word(header) & FRAGMENT_MASK != 0 {
         return None;
@@ -34,19 +34,20 @@ pub(super) fn plain_v4(frame: &[u8], span: Span, scope: Scope) -> Option<Packet>
 /// The same for IPv6, whose extension headers are not plain.
 #[inline(always)]
 pub(super) fn plain_v6(frame: &[u8], span: Span, scope: Scope) -> Option<Packet> {
-    let nest = Nest { scope, ..Nest::default() };
+    let nest = Nest { scope, ..Nest::of(()) };
     transport::plain(frame, v6_header(frame, span, nest).ok()?)
 }
 
 /// Reads an IPv4 packet at the span's start, and all that is in it.
 #[inline(never)]
-pub(super) fn v4(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
+pub(super) fn v4<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<Packet, Skip> {
+    seen::v4(span.bytes(frame), nest.seen);
     let (ip, header) = v4_header(frame, span, nest)?;
     let word = fragment_word(header);
-    if word & FRAGMENT_MASK != 0 {
+    let offset = (word & 0x1fff) * 8;
+    if word & FRAGMENT_MASK != 0 && !(S::LOOKS && offset == 0) {
         let id = u16::from_be_bytes([header[4], header[5]]);
         let more = word & 0x2000 != 0;
-        let offset = (word & 0x1fff) * 8;
         return Ok(fragment(frame, ip.packet(), u32::from(id), offset, more));
     }
     payload(frame, ip.packet(), nest)
@@ -54,7 +55,8 @@ pub(super) fn v4(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
 
 /// Reads an IPv6 packet at the span's start, and all that is in it.
 #[inline(never)]
-pub(super) fn v6(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
+pub(super) fn v6<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<Packet, Skip> {
+    seen::v6(span.bytes(frame), nest.seen);
     payload(frame, v6_header(frame, span, nest)?.packet(), nest)
 }
 
@@ -66,7 +68,11 @@ fn fragment_word(header: &[u8; V4_BYTES]) -> u16 {
 }
 
 #[inline(always)]
-fn v4_header(frame: &[u8], span: Span, nest: Nest) -> Result<(Ip, &[u8; V4_BYTES]), Skip> {
+fn v4_header<S: Seen>(
+    frame: &[u8],
+    span: Span,
+    nest: Nest<S>,
+) -> Result<(Ip, &[u8; V4_BYTES]), Skip> {
     let bytes = span.bytes(frame);
     let header: &[u8; V4_BYTES] = bytes.first_chunk().ok_or(Skip::IpTruncated)?;
     let header_len = usize::from(header[0] & 15) * 4;
@@ -102,7 +108,7 @@ fn v4_header(frame: &[u8], span: Span, nest: Nest) -> Result<(Ip, &[u8; V4_BYTES
 }
 
 #[inline(always)]
-fn v6_header(frame: &[u8], span: Span, nest: Nest) -> Result<Ip, Skip> {
+fn v6_header<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<Ip, Skip> {
     let bytes = span.bytes(frame);
     let header: &[u8; V6_BYTES] = bytes.first_chunk().ok_or(Skip::IpTruncated)?;
     let protocol = header[6];
@@ -131,7 +137,7 @@ fn v6_header(frame: &[u8], span: Span, nest: Nest) -> Result<Ip, Skip> {
 }
 
 /// Reads IPv4 or IPv6, whichever the first nibble says.
-pub(super) fn any(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
+pub(super) fn any<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<Packet, Skip> {
     match span.bytes(frame).first() {
         None => Err(Skip::IpTruncated),
         Some(first) if first >> 4 == 4 => v4(frame, span, nest),
@@ -143,20 +149,27 @@ pub(super) fn any(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> 
 /// Reads what an IP packet carries: extension headers, then the transport or a tunnel. `packet`
 /// says the addresses, and its payload is the IP payload, not fragmented.
 #[inline(never)]
-pub(super) fn payload(frame: &[u8], mut packet: Packet, nest: Nest) -> Result<Packet, Skip> {
+pub(super) fn payload<S: Seen>(
+    frame: &[u8],
+    mut packet: Packet,
+    nest: Nest<S>,
+) -> Result<Packet, Skip> {
     for _ in 0..=EXTENSIONS_MAX {
         match packet.protocol {
             UDP => {
                 let packet = transport::read(frame, packet)?;
                 return tunnel::in_udp(frame, packet, nest);
             }
+            ICMP | ICMPV6 if S::LOOKS => return seen::icmp(frame, packet, nest),
             TCP | ICMP | ICMPV6 | SCTP => return transport::read(frame, packet),
             AUTHENTICATION => extension(frame, &mut packet, 4, 2, 12)?,
             HOP_BY_HOP | ROUTING | DESTINATION if packet.ip_version == 6 => {
                 extension(frame, &mut packet, 8, 1, 8)?;
             }
             FRAGMENT if packet.ip_version == 6 => {
-                if let Some(packet) = fragment_header(frame, &mut packet)? {
+                if let Some(packet) = fragment_header(frame, &mut packet)?
+                    && !(S::LOOKS && packet.fragment.is_some_and(|of| of.offset == 0))
+                {
                     return Ok(packet);
                 }
             }

@@ -1,6 +1,6 @@
 //! Link layers, and what may stand between a link layer and IP: VLAN tags, MPLS labels, PPPoE.
 
-use super::{Nest, Packet, Skip, Span, ip};
+use super::{Nest, Packet, Seen, Skip, Span, ip, seen};
 use crate::read::{u8_at, u16_at};
 
 /// LINKTYPE_ numbers (<https://www.tcpdump.org/linktypes.html>).
@@ -18,6 +18,7 @@ const LINUX_SLL2: u16 = 276;
 pub(super) const TYPE_IPV4: u16 = 0x0800;
 pub(super) const TYPE_IPV6: u16 = 0x86dd;
 const TYPE_ARP: u16 = 0x0806;
+const TYPE_RARP: u16 = 0x8035;
 const TYPE_ETHERNET: u16 = 0x6558;
 pub(super) const TYPE_VLAN: u16 = 0x8100;
 const TYPE_VLAN_SERVICE: u16 = 0x88a8;
@@ -36,9 +37,9 @@ const ARPHRD_NETLINK: u16 = 824;
 
 /// Decodes a frame from its link header on: the way for all that is not plain.
 #[inline(never)]
-pub(super) fn decode(link_type: u16, frame: &[u8]) -> Result<Packet, Skip> {
+pub(super) fn decode<S: Seen>(link_type: u16, frame: &[u8], seen: S) -> Result<Packet, Skip> {
     let span = Span { at: 0, end: frame.len(), wire_end: usize::MAX };
-    let nest = Nest::default();
+    let nest = Nest::of(seen);
     match link_type {
         ETHERNET => ethernet(frame, span, nest),
         // Raw IP: LINKTYPE_RAW, what some systems write for it, and those of one version only.
@@ -53,13 +54,18 @@ pub(super) fn decode(link_type: u16, frame: &[u8]) -> Result<Packet, Skip> {
 }
 
 /// Ethernet (and IEEE 802.3) from the destination address on.
-pub(super) fn ethernet(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
+pub(super) fn ethernet<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<Packet, Skip> {
     let kind = u16_at(span.bytes(frame), 12).ok_or(Skip::LinkTruncated)?;
     typed(frame, span.skip(ETHERNET_BYTES, Skip::LinkTruncated)?, kind, nest)
 }
 
 /// What an EtherType announces.
-pub(super) fn typed(frame: &[u8], span: Span, ether_type: u16, nest: Nest) -> Result<Packet, Skip> {
+pub(super) fn typed<S: Seen>(
+    frame: &[u8],
+    span: Span,
+    ether_type: u16,
+    nest: Nest<S>,
+) -> Result<Packet, Skip> {
     match ether_type {
         TYPE_IPV4 => ip::v4(frame, span, nest),
         TYPE_IPV6 => ip::v6(frame, span, nest),
@@ -73,12 +79,17 @@ pub(super) fn typed(frame: &[u8], span: Span, ether_type: u16, nest: Nest) -> Re
         TYPE_PPPOE_SESSION => pppoe(frame, span, nest.deeper()?),
         TYPE_ETHERNET => ethernet(frame, span, nest.deeper()?),
         0..TYPE_MIN => llc(frame, span, nest),
-        other => Err(Skip::NotIp(other)),
+        other => {
+            if matches!(other, TYPE_ARP | TYPE_RARP) {
+                seen::arp(span.bytes(frame), nest.seen);
+            }
+            Err(Skip::NotIp(other))
+        }
     }
 }
 
 /// IEEE 802.2: only SNAP with an EtherType (RFC 1042) carries IP, and the rare SAP 6.
-fn llc(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
+fn llc<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<Packet, Skip> {
     match span.bytes(frame) {
         [0xaa, 0xaa, 0x03, 0, 0, 0, high, low, ..] => {
             let kind = u16::from_be_bytes([*high, *low]);
@@ -90,7 +101,7 @@ fn llc(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
 }
 
 /// BSD loopback: an address family in the byte order of whoever captured.
-fn loopback(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
+fn loopback<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<Packet, Skip> {
     let raw: &[u8; 4] = span.bytes(frame).first_chunk().ok_or(Skip::LinkTruncated)?;
     let span = span.skip(4, Skip::LinkTruncated)?;
     match u32::from_le_bytes(*raw).min(u32::from_be_bytes(*raw)) {
@@ -102,7 +113,7 @@ fn loopback(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
 }
 
 /// PPP with or without HDLC address and control, or Cisco HDLC, which the first octet tells.
-pub(super) fn hdlc(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
+pub(super) fn hdlc<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<Packet, Skip> {
     match span.bytes(frame) {
         [0xff, 0x03, ..] => ppp(frame, span.skip(2, Skip::LinkTruncated)?, nest),
         [0x0f | 0x8f, _, high, low, ..] => {
@@ -114,7 +125,7 @@ pub(super) fn hdlc(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip>
 }
 
 /// PPP from the protocol field on (RFC 1661); an odd first octet is a field compressed to one.
-pub(super) fn ppp(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
+pub(super) fn ppp<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<Packet, Skip> {
     let bytes = span.bytes(frame);
     let first = u8_at(bytes, 0).ok_or(Skip::LinkTruncated)?;
     let (protocol, len) = match first & 1 {
@@ -131,7 +142,7 @@ pub(super) fn ppp(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> 
 }
 
 /// PPPoE session (RFC 2516) from its header on.
-fn pppoe(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
+fn pppoe<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<Packet, Skip> {
     match span.bytes(frame) {
         [0x11, 0, _, _, _, _, ..] => ppp(frame, span.skip(6, Skip::LinkTruncated)?, nest),
         [0x11, 0, ..] | [0x11] | [] => Err(Skip::LinkTruncated),
@@ -140,10 +151,10 @@ fn pppoe(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
 }
 
 /// Linux cooked captures, v1 and v2: where the protocol and the hardware type stand, and the size.
-fn sll(
+fn sll<S: Seen>(
     frame: &[u8],
     span: Span,
-    nest: Nest,
+    nest: Nest<S>,
     protocol_at: usize,
     hardware_at: usize,
     header_len: usize,
@@ -160,7 +171,7 @@ fn sll(
 /// An MPLS label stack (RFC 3032). Nothing in it says what follows the last label: IP shows by its
 /// version, an Ethernet pseudowire by an EtherType at the right place, with a control word
 /// (RFC 4448, first nibble 0) or without.
-pub(super) fn mpls(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
+pub(super) fn mpls<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<Packet, Skip> {
     let (mut span, mut nest) = (span, nest);
     loop {
         let bottom = u8_at(span.bytes(frame), 2).ok_or(Skip::LinkTruncated)? & 1 == 1;

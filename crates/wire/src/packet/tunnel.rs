@@ -3,7 +3,7 @@
 //! None of this is on the hot path. By rule 1 of [`super`], whatever is not a whole packet inside
 //! leaves the packet around it as the answer, so the errors made here never reach a caller.
 
-use super::{Nest, Packet, Skip, Span, Tunnel, ip, link};
+use super::{Nest, Packet, Seen, Skip, Span, Tunnel, ip, link};
 use crate::read::{u8_at, u16_at, u32_at};
 
 /// UDP ports (IANA "Service Name and Port Number Registry"); 8472 is what Linux used for VXLAN
@@ -52,7 +52,7 @@ pub(super) fn is_udp_port(src_port: u16, dst_port: u16) -> bool {
 }
 
 /// The packet inside a UDP tunnel, or else `outer` itself.
-pub(super) fn in_udp(frame: &[u8], outer: Packet, nest: Nest) -> Result<Packet, Skip> {
+pub(super) fn in_udp<S: Seen>(frame: &[u8], outer: Packet, nest: Nest<S>) -> Result<Packet, Skip> {
     let span = Span::payload(&outer);
     let inner = match (outer.src_port, outer.dst_port) {
         (_, VXLAN_PORT | VXLAN_LINUX_PORT) => vxlan(frame, span, nest),
@@ -72,7 +72,7 @@ pub(super) fn in_udp(frame: &[u8], outer: Packet, nest: Nest) -> Result<Packet, 
 }
 
 /// The packet inside another IP packet by its protocol number, or else `outer` itself.
-pub(super) fn in_ip(frame: &[u8], outer: Packet, nest: Nest) -> Result<Packet, Skip> {
+pub(super) fn in_ip<S: Seen>(frame: &[u8], outer: Packet, nest: Nest<S>) -> Result<Packet, Skip> {
     let span = Span::payload(&outer);
     let inner = match (outer.protocol, outer.ip_version) {
         (IPV4, _) => nest.enter(Tunnel::IpInIp).and_then(|nest| ip::v4(frame, span, nest)),
@@ -93,7 +93,7 @@ fn inner_or_outer(inner: Result<Packet, Skip>, outer: Packet) -> Result<Packet, 
 }
 
 /// GRE (RFC 2784, RFC 2890), and its version 1 that carries PPP (RFC 2637).
-fn gre(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
+fn gre<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<Packet, Skip> {
     const CHECKSUM: u16 = 0x8000;
     const ROUTING: u16 = 0x4000;
     const KEY: u16 = 0x2000;
@@ -133,7 +133,7 @@ fn gre(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
 }
 
 /// ERSPAN type III: 12 octets, 8 more when the last bit is set; the frame inside is Ethernet or IP.
-fn erspan_iii(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
+fn erspan_iii<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<Packet, Skip> {
     let word = u16_at(span.bytes(frame), 10).ok_or(Skip::TunnelMalformed)?;
     let header_len = if word & 1 == 1 { 20 } else { 12 };
     let inside = span.skip(header_len, Skip::TunnelMalformed)?;
@@ -145,7 +145,7 @@ fn erspan_iii(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
 }
 
 /// VXLAN (RFC 7348): the I flag must be set, the reserved octet at the end 0.
-fn vxlan(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
+fn vxlan<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<Packet, Skip> {
     match span.bytes(frame) {
         &[flags, _, _, _, high, middle, low, 0, ..] if flags & 0x08 != 0 => {
             let inside = span.skip(8, Skip::TunnelMalformed)?;
@@ -158,7 +158,7 @@ fn vxlan(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
 }
 
 /// VXLAN-GPE (draft-ietf-nvo3-vxlan-gpe-13), version 0: a field says what follows.
-fn vxlan_gpe(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
+fn vxlan_gpe<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<Packet, Skip> {
     const VERSION: u8 = 0x30;
     const INSTANCE: u8 = 0x08;
     const NEXT_PROTOCOL: u8 = 0x04;
@@ -181,7 +181,7 @@ fn vxlan_gpe(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
 
 /// L2TP version 2 (RFC 2661): a data message, which carries PPP. Version 3 does not say what it
 /// carries, nor how long its cookie is, so it stays closed.
-fn l2tp(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
+fn l2tp<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<Packet, Skip> {
     const CONTROL: u16 = 0x8000;
     const LENGTH: u16 = 0x4000;
     const SEQUENCE: u16 = 0x0800;
@@ -218,7 +218,7 @@ fn l2tp(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
 }
 
 /// Geneve (RFC 8926), version 0, not a control packet.
-fn geneve(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
+fn geneve<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<Packet, Skip> {
     let bytes = span.bytes(frame);
     let &[first, second, high, low] = bytes.first_chunk().ok_or(Skip::TunnelMalformed)?;
     if first >> 6 != 0 || second & 0x80 != 0 {
@@ -232,7 +232,7 @@ fn geneve(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
 }
 
 /// GTP-U version 1 (3GPP TS 29.281): a G-PDU, with its optional fields and extension headers.
-fn gtp_u(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
+fn gtp_u<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<Packet, Skip> {
     const G_PDU: u8 = 255;
     const OPTIONAL_FIELDS: u8 = 0x07;
     const EXTENSION: u8 = 0x04;
@@ -267,7 +267,7 @@ fn gtp_u(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
 }
 
 /// Teredo (RFC 4380): IPv6, after an authentication and an origin indication where they are.
-fn teredo(frame: &[u8], span: Span, nest: Nest) -> Result<Packet, Skip> {
+fn teredo<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<Packet, Skip> {
     let mut inside = span;
     if let [0, 1, client_len, auth_len, ..] = *inside.bytes(frame) {
         let len = 13 + usize::from(client_len) + usize::from(auth_len);
