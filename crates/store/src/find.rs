@@ -10,6 +10,8 @@
 //! A packet belongs to a name when its flow's key is that of a note with the name, and its position lies between the flow's
 //! first packet and its end. What has no end lasts until its run ends. Roles: see [`FindOptions`].
 //!
+//! A packet belongs to an address when that is an end of its flow, or in one of its other headers (`extras`).
+//!
 //! A segment without a sound index, and the one that grows, are looked through and given an index in memory. A segment that
 //! is deleted meanwhile is left out from where it went, and that is no error.
 //!
@@ -492,13 +494,34 @@ impl Search<'_, '_> {
             opened.walk(seed)?;
         } else {
             match self.places_by_index(&opened.index) {
-                Ok(places) => return Ok(places),
+                Ok(places) if opened.index.has_extras => return Ok(places),
+                Ok(places) => return self.with_extras(opened, places, seed),
                 Err(Damaged) => opened.look_through(seed)?,
             }
         }
         let position = opened.index.identity.position;
         let Some(flows) = &opened.flows else { return Ok(Vec::new()) };
         Ok(self.places_by_scan(position, flows))
+    }
+
+    /// Adds the places that an index of an earlier version does not have: it knows only the ends of flows.
+    fn with_extras(
+        &self,
+        opened: &mut Opened,
+        mut places: Vec<u32>,
+        seed: u64,
+    ) -> io::Result<Vec<u32>> {
+        let wanted = self.query.addresses();
+        if wanted.is_empty() || !self.wants_time_of(&opened.index) {
+            return Ok(places);
+        }
+        opened.walk(seed)?;
+        if let Some(flows) = &opened.flows {
+            flows.extras.places(&wanted, &mut places);
+        }
+        places.sort_unstable();
+        places.dedup();
+        Ok(places)
     }
 
     fn places_by_scan(&self, position: u64, flows: &Flows) -> Vec<u32> {
@@ -511,18 +534,30 @@ impl Search<'_, '_> {
             let (is_wanted, spans, scope) = about[*flow as usize];
             is_wanted || is_in(spans, scope, position + u64::from(*place) * PLACE_BYTES)
         });
-        wanted.map(|(_, place)| *place).collect()
+        let mut places: Vec<u32> = wanted.map(|(_, place)| *place).collect();
+        flows.extras.places(&self.query.addresses(), &mut places);
+        places.sort_unstable();
+        places.dedup();
+        places
+    }
+
+    /// False: no packet of the segment has a time that is looked for.
+    fn wants_time_of(&self, index: &Index) -> bool {
+        let (least, greatest) = index.times_ns;
+        let (from, to) = (self.options.from_ns, self.options.to_ns);
+        from.is_none_or(|from| greatest >= from) && to.is_none_or(|to| to > least)
     }
 
     fn places_by_index(&self, index: &Index) -> Result<Vec<u32>, Damaged> {
-        let (least, greatest) = index.times_ns;
-        let (from, to) = (self.options.from_ns, self.options.to_ns);
-        if from.is_some_and(|from| greatest < from) || to.is_some_and(|to| to <= least) {
+        if !self.wants_time_of(index) {
             return Ok(Vec::new());
         }
         let mut places = Vec::new();
         for flow in self.flows_by_key(index)? {
             index.places(flow as usize, &mut places)?;
+        }
+        for wanted in self.query.addresses() {
+            index.with_extra(*wanted.start(), *wanted.end(), &mut places)?;
         }
         self.add_named(index, &mut places)?;
         places.sort_unstable();

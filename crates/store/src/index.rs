@@ -1,8 +1,8 @@
 //! The index of a segment: flows, addresses, names, each sorted, so that a question looks at few pages.
 //!
 //! ```text
-//! header      "LARDERI1"; number, position, run, octets of the segment, packets u64; least and greatest time i64;
-//!             six sections: offset u64, octets u64; offset of the checksums u64, their octets u64; CRC-32 of all this u32
+//! header      "LARDERI2"; number, position, run, octets of the segment, packets u64; least and greatest time i64;
+//!             eight sections: offset u64, octets u64; offset of the checksums u64, their octets u64; CRC-32 of all this u32
 //! flows       by (low, high, low port, high port, protocol): low u32, high u32: indexes of addresses;
 //!             ports u16 u16; protocol u8, network u24: 0, or a number in `texts` from 1; offset of its postings u32
 //!                                                                                                      20 octets each
@@ -14,11 +14,17 @@
 //!             octets u16, role u8 (255, under "": see `NAMELESS`), 0; offset of the note u32           12 octets each
 //! texts       the networks of the flows (`Scope::bits` u64 each, sorted), the names so turned, and the notes (see `journal`,
 //!             without frames)
+//! extras      addresses that packets have besides the ends of their flows (see `extras`), sorted: address 16; offset of its
+//!             postings in `of extras` u32                                                              20 octets each
+//! of extras   for each of them: count of packets, then their places as in `postings`
 //! checksums   CRC-32 of each 4096 octets from the end of the header on, then of these checksums
 //! ```
 //!
 //! Little-endian. It is written aside and renamed, so there is no half of one. A reader checks the pages that it looks at;
 //! one that does not fit makes the whole index [`Damaged`], and the segment is scanned.
+//!
+//! "LARDERI1" is the same without the last two sections, and is read: where an address is looked for, the packets of its segment
+//! are looked through as well.
 //!
 //! Cost: 3 octets a packet where flows have many, 51 where each is a flow of its own; made from 729 088 packets (64 MiB) in 11
 //! and 170 ms (`cargo bench -p larder-store`, two cores of a virtual machine).
@@ -29,22 +35,33 @@ mod read;
 pub(crate) use build::build;
 pub(crate) use read::{Damaged, Index};
 
-const MAGIC: &[u8; 8] = b"LARDERI1";
+const MAGIC: &[u8; 8] = b"LARDERI2";
+
+/// An index without [`EXTRAS`] begins so, and has so many sections.
+const MAGIC_WITHOUT_EXTRAS: &[u8; 8] = b"LARDERI1";
+const SECTIONS_WITHOUT_EXTRAS: usize = 6;
 
 /// Octets of the header with its checksum.
-const HEADER_BYTES: usize = 8 + 7 * 8 + SECTIONS * 16 + 16 + 4;
+const HEADER_BYTES: usize = header_bytes(SECTIONS);
 
-const SECTIONS: usize = 6;
+const fn header_bytes(sections: usize) -> usize {
+    8 + 7 * 8 + sections * 16 + 16 + 4
+}
+
+const SECTIONS: usize = 8;
 const FLOWS: usize = 0;
 const POSTINGS: usize = 1;
 const ADDRESSES: usize = 2;
 const ENDS: usize = 3;
 const NAMES: usize = 4;
 const TEXTS: usize = 5;
+const EXTRAS: usize = 6;
+const OF_EXTRAS: usize = 7;
 
 const FLOW_BYTES: usize = 20;
 const ADDRESS_BYTES: usize = 24;
 const NAME_BYTES: usize = 12;
+const EXTRA_BYTES: usize = 20;
 
 /// In place of a role: the note says that a flow has ended whose names may be in another index.
 pub(crate) const NAMELESS: u8 = 255;

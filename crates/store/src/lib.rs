@@ -39,6 +39,7 @@
 #![forbid(unsafe_code)]
 
 mod block;
+mod extras;
 mod files;
 pub mod find;
 mod flows;

@@ -12,7 +12,8 @@
 //!
 //! **Pseudonyms** are in the headers of IP, in keys of flows and thereby in indexes. Addresses elsewhere stay: in answers of
 //! DNS, ARP, quoted in ICMP errors, in options of IP, in hardware addresses, in tunnels that are none by the rules of
-//! [`larder_wire::packet`]. `headers_only` cuts off what is in payloads; names say what they say.
+//! [`larder_wire::packet`]. `headers_only` cuts off what is in payloads; names say what they say. An index has the addresses of
+//! packets as they are kept.
 //!
 //! Checksums of IPv4, TCP, UDP and ICMPv6 are changed by as much as the addresses: right ones stay right, wrong ones wrong.
 //! A UDP header around a tunnel loses its checksum in IPv4, and has a wrong one in IPv6.

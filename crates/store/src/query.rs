@@ -4,7 +4,7 @@
 //! www.example.com           a name: without case, with or without the last dot
 //! *.example.com  *          names: a star stands for any octets, dots too; *.example.com is all below example.com
 //! a\x00b.example            an octet by its number; \. \\ \* are a dot in a label, a backslash, a star
-//! 192.0.2.1  2001:db8::1    an address, at either end
+//! 192.0.2.1  2001:db8::1    an address, in any header of IP (also around or in a tunnel, or quoted by ICMP), or in ARP
 //! 192.0.2.0/24              all addresses with this prefix
 //! 192.0.2.1:443-198.51.100.2:5555/tcp  192.0.2.1-*/udp  [2001:db8::1]:53-*   a flow, whichever end began
 //! 192.0.2.1:443             the same with any other end
@@ -15,6 +15,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 
 use larder_wire::Addr;
 use larder_wire::community_id;
@@ -104,6 +105,22 @@ impl Query {
     /// True when flows with this key are looked for, whatever their names are.
     pub(crate) fn matches_key(&self, key: &FlowKey) -> bool {
         self.terms.iter().any(|term| term.matches_key(key))
+    }
+
+    /// Addresses that are looked for, in whichever header they are.
+    pub(crate) fn addresses(&self) -> Vec<RangeInclusive<Addr>> {
+        let ranges = self.terms.iter().filter_map(|term| match term {
+            Term::Net(first, last) => Some(*first..=*last),
+            _ => None,
+        });
+        ranges.collect()
+    }
+
+    /// True when packets with this address are looked for, whatever their flow is.
+    pub(crate) fn matches_address(&self, addr: Addr) -> bool {
+        self.terms
+            .iter()
+            .any(|term| matches!(term, Term::Net(first, last) if (*first..=*last).contains(&addr)))
     }
 
     /// True when this name is looked for.

@@ -11,7 +11,7 @@ use common::world::*;
 use common::*;
 use larder_store::{FindOptions, Finder, Query, Store};
 
-/// Waits until all packets of `world` that are IP can be found.
+/// Waits until all packets of `world` that have an address can be found.
 fn settle(world: &World) {
     let words = ["0.0.0.0/0".to_owned()];
     let wanted = world.expected(&world.packets, &words, FindOptions::default()).len();
@@ -121,7 +121,10 @@ fn what_was_flushed_survives_a_kill() {
         let any = ["0.0.0.0/0".to_owned()];
         let (left, _) = find(killed.path(), &any, FindOptions::default(), true);
         let last_ns = left.last().map_or(0, |(ts_ns, _)| *ts_ns);
-        world.packets.retain(|packet| packet.key.is_some() && packet.ts_ns <= last_ns);
+        world.packets.retain(|packet| {
+            let has_address = packet.key.is_some() || !packet.others.is_empty();
+            has_address && packet.ts_ns <= last_ns
+        });
         let mut before = Vec::new();
         if is_journal_cut {
             // Names may be lost; index and scan lose the same.
@@ -398,7 +401,7 @@ fn a_damaged_beginning_is_reported() {
     // The number and the length of the third, and checksums that fit: only the position gives it away.
     other[8..16].copy_from_slice(&index[8..16]);
     other[32..40].copy_from_slice(&index[32..40]);
-    let header = 8 + 7 * 8 + 6 * 16 + 16;
+    let header = 8 + 7 * 8 + 8 * 16 + 16;
     let crc = crc32fast::hash(&other[..header]);
     other[header..header + 4].copy_from_slice(&crc.to_le_bytes());
     fs::write(path(3, "idx"), &other).unwrap();
@@ -415,6 +418,159 @@ fn a_damaged_beginning_is_reported() {
     let (found, summary) = find(folder.path(), &words, FindOptions::default(), false);
     assert!(found.len() < all.len());
     assert_eq!(summary.damaged.iter().map(|damage| damage.segment).collect::<Vec<_>>(), [3]);
+}
+
+/// An index as it was written before packets had other addresses than the ends of their flows.
+fn of_version_1(index: &[u8]) -> Vec<u8> {
+    const SHIFT: u64 = 2 * 16;
+    let long = |at: usize| u64::from_le_bytes(*index[at..].first_chunk().unwrap());
+    let header_bytes = 8 + 7 * 8 + 8 * 16 + 16 + 4;
+    let end = long(64 + 6 * 16) as usize;
+    let body = &index[header_bytes..end];
+    let mut out = b"LARDERI1".to_vec();
+    out.extend_from_slice(&index[8..64]);
+    for section in 0..6 {
+        out.extend_from_slice(&(long(64 + section * 16) - SHIFT).to_le_bytes());
+        out.extend_from_slice(&long(64 + section * 16 + 8).to_le_bytes());
+    }
+    let mut checksums: Vec<u8> =
+        body.chunks(4096).flat_map(|page| crc32fast::hash(page).to_le_bytes()).collect();
+    checksums.extend_from_slice(&crc32fast::hash(&checksums).to_le_bytes());
+    out.extend_from_slice(&(end as u64 - SHIFT).to_le_bytes());
+    out.extend_from_slice(&(checksums.len() as u64).to_le_bytes());
+    out.extend_from_slice(&crc32fast::hash(&out).to_le_bytes());
+    [out, body.to_vec(), checksums].concat()
+}
+
+/// GRE around the IP packet of a frame.
+fn gre(outer: [[u8; 4]; 2], inner: &[u8]) -> Vec<u8> {
+    let payload = [&[0, 0, 8, 0], &inner[14..]].concat();
+    ethernet(&ipv4(outer[0], outer[1], 47, 0, &payload), 0x0800)
+}
+
+/// Packets with addresses that are no ends of a flow, each with the host that only it has: ends of a tunnel, ARP, transport
+/// headers that are cut or malformed, quoted headers, a tunnel in fragments, which has its host in the first one and where it
+/// becomes whole.
+fn odd_packets() -> Vec<(u8, Vec<u8>)> {
+    let host = |last: u8| [10, 77, 0, last];
+    let plain = |last: u8| udp(host(last), 1, [192, 0, 2, 1], 53, &[7; 64]);
+    let arp = |sender: u8, target: u8| {
+        let head = [0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 1];
+        ethernet(&[&head[..], &host(sender), &[0; 6], &host(target)].concat(), 0x0806)
+    };
+    let quoting = [&[3, 1, 0, 0, 0, 0, 0, 0], &plain(6)[14..42]].concat();
+    let around = gre([[192, 0, 2, 8], [192, 0, 2, 9]], &plain(7));
+    let piece = |range: std::ops::Range<usize>, word| {
+        ethernet(&ipv4([192, 0, 2, 8], [192, 0, 2, 9], 47, word, &around[34..][range]), 0x0800)
+    };
+    vec![
+        (1, gre([host(1), [192, 0, 2, 7]], &udp([10, 1, 0, 1], 1, [10, 1, 0, 2], 2, &[1; 9]))),
+        (2, arp(2, 200)),
+        (3, arp(201, 3)),
+        (4, ethernet(&ipv4(host(4), [192, 0, 2, 1], 6, 0, &[9; 30]), 0x0800)),
+        (5, ethernet(&ipv4([192, 0, 2, 1], host(5), 17, 0, &[9; 3]), 0x0800)),
+        (6, ethernet(&ipv4([192, 0, 2, 3], [192, 0, 2, 4], 1, 0, &quoting), 0x0800)),
+        (7, piece(0..40, 0x2000)),
+        (0, piece(40..64, 0x2005)),
+        (7, piece(64..around.len() - 34, 8)),
+        (8, plain(8)),
+    ]
+}
+
+/// An address finds each packet that has it in any header of IP or in ARP, and no other: by the index, by one of version 1, by
+/// a scan, in a segment that grows, and when the segment was closed after a kill.
+#[test]
+fn an_address_finds_packets_by_any_header() {
+    let folder = tempfile::tempdir().unwrap();
+    let killed = tempfile::tempdir().unwrap();
+    let mut sized = options(folder.path());
+    sized.segment_bytes = 1 << 20;
+    let mut store = Store::open(sized, &interfaces()).unwrap();
+    let (mut made, mut next) = (Made::default(), 1);
+    let packets = odd_packets();
+    for (number, (_, frame)) in packets.iter().enumerate() {
+        made.packet(0, number as i64, frame);
+    }
+    made.notes.push(note(key(&packets[9].1), 10, "host8.example"));
+    made.append(&mut store, &mut next);
+    let check = |directory: &Path, state: &str| {
+        for host in 1..=8u8 {
+            let with_host = packets.iter().filter(|(of, _)| *of == host);
+            let expected: Vec<Vec<u8>> = with_host.map(|(_, frame)| frame.clone()).collect();
+            for word in [format!("10.77.0.{host}"), format!("10.77.0.{host}/32")] {
+                for is_scan in [false, true] {
+                    let words = [word.clone()];
+                    let (found, _) = find(directory, &words, FindOptions::default(), is_scan);
+                    let found: Vec<Vec<u8>> = found.into_iter().map(|(_, frame)| frame).collect();
+                    assert!(found == expected, "{state} {word} {is_scan}: {}", found.len());
+                }
+            }
+        }
+        let all = find(directory, &["10.77.0.0/16".into()], FindOptions::default(), false).0;
+        assert_eq!(all.len(), 9, "{state}: each once");
+        let late = FindOptions { from_ns: Some(3), to_ns: Some(5), ..FindOptions::default() };
+        assert_eq!(find(directory, &["10.77.0.0/16".into()], late, false).0.len(), 2, "{state}");
+        let (named, summary) =
+            find(directory, &["host8.example".into()], FindOptions::default(), false);
+        assert_eq!((named.len(), summary.segments_without_index.len()), (1, 0), "{state}");
+    };
+    let counts = store.counts().clone();
+    let of = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Acquire);
+    while of(&counts.bytes_written) < of(&counts.bytes) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    check(folder.path(), "growing");
+    for name in files(folder.path()) {
+        fs::copy(folder.path().join(&name), killed.path().join(&name)).unwrap();
+    }
+    drop(Store::open(options(killed.path()), &interfaces()).unwrap());
+    check(killed.path(), "killed");
+    store.finish().unwrap();
+    check(folder.path(), "closed");
+    let index = folder.path().join("00000000.idx");
+    fs::write(&index, of_version_1(&fs::read(&index).unwrap())).unwrap();
+    check(folder.path(), "an index of version 1");
+}
+
+/// Who follows an address is shown packets of any kind that have it, as they come.
+#[test]
+fn following_an_address_shows_any_header() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Store::open(options(folder.path()), &interfaces()).unwrap();
+    let mut next = 1;
+    let mut batch = |store: &mut Store, time: i64| {
+        let mut made = Made::default();
+        odd_packets().iter().for_each(|(_, frame)| made.packet(0, time, frame));
+        made.append(store, &mut next);
+    };
+    batch(&mut store, 0);
+    let query = Query::parse(&["10.77.0.0/29"]).unwrap();
+    let mut finder = Finder::open(folder.path()).unwrap();
+    let (mut found, mut batches) = (Vec::new(), 1);
+    let mut store = Some(store);
+    let started = Instant::now();
+    let seen = std::cell::Cell::new(0);
+    let mut idle = || {
+        if seen.get() == batches * 8 && batches < 5 {
+            batch(store.as_mut().unwrap(), batches);
+            batches += 1;
+        }
+        match seen.get() >= 40 || started.elapsed() > Duration::from_secs(20) {
+            true => std::ops::ControlFlow::Break(()),
+            false => std::ops::ControlFlow::Continue(()),
+        }
+    };
+    let mut visit = |packet: larder_store::FoundPacket<'_>| {
+        found.push(packet.frame.to_vec());
+        seen.set(seen.get() + 1);
+        std::ops::ControlFlow::Continue(())
+    };
+    finder.follow(&query, FindOptions::default(), &mut idle, &mut visit).unwrap();
+    store.take().unwrap().finish().unwrap();
+    let wanted = odd_packets().into_iter().filter(|(host, _)| (1..8).contains(host));
+    let expected: Vec<Vec<u8>> = wanted.map(|(_, frame)| frame).collect();
+    assert_eq!(found.len(), 40);
+    assert!(found.chunks(8).all(|batch| batch == expected));
 }
 
 /// A writer is killed, and a page of its last file was never written: the next start keeps the packets behind it, in a file

@@ -290,9 +290,9 @@ pub const FIND: Command = Command {
 the flows that are asked for, in the order in which they came, as pcapng.
 
 What may be asked: a name (www.example.com), a pattern (*.example.com), an address, a network (192.0.2.0/24), a flow \
-(192.0.2.1:40000-198.51.100.2:443/tcp, * for an end), a Community ID (1:…). Several words are alternatives. A flow has the \
-names that the log gives it: what its client had asked for, and what it says of itself (SNI, Host). Exit status: 0 found; \
-1 nothing was, or some could not be read; 2 not done.
+(192.0.2.1:40000-198.51.100.2:443/tcp, * for an end), a Community ID (1:…). Several words are alternatives. An address is found in \
+any IP header, also of a tunnel, and in ARP. A flow has the names that the log gives it: what its client had asked for, and \
+what it says of itself (SNI, Host). Exit status: 0 found; 1 nothing was, or some could not be read; 2 not done.
 
 Examples:
   larder find --dir /var/lib/larder www.example.com -w out.pcapng

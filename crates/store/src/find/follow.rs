@@ -265,15 +265,19 @@ impl Tail {
             if let Some(interface) = block::interface(octets) {
                 numbers.push(number_of(interface, interfaces));
             }
-            let Some(flow) = flows.block(offset, octets) else { return };
-            let key = flows.list[flow as usize].key;
+            let flow = flows.block(offset, octets);
+            let place = (offset / PLACE_BYTES) as u32;
             let position = identity.position + offset;
-            let is_wanted =
-                search.query.matches_key(&key) || is_in(search.spans.of(&key), key.scope, position);
+            let is_of_flow = flow.is_some_and(|flow| {
+                let key = flows.list[flow as usize].key;
+                search.query.matches_key(&key) || is_in(search.spans.of(&key), key.scope, position)
+            });
+            let is_wanted = is_of_flow
+                || flows.extras.of_last(place).any(|addr| search.query.matches_address(addr));
             if !is_wanted || search.summary.is_broken_off {
                 return;
             }
-            shown.insert((offset / PLACE_BYTES) as u32);
+            shown.insert(place);
             let at = (identity.number, position);
             if search.show_one(octets, at, numbers, interfaces).is_break() {
                 search.summary.is_broken_off = true;

@@ -1,8 +1,8 @@
 //! Makes the index of a segment.
 
 use super::{
-    ADDRESSES, ENDS, FLOWS, HEADER_BYTES, MAGIC, NAME_BYTES, NAMELESS, NAMES, PAGE_BYTES, POSTINGS,
-    SECTIONS, TEXTS, turned,
+    ADDRESSES, ENDS, EXTRAS, FLOWS, HEADER_BYTES, MAGIC, NAME_BYTES, NAMELESS, NAMES, OF_EXTRAS,
+    PAGE_BYTES, POSTINGS, SECTIONS, TEXTS, turned,
 };
 use crate::FlowKey;
 use crate::files::Identity;
@@ -23,6 +23,7 @@ pub(crate) fn build(
     let scopes = put_scopes(&mut sections[TEXTS], &entries);
     put_flows(&mut sections, flows, &entries, &ends, &scopes);
     put_names(&mut sections, notes, is_partial);
+    put_extras(&mut sections, flows);
     seal(identity, bytes, flows, sections)
 }
 
@@ -182,6 +183,15 @@ fn put_names(sections: &mut [Vec<u8>; SECTIONS], notes: &[StoredNote], is_partia
         out.extend_from_slice(&note.to_le_bytes());
     }
     debug_assert_eq!(sections[NAMES].len(), names.len() * NAME_BYTES);
+}
+
+fn put_extras(sections: &mut [Vec<u8>; SECTIONS], flows: &Flows) {
+    for (addr, places) in flows.extras.sorted() {
+        let offset = sections[OF_EXTRAS].len() as u32;
+        sections[EXTRAS].extend_from_slice(&addr.0);
+        sections[EXTRAS].extend_from_slice(&offset.to_le_bytes());
+        put_list(&mut sections[OF_EXTRAS], &places);
+    }
 }
 
 /// Puts header, sections and checksums together.

@@ -12,8 +12,9 @@ use larder_wire::scope::Scope;
 
 use super::build::order_of;
 use super::{
-    ADDRESS_BYTES, ADDRESSES, ENDS, FLOW_BYTES, FLOWS, HEADER_BYTES, MAGIC, NAME_BYTES, NAMES,
-    PAGE_BYTES, POSTINGS, SECTIONS, TEXTS,
+    ADDRESS_BYTES, ADDRESSES, ENDS, EXTRA_BYTES, EXTRAS, FLOW_BYTES, FLOWS, MAGIC,
+    MAGIC_WITHOUT_EXTRAS, NAME_BYTES, NAMES, OF_EXTRAS, PAGE_BYTES, POSTINGS, SECTIONS,
+    SECTIONS_WITHOUT_EXTRAS, TEXTS, header_bytes,
 };
 use crate::FlowKey;
 use crate::files::Identity;
@@ -38,6 +39,10 @@ pub(crate) struct Index {
     pub packets: u64,
     /// The least and the greatest time of a packet.
     pub times_ns: (i64, i64),
+    /// It has the addresses of packets that are no end of their flows.
+    pub has_extras: bool,
+    /// Octets of its header.
+    header_bytes: usize,
     sections: [Range<usize>; SECTIONS],
     checksums: Range<usize>,
     /// Pages that were found right.
@@ -60,7 +65,8 @@ impl Index {
     pub fn open(path: &Path) -> io::Result<Result<Index>> {
         let file = File::open(path)?;
         let bytes = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
-        if bytes < HEADER_BYTES {
+        // Nothing of an empty file can be mapped.
+        if bytes == 0 {
             return Ok(Err(Damaged));
         }
         Ok(Index::of(Octets::Mapped(Mapped::read_only(&file, bytes)?)))
@@ -76,9 +82,15 @@ impl Index {
             Octets::Mapped(mapped) => mapped.bytes(),
             Octets::Made(made) => made,
         };
-        let header: &[u8; HEADER_BYTES] = bytes.first_chunk().ok_or(Damaged)?;
-        let (head, crc) = header.split_at(HEADER_BYTES - 4);
-        if !header.starts_with(MAGIC) || crc != crc32fast::hash(head).to_le_bytes() {
+        let has_extras = bytes.starts_with(MAGIC);
+        if !has_extras && !bytes.starts_with(MAGIC_WITHOUT_EXTRAS) {
+            return Err(Damaged);
+        }
+        let of_version = if has_extras { SECTIONS } else { SECTIONS_WITHOUT_EXTRAS };
+        let header_bytes = header_bytes(of_version);
+        let header = bytes.get(..header_bytes).ok_or(Damaged)?;
+        let (head, crc) = header.split_at(header_bytes - 4);
+        if crc != crc32fast::hash(head).to_le_bytes() {
             return Err(Damaged);
         }
         let long = |at: usize| {
@@ -93,13 +105,13 @@ impl Index {
             Ok(start..end)
         };
         let mut sections: [Range<usize>; SECTIONS] = Default::default();
-        for (number, section) in sections.iter_mut().enumerate() {
+        for (number, section) in sections.iter_mut().enumerate().take(of_version) {
             *section = range(64 + 16 * number)?;
         }
-        let checksums = range(64 + 16 * SECTIONS)?;
+        let checksums = range(64 + 16 * of_version)?;
         let table = bytes.get(checksums.clone()).ok_or(Damaged)?;
         let (table, crc) = table.split_at_checked(table.len().wrapping_sub(4)).ok_or(Damaged)?;
-        let body = checksums.start.checked_sub(HEADER_BYTES).ok_or(Damaged)?;
+        let body = checksums.start.checked_sub(header_bytes).ok_or(Damaged)?;
         let pages = body.div_ceil(PAGE_BYTES);
         if crc != crc32fast::hash(table).to_le_bytes() || table.len() != pages * 4 {
             return Err(Damaged);
@@ -109,6 +121,8 @@ impl Index {
             bytes: Some(long(32)).filter(|bytes| *bytes <= PLACEABLE_BYTES).ok_or(Damaged)?,
             packets: long(40),
             times_ns: (long(48) as i64, long(56) as i64),
+            has_extras,
+            header_bytes,
             sections,
             checksums,
             checked: RefCell::new(vec![false; pages]),
@@ -183,6 +197,21 @@ impl Index {
         for number in start..end {
             let at = word(self.entry::<ADDRESS_BYTES>(ADDRESSES, number)?, 20) as usize;
             self.list(ENDS, at, out)?;
+        }
+        Ok(())
+    }
+
+    /// Adds the places of packets that have an address between two besides the ends of their flows to `out`; some twice.
+    pub fn with_extra(&self, least: Addr, greatest: Addr, out: &mut Vec<u32>) -> Result<()> {
+        let count = self.sections[EXTRAS].len() / EXTRA_BYTES;
+        let entry = |number| self.entry::<EXTRA_BYTES>(EXTRAS, number);
+        let addr = |number| entry(number)?.first_chunk().copied().map(Addr).ok_or(Damaged);
+        let start = self.first(count, |number| Ok(addr(number)? >= least))?;
+        for number in start..count {
+            if addr(number)? > greatest {
+                break;
+            }
+            self.list(OF_EXTRAS, word(entry(number)?, 16) as usize, out)?;
         }
         Ok(())
     }
@@ -271,18 +300,18 @@ impl Index {
 
     fn checked(&self, range: Range<usize>) -> Result<&[u8]> {
         let bytes = self.bytes_of_file();
-        if range.start < HEADER_BYTES || range.end > self.checksums.start {
+        if range.start < self.header_bytes || range.end > self.checksums.start {
             return Err(Damaged);
         }
         let mut checked = self.checked.borrow_mut();
-        let first = (range.start - HEADER_BYTES) / PAGE_BYTES;
-        let last = (range.end.max(range.start + 1) - 1 - HEADER_BYTES) / PAGE_BYTES;
+        let first = (range.start - self.header_bytes) / PAGE_BYTES;
+        let last = (range.end.max(range.start + 1) - 1 - self.header_bytes) / PAGE_BYTES;
         for page in first..=last {
             let Some(is_checked) = checked.get_mut(page) else { continue };
             if *is_checked {
                 continue;
             }
-            let start = HEADER_BYTES + page * PAGE_BYTES;
+            let start = self.header_bytes + page * PAGE_BYTES;
             let end = (start + PAGE_BYTES).min(self.checksums.start);
             let crc = word(&bytes[self.checksums.clone()], page * 4);
             if crc32fast::hash(&bytes[start..end]) != crc {

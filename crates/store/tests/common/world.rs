@@ -33,6 +33,8 @@ pub struct Packet {
     pub number: u64,
     pub ts_ns: i64,
     pub key: Option<FlowKey>,
+    /// Addresses in it that are no end of a flow.
+    pub others: Vec<[u8; 4]>,
     pub frame: Vec<u8>,
 }
 
@@ -86,6 +88,26 @@ fn frame(kind: usize, length: usize) -> Vec<u8> {
     }
 }
 
+/// A frame without a flow, as long as that of [`frame`] for the kind that has none, and its addresses: ARP, TCP whose header
+/// contradicts itself, or neither.
+fn frame_without_flow(length: usize) -> (Vec<u8>, Vec<[u8; 4]>) {
+    let (one, other) = ([10, 0, (length % 3) as u8, 9], [192, 0, 2, (length % 5) as u8]);
+    let mut frame = frame(13, length);
+    match length {
+        28.. if length % 2 == 0 => {
+            frame[14..28].copy_from_slice(&[0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 1]);
+            frame[28..32].copy_from_slice(&one);
+            frame[38..42].copy_from_slice(&other);
+        }
+        20.. => {
+            let payload = vec![13; length - 20];
+            frame = ethernet(&ipv4(one, other, 6, 0, &payload), 0x0800);
+        }
+        _ => return (frame, Vec::new()),
+    }
+    (frame, vec![one, other])
+}
+
 impl World {
     pub fn new(seed: u64, directory: &Path, options: Options) -> World {
         World {
@@ -123,7 +145,11 @@ impl World {
 
     fn packet(&mut self, number: u64, made: &mut Made) {
         let kind = self.chance.below(14) as usize;
-        let frame = frame(kind, self.chance.below(200) as usize);
+        let length = self.chance.below(200) as usize;
+        let (frame, others) = match kind {
+            13 => frame_without_flow(length),
+            _ => (frame(kind, length), Vec::new()),
+        };
         self.ts_ns += 10;
         made.packet(0, self.ts_ns, &frame);
         let key = (kind < 13).then(|| key(&frame));
@@ -131,7 +157,7 @@ impl World {
             self.flow(kind, key, number, made);
         }
         let (run, ts_ns) = (self.run, self.ts_ns);
-        self.packets.push(Packet { run, number, ts_ns, key, frame });
+        self.packets.push(Packet { run, number, ts_ns, key, others, frame });
     }
 
     /// Flows begin, end, and are named, now or later.
@@ -220,7 +246,20 @@ impl World {
     }
 
     fn is_meant(&self, packet: &Packet, word: &str, options: FindOptions) -> bool {
-        let Some(key) = packet.key else { return false };
+        let Some(key) = packet.key else {
+            let of_others = |is_it: &dyn Fn(&str) -> bool| {
+                packet.others.iter().any(|addr| is_it(&Addr::v4(*addr).to_string()))
+            };
+            return match word {
+                "10.0.0.9" | "192.0.2.1" | "198.51.100.6" | "10.9.9.9" => {
+                    of_others(&|addr| addr == word)
+                }
+                "10.0.0.0/16" => of_others(&|addr| addr.starts_with("10.0.")),
+                "10.0.1.0/24" => of_others(&|addr| addr.starts_with("10.0.1.")),
+                "0.0.0.0/0" | "::/1" => !packet.others.is_empty(),
+                _ => false,
+            };
+        };
         let ends = [(key.low.to_string(), key.low_port), (key.high.to_string(), key.high_port)];
         let has = |addr: &str| ends.iter().any(|(end, _)| end == addr);
         let starts = |start: &str| ends.iter().any(|(end, _)| end.starts_with(start));
