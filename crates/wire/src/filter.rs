@@ -20,8 +20,9 @@
 //! * `vlan` shifts all that stands behind it in the text by a tag, whatever joins them.
 //! * A word that follows `and` or `or` without its kind has that of the one before: `port 80 or 443`.
 //!
-//! In two it does not. A name is never looked up: only literal addresses, and ports by a small table. And in an
-//! expression every operand's protocol is checked, not only that of the first.
+//! In three it does not. A name is never looked up: only literal addresses, and ports by a small table. In an
+//! expression every operand's protocol is checked, not only that of the first. And IPv6 in loopback captures is that of
+//! any system, in either byte order.
 //!
 //! A live frame on Linux comes without its outer VLAN tag, which the kernel keeps aside: [`Origin::Live`] asks for it
 //! there first, and in the frame second.
@@ -82,20 +83,51 @@ pub enum LinkType {
     Ethernet,
     /// IPv4 or IPv6 at once.
     RawIp,
+    /// A header of Linux for interfaces of any kind, version 1.
+    Cooked,
+    /// The same, version 2.
+    Cooked2,
+    /// The number of an address family, as BSD systems have it for loopback interfaces.
+    Loopback,
 }
 
 impl LinkType {
     /// That of a LINKTYPE_ number, if filters know it.
     pub fn of(number: u16) -> Result<LinkType, FilterError> {
         match number {
+            0 | 108 => Ok(LinkType::Loopback),
             1 => Ok(LinkType::Ethernet),
-            12 | 14 | 101 => Ok(LinkType::RawIp),
+            12 | 14 | 101 | 228 | 229 => Ok(LinkType::RawIp),
+            113 => Ok(LinkType::Cooked),
+            276 => Ok(LinkType::Cooked2),
             _ => Err(FilterError {
                 at_bytes: 0,
                 what: format!(
-                    "filters know Ethernet and raw IP, not link type {number}; leave the filter away, or filter by tcpdump"
+                    "filters know Ethernet, raw IP, Linux cooked and loopback captures, not link type {number}; \
+                     leave the filter out, or filter with tcpdump"
                 ),
             }),
+        }
+    }
+
+    /// What frames of it are called.
+    fn name(self) -> &'static str {
+        match self {
+            LinkType::Ethernet => "Ethernet",
+            LinkType::RawIp => "raw IP",
+            LinkType::Cooked | LinkType::Cooked2 => "Linux cooked captures",
+            LinkType::Loopback => "loopback captures",
+        }
+    }
+
+    /// Octets of the link header.
+    fn header_bytes(self) -> u32 {
+        match self {
+            LinkType::Ethernet => 14,
+            LinkType::RawIp => 0,
+            LinkType::Cooked => 16,
+            LinkType::Cooked2 => 20,
+            LinkType::Loopback => 4,
         }
     }
 }

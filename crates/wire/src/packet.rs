@@ -430,7 +430,7 @@ mod tests {
             frame.extend(if v6 { [0x86, 0xdd] } else { [8, 0] });
             frame.extend(body);
             if let Some(packet) = decode_plain(link::ETHERNET, &frame) {
-                prop_assert_eq!(link::decode(link::ETHERNET, &frame), Ok(packet));
+                prop_assert_eq!(link::decode(link::ETHERNET, &frame, ()), Ok(packet));
             }
         }
     }

@@ -42,8 +42,11 @@ fn assert_sound(program: &[Instruction]) {
     }
 }
 
+const LINKS: [LinkType; 5] =
+    [LinkType::Ethernet, LinkType::RawIp, LinkType::Cooked, LinkType::Cooked2, LinkType::Loopback];
+
 fn all(text: &str) {
-    for link in [LinkType::Ethernet, LinkType::RawIp] {
+    for link in LINKS {
         for origin in [Origin::File, Origin::Live] {
             match compile(text, link, origin, 65535) {
                 Ok(program) => {
@@ -208,9 +211,10 @@ fn refusals_help() {
         let error = compile(text, LinkType::Ethernet, Origin::File, 1).expect_err(text);
         assert!(error.what.contains(word) && error.at_bytes == at_bytes, "{text:?}: {error}");
     }
-    assert!(LinkType::of(113).unwrap_err().what.contains("113"));
-    let raw = |text| compile(text, LinkType::RawIp, Origin::File, 1);
-    assert!(
-        raw("vlan").is_err() && raw("ether host 1:2:3:4:5:6").is_err() && raw("multicast").is_err()
-    );
+    assert!(LinkType::of(105).unwrap_err().what.contains("105"));
+    for link in LINKS.into_iter().filter(|link| *link != LinkType::Ethernet) {
+        for text in ["vlan", "ether host 1:2:3:4:5:6", "multicast"] {
+            assert!(compile(text, link, Origin::File, 1).is_err(), "{link:?} {text}");
+        }
+    }
 }

@@ -13,7 +13,13 @@ pub fn filter(input: &[u8]) {
     let (kind, len) = (rest.u8(), usize::from(rest.u8()));
     let text = String::from_utf8_lossy(rest.bytes(len)).into_owned();
     let frame = rest.0;
-    let link = if kind & 1 == 0 { LinkType::Ethernet } else { LinkType::RawIp };
+    let link = match kind & 0x19 {
+        0x08 => LinkType::Cooked,
+        0x10 => LinkType::Cooked2,
+        0x18 => LinkType::Loopback,
+        even if even & 1 == 0 => LinkType::Ethernet,
+        _ => LinkType::RawIp,
+    };
     let origin = if kind & 2 == 0 { Origin::File } else { Origin::Live };
     match compile(&text, link, origin, 77) {
         Ok(program) => {

@@ -45,6 +45,10 @@ const OPERANDS_MAX: u32 = 15;
 const TYPE_AT: u32 = 12;
 const FRAGMENT: u8 = 44;
 
+/// Address families in loopback captures: IPv6 of Linux and Windows; NetBSD and OpenBSD; FreeBSD; Darwin.
+const FAMILIES_V4: &[u32] = &[2];
+const FAMILIES_V6: &[u32] = &[10, 23, 24, 28, 30];
+
 const TOO_DEEP: &str =
     "an expression needs more operands at a time than there are registers; write it flatter";
 
@@ -60,8 +64,12 @@ pub(super) fn generate(
         link,
         origin,
         tags: 0,
-        type_at: TYPE_AT,
-        payload_at: if link == LinkType::Ethernet { 14 } else { 0 },
+        type_at: match link {
+            LinkType::Cooked => 14,
+            LinkType::Cooked2 => 0,
+            LinkType::Ethernet | LinkType::RawIp | LinkType::Loopback => TYPE_AT,
+        },
+        payload_at: link.header_bytes(),
         shifted: false,
     };
     let (yes, no) = (generator.code.label(), generator.code.label());
@@ -214,7 +222,7 @@ impl Generator {
 
     fn ether_type(&mut self, ether_type: u32, yes: Label, no: Label) {
         match (self.link, ether_type) {
-            (LinkType::Ethernet, _) => {
+            (LinkType::Ethernet | LinkType::Cooked | LinkType::Cooked2, _) => {
                 self.at_shifted(LOAD_HALF, self.type_at);
                 self.code.branch(IF_EQUAL, ether_type, yes, no);
             }
@@ -224,7 +232,17 @@ impl Generator {
                 let version = if ether_type == IPV4 { 0x40 } else { 0x60 };
                 self.code.branch(IF_EQUAL, version, yes, no);
             }
-            (LinkType::RawIp, _) => self.code.always(no),
+            (LinkType::Loopback, IPV4 | IPV6) => {
+                let families = if ether_type == IPV4 { FAMILIES_V4 } else { FAMILIES_V6 };
+                self.code.plain(LOAD_WORD, 0);
+                for family in families.iter().flat_map(|family| [*family, family.swap_bytes()]) {
+                    let next = self.code.label();
+                    self.code.branch(IF_EQUAL, family, yes, next);
+                    self.code.mark(next);
+                }
+                self.code.always(no);
+            }
+            (LinkType::RawIp | LinkType::Loopback, _) => self.code.always(no),
         }
     }
 

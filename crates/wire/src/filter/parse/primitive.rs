@@ -28,9 +28,8 @@ impl<'a> Parser<'a> {
 
     fn vlan(&mut self) -> Result<Test, FilterError> {
         if self.link != LinkType::Ethernet {
-            return Err(
-                self.fail(self.at, "there are no VLANs in raw IP; leave this out".to_owned())
-            );
+            let what = format!("there are no VLANs in {}; leave this out", self.link.name());
+            return Err(self.fail(self.at, what));
         }
         self.at += 1;
         // An ID may stand in parentheses; what else does is none.
@@ -153,8 +152,11 @@ impl<'a> Parser<'a> {
             }
         };
         if needs_ethernet && self.link != LinkType::Ethernet {
-            let what = "there are no Ethernet addresses in raw IP; write \"ip multicast\" or \"ip6 multicast\"";
-            return Err(self.fail(start, what.to_owned()));
+            let what = format!(
+                "there are no Ethernet addresses in {}; write \"ip multicast\" or \"ip6 multicast\"",
+                self.link.name()
+            );
+            return Err(self.fail(start, what));
         }
         Ok(match broadcast {
             true => Test::Mac { side: Side::Destination, mac: [0xff; 6] },

@@ -123,8 +123,9 @@ impl<'a> Parser<'a> {
             return Err(self.fail(start, what.to_owned()));
         }
         if self.link != LinkType::Ethernet {
-            let what = "there are no Ethernet addresses in raw IP; leave this out";
-            return Err(self.fail(start, what.to_owned()));
+            let what =
+                format!("there are no Ethernet addresses in {}; leave this out", self.link.name());
+            return Err(self.fail(start, what));
         }
         Ok(Test::Mac { side: asked.side, mac })
     }
