@@ -87,6 +87,8 @@ impl Rotation {
 pub struct Options {
     /// Captures, read as one in time order.
     pub read: Vec<Endpoint>,
+    /// Which packets of them, in the language of tcpdump; empty: all.
+    pub filter: String,
     /// Log format.
     pub format: OutputFormat,
     /// Where the log goes.
@@ -165,6 +167,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             read: Vec::new(),
+            filter: String::new(),
             format: OutputFormat::Text,
             output: Endpoint::Pipe,
             write_packets: None,
@@ -330,6 +333,8 @@ pub struct Summary {
     pub lookup_hits: u64,
     /// How long single lookups took ([`Options::time_lookups`]).
     pub lookup_times: Latencies,
+    /// Of how many packets of files a filter took [`Summary::packets`]; `None` without one, and where not all were read.
+    pub filtered_of: Option<u64>,
     /// What the kernel gave of each interface, and what it had no room for; empty for files.
     pub captured: Vec<Dropped>,
     /// What the packet store counted, by name; `None` without one.

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use larder_io::access::Access;
 use larder_io::batch::{Source, SourceOptions};
+use larder_io::frame_filter::{FilterCounts, FrameFilter};
 use larder_io::input::{Content, Input, InputError};
 use larder_io::output::{Output, OutputError};
 use larder_store::serve::Server;
@@ -39,12 +40,40 @@ pub fn run(options: &Options, progress: &Arc<Progress>) -> Result<Summary, Error
         Err(Error::Read(InputError::Stopped)) => return stopped(),
         inputs => inputs?,
     };
-    let files: Vec<String> = inputs.iter().map(|input| input.name.clone()).collect();
+    let mut files: Vec<String> = inputs.iter().map(|input| input.name.clone()).collect();
+    let filter = filter_of(options)?;
+    if filter.is_some() {
+        // Offsets in what it takes are none of a file.
+        files = vec![format!("the packets that the filter takes of {}", files.join(", "))];
+    }
     let is_pipe = |input: &Input| matches!(input.content, Content::Stream { live: true, .. });
     let live = inputs.iter().any(is_pipe);
-    match Source::open(inputs, source_options(options), &progress.stop) {
+    let filtered = filter.as_ref().map(FrameFilter::counts);
+    match open_source(inputs, filter, source_options(options), &progress.stop) {
         Err(InputError::Stopped) => stopped(),
-        source => run_source(options, progress, Feed { source: source?, files, live, tap: None }),
+        source => {
+            let feed = Feed { source: source?, files, live, tap: None, filtered };
+            run_source(options, progress, feed)
+        }
+    }
+}
+
+/// The filter for packets of files.
+fn filter_of(options: &Options) -> Result<Option<FrameFilter>, Error> {
+    let text = options.filter.trim();
+    let filter = (!text.is_empty()).then(|| FrameFilter::new(text)).transpose();
+    filter.map_err(|error| Error::Options(format!("the filter {text:?}: {error}")))
+}
+
+fn open_source(
+    inputs: Vec<Input>,
+    filter: Option<FrameFilter>,
+    options: SourceOptions,
+    stop: &AtomicBool,
+) -> Result<Source, InputError> {
+    match filter {
+        Some(filter) => Source::open_filtered(inputs, filter, options, stop),
+        None => Source::open(inputs, options, stop),
     }
 }
 
@@ -55,7 +84,11 @@ pub fn run_live(options: &Options, tap: Tap, progress: &Arc<Progress>) -> Result
     live.report_to(move |line| reports.say(line));
     let files = vec![tap.name()];
     let source = Source::live(live, source_options(options));
-    run_source(options, progress, Feed { source, files, live: true, tap: Some(tap) })
+    run_source(
+        options,
+        progress,
+        Feed { source, files, live: true, tap: Some(tap), filtered: None },
+    )
 }
 
 fn source_options(options: &Options) -> SourceOptions {
@@ -72,10 +105,12 @@ struct Feed {
     live: bool,
     /// It is of interfaces.
     tap: Option<Watched>,
+    /// What the filter for packets of files decides.
+    filtered: Option<Arc<FilterCounts>>,
 }
 
 fn run_source(options: &Options, progress: &Arc<Progress>, input: Feed) -> Result<Summary, Error> {
-    let Feed { mut source, files, live, tap } = input;
+    let Feed { mut source, files, live, tap, filtered } = input;
     let workers = options.cores.max(1);
     progress.input_bytes_total.store(source.total_bytes().unwrap_or(0), Ordering::Relaxed);
 
@@ -169,6 +204,10 @@ fn run_source(options: &Options, progress: &Arc<Progress>, input: Feed) -> Resul
         interrupted: progress.stop.load(Ordering::Relaxed),
         ..Summary::default()
     };
+    // Where the run ends before the input does, nobody knows how far the filter has come.
+    summary.filtered_of = filtered
+        .filter(|_| options.packets_max.is_none() && !summary.interrupted)
+        .map(|counts| counts.seen.load(Ordering::Relaxed));
     (summary.names_known, summary.names_evicted) = names.counts();
     summary.names_refused = names.refused();
     add_damage(&mut summary, &counted.damaged, &files);
@@ -259,7 +298,8 @@ fn first_packet_ns(
         return Ok(None);
     }
     let inputs = open_inputs(&options.read, &progress.stop)?;
-    let mut source = match Source::open(inputs, SourceOptions::default(), &progress.stop) {
+    let (filter, of_source) = (filter_of(options)?, SourceOptions::default());
+    let mut source = match open_source(inputs, filter, of_source, &progress.stop) {
         Err(InputError::Stopped) => return Ok(None),
         source => source?,
     };

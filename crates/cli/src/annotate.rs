@@ -133,8 +133,10 @@ fn options(settings: &Resolved) -> Result<Options, Failure> {
     };
     // The table's ranges are below 2^32 for every time.
     let seconds = |name: &str| u32::try_from(settings.number_or_default(name)).unwrap_or(u32::MAX);
+    let (read, filter) = live::read(settings)?;
     Ok(Options {
-        read: settings.endpoints("read"),
+        read,
+        filter,
         format: format(settings.choice("format")),
         output: settings.endpoint("output").unwrap_or(Endpoint::Pipe),
         // With a store it names the folder.

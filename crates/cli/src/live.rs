@@ -1,13 +1,14 @@
 //! Settings of live traffic and of kept packets, to what the library takes.
 
 use std::fs;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use larder_annotate::Options;
 pub use larder_annotate::live::Input;
 use larder_annotate::options::Endpoint;
 use larder_io::access::Access;
+use larder_io::frame_filter::FrameFilter;
 use larder_io::live::LiveOptions;
 use larder_store::Privacy;
 use larder_store::serve::{self, Listen};
@@ -22,15 +23,10 @@ const TOKEN_BYTES_MAX: u64 = 4096;
 pub fn input(settings: &Resolved) -> Result<Option<Input>, Failure> {
     let interfaces: Vec<String> =
         settings.list("interface").into_iter().map(str::to_owned).collect();
-    let filter = settings.words("filter").join(" ");
     if interfaces.is_empty() {
-        if !filter.is_empty() {
-            return Err(Failure::usage(format!(
-                "{filter:?}: a filter is for -i IFACE; name a capture with -r FILE"
-            )));
-        }
         return Ok(None);
     }
+    let filter = settings.words("filter").join(" ");
     if !settings.endpoints("read").is_empty() {
         return Err(Failure::usage("-i and -r: capture, or read files; not both in one run"));
     }
@@ -49,6 +45,61 @@ pub fn input(settings: &Resolved) -> Result<Option<Input>, Failure> {
         },
         filter,
     }))
+}
+
+/// The captures that `-r` names, and the filter for their packets. It stands behind them (`-r FILE... FILTER`) or anywhere else
+/// as words of no flag: of the words after `-r`, the first one that is no file begins it.
+pub fn read(settings: &Resolved) -> Result<(Vec<Endpoint>, String), Failure> {
+    let mut files = settings.endpoints("read");
+    let apart = settings.words("filter").join(" ");
+    if !settings.list("interface").is_empty() {
+        // The filter is that of the interfaces.
+        return Ok((files, String::new()));
+    }
+    if files.is_empty() && !apart.is_empty() {
+        let text = format!(
+            "{apart:?}: a filter is for packets; name a capture with -r FILE, or an interface with -i IFACE"
+        );
+        return Err(Failure::usage(text));
+    }
+    let first = files.iter().skip(1).position(is_no_file).map_or(files.len(), |at| at + 1);
+    let words: Vec<String> = files.split_off(first).iter().map(word_of).collect();
+    let behind = words.join(" ");
+    let filter = match (apart.is_empty(), behind.is_empty()) {
+        (false, false) => {
+            return Err(Failure::usage(format!(
+                "{behind:?} and {apart:?}: write the filter in one place, behind the files of -r or at the end"
+            )));
+        }
+        (_, false) => behind,
+        (_, true) => apart,
+    };
+    match FrameFilter::new(&filter) {
+        Ok(_) => Ok((files, filter)),
+        Err(error) => Err(Failure::usage(match words.first() {
+            Some(word) => format!(
+                "-r {word:?}: no such file, and no filter begins there ({error}); check the path, or write -r FILE FILTER"
+            ),
+            None => format!("the filter {filter:?}: {error}"),
+        })),
+    }
+}
+
+/// True for a word that names no file. What cannot be looked at is one.
+fn is_no_file(endpoint: &Endpoint) -> bool {
+    use io::ErrorKind::{InvalidFilename, NotADirectory, NotFound};
+    match endpoint {
+        Endpoint::Path(path) => fs::symlink_metadata(path)
+            .is_err_and(|error| matches!(error.kind(), InvalidFilename | NotADirectory | NotFound)),
+        _ => false,
+    }
+}
+
+fn word_of(endpoint: &Endpoint) -> String {
+    match endpoint {
+        Endpoint::Path(path) => path.to_string_lossy().into_owned(),
+        _ => "-".to_owned(),
+    }
 }
 
 /// What `--store` asks for; `None` without it.

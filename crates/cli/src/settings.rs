@@ -159,6 +159,7 @@ configuration; 130 interrupted, what was read is written; 141 standard output wa
 Examples:
   larder annotate -r trace.pcapng
   larder annotate -r monday.pcap tuesday.pcap.gz --format ecs -o flows.jsonl
+  larder annotate -r trace.pcap port 53 or host 192.0.2.1
   larder annotate -i eth0
   larder annotate -i eth0 -o flows.log -w /var/lib/larder --store 50GiB port 53 or port 443
   larder annotate -r trace.pcap --unresolved",
@@ -168,7 +169,7 @@ Examples:
             letter: Some('r'),
             many: true,
             help: "Captures to read: pcap or pcapng, also .gz .zst .xz",
-            why: "Several files are read as one, in time order, and names carry over; - reads standard input.",
+            why: "Several files are read as one, in time order, and names carry over; - reads standard input. A filter may follow.",
             ..INPUT
         },
         live::INTERFACE,

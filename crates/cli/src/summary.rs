@@ -24,6 +24,14 @@ pub fn text(summary: &Summary, elapsed: Duration) -> String {
         size(summary.input_bytes),
         scaled(rate)
     );
+    if let Some(all) = summary.filtered_of {
+        let _ = writeln!(
+            text,
+            "filter     took {} of {} packets",
+            grouped(summary.packets),
+            grouped(all)
+        );
+    }
     for one in &summary.captured {
         let _ = writeln!(
             text,

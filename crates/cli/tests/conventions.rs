@@ -4,7 +4,7 @@ mod common;
 
 use std::io::{BufRead, Write};
 
-use common::{Run, Scratch};
+use common::{Run, Scratch, TestCapture};
 
 /// The value of a setting in what `show-config` prints, and its layer.
 fn shown(run: &Run, key: &str) -> (String, String) {
@@ -101,9 +101,42 @@ fn live_input_is_refused_before_output() {
     scratch.run("annotate -i nowhere0 -o out").refused(&["nowhere0", "lo"]);
     scratch.run("annotate -i lo -r a.pcap -o out").refused(&["not both"]);
     scratch.run("annotate -r a.pcap --store 1GiB -o out").refused(&["-w DIR"]);
-    scratch.run("annotate -r a.pcap -o out -- port 53").refused(&["a filter is for -i"]);
+    scratch.run("annotate -o out -- port 53").refused(&["a filter is for packets", "-r FILE"]);
     scratch.run("annotate -i lo -o out port nowhere").refused(&["nowhere"]);
     scratch.run("annotate -i lo --serve 127.0.0.1:1 -o out").refused(&["--store"]);
+    assert!(!scratch.path("out").exists());
+}
+
+/// Behind the files of -r the first word that is no file begins a filter, and so do words of no flag; a word that is neither is
+/// refused as both, before an output is made.
+#[test]
+fn a_filter_stands_behind_the_files() {
+    let scratch = Scratch::new();
+    let mut capture = TestCapture::new();
+    (0..10).for_each(|host| capture.flow_to([198, 51, 100, host]));
+    scratch.write("a.pcap", &capture.bytes);
+    scratch.write("b.pcap", &capture.bytes);
+    scratch.write("port", &capture.bytes);
+    for (line, took) in [
+        ("-r a.pcap host 198.51.100.7", "took 1 of 10 packets"),
+        ("-r a.pcap b.pcap host 198.51.100.7 or host 198.51.100.8", "took 4 of 20 packets"),
+        ("-r a.pcap -r b.pcap udp -o log", "took 20 of 20 packets"),
+        ("-r a.pcap -o log not udp", "took 0 of 10 packets"),
+        ("udp port 9999 -r a.pcap --cores 2", "took 10 of 10 packets"),
+        // A file has its name before a filter has its words, unless it is said where that begins.
+        ("-r a.pcap port", "packets    20 "),
+        ("-r a.pcap -- port 9999", "took 10 of 10 packets"),
+        ("-r a.pcap b.pcap", "packets    20 "),
+    ] {
+        let run = scratch.run(&format!("annotate {line}"));
+        assert_eq!(run.code, Some(0), "{line}: {}", run.err);
+        assert!(run.err.contains(took), "{line}: {}", run.err);
+    }
+    let both = &["no such file", "no filter begins there", "-r FILE FILTER"];
+    scratch.run("annotate -r a.pcap missing.pcap -o out").refused(both);
+    scratch.run("annotate -r a.pcap udp port nowhere -o out").refused(both);
+    scratch.run("annotate -r missing.pcap udp -o out").refused(&["missing.pcap", "no such file"]);
+    scratch.run("annotate -r a.pcap udp -o out port 53").refused(&["in one place"]);
     assert!(!scratch.path("out").exists());
 }
 

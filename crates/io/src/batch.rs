@@ -35,6 +35,7 @@ use std::time::{Duration, Instant};
 use larder_wire::capture::{Capture, CaptureDamage, HEADER_BYTES, Step};
 
 use crate::decode;
+use crate::frame_filter::FrameFilter;
 use crate::input::{Content, Input, InputError, waiting};
 use crate::live::{Filled, Live};
 use crate::mapped::{Mapped, RELEASE_BYTES};
@@ -179,12 +180,36 @@ impl Source {
         {
             return Source::new(input, 0, options, stop);
         }
+        Source::merged("merged inputs".to_owned(), inputs, None, options, stop)
+    }
+
+    /// The same for the records that a filter takes.
+    pub fn open_filtered(
+        inputs: Vec<Input>,
+        filter: FrameFilter,
+        options: SourceOptions,
+        stop: &AtomicBool,
+    ) -> Result<Source, InputError> {
+        Source::merged("filtered inputs".to_owned(), inputs, Some(filter), options, stop)
+    }
+
+    fn merged(
+        name: String,
+        inputs: Vec<Input>,
+        filter: Option<FrameFilter>,
+        options: SourceOptions,
+        stop: &AtomicBool,
+    ) -> Result<Source, InputError> {
+        let live = filter.is_some()
+            && inputs
+                .iter()
+                .any(|input| matches!(input.content, Content::Stream { live: true, .. }));
         let damage = Arc::default();
         let counts = Arc::clone(&damage);
         // It waits for the first record of each, and one may be a silent pipe.
-        let merge = waiting(stop, move || Merge::open(inputs, counts))?;
-        let stream = Stream::start(move || Ok(Box::new(merge) as Box<dyn Read + Send>), false);
-        Source::from_stream("merged inputs".to_owned(), stream, 0, options, damage, stop)
+        let merge = waiting(stop, move || Merge::open(inputs, filter, counts))?;
+        let stream = Stream::start(move || Ok(Box::new(merge) as Box<dyn Read + Send>), live);
+        Source::from_stream(name, stream, 0, options, damage, stop)
     }
 
     /// Opens one input; `file` is repeated in its batches. Waits for the header.

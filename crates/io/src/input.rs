@@ -75,6 +75,13 @@ pub enum InputError {
         /// What the decoder or the system said.
         why: String,
     },
+    /// The filter says nothing of frames of this kind. The caller should leave it out, or filter before.
+    Filter {
+        /// What was to be read.
+        name: String,
+        /// What the filter lacks.
+        why: String,
+    },
     /// The caller asked to stop before the first record.
     Stopped,
 }
@@ -102,6 +109,7 @@ impl fmt::Display for InputError {
             InputError::Unreadable { name, why } => {
                 write!(f, "{name}: {why}; the file may be damaged: get it again from its source")
             }
+            InputError::Filter { name, why } => write!(f, "{name}: {why}"),
             InputError::Stopped => f.write_str("stopped before anything was read"),
         }
     }

@@ -5,6 +5,7 @@
 //! | [`input`] | opens what is to be read: a mapped file, or a stream to be decoded |
 //! | [`mapped`] | a file in memory that may shrink without killing the process |
 //! | [`decode`] | gzip, zstd and xz, found by their first octets |
+//! | [`frame_filter`] | takes packets of files by a filter of tcpdump's language |
 //! | [`batch`] | cuts input into batches of records, the same whatever it came from |
 //! | `stream`, `pool` | the thread that reads a stream; the memory of batches |
 //! | [`merge`] | several captures as one, in order of time |
@@ -39,6 +40,7 @@ pub mod cores;
 pub mod decode;
 pub mod disk;
 pub mod event;
+pub mod frame_filter;
 pub mod frame_streams;
 pub mod input;
 pub mod live;

@@ -5,7 +5,8 @@
 //! times come in the order of the inputs; inside one input the order of the file is kept, also
 //! where its clock steps back. What reads one capture thus reads many.
 //!
-//! Damage is counted here, where the file and the offset in it are known.
+//! Damage is counted here, where the file and the offset in it are known. A filter, if there is one, is asked here, so that
+//! whoever reads the stream sees what a filter in the kernel would have let through.
 //!
 //! Bounds: a mapped file costs 16 MiB of pages; a stream costs a window of its decoder and a buffer
 //! of `LOOKAHEAD_BYTES` at most (usually 256 KiB and a record).
@@ -21,6 +22,7 @@ use larder_wire::capture::{Capture, HEADER_BYTES, Step, write};
 
 use crate::batch::{SourceDamage, SourceDamageKind};
 use crate::decode;
+use crate::frame_filter::FrameFilter;
 use crate::input::{Content, Input, InputError};
 use crate::mapped::{Mapped, RELEASE_BYTES};
 use crate::pool::lock;
@@ -42,6 +44,13 @@ pub struct Merge {
     /// What of `out` was read.
     out_start: usize,
     damage: Arc<Mutex<Vec<SourceDamage>>>,
+    filter: Option<FrameFilter>,
+    /// An input comes as it happens: each record is given at once.
+    is_live: bool,
+    /// The input whose record was given last, which has not been stepped to its next one.
+    given: Option<usize>,
+    /// Why there is no more.
+    failure: Option<InputError>,
 }
 
 impl fmt::Debug for Merge {
@@ -64,7 +73,7 @@ struct Head {
 
 enum HeadBytes {
     Mapped { mapped: Arc<Mapped>, released: usize },
-    Stream { reader: Box<dyn Read + Send>, buffer: Vec<u8>, ended: bool },
+    Stream { reader: Box<dyn Read + Send>, buffer: Vec<u8>, ended: bool, live: bool },
 }
 
 /// The next record of an input.
@@ -76,9 +85,11 @@ struct Next {
 }
 
 impl Merge {
-    /// Reads every header and first record. What is wrong later goes to `damage`.
+    /// Reads every header and first record. What is wrong later goes to `damage`. Of all records those are given that `filter`
+    /// takes.
     pub fn open(
         inputs: Vec<Input>,
+        filter: Option<FrameFilter>,
         damage: Arc<Mutex<Vec<SourceDamage>>>,
     ) -> Result<Merge, InputError> {
         let mut out = Vec::with_capacity(OUT_BYTES);
@@ -90,40 +101,61 @@ impl Merge {
             out,
             out_start: 0,
             damage,
+            filter,
+            is_live: inputs
+                .iter()
+                .any(|input| matches!(input.content, Content::Stream { live: true, .. })),
+            given: None,
+            failure: None,
         };
         for (number, input) in inputs.into_iter().enumerate() {
             let head = Head::open(input, &merge.damage)?;
             merge.heads.push(head);
-            merge.advance(number);
+            merge.advance(number)?;
         }
         Ok(merge)
     }
 
-    /// Finds the next record of one input.
-    fn advance(&mut self, number: usize) {
+    /// Finds the next record of one input that is wanted.
+    fn advance(&mut self, number: usize) -> Result<(), InputError> {
         let head = &mut self.heads[number];
-        head.advance(&self.damage);
+        loop {
+            head.advance(&self.damage);
+            let (Some(next), Some(filter)) = (&head.next, &mut self.filter) else { break };
+            let frame = &head.bytes()[next.frame.clone()];
+            match filter.takes(next.link_type, frame, next.original_len) {
+                Ok(true) => break,
+                Ok(false) => head.next = None,
+                Err(why) => return Err(InputError::Filter { name: head.name.clone(), why }),
+            }
+        }
         match &head.next {
             Some(next) => self.order.push(Reverse((next.ts_ns, number))),
             None => head.close(&self.damage),
         }
+        Ok(())
     }
 
     /// Writes records until there is enough, or no more.
-    fn refill(&mut self) {
+    fn refill(&mut self) -> Result<(), InputError> {
         self.out.drain(..self.out_start);
         self.out_start = 0;
-        while self.out.len() < OUT_BYTES
-            && let Some(Reverse((ts_ns, number))) = self.order.pop()
-        {
+        let enough = if self.is_live { 1 } else { OUT_BYTES };
+        while self.out.len() < enough {
+            // Not before the record was given: the next one of a pipe may be long in coming.
+            if let Some(number) = self.given.take() {
+                self.advance(number)?;
+            }
+            let Some(Reverse((ts_ns, number))) = self.order.pop() else { break };
             let head = &mut self.heads[number];
             if let Some(next) = head.next.take() {
                 let interface = interface_of(&mut self.link_types, next.link_type, &mut self.out);
                 let frame = &head.bytes()[next.frame];
                 write::packet(&mut self.out, interface, ts_ns, frame, next.original_len);
             }
-            self.advance(number);
+            self.given = Some(number);
         }
+        Ok(())
     }
 }
 
@@ -140,8 +172,14 @@ fn interface_of(link_types: &mut Vec<u16>, link_type: u16, out: &mut Vec<u8>) ->
 
 impl Read for Merge {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.out_start == self.out.len() {
-            self.refill();
+        if self.out_start == self.out.len() && self.failure.is_none() {
+            // What came before it is given first.
+            self.failure = self.refill().err();
+        }
+        if self.out_start == self.out.len()
+            && let Some(failure) = &self.failure
+        {
+            return Err(io::Error::other(failure.to_string()));
         }
         let count = buffer.len().min(self.out.len() - self.out_start);
         buffer[..count].copy_from_slice(&self.out[self.out_start..self.out_start + count]);
@@ -155,11 +193,9 @@ impl Head {
         let Input { name, content } = input;
         let mut bytes = match content {
             Content::Mapped(mapped) => HeadBytes::Mapped { mapped, released: 0 },
-            Content::Memory(bytes) => {
-                HeadBytes::Stream { reader: Box::new(bytes), buffer: Vec::new(), ended: false }
-            }
-            Content::Stream { file, .. } => match decode::decoder(file) {
-                Ok((reader, _)) => HeadBytes::Stream { reader, buffer: Vec::new(), ended: false },
+            Content::Memory(bytes) => HeadBytes::of(Box::new(bytes), false),
+            Content::Stream { file, live } => match decode::decoder(file) {
+                Ok((reader, _)) => HeadBytes::of(reader, live),
                 Err(error) => {
                     return Err(InputError::Unreadable { name, why: error.to_string() });
                 }
@@ -239,7 +275,7 @@ impl Head {
             self.report(damage, offset, SourceDamageKind::Torn);
         }
         let reader: Box<dyn Read + Send> = Box::new(io::empty());
-        self.bytes = HeadBytes::Stream { reader, buffer: Vec::new(), ended: true };
+        self.bytes = HeadBytes::Stream { reader, buffer: Vec::new(), ended: true, live: false };
         self.offset = 0;
     }
 
@@ -250,6 +286,11 @@ impl Head {
 }
 
 impl HeadBytes {
+    /// A stream at its start.
+    fn of(reader: Box<dyn Read + Send>, live: bool) -> HeadBytes {
+        HeadBytes::Stream { reader, buffer: Vec::new(), ended: false, live }
+    }
+
     fn get(&self) -> &[u8] {
         match self {
             HeadBytes::Mapped { mapped, .. } => mapped.bytes(),
@@ -264,12 +305,14 @@ impl HeadBytes {
         }
     }
 
-    /// Reads up to [`READ_BYTES`] more, or to the end. An error is an end that says why.
+    /// Reads up to [`READ_BYTES`] more, or to the end; of what comes as it happens, what there is. An error is an end that says
+    /// why.
     fn read_more(&mut self) -> Option<String> {
-        let HeadBytes::Stream { reader, buffer, ended } = self else { return None };
-        match reader.take(READ_BYTES as u64).read_to_end(buffer) {
-            Ok(count) => {
-                *ended = count < READ_BYTES;
+        let HeadBytes::Stream { reader, buffer, ended, live } = self else { return None };
+        let most = if *live { read_some(reader, buffer) } else { read_all(reader, buffer) };
+        match most {
+            Ok(has_more) => {
+                *ended = !has_more;
                 None
             }
             Err(error) => {
@@ -278,4 +321,23 @@ impl HeadBytes {
             }
         }
     }
+}
+
+/// Reads [`READ_BYTES`], or to the end: then there is no more.
+fn read_all(reader: &mut dyn Read, buffer: &mut Vec<u8>) -> io::Result<bool> {
+    reader.take(READ_BYTES as u64).read_to_end(buffer).map(|count| count == READ_BYTES)
+}
+
+/// Reads what there is, and waits for some.
+fn read_some(reader: &mut dyn Read, buffer: &mut Vec<u8>) -> io::Result<bool> {
+    let start = buffer.len();
+    buffer.resize(start + READ_BYTES, 0);
+    let count = loop {
+        match reader.read(&mut buffer[start..]) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => break result,
+        }
+    };
+    buffer.truncate(start + count.as_ref().map_or(0, |count| *count));
+    count.map(|count| count > 0)
 }

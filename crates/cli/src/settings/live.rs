@@ -24,8 +24,9 @@ pub(super) const FILTER: Setting = Setting {
     value_name: "FILTER",
     positional: true,
     many: true,
-    help: "With -i: which packets, in the language of tcpdump, as in: udp port 53 or host 192.0.2.1",
-    why: "It runs in the kernel; what it leaves out costs nothing and teaches no names.",
+    help: "Which packets, in the language of tcpdump, as in: udp port 53 or host 192.0.2.1",
+    why: "What it leaves out teaches no names. With -i it runs in the kernel and costs nothing. With -r it begins at the first word \
+that is no file; where it begins with the name of a file, write -- before it.",
     ..ROW
 };
 

@@ -1,0 +1,64 @@
+//! A filter of tcpdump's language over frames of captures, whatever their link types are.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use larder_wire::filter::{FilterError, Instruction, LinkType, Origin, compile, run};
+
+/// What a filter returns for a frame that it takes; files are not cut.
+const TAKEN: u32 = 1;
+
+/// Takes the frames that a text describes.
+#[derive(Clone, Debug)]
+pub struct FrameFilter {
+    text: String,
+    /// For each link type that was met.
+    programs: Vec<(u16, Vec<Instruction>)>,
+    counts: Arc<FilterCounts>,
+}
+
+/// What a filter has decided.
+#[derive(Debug, Default)]
+pub struct FilterCounts {
+    /// Frames that were looked at.
+    pub seen: AtomicU64,
+    /// Frames that were taken.
+    pub taken: AtomicU64,
+}
+
+impl FrameFilter {
+    /// A filter by its text; an error says where that is wrong.
+    pub fn new(text: &str) -> Result<FrameFilter, FilterError> {
+        // What can be said of any link type can be said of Ethernet.
+        compile(text, LinkType::Ethernet, Origin::File, TAKEN)?;
+        Ok(FrameFilter { text: text.to_owned(), programs: Vec::new(), counts: Arc::default() })
+    }
+
+    /// What it has decided, by now.
+    pub fn counts(&self) -> Arc<FilterCounts> {
+        Arc::clone(&self.counts)
+    }
+
+    /// True for a frame that it takes. An error: it says nothing of frames of this link type.
+    pub(crate) fn takes(
+        &mut self,
+        link_type: u16,
+        frame: &[u8],
+        original_len: u32,
+    ) -> Result<bool, String> {
+        let known = self.programs.iter().position(|(known, _)| *known == link_type);
+        let number = match known {
+            Some(number) => number,
+            None => {
+                let program = LinkType::of(link_type)
+                    .and_then(|link| compile(&self.text, link, Origin::File, TAKEN));
+                self.programs.push((link_type, program.map_err(|error| error.what)?));
+                self.programs.len() - 1
+            }
+        };
+        let is_taken = run(&self.programs[number].1, frame, original_len) != 0;
+        self.counts.seen.fetch_add(1, Ordering::Relaxed);
+        self.counts.taken.fetch_add(u64::from(is_taken), Ordering::Relaxed);
+        Ok(is_taken)
+    }
+}
