@@ -75,3 +75,27 @@ pub(crate) fn is_resolver_traffic(protocol: u8, responder: Addr, port: u16) -> b
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// DNS is a resolver's traffic wherever its server is; protocols of one link are only there, and only over UDP.
+    #[test]
+    fn traffic_of_resolvers() {
+        let (far, near) = (Addr::v4([8, 8, 8, 8]), Addr::v4([192, 168, 0, 1]));
+        for port in [53, 853] {
+            for (protocol, addr) in [(protocol::TCP, far), (protocol::UDP, near)] {
+                assert!(is_resolver_traffic(protocol, addr, port), "{protocol} {port}");
+            }
+        }
+        assert!(is_resolver_traffic(protocol::UDP, far, 8853));
+        assert!(!is_resolver_traffic(protocol::TCP, far, 8853));
+        for port in [5353, 5355, 137, 67, 68, 546, 547] {
+            assert!(is_resolver_traffic(protocol::UDP, near, port), "{port}");
+            assert!(!is_resolver_traffic(protocol::UDP, far, port), "{port}");
+            assert!(!is_resolver_traffic(protocol::TCP, near, port), "{port}");
+        }
+        assert!(!is_resolver_traffic(protocol::UDP, near, 443));
+    }
+}

@@ -66,6 +66,120 @@ fn unsolicited_names_displace_nothing() {
     assert_eq!(names(&promoted), "xa");
 }
 
+/// An entry gives back each candidate as it was written, and of a value that was cut short those that are whole.
+#[test]
+fn candidates_are_read_as_they_were_written() {
+    let teachers = [
+        (Teacher::Dns, NameSource::DnsAddress),
+        (Teacher::Mdns, NameSource::Mdns),
+        (Teacher::Llmnr, NameSource::Llmnr),
+        (Teacher::Nbns, NameSource::Nbns),
+        (Teacher::Dhcp, NameSource::Dhcp),
+        (Teacher::Ptr, NameSource::Ptr),
+    ];
+    let (mut value, mut written) = (Vec::new(), Vec::new());
+    for (teacher, source) in teachers {
+        assert_eq!(teacher.source(), source);
+        for (standing, direct) in Standing::ALL.into_iter().flat_map(|s| [(s, false), (s, true)]) {
+            let plain = candidate("asked.example", -5, standing);
+            let (head, ttl_s) = (&b"head.example"[..], 0x0102_0304);
+            let all = Candidate { head, ttl_s, teacher, askers: 7, asker: 0x0809, direct, ..plain };
+            for one in [plain, all] {
+                one.write(&mut value);
+                written.push(one);
+            }
+        }
+    }
+    assert_eq!(Candidates::new(&value).collect::<Vec<_>>(), written);
+    let short = &value[..value.len() - 1];
+    assert_eq!(Candidates::new(short).collect::<Vec<_>>(), written[..written.len() - 1]);
+}
+
+/// A name is stale when more time has passed than its TTL; a clock that went back makes none stale.
+#[test]
+fn names_are_stale_after_their_ttl() {
+    let at_10_s = candidate("a", 10_000_000_000, Standing::Confirmed);
+    assert!(!at_10_s.is_stale_at(70_000_000_000));
+    assert!(at_10_s.is_stale_at(70_000_000_001));
+    assert!(!at_10_s.is_stale_at(0));
+}
+
+/// What a host says of itself stands before its lease while it holds, and behind it later; what DNS said
+/// with a query stands before both at any time.
+#[test]
+fn a_lease_replaces_what_a_host_no_longer_says() {
+    let (minute_ns, both) = (60_000_000_000, |first: Candidate<'_>, lease_ns: i64| {
+        let leased =
+            Candidate { teacher: Teacher::Dhcp, ..candidate("lease", lease_ns, Standing::Leased) };
+        names(&merged(&[first, leased], MERGING))
+    });
+    let looked_up = candidate("host", 0, Standing::Confirmed);
+    let said = Candidate { teacher: Teacher::Mdns, ..looked_up };
+    assert_eq!(both(said, minute_ns), "hostlease");
+    assert_eq!(both(said, minute_ns + 1), "leasehost");
+    assert_eq!(both(looked_up, minute_ns + 1), "hostlease");
+}
+
+/// A site that clients ask for directly keeps its place before an alias of it in another domain, unless more
+/// clients followed aliases to it; names behind it do not.
+#[test]
+fn an_alias_stays_behind_a_site_that_is_asked_for() {
+    let order = |asker: Option<u16>, led: &[u8], targets: &[&[u8]], owner: &str| {
+        let steps = [candidate("old.org ", 1, Standing::Confirmed)];
+        let (mut old, mut new) = (Vec::new(), Vec::new());
+        merge(&[], &steps[0], MERGING, &mut old);
+        let site = candidate("site.com ", 2, Standing::Confirmed);
+        merge(&old, &site, Merging { asker, ..MERGING }, &mut new);
+        let alias = candidate(owner, 3, Standing::Confirmed);
+        merge(&new, &alias, Merging { targets, led, ..MERGING }, &mut old);
+        Candidates::new(&old).map(|c| String::from_utf8_lossy(c.asked)).collect::<String>()
+    };
+    let (other, site): (&[u8], &[u8]) = (b"other.com ", b"site.com ");
+    assert_eq!(order(Some(1), &[1], &[site], "a.net "), "site.com a.net old.org ");
+    assert_eq!(order(Some(1), &[9, 0], &[other, site], "a.net "), "site.com a.net old.org ");
+    assert_eq!(order(Some(1), &[2], &[site], "a.net "), "a.net site.com old.org ", "followed");
+    assert_eq!(order(None, &[0], &[site], "a.net "), "a.net site.com old.org ", "never asked for");
+    assert_eq!(order(Some(1), &[1], &[other], "a.net "), "a.net site.com old.org ", "of another");
+    assert_eq!(order(Some(1), &[1], &[site], "a.site.com "), "a.site.com site.com old.org ");
+}
+
+/// A client that asks again counts again only after another, others' lessons count nobody, and the count
+/// does not wrap.
+#[test]
+fn askers_are_counted() {
+    let askers = |clients: &[Option<u16>]| {
+        let (mut old, mut new) = (Vec::new(), Vec::new());
+        for &asker in clients {
+            let one = candidate("a.com", 1, Standing::Confirmed);
+            merge(&old, &one, Merging { asker, ..MERGING }, &mut new);
+            std::mem::swap(&mut old, &mut new);
+        }
+        let found = Candidates::new(&old).next().expect("a candidate");
+        (found.askers, found.asker)
+    };
+    assert_eq!(askers(&[None]), (0, 0));
+    assert_eq!(askers(&[Some(0), Some(0)]), (1, 0));
+    assert_eq!(askers(&[Some(3), Some(3), None]), (1, 3));
+    assert_eq!(askers(&[Some(3), Some(4), Some(3)]), (3, 3));
+    let many: Vec<_> = (0..300).map(Some).collect();
+    assert_eq!(askers(&many), (255, 299));
+}
+
+/// A name stands before the head of its chain where at least as many clients asked for it as were led to it,
+/// and the head is of another domain.
+#[test]
+fn a_name_asked_for_directly_stands_before_its_head() {
+    let direct = |head: &[u8], asker: Option<u16>, led_here: u8| {
+        let one = Candidate { head, ..candidate("cdn.com", 1, Standing::Confirmed) };
+        let mut entry = Vec::new();
+        merge(&[], &one, Merging { asker, led_here, ..MERGING }, &mut entry);
+        Candidates::new(&entry).next().expect("a candidate").direct
+    };
+    assert!(direct(b"shop.org", Some(1), 0) && direct(b"shop.org", Some(1), 1));
+    assert!(!direct(b"shop.org", Some(1), 2) && !direct(b"shop.org", None, 0));
+    assert!(!direct(b"www.cdn.com", Some(1), 0) && !direct(b"", Some(1), 0));
+}
+
 /// A key changed in a batch reads as it was before each packet, and as the engine has it where
 /// the batch left it alone; keys of one hash are told apart.
 #[test]
@@ -149,6 +263,88 @@ fn names_over_batches() {
     assert_eq!(named(other, 3, 6), None);
 }
 
+/// An alias that nobody asked for neither replaces one that a client asked for nor counts as followed; of those
+/// that were asked for the last counts, and each client once.
+#[test]
+fn aliases_that_nobody_asked_for_replace_none() {
+    let (mut names, _proxies) = Names::new(4 << 20, 0, 1, 4, Rules::all()).expect("room");
+    let (target, client) = (&b"edge.cdn.example"[..], |last| Addr::v4([10, 0, 0, last]));
+    let head = |names: &mut Names, standing| {
+        let mut head = Vec::new();
+        names.head_of(target, standing, &mut head);
+        String::from_utf8(head).expect("text")
+    };
+    let forged =
+        AliasLesson { standing: Standing::Unsolicited, ..alias(1, b"forged.example", target) };
+    names.learn_alias(&forged);
+    assert_eq!(head(&mut names, Standing::Confirmed), "");
+    assert_eq!(head(&mut names, Standing::Unsolicited), "forged.example");
+    assert_eq!(names.led_to(target), 0);
+    names.learn_alias(&AliasLesson { client: client(1), ..alias(2, b"one.example", target) });
+    names.learn_alias(&AliasLesson { client: client(2), ..alias(3, b"two.example", target) });
+    names.learn_alias(&AliasLesson { client: client(1), ..alias(4, b"one.example", target) });
+    names.learn_alias(&AliasLesson { client: client(3), ..forged });
+    assert_eq!(head(&mut names, Standing::Confirmed), "one.example");
+    assert_eq!(names.led_to(target), 2);
+    assert_eq!(names.led_to(b"one.example"), 0, "nothing is an alias of that");
+}
+
+/// Names that are addresses are counted and not learned, as aliases, as their targets, and as names asked;
+/// an alias of itself and a target that is too long for a key are not learned either.
+#[test]
+fn addresses_and_long_names_are_not_learned() {
+    let (mut names, _proxies) = Names::new(4 << 20, 0, 1, 4, Rules::all()).expect("room");
+    names.learn_alias(&alias(1, b"10.0.0.1", b"a.example"));
+    names.learn_alias(&alias(1, b"a.example", b"10.0.0.1"));
+    names.learn(&lesson(1, 7, b"10.0.0.1", 1));
+    assert_eq!(names.refused(), 3);
+    names.learn_alias(&alias(1, b"a.example", b"a.example"));
+    names.learn_alias(&alias(1, b"a.example", &[b'a'; ALIAS_KEY_BYTES_MAX + 1]));
+    assert!(names.overlay.is_empty());
+    assert_eq!(names.refused(), 3);
+    let longest = [b'a'; ALIAS_KEY_BYTES_MAX];
+    names.learn_alias(&alias(1, b"a.example", &longest));
+    assert_eq!(names.led_to(&longest), 1);
+    let mut head = Vec::new();
+    names.head_of(&longest, Standing::Confirmed, &mut head);
+    assert_eq!(head, b"a.example");
+}
+
+/// What was known once is learned under the keys that it came from; kinds that do not exist, and those that
+/// lack an address, are refused.
+#[test]
+fn what_was_known_is_recalled() {
+    let (mut names, _proxies) = Names::new(4 << 20, 0, 1, 4, Rules::all()).expect("room");
+    let (client, addr) = (Addr::v4([10, 0, 0, 7]), Addr::v4([192, 0, 2, 1]));
+    let mut recall = |kind, client, addr, asked: &str, head: &'static str| {
+        let one = Candidate { head: head.as_bytes(), ..candidate(asked, 0, Standing::Confirmed) };
+        names.recall(kind, Scope::NONE, client, addr, &one)
+    };
+    for (kind, client, addr) in
+        [("pair", None, Some(addr)), ("address", None, None), ("host", None, None)]
+    {
+        assert_eq!(recall(kind, client, addr, "a.example", ""), None, "{kind}");
+    }
+    assert_eq!(recall("gossip", Some(client), Some(addr), "a.example", ""), None);
+    assert_eq!(recall("address", None, Some(addr), "10.0.0.1", ""), Some(()));
+    assert_eq!(recall("address", None, Some(addr), "a.example", "10.0.0.1"), Some(()));
+    assert_eq!(recall("address", None, Some(addr), "shared.example", ""), Some(()));
+    assert_eq!(recall("pair", Some(client), Some(addr), "own.example", ""), Some(()));
+    assert_eq!(recall("host", None, Some(client), "host.example", ""), Some(()));
+    assert_eq!(recall("alias", None, None, "edge.example", "www.example"), Some(()));
+    assert_eq!(names.refused(), 2);
+    let facts = names.facts();
+    let hash = |addr| names.address_hash(Scope::NONE, addr);
+    assert!(facts.named.has(hash(addr), 0) && !facts.hosts.has(hash(addr), 0));
+    assert!(facts.hosts.has(hash(client), 0) && !facts.named.has(hash(client), 0));
+    let named = |client| names.view().destination(client, addr, u64::MAX, 0).expect("a name");
+    assert_eq!(named(client).name.as_bytes(), b"own.example");
+    assert_eq!(named(Addr::v4([10, 0, 0, 8])).name.as_bytes(), b"shared.example");
+    let mut head = Vec::new();
+    names.head_of(b"edge.example", Standing::Confirmed, &mut head);
+    assert_eq!(head, b"www.example");
+}
+
 /// A key made as one number has the octets of one made octet by octet, so that entries are found
 /// whichever way they were written.
 #[test]
@@ -170,6 +366,43 @@ fn keys_have_their_octets() {
         Key::pair(Scope::NONE, v4[0], v6).as_bytes(),
         [&b"p\xc0\0\x02\x01"[..], &v6.0].concat()
     );
+}
+
+/// An address that others may use too has its network in its key, and one that is routed globally has not;
+/// a pair has it always. Keys of different kinds, networks and addresses differ.
+#[test]
+fn keys_of_local_addresses_have_their_network() {
+    let scope = Scope::NONE.tagged(5);
+    let network = scope.bits().to_be_bytes();
+    let (local, global) = (Addr::v4([10, 0, 0, 1]), Addr::v4([8, 8, 8, 8]));
+    let v6 = Addr::v6(std::array::from_fn(|at| at as u8 + 32));
+    assert_eq!(
+        Key::address(scope, local).as_bytes(),
+        [b"A", &network[..], b"\x0a\0\0\x01"].concat()
+    );
+    assert_eq!(Key::host(scope, local).as_bytes(), [b"H", &network[..], b"\x0a\0\0\x01"].concat());
+    assert_eq!(Key::address(scope, global).as_bytes(), b"a\x08\x08\x08\x08");
+    assert_eq!(Key::host(scope, global).as_bytes(), b"h\x08\x08\x08\x08");
+    let (pair, turned) = (Key::pair(scope, global, v6), Key::pair(scope, v6, global));
+    assert_eq!(pair.as_bytes(), [b"q", &network[..], &[8; 4], &v6.0].concat());
+    assert_eq!(turned.as_bytes(), [b"Q", &network[..], &v6.0, &[8; 4]].concat());
+}
+
+/// Who followed an alias is known until twice as many facts as one sieve takes have come after it; a fact
+/// that is repeated meanwhile stays.
+#[test]
+fn followed_aliases_are_forgotten_in_turn() {
+    let (mut followed, max) = (Followed::new(), FOLLOWED_MAX as u64);
+    assert!((0..max).all(|fact| followed.add(fact)), "all are new");
+    assert!((0..max).all(|fact| !followed.add(fact)), "none is new");
+    assert!(followed.add(max), "the sieves take turns");
+    assert!(followed.has(0) && followed.has(1) && followed.has(max));
+    assert!(!followed.add(0), "known, and noted once more");
+    assert!((max + 1..2 * max - 1).all(|fact| followed.add(fact)));
+    assert!(followed.has(1));
+    assert!(followed.add(2 * max));
+    assert!(followed.has(0) && followed.has(max) && followed.has(2 * max));
+    assert!(!followed.has(1), "the oldest are forgotten");
 }
 
 /// A sieve has all that was added, and of other hashes only those that share a bit.
