@@ -178,9 +178,11 @@ mod tests {
         let mut cuts = Cuts::new(&[[192, 0, 2, 1].into()], 100);
         let name = b"\x01a\x01b\x07example\x03com\0";
         assert_eq!(place(&mut cuts, name, false, 0), (16, 16));
+        assert_eq!(cuts.count(), 0, "the root is not counted");
         cuts.learn(b"\x03com\0", Vec::new(), 1_000, u64::MAX, 0);
         cuts.learn(b"\x07example\x03com\0", Vec::new(), 600, u64::MAX, 0);
         cuts.is_none(b"\x01b\x07example\x03com\0", 0);
+        assert_eq!(cuts.count(), 3);
         assert_eq!(place(&mut cuts, name, false, 0), (4, 2));
         assert_eq!(place(&mut cuts, &name[4..], false, 0), (0, 0));
         assert_eq!(place(&mut cuts, &name[4..], true, 0), (8, 8), "for DS");
