@@ -223,6 +223,11 @@ mod tests {
         let mut failed = kept("max-age=60");
         failed.life.status = 503;
         assert!(may(&failed, 59, &lenient) && !may(&failed, 60, &lenient), "it is an error too");
+        failed.life.status = 500;
+        assert!(!may(&failed, 60, &lenient));
+        failed.life.status = 404;
+        assert!(may(&failed, 60, &lenient), "not of the origin");
+        assert!(!may(&kept("max-age=60, no-cache"), 1, &lenient), "fresh, and yet to be asked for");
     }
 
     /// A 304 renews what it is about, but for what belongs to bodies and connections.
@@ -251,6 +256,36 @@ mod tests {
         let all = updated(&old, &new);
         let expected = fields(&[("A", "1"), ("Content-Length", "3"), ("B", "6"), ("C", "8")]);
         assert_eq!(all, expected);
+    }
+
+    /// A 304 is about what is kept where a validator of both is the same, the ETag before the date, and where it has
+    /// none; of one that has an ETag where nothing kept has it is not.
+    #[test]
+    fn about_what_is_kept() {
+        let (early, late) = ("Sun, 06 Nov 1994 08:49:37 GMT", "Mon, 07 Nov 1994 08:49:37 GMT");
+        let both =
+            Validators { etag: Some(b"\"a\""), last_modified: Some(early.as_bytes()), date: None };
+        let (dated, tagged) =
+            (Validators { etag: None, ..both }, Validators { last_modified: None, ..both });
+        let cases = [
+            (both, vec![("ETag", "\"a\""), ("Last-Modified", late)], true),
+            (both, vec![("ETag", "\"b\""), ("Last-Modified", early)], false),
+            (dated, vec![("ETag", "\"a\""), ("Last-Modified", early)], false),
+            (both, vec![("Last-Modified", early)], true),
+            (both, vec![("Last-Modified", late)], false),
+            (dated, vec![("Last-Modified", early)], true),
+            (dated, vec![("Last-Modified", late)], false),
+            (tagged, vec![("Last-Modified", late)], true),
+            (dated, vec![], true),
+        ];
+        for (validators, head, expected) in cases {
+            let head = fields(&head);
+            let not_modified = Response { status: 304, fields: &head };
+            assert_eq!(is_about(validators, &not_modified), expected, "{validators:?} {head:?}");
+        }
+        let asked: Vec<_> = conditions(both).collect();
+        let early = early.as_bytes();
+        assert_eq!(asked, [("If-None-Match", &b"\"a\""[..]), ("If-Modified-Since", early)]);
     }
 
     /// Unsafe methods, unknown ones too, make what is kept invalid where they did something.

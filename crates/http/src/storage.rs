@@ -440,6 +440,55 @@ mod tests {
         assert_eq!(store(&head, &response, NOW, &Rules::default()), Err(Unstored::Method));
     }
 
+    /// A request with content is not for the cache, however its length is written; statuses begin at 200 and end at 599; and
+    /// the operator may have requests' `no-store` and cookies count for nothing.
+    #[test]
+    fn reasons_of_requests_and_rules() {
+        let fresh = [("Cache-Control", "max-age=9")];
+        for header in
+            [("Content-Length", "1"), ("Content-Length", "10"), ("Transfer-Encoding", "chunked")]
+        {
+            assert_eq!(kept_for(&[header], 200, &fresh), Err(Unstored::Content), "{header:?}");
+        }
+        assert!(kept_for(&[("Content-Length", "0")], 200, &fresh).is_ok());
+        assert!(kept_for(&[("Content-Length", "0, 0")], 200, &fresh).is_ok());
+        for (status, expected) in [(199, false), (200, true), (599, true), (600, false)] {
+            assert_eq!(kept(status, &fresh).is_ok(), expected, "{status}");
+        }
+        let lenient =
+            Rules { heeds_clients: false, is_cautious_with_cookies: false, ..Rules::default() };
+        let (asked, answered) =
+            (fields(&[("Cache-Control", "no-store")]), fields(&[fresh[0], ("Set-Cookie", "a=b")]));
+        let request = Request { method: "GET", fields: &asked };
+        assert!(
+            store(&request, &Response { status: 200, fields: &answered }, NOW, &lenient).is_ok()
+        );
+    }
+
+    /// Nothing is guessed of a page that may be the client's own: without a date it is kept to be asked for again, with one only
+    /// where a tag tells pages apart, unless the response or the operator says otherwise.
+    #[test]
+    fn guesses_with_cookies() {
+        let old = ("Last-Modified", "Sun, 06 Nov 1994 08:32:57 GMT");
+        let (tag, public) = (("ETag", "\"a\""), ("Cache-Control", "public"));
+        let lifetime_s = |response: &[(&str, &str)], rules: &Rules| {
+            let (asked, answered) = (fields(&[("Cookie", "a=b")]), fields(response));
+            let request = Request { method: "GET", fields: &asked };
+            let response = Response { status: 200, fields: &answered };
+            store(&request, &response, NOW, rules).map(|stored| stored.life.lifetime_s)
+        };
+        let (rules, refused) = (Rules::default(), Err(Unstored::RequestCookies));
+        assert_eq!(lifetime_s(&[old, DATE], &rules), refused);
+        assert_eq!(lifetime_s(&[old, DATE, tag], &rules), Ok(0));
+        assert_eq!(lifetime_s(&[old, DATE, ("ETag", "a")], &rules), refused, "that is no tag");
+        assert_eq!(lifetime_s(&[DATE], &rules), Ok(0));
+        assert_eq!(lifetime_s(&[old, DATE, public], &rules), Ok(100));
+        let guesses = Rules { guesses_with_cookies: true, ..Rules::default() };
+        assert_eq!(lifetime_s(&[old, DATE], &guesses), Ok(100));
+        let short = Rules { heuristic_max_s: 99, ..guesses };
+        assert_eq!(lifetime_s(&[old, DATE], &short), Ok(99));
+    }
+
     /// A rule for a status is for what says nothing of caching, comes before a guess, and makes nothing public that is not.
     #[test]
     fn rules_for_statuses() {
@@ -477,6 +526,27 @@ mod tests {
         assert_eq!(kept(&[cc("no-store")], 404, &[]), Err(Unstored::RequestNoStore));
     }
 
+    /// Logs and `Cache-Status` have a token for each reason.
+    #[test]
+    fn reasons_have_tokens() {
+        for (reason, token) in [
+            (Unstored::Method, "method"),
+            (Unstored::Content, "request-content"),
+            (Unstored::Status, "status"),
+            (Unstored::NotUnderstood, "must-understand"),
+            (Unstored::NoStore, "no-store"),
+            (Unstored::RequestNoStore, "request-no-store"),
+            (Unstored::Private, "private"),
+            (Unstored::Authorization, "authorization"),
+            (Unstored::VaryAny, "vary-any"),
+            (Unstored::Cookies, "set-cookie"),
+            (Unstored::RequestCookies, "request-cookie"),
+            (Unstored::NotSaid, "not-cacheable"),
+        ] {
+            assert_eq!(reason.as_str(), token);
+        }
+    }
+
     /// Variants are told apart by the fields named, however those are spread and spaced; and absence is not emptiness.
     #[test]
     fn variants() {
@@ -509,11 +579,38 @@ mod tests {
             ("\"a", false),
             ("w/\"a\"", false),
             ("\"a\"b\"", false),
+            ("\"a b\"", false),
+            ("\"a\x7f\"", false),
+            ("\"a!\"", true),
         ] {
             assert_eq!(kept(200, &[("ETag", text)]).unwrap().etag.is_some(), is_one, "{text}");
         }
         assert_eq!(kept(200, &[("Last-Modified", "yesterday")]).unwrap().last_modified, None);
         assert!(!kept(200, &[]).unwrap().is_of_use(&Rules::default()));
         assert!(kept(200, &[("ETag", "\"a\"")]).unwrap().is_of_use(&Rules::default()));
+        assert!(kept(200, &[("Last-Modified", DATE.1)]).unwrap().is_of_use(&Rules::default()));
+    }
+
+    /// What is of age when it comes, and may neither be stale nor asked for, is of no use; one second of any makes it so.
+    #[test]
+    fn uses() {
+        let is_of_use = |control: &str, rules: &Rules| {
+            kept(200, &[("Cache-Control", control)]).unwrap().is_of_use(rules)
+        };
+        let rules = Rules { stale_if_error_s: 0, ..Rules::default() };
+        // The way took two seconds.
+        assert!(!is_of_use("max-age=2", &rules) && is_of_use("max-age=3", &rules));
+        assert!(!is_of_use("max-age=3, no-cache", &rules));
+        assert!(is_of_use("max-age=0, stale-if-error=1", &rules));
+        assert!(is_of_use("max-age=0, stale-while-revalidate=1", &rules));
+        let lenient = Rules { stale_if_error_s: 1, ..rules };
+        assert!(
+            is_of_use("max-age=0", &lenient) && !is_of_use("max-age=0, stale-if-error=0", &lenient)
+        );
+        let window_s = |control: &str| {
+            kept(200, &[("Cache-Control", control)]).unwrap().life.stale_window_s(&lenient)
+        };
+        assert_eq!(window_s("max-age=0, stale-if-error=5, stale-while-revalidate=7"), 7);
+        assert_eq!(window_s("max-age=0, stale-if-error=9, stale-while-revalidate=7"), 9);
     }
 }
