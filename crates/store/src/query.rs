@@ -361,7 +361,7 @@ mod tests {
     /// Names match as people mean them, and what matches lies in the range of turned names that is searched.
     #[test]
     fn names_match() {
-        let cases: [(&str, &[&str], &[&str]); 10] = [
+        let cases: [(&str, &[&str], &[&str]); 12] = [
             ("WWW.Example.com.", &["www.example.com"], &["example.com", "xwww.example.com"]),
             (
                 "*.example.com",
@@ -371,6 +371,8 @@ mod tests {
             ("*", &["x", "", "a.b"], &[]),
             ("www.*.com", &["www.a.com", "www.a.b.com"], &["www.com", "www.a.org"]),
             ("*a*b*", &["ab", "xxaxxbxx"], &["ba", "b"]),
+            ("*aa*aa*", &["aaaa", "aabaa"], &["aaa", "a"]),
+            ("ab*ba", &["abba", "ab.ba"], &["aba", "ba"]),
             ("*example.com", &["example.com", "anexample.com"], &["example.comx"]),
             (r"a\x00b.example", &["a\0b.example"], &["ab.example"]),
             (r"a\.b.example", &[r"a\.b.example"], &["a.b.example"]),
@@ -392,6 +394,37 @@ mod tests {
         }
     }
 
+    /// Below a domain its labels, turned, are searched; a whole name alone is exact; and a star in the last label leaves
+    /// nothing to begin with.
+    #[test]
+    fn names_are_searched_from_their_end() {
+        let prefix = |word: &str| pattern(word).expect("a pattern").prefix();
+        let name = turned(b"www.example.com");
+        assert_eq!(prefix("www.example.com"), (name.clone(), true));
+        let (below, is_exact) = prefix("*.example.com");
+        assert_eq!((below.as_slice(), is_exact), (&b"com.example."[..], false));
+        assert!(name.starts_with(&below) && !turned(b"example.com").starts_with(&below));
+        assert_eq!(prefix("w*w.example.com"), (below, false));
+        assert_eq!(prefix("www.example.c*m"), (Vec::new(), false));
+        let words = |words: &[&str]| Query::parse(words).expect("a query");
+        assert!(words(&["192.0.2.1", "*.example.com"]).has_names());
+        assert!(!words(&["192.0.2.1", "192.0.2.1:53", "10.0.0.0/8"]).has_names());
+    }
+
+    /// So many words are read and no more, and what is said of the others names the limit or the word.
+    #[test]
+    fn errors_say_why() {
+        let words = vec!["a"; WORDS_MAX + 1];
+        assert!(Query::parse(&words[1..]).is_ok());
+        let said = |words: &[&str]| Query::parse(words).expect_err("no query").to_string();
+        assert_eq!(said(&words), "more than 4096 words; ask several times");
+        assert_eq!(
+            said(&["10.0.0.0/33"]),
+            "`10.0.0.0/33`: a prefix has up to 32 bits, in IPv6 up to 128"
+        );
+        assert!(said(&[]).starts_with("nothing to look for"));
+    }
+
     /// Words are read as what they are, and what cannot be is refused with a reason.
     #[test]
     fn words_are_read() {
@@ -399,6 +432,9 @@ mod tests {
         assert_eq!(one("192.0.2.1"), Term::Net(addr("192.0.2.1"), addr("192.0.2.1")));
         assert_eq!(one("192.0.2.9/24"), Term::Net(addr("192.0.2.0"), addr("192.0.2.255")));
         assert_eq!(one("0.0.0.0/0"), Term::Net(addr("0.0.0.0"), addr("255.255.255.255")));
+        let host = |text: &str| Term::Net(addr(text), addr(text));
+        assert_eq!(one("192.0.2.1/32"), host("192.0.2.1"));
+        assert_eq!(one("2001:db8::1/128"), host("2001:db8::1"));
         let all = Addr([0xff; 16]);
         assert_eq!(one("::/0"), Term::Net(Addr([0; 16]), all));
         let end = |host: &str, port| End { addr: address(host), port };
@@ -408,9 +444,29 @@ mod tests {
         assert_eq!(one("[2001:db8::1]:53-*"), Term::Flow(half, None));
         assert_eq!(one("[2001:db8::1]:53"), Term::Flow(half, None));
         assert_eq!(one("*-*:443"), Term::Flow([End::default(), end("", Some(443))], None));
+        assert_eq!(one("[2001:db8::1]-*"), Term::Flow([end("2001:db8::1", None), half[1]], None));
+        for (protocol, number) in
+            [("tcp", 6), ("udp", 17), ("icmp", 1), ("icmp6", 58), ("sctp", 132), ("47", 47)]
+        {
+            let expected = Term::Flow([end("", Some(9)), End::default()], Some(number));
+            assert_eq!(one(&format!("*:9/{protocol}")), expected, "{protocol}");
+        }
         let id = "1:LQU9qZlK+B5F3KDmev6m5PMibrg=";
         assert_eq!(one(id), Term::Community(id.into()));
-        for name in ["foo-bar.example", "1.2.3.4.5", "*-*", "1:2", "a:b", "x/y"] {
+        let thirty = "thirty-octets-long.example.com";
+        assert_eq!(thirty.len(), id.len());
+        for name in [
+            "foo-bar.example",
+            "1.2.3.4.5",
+            "*-*",
+            "1:2",
+            "1:2=",
+            "a=",
+            thirty,
+            "a:b",
+            "x/y",
+            "[2001:db8::1]53",
+        ] {
             assert!(matches!(one(name), Term::Name(_)), "{name}");
         }
         for bad in ["", "192.0.2.1/33", "::/129", "192.0.2.1/x", r"a\x0", r"a\", "192.0.2.1-*/foo"]
@@ -449,6 +505,22 @@ mod tests {
                 Ok(query) => assert_eq!(query.matches_key(&key), expected, "{word}"),
                 Err(_) => assert!(!expected, "{word}"),
             }
+        }
+    }
+
+    /// ICMP messages that nobody answers have a Community ID for each direction, and either finds them.
+    #[test]
+    fn either_community_id_of_one_direction_matches() {
+        let (low, high) = (Addr::v4([192, 0, 2, 1]), Addr::v4([192, 0, 2, 2]));
+        let (low_port, high_port, protocol) = (3, 1, 1);
+        let key = FlowKey { low, high, low_port, high_port, protocol, scope: Default::default() };
+        let ids = [
+            community_id::v1(low, high, low_port, high_port, protocol, 0),
+            community_id::v1(high, low, high_port, low_port, protocol, 0),
+        ];
+        assert_ne!(ids[0], ids[1], "unreachable, without a counterpart");
+        for id in ids {
+            assert!(Query::parse(&[&id]).expect("an ID").matches_key(&key), "{id}");
         }
     }
 }
