@@ -209,6 +209,26 @@ fn help_goes_to_standard_output() {
     assert!(!run.out.contains('\x1b'), "no colour in a pipe");
 }
 
+/// Help wraps at the width of the terminal, and has colors where there is one; a pipe gets none.
+#[test]
+fn help_wraps_and_has_colors() {
+    let scratch = Scratch::new();
+    let help = |variable: &str, value: &str| {
+        Run::of(scratch.larder().args(["annotate", "--help"]).env(variable, value)).out
+    };
+    let longest = |text: &str| text.lines().map(str::len).max();
+    let (narrow, wide) = (help("COLUMNS", "60"), help("COLUMNS", "200"));
+    assert!(narrow.lines().count() > wide.lines().count());
+    assert!(longest(&narrow) < longest(&wide), "{narrow}");
+    assert!(help("CLICOLOR_FORCE", "1").contains('\x1b'));
+}
+
+/// `larder top` without a server says which program it shows, and how that is started.
+#[test]
+fn top_names_its_program() {
+    Scratch::new().run("top --once --socket ctl").refused(&["larder annotate -i IFACE --ctl ctl"]);
+}
+
 /// Values of `larder http` that are words of their own are checked before anything is served: each is named, with what it could be.
 #[test]
 fn words_of_http_are_checked() {

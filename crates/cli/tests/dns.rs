@@ -263,6 +263,21 @@ fn an_operator() {
     assert!(!scratch.path("ctl").exists(), "the socket is gone");
 }
 
+/// The directory of a control socket is made where only that is missing; else the way to make it is told. Of servers that place
+/// sockets there one waits for the other, and is refused where that takes long.
+#[test]
+fn control_sockets_have_a_place() {
+    let (scratch, upstream) = (Scratch::new(), Upstream::start());
+    let server = start(&scratch, upstream.address, "--ctl run/ctl");
+    assert_eq!(scratch.run("ctl stop --socket run/ctl").code, Some(0));
+    assert_eq!(server.end().0, Some(0));
+    let line = format!("dns --listen 127.0.0.1:0 --upstream {} --ctl", upstream.address);
+    scratch.run(&format!("{line} no/run/ctl")).refused(&["no/run", "install -d"]);
+    let folder = File::open(scratch.path("run")).expect("it was made");
+    folder.lock().expect("nobody has it");
+    scratch.run(&format!("{line} run/ctl")).refused(&["another process holds a lock", "run"]);
+}
+
 /// SIGHUP and larder ctl read the configuration file again: a setting of the policy is another from then on, what needs a
 /// restart is named each time, and a file or a list with an error changes nothing and says so.
 #[test]

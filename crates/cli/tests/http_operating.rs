@@ -7,6 +7,7 @@ mod common;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -603,15 +604,90 @@ fn failed_origins_are_reported() {
     let closed = TcpListener::bind("127.0.0.1:0").expect("a socket").local_addr().expect("bound");
     let origin = Origin { address: closed, asked: Arc::default() };
     let mut server = origin.served(&scratch, "");
-    for _ in 0..3 {
+    let at = server.address;
+    let fail = || {
         let request = "GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n";
-        assert_eq!(ask(server.address, request).0, 502);
-    }
+        assert_eq!(ask(at, request).0, 502);
+    };
+    (0..3).for_each(|_| fail());
     let line = server.hear(&format!("origin {closed}: failed connections"));
     assert!(line.contains("refused"), "{line}");
+    // Later ones wait for a minute; they have been looked at where this is told.
+    (0..3).for_each(|_| fail());
+    server.signal("-HUP");
+    server.hear("settings were read anew");
     server.signal("-TERM");
     let (_, said) = server.end();
     assert_eq!(said.matches("failed connections").count(), 1, "{said}");
+}
+
+/// Sets how many files a process may have open, up to what it may set itself.
+fn limit_files(server: &Server, files: &str) {
+    let process = server.child.id().to_string();
+    let mut command = Command::new("prlimit");
+    command.args(["--pid", &process, &format!("--nofile={files}:")]);
+    assert!(command.status().expect("prlimit runs").success());
+}
+
+/// The soft limit of open files is raised at the start, and clients get what a reserve for origins leaves: who asks beside idle
+/// clients is answered from the origin, and who finds no place hears so at once.
+#[test]
+fn open_files_are_divided() {
+    let (scratch, origin) = (Scratch::new(), Origin::start());
+    let mut command = Command::new("sh");
+    let script = "ulimit -Sn 40; ulimit -Hn 256; exec \"$0\" \"$@\"";
+    command.args(["-c", script, env!("CARGO_BIN_EXE_larder"), "http", "--cores", "1"]);
+    command.args(["--listen", "127.0.0.1:0", "--origin", &format!("http://{}", origin.address)]);
+    command.current_dir(scratch.path(".")).env_clear().env("PATH", "/usr/bin:/bin");
+    let mut server = Server::spawn_http(&mut command);
+    let line = server.hear("this process may have 256 open files");
+    let (_, rest) = line.split_once("clients get ").expect("how many");
+    let places: usize = rest.split(' ').next().expect("a word").parse().expect("a number");
+    // Half of what is left beside its own.
+    assert_eq!(places, (256 - 64 - 16) / 2);
+    let connect = || {
+        let stream = TcpStream::connect(server.address).expect("it listens");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a time");
+        stream
+    };
+    let idle: Vec<TcpStream> = (1..places).map(|_| connect()).collect();
+    assert_eq!(get(server.address, "/a"), "answer 1\n");
+    let last = connect();
+    // One of those that come now has no place, whichever loop turn they come in.
+    wait(|| (connect().read(&mut [0]).ok() == Some(0)).then_some(()));
+    drop((idle, last));
+    server.hear("connections of clients refused, too many are open");
+}
+
+/// Where there are no open files for a connection to the origin, the client hears that, the operator does, and the origin is not
+/// taken for down.
+#[test]
+fn a_shortage_is_not_the_origins() {
+    let (scratch, origin) = (Scratch::new(), Origin::start());
+    let mut server = origin.served_by(&scratch, "--cores 1");
+    let mut client = TcpStream::connect(server.address).expect("it listens");
+    client.set_read_timeout(Some(PATIENCE)).expect("a time");
+    let mut status = |fields: &str| {
+        let request = format!("GET /a HTTP/1.1\r\nHost: a.test\r\n{fields}\r\n");
+        client.write_all(request.as_bytes()).expect("sent");
+        let mut input = BufReader::new(&client);
+        let head = read_head(&mut input).expect("an answer");
+        let lower = head.to_ascii_lowercase();
+        let (_, rest) = lower.split_once("content-length: ").expect("its length");
+        let bytes = rest.split("\r\n").next().and_then(|text| text.parse().ok()).expect("a number");
+        input.read_exact(&mut vec![0; bytes]).expect("a body");
+        head.split(' ').nth(1).expect("a status").to_owned()
+    };
+    // It has been taken, and its answer asked no origin.
+    assert_eq!(status("Cache-Control: only-if-cached\r\n"), "504");
+    limit_files(&server, "3");
+    assert_eq!(status(""), "503");
+    server.hear("connections not made, no more open files");
+    limit_files(&server, "256");
+    assert_eq!(status(""), "200");
+    server.signal("-TERM");
+    let (_, said) = server.end();
+    assert!(!said.contains("failed connections"), "{said}");
 }
 
 /// A second server at an address that one has is refused, whatever the cores of both, and shares it where it was asked to.

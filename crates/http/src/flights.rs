@@ -263,6 +263,18 @@ impl Flight {
 mod tests {
     use super::*;
 
+    /// Which keys share a shard differs from one table to the next: nobody who knows the program can choose some that fill one.
+    #[test]
+    fn shards_are_not_foretold() {
+        let [one, other] = [Flights::new(16), Flights::new(16)];
+        let at = |flights: &Flights, key: &Key| {
+            let shard = flights.shard(key);
+            flights.shards.iter().position(|it| std::ptr::eq(it, shard))
+        };
+        let keys: Vec<Key> = (0..100u8).map(|number| [number; 16]).collect();
+        assert!(keys.iter().any(|key| at(&one, key) != at(&other, key)));
+    }
+
     /// Only a flight that somebody asked for, and for which nobody waits, can be given up: not while one waits, nor once one came
     /// again, nor when it has landed, nor what was asked for nobody. Who boards after it leads another.
     #[test]

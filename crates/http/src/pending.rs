@@ -110,6 +110,18 @@ mod tests {
     use super::*;
     use crate::key::primary;
 
+    /// Which URLs share a shard differs from one table to the next: nobody who knows the program can choose some that do.
+    #[test]
+    fn shards_are_not_foretold() {
+        let [one, other] = [Pending::default(), Pending::default()];
+        let at = |pending: &Pending, key: &Key| {
+            let shard = pending.shard(key);
+            pending.shards.iter().position(|it| std::ptr::eq(it, shard))
+        };
+        let keys: Vec<Key> = (0..100u8).map(|number| primary(&[number])).collect();
+        assert!(keys.iter().any(|key| at(&one, key) != at(&other, key)));
+    }
+
     /// A write is seen by the fetches of its URL that began before it, and by no other, however many URLs are written; nothing
     /// is left when the fetches have ended.
     #[test]

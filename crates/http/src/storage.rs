@@ -435,6 +435,10 @@ mod tests {
         let cookie = ("Set-Cookie", "a=b");
         assert_eq!(kept(200, &[cookie, cc("max-age=9")]), Err(Unstored::Cookies));
         assert!(kept(200, &[cookie, cc("public, max-age=9")]).is_ok());
+        for framing in [("Content-Length", "1"), ("Transfer-Encoding", "chunked")] {
+            assert_eq!(kept_for(&[framing], 200, &[cc("max-age=9")]), Err(Unstored::Content));
+        }
+        assert!(kept_for(&[("Content-Length", "0")], 200, &[cc("max-age=9")]).is_ok());
         let head = Request { method: "HEAD", fields: &[] };
         let response = Response { status: 200, fields: &[] };
         assert_eq!(store(&head, &response, NOW, &Rules::default()), Err(Unstored::Method));

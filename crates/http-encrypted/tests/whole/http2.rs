@@ -299,6 +299,36 @@ fn uploads() {
     world.until("a cut", |_| cuts.load(Ordering::SeqCst) == 1);
 }
 
+/// The response to a GET with a body is for that request alone: who asks for the plain URL gets another, which is stored.
+#[test]
+fn content_of_a_get() {
+    const FIELDS: &str = "Cache-Control: max-age=600\r\n";
+    let (address, asked) = origin(
+        |head, stream| {
+            let has_content = head.to_ascii_lowercase().contains("\r\ntransfer-encoding: ");
+            let text =
+                if has_content { take_body(head, stream).0.to_string() } else { "plain".into() };
+            stream.write_all(answer(FIELDS, &text).as_bytes()).is_ok()
+        },
+        None,
+    );
+    let world = World::start(address);
+    tell(async {
+        let mut client = connect(&world).await;
+        for (asks, has_content, text) in
+            [(1, true, "4"), (2, false, "plain"), (3, true, "4"), (3, false, "plain")]
+        {
+            let request = request(Method::GET, "/page").body(()).unwrap();
+            let (response, mut stream) = client.send_request(request, !has_content).unwrap();
+            if has_content {
+                stream.send_data(Bytes::from_static(b"evil"), true).unwrap();
+            }
+            let (body, _) = read(response.await.unwrap().into_body()).await.unwrap();
+            assert_eq!((body.as_slice(), asked.load(Ordering::SeqCst)), (text.as_bytes(), asks));
+        }
+    });
+}
+
 /// An upload with `Expect` is told to go on before its body comes; hints on the way are told too.
 #[test]
 fn on_the_way() {

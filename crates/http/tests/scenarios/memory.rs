@@ -161,8 +161,40 @@ fn longer_than_all_for_nobody() {
         clients[0].take(MEMORY / 2);
         world.until_counts("it is too long", |it| it.too_long == 1);
         clients.into_iter().for_each(Client::stop);
-        sends.join().unwrap();
         world.until_counts("it was given up", |it| it.fetches_abandoned >= 1);
+        sends.join().unwrap();
+    });
+}
+
+/// A reader that takes nothing of such a body holds a few parts of it, and leaves memory for other bodies.
+#[test]
+fn longer_than_all_and_not_read() {
+    small().loops(&[1, 2]).tell(|world| {
+        let mut client = world.client();
+        client.get("/long");
+        let mut origin = world.asked("GET /long");
+        origin.begins_chunks("200 OK", &[KEPT]);
+        let part = octets(0, 50_000);
+        origin.sends_chunk(&part);
+        client.head();
+        let sends = thread::spawn(move || {
+            let line = format!("{:x}\r\n", part.len());
+            let chunk = [line.as_bytes(), &part, b"\r\n"].concat();
+            while origin.try_send(&chunk) {}
+        });
+        world.until_counts("it is too long", |it| it.too_long == 1);
+        let taken_bytes = world.until_still(|| MEMORY as u64 - world.objects().free_bytes);
+        assert!(taken_bytes <= MEMORY as u64 / 8 * 7, "{taken_bytes}");
+        let mut other = world.client();
+        for path in ["/a", "/b"] {
+            other.get(path);
+            let mut origin = world.asked(&format!("GET {path}"));
+            origin.answers("200 OK", &[KEPT, "Connection: close"], body(300_000));
+            assert_octets(&other.response().body, &body(300_000));
+        }
+        client.stop();
+        world.until_counts("it was given up", |it| it.fetches_abandoned >= 1);
+        sends.join().unwrap();
     });
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::support::{Client, Connection, KEPT, Scenario, World, answer, chunk, scenario};
+use crate::support::{Client, Connection, KEPT, Scenario, UNKEPT, World, answer, chunk, scenario};
 
 const ETAG: &str = "ETag: \"a\"";
 const STALE: &str = "Cache-Control: max-age=0";
@@ -164,6 +164,8 @@ fn variants_by_what_was_sent() {
         assert_eq!(text(&mut client, &cut), "none none none");
         assert_eq!(text(&mut client, &["TE: gzip"]), "none none none");
         assert_eq!(text(&mut client, &["TE: trailers"]), "none none trailers");
+        let part = client.fetch_with("/page", &["Range: bytes=0-3"]);
+        assert_eq!((part.status(), part.text()), (206, "none"));
         assert_eq!(world.origin().answered(), 3);
     });
 }
@@ -189,6 +191,33 @@ fn variants_by_address() {
         let text = client("192.0.2.2").fetch_with("/page", &forged).text().to_owned();
         assert_eq!(text, "192.0.2.1, 192.0.2.2");
         assert_eq!(world.origin().answered(), 3);
+    });
+}
+
+/// Of clients that wait for one response, those of another address get the page of theirs.
+#[test]
+fn waiting_by_address() {
+    scenario().with(|it| it.expects_proxy = true).loops(&[1, 2]).tell(|world| {
+        let fields = [KEPT, "Vary: X-Forwarded-For"];
+        let mut known = Vec::new();
+        let mut clients = world.clients(2);
+        for (number, client) in clients.iter_mut().enumerate() {
+            client.send(format!("PROXY TCP4 192.0.2.{number} 192.0.2.99 9 80\r\n"));
+            client.get("/page");
+            if number == 0 {
+                let mut origin = world.asking_of(&mut known);
+                assert_eq!(origin.asked("GET /page").field("x-forwarded-for"), Some("192.0.2.0"));
+                known.push(origin);
+            }
+        }
+        world.until_counts("one waits", |it| it.collapsed == 1);
+        known[0].answers("200 OK", &fields, "0");
+        let mut origin = world.asking_of(&mut known);
+        assert_eq!(origin.asked("GET /page").field("x-forwarded-for"), Some("192.0.2.1"));
+        origin.answers("200 OK", &fields, "1");
+        for (number, client) in clients.iter_mut().enumerate() {
+            assert_eq!(client.response().text(), number.to_string());
+        }
     });
 }
 
@@ -223,6 +252,35 @@ fn writes_elsewhere() {
         }
         assert_eq!(world.origin().answered(), asked + 1);
         world.until_counts("one was outdated", |it| it.outdated == 1);
+    });
+}
+
+/// A fetch that begins after a write is not outdated by it, though one from before is still under way; that one is.
+#[test]
+fn a_fetch_after_a_write() {
+    scenario().loops(&[1, 2]).tell(|world| {
+        let mut first = world.client();
+        first.get("/page");
+        let mut old = world.asked("GET /page");
+        let mut known = Vec::new();
+        let mut writer = world.client();
+        writer.ask("DELETE", "/page", &[]);
+        let mut origin = world.asking_of(&mut known);
+        origin.asked("DELETE /page");
+        origin.answers("200 OK", &[], "");
+        writer.response();
+        known.push(origin);
+        let mut second = world.client();
+        second.get("/page");
+        let mut origin = world.asking_of(&mut known);
+        origin.asked("GET /page");
+        origin.answers("200 OK", &[KEPT], "new");
+        assert_eq!(second.response().text(), "new");
+        old.answers("200 OK", &[KEPT], "old");
+        assert_eq!(first.response().text(), "old");
+        world.until_counts("one of two is kept", |it| it.outdated == 1 && it.kept == 1);
+        assert_eq!(world.client().fetch("/page").text(), "new");
+        world.origin().is_idle();
     });
 }
 
@@ -293,6 +351,62 @@ fn marks_of_one() {
             world.origin().is_idle();
         });
     }
+}
+
+/// Nobody waits for what a client gets that wants nothing stored: who comes while it is asked for shares one fetch of its own.
+/// For what is not stored yet, and for what is stale.
+#[test]
+fn nobody_waits_for_no_store() {
+    for is_stale in [false, true] {
+        scenario().loops(&[1, 2]).tell(|world| {
+            let mut known = Vec::new();
+            if is_stale {
+                let mut client = world.client();
+                client.get("/page");
+                let mut origin = world.asked("GET /page");
+                origin.answers("200 OK", &[STALE, ETAG], "old");
+                client.response();
+                known.push(origin);
+            }
+            let mut first = world.client();
+            first.ask("GET", "/page", &["Cache-Control: no-store"]);
+            let mut own = world.asking_of(&mut known);
+            own.asked("GET /page");
+            let mut others = world.clients(8);
+            others.iter_mut().for_each(|it| it.get("/page"));
+            let mut origin = world.asking_of(&mut known);
+            origin.asked("GET /page");
+            world.until_counts("all wait", |it| it.collapsed == 7);
+            origin.answers("200 OK", &[KEPT], "page");
+            others.iter_mut().for_each(|it| assert_eq!(it.response().text(), "page"));
+            own.answers("200 OK", &[UNKEPT], "own");
+            assert_eq!(first.response().text(), "own");
+            world.origin().is_idle();
+        });
+    }
+}
+
+/// A page that is one client's because of its cookie marks nothing for those without one: any number of them share one fetch.
+#[test]
+fn marks_of_a_cookie() {
+    scenario().loops(&[1, 2]).tell(|world| {
+        let mut known = Vec::new();
+        let mut first = world.client();
+        first.ask("GET", "/page", &["Cookie: a=1"]);
+        let mut origin = world.asking_of(&mut known);
+        origin.asked("GET /page");
+        origin.answers("200 OK", &[MODIFIED], "own");
+        assert_eq!(first.response().text(), "own");
+        known.push(origin);
+        let mut others = world.clients(8);
+        others.iter_mut().for_each(|it| it.get("/page"));
+        let mut origin = world.asking_of(&mut known);
+        assert!(!origin.asked("GET /page").has("cookie"));
+        world.until_counts("all wait", |it| it.collapsed == 7);
+        origin.answers("200 OK", &[KEPT], "page");
+        others.iter_mut().for_each(|it| assert_eq!(it.response().text(), "page"));
+        world.origin().is_idle();
+    });
 }
 
 /// A response to credentials that says that it is for all is for all who wait.

@@ -1,6 +1,6 @@
 //! Parts of a body that still comes.
 
-use crate::support::{Connection, KEPT, World, assert_octets, body, octets, scenario};
+use crate::support::{Connection, KEPT, World, answer, assert_octets, body, octets, scenario};
 
 const BYTES: usize = 200_000;
 const FIRST: usize = 100_000;
@@ -49,6 +49,22 @@ fn as_it_comes() {
         assert_octets(&last.take(10), &octets(199_990, 10));
         assert_octets(&later.fetch("/film").body, &body(BYTES));
         world.origin().is_idle();
+    });
+}
+
+/// A range with spaces around its unit is none: who reads it otherwise would see another one.
+#[test]
+fn spaces_around_the_unit() {
+    scenario().tell(|world| {
+        world.origin().answers_by(|_| answer("200 OK", &[KEPT], body(BYTES)));
+        let mut client = world.client();
+        client.fetch("/film");
+        for range in ["bytes = 0-1", "bytes =0-1", "bytes\t=0-1"] {
+            let response = client.fetch_with("/film", &[&format!("Range: {range}")]);
+            assert_eq!(response.status(), 200, "{range}");
+            assert_octets(&response.body, &body(BYTES));
+        }
+        assert_eq!(client.fetch_with("/film", &["Range: bytes=0-1"]).status(), 206);
     });
 }
 
