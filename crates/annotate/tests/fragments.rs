@@ -23,7 +23,7 @@ fn log(made: &Made) -> String {
     String::from_utf8(made.files["log"].clone()).expect("a log is ASCII")
 }
 
-/// The log of these frames in ECS, which must be the same on 1, 2 and 4 cores.
+/// The log of these frames in ECS, which must be the same on 1, 2 and 4 cores, in one batch and in many.
 fn records(frames: Vec<Vec<u8>>) -> Vec<String> {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut maker = Maker::new(1);
@@ -34,6 +34,11 @@ fn records(frames: Vec<Vec<u8>>) -> Vec<String> {
     let first = made(&options, 1);
     for cores in [2, 4] {
         assert_eq!(difference(&first, &made(&options, cores)), None, "{cores} cores");
+    }
+    // How the input is cut into batches depends on how it comes.
+    for cores in [1, 4] {
+        let cut = made(&Options { batch_bytes: 300, ..options.clone() }, cores);
+        assert_eq!(log(&first), log(&cut), "batches of a few packets, {cores} cores");
     }
     log(&first).lines().map(str::to_owned).collect()
 }
@@ -106,6 +111,27 @@ fn a_held_flow_has_the_name_of_its_time() {
         };
         assert_eq!(named, (Some(wanted.0), Some(wanted.1)), "{flow}");
     }
+}
+
+/// The rest of a long flow begins with a packet of its own time, and not with a fragment that had waited until then.
+#[test]
+fn a_held_fragment_begins_no_rest() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let frame = udp((CLIENT, SERVER), (4000, 9999), &[7; 64]);
+    let parts = fragments(&frame, 24, 9);
+    let mut maker = Maker::new(1);
+    maker.push(frame.clone());
+    maker.pause(11_000_000_000);
+    maker.push(parts[1].clone());
+    maker.push(parts[0].clone());
+    maker.pause(9_000_000_000);
+    maker.push(frame);
+    let path = folder.path().join("f.pcap");
+    std::fs::write(&path, maker.pcap()).expect("room for a capture");
+    let options = Options { format: OutputFormat::Ecs, active_s: 10, ..read(&path) };
+    let text = log(&made(&options, 1));
+    let packets: Vec<_> = text.lines().map(|line| value(line, "source.packets")).collect();
+    assert_eq!(packets, [Some("3"), Some("1")], "{text}");
 }
 
 /// What happens to a capture here: some packets are cut into fragments, put in tunnels, tagged, moved, repeated, lost, or

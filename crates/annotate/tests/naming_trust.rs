@@ -172,8 +172,8 @@ impl Scene {
         self.maker.pause(seconds * 1_000_000_000);
     }
 
-    /// The records of the log.
-    fn records(&self, unresolved: Unresolved) -> Vec<Value> {
+    /// A run over the capture, which lies in a folder.
+    fn options(&self) -> (tempfile::TempDir, Options) {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("scene.pcap");
         std::fs::write(&path, self.maker.pcap()).expect("room for a capture");
@@ -182,9 +182,15 @@ impl Scene {
             format: OutputFormat::Ecs,
             names: NameSources::all(),
             names_budget_bytes: 8 << 20,
-            unresolved,
             ..Options::default()
         };
+        (folder, options)
+    }
+
+    /// The records of the log.
+    fn records(&self, unresolved: Unresolved) -> Vec<Value> {
+        let (_folder, options) = self.options();
+        let options = Options { unresolved, ..options };
         let [one, four] =
             [1, 4].map(|cores| made(&options, cores).files.remove("log").expect("it"));
         assert!(one == four, "the log depends on the number of cores");
@@ -225,15 +231,23 @@ fn responses_without_a_query_are_flagged() {
     scene.forged(CLIENT, "alone.example", [203, 0, 113, 8]);
     scene.flow(CLIENT, [203, 0, 113, 8]);
     // From another server port, to another client port, and once more after the right one.
-    for (ports, addr) in [((5353, 4000), 1), ((53, 4001), 2), ((53, 4000), 3), ((53, 4000), 4)] {
-        if addr < 4 {
-            scene.query(CLIENT, 4000, "asked.example");
+    for (ports, addr) in [((5353, 4000), 1), ((53, 4001), 2), ((53, 4000), 3)] {
+        scene.query(CLIENT, 4000, "asked.example");
+        let records = |addr| [("asked.example", Data::A([198, 51, 100, addr]))];
+        scene.response(CLIENT, ports, "asked.example", &records(addr));
+        if addr == 3 {
+            scene.response(CLIENT, ports, "asked.example", &records(4));
         }
-        let records = [("asked.example", Data::A([198, 51, 100, addr]))];
-        scene.response(CLIENT, ports, "asked.example", &records);
         scene.flow(CLIENT, [198, 51, 100, addr]);
     }
+    scene.flow(CLIENT, [198, 51, 100, 4]);
+    // The client's port is the one of DNS, the server's is another than the one that was asked.
+    scene.query(CLIENT, 53, "asked.example");
+    let records = [("asked.example", Data::A([198, 51, 100, 5]))];
+    scene.response(CLIENT, (999, 53), "asked.example", &records);
+    scene.flow(CLIENT, [198, 51, 100, 5]);
     let names = scene.names();
+    assert_eq!(names[7], "asked.example dns_pair unsolicited", "from another server port");
     assert_eq!(names[0], "good.example dns_pair ambiguous");
     assert_eq!(names[1], "good.example dns_address ambiguous");
     assert_eq!(names[2], "alone.example dns_pair unsolicited");
@@ -241,6 +255,22 @@ fn responses_without_a_query_are_flagged() {
     assert_eq!(names[4], "asked.example dns_pair unsolicited", "to another client port");
     assert_eq!(names[5], "asked.example dns_pair");
     assert_eq!(names[6], "asked.example dns_pair unsolicited", "the query was answered already");
+}
+
+/// However many names are forged for an address, the one that was asked for stays, for its client and for others.
+#[test]
+fn forged_names_do_not_crowd_out_what_was_asked_for() {
+    let mut scene = Scene::new();
+    scene.lookup(CLIENT, "good.example", SITE);
+    for number in 0..100 {
+        scene.forged(CLIENT, &format!("evil{number}.example"), SITE);
+        scene.forged([10, 1, 0, 250], &format!("other{number}.example"), SITE);
+    }
+    scene.flow(CLIENT, SITE);
+    scene.flow(OTHER, SITE);
+    let names = scene.names();
+    assert_eq!(names[0], "good.example dns_pair ambiguous");
+    assert_eq!(names[1], "good.example dns_address ambiguous");
 }
 
 /// A host that never asks can't be made to rename an address, for itself or for others; where no
@@ -260,11 +290,18 @@ fn responses_to_dark_hosts_are_one_sided() {
     scene.response(dark, (53, 77), "evil.example", &records);
     scene.lookup(CLIENT, "good.example", SITE);
     scene.flow(OTHER, SITE);
+    // Nor when it is the host itself that asks, later.
+    let addr = [203, 0, 113, 9];
+    let alias = ("evil.example", Data::Cname("late.example"));
+    scene.response(dark, (53, 77), "evil.example", &[alias, ("late.example", Data::A(EVIL))]);
+    scene.lookup(dark, "late.example", addr);
+    scene.flow(OTHER, addr);
     let names = scene.names();
     assert_eq!(names[0], "good.example dns_address ambiguous");
     assert_eq!(names[1], "good.example dns_address ambiguous");
     assert_eq!(names[2], "tapped.example dns_pair one_sided");
     assert_eq!(names[3], "good.example dns_address ambiguous");
+    assert_eq!(names[4], "late.example dns_address");
 }
 
 /// No number of other clients makes larder forget that a client's queries are seen.
@@ -323,6 +360,9 @@ fn the_head_of_a_chain_that_a_resolver_followed_wins() {
     scene.query(resolver, 4000, "www.shop.example");
     let records = [("www.shop.example", Data::Cname("edge.cdn.test"))];
     scene.response(resolver, (53, 4000), "www.shop.example", &records);
+    // An alias that nobody was seen asking for does not take its place.
+    let forged = [("evil.example", Data::Cname("edge.cdn.test"))];
+    scene.response([10, 1, 0, 250], (53, 77), "evil.example", &forged);
     scene.lookup(resolver, "edge.cdn.test", SITE);
     scene.flow(OTHER, SITE);
     assert_eq!(scene.names(), ["www.shop.example dns_chain ambiguous"]);
@@ -353,7 +393,16 @@ fn hosts_name_only_themselves() {
     let desk: V4 = [10, 1, 0, 8];
     scene.netbios(desk, "desk", desk);
     scene.flow(CLIENT, desk);
+    // A program of a user, on a port of its own; a host outside.
+    let user: V4 = [10, 1, 0, 9];
+    let said = message(0, 0x8400, None, &[("user.local", Data::A(user))]);
+    scene.datagram((user, MDNS_GROUP), (9999, 5353), 255, &said);
+    scene.flow(CLIENT, user);
+    scene.netbios(EVIL, "outside", EVIL);
+    scene.flow(CLIENT, EVIL);
     let names = scene.names();
+    assert_eq!(names[5], "user.local mdns claimed");
+    assert_eq!(names[6], "outside nbns claimed");
     assert_eq!(names[0], "nas.local mdns ambiguous");
     assert_eq!(names[1], "evil.local mdns claimed");
     assert_eq!(names[2], "far.local mdns claimed");
@@ -377,7 +426,10 @@ fn leases_are_claims_where_nothing_confirms_them() {
     scene.dhcp((ATTACKER, RESOLVER), false, 6, [at(75), [0; 4]], "other");
     scene.dhcp((at(76), RESOLVER), false, 7, [at(76), [0; 4]], "renews");
     scene.lease(8, at(77), "phone");
-    for last in 71..=77 {
+    // The server is none of this network.
+    scene.dhcp(([0; 4], [255; 4]), false, 9, [[0; 4]; 2], "outside");
+    scene.dhcp((EVIL, at(78)), true, 9, [[0; 4], at(78)], "");
+    for last in 71..=78 {
         scene.flow(CLIENT, at(last));
     }
     let names = scene.names();
@@ -388,6 +440,22 @@ fn leases_are_claims_where_nothing_confirms_them() {
     assert_eq!(names[4], "other dhcp claimed");
     assert_eq!(names[5], "renews dhcp");
     assert_eq!(names[6], "phone dhcp");
+    assert_eq!(names[7], "outside dhcp claimed");
+}
+
+/// What a host said of itself counts before a lease only while it holds: the address may have another owner now.
+#[test]
+fn an_address_gets_another_owner() {
+    let mut scene = Scene::new();
+    scene.mdns(NAS, 255, "nas.local", NAS);
+    scene.lease(1, NAS, "laptop");
+    scene.flow(CLIENT, NAS);
+    scene.pause_s(400);
+    scene.lease(2, NAS, "laptop");
+    scene.flow(CLIENT, NAS);
+    let names = scene.names();
+    assert!(names[0].starts_with("nas.local mdns"), "{names:?}");
+    assert!(names[1].starts_with("laptop dhcp"), "{names:?}");
 }
 
 /// The owner of an address can write any name into its reverse zone: it is a claim, but where a
@@ -401,6 +469,11 @@ fn reverse_names_need_a_forward_match() {
     scene.lookup(OTHER, "good.example", SITE);
     scene.flow(CLIENT, EVIL);
     scene.flow(EVIL, SITE);
+    // Neither another name's lookup nor a forged response is that match.
+    scene.lookup(OTHER, "other.example", EVIL);
+    scene.flow(EVIL, SITE);
+    scene.forged(OTHER, "www.google.com", EVIL);
+    scene.flow(EVIL, SITE);
     scene.lookup(OTHER, "www.google.com", EVIL);
     scene.flow(EVIL, SITE);
     let records = scene.records(Unresolved::False);
@@ -408,7 +481,9 @@ fn reverse_names_need_a_forward_match() {
         records.iter().filter(|record| record["network.transport"] == "tcp").collect();
     assert_eq!(described(flows[0], "destination"), "www.google.com ptr claimed");
     assert_eq!(described(flows[1], "source"), "www.google.com ptr claimed");
-    assert_eq!(described(flows[2], "source"), "www.google.com ptr");
+    assert_eq!(described(flows[2], "source"), "www.google.com ptr claimed");
+    assert_eq!(described(flows[3], "source"), "www.google.com ptr claimed");
+    assert_eq!(described(flows[4], "source"), "www.google.com ptr");
 }
 
 /// One client's answer from a hostile zone (DNS rebinding) names a local host for that client only:
@@ -493,6 +568,40 @@ fn unresolved_lists_what_no_lookup_supports() {
     let all = listed(Unresolved::All);
     // The forged response is a flow of its own, from port 53 to the client.
     assert_eq!(all, ["198.51.100.9", "198.51.100.2", "10.1.0.10", "10.1.0.5", "198.51.100.4"]);
+}
+
+/// An alias whose owner reads as an address gives nobody that name.
+#[test]
+fn addresses_are_no_aliases() {
+    let resolver = [198, 51, 100, 53];
+    let mut scene = Scene::new();
+    scene.query(resolver, 4000, "10.0.0.99");
+    let records = [("10.0.0.99", Data::Cname("edge.cdn.test"))];
+    scene.response(resolver, (53, 4000), "10.0.0.99", &records);
+    scene.lookup(resolver, "edge.cdn.test", SITE);
+    scene.flow(OTHER, SITE);
+    assert_eq!(scene.names(), ["edge.cdn.test dns_address"]);
+}
+
+/// Nor is a saved name taken back that reads as one.
+#[test]
+fn saved_addresses_are_no_names() {
+    let mut scene = Scene::new();
+    scene.lookup(CLIENT, "good.example", SITE);
+    let (folder, options) = scene.options();
+    let saved = made(&options, 1).files.remove("names").expect("names");
+    let saved = String::from_utf8(saved).expect("ASCII");
+    let mut later = Scene::new();
+    later.flow(CLIENT, SITE);
+    let (_later, options) = later.options();
+    for name in ["good.example", "10.0.0.99"] {
+        let names = folder.path().join(name);
+        std::fs::write(&names, saved.replace("good.example", name)).expect("room for names");
+        let options = Options { names_load: Some(names), ..options.clone() };
+        let log = made(&options, 1).files.remove("log").expect("a log");
+        let is_named = String::from_utf8_lossy(&log).contains(name);
+        assert_eq!(is_named, name == "good.example", "{name}");
+    }
 }
 
 /// A name that reads as an address is no name, whoever says it; it is counted.

@@ -52,7 +52,7 @@ impl Made {
             (SERVER, CLIENT, [port, 50_000])
         };
         let mut segment = ports.map(u16::to_be_bytes).concat();
-        segment.extend((1000 + seq).to_be_bytes());
+        segment.extend(1000_u32.wrapping_add(seq).to_be_bytes());
         segment.extend([0, 0, 0, 1, 0x50, flags, 0x20, 0, 0, 0, 0, 0]);
         segment.extend(payload);
         self.ip(src, dst, 6, (0, 0), &segment);
@@ -191,6 +191,47 @@ fn contradictions_set_conflict() {
     let mut made = Made::default();
     made.connection(443, &[(0, &truth), (0, &truth)]);
     assert!(!flag(&made.record(443), "conflict"), "sent again");
+}
+
+/// What lies before the stream's first byte, which the server never takes, names nothing.
+#[test]
+fn old_bytes_name_nothing() {
+    let (decoy, truth) = (hello(b"www.decoy.example", false), hello(b"evil.example", false));
+    let mut made = Made::default();
+    made.connection(443, &[(10_000_u32.wrapping_neg(), &decoy), (0, &truth)]);
+    let record = made.record(443);
+    assert_eq!(record["destination.domain"], "evil.example");
+    assert!(!flag(&record, "conflict"), "{record}");
+}
+
+/// A name is read behind the header of a PROXY protocol, and from HTTP/2 in the clear, where another Host
+/// beside `:authority` sets `conflict`.
+#[test]
+fn behind_proxies_and_in_http2() {
+    let hello = hello(b"site.example", false);
+    let line = b"PROXY TCP4 192.0.2.1 192.0.2.2 56324 443\r\n";
+    let binary = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\x0a\0\0\x01\x0a\0\0\x02\0\x01\0\x02";
+    let field = |name: &[u8], value: &[u8]| {
+        [&[0, name.len() as u8][..], name, &[value.len() as u8], value].concat()
+    };
+    let http2 = |block: &[u8]| {
+        let head = [&[0, 0, block.len() as u8, 1, 4, 0, 0, 0, 1][..], block].concat();
+        [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0"[..], &head].concat()
+    };
+    let authority = field(b":authority", b"site.example");
+    let host = field(b"host", b"other.example");
+    for (what, head, is_conflict) in [
+        ("PROXY version 1", [&line[..], &hello].concat(), false),
+        ("PROXY version 2", [&binary[..], &hello].concat(), false),
+        ("HTTP/2", http2(&authority), false),
+        ("HTTP/2 with another Host", http2(&[authority.clone(), host].concat()), true),
+    ] {
+        let mut made = Made::default();
+        made.connection(443, &[(0, &head)]);
+        let record = made.record(443);
+        assert_eq!(record["destination.domain"], "site.example", "{what}");
+        assert_eq!(flag(&record, "conflict"), is_conflict, "{what}");
+    }
 }
 
 /// With an encrypted ClientHello the name that this client looked up wins over the server name, which
