@@ -151,6 +151,22 @@ fn public_addresses_are_the_same_everywhere() {
     }
 }
 
+/// A response in another network than its query's is a response without a query.
+#[test]
+fn responses_are_of_the_network_of_their_query() {
+    for (vlan, is_one_sided) in [(10, false), (20, true)] {
+        let frames = vec![
+            tagged(&question(CLIENT, 5000, 1, 1), &[10]),
+            tagged(&answer(CLIENT, 5000, 1, 1, &[PUBLIC]), &[vlan]),
+            tagged(&udp((CLIENT, PUBLIC), (6000, 9999), b"request"), &[vlan]),
+        ];
+        let run = Run::of(frames);
+        let flows = run.flows(&run.options);
+        assert_eq!(flows[0]["destination.domain"], "h1.larder.example");
+        assert_eq!(flows[0]["larder.destination.name_one_sided"], is_one_sided, "{vlan}");
+    }
+}
+
 /// Saved names keep their networks, and a file without networks, of an earlier version say, names flows in all of them.
 #[test]
 fn saved_names_keep_their_networks() {
