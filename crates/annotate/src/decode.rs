@@ -41,9 +41,12 @@ impl Keying {
 
     /// A packet as flows and names are to see it.
     #[inline(always)]
-    pub fn of(self, packet: Packet) -> Packet {
-        let scope = if self.ignores_vlan { Scope::NONE } else { packet.scope };
-        Packet { scope, ..packet }
+    pub fn of(self, mut packet: Packet) -> Packet {
+        // A packet put together anew would be a copy of it in memory.
+        if self.ignores_vlan {
+            packet.scope = Scope::NONE;
+        }
+        packet
     }
 }
 
@@ -89,13 +92,29 @@ pub fn count(counts: &mut Counts, kind: &'static str, file: u32, offset: u64) {
     entry.count += 1;
 }
 
+/// Which lane a shard belongs to: a division a packet saved.
+struct LaneOf([u8; SHARDS]);
+
+impl Default for LaneOf {
+    /// With one lane.
+    fn default() -> LaneOf {
+        LaneOf([0; SHARDS])
+    }
+}
+
+impl LaneOf {
+    #[inline]
+    fn of(&self, hash: u64) -> usize {
+        usize::from(self.0[shard_of(hash)])
+    }
+}
+
 /// A decoded batch.
 #[derive(Default)]
 pub struct Decoded {
     /// Events of each worker's shards, in packet order.
     pub lanes: Vec<Vec<Event>>,
-    /// Which lane a shard belongs to: a division a packet saved.
-    lane_of: Vec<u8>,
+    lane_of: LaneOf,
     /// Packets for the edge, in packet order.
     pub rare: Vec<Rare>,
     /// Fragments of earlier packets whose ports came to be known in this batch.
@@ -125,9 +144,9 @@ pub struct Decoded {
 impl Decoded {
     /// Forgets everything and keeps the buffers.
     pub fn clear(&mut self, workers: usize) {
-        if self.lanes.len() != workers || self.lane_of.is_empty() {
+        if self.lanes.len() != workers {
             self.lanes.resize_with(workers, Vec::new);
-            self.lane_of = (0..SHARDS).map(|shard| (shard % workers) as u8).collect();
+            self.lane_of = LaneOf(std::array::from_fn(|shard| (shard % workers) as u8));
         }
         self.lanes.iter_mut().for_each(Vec::clear);
         self.rare.clear();
@@ -207,15 +226,12 @@ pub fn decode_from(
         packets += 1;
         latest_ns = latest_ns.max(time_ns);
         let frame_offset = record.frame_offset as u32;
-        let (frame, seed) = (record.frame, keying.seed);
-        match packet::decode_plain(record.link_type, frame) {
-            Some(packet) => {
-                out.take(&keying.of(packet), frame, packets, time_ns, frame_offset, seed);
-            }
-            None => match packet::decode(record.link_type, frame) {
-                Ok(packet) => {
-                    out.take_odd(&keying.of(packet), frame, packets, time_ns, frame_offset, seed);
-                }
+        // Made where it is wanted: only that of the odd ones must be in memory.
+        let seen = || Seen { frame: record.frame, number: packets, time_ns, frame_offset };
+        match packet::decode_plain(record.link_type, record.frame) {
+            Some(packet) => out.take(&keying.of(packet), &seen(), keying.seed),
+            None => match packet::decode_odd(record.link_type, record.frame) {
+                Ok(packet) => out.take_odd(packet, &seen(), keying),
                 Err(skip) => out.skip(skip, file, batch.base_offset + offset as u64),
             },
         }
@@ -228,32 +244,26 @@ pub fn decode_from(
     out.reader = Some(capture);
 }
 
+/// Where and when a packet was seen.
+struct Seen<'a> {
+    frame: &'a [u8],
+    /// See [`Rare`].
+    number: u32,
+    time_ns: i64,
+    frame_offset: u32,
+}
+
 impl Decoded {
     /// The same for a packet that is in memory already; a copy of its own, so that the way of most
     /// packets keeps theirs in registers.
     #[inline(never)]
-    fn take_odd(
-        &mut self,
-        packet: &Packet,
-        frame: &[u8],
-        number: u32,
-        time_ns: i64,
-        frame_offset: u32,
-        seed: u64,
-    ) {
-        self.take(packet, frame, number, time_ns, frame_offset, seed);
+    fn take_odd(&mut self, packet: Packet, seen: &Seen<'_>, keying: Keying) {
+        self.take(&keying.of(packet), seen, keying.seed);
     }
 
     #[inline(always)]
-    fn take(
-        &mut self,
-        packet: &Packet,
-        frame: &[u8],
-        number: u32,
-        time_ns: i64,
-        frame_offset: u32,
-        seed: u64,
-    ) {
+    fn take(&mut self, packet: &Packet, seen: &Seen<'_>, seed: u64) {
+        let &Seen { frame, number, time_ns, frame_offset } = seen;
         if is_rare(packet, frame) {
             self.rare.push(Rare { number, time_ns, packet: *packet, frame_offset });
             if packet.fragment.is_some() {
@@ -262,8 +272,7 @@ impl Decoded {
             }
         }
         let event = Event::of(packet, seed, number, time_ns, frame_offset);
-        let lane = self.lane_of[shard_of(event.hash)];
-        self.lanes[usize::from(lane)].push(event);
+        self.lanes[self.lane_of.of(event.hash)].push(event);
     }
 
     #[cold]
@@ -289,7 +298,7 @@ impl Decoded {
         events.sort_by_key(|event| event.packet);
         let mut by_lane: Vec<Vec<Event>> = vec![Vec::new(); self.lanes.len()];
         for event in events {
-            by_lane[usize::from(self.lane_of[shard_of(event.hash)])].push(event);
+            by_lane[self.lane_of.of(event.hash)].push(event);
         }
         for (lane, new) in self.lanes.iter_mut().zip(by_lane) {
             let Some(filler) = new.first().copied() else { continue };
@@ -311,39 +320,45 @@ impl Decoded {
 }
 
 /// Ports whose traffic may teach a name, or shows that a client asks elsewhere; and what looks like DNS
-/// on another port.
-#[inline]
+/// on another port. Part of the loop over packets, which keeps them in registers: a call that takes a
+/// packet's address would have each of them stored.
+#[inline(always)]
 fn is_rare(packet: &Packet, frame: &[u8]) -> bool {
-    #[inline]
+    #[inline(always)]
     fn port_teaches(port: u16) -> bool {
         matches!(port, 53 | 5353 | 5355 | 137 | 67 | 68 | 546 | 547)
     }
     if packet.fragment.is_some() {
         return true;
     }
+    let (src_port, dst_port) = (packet.src_port, packet.dst_port);
     match packet.protocol {
         protocol::UDP => {
-            port_teaches(packet.src_port)
-                || port_teaches(packet.dst_port)
-                || matches!(packet.dst_port, 853 | 8853)
-                || frame
-                    .get(packet.payload_offset as usize..)
-                    .and_then(<[u8]>::first_chunk)
-                    .is_some_and(looks_like_dns)
+            port_teaches(src_port)
+                || port_teaches(dst_port)
+                || matches!(dst_port, 853 | 8853)
+                || may_be_dns(frame, packet.payload_offset as usize)
         }
         protocol::TCP => {
-            packet.src_port == 53
-                || packet.dst_port == 53
-                || (packet.dst_port == 853 && packet.tcp_flags & tcp_flag::SYN != 0)
+            src_port == 53
+                || dst_port == 53
+                || (dst_port == 853 && packet.tcp_flags & tcp_flag::SYN != 0)
         }
         _ => false,
     }
 }
 
+/// True when a DNS message with one question may lie there. Told by the number of questions for nearly
+/// all that is none; the rest is looked at in a place of its own.
+#[inline(always)]
+fn may_be_dns(frame: &[u8], at: usize) -> bool {
+    let start = frame.get(at..).and_then(<[u8]>::first_chunk);
+    start.is_some_and(|start| start[4..6] == [0, 1] && looks_like_dns(start))
+}
+
 /// True when these may be the first bytes of a DNS message with one question: a query without more, or a
-/// response. Read where the headers of the packet lie; of other bytes nearly all are told by the first
-/// comparison, and one of 10^8 random ones passes.
-#[inline]
+/// response. Read where the headers of the packet lie; one of 10^8 random ones passes.
+#[cold]
 fn looks_like_dns(start: &[u8; 10]) -> bool {
     const RESPONSE: u16 = 0x8000;
     /// Opcode, and the bit that must be zero.

@@ -163,8 +163,14 @@ const FRAME_BYTES_MAX: usize = 1 << 30;
 pub fn decode(link_type: u16, frame: &[u8]) -> Result<Packet, Skip> {
     match decode_plain(link_type, frame) {
         Some(packet) => Ok(packet),
-        None => link::decode(link_type, &frame[..frame.len().min(FRAME_BYTES_MAX)], ()),
+        None => decode_odd(link_type, frame),
     }
+}
+
+/// The same without [`decode_plain`], for callers that have tried that.
+#[inline]
+pub fn decode_odd(link_type: u16, frame: &[u8]) -> Result<Packet, Skip> {
+    link::decode(link_type, &frame[..frame.len().min(FRAME_BYTES_MAX)], ())
 }
 
 /// The packet of a frame that is what nearly all are: Ethernet with at most one VLAN tag, IPv4 or
@@ -355,11 +361,13 @@ impl Ip {
         }
     }
 
-    /// The captured octets of the payload.
+    /// The first octets of the payload, where so many were captured.
     #[inline(always)]
-    fn payload(self, frame: &[u8]) -> &[u8] {
-        let at = self.payload_offset as usize;
-        frame.get(at..at + self.payload_len as usize).unwrap_or(&[])
+    fn header<const BYTES: usize>(self, frame: &[u8]) -> Option<&[u8; BYTES]> {
+        if (self.payload_len as usize) < BYTES {
+            return None;
+        }
+        frame.get(self.payload_offset as usize..)?.first_chunk()
     }
 }
 

@@ -24,7 +24,7 @@ const V6_BYTES: usize = 40;
 #[inline(always)]
 pub(super) fn plain_v4(frame: &[u8], span: Span, scope: Scope) -> Option<Packet> {
     let nest = Nest { scope, ..Nest::of(()) };
-    let (ip, header) = v4_header(frame, span, nest).ok()?;
+    let (ip, header) = v4_header(frame.get(span.at..span.end)?, span, nest).ok()?;
     if fragment_word(header) & FRAGMENT_MASK != 0 {
         return None;
     }
@@ -35,14 +35,14 @@ pub(super) fn plain_v4(frame: &[u8], span: Span, scope: Scope) -> Option<Packet>
 #[inline(always)]
 pub(super) fn plain_v6(frame: &[u8], span: Span, scope: Scope) -> Option<Packet> {
     let nest = Nest { scope, ..Nest::of(()) };
-    transport::plain(frame, v6_header(frame, span, nest).ok()?)
+    transport::plain(frame, v6_header(frame.get(span.at..span.end)?, span, nest).ok()?)
 }
 
 /// Reads an IPv4 packet at the span's start, and all that is in it.
 #[inline(never)]
 pub(super) fn v4<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<Packet, Skip> {
     seen::v4(span.bytes(frame), nest.seen);
-    let (ip, header) = v4_header(frame, span, nest)?;
+    let (ip, header) = v4_header(span.bytes(frame), span, nest)?;
     let word = fragment_word(header);
     let offset = (word & 0x1fff) * 8;
     if word & FRAGMENT_MASK != 0 && !(S::LOOKS && offset == 0) {
@@ -57,7 +57,7 @@ pub(super) fn v4<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<Pac
 #[inline(never)]
 pub(super) fn v6<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<Packet, Skip> {
     seen::v6(span.bytes(frame), nest.seen);
-    payload(frame, v6_header(frame, span, nest)?.packet(), nest)
+    payload(frame, v6_header(span.bytes(frame), span, nest)?.packet(), nest)
 }
 
 /// More fragments, and the offset.
@@ -67,13 +67,13 @@ fn fragment_word(header: &[u8; V4_BYTES]) -> u16 {
     u16::from_be_bytes([header[6], header[7]])
 }
 
+/// `bytes` are those of the span.
 #[inline(always)]
 fn v4_header<S: Seen>(
-    frame: &[u8],
+    bytes: &[u8],
     span: Span,
     nest: Nest<S>,
 ) -> Result<(Ip, &[u8; V4_BYTES]), Skip> {
-    let bytes = span.bytes(frame);
     let header: &[u8; V4_BYTES] = bytes.first_chunk().ok_or(Skip::IpTruncated)?;
     let header_len = usize::from(header[0] & 15) * 4;
     let total = match usize::from(u16::from_be_bytes([header[2], header[3]])) {
@@ -107,9 +107,9 @@ fn v4_header<S: Seen>(
     Ok((ip, header))
 }
 
+/// The same for IPv6.
 #[inline(always)]
-fn v6_header<S: Seen>(frame: &[u8], span: Span, nest: Nest<S>) -> Result<Ip, Skip> {
-    let bytes = span.bytes(frame);
+fn v6_header<S: Seen>(bytes: &[u8], span: Span, nest: Nest<S>) -> Result<Ip, Skip> {
     let header: &[u8; V6_BYTES] = bytes.first_chunk().ok_or(Skip::IpTruncated)?;
     let protocol = header[6];
     let total = match usize::from(u16::from_be_bytes([header[4], header[5]])) {

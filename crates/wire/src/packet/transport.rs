@@ -32,7 +32,7 @@ pub(super) fn plain(frame: &[u8], ip: Ip) -> Option<Packet> {
 
 #[inline(always)]
 fn plain_tcp(frame: &[u8], ip: Ip) -> Option<Packet> {
-    let header: &[u8; TCP_BYTES] = ip.payload(frame).first_chunk()?;
+    let header: &[u8; TCP_BYTES] = ip.header(frame)?;
     let header_len = u32::from(header[12] >> 4) * 4;
     if header_len < TCP_BYTES as u32 || header_len > ip.payload_bytes {
         return None;
@@ -55,7 +55,7 @@ fn plain_tcp(frame: &[u8], ip: Ip) -> Option<Packet> {
 #[inline(always)]
 fn plain_udp(frame: &[u8], ip: Ip) -> Option<Packet> {
     const HEADER: u32 = UDP_BYTES as u32;
-    let header: &[u8; UDP_BYTES] = ip.payload(frame).first_chunk()?;
+    let header: &[u8; UDP_BYTES] = ip.header(frame)?;
     let src_port = u16::from_be_bytes([header[0], header[1]]);
     let dst_port = u16::from_be_bytes([header[2], header[3]]);
     let udp_bytes = u32::from(u16::from_be_bytes([header[4], header[5]]));
