@@ -74,6 +74,7 @@ impl Sent {
     }
 
     /// Moves the sequence space on; says whether the payload was (partly) sent before.
+    #[inline(always)]
     pub(super) fn advance(&mut self, seq: u32, len: u32, payload: u32) -> SeqStep {
         if self.state == EndState::Inactive {
             self.seq_start = seq;
