@@ -146,6 +146,23 @@ impl Key {
         }
     }
 
+    /// The hash of [`Key::address`]; of most addresses without the key, which need not be in memory then.
+    #[inline(always)]
+    pub fn hash_of_address(cache: &Cache, scope: Scope, addr: Addr) -> KeyHash {
+        match v4_number(addr) {
+            Some(number) if scope.is_none() => {
+                let key = u64::from(b'a') | (number as u64) << 8;
+                cache.hash(&key.to_le_bytes()[..5])
+            }
+            _ => Key::hash_of_other(cache, scope, addr),
+        }
+    }
+
+    #[inline(never)]
+    fn hash_of_other(cache: &Cache, scope: Scope, addr: Addr) -> KeyHash {
+        cache.hash(Key::address(scope, addr).as_bytes())
+    }
+
     /// The octets.
     #[inline(always)]
     pub fn as_bytes(&self) -> &[u8] {
@@ -373,7 +390,7 @@ impl Names {
 
     /// The hash of an address as [`Facts`] knows it.
     pub fn address_hash(&self, scope: Scope, addr: Addr) -> u64 {
-        self.cache.hash(Key::address(scope, addr).as_bytes()).get()
+        Key::hash_of_address(&self.cache, scope, addr).get()
     }
 
     /// The engine, for its statistics and entries.
@@ -429,7 +446,9 @@ impl Names {
 
     /// Learns one address of one answer.
     pub fn learn(&mut self, lesson: &Lesson<'_>) {
-        if is_address(lesson.asked) {
+        // All addresses of a message share the name asked, what it is, and its head.
+        let is_same = self.head_of_packet == lesson.packet && self.head_of_name == lesson.asked;
+        if !is_same && is_address(lesson.asked) {
             self.refused += 1;
             return;
         }
@@ -456,11 +475,7 @@ impl Names {
             self.change_key(lesson.packet, &key, |old, out| merge(old, &own, merging, out));
         }
         let mut head = std::mem::take(&mut self.head);
-        // All addresses of a message share the name asked, and so its head.
-        if self.head_of_packet != lesson.packet
-            || self.head_of_name != lesson.asked
-            || self.head_of_client != lesson.client
-        {
+        if !is_same || self.head_of_client != lesson.client {
             self.head_of(lesson.asked, lesson.standing, &mut head);
             self.head_of_packet = lesson.packet;
             self.head_of_name.clear();
@@ -490,7 +505,7 @@ impl Names {
     /// [`Names::prefetch_entry`].
     #[inline]
     pub fn prefetch(&self, scope: Scope, client: Addr, addr: Addr) -> [KeyHash; 2] {
-        let hash = self.cache.hash(Key::address(scope, addr).as_bytes());
+        let hash = Key::hash_of_address(&self.cache, scope, addr);
         self.facts.named.prefetch(hash.get());
         let pair = self.cache.hash(Key::pair(scope, client, addr).as_bytes());
         self.proxy.prefetch(hash);

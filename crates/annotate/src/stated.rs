@@ -28,7 +28,7 @@ pub(crate) fn choose<'n>(
     )
 }
 
-/// Gives `end`, which has the names that lookups gave, the name that its flow states. `support` is of
+/// Gives `end`, which has the names that lookups gave (each once), the name that its flow states. `support` is of
 /// those names, in their order; `None` where lookups are not to be heeded. `are_joined` says whether
 /// an alias chain joins a name to one of others.
 pub(crate) fn state(
@@ -52,8 +52,10 @@ pub(crate) fn state(
             ConflictGrade::OtherDomain
         }
     });
-    candidates.retain(|candidate| candidate != name);
-    candidates.insert(0, name.clone());
+    match place {
+        Some(at) => candidates[..=at].rotate_right(1),
+        None => candidates.insert(0, name.clone()),
+    }
     *naming = Some(Naming {
         name: name.clone(),
         source,

@@ -122,13 +122,15 @@ const CANDIDATE_HEADER_BYTES: usize = 1 + 4 + 8 + 2 + 2 + 1 + 2;
 impl<'a> Candidate<'a> {
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         let direct = if self.direct { DIRECT_BIT } else { 0 };
-        out.push(self.teacher as u8 | (self.standing as u8) << STANDING_SHIFT | direct);
-        out.extend_from_slice(&self.ttl_s.to_le_bytes());
-        out.extend_from_slice(&self.time_ns.to_le_bytes());
-        out.extend_from_slice(&(self.asked.len() as u16).to_le_bytes());
-        out.extend_from_slice(&(self.head.len() as u16).to_le_bytes());
-        out.push(self.askers);
-        out.extend_from_slice(&self.asker.to_le_bytes());
+        let mut header = [0; CANDIDATE_HEADER_BYTES];
+        header[0] = self.teacher as u8 | (self.standing as u8) << STANDING_SHIFT | direct;
+        header[1..5].copy_from_slice(&self.ttl_s.to_le_bytes());
+        header[5..13].copy_from_slice(&self.time_ns.to_le_bytes());
+        header[13..15].copy_from_slice(&(self.asked.len() as u16).to_le_bytes());
+        header[15..17].copy_from_slice(&(self.head.len() as u16).to_le_bytes());
+        header[17] = self.askers;
+        header[18..].copy_from_slice(&self.asker.to_le_bytes());
+        out.extend_from_slice(&header);
         out.extend_from_slice(self.asked);
         out.extend_from_slice(self.head);
     }
@@ -237,9 +239,13 @@ pub(super) fn merge(old: &[u8], new: &Candidate<'_>, merging: Merging<'_>, out: 
     let mut left = merging.limit;
     let mut placed = false;
     let (mut new, mut first_place) = (*new, 0);
+    // A bit for each place that has the same name: two of the few names are compared only once.
+    let mut same: u64 = 0;
+    let bit = |at: usize| 1_u64.checked_shl(at as u32).unwrap_or(0);
     for (at, candidate) in Candidates::new(old).enumerate() {
         if candidate.asked == new.asked {
             (new.askers, new.asker) = (candidate.askers, candidate.asker);
+            same |= bit(at);
         }
         if merging.is_target(&candidate, &new) {
             first_place = at + 1;
@@ -264,7 +270,7 @@ pub(super) fn merge(old: &[u8], new: &Candidate<'_>, merging: Merging<'_>, out: 
             placed = true;
             left -= 1;
         }
-        if candidate.asked == new.asked {
+        if same & bit(at) != 0 {
             if placed {
                 continue;
             }

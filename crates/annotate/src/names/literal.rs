@@ -10,24 +10,46 @@ const TEXT_BYTES_MAX: usize = 64;
 /// a number, decimal or hexadecimal, as programs take for IPv4 in one to four parts (no top-level
 /// domain is a number); or it is the text of an IPv6 address, also in brackets or with a zone.
 pub fn is_address(name: &[u8]) -> bool {
-    ends_in_number(name) || (name.contains(&b':') && is_v6(name))
+    // Half of all names are told by their ends: no number has the last byte, no IPv6 address the first.
+    let [first, last] = [name.first(), name.last()].map(|byte| byte.copied().unwrap_or(b'g'));
+    if matches!(first, b'g'..=b'z') && matches!(last, b'g'..=b'w' | b'y' | b'z') {
+        return false;
+    }
+    ends_in_number(name) || (may_be_v6(name) && is_v6(name))
 }
 
 fn ends_in_number(name: &[u8]) -> bool {
     let name = name.strip_suffix(b".").unwrap_or(name);
-    let start = name.iter().rposition(|&byte| byte == b'.').map_or(0, |dot| dot + 1);
-    match &name[start..] {
+    // From the back: most names end in a letter that no number has.
+    let is_of_number = |byte: &&u8| byte.is_ascii_hexdigit() || matches!(byte, b'x' | b'X');
+    let label_len = name.iter().rev().take_while(is_of_number).count();
+    let (before, label) = name.split_at(name.len() - label_len);
+    if !before.is_empty() && !before.ends_with(b".") {
+        return false;
+    }
+    match label {
         [] => false,
         [b'0', b'x' | b'X', digits @ ..] => digits.iter().all(u8::is_ascii_hexdigit),
         digits => digits.iter().all(u8::is_ascii_digit),
     }
 }
 
+/// False for what cannot be an IPv6 address, as most names at their first or second letter: there are at
+/// most four digits before the first colon.
+fn may_be_v6(name: &[u8]) -> bool {
+    let mut start = name.iter().filter(|byte| !is_around_v6(**byte)).take(5);
+    start.find(|byte| !byte.is_ascii_hexdigit()) == Some(&b':')
+}
+
+/// Brackets, and a dot within a label has a backslash before it: `::ffff:10\.0\.0\.99`.
+fn is_around_v6(byte: u8) -> bool {
+    matches!(byte, b'\\' | b'[' | b']')
+}
+
 fn is_v6(name: &[u8]) -> bool {
     let mut text = [0; TEXT_BYTES_MAX];
     let mut len = 0;
-    // A dot within a label has a backslash before it: `::ffff:10\.0\.0\.99`.
-    for &byte in name.iter().filter(|byte| !matches!(byte, b'\\' | b'[' | b']')) {
+    for &byte in name.iter().filter(|byte| !is_around_v6(**byte)) {
         if byte == b'%' {
             break;
         }
@@ -64,7 +86,7 @@ mod tests {
         for address in addresses {
             assert!(is_address(address), "{}", address.escape_ascii());
         }
-        let names: [&[u8]; 9] = [
+        let names: [&[u8]; 15] = [
             b"",
             b".",
             b"www.example.com",
@@ -74,6 +96,12 @@ mod tests {
             b"0xg",
             b"a:b",
             b"x.1a",
+            b"cafe.de",
+            b"x.0y",
+            b"a..",
+            b"12345::1",
+            b"fe80:example",
+            br"a\.b",
         ];
         for name in names {
             assert!(!is_address(name), "{}", name.escape_ascii());

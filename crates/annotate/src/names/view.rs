@@ -140,10 +140,16 @@ impl<'a> View<'a> {
 
     /// The names of a flow from `source` to `destination`, as they were just before packet `packet`.
     pub fn ends(&self, source: Addr, destination: Addr, packet: u64, now_ns: i64) -> Ends {
-        let ends = self.ends_within(source, destination, packet, now_ns);
         if self.scope.is_none() || !self.facts.of_all_networks.load(Ordering::Relaxed) {
-            return ends;
+            return self.ends_within(source, destination, packet, now_ns);
         }
+        self.ends_also_of_none(source, destination, packet, now_ns)
+    }
+
+    /// The same where names of no network count in all.
+    #[cold]
+    fn ends_also_of_none(&self, source: Addr, destination: Addr, packet: u64, now_ns: i64) -> Ends {
+        let ends = self.ends_within(source, destination, packet, now_ns);
         let common = self.within(Scope::NONE).ends_within(source, destination, packet, now_ns);
         let is_pair = |found: &Found| found.source == NameSource::DnsPair;
         let destination = match (ends.destination, common.destination) {
@@ -197,16 +203,31 @@ impl<'a> View<'a> {
     /// The hash of an address as [`Facts`] knows it.
     #[inline]
     pub fn address_hash(&self, addr: Addr) -> u64 {
-        self.cache.hash(Key::address(self.scope, addr).as_bytes()).get()
+        self.key_hash(addr).get()
+    }
+
+    #[inline]
+    fn key_hash(&self, addr: Addr) -> KeyHash {
+        Key::hash_of_address(self.cache, self.scope, addr)
     }
 
     /// The name of a flow's responder (rules 1 to 5).
     pub fn destination(&self, client: Addr, addr: Addr, packet: u64, now_ns: i64) -> Option<Found> {
-        let key = Key::address(self.scope, addr);
-        let hash = self.cache.hash(key.as_bytes());
+        let hash = self.key_hash(addr);
         if !self.facts.named.may_have(hash.get()) {
-            return self.host(addr, packet, now_ns);
+            return self.host_hashed(hash, addr, packet, now_ns);
         }
+        self.destination_hashed(hash, client, addr, packet, now_ns)
+    }
+
+    fn destination_hashed(
+        &self,
+        hash: KeyHash,
+        client: Addr,
+        addr: Addr,
+        packet: u64,
+        now_ns: i64,
+    ) -> Option<Found> {
         // Named once: what is known of the pair and of the address comes from memory together.
         let pair = self.rules.has(2).then(|| {
             let key = Key::pair(self.scope, client, addr);
@@ -216,8 +237,9 @@ impl<'a> View<'a> {
         });
         self.proxy.prefetch(hash);
         if !self.facts.named.has(hash.get(), self.batch) {
-            return self.host(addr, packet, now_ns);
+            return self.host_hashed(hash, addr, packet, now_ns);
         }
+        let key = Key::address(self.scope, addr);
         if let Some((hash, _)) = pair {
             self.proxy.prefetch_entry(hash);
         }
@@ -229,16 +251,19 @@ impl<'a> View<'a> {
         let mut weighed = Weighed::new(now_ns, self.rules);
         // Rule 9: what was asked for comes first, whoever asked for it.
         for confirmed in [true, false] {
-            let wanted = |candidate: &Candidate<'_>| {
-                confirmed == (candidate.standing == Standing::Confirmed)
+            let mut leaves_some = false;
+            let mut is_wanted = |candidate: &Candidate<'_>| {
+                let is_wanted = confirmed == (candidate.standing == Standing::Confirmed);
+                leaves_some |= !is_wanted;
+                is_wanted
             };
-            for candidate in pair().filter(wanted) {
+            for candidate in pair().filter(&mut is_wanted) {
                 weighed.add(&candidate, candidate.asked, NameSource::DnsPair);
             }
             // Of a local address its host knows more than the zone of which others asked.
             if confirmed
                 && addr.is_local()
-                && let Some(entry) = self.host_entry(addr, packet)
+                && let Some(entry) = self.host_entry(hash, addr, packet)
             {
                 for candidate in Candidates::new(&entry) {
                     if candidate.standing.is_supported() && is_host_name(candidate.asked) {
@@ -246,7 +271,7 @@ impl<'a> View<'a> {
                     }
                 }
             }
-            for candidate in address().filter(wanted) {
+            for candidate in address().filter(&mut is_wanted) {
                 let has_head = !candidate.head.is_empty() && self.rules.has(2);
                 if !has_head || candidate.direct {
                     weighed.add(&candidate, candidate.asked, NameSource::DnsAddress);
@@ -256,20 +281,33 @@ impl<'a> View<'a> {
                     weighed.add(&candidate, candidate.asked, NameSource::DnsAddress);
                 }
             }
+            if !leaves_some {
+                break;
+            }
         }
         if weighed.found.is_none() {
-            return self.host(addr, packet, now_ns);
+            return self.host_hashed(hash, addr, packet, now_ns);
         }
         weighed.found
     }
 
     /// The name that a host gives itself (rule 8: all that a flow's initiator may have).
     pub fn host(&self, addr: Addr, packet: u64, now_ns: i64) -> Option<Found> {
-        let entry = self.host_entry(addr, packet)?;
+        self.host_hashed(self.key_hash(addr), addr, packet, now_ns)
+    }
+
+    /// The same, for who has the hash of the address already.
+    #[inline]
+    fn host_hashed(&self, hash: KeyHash, addr: Addr, packet: u64, now_ns: i64) -> Option<Found> {
+        let entry = self.host_entry(hash, addr, packet)?;
+        self.host_of(&entry, addr, packet, now_ns)
+    }
+
+    fn host_of(&self, entry: &[u8], addr: Addr, packet: u64, now_ns: i64) -> Option<Found> {
         let mut weighed = Weighed::new(now_ns, self.rules);
         let mut chosen = None;
         let mut is_disputed = false;
-        for candidate in Candidates::new(&entry) {
+        for candidate in Candidates::new(entry) {
             // Without rule 5 a stale name is none.
             if !weighed.add(&candidate, candidate.asked, candidate.teacher.source()) {
                 continue;
@@ -294,8 +332,9 @@ impl<'a> View<'a> {
         Some(found)
     }
 
-    fn host_entry(&self, addr: Addr, packet: u64) -> Option<Entry<'a>> {
-        let has_said = self.facts.hosts.has(self.address_hash(addr), self.batch);
+    #[inline]
+    fn host_entry(&self, hash: KeyHash, addr: Addr, packet: u64) -> Option<Entry<'a>> {
+        let has_said = self.facts.hosts.has(hash.get(), self.batch);
         if !has_said || !self.rules.has(8) {
             return None;
         }
@@ -392,8 +431,11 @@ impl Weighed {
             });
             return true;
         };
-        let mut names = std::iter::once(&found.name).chain(&found.rivals);
-        let place = names.position(|known| known.as_bytes() == name).unwrap_or_else(|| {
+        let place_of = |found: &Found| match found.name.as_bytes() == name {
+            true => Some(0),
+            false => Some(1 + found.rivals.iter().position(|rival| rival.as_bytes() == name)?),
+        };
+        let place = place_of(found).unwrap_or_else(|| {
             found.rivals.push(Name::from_canonical(name));
             found.flags = found.flags.with(NameFlags::AMBIGUOUS);
             found.rivals.len()
