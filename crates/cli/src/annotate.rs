@@ -373,11 +373,12 @@ mod tests {
         assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
     }
 
-    /// Every flag arrives in the field it is meant for.
+    /// Every flag arrives in the field it is meant for. The captures are there: words after the first that are no files would
+    /// be a filter.
     #[test]
     #[allow(clippy::needless_update)]
     fn flags_arrive() {
-        let line = "-r a b -r - -o out --format ecs -w pk -d dir --names dns --cores 3 \
+        let line = "-r Cargo.toml src/main.rs -r - -o out --format ecs -w pk -d dir --names dns --cores 3 \
             --names-budget 1MiB --flows-max 1000 --reassembly-budget 2MiB --candidates 2 --seed 9 \
             -c 10 -n --sort start --lookup packet --unresolved --names-save s --names-load l \
             --eve e --zeek-log z --zeek-dns d1 d2 --dnstap t --tcp-idle 1m --udp-idle 2s --linger 0s \
@@ -386,7 +387,7 @@ mod tests {
         let path = |path: &str| Endpoint::Path(path.into());
         let got = options_of(&flags).expect("sound");
         let expected = Options {
-            read: vec![path("a"), path("b"), Endpoint::Pipe],
+            read: vec![path("Cargo.toml"), path("src/main.rs"), Endpoint::Pipe],
             format: OutputFormat::Ecs,
             output: path("out"),
             write_packets: Some(path("pk")),

@@ -77,6 +77,10 @@ pub fn read(settings: &Resolved) -> Result<(Vec<Endpoint>, String), Failure> {
     match FrameFilter::new(&filter) {
         Ok(_) => Ok((files, filter)),
         Err(error) => Err(Failure::usage(match words.first() {
+            // The language is told only to who has written a word of it.
+            Some(word) if error.at_bytes == 0 => format!(
+                "-r {word:?}: no such file, and no filter begins there; check the path, or write -r FILE FILTER"
+            ),
             Some(word) => format!(
                 "-r {word:?}: no such file, and no filter begins there ({error}); check the path, or write -r FILE FILTER"
             ),
