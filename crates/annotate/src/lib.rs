@@ -21,6 +21,7 @@
 //!
 //! The life of a packet: [`pipeline`] has the picture, [`mod@run`] puts it together.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 pub mod board;
 pub mod decode;

@@ -29,6 +29,7 @@
 //! Time is the running time of the thread where there is one thread (a busy machine then disturbs less),
 //! and time on the wall where there are several.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 pub mod clock;
 pub mod data;

@@ -69,6 +69,7 @@ impl Clock {
 }
 
 #[cold]
+#[allow(clippy::disallowed_methods, reason = "the clock for callers without one")]
 fn first_look() -> Seconds {
     if !IS_TICKING.swap(true, Ordering::Relaxed) && watches_forks() {
         // Nobody waits for this thread: it holds nothing, and ends with the process.
@@ -95,6 +96,7 @@ extern "C" fn forked() {
 }
 
 /// Unix time as it was at the first call, and what has passed since.
+#[allow(clippy::disallowed_methods, reason = "the clock for callers without one")]
 fn seconds_now() -> u32 {
     static START: OnceLock<(Duration, Instant)> = OnceLock::new();
     let (unix, instant) = START.get_or_init(|| {

@@ -323,6 +323,7 @@ pub struct Waiter<R> {
 impl<R: Clone> Waiter<R> {
     /// Blocks until the flight ends or `patience` is over, which is `Pending`. Nothing is ever missed by
     /// waiting in steps.
+    #[allow(clippy::disallowed_methods, reason = "a caller waits for a time")]
     pub fn wait_for(&mut self, patience: Duration) -> Poll<Option<R>> {
         let end = Instant::now().checked_add(patience);
         let waker = Waker::from(StdArc::new(Unpark(thread::current())));

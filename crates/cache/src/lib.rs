@@ -31,6 +31,7 @@
 //! evicted* on memory's state or on who has synced: the same operations, read reports among them, and seed leave
 //! the same entries. Reports are handed over at a sync; with [`Builder::feedback`] off there are none.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::disallowed_methods))]
 
 mod build;
 mod cache;

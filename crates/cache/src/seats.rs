@@ -246,6 +246,10 @@ impl Seats {
 
     /// Runs what idle seats may stand in the way of, until they don't: it succeeds, or fails for another
     /// reason, or a read that is in progress stays in its way too long.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "a write of a map waits for readers, and not for ever"
+    )]
     pub fn retry(&self, mut run: impl FnMut() -> Result<(), Error>) -> Result<(), Error> {
         let mut deadline = None;
         loop {

@@ -21,6 +21,7 @@
 //! | [`exit`] | exit codes, and failures that say what to do next |
 //! | [`nearest`] | the nearest name to a wrong one |
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod annotate;
 mod args;

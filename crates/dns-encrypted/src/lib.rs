@@ -19,6 +19,7 @@
 //! A core knows nothing of all this but that a question came from beside. TLS is rustls', HTTP/2 h2's, QUIC quinn's, and
 //! tokio runs them, on threads of their own: what handshakes cost is not paid by those who ask in the clear.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod https;
 mod hub;

@@ -25,6 +25,7 @@
 //! Cost: a miss takes some tens of microseconds of a CPU beside larder's own, and validation several times that where keys
 //! are not known yet; see `docs/results/dns-recursion.md`.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 pub mod hints;
 pub mod net;

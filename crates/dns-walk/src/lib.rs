@@ -24,6 +24,7 @@
 //!
 //! Cost: a miss takes what its packets take, and a change of threads; see `docs/results/dns-recursion.md`.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 pub mod cuts;
 mod names;

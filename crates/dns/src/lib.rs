@@ -40,6 +40,7 @@
 //! shares nothing with the others but the cache. What it does with a message is decided in a part that has no
 //! sockets and no clock, so that every rule is tested as a story of client, upstream and time.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 pub mod answerer;
 pub mod bridge;

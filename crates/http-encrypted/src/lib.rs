@@ -32,6 +32,7 @@
 //! queue and a socket pair, and the window of what clients send. Cost beside TLS itself: a copy into the socket pair and one out of it,
 //! and for each of them a system call for some tens of kilobytes.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod clients;
 mod http2;

@@ -48,6 +48,7 @@
 //!
 //! It is a shared cache (RFC 9111, section 1) that is told so by nobody: `private` is never kept.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 pub mod access_log;
 pub mod answer;

@@ -32,6 +32,8 @@
 //!
 //! Unsafe code is where the kernel is called: memory maps, signals, sockets, events.
 
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
+
 pub mod access;
 pub mod activation;
 pub mod batch;

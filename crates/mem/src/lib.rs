@@ -69,6 +69,8 @@
 //! mapping, its rooms and its leases), `fork` and the prefetch below; `shard`, `reader` and `lease` call those with the
 //! invariant that allows it, and no other crate of the engine has any.
 
+#![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::disallowed_methods))]
+
 mod arena;
 mod class;
 #[cfg(all(not(loom), any(test, feature = "counting")))]

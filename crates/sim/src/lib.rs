@@ -27,6 +27,7 @@
 //! Policies are [`larder::policy::Replacement`]: what is simulated here is what the engine runs, not a copy.
 //! Everything is a function of its input and a seed; no result depends on the number of cores.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 pub mod belady;
 mod crew;

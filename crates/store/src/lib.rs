@@ -37,6 +37,7 @@
 //! The formats are described where they are written: `files` (segments), `journal`, `index`. In a folder are also `lock`, and
 //! whatever others put there, which stays as it is.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod block;
 mod extras;

@@ -11,6 +11,7 @@
 //!
 //! TLS is rustls', with ring; tokio runs it, on threads beside those that serve in the clear.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod certificate;
 pub mod flood;

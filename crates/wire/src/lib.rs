@@ -21,6 +21,7 @@
 //! | [`scope`] | the network in which its addresses are valid: VLANs, VNI |
 //! | [`community_id`] | the Community ID v1 flow hash |
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::disallowed_methods))]
 
 pub mod addr;
 pub mod capture;

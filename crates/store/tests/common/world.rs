@@ -94,7 +94,7 @@ fn frame_without_flow(length: usize) -> (Vec<u8>, Vec<[u8; 4]>) {
     let (one, other) = ([10, 0, (length % 3) as u8, 9], [192, 0, 2, (length % 5) as u8]);
     let mut frame = frame(13, length);
     match length {
-        28.. if length % 2 == 0 => {
+        28.. if length.is_multiple_of(2) => {
             frame[14..28].copy_from_slice(&[0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 1]);
             frame[28..32].copy_from_slice(&one);
             frame[38..42].copy_from_slice(&other);

@@ -1,0 +1,238 @@
+//! What a reader may rely on in the whole tree: short files, functions and lines, and the arrows
+//! between crates that ARCHITECTURE.md draws.
+//!
+//! Code that was longer when a limit was set is listed in `tidy/longer.tsv` with its length: what,
+//! where, and how long at most. A length may only shrink, and a line that is no longer needed must
+//! leave the list. `UPDATE_TIDY=1 cargo test -p larder-testkit --test tidy` lowers lengths and
+//! drops lines; it adds none.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const FILE_LINES_MAX: usize = 600;
+const FUNCTION_LINES_MAX: usize = 70;
+/// Columns of a line of Rust. What rustfmt formats ends at 100; this is for what it does not touch.
+const LINE_COLUMNS_MAX: usize = 120;
+
+/// Where Rust is.
+const FOLDERS: [&str; 4] = ["bench", "crates", "fuzz", "tests"];
+
+/// A length that is over its limit: what (`file`, `function`, `lines`) and where.
+type Longer = BTreeMap<(String, String), usize>;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// All files of Rust below a folder, by their paths from the root.
+fn sources(root: &Path, folder: &Path, found: &mut Vec<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap_or_default();
+        if path.is_dir() && name != "target" && name != "corpus" {
+            sources(root, &path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let path = path.strip_prefix(root).unwrap();
+            found.push(path.to_str().unwrap().to_owned());
+        }
+    }
+}
+
+/// Functions of a file that rustfmt has formatted, with their lines: one begins at its `fn` and
+/// ends at the first closing brace that is indented as much.
+fn functions(text: &str) -> Vec<(String, usize)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut found = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        let code = line.trim_start();
+        let indent = line.len() - code.len();
+        let Some(name) = function_name(code) else { continue };
+        let is_end = |line: &&str| {
+            let rest = line.get(indent..).unwrap_or_default();
+            line.len() - line.trim_start().len() == indent && rest.starts_with('}')
+        };
+        // A function without a body, or with all of it in one line, has no such brace of its own.
+        let head_end = lines[at..].iter().position(|line| line.ends_with(['{', '}', ';']));
+        let has_body = head_end.is_some_and(|end| lines[at + end].ends_with('{'));
+        let length = lines[at + 1..].iter().position(is_end).filter(|_| has_body);
+        found.push((name.to_owned(), length.map_or(1, |length| length + 2)));
+    }
+    found
+}
+
+/// The name of the function that begins in a line.
+fn function_name(mut code: &str) -> Option<&str> {
+    if let Some(rest) = code.strip_prefix("pub(") {
+        code = rest.split_once(") ")?.1;
+    }
+    loop {
+        if let Some(rest) = code.strip_prefix("fn ") {
+            return rest.split(['(', '<']).next();
+        }
+        let words = ["pub ", "const ", "async ", "unsafe ", "extern \"C\" "];
+        code = words.iter().find_map(|word| code.strip_prefix(word))?;
+    }
+}
+
+/// What is longer than its limit in one file.
+fn longer(path: &str, text: &str, found: &mut Longer) {
+    let mut add = |what: &str, place: String, length: usize| {
+        let longest = found.entry((what.to_owned(), place)).or_default();
+        *longest = length.max(*longest);
+    };
+    let lines = text.lines().count();
+    if lines > FILE_LINES_MAX {
+        add("file", path.to_owned(), lines);
+    }
+    for (name, lines) in functions(text) {
+        if lines > FUNCTION_LINES_MAX {
+            add("function", format!("{path} {name}"), lines);
+        }
+    }
+    let wide = text.lines().filter(|line| line.chars().count() > LINE_COLUMNS_MAX).count();
+    if wide > 0 {
+        add("lines", path.to_owned(), wide);
+    }
+}
+
+/// The list as it is in the repository.
+fn listed(text: &str) -> Longer {
+    let mut listed = Longer::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let [what, place, length] = line.split('\t').collect::<Vec<_>>()[..] else {
+            panic!("not three columns: {line}");
+        };
+        let before =
+            listed.insert((what.to_owned(), place.to_owned()), length.parse().expect(line));
+        assert_eq!(before, None, "listed twice: {line}");
+    }
+    listed
+}
+
+#[test]
+fn nothing_grows_beyond_its_limit() {
+    let root = root();
+    let mut paths = Vec::new();
+    FOLDERS.iter().for_each(|folder| sources(&root, &root.join(folder), &mut paths));
+    assert!(paths.len() > 500, "only {} files of Rust were found", paths.len());
+    let mut found = Longer::new();
+    for path in &paths {
+        longer(path, &fs::read_to_string(root.join(path)).unwrap(), &mut found);
+    }
+    let list = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tidy/longer.tsv");
+    let text = fs::read_to_string(&list).unwrap();
+    let allowed = listed(&text);
+    let mut wrong = Vec::new();
+    for ((what, place), length) in &found {
+        match allowed.get(&(what.clone(), place.clone())) {
+            Some(most) if length <= most => {}
+            Some(most) => wrong.push(format!("{what} {place}: {length}, was {most}")),
+            None => wrong.push(format!("{what} {place}: {length} is over the limit")),
+        }
+    }
+    if std::env::var_os("UPDATE_TIDY").is_some() {
+        let head =
+            text.lines().filter(|line| line.starts_with('#')).map(|line| format!("{line}\n"));
+        let rows = allowed.iter().filter_map(|(key, most)| {
+            let length = found.get(key)?.min(most);
+            Some(format!("{}\t{}\t{length}\n", key.0, key.1))
+        });
+        fs::write(&list, head.chain(rows).collect::<String>()).unwrap();
+    } else {
+        for ((what, place), most) in &allowed {
+            match found.get(&(what.clone(), place.clone())) {
+                None => {
+                    wrong.push(format!("{what} {place}: is within its limit, or gone: unlist it"))
+                }
+                Some(length) if length < most => {
+                    wrong.push(format!("{what} {place}: has {length}, and {most} in the list"));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "limits: {FILE_LINES_MAX} lines a file, {FUNCTION_LINES_MAX} a function, \
+         {LINE_COLUMNS_MAX} columns (`lines` counts longer ones); split what grew, and lower what \
+         shrank by UPDATE_TIDY=1:\n{}",
+        wrong.join("\n")
+    );
+}
+
+/// The dependencies among the workspace's packages are those of the code map, and no others.
+#[test]
+fn arrows_between_crates() {
+    let root = root();
+    let command = ["metadata", "--no-deps", "--format-version", "1", "--offline"];
+    let output = Command::new(env!("CARGO")).args(command).current_dir(&root).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let packages = metadata["packages"].as_array().unwrap();
+    let short = |value: &serde_json::Value| {
+        let name = value["name"].as_str().unwrap();
+        name.strip_prefix("larder-").unwrap_or(name).to_owned()
+    };
+    let names: BTreeSet<String> = packages.iter().map(short).collect();
+    let mut arrows = BTreeSet::new();
+    for package in packages {
+        for dependency in package["dependencies"].as_array().unwrap() {
+            let is_ours = dependency["path"].is_string() && names.contains(&short(dependency));
+            if is_ours && dependency["kind"].is_null() {
+                let mark = if dependency["optional"] == true { "?" } else { "" };
+                arrows.insert(format!("{} -> {}{mark}", short(package), short(dependency)));
+            }
+        }
+    }
+    let map = fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
+    let mut drawn = BTreeSet::new();
+    let rows = map.lines().filter_map(|line| line.split_once(" -> "));
+    // Rows of the map begin with the name of a package.
+    for (from, to) in rows.filter(|(from, _)| names.contains(from.trim_end())) {
+        for to in to.split(' ').filter(|to| !to.is_empty()) {
+            drawn.insert(format!("{} -> {to}", from.trim_end()));
+        }
+    }
+    let only_there: Vec<_> = arrows.difference(&drawn).collect();
+    let only_drawn: Vec<_> = drawn.difference(&arrows).collect();
+    assert!(
+        only_there.is_empty() && only_drawn.is_empty(),
+        "dependencies that ARCHITECTURE.md does not draw: {only_there:?}; drawn but not there: {only_drawn:?}"
+    );
+}
+
+/// The rule by which functions are measured, on what rustfmt makes.
+#[test]
+fn functions_are_measured() {
+    let text = "\
+pub(crate) const fn one() -> u8 {
+    1
+}
+
+impl A {
+    async unsafe fn two<T>(
+        self,
+        other: T,
+    ) -> T
+    where
+        T: B,
+    {
+        if true {
+            other
+        }
+    }
+
+    fn three(&self) {}
+}
+
+trait C {
+    fn four(&self);
+    extern \"C\" fn five(&self) -> u8 { 5 }
+}
+";
+    let measured = functions(text);
+    let expected = [("one", 3), ("two", 11), ("three", 1), ("four", 1), ("five", 1)];
+    assert_eq!(measured, expected.map(|(name, lines)| (name.to_owned(), lines)));
+}
