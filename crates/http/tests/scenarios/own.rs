@@ -317,6 +317,19 @@ fn credentials_of_one() {
     });
 }
 
+/// Has a stale page stored, if wanted; the connections to the origin that are open then.
+fn stored(world: &World, is_stale: bool) -> Vec<Connection> {
+    if !is_stale {
+        return Vec::new();
+    }
+    let mut client = world.client();
+    client.get("/page");
+    let mut origin = world.asked("GET /page");
+    origin.answers("200 OK", &[STALE, ETAG], "old");
+    client.response();
+    vec![origin]
+}
+
 /// What one client asked marks nothing for the others: after it, any number of them share one fetch. For what is not stored yet, and
 /// for what is stale.
 #[test]
@@ -324,15 +337,7 @@ fn marks_of_one() {
     let wishes = [CREDENTIALS, "Cache-Control: no-store"];
     for (wish, is_stale) in wishes.iter().flat_map(|it| [(it, false), (it, true)]) {
         scenario().loops(&[1, 2]).tell(|world| {
-            let mut known = Vec::new();
-            if is_stale {
-                let mut client = world.client();
-                client.get("/page");
-                let mut origin = world.asked("GET /page");
-                origin.answers("200 OK", &[STALE, ETAG], "old");
-                client.response();
-                known.push(origin);
-            }
+            let mut known = stored(world, is_stale);
             let mut first = world.client();
             first.ask("GET", "/page", &[wish]);
             let mut origin = world.asking_of(&mut known);
@@ -359,15 +364,7 @@ fn marks_of_one() {
 fn nobody_waits_for_no_store() {
     for is_stale in [false, true] {
         scenario().loops(&[1, 2]).tell(|world| {
-            let mut known = Vec::new();
-            if is_stale {
-                let mut client = world.client();
-                client.get("/page");
-                let mut origin = world.asked("GET /page");
-                origin.answers("200 OK", &[STALE, ETAG], "old");
-                client.response();
-                known.push(origin);
-            }
+            let mut known = stored(world, is_stale);
             let mut first = world.client();
             first.ask("GET", "/page", &["Cache-Control: no-store"]);
             let mut own = world.asking_of(&mut known);
