@@ -42,7 +42,7 @@ impl Keying {
     /// A packet as flows and names are to see it.
     #[inline(always)]
     pub fn of(self, mut packet: Packet) -> Packet {
-        // A packet put together anew would be a copy of it in memory.
+        // Building a second packet would copy the first to memory.
         if self.ignores_vlan {
             packet.scope = Scope::NONE;
         }

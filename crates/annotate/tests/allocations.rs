@@ -50,7 +50,7 @@ fn capture(packets: usize) -> Vec<u8> {
     maker.pcap()
 }
 
-/// Allocations, those that grew included, of a run on so many cores.
+/// Counts the allocations and reallocations of a run on `cores` cores.
 fn allocations(path: &Path, cores: usize) -> usize {
     let options = Options {
         read: vec![Endpoint::Path(path.to_owned())],

@@ -98,7 +98,7 @@ fn a_filter_does_not_depend_on_cores() {
     let read = [&plain, &blocks].map(|path| Endpoint::Path(path.clone())).to_vec();
     let both = same_on_all_cores("both", &Options { read, ..options(&plain, filter) });
     assert_eq!(both.summary.packets, 2 * packets);
-    // So many packets that it takes, as tcpdump counts; then nobody knows of how many.
+    // `-c` counts the packets that the filter takes, as tcpdump does; how many it saw is not known then.
     let few = made(&Options { packets_max: Some(7), ..options(&plain, filter) }, 2).summary;
     assert_eq!((few.packets, few.filtered_of), (7, None));
 }

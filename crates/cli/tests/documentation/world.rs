@@ -131,7 +131,7 @@ dnstap:
     dnstap-log-forwarder-response-messages: yes
 "#;
 
-/// Programs of the reader, in the place of those that the test cannot have or that would touch the machine.
+/// Stand-ins for programs that the test cannot have, or that would change the machine.
 const STAND_INS: [(&str, &str); 4] = [
     // The page's user is root already.
     ("sudo", "exec \"$@\""),
