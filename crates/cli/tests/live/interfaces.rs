@@ -57,6 +57,32 @@ fn interface_comes_and_goes() {
     }
 }
 
+/// An interface that is made again once more than there are sockets for ends the capture: what came is in the log, the way on
+/// is said, and the exit status is no success.
+#[test]
+fn a_capture_that_cannot_go_on_ends() {
+    const TEST: &str = "a_capture_that_cannot_go_on_ends";
+    let Some(world) = World::new(TEST) else { return };
+    let names = world.names();
+    let mut capture = world.capture("--rings 2");
+    names.ask(1);
+    names.send(1, 7001, b"hello");
+    let mut times = 0;
+    let code = until("an end", || {
+        must("link delete a0");
+        world.link();
+        times += 1;
+        // Each is seen before the next, and the last one is never.
+        let said = capture.hear("was made again");
+        said.contains("cannot be captured from").then(|| capture.child.wait().expect("it ends"))
+    });
+    assert!(times > 1);
+    assert_eq!(code.code(), Some(2));
+    assert!(capture.heard.last().is_some_and(|line| line.contains("start again")));
+    let flows = named(&world.log(), 7001);
+    assert_eq!(flows.get(&1), Some(&Some("n1.example".to_owned())), "{flows:?}");
+}
+
 /// A folder that every user may look into, with the program; removed when dropped.
 struct Open(PathBuf);
 
