@@ -67,6 +67,7 @@ fn main() -> ExitCode {
             failure.code
         }
     };
+    signals::finish();
     ExitCode::from(code)
 }
 

@@ -9,9 +9,9 @@
 //! force.
 
 use std::io::{self, IsTerminal, Write};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread;
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use larder_annotate::Progress;
@@ -21,6 +21,9 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level;
 
 use crate::exit::INTERRUPTED;
+
+/// The thread that says that the run stops, once there is one.
+static SAYING: Mutex<Option<JoinHandle<()>>> = Mutex::new(None);
 
 /// Sets `progress.stop` at the first signal; a SIGINT a second or more later ends the process with 130.
 ///
@@ -59,7 +62,15 @@ pub fn hold() -> io::Result<()> {
     event::Signals::block().map(drop)
 }
 
-/// Calls `ask` at the first signal, and prints `text`; a SIGINT a second or more later ends the process with 130. The thread
+/// Waits until the line about the first signal is printed, if there was one: a run may end sooner than its line is written.
+/// Called when all other output is done.
+pub fn finish() {
+    let saying = SAYING.lock().unwrap_or_else(|poison| poison.into_inner()).take();
+    // A panic in that thread has been reported.
+    let _ = saying.map(JoinHandle::join);
+}
+
+/// Calls `ask` at the first signal, and prints `text`, for which [`finish`] waits; a SIGINT a second or more later ends the process with 130. The thread
 /// lives as long as the process.
 pub fn ask_on_signals(
     quiet: bool,
@@ -72,11 +83,13 @@ pub fn ask_on_signals(
         for signal in signals.forever() {
             match rule.signal(signal == SIGINT, Instant::now()) {
                 StopStep::Stop => {
-                    ask();
                     if !quiet {
                         // Standard error may be a pipe that is full: this thread must go on to the signal that forces the end.
-                        let _ = thread::Builder::new().spawn(move || say_stopping(text));
+                        let saying = thread::Builder::new().spawn(move || say_stopping(text));
+                        // Before the run is asked to stop, so that its end finds it.
+                        *SAYING.lock().unwrap_or_else(|poison| poison.into_inner()) = saying.ok();
                     }
+                    ask();
                 }
                 StopStep::Ignore => {}
                 StopStep::Force => low_level::exit(INTERRUPTED.into()),
@@ -98,11 +111,12 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    /// The first signal asks the run to stop, and leaves the process alive to write what was read.
+    /// The first signal asks the run to stop, and leaves the process alive to write what was read. By then its line is on its way,
+    /// and the end waits for it.
     #[test]
     fn the_first_signal_asks() {
         let progress = Arc::new(Progress::default());
-        stop_on_signals(&progress, true).expect("handlers can be set");
+        stop_on_signals(&progress, false).expect("handlers can be set");
         assert!(!progress.stop.load(Ordering::Acquire));
         signal_hook::low_level::raise(SIGINT).expect("a signal to ourselves");
         let asked = Instant::now();
@@ -110,6 +124,10 @@ mod tests {
             assert!(asked.elapsed() < Duration::from_secs(60), "the signal got lost");
             thread::yield_now();
         }
+        let is_saying = || SAYING.lock().unwrap_or_else(|poison| poison.into_inner()).is_some();
+        assert!(is_saying());
+        finish();
+        assert!(!is_saying());
     }
 
     /// SIGUSR1 has logs opened anew, each time, and stops nothing.
