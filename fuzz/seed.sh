@@ -3,5 +3,5 @@
 # arguments. Nothing in there is committed; what a finding leaves goes to fuzz/regressions.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
-cargo run --quiet --manifest-path "$root/Cargo.toml" -p larder-testkit --example seeds -- \
+cargo run --quiet --manifest-path "$root/Cargo.toml" -p larder-fuzz-targets --example seeds -- \
     "$root/fuzz/corpus" "$root"/tests/captures/*.pcap "$root"/tests/captures/*.fstrm "$@"

@@ -1,2 +1,2 @@
 #![no_main]
-libfuzzer_sys::fuzz_target!(|input: &[u8]| larder_testkit::fuzz::traces(input));
+libfuzzer_sys::fuzz_target!(|input: &[u8]| larder_fuzz_targets::traces(input));

@@ -7,6 +7,7 @@
 //! An input has no hidden state: the same octets always do the same. Where a target wants choices
 //! besides the octets of a message (a link type, where to cut), they are the first octets of the
 //! input, as the target's comment says; `examples/seeds.rs` writes inputs of that shape.
+#![forbid(unsafe_code)]
 
 mod capture;
 mod dns;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use larder_testkit::fuzz::TARGETS;
+use larder_fuzz_targets::TARGETS;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/regressions")
@@ -53,9 +53,9 @@ fn recordings_pass() {
         let path = entry.expect("a readable folder").path();
         if path.extension().is_some_and(|extension| extension == "pcap") {
             let mut input = std::fs::read(&path).expect("a readable file");
-            larder_testkit::fuzz::capture(&input);
+            larder_fuzz_targets::capture(&input);
             input.push(count % 32);
-            larder_testkit::fuzz::pipeline(&input);
+            larder_fuzz_targets::pipeline(&input);
             count += 1;
         }
     }

@@ -2,7 +2,7 @@
 
 use larder::{Cache, Error, Policy, Seconds, Ttl};
 
-#[path = "../../../cache/tests/common/mod.rs"]
+#[path = "../../../crates/cache/tests/common/mod.rs"]
 mod model;
 
 use super::Cut;

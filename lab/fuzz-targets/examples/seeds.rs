@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use larder_testkit::fuzz::LINK_TYPES;
+use larder_fuzz_targets::LINK_TYPES;
 use larder_wire::capture::{Capture, Record, Step};
 use larder_wire::packet::{Packet, decode};
 
