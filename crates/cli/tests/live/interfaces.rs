@@ -19,8 +19,8 @@ fn is_named(world: &World, names: &Names, k: u8, port: u16) {
     });
 }
 
-/// The interface goes down and up, and is removed and made again, while it is captured: larder goes on, counts it, names what
-/// comes then as before, and keeps its packets.
+/// The interface goes down and up, and is removed and made again, while it is captured: larder goes
+/// on, counts it, names what comes then as before, and keeps its packets.
 #[test]
 fn interface_comes_and_goes() {
     const TEST: &str = "interface_comes_and_goes";
@@ -57,8 +57,8 @@ fn interface_comes_and_goes() {
     }
 }
 
-/// An interface that is made again once more than there are sockets for ends the capture: what came is in the log, the way on
-/// is said, and the exit status is no success.
+/// An interface that is made again once more than there are sockets for ends the capture: what came
+/// is in the log, the way on is said, and the exit status is no success.
 #[test]
 fn a_capture_that_cannot_go_on_ends() {
     const TEST: &str = "a_capture_that_cannot_go_on_ends";
@@ -116,8 +116,9 @@ impl Drop for Open {
     }
 }
 
-/// A user without rights hears which one is missing and how it is given. One with CAP_NET_RAW alone captures, and then has no
-/// capability on any thread: neither effective, nor permitted, inheritable or ambient.
+/// A user without rights hears which one is missing and how it is given. One with CAP_NET_RAW alone
+/// captures, and then has no capability on any thread: neither effective, nor permitted,
+/// inheritable or ambient.
 #[test]
 fn rights() {
     const TEST: &str = "rights";
