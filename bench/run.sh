@@ -9,7 +9,7 @@
 # On a quiet machine: nothing else should run, and the CPUs' frequency should be fixed where that can be done.
 #
 #   machine.txt       what it ran on, and the commit
-#   peers.jsonl       larder and other caches (crates/bench/src/row.rs has the form)
+#   peers.jsonl       larder and other caches (lab/bench/src/row.rs has the form)
 #   peers-huge.jsonl  the same with huge pages for everybody's malloc: larder asks for them by itself
 #   put-10m.jsonl     puts with ten times as many entries
 #   ablations.jsonl   single decisions

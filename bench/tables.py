@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Rows of JSON (crates/bench/src/row.rs) as Markdown tables, one a work.
+"""Rows of JSON (lab/bench/src/row.rs) as Markdown tables, one a work.
 
     bench/tables.py [--ratios | --matrix] FILE...
 

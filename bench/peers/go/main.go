@@ -1,5 +1,5 @@
-// Go's caches in the process, with the keys and values of crates/bench: one line of JSON a figure, in the form of
-// crates/bench/src/row.rs.
+// Go's caches in the process, with the keys and values of lab/bench: one line of JSON a figure, in the form of
+// lab/bench/src/row.rs.
 //
 //	go run . [-entries N] [-operations N] [-rounds N] [-gc-entries N]
 //

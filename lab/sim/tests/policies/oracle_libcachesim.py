@@ -1,7 +1,7 @@
 """Makes `libcachesim.tsv`: hits of libCacheSim (Juncheng Yang and others) on the stream of `main.rs`.
 
     pip install libcachesim==0.3.5
-    python3 crates/sim/tests/policies/oracle_libcachesim.py [check] crates/sim/tests/policies/libcachesim.tsv
+    python3 lab/sim/tests/policies/oracle_libcachesim.py [check] lab/sim/tests/policies/libcachesim.tsv
 
 With `check` it writes nothing and exits 1 where the file says something else.
 """
