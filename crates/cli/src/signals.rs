@@ -1,12 +1,12 @@
 //! Ctrl-C and SIGTERM ask the run to stop; a later Ctrl-C ends the process.
 //!
-//! After the first signal the run finishes and writes what was read, and the exit code is 130. A second signal changes
-//! nothing ([`StopRule`] says why), except a SIGINT a second or more after the first: it ends the process. A read that
-//! waits on a silent pipe is not interrupted (the kernel restarts it): it ends with the next packet, the end of the pipe, or
-//! that SIGINT.
+//! After the first signal the run finishes and writes what was read, and the exit code is 130. A
+//! second signal changes nothing ([`StopRule`] says why), except a SIGINT a second or more after
+//! the first: it ends the process. A read that waits on a silent pipe is not interrupted (the
+//! kernel restarts it): it ends with the next packet, the end of the pipe, or that SIGINT.
 //!
-//! SIGUSR1 opens logs anew. SIGHUP does too where no terminal is there to hang up, and has the settings compared with those in
-//! force.
+//! SIGUSR1 opens logs anew. SIGHUP does too where no terminal is there to hang up, and has the
+//! settings compared with those in force.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::Ordering;
@@ -25,7 +25,8 @@ use crate::exit::INTERRUPTED;
 /// The thread that says that the run stops, once there is one.
 static SAYING: Mutex<Option<JoinHandle<()>>> = Mutex::new(None);
 
-/// Sets `progress.stop` at the first signal; a SIGINT a second or more later ends the process with 130.
+/// Sets `progress.stop` at the first signal; a SIGINT a second or more later ends the process with
+/// 130.
 ///
 /// The thread that waits for signals lives as long as the process.
 pub fn stop_on_signals(progress: &Arc<Progress>, quiet: bool) -> io::Result<()> {
@@ -34,8 +35,9 @@ pub fn stop_on_signals(progress: &Arc<Progress>, quiet: bool) -> io::Result<()> 
     ask_on_signals(quiet, text, move || progress.stop.store(true, Ordering::Release))
 }
 
-/// Sets `progress.reopen` at every SIGUSR1 and, if standard input is no terminal, SIGHUP: what logrotate sends after it
-/// has renamed a file. At SIGHUP it calls `reload` too. The thread lives as long as the process.
+/// Sets `progress.reopen` at every SIGUSR1 and, if standard input is no terminal, SIGHUP: what
+/// logrotate sends after it has renamed a file. At SIGHUP it calls `reload` too. The thread lives
+/// as long as the process.
 pub fn reopen_on_signals(
     progress: &Arc<Progress>,
     reload: impl Fn() + Send + 'static,
@@ -56,22 +58,23 @@ pub fn reopen_on_signals(
     Ok(())
 }
 
-/// Blocks the signals that end a process, in this thread and the threads it starts, until the process ends. For commands whose server
-/// reads the signals itself: a signal that arrives after the server has finished must not change the exit code.
+/// Blocks the signals that end a process, in this thread and the threads it starts, until the
+/// process ends. For commands whose server reads the signals itself: a signal that arrives after
+/// the server has finished must not change the exit code.
 pub fn hold() -> io::Result<()> {
     event::Signals::block().map(drop)
 }
 
-/// Waits until the line about the first signal is printed, if there was one: a run may end sooner than its line is written.
-/// Called when all other output is done.
+/// Waits until the line about the first signal is printed, if there was one: a run may end sooner
+/// than its line is written. Called when all other output is done.
 pub fn finish() {
     let saying = SAYING.lock().unwrap_or_else(|poison| poison.into_inner()).take();
     // A panic in that thread has been reported.
     let _ = saying.map(JoinHandle::join);
 }
 
-/// Calls `ask` at the first signal, and prints `text`, for which [`finish`] waits; a SIGINT a second or more later ends the process with 130. The thread
-/// lives as long as the process.
+/// Calls `ask` at the first signal, and prints `text`, for which [`finish`] waits; a SIGINT a
+/// second or more later ends the process with 130. The thread lives as long as the process.
 pub fn ask_on_signals(
     quiet: bool,
     text: &'static str,
@@ -84,7 +87,8 @@ pub fn ask_on_signals(
             match rule.signal(signal == SIGINT, Instant::now()) {
                 StopStep::Stop => {
                     if !quiet {
-                        // Standard error may be a pipe that is full: this thread must go on to the signal that forces the end.
+                        // Standard error may be a pipe that is full: this thread must go on to the
+                        // signal that forces the end.
                         let saying = thread::Builder::new().spawn(move || say_stopping(text));
                         // Before the run is asked to stop, so that its end finds it.
                         *SAYING.lock().unwrap_or_else(|poison| poison.into_inner()) = saying.ok();
@@ -111,8 +115,8 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    /// The first signal asks the run to stop, and leaves the process alive to write what was read. By then its line is on its way,
-    /// and the end waits for it.
+    /// The first signal asks the run to stop, and leaves the process alive to write what was read.
+    /// By then its line is on its way, and the end waits for it.
     #[test]
     fn the_first_signal_asks() {
         let progress = Arc::new(Progress::default());
