@@ -31,6 +31,13 @@ pub enum Endpoint {
     Bytes(&'static [u8]),
 }
 
+impl From<PathBuf> for Endpoint {
+    /// As people write it: `-` is a pipe.
+    fn from(path: PathBuf) -> Endpoint {
+        if path.as_os_str() == "-" { Endpoint::Pipe } else { Endpoint::Path(path) }
+    }
+}
+
 /// Order of the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SortBy {

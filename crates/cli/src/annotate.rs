@@ -8,18 +8,19 @@ use std::fs;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::sync::Arc;
-use std::thread;
 use std::time::Instant;
 
 use larder_annotate::live::Tap;
 use larder_annotate::operate::Operation;
-use larder_annotate::options::{Endpoint, LookupPer, OutputFormat, Rotation, SortBy, Unresolved};
+use larder_annotate::options::{
+    Endpoint, LookupPer, NameSources, OutputFormat, Rotation, SortBy, Unresolved,
+};
 use larder_annotate::{Options, Progress, Summary};
 use larder_io::privileges;
+use larder_settings::exit::{self, Failure, Outcome};
+use larder_settings::layers::Resolved;
 
-use crate::exit::{self, Failure, Outcome};
-use crate::layers::Resolved;
-use crate::progress::{Bar, News};
+use crate::progress::{News, bar};
 use crate::reloading::{Again, Reloading};
 use crate::{live, signals, summary};
 
@@ -65,11 +66,12 @@ pub fn annotate(settings: Resolved, again: Again) -> Outcome {
     let started = Instant::now();
     let summary = {
         let _news = News::start(&progress);
-        let _bar = Bar::start(&progress, bar_wanted);
-        match tap {
-            Some(tap) => larder_annotate::run_live(&options, tap, &progress)?,
-            None => larder_annotate::run(&options, &progress)?,
-        }
+        let _bar = bar(&progress, bar_wanted);
+        let run = match tap {
+            Some(tap) => larder_annotate::run_live(&options, tap, &progress),
+            None => larder_annotate::run(&options, &progress),
+        };
+        run.map_err(failed)?
     };
     if !quiet {
         let _ = write!(std::io::stderr(), "{}", summary::text(&summary, started.elapsed()));
@@ -86,7 +88,7 @@ pub fn annotate(settings: Resolved, again: Again) -> Outcome {
 
 /// Opens the interfaces and gives up the rights to; says the plan.
 fn open(input: &live::Input, options: &Options, progress: &Progress) -> Result<Tap, Failure> {
-    let tap = larder_annotate::live::open(input)?;
+    let tap = larder_annotate::live::open(input).map_err(failed)?;
     privileges::drop_capabilities().map_err(|error| {
         Failure::file("capabilities", &error, "run as a user with CAP_NET_RAW alone")
     })?;
@@ -105,11 +107,11 @@ pub fn exit_code(summary: &Summary, strict: bool) -> u8 {
     }
 }
 
-/// Worker threads for a value of `--cores`; 0 stands for all.
-pub fn cores(value: u64) -> usize {
-    match usize::try_from(value) {
-        Ok(0) | Err(_) => thread::available_parallelism().map_or(1, usize::from),
-        Ok(number) => number,
+/// Why a run could not be done: quietly where its reader went away.
+pub fn failed(error: larder_annotate::Error) -> Failure {
+    match error {
+        larder_annotate::Error::ClosedPipe => Failure::closed_pipe(),
+        other => Failure::usage(other.to_string()),
     }
 }
 
@@ -133,17 +135,18 @@ fn options(settings: &Resolved) -> Result<Options, Failure> {
     };
     // The table's ranges are below 2^32 for every time.
     let seconds = |name: &str| u32::try_from(settings.number_or_default(name)).unwrap_or(u32::MAX);
+    let endpoint = |name| settings.path(name).map(Endpoint::from);
     let (read, filter) = live::read(settings)?;
     Ok(Options {
         read,
         filter,
         format: format(settings.choice("format")),
-        output: settings.endpoint("output").unwrap_or(Endpoint::Pipe),
+        output: settings.path("output").map_or(Endpoint::Pipe, Endpoint::from),
         // With a store it names the folder.
-        write_packets: settings.endpoint("write").filter(|_| settings.number("store").is_none()),
+        write_packets: endpoint("write").filter(|_| settings.number("store").is_none()),
         directory: settings.path("directory"),
-        names: settings.sources("names"),
-        cores: cores(settings.number_or_default("cores")),
+        names: settings.word("names").map_or(NameSources::all(), sources),
+        cores: settings.cores("cores"),
         names_budget_bytes: settings.number_or_default("names-budget"),
         flows_max: fits("flows-max")?,
         reassembly_budget_bytes: settings.number_or_default("reassembly-budget"),
@@ -167,10 +170,10 @@ fn options(settings: &Resolved) -> Result<Options, Failure> {
         ports_numeric: settings.switch("numeric"),
         names_load: settings.path("names-load"),
         names_save: settings.path("names-save"),
-        eve: settings.endpoint("eve"),
-        zeek_log: settings.endpoint("zeek-log"),
-        zeek_dns: settings.endpoints("zeek-dns"),
-        dnstap: settings.endpoint("dnstap"),
+        eve: endpoint("eve"),
+        zeek_log: endpoint("zeek-log"),
+        zeek_dns: settings.paths("zeek-dns").into_iter().map(Endpoint::from).collect(),
+        dnstap: endpoint("dnstap"),
         tcp_idle_s: seconds("tcp-idle"),
         udp_idle_s: seconds("udp-idle"),
         linger_s: seconds("linger"),
@@ -191,6 +194,11 @@ fn options(settings: &Resolved) -> Result<Options, Failure> {
         },
         ..Options::default()
     })
+}
+
+/// The set that a list of the table names.
+fn sources(list: &str) -> NameSources {
+    NameSources::parse(list).expect("the table takes words that the library knows")
 }
 
 /// Every input of the run: what the flag is called, and where it is.
@@ -354,14 +362,20 @@ pub fn is_same_file(left: &Path, right: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::ANNOTATE;
-    use crate::{args, layers};
+    use crate::settings::{PROGRAM, SOURCE_WORDS};
 
     fn options_of(flags: &[&str]) -> Result<Options, Failure> {
         let line = ["larder", "annotate"].iter().chain(flags);
-        let matches = args::program().try_get_matches_from(line).expect("sound flags");
-        let inner = args::chosen(&matches).expect("a command").1;
-        options(&layers::resolve(&ANNOTATE, inner, None, &|_| None)?)
+        options(&PROGRAM.asked(line).expect("sound flags").settings_with("")?)
+    }
+
+    /// Every word that help lists for `--names` is one that the annotator knows.
+    #[test]
+    fn source_words_are_the_annotators() {
+        for word in SOURCE_WORDS {
+            assert!(NameSources::parse(word).is_ok(), "{word}");
+        }
+        assert_eq!(sources(&SOURCE_WORDS.join(",")), NameSources::all());
     }
 
     /// Invariant 3 of the table: without flags, the run is told what the library documents as its
@@ -392,7 +406,7 @@ mod tests {
             output: path("out"),
             write_packets: Some(path("pk")),
             directory: Some("dir".into()),
-            names: larder_annotate::options::NameSources::parse("dns").expect("known"),
+            names: NameSources::parse("dns").expect("known"),
             cores: 3,
             names_budget_bytes: 1 << 20,
             flows_max: 1_000,

@@ -31,17 +31,16 @@ use larder_annotate::options::{Endpoint, LookupPer};
 use larder_annotate::{Options, Progress};
 use larder_io::input::{Content, Input};
 use larder_io::mapped::Mapped;
+use larder_settings::exit::{Failure, Outcome};
+use larder_settings::layers::Resolved;
+use larder_settings::terminal::{eprint_quietly, print};
 
+use crate::annotate::failed;
 pub use dns::bench_dns;
 pub use engine::bench_engine;
 pub use http::bench_http;
 pub use live::bench_live;
 use walk::{Plan, Seen};
-
-use crate::annotate::cores;
-use crate::exit::{Failure, Outcome};
-use crate::layers::Resolved;
-use crate::show::print;
 
 /// One contestant: its name, and what each round gave.
 struct Contestant {
@@ -86,16 +85,9 @@ enum Kind {
 
 /// Runs the command.
 pub fn bench_annotate(settings: &Resolved) -> Outcome {
-    let files: Vec<PathBuf> = settings
-        .endpoints("file")
-        .into_iter()
-        .filter_map(|file| match file {
-            Endpoint::Path(path) => Some(path),
-            _ => None,
-        })
-        .collect();
+    let files = settings.paths("file");
     let rounds = settings.number_or_default("rounds");
-    let many = cores(settings.number_or_default("cores"));
+    let many = settings.cores("cores");
     let tshark_packets = settings.number_or_default("tshark-packets");
     let mut contestants = contestants(&files, many, tshark_packets)?;
     for round in 1..=rounds {
@@ -105,11 +97,6 @@ pub fn bench_annotate(settings: &Resolved) -> Outcome {
         }
     }
     print(&table::text(&mut contestants))
-}
-
-pub fn eprint_quietly(line: &str) {
-    use std::io::Write;
-    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 fn contestants(
@@ -171,7 +158,7 @@ fn plans(files: &[PathBuf], cores: usize) -> Result<Option<Vec<Plan>>, Failure> 
 
 /// Maps a file as annotate does; `None` where annotate would read it instead.
 fn map(file: &Path) -> Result<Option<Arc<Mapped>>, Failure> {
-    match Input::open(file).map_err(larder_annotate::Error::from)?.content {
+    match Input::open(file).map_err(|error| failed(error.into()))?.content {
         Content::Mapped(mapped) => Ok(Some(mapped)),
         _ => Ok(None),
     }
@@ -226,7 +213,8 @@ impl Kind {
                     time_lookups: true,
                     ..Options::default()
                 };
-                let summary = larder_annotate::run(&options, &Arc::new(Progress::default()))?;
+                let summary = larder_annotate::run(&options, &Arc::new(Progress::default()))
+                    .map_err(failed)?;
                 (summary.packets, summary.lookups, summary.lookup_times)
             }
             Kind::Tshark { packets } => (tshark(files, *packets)?, 0, Latencies::default()),

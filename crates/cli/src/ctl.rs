@@ -12,11 +12,10 @@ use std::io::{self, BufWriter, Write};
 
 use larder_io::service::control::Fields;
 use larder_io::service::control::client::{self, Error};
+use larder_settings::exit::{self, Failure, Outcome};
+use larder_settings::layers::Resolved;
+use larder_settings::terminal::print;
 use serde_json::Value;
-
-use crate::exit::{self, Failure, Outcome};
-use crate::layers::Resolved;
-use crate::show::print;
 
 /// Runs the command.
 pub fn ctl(settings: &Resolved) -> Outcome {

@@ -9,10 +9,11 @@ use std::time::Instant;
 
 use larder_annotate::options::{Endpoint, NameSources, Summary};
 use larder_annotate::{Options, Progress};
+use larder_settings::exit::Outcome;
+use larder_settings::layers::Resolved;
+use larder_settings::value::cores;
 
-use crate::annotate::{cores, exit_code, format};
-use crate::exit::Outcome;
-use crate::layers::Resolved;
+use crate::annotate::{exit_code, failed, format};
 use crate::summary::share;
 
 static CAPTURE: &[u8] = include_bytes!("../demo/demo.pcapng");
@@ -27,7 +28,7 @@ pub fn demo(settings: &Resolved) -> Outcome {
         ..Options::default()
     };
     let started = Instant::now();
-    let summary = larder_annotate::run(&options, &Arc::new(Progress::default()))?;
+    let summary = larder_annotate::run(&options, &Arc::new(Progress::default())).map_err(failed)?;
     if !settings.switch("quiet") {
         let text = explanation(&summary, started.elapsed().as_secs_f64());
         let _ = write!(std::io::stderr(), "\n{text}");

@@ -20,12 +20,11 @@ use larder_dns::supervisor::Operation;
 use larder_dns::zones::{Answers, Forward, Upstream};
 use larder_dns::{cookie, exchanges, limit, query_log, streams, xdp};
 use larder_io::random;
+use larder_settings::exit::{self, Failure, Outcome};
+use larder_settings::layers::Resolved;
+use larder_settings::terminal::eprint_quietly;
 
-use crate::annotate::cores;
-use crate::bench::eprint_quietly;
 use crate::encrypted;
-use crate::exit::{self, Failure, Outcome};
-use crate::layers::Resolved;
 use crate::reloading::{Again, Reloading};
 use crate::signals;
 
@@ -160,7 +159,7 @@ fn options(settings: &Resolved, shadowed: &[SocketAddr]) -> Result<Options, Fail
         forwards,
         answerers,
         reuse_port: settings.switch("reuse-port"),
-        cores: cores(number("cores")),
+        cores: settings.cores("cores"),
         cache_bytes: number("cache"),
         settings: core,
         policy: policy(settings),

@@ -6,9 +6,8 @@ use larder_dns::answerer::Answerer;
 use larder_dns::bridge::Beside;
 use larder_http::beside::Beside as HttpBeside;
 use larder_http::options::OriginAddress;
-
-use crate::exit::Failure;
-use crate::layers::Resolved;
+use larder_settings::exit::Failure;
+use larder_settings::layers::Resolved;
 
 /// Settings of which any asks for encrypted transports.
 const LISTEN: [&str; 3] = ["listen-tls", "listen-https", "listen-quic"];
@@ -142,7 +141,6 @@ fn make_http(
 
     use larder_http_encrypted::{Encrypted, Limits, host_of};
 
-    use crate::annotate::cores;
     use crate::dns::addresses_with;
 
     const HTTPS_PORT: u16 = 443;
@@ -159,7 +157,7 @@ fn make_http(
         listen: addresses_with(settings, "listen-tls", HTTPS_PORT)?,
         certificate: listens.then(|| files(settings, "listen-tls")).transpose()?,
         trust: (!secure.is_empty()).then(|| trust(settings, "origin-ca")),
-        threads: cores(number("cores")),
+        threads: settings.cores("cores"),
         limits: Limits {
             connections_max: usize::try_from(number("clients-max")).unwrap_or(usize::MAX),
             // 0 is no limit, as it is in the clear.

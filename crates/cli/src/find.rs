@@ -13,19 +13,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use larder_annotate::options::Endpoint;
+use larder_annotate::run::open_output;
 use larder_io::access::Access;
 use larder_io::output::{Output, OutputError};
-use larder_sim::report::grouped;
+use larder_settings::amounts::{grouped, size};
+use larder_settings::exit::{self, Failure, Outcome};
+use larder_settings::layers::Resolved;
+use larder_settings::terminal::eprint_quietly;
+use larder_settings::{signals, terminal};
 use larder_store::find::Writer;
 use larder_store::{Damage, FindOptions, Finder, FoundPacket, Query, Summary};
 use larder_wire::flow_key::{FlowKey, protocol};
 use larder_wire::packet;
 
-use crate::bench::eprint_quietly;
-use crate::exit::{self, Failure, Outcome};
-use crate::layers::Resolved;
-use crate::progress::size;
-use crate::{show, signals};
+use crate::annotate::failed;
 
 /// Flows that are told one by one; of more, those with the most octets.
 const FLOWS_TOLD: usize = 1_000;
@@ -50,13 +51,13 @@ pub fn find(settings: &Resolved) -> Outcome {
     let directory = settings.path("dir").unwrap_or_else(|| ".".into());
     let mut finder = Finder::open(&directory).map_err(|error| in_folder(&directory, &error))?;
     let follows = settings.switch("follow");
-    let output = match settings.endpoint("write") {
+    let output = match settings.path("write").map(Endpoint::from) {
         Some(Endpoint::Pipe) if std::io::stdout().is_terminal() => {
             return Err(Failure::usage(
                 "-w -: standard output is a terminal; name a file, or pipe it",
             ));
         }
-        Some(endpoint) => Some(larder_annotate::run::open_output(&endpoint, Access::PRIVATE)?),
+        Some(endpoint) => Some(open_output(&endpoint, Access::PRIVATE).map_err(failed)?),
         None if follows => {
             return Err(Failure::usage("--follow: say where packets go: -w FILE or -w -"));
         }
@@ -274,13 +275,11 @@ impl Taker {
 
     fn finish(self) -> Result<(), Failure> {
         if let Some(error) = self.failed {
-            return Err(larder_annotate::Error::from(error).into());
+            return Err(failed(error.into()));
         }
         match self.output {
-            Some(output) => {
-                output.finish().map_err(|error| larder_annotate::Error::from(error).into())
-            }
-            None => show::print(&table(self.flows, self.others)).map(|_| ()),
+            Some(output) => output.finish().map_err(|error| failed(error.into())),
+            None => terminal::print(&table(self.flows, self.others)).map(|_| ()),
         }
     }
 }

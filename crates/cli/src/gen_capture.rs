@@ -14,12 +14,12 @@ use std::ops::Range;
 use std::path::Path;
 
 use larder_annotate::options::Endpoint;
+use larder_settings::exit::{self, Failure, Outcome};
+use larder_settings::layers::Resolved;
 use larder_wire::capture::write::{pcap_header, pcap_record};
 use larder_wire::capture::{Capture, Step};
 
 use crate::annotate::is_same_file;
-use crate::exit::{self, Failure, Outcome};
-use crate::layers::Resolved;
 
 /// Between two inputs, and between two rounds.
 const GAP_NS: i64 = 1_000_000_000;
@@ -29,9 +29,8 @@ const SNAP_LEN: u32 = 262_144;
 /// Runs the command.
 pub fn gen_capture(settings: &Resolved) -> Outcome {
     let mut source = Source::default();
-    let output = settings.endpoint("output");
-    for input in settings.endpoints("read") {
-        let Endpoint::Path(path) = input else { continue };
+    let output = settings.path("output").map(Endpoint::from);
+    for path in settings.paths("read") {
         if let Some(Endpoint::Path(output)) = &output
             && is_same_file(&path, output)
         {

@@ -16,16 +16,15 @@ use larder_http::server::{LOOPS_MAX, News, serve};
 use larder_http::statuses::{BadStatuses, StatusRules};
 use larder_http::store::Memory;
 use larder_io::reactor::Choice;
+use larder_settings::exit::{self, Failure, Outcome};
+use larder_settings::layers::Resolved;
+use larder_settings::terminal::eprint_quietly;
+use larder_settings::value::{Kind, Value};
 
-use crate::annotate::cores;
-use crate::bench::eprint_quietly;
 use crate::dns::{addresses_with, control, metrics};
 use crate::encrypted;
-use crate::exit::{self, Failure, Outcome};
-use crate::layers::Resolved;
 use crate::reloading::{Again, Reloading};
 use crate::signals;
-use crate::value::{Kind, Value};
 
 /// The ports of HTTP, in the clear and over TLS.
 const PORT: u16 = 80;
@@ -100,7 +99,7 @@ fn options(settings: &Resolved) -> Result<Options, Failure> {
     let size = |name| usize::try_from(number(name)).unwrap_or(usize::MAX);
     Ok(Options {
         beside,
-        loops: cores(number("cores")).min(LOOPS_MAX),
+        loops: settings.cores("cores").min(LOOPS_MAX),
         io: match settings.choice("io") {
             "uring" => Choice::Uring,
             "epoll" => Choice::Epoll,

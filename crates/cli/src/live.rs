@@ -10,11 +10,11 @@ use larder_annotate::options::Endpoint;
 use larder_io::access::Access;
 use larder_io::frame_filter::FrameFilter;
 use larder_io::live::LiveOptions;
-use larder_store::Privacy;
+use larder_settings::exit::Failure;
+use larder_settings::layers::Resolved;
+use larder_settings::value::Space;
 use larder_store::serve::{self, Listen};
-
-use crate::exit::Failure;
-use crate::layers::Resolved;
+use larder_store::{Privacy, Reserve};
 
 /// Characters of a token at most.
 const TOKEN_BYTES_MAX: u64 = 4096;
@@ -27,7 +27,7 @@ pub fn input(settings: &Resolved) -> Result<Option<Input>, Failure> {
         return Ok(None);
     }
     let filter = settings.words("filter").join(" ");
-    if !settings.endpoints("read").is_empty() {
+    if !settings.paths("read").is_empty() {
         return Err(Failure::usage("-i and -r: capture, or read files; not both in one run"));
     }
     let number32 = |name| u32::try_from(settings.number_or_default(name)).unwrap_or(u32::MAX);
@@ -50,7 +50,7 @@ pub fn input(settings: &Resolved) -> Result<Option<Input>, Failure> {
 /// The captures that `-r` names, and the filter for their packets. It stands behind them (`-r FILE... FILTER`) or anywhere else
 /// as words of no flag: of the words after `-r`, the first one that is no file begins it.
 pub fn read(settings: &Resolved) -> Result<(Vec<Endpoint>, String), Failure> {
-    let mut files = settings.endpoints("read");
+    let mut files: Vec<Endpoint> = settings.paths("read").into_iter().map(Endpoint::from).collect();
     let apart = settings.words("filter").join(" ");
     if !settings.list("interface").is_empty() {
         // The filter is that of the interfaces.
@@ -109,7 +109,7 @@ fn word_of(endpoint: &Endpoint) -> String {
 /// What `--store` asks for; `None` without it.
 pub fn store(settings: &Resolved) -> Result<Option<larder_store::Options>, Failure> {
     let Some(budget_bytes) = settings.number("store") else { return Ok(None) };
-    let directory = match settings.endpoint("write") {
+    let directory = match settings.path("write").map(Endpoint::from) {
         Some(Endpoint::Path(path)) => path,
         _ => {
             let text = "--store: name the folder for the packets with -w DIR";
@@ -129,7 +129,10 @@ pub fn store(settings: &Resolved) -> Result<Option<larder_store::Options>, Failu
         segment_ms: number("segment-time").saturating_mul(1_000),
         memory_bytes: number("store-memory"),
         sync: settings.switch("store-sync"),
-        reserve: settings.space("store-free"),
+        reserve: match settings.space("store-free") {
+            Space::Bytes(bytes) => Reserve::Bytes(bytes),
+            Space::Percent(percent) => Reserve::Percent(percent),
+        },
         access: access(settings)?,
         privacy: Privacy {
             snap_bytes: number32("store-snaplen"),

@@ -9,17 +9,16 @@
 
 mod measure;
 
+use larder_settings::exit::{self, Failure, Outcome};
+use larder_settings::layers::{Layer, Resolved};
+use larder_settings::terminal::{print, say};
 use larder_sim::hit_ratio::{Error, Plan, Row, run};
 use larder_sim::model::{Case, HitRatio, Rates, Report, Traced, Wanted};
 use larder_sim::replay::By;
 use larder_sim::trace::{Format, Spec};
 
-use crate::annotate::cores;
-use crate::exit::{self, Failure, Outcome};
-use crate::layers::{Layer, Resolved};
-use crate::show::print;
 use crate::sim::hit_ratio::{capacity, contestants, explain, tell, traces, usage, watched};
-use crate::sim::{item, items, items_by, say};
+use crate::sim::{item, items, items_by};
 
 /// Runs the command.
 pub fn model(settings: &Resolved) -> Outcome {
@@ -30,7 +29,7 @@ pub fn model(settings: &Resolved) -> Outcome {
     let external_queries: f64 = item(settings, "external-queries")?;
     let wanted: Vec<Wanted> = items(settings, "wanted")?;
     // A trace has many hit ratios, and the inverse of each is for who asks.
-    let is_wanted = is_given(settings, "wanted") || settings.endpoint("trace").is_none();
+    let is_wanted = is_given(settings, "wanted") || settings.path("trace").is_none();
     let wanted = if is_wanted { wanted } else { Vec::new() };
     // Before the trace is read, which may take minutes.
     let check = |cases| {
@@ -93,7 +92,7 @@ fn traced(settings: &Resolved, name: &str, spec: &Spec) -> Result<(Vec<Case>, u8
         items_by(settings, "cache-size", |size| capacity("--cache-size", size, By::Entries))?;
     let mut plan = Plan::new(contestants(settings)?, sizes);
     plan.seed = seed;
-    plan.cores = cores(settings.number_or_default("cores"));
+    plan.cores = settings.cores("cores");
 
     let quiet = settings.switch("quiet");
     let (watch, bar) = watched(quiet)?;

@@ -1,8 +1,5 @@
-//! The progress bar: one line on a terminal, drawn by a thread of its own.
-//!
-//! The thread reads the counters of [`Progress`] every [`EVERY`] and writes one line to standard
-//! error; the run pays nothing for it. Dropping the [`Bar`] stops the thread and wipes the line.
-//! No bar is drawn where standard error is no terminal, or `TERM` is `dumb`.
+//! What is seen of an annotation while it runs: its bar, made of the counters of [`Progress`], and
+//! its lines for the operator.
 
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
@@ -10,47 +7,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use larder_annotate::Progress;
+use larder_settings::amounts::{scaled, size};
+use larder_settings::terminal::{Bar, EVERY, WIPE};
 
-const EVERY: Duration = Duration::from_millis(200);
 const CELLS: u64 = 20;
-/// Wipes the line; understood by every terminal that is not `dumb`.
-const WIPE: &str = "\r\x1b[K";
 
-/// A bar that is being drawn.
-pub struct Bar {
-    /// Dropped to end the thread.
-    stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Bar {
-    /// Starts drawing, when there is somebody to see it and she wants to.
-    pub fn start(progress: &Arc<Progress>, wanted: bool) -> Bar {
-        let progress = Arc::clone(progress);
-        Bar::draw(wanted, move |elapsed| line(&progress, elapsed))
-    }
-
-    /// The same with a line of the caller's, made anew each time from the time since the start.
-    pub fn draw(wanted: bool, line: impl Fn(Duration) -> String + Send + 'static) -> Bar {
-        let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-        if !wanted || dumb || !std::io::stderr().is_terminal() {
-            return Bar { stop: None, thread: None };
-        }
-        let (stop, stopped) = mpsc::channel();
-        let spawned = thread::Builder::new().name("progress".to_owned()).spawn(move || {
-            let started = Instant::now();
-            while stopped.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
-                let line = line(started.elapsed());
-                let _ = write!(std::io::stderr(), "{WIPE}{line}");
-            }
-            let _ = write!(std::io::stderr(), "{WIPE}");
-        });
-        // A machine that cannot start a thread can still do the run without a bar.
-        Bar { stop: Some(stop), thread: spawned.ok() }
-    }
+/// Starts drawing the bar of a run, when there is somebody to see it and she wants to.
+pub fn bar(progress: &Arc<Progress>, wanted: bool) -> Bar {
+    let progress = Arc::clone(progress);
+    Bar::draw(wanted, move |elapsed| line(&progress, elapsed))
 }
 
 /// Lines for the operator, as a run says them. Dropped, it prints what is left.
@@ -92,15 +60,6 @@ impl Drop for News {
     }
 }
 
-impl Drop for Bar {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
 fn line(progress: &Progress, elapsed: Duration) -> String {
     // Relaxed: the counters are a picture for the eye, and order nothing.
     let bytes = progress.input_bytes.load(Ordering::Relaxed);
@@ -121,27 +80,6 @@ fn line(progress: &Progress, elapsed: Duration) -> String {
         let _ = write!(line, "  {} left", clock(left));
     }
     line
-}
-
-/// Octets with a binary unit: `1.5 GiB`.
-pub fn size(bytes: u64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-    let mut amount = bytes as f64;
-    let mut unit = 0;
-    while amount >= 1024.0 && unit + 1 < units.len() {
-        amount /= 1024.0;
-        unit += 1;
-    }
-    if unit == 0 { format!("{bytes} B") } else { format!("{amount:.1} {}", units[unit]) }
-}
-
-/// A rate with a decimal unit: `12.3 M`.
-pub fn scaled(rate: f64) -> String {
-    match rate {
-        _ if rate >= 1e6 => format!("{:.1} M", rate / 1e6),
-        _ if rate >= 1e3 => format!("{:.1} k", rate / 1e3),
-        _ => format!("{rate:.0}"),
-    }
 }
 
 /// Seconds as `1:02:03` or `2:03`.
@@ -179,14 +117,9 @@ mod tests {
         assert_eq!(line(&Progress::default(), Duration::ZERO), "0 B  0 packets/s");
     }
 
-    /// Sizes, rates and times read as people write them.
+    /// Times read as people write them.
     #[test]
-    fn amounts_read_well() {
-        assert_eq!(size(1023), "1023 B");
-        assert_eq!(size(1536), "1.5 KiB");
-        assert_eq!(size(u64::MAX), "16384.0 PiB");
-        assert_eq!(scaled(999.0), "999");
-        assert_eq!(scaled(1_500.0), "1.5 k");
+    fn times_read_well() {
         assert_eq!(clock(59.2), "1:00");
         assert_eq!(clock(3_723.0), "1:02:03");
     }

@@ -6,10 +6,9 @@
 use std::sync::{Mutex, PoisonError};
 
 use larder_io::service::changes::Changes;
-
-use crate::exit::Failure;
-use crate::layers::Resolved;
-use crate::settings::Setting;
+use larder_settings::exit::Failure;
+use larder_settings::layers::Resolved;
+use larder_settings::table::Setting;
 
 /// Reads all layers of a command's settings again.
 pub type Again = Box<dyn Fn() -> Result<Resolved, Failure> + Send + Sync>;
@@ -54,17 +53,12 @@ impl Reloading {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
     use std::sync::Arc;
 
-    use crate::args;
-    use crate::layers::{File, resolve};
-    use crate::settings::DNS;
+    use crate::settings::PROGRAM;
 
     fn resolved(text: &str) -> Result<Resolved, Failure> {
-        let file = File::parse(Path::new("f"), text)?;
-        let matches = args::program().try_get_matches_from(["larder", "dns"]).expect("no flags");
-        resolve(&DNS, args::chosen(&matches).expect("a command").1, Some(&file), &|_| None)
+        PROGRAM.asked(["larder", "dns"]).expect("no flags").settings_with(text)
     }
 
     /// Each row that differs is named as what it is: once as changed, and as needing a restart until it is as at the start

@@ -15,133 +15,22 @@ mod http;
 mod live;
 mod logs;
 
+use larder_settings::table::{Command, INPUT, Kind, OUTPUT, Program, ROW, Reach, SWITCH, Setting};
 use larder_sim::trace::Format;
-
-use crate::value::Kind;
 
 pub use bench_live::BENCH_LIVE;
 pub use dns::DNS;
 pub use http::HTTP;
 pub use live::{FIND, TOP};
 
-/// Where a setting may be given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
-    /// On the command line only: it belongs to one run (inputs, outputs).
-    Run,
-    /// On the command line, in the environment, in the configuration file.
-    Lasting,
-}
+/// Words that `--names` takes beside `all`. [`larder_annotate::options::NameSources::parse`] decides; a test holds the two
+/// together.
+pub const SOURCE_WORDS: [&str; 9] =
+    ["dns", "sni", "quic", "http", "mdns", "llmnr", "nbns", "dhcp", "ptr"];
 
-/// One setting.
-#[derive(Clone, Copy, Debug)]
-pub struct Setting {
-    /// Long flag, and with `_` for `-` the key in the file. For a positional argument, its name.
-    pub name: &'static str,
-    /// Short flag.
-    pub letter: Option<char>,
-    /// What help calls the value.
-    pub value_name: &'static str,
-    /// Type and range.
-    pub kind: Kind,
-    /// May be given several times, with several values each.
-    pub many: bool,
-    /// A bare argument instead of a flag.
-    pub positional: bool,
-    /// A command without it is a usage error.
-    pub required: bool,
-    /// Text of the default; empty for none.
-    pub default: &'static str,
-    /// Of a choice: the value that the bare flag stands for; empty where it needs one.
-    pub bare: &'static str,
-    /// Where it may be given.
-    pub reach: Reach,
-    /// A reload changes it while the server runs.
-    pub is_live: bool,
-    /// Heading in help.
-    pub group: &'static str,
-    /// What it does, one line, no full stop.
-    pub help: &'static str,
-    /// Why the default is what it is, or when to change it. A sentence.
-    pub why: &'static str,
-}
-
-impl Setting {
-    /// Key in the configuration file.
-    pub fn key(&self) -> String {
-        self.name.replace('-', "_")
-    }
-
-    /// How a person would write it on the command line: `-r, --read FILE`.
-    pub fn usage(&self) -> String {
-        if self.positional {
-            return format!("{}{}", self.value_name, if self.many { "…" } else { "" });
-        }
-        let letter = self.letter.map(|c| format!("-{c}, ")).unwrap_or_default();
-        let value = match self.kind {
-            Kind::Switch => String::new(),
-            _ if !self.bare.is_empty() => format!("[={}]", self.value_name),
-            _ => format!(" {}{}", self.value_name, if self.many { "…" } else { "" }),
-        };
-        format!("{letter}--{}{value}", self.name)
-    }
-}
-
-/// One command.
-#[derive(Clone, Copy, Debug)]
-pub struct Command {
-    /// Words after `larder`.
-    pub path: &'static [&'static str],
-    /// One line.
-    pub about: &'static str,
-    /// More, for `--help` and the manual.
-    pub long: &'static str,
-    /// Its rows.
-    pub settings: &'static [Setting],
-}
-
-impl Command {
-    /// Name of its table in the configuration file, and of its part of environment variables.
-    pub fn table(&self) -> String {
-        self.path.join("_").replace('-', "_")
-    }
-
-    /// The environment variable of a lasting setting: `LARDER_ANNOTATE_CORES`.
-    pub fn variable(&self, setting: &Setting) -> String {
-        format!("LARDER_{}_{}", self.table(), setting.key()).to_ascii_uppercase()
-    }
-
-    /// Rows that the file and the environment may set.
-    pub fn lasting(&self) -> impl Iterator<Item = &'static Setting> {
-        self.settings.iter().filter(|setting| setting.reach == Reach::Lasting)
-    }
-}
-
-/// The row that the others start from: a flag of one run with an optional value.
-const ROW: Setting = Setting {
-    name: "",
-    letter: None,
-    value_name: "VALUE",
-    kind: Kind::Word,
-    many: false,
-    positional: false,
-    required: false,
-    default: "",
-    bare: "",
-    reach: Reach::Run,
-    is_live: false,
-    group: "Options",
-    help: "",
-    why: "",
-};
-
-const INPUT: Setting = Setting { group: "Input", value_name: "FILE", kind: Kind::Endpoint, ..ROW };
-const OUTPUT: Setting =
-    Setting { group: "Output", value_name: "FILE", kind: Kind::Endpoint, ..ROW };
 const LIMIT: Setting = Setting { group: "Limits", reach: Reach::Lasting, ..ROW };
 const NAMES: Setting = Setting { group: "Names", reach: Reach::Lasting, ..ROW };
 const CHOICE: Setting = Setting { group: "Output", reach: Reach::Lasting, ..ROW };
-const SWITCH: Setting = Setting { kind: Kind::Switch, default: "false", ..ROW };
 
 /// `larder annotate`.
 pub const ANNOTATE: Command = Command {
@@ -297,7 +186,7 @@ Examples:
         Setting {
             name: "names",
             value_name: "LIST",
-            kind: Kind::Sources,
+            kind: Kind::Set { words: &SOURCE_WORDS, item: "name source" },
             default: "all",
             help: "Sources of names that are believed",
             why: "Each flow says which source named it, so more sources do no harm; 'dns' is what was asked, without what flows say of themselves.",
@@ -1709,240 +1598,64 @@ pub const MAN: Command = Command {
     ],
 };
 
-/// Every command, in the order of help.
-pub const COMMANDS: [&Command; 21] = [
-    &ANNOTATE,
-    &FIND,
-    &TOP,
-    &DNS,
-    &HTTP,
-    &DEMO,
-    &BENCH_ANNOTATE,
-    &BENCH_ENGINE,
-    &BENCH_DNS,
-    &BENCH_HTTP,
-    &BENCH_LIVE,
-    &GEN_CAPTURE,
-    &SIM_HIT_RATIO,
-    &SIM_SYNC,
-    &SIM_LENGTHS,
-    &SIM_PAPER,
-    &MODEL,
-    &CTL,
-    &SHOW_CONFIG,
-    &COMPLETIONS,
-    &MAN,
-];
+/// The program.
+pub static PROGRAM: Program = Program {
+    name: "larder",
+    version: env!("CARGO_PKG_VERSION"),
+    changed: "2026-11-21",
+    about: "A multicore cache for programs on the network, and the programs that need one",
+    long_about: "larder keeps names in a multicore cache and puts them where they are \
+missing: larder annotate reads captured packets, learns which name each address was looked up under, \
+and writes a log in which every flow carries names.
 
-/// Words that hold commands of two words.
-pub const FAMILIES: [(&str, &str); 3] = [
-    ("bench", "Measure larder on this machine"),
-    ("gen", "Make inputs for measuring"),
-    ("sim", "Simulate caches on traces"),
-];
+Results go to standard output, everything else to standard error. Settings also come from the \
+environment (LARDER_ANNOTATE_CORES=2) and from a file (see larder show-config).
 
-/// Commands that have lasting settings: the tables of the configuration file.
-pub fn configurable() -> impl Iterator<Item = &'static Command> {
-    COMMANDS.into_iter().filter(|command| command.lasting().next().is_some())
-}
+First steps:
+  larder demo
+  larder annotate -r FILE",
+    commands: &[
+        &ANNOTATE,
+        &FIND,
+        &TOP,
+        &DNS,
+        &HTTP,
+        &DEMO,
+        &BENCH_ANNOTATE,
+        &BENCH_ENGINE,
+        &BENCH_DNS,
+        &BENCH_HTTP,
+        &BENCH_LIVE,
+        &GEN_CAPTURE,
+        &SIM_HIT_RATIO,
+        &SIM_SYNC,
+        &SIM_LENGTHS,
+        &SIM_PAPER,
+        &MODEL,
+        &CTL,
+        &SHOW_CONFIG,
+        &COMPLETIONS,
+        &MAN,
+    ],
+    families: &[
+        ("bench", "Measure larder on this machine"),
+        ("gen", "Make inputs for measuring"),
+        ("sim", "Simulate caches on traces"),
+    ],
+    shown: Some((&ANNOTATE, "Flags of annotate")),
+    guide: "# Settings\n\n\
+        Generated from the table in `crates/cli/src/settings.rs`; a test keeps it so\n\
+        (`UPDATE_DOCS=1 cargo test -p larder-cli` rewrites it).\n\n\
+        A setting with a variable can also stand in `larder.toml`, in the table of its command, with\n\
+        `_` for `-`. The first that speaks wins: flag, environment, file, default.\n\
+        `larder show-config` says which one did. What is marked *live* is changed by a reload, while \
+        the server runs.\n",
+};
+
+/// The page that is made of the table.
+#[cfg(test)]
+const PAGE: &str = "docs/guide/settings.md";
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::BTreeSet;
-    use std::ffi::OsStr;
-
-    use crate::value::Form;
-
-    /// Invariant 1: a default that its own row refuses would make every run fail.
-    #[test]
-    fn every_default_is_in_range() {
-        for command in COMMANDS {
-            for setting in command.settings.iter().filter(|setting| !setting.default.is_empty()) {
-                let parsed = setting.kind.parse(OsStr::new(setting.default));
-                assert!(parsed.is_ok(), "{:?} {}: {parsed:?}", command.path, setting.name);
-            }
-        }
-    }
-
-    /// Invariant 2, and every row explains itself.
-    #[test]
-    fn rows_are_unique_and_complete() {
-        for command in COMMANDS {
-            let mut names = BTreeSet::new();
-            let mut letters = BTreeSet::from(['h', 'V']);
-            for setting in command.settings {
-                assert!(names.insert(setting.name), "{:?} {} twice", command.path, setting.name);
-                if let Some(letter) = setting.letter {
-                    assert!(letters.insert(letter), "{:?} -{letter} twice", command.path);
-                }
-                assert!(!setting.help.is_empty() && !setting.help.ends_with('.'));
-                assert!(setting.why.ends_with('.'), "{}: {}", setting.name, setting.why);
-                assert!(
-                    setting.reach == Reach::Run || !setting.default.is_empty(),
-                    "{}: a lasting setting has a default",
-                    setting.name
-                );
-            }
-        }
-    }
-
-    /// Accessors of `Resolved`, and the form that each reads.
-    const ACCESSORS: [(&str, Form); 13] = [
-        ("number", Form::Number),
-        ("number_or_default", Form::Number),
-        ("switch", Form::Switch),
-        ("choice", Form::Choice),
-        ("sources", Form::Sources),
-        ("endpoint", Form::Endpoint),
-        ("endpoints", Form::Endpoint),
-        ("path", Form::Endpoint),
-        ("word", Form::Word),
-        ("words", Form::Word),
-        ("list", Form::Word),
-        ("time_ns", Form::Time),
-        ("space", Form::Space),
-    ];
-
-    /// Functions and closures that read a setting whose name they are given.
-    type Helpers = Vec<(String, Form)>;
-
-    /// The sources of the program but the tables and their layers, without tests.
-    fn program(folder: &std::path::Path, out: &mut Vec<String>) {
-        for entry in std::fs::read_dir(folder).expect("the sources are there") {
-            let path = entry.expect("an entry").path();
-            let is = |name: &str| path.file_name().is_some_and(|found| found == name);
-            if path.is_dir() && !is("settings") {
-                program(&path, out);
-            } else if is("settings.rs") || is("layers.rs") || is("value.rs") || path.is_dir() {
-                continue;
-            } else {
-                let text = std::fs::read_to_string(&path).expect("UTF-8");
-                out.push(text.split("#[cfg(test)]").next().unwrap_or_default().to_owned());
-            }
-        }
-    }
-
-    /// What stands behind `name(` in `text`; `is_method`: behind `.name(`.
-    fn calls(text: &str, name: &str, is_method: bool) -> Vec<String> {
-        let call = format!("{name}(");
-        let places = text.match_indices(&call).filter(|(at, _)| {
-            let before = text[..*at].chars().next_back().unwrap_or(' ');
-            !before.is_alphanumeric() && before != '_' && (before == '.') == is_method
-        });
-        places.map(|(at, _)| text[at + call.len()..].chars().take(80).collect()).collect()
-    }
-
-    /// How a function or closure reads the setting `name`: by an accessor, or by a helper that is known.
-    fn form_of(body: &str, helpers: &Helpers) -> Option<Form> {
-        let by_accessor = ACCESSORS.iter().find(|(accessor, _)| {
-            calls(body, accessor, true).iter().any(|call| call.starts_with("name)"))
-        });
-        let by_helper = || {
-            helpers.iter().find(|(helper, _)| {
-                let given = |call: &String| {
-                    let name =
-                        call.trim_start().strip_prefix("settings,").unwrap_or(call).trim_start();
-                    name.strip_prefix("name").is_some_and(|rest| rest.starts_with([')', ',']))
-                };
-                calls(body, helper, false).iter().any(given)
-            })
-        };
-        by_accessor
-            .copied()
-            .or_else(|| by_helper().map(|(_, form)| ("", *form)))
-            .map(|(_, form)| form)
-    }
-
-    /// Functions `fn helper(settings: &Resolved, name: &str ..)`.
-    fn functions(text: &str, helpers: &mut Helpers) {
-        for (at, _) in text.match_indices("\nfn ").chain(text.match_indices(") fn ")) {
-            let body = text[at..].split("\n}").next().unwrap_or_default();
-            let Some((_, rest)) = body.split_once("fn ") else { continue };
-            let name = rest.split(['(', '<']).next().unwrap_or_default();
-            let head = rest.split('{').next().unwrap_or_default();
-            if head.contains("name: &")
-                && head.contains("Resolved")
-                && let Some(form) = form_of(rest, helpers)
-                && !helpers.iter().any(|(known, _)| known == name)
-            {
-                helpers.push((name.to_owned(), form));
-            }
-        }
-    }
-
-    /// The same and closures `let helper = |name| ..`, which hide what is called so elsewhere.
-    fn closures(text: &str, helpers: &Helpers) -> Helpers {
-        let mut all = helpers.clone();
-        for (at, _) in text.match_indices(" = |name") {
-            let name = text[..at].rsplit([' ', '\n']).next().unwrap_or_default().to_owned();
-            let body = text[at..].split(';').next().unwrap_or_default();
-            let form = form_of(body, &all).filter(|_| !body.contains("entry."));
-            all.retain(|(known, _)| *known != name);
-            all.extend(form.map(|form| (name, form)));
-        }
-        all
-    }
-
-    /// All reads of settings by names in quotes.
-    fn reads(text: &str, helpers: &Helpers) -> Vec<(String, Form)> {
-        let quoted = |call: &str| {
-            let call = call.trim_start();
-            let call = call.strip_prefix("settings,").unwrap_or(call).trim_start();
-            Some(call.strip_prefix('"')?.split('"').next()?.to_owned())
-        };
-        let mut found = Vec::new();
-        for (accessor, form) in ACCESSORS {
-            let names = calls(text, accessor, true).into_iter().filter_map(|call| quoted(&call));
-            found.extend(names.map(|name| (name, form)));
-        }
-        for (helper, form) in closures(text, helpers) {
-            let names = calls(text, &helper, false).into_iter().filter_map(|call| quoted(&call));
-            found.extend(names.map(|name| (name, form)));
-        }
-        found
-    }
-
-    /// Every setting that the sources read by its name is read by an accessor of its kind: one of another kind gives no value,
-    /// and the setting does nothing. (`Resolved` refuses it when it runs.)
-    #[test]
-    fn rows_are_read_as_what_they_are() {
-        let mut texts = Vec::new();
-        program(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut texts);
-        let mut helpers = Helpers::new();
-        // Helpers call helpers.
-        for _ in 0..4 {
-            texts.iter().for_each(|text| functions(text, &mut helpers));
-        }
-        let found: Vec<_> = texts.iter().flat_map(|text| reads(text, &helpers)).collect();
-        let mut wrong = Vec::new();
-        let mut seen = 0;
-        for command in COMMANDS {
-            for setting in command.settings {
-                let of_name = |(name, _): &&(String, Form)| name == setting.name;
-                let forms: Vec<Form> =
-                    found.iter().filter(of_name).map(|(_, form)| *form).collect();
-                let rows = COMMANDS.iter().flat_map(|command| command.settings);
-                let kinds: Vec<Form> = rows
-                    .filter(|row| row.name == setting.name)
-                    .map(|row| row.kind.form())
-                    .collect();
-                seen += usize::from(!forms.is_empty());
-                // Where commands have rows of one name and two kinds, it is not known which one a read means.
-                let is_one_kind = kinds.iter().all(|kind| kind == &kinds[0]);
-                let is_wrong = |form: &Form| {
-                    if is_one_kind { form != &kinds[0] } else { !kinds.contains(form) }
-                };
-                if forms.iter().any(is_wrong) {
-                    let path = command.path.join(" ");
-                    wrong.push(format!(
-                        "{path} --{}: {:?}, read as {forms:?}",
-                        setting.name, setting.kind
-                    ));
-                }
-            }
-        }
-        assert!(wrong.is_empty(), "{wrong:#?}");
-        assert!(seen > 150, "reads are recognised: {seen}");
-    }
-}
+#[path = "../../settings/tests/common/table.rs"]
+mod tests;

@@ -15,13 +15,11 @@ mod sync;
 use std::fmt::Display;
 use std::str::FromStr;
 
+use larder_settings::exit::{self, Failure, Outcome};
+use larder_settings::layers::Resolved;
+use larder_settings::terminal::{print, say};
 use larder_sim::sheet::Sheet;
 use larder_sim::trace::Damage;
-
-use crate::bench::eprint_quietly;
-use crate::exit::{self, Failure, Outcome};
-use crate::layers::Resolved;
-use crate::show::print;
 
 pub use hit_ratio::sim_hit_ratio;
 pub use lengths::sim_lengths;
@@ -89,7 +87,7 @@ impl FromStr for Share {
 
 /// Threads asked for, or all that the machine has.
 fn threads(settings: &Resolved) -> usize {
-    crate::annotate::cores(settings.number_or_default("threads"))
+    settings.cores("threads")
 }
 
 /// Prints rows in the form asked for; `short` is what eyes want of them.
@@ -110,11 +108,6 @@ fn ended(damage: &Damage, name: &str) -> u8 {
     };
     say(&format!("{name}: {what} {}", damage.first.as_deref().unwrap_or("unknown")));
     exit::DAMAGED
-}
-
-/// Says something of the run, to whoever still listens.
-pub fn say(line: &str) {
-    eprint_quietly(&format!("larder: {line}"));
 }
 
 #[cfg(test)]

@@ -8,9 +8,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use larder_annotate::options::{Damage, Summary};
-use larder_sim::report::grouped;
-
-use crate::progress::{scaled, size};
+use larder_settings::amounts::grouped;
+use larder_settings::amounts::{scaled, size};
 
 /// The summary, several lines, each with its line feed.
 pub fn text(summary: &Summary, elapsed: Duration) -> String {

@@ -13,11 +13,10 @@ use std::time::{Duration, Instant};
 
 use larder_io::service::control::Fields;
 use larder_io::service::control::client;
+use larder_settings::exit::{self, Failure, Outcome};
+use larder_settings::layers::Resolved;
 use rustix::termios::{self, OptionalActions, Termios};
 use serde_json::Value;
-
-use crate::exit::{self, Failure, Outcome};
-use crate::layers::Resolved;
 
 const EVERY: Duration = Duration::from_secs(1);
 /// Columns that are used at most, and where nobody says how many there are.
@@ -45,7 +44,7 @@ pub fn top(settings: &Resolved) -> Outcome {
         thread::sleep(EVERY * 2);
         let rows = settings.number_or_default("rows") as usize;
         let picture = picture(&first, &ask()?, begun.elapsed(), by, rows, WIDTH);
-        crate::show::print(&picture)?;
+        larder_settings::terminal::print(&picture)?;
         return Ok(exit::DONE);
     }
     let screen = Screen::take().map_err(|error| {

@@ -15,14 +15,14 @@ use larder_bench::dns::report::legend;
 use larder_bench::dns::server::{self, Server};
 use larder_bench::dns::signed::Signer;
 use larder_bench::dns::stub::StubOptions;
+use larder_settings::exit::{DONE, Failure, INTERRUPTED, Outcome};
+use larder_settings::layers::Resolved;
+use larder_settings::nearest;
+use larder_settings::signals::ask_on_signals;
+use larder_settings::terminal::eprint_quietly;
+use larder_settings::terminal::print;
 
-use super::eprint_quietly;
 use super::printer::{Format, Printer};
-use crate::exit::{DONE, Failure, INTERRUPTED, Outcome};
-use crate::layers::Resolved;
-use crate::nearest;
-use crate::show::print;
-use crate::signals::ask_on_signals;
 
 /// Runs the command.
 pub fn bench_dns(settings: &Resolved) -> Outcome {

@@ -16,12 +16,10 @@ use larder_bench::field::{Plan, compare, footprint, own_entrants};
 use larder_bench::row::{Row, Unit};
 use larder_bench::sample::Median;
 use larder_bench::stand::Work;
-
-use super::eprint_quietly;
-use crate::annotate::cores;
-use crate::exit::{Failure, Outcome};
-use crate::layers::Resolved;
-use crate::show::print;
+use larder_settings::exit::{Failure, Outcome};
+use larder_settings::layers::Resolved;
+use larder_settings::terminal::eprint_quietly;
+use larder_settings::terminal::print;
 
 /// The program of `bench/`.
 const PEERS: &str = "larder-peers";
@@ -30,7 +28,7 @@ const BUILD: &str = "cargo build --release --manifest-path bench/Cargo.toml";
 
 /// Runs the command.
 pub fn bench_engine(settings: &Resolved) -> Outcome {
-    let many = cores(settings.number_or_default("threads"));
+    let many = settings.cores("threads");
     let count = |name: &str| settings.number_or_default(name) as usize;
     let plan = Plan {
         entries: count("entries"),
@@ -56,7 +54,7 @@ pub fn bench_engine(settings: &Resolved) -> Outcome {
         Some(program) => run_peers(&program, &plan, &mut emit)?,
         None => eprint_quietly(&format!("no rows of other caches: {BUILD}, then --peers PATH")),
     }
-    if is_json { Ok(crate::exit::DONE) } else { print(&table(&rows)) }
+    if is_json { Ok(larder_settings::exit::DONE) } else { print(&table(&rows)) }
 }
 
 /// Who a row is about.

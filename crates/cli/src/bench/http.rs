@@ -11,14 +11,14 @@ use larder_bench::http::field::run;
 use larder_bench::http::plan::{Error, Event, KINDS, Plan, Work};
 use larder_bench::http::report::legend;
 use larder_bench::http::server::{self, Server};
+use larder_settings::exit::{DONE, Failure, INTERRUPTED, Outcome};
+use larder_settings::layers::Resolved;
+use larder_settings::nearest;
+use larder_settings::signals::ask_on_signals;
+use larder_settings::terminal::eprint_quietly;
+use larder_settings::terminal::print;
 
-use super::eprint_quietly;
 use super::printer::{Format, Printer};
-use crate::exit::{DONE, Failure, INTERRUPTED, Outcome};
-use crate::layers::Resolved;
-use crate::nearest;
-use crate::show::print;
-use crate::signals::ask_on_signals;
 
 /// Longest body.
 const BYTES_MAX: u64 = 1 << 30;

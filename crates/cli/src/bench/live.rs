@@ -9,13 +9,13 @@ use std::time::Duration;
 use larder_annotate::decode::{Decoded, Keying, decode};
 use larder_bench::live::{Error, Measured, Plan, Program, Stage, run};
 use larder_io::batch::Batch;
+use larder_settings::exit::{DONE, Failure, Outcome};
+use larder_settings::layers::Resolved;
+use larder_settings::terminal::eprint_quietly;
+use larder_settings::terminal::print;
 use larder_wire::frame::{HEADERS_V4, Letter};
 
-use super::eprint_quietly;
 use super::printer::Format;
-use crate::exit::{DONE, Failure, Outcome};
-use crate::layers::Resolved;
-use crate::show::print;
 
 /// The last by AF_XDP, where that is asked for.
 const STAGES: [&str; 6] = ["walk", "source", "decode", "annotate", "store", "xdp"];

@@ -7,9 +7,8 @@ use std::path::PathBuf;
 
 use larder_bench::row::quote;
 use larder_bench::table::Style;
-
-use super::eprint_quietly;
-use crate::layers::Resolved;
+use larder_settings::layers::Resolved;
+use larder_settings::terminal::eprint_quietly;
 
 /// How figures are printed.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use larder_annotate::options::LookupPer;
+use larder_settings::amounts::{scaled, size};
 
 use super::{Contestant, Kind};
-use crate::progress::{scaled, size};
 
 /// The table. Sorts the rounds of each contestant.
 pub fn text(contestants: &mut [Contestant]) -> String {

@@ -7,9 +7,8 @@ use std::sync::Arc;
 use larder_dns::answerer::Answerer;
 use larder_dns::policy::Prefix;
 use larder_dns::zones::{Answers, Forward, Upstream};
-
-use crate::exit::Failure;
-use crate::layers::Resolved;
+use larder_settings::exit::Failure;
+use larder_settings::layers::Resolved;
 
 /// Who is asked for the root, and for all below it that is not forwarded.
 type Recursor = (Forward, Arc<dyn Answerer>);
@@ -36,7 +35,7 @@ fn made(settings: &Resolved) -> Result<Recursor, Failure> {
     };
     let mut options = Options {
         passes_dnssec,
-        threads: crate::annotate::cores(settings.number_or_default("cores")),
+        threads: settings.cores("cores"),
         case_random: settings.switch("randomize-case"),
         origin: super::origin(settings)?,
         ..Options::default()
@@ -63,7 +62,7 @@ fn validating(settings: &Resolved) -> Result<Recursor, Failure> {
     use larder_dns_recurse::{Options, Recurse, hints};
 
     let mut options = Options {
-        threads: crate::annotate::cores(settings.number_or_default("cores")),
+        threads: settings.cores("cores"),
         case_random: settings.switch("randomize-case"),
         ..Options::default()
     };

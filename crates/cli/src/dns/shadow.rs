@@ -14,13 +14,13 @@ use larder_dns::answerer::Answerer;
 use larder_dns::server::Options;
 use larder_dns::shadow::{From, Trial, shadow};
 use larder_dns::zones::{Forward, Upstream};
+use larder_settings::exit::{DAMAGED, DONE, Failure, Outcome};
+use larder_settings::layers::Resolved;
+use larder_settings::signals::ask_on_signals;
+use larder_settings::terminal::eprint_quietly;
+use larder_settings::terminal::print;
 
 use super::{RESOLV_CONF, addresses, system_upstreams, upstream};
-use crate::bench::eprint_quietly;
-use crate::exit::{DAMAGED, DONE, Failure, Outcome};
-use crate::layers::Resolved;
-use crate::show::print;
-use crate::signals::ask_on_signals;
 
 /// The address that larder asks a resolver on the loopback from: "LDR" in ASCII.
 const OWN: Ipv4Addr = Ipv4Addr::new(127, 76, 68, 82);

@@ -21,16 +21,16 @@ use larder_bench::dns::field::run;
 use larder_bench::dns::plan::{Error, Event, Measured, Plan, Work};
 use larder_bench::dns::stub::StubOptions;
 use larder_bench::sample::Median;
+use larder_settings::exit::{DONE, Failure, INTERRUPTED, Outcome};
+use larder_settings::layers::Resolved;
+use larder_settings::signals::ask_on_signals;
+use larder_settings::terminal::eprint_quietly;
+use larder_settings::terminal::print;
 use larder_sim::model::{HitRatio, Rates};
 use serde_json::json;
 
 use super::is_given;
 use crate::bench::dns::servers;
-use crate::bench::eprint_quietly;
-use crate::exit::{DONE, Failure, INTERRUPTED, Outcome};
-use crate::layers::Resolved;
-use crate::show::print;
-use crate::signals::ask_on_signals;
 use crate::sim::items;
 
 /// Questions in flight: enough to fill batches.

@@ -1,6 +1,6 @@
 //! `larder bench live`.
 
-use super::{Command, Kind, ROW, SWITCH, Setting};
+use larder_settings::table::{Command, Kind, ROW, SWITCH, Setting};
 
 /// `larder bench live`.
 pub const BENCH_LIVE: Command = Command {

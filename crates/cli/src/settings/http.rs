@@ -1,6 +1,6 @@
 //! The rows of `larder http`.
 
-use super::{Command, Kind, ROW, Reach, SWITCH, Setting};
+use larder_settings::table::{Command, Kind, ROW, Reach, SWITCH, Setting};
 
 const LASTING: Setting = Setting { reach: Reach::Lasting, ..ROW };
 const SERVER: Setting = Setting { group: "Server", ..LASTING };

@@ -1,7 +1,7 @@
 //! Rows of live traffic: what `larder annotate -i` takes more, and `larder find` and `larder top`.
 
-use super::{Command, INPUT, OUTPUT, ROW, Reach, SWITCH, Setting};
-use crate::value::Kind;
+use larder_annotate::feeds::parse_time_ns;
+use larder_settings::table::{Command, INPUT, Kind, OUTPUT, ROW, Reach, SWITCH, Setting};
 
 const LIVE: Setting = Setting { group: "Live capture", reach: Reach::Lasting, ..ROW };
 const STORE: Setting = Setting { group: "Packets kept", reach: Reach::Lasting, ..ROW };
@@ -330,7 +330,7 @@ Examples:
         Setting {
             name: "from",
             value_name: "TIME",
-            kind: Kind::Time,
+            kind: Kind::Time(parse_time_ns),
             help: "Only packets from this time on: RFC 3339, seconds since 1970, or -15m before now",
             why: "Without it the search begins with the oldest packet.",
             ..INPUT
@@ -338,7 +338,7 @@ Examples:
         Setting {
             name: "to",
             value_name: "TIME",
-            kind: Kind::Time,
+            kind: Kind::Time(parse_time_ns),
             help: "Only packets before this time",
             why: "Without it the search ends with the newest packet. The time is written as in --from.",
             ..INPUT

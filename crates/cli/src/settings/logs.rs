@@ -1,7 +1,6 @@
 //! Rows of logs that are cut: `larder annotate`.
 
-use super::{ROW, Reach, SWITCH, Setting};
-use crate::value::Kind;
+use larder_settings::table::{Kind, ROW, Reach, SWITCH, Setting};
 
 const LOGS: Setting = Setting { group: "Logs", reach: Reach::Lasting, ..ROW };
 

@@ -10,22 +10,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use larder_annotate::options::Endpoint;
+use larder_settings::amounts::scaled;
+use larder_settings::exit::{self, Failure, Outcome};
+use larder_settings::layers::Resolved;
+use larder_settings::nearest;
+use larder_settings::signals::ask_on_signals;
+use larder_settings::terminal::Bar;
+use larder_settings::terminal::{print, say};
+use larder_settings::value::{Kind, Value};
 use larder_sim::figure::{Axis, Figure, Series};
 use larder_sim::hit_ratio::{Capacity, Contestant, Error, Plan, Results, Watch, run};
 use larder_sim::replay::By;
 use larder_sim::report::{self, Named, grouped};
 use larder_sim::trace::{Format, Spec};
 
-use super::{ended, fills, items_by, say};
-use crate::annotate::cores;
-use crate::exit::{self, Failure, Outcome};
-use crate::layers::Resolved;
-use crate::nearest;
-use crate::progress::{Bar, scaled};
-use crate::show::print;
-use crate::signals::ask_on_signals;
-use crate::value::{Kind, Value};
+use super::{ended, fills, items_by};
 
 /// Every policy that has a name.
 const ALL: &str = "all";
@@ -109,7 +108,7 @@ fn plan(settings: &Resolved) -> Result<Plan, Failure> {
         plan.sampling = text.parse().map_err(wrong)?;
     }
     plan.seed = settings.number_or_default("seed");
-    plan.cores = cores(settings.number_or_default("cores"));
+    plan.cores = settings.cores("cores");
     Ok(plan)
 }
 
@@ -162,8 +161,7 @@ pub fn capacity(flag: &str, text: &str, by: By) -> Result<Capacity, Failure> {
 /// What was written, and what it names.
 pub fn traces(settings: &Resolved) -> Result<Vec<(String, Spec)>, Failure> {
     let mut traces = Vec::new();
-    for endpoint in settings.endpoints("trace") {
-        let Endpoint::Path(path) = endpoint else { continue };
+    for path in settings.paths("trace") {
         let spec = match path.to_str() {
             Some(text) => Spec::parse(text).map_err(usage)?,
             None => Spec::File(path.clone()),
@@ -286,8 +284,7 @@ fn figure(trace: &str, results: &Results, by: By) -> Figure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args;
-    use crate::layers::resolve;
+    use crate::settings::PROGRAM;
 
     /// Capacities are shares, entries or octets; what is meant otherwise says how to say it.
     #[test]
@@ -308,9 +305,7 @@ mod tests {
     fn policies_are_listed_once() {
         let contestants = |text: &str| {
             let line = ["larder", "sim", "hit-ratio", "--trace", "x", "--policy", text];
-            let matches = args::program().try_get_matches_from(line).unwrap();
-            let (command, inner) = args::chosen(&matches).unwrap();
-            contestants(&resolve(command, inner, None, &|_| None).unwrap())
+            contestants(&PROGRAM.asked(line).unwrap().settings_with("").unwrap())
         };
         let read = |text: &str| -> Vec<String> {
             contestants(text).unwrap().iter().map(|one| one.name().to_owned()).collect()

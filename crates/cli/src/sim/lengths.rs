@@ -1,13 +1,13 @@
 //! `larder sim lengths`: settings to simulations of memory split by the length of names.
 
+use larder_settings::exit::{Failure, Outcome};
+use larder_settings::layers::Resolved;
+use larder_settings::terminal::eprint_quietly;
 use larder_sim::lengths::names::Names;
 use larder_sim::lengths::{Settings, report, run};
 
 use super::hit_ratio::usage;
 use super::{Share, ended, items, print_rows, threads};
-use crate::bench::eprint_quietly;
-use crate::exit::{Failure, Outcome};
-use crate::layers::Resolved;
 
 /// Runs the command.
 pub fn sim_lengths(settings: &Resolved) -> Outcome {

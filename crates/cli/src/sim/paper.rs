@@ -4,14 +4,14 @@ use std::fs;
 
 use larder_bench::paper::{self as bench, Size};
 use larder_bench::sample::Median;
+use larder_settings::exit::{self, Failure, Outcome};
+use larder_settings::layers::Resolved;
+use larder_settings::terminal::eprint_quietly;
 use larder_sim::lengths::names::Names;
 use larder_sim::paper::{self, Measured, Mode, Settings, Timed, TimedMode};
 
 use super::hit_ratio::usage;
 use super::{ended, threads};
-use crate::bench::eprint_quietly;
-use crate::exit::{self, Failure, Outcome};
-use crate::layers::Resolved;
 
 /// Names made up where no list is given.
 const NAMES_MADE_UP: u32 = 100_000;

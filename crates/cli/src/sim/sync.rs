@@ -1,5 +1,7 @@
 //! `larder sim sync`: settings to simulations of caches that several cores share.
 
+use larder_settings::exit::{Failure, Outcome};
+use larder_settings::layers::Resolved;
 use larder_sim::hit_ratio::Capacity;
 use larder_sim::policy::Kind;
 use larder_sim::replay::By;
@@ -8,8 +10,6 @@ use larder_sim::trace::{Format, Spec};
 
 use super::hit_ratio::{capacity, usage};
 use super::{Share, ended, fills, item, items, items_by, print_rows, say, threads};
-use crate::exit::{Failure, Outcome};
-use crate::layers::Resolved;
 
 /// Runs the command.
 pub fn sim_sync(settings: &Resolved) -> Outcome {

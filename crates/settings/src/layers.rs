@@ -14,14 +14,12 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
-use larder_annotate::options::{Endpoint, NameSources};
-use larder_store::Reserve;
 
 use crate::args;
 use crate::exit::Failure;
 use crate::nearest;
-use crate::settings::{Command, Reach, Setting, configurable};
-use crate::value::{Form, Kind, Value};
+use crate::table::{Command, Program, Reach, Setting};
+use crate::value::{Form, Kind, Space, Value, cores};
 
 /// Longest configuration file that is read, octets.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -71,9 +69,12 @@ pub fn process_environment(name: &str) -> Option<OsString> {
 }
 
 /// Refuses variables that look like settings and are none: `LARDER_ANNOTATE_NAME_BUDGET`.
-pub fn check_environment(names: impl Iterator<Item = OsString>) -> Result<(), Failure> {
+pub fn check_environment(
+    program: &Program,
+    names: impl Iterator<Item = OsString>,
+) -> Result<(), Failure> {
     for name in names.filter_map(|name| name.into_string().ok()) {
-        for command in configurable() {
+        for command in program.configurable() {
             let prefix = format!("LARDER_{}_", command.table()).to_ascii_uppercase();
             let known: Vec<String> =
                 command.lasting().map(|setting| command.variable(setting)).collect();
@@ -150,8 +151,9 @@ impl Resolved {
         pairs.filter(|(_, (one, other))| one.0 != other.0).map(|(setting, _)| setting)
     }
 
-    /// The values of a row that is read as `form`. A row whose values have another form is a mistake of the program: a test
-    /// over all rows finds it (`settings::tests::rows_are_read_as_what_they_are`).
+    /// The values of a row that is read as `form`. A row whose values have another form is a
+    /// mistake of the program: a test over all rows finds it
+    /// (`settings::tests::rows_are_read_as_what_they_are`).
     fn values(&self, name: &str, form: Form) -> &[Value] {
         let found = self.rows().find(|(setting, ..)| setting.name == name);
         let (setting, values, _) = found.expect("the command's table has this row");
@@ -172,6 +174,11 @@ impl Resolved {
         self.number(name).expect("the row is a number with a default")
     }
 
+    /// Worker threads of a row of cores.
+    pub fn cores(&self, name: &str) -> usize {
+        cores(self.number_or_default(name))
+    }
+
     /// A switch; false without value.
     pub fn switch(&self, name: &str) -> bool {
         matches!(self.values(name, Form::Switch).first(), Some(Value::Switch(true)))
@@ -185,34 +192,18 @@ impl Resolved {
         }
     }
 
-    /// The set of name sources; all without value.
-    pub fn sources(&self, name: &str) -> NameSources {
-        match self.values(name, Form::Sources).first() {
-            Some(Value::Sources(set, _)) => *set,
-            _ => NameSources::all(),
-        }
+    /// The first path; of a row that takes a pipe, that is `-`.
+    pub fn path(&self, name: &str) -> Option<PathBuf> {
+        self.paths(name).into_iter().next()
     }
 
-    /// The first path or pipe.
-    pub fn endpoint(&self, name: &str) -> Option<Endpoint> {
-        self.endpoints(name).into_iter().next()
-    }
-
-    /// Every path or pipe, in the order written.
-    pub fn endpoints(&self, name: &str) -> Vec<Endpoint> {
-        let endpoint = |value: &Value| match value {
-            Value::Endpoint(endpoint) => Some(endpoint.clone()),
+    /// Every path, in the order written.
+    pub fn paths(&self, name: &str) -> Vec<PathBuf> {
+        let path = |value: &Value| match value {
+            Value::Path(path) => Some(path.clone()),
             _ => None,
         };
-        self.values(name, Form::Endpoint).iter().filter_map(endpoint).collect()
-    }
-
-    /// A path of a row that takes no pipe.
-    pub fn path(&self, name: &str) -> Option<PathBuf> {
-        match self.endpoint(name) {
-            Some(Endpoint::Path(path)) => Some(path),
-            _ => None,
-        }
+        self.values(name, Form::Path).iter().filter_map(path).collect()
     }
 
     /// A free word.
@@ -224,10 +215,10 @@ impl Resolved {
     }
 
     /// Space of a disk; none without value.
-    pub fn space(&self, name: &str) -> Reserve {
+    pub fn space(&self, name: &str) -> Space {
         match self.values(name, Form::Space).first() {
-            Some(Value::Space(reserve)) => *reserve,
-            _ => Reserve::default(),
+            Some(Value::Space(space)) => *space,
+            _ => Space::Bytes(0),
         }
     }
 
@@ -270,14 +261,15 @@ impl File {
     /// The file that applies: `flag`, then `$LARDER_CONFIG` (both must exist), then the first that
     /// exists of `./larder.toml`, the XDG place, `/etc/larder/larder.toml`.
     pub fn find(
+        program: &Program,
         flag: Option<&Path>,
         environment: Environment<'_>,
     ) -> Result<Option<File>, Failure> {
         if let Some(path) = flag {
-            return File::read(path).map(Some);
+            return File::read(program, path).map(Some);
         }
         if let Some(path) = environment("LARDER_CONFIG").filter(|path| !path.is_empty()) {
-            return File::read(Path::new(&path)).map(Some);
+            return File::read(program, Path::new(&path)).map(Some);
         }
         let mut places = vec![PathBuf::from(FILE_NAME)];
         let not_empty = |name: &str| environment(name).filter(|value| !value.is_empty());
@@ -288,12 +280,12 @@ impl File {
         }
         places.push(Path::new("/etc/larder").join(FILE_NAME));
         match places.iter().find(|path| path.is_file()) {
-            Some(path) => File::read(path).map(Some),
+            Some(path) => File::read(program, path).map(Some),
             None => Ok(None),
         }
     }
 
-    fn read(path: &Path) -> Result<File, Failure> {
+    fn read(program: &Program, path: &Path) -> Result<File, Failure> {
         let failed = |error: &std::io::Error| {
             let what = format!("configuration file {path:?}");
             Failure::file(what, error, "name another with --config, or unset $LARDER_CONFIG")
@@ -307,11 +299,11 @@ impl File {
                 "configuration file {path:?}: longer than 1 MiB; is it the right file?"
             )));
         }
-        File::parse(path, &text)
+        File::parse(program, path, &text)
     }
 
     /// Reads the text of a file and checks every table, key and value in it.
-    pub fn parse(path: &Path, text: &str) -> Result<File, Failure> {
+    pub fn parse(program: &Program, path: &Path, text: &str) -> Result<File, Failure> {
         let fail = |why: String| Failure::usage(format!("configuration file {path:?}: {why}"));
         let document: toml::Table = text.parse().map_err(|error: toml::de::Error| {
             fail(format!(
@@ -321,8 +313,9 @@ impl File {
         })?;
         let mut entries = Vec::new();
         for (table, content) in &document {
-            let Some(command) = configurable().find(|command| command.table() == *table) else {
-                let known: Vec<String> = configurable().map(Command::table).collect();
+            let Some(command) = program.configurable().find(|command| command.table() == *table)
+            else {
+                let known: Vec<String> = program.configurable().map(Command::table).collect();
                 let hint = nearest::hint(table, known.iter().map(String::as_str));
                 return Err(fail(format!(
                     "unknown table [{table}]; known: {}{hint}",
@@ -368,7 +361,7 @@ fn parse_toml(setting: &Setting, value: &toml::Value) -> Result<Value, String> {
         toml::Value::Boolean(on) => on.to_string(),
         toml::Value::Integer(number) => number.to_string(),
         toml::Value::String(text) => text.clone(),
-        toml::Value::Array(list) if matches!(setting.kind, Kind::Sources | Kind::List) => {
+        toml::Value::Array(list) if matches!(setting.kind, Kind::Set { .. } | Kind::List) => {
             let words: Option<Vec<&str>> = list.iter().map(toml::Value::as_str).collect();
             words.ok_or("expected a list of strings")?.join(",")
         }
@@ -380,12 +373,11 @@ fn parse_toml(setting: &Setting, value: &toml::Value) -> Result<Value, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::ANNOTATE;
+    use crate::sample::{ANNOTATE, PROGRAM};
 
     fn matches(flags: &[&str]) -> ArgMatches {
         let line = ["larder", "annotate"].iter().chain(flags);
-        let matches = args::program().try_get_matches_from(line).expect("sound flags");
-        args::chosen(&matches).expect("a command").1.clone()
+        PROGRAM.asked(line).expect("sound flags").matches
     }
 
     fn none(_: &str) -> Option<OsString> {
@@ -395,8 +387,12 @@ mod tests {
     /// Each layer in turn is overruled by the one above it, and the winner is told.
     #[test]
     fn flag_beats_environment_beats_file_beats_default() {
-        let file = File::parse(Path::new("f"), "[annotate]\ncores = 2\nseed = 7\nlinger = '9s'\n")
-            .expect("a sound file");
+        let file = File::parse(
+            &PROGRAM,
+            Path::new("f"),
+            "[annotate]\ncores = 2\nseed = 7\nlinger = '9s'\n",
+        )
+        .expect("a sound file");
         let environment = |name: &str| match name {
             "LARDER_ANNOTATE_CORES" => Some(OsString::from("3")),
             "LARDER_ANNOTATE_SEED" => Some(OsString::from("0x8")),
@@ -417,7 +413,8 @@ mod tests {
     /// A switch that the file sets can be taken back by a flag.
     #[test]
     fn a_switch_can_be_taken_back() {
-        let file = File::parse(Path::new("f"), "[annotate]\nquiet = true\n").expect("sound");
+        let file =
+            File::parse(&PROGRAM, Path::new("f"), "[annotate]\nquiet = true\n").expect("sound");
         for (flags, quiet) in [(vec![], true), (vec!["--quiet=false"], false)] {
             let all = resolve(&ANNOTATE, &matches(&flags), Some(&file), &none).expect("sound");
             assert_eq!(all.switch("quiet"), quiet, "{flags:?}");
@@ -440,7 +437,7 @@ mod tests {
             ("[annotate]\nnames = ['dnss']\n", "did you mean 'dns'?"),
             ("[annotate\n", "--template"),
         ] {
-            let error = File::parse(Path::new("f"), text).expect_err(text).message;
+            let error = File::parse(&PROGRAM, Path::new("f"), text).expect_err(text).message;
             assert!(error.contains(advice), "{text}: {error}");
             assert!(error.contains("\"f\""), "{error}");
         }
@@ -450,7 +447,7 @@ mod tests {
     /// not ours to judge.
     #[test]
     fn misspelt_variables_are_refused() {
-        let check = |name: &str| check_environment([OsString::from(name)].into_iter());
+        let check = |name: &str| check_environment(&PROGRAM, [OsString::from(name)].into_iter());
         assert!(check("LARDER_ANNOTATE_CORES").is_ok());
         assert!(
             check("LARDER_CONFIG").is_ok() && check("LARDER_X").is_ok() && check("PATH").is_ok()
@@ -464,9 +461,9 @@ mod tests {
     #[test]
     fn toml_types_are_taken() {
         let text = "[annotate]\nnames = ['dns', 'sni']\nnames_budget = 1048576\nstrict = true\n";
-        let file = File::parse(Path::new("f"), text).expect("sound");
+        let file = File::parse(&PROGRAM, Path::new("f"), text).expect("sound");
         let all = resolve(&ANNOTATE, &matches(&[]), Some(&file), &none).expect("sound");
-        assert_eq!(all.sources("names"), NameSources::parse("dns,sni").expect("known"));
+        assert_eq!(all.word("names"), Some("dns,sni"));
         assert_eq!(all.number("names-budget"), Some(1 << 20));
         assert!(all.switch("strict"));
     }

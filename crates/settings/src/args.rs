@@ -9,35 +9,23 @@ use std::ffi::OsString;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Arg, ArgAction, Command as Clap};
 
-use crate::settings::{ANNOTATE, COMMANDS, Command, FAMILIES, Reach, SHOW_CONFIG, Setting};
+use crate::table::{Command, Program, Reach, Setting};
 use crate::value::{Kind, Value};
 
 /// Name of the flag that every command knows.
 pub const CONFIG: &str = "config";
 
-const ABOUT: &str = "A multicore cache for programs on the network, and the programs that need one";
-
-const LONG_ABOUT: &str = "larder keeps names in a multicore cache and puts them where they are \
-missing: larder annotate reads captured packets, learns which name each address was looked up under, \
-and writes a log in which every flow carries names.
-
-Results go to standard output, everything else to standard error. Settings also come from the \
-environment (LARDER_ANNOTATE_CORES=2) and from a file (see larder show-config).
-
-First steps:
-  larder demo
-  larder annotate -r FILE";
-
 /// The whole program.
-pub fn program() -> Clap {
-    let mut program = Clap::new("larder")
-        .version(env!("CARGO_PKG_VERSION"))
-        .about(ABOUT)
-        .long_about(LONG_ABOUT)
+pub fn clap(program: &'static Program) -> Clap {
+    let mut clap = Clap::new(program.name)
+        .version(program.version)
+        .about(program.about)
+        .long_about(program.long_about)
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .disable_help_subcommand(true)
-        .arg(
+        .disable_help_subcommand(true);
+    if program.configurable().next().is_some() {
+        clap = clap.arg(
             Arg::new(CONFIG)
                 .long(CONFIG)
                 .value_name("FILE")
@@ -47,26 +35,27 @@ pub fn program() -> Clap {
                     "Configuration file [default: the first found, see larder show-config --help]",
                 ),
         );
-    for command in COMMANDS.iter().filter(|command| command.path.len() == 1) {
-        program = program.subcommand(subcommand(command));
     }
-    for (name, about) in FAMILIES {
-        let mut family = Clap::new(name)
-            .about(about)
+    for command in program.commands.iter().filter(|command| command.path.len() == 1) {
+        clap = clap.subcommand(subcommand(program, command));
+    }
+    for (name, about) in program.families {
+        let mut family = Clap::new(*name)
+            .about(*about)
             .subcommand_required(true)
             .arg_required_else_help(true)
             .disable_help_subcommand(true);
-        for command in COMMANDS.iter().filter(|command| command.path.len() == 2) {
-            if command.path[0] == name {
-                family = family.subcommand(subcommand(command));
+        for command in program.commands.iter().filter(|command| command.path.len() == 2) {
+            if command.path[0] == *name {
+                family = family.subcommand(subcommand(program, command));
             }
         }
-        program = program.subcommand(family);
+        clap = clap.subcommand(family);
     }
-    program
+    clap
 }
 
-fn subcommand(command: &'static Command) -> Clap {
+fn subcommand(program: &Program, command: &'static Command) -> Clap {
     let name = command.path[command.path.len() - 1];
     let mut clap = Clap::new(name)
         .about(command.about)
@@ -74,9 +63,9 @@ fn subcommand(command: &'static Command) -> Clap {
     for setting in command.settings {
         clap = clap.arg(argument(setting));
     }
-    if command.path == SHOW_CONFIG.path {
-        for setting in ANNOTATE.lasting() {
-            clap = clap.arg(argument(setting).help_heading("Flags of annotate"));
+    if let Some((shown, heading)) = program.shown.filter(|_| command.path == ["show-config"]) {
+        for setting in shown.lasting() {
+            clap = clap.arg(argument(setting).help_heading(heading));
         }
     }
     clap
@@ -125,7 +114,7 @@ fn argument(setting: &'static Setting) -> Arg {
             }
         }
         // `--from -15m` is a time, and no flag.
-        Kind::Time => {
+        Kind::Time(_) => {
             arg.value_parser(parser).value_name(setting.value_name).allow_hyphen_values(true)
         }
         _ => arg.value_parser(parser).value_name(setting.value_name),
@@ -147,7 +136,7 @@ fn help(setting: &Setting) -> String {
             | Kind::Seconds { .. }
             | Kind::Cores
             | Kind::Choice(_)
-            | Kind::Sources
+            | Kind::Set { .. }
     ) {
         notes.push(setting.kind.range());
     }
@@ -182,38 +171,15 @@ pub fn written(matches: &clap::ArgMatches, setting: &Setting) -> Vec<Value> {
 }
 
 /// The command that was asked for and its matches.
-pub fn chosen(matches: &clap::ArgMatches) -> Option<(&'static Command, &clap::ArgMatches)> {
+pub fn chosen(
+    program: &Program,
+    matches: &clap::ArgMatches,
+) -> Option<(&'static Command, clap::ArgMatches)> {
     let (first, inner) = matches.subcommand()?;
     let (path, inner) = match inner.subcommand() {
         Some((second, innermost)) => (vec![first, second], innermost),
         None => (vec![first], inner),
     };
-    COMMANDS.into_iter().find(|command| command.path == path.as_slice()).map(|found| (found, inner))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// clap's own consistency check finds clashes in flags, letters and positions.
-    #[test]
-    fn the_definition_is_sound() {
-        program().debug_assert();
-    }
-
-    /// Every command of the table can be called, and its rows are flags of it.
-    #[test]
-    fn every_row_is_an_argument() {
-        for command in COMMANDS {
-            let mut clap = &program();
-            for word in command.path {
-                clap = clap.find_subcommand(word).expect("the command exists");
-            }
-            for setting in command.settings {
-                let found = clap.get_arguments().any(|arg| arg.get_id() == setting.name);
-                assert!(found, "{:?} {}", command.path, setting.name);
-                assert!(setting.reach == Reach::Run || !setting.positional);
-            }
-        }
-    }
+    let mut commands = program.commands.iter().copied();
+    Some((commands.find(|command| command.path == path.as_slice())?, inner.clone()))
 }

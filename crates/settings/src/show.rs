@@ -4,24 +4,22 @@
 //! [`guide`] by a test, so that it cannot go stale.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 
-use clap::ArgMatches;
-
-use crate::exit::{self, Failure, Outcome};
+use crate::exit::Failure;
 use crate::layers::{self, Environment, File, Layer};
-use crate::settings::{COMMANDS, Reach, Setting, configurable};
+use crate::program::Asked;
+use crate::table::{Program, Reach, Setting};
 use crate::value::{Kind, Value};
 
-/// Prints every lasting setting with its value and the layer that gave it, as a TOML file.
-pub fn print_values(
-    matches: &ArgMatches,
+/// Every lasting setting with its value and the layer that gave it, as a TOML file.
+pub fn values(
+    asked: &Asked,
     file: Option<&File>,
     environment: Environment<'_>,
-) -> Outcome {
+) -> Result<String, Failure> {
     let mut text = String::new();
-    for command in configurable() {
-        let resolved = layers::resolve(command, matches, file, environment)?;
+    for command in asked.program.configurable() {
+        let resolved = layers::resolve(command, &asked.matches, file, environment)?;
         let _ = writeln!(text, "[{}]", command.table());
         for (setting, values, layer) in resolved.rows().filter(|row| row.0.reach == Reach::Lasting)
         {
@@ -29,21 +27,7 @@ pub fn print_values(
             let _ = writeln!(text, "{assignment:<36} # {}", plain_layer(layer));
         }
     }
-    print(&text)
-}
-
-/// Prints [`template`].
-pub fn print_template() -> Outcome {
-    print(&template())
-}
-
-/// Writes to standard output; a reader that went away is not an error of ours.
-pub fn print(text: &str) -> Outcome {
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(|error| Failure::stdout(&error))?;
-    Ok(exit::DONE)
+    Ok(text)
 }
 
 /// A comment must stay on its line, whatever the path holds; `Display` of a file escapes.
@@ -63,14 +47,14 @@ fn assignment(setting: &Setting, values: &[Value]) -> String {
 }
 
 /// A file with every lasting setting at its default, commented: the list of defaults.
-pub fn template() -> String {
+pub fn template(program: &Program) -> String {
     let mut text = String::from(
         "# Settings of larder, at their defaults. Put this file at ./larder.toml,\n\
          # ~/.config/larder/larder.toml or /etc/larder/larder.toml, or name it with --config.\n\
          # A flag or an environment variable (LARDER_ANNOTATE_CORES=2) overrules it;\n\
          # `larder show-config` says which layer won.\n",
     );
-    for command in configurable() {
+    for command in program.configurable() {
         let _ = writeln!(text, "\n[{}]", command.table());
         for setting in command.lasting() {
             let value = setting.kind.parse(setting.default.as_ref());
@@ -84,17 +68,11 @@ pub fn template() -> String {
 }
 
 /// The guide's page of settings, in Markdown.
-pub fn guide() -> String {
-    let mut text = String::from(
-        "# Settings\n\n\
-         Generated from the table in `crates/cli/src/settings.rs`; a test keeps it so\n\
-         (`UPDATE_DOCS=1 cargo test -p larder-cli` rewrites it).\n\n\
-         A setting with a variable can also stand in `larder.toml`, in the table of its command, with\n\
-         `_` for `-`. The first that speaks wins: flag, environment, file, default.\n\
-         `larder show-config` says which one did. What is marked *live* is changed by a reload, while the server runs.\n",
-    );
-    for command in COMMANDS {
-        let _ = writeln!(text, "\n## larder {}\n\n{}.", command.path.join(" "), command.about);
+pub fn guide(program: &Program) -> String {
+    let mut text = program.guide.to_owned();
+    for command in program.commands {
+        let path = command.path.join(" ");
+        let _ = writeln!(text, "\n## {} {path}\n\n{}.", program.name, command.about);
         text.push_str("\n| flag | value | unit | default | environment | what, why |\n");
         text.push_str("|---|---|---|---|---|---|\n");
         for setting in command.settings {
@@ -129,21 +107,15 @@ fn live(setting: &Setting) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::{ANNOTATE, COMMANDS};
-    use std::path::Path;
+    use crate::sample::PROGRAM;
 
     /// The template is the list of defaults: read as a file it changes nothing, and it holds every
     /// lasting setting.
     #[test]
     fn the_template_is_the_list_of_defaults() {
-        let text = template();
-        let file = File::parse(Path::new("template"), &text).expect("the template is sound");
-        let matches = crate::args::program()
-            .try_get_matches_from(["larder", "annotate"])
-            .expect("sound flags");
-        let inner = crate::args::chosen(&matches).expect("a command").1;
-        let with = layers::resolve(&ANNOTATE, inner, Some(&file), &|_| None).expect("sound");
-        let without = layers::resolve(&ANNOTATE, inner, None, &|_| None).expect("sound");
+        let asked = PROGRAM.asked(["larder", "annotate"]).expect("sound flags");
+        let with = asked.settings_with(&template(&PROGRAM)).expect("the template is sound");
+        let without = asked.settings_with("").expect("sound");
         for (left, right) in with.rows().zip(without.rows()) {
             assert_eq!(left.1, right.1, "{}", left.0.name);
             if left.0.reach == Reach::Lasting {
@@ -152,20 +124,13 @@ mod tests {
         }
     }
 
-    /// `docs/guide/settings.md` is what the table says; `UPDATE_DOCS=1` rewrites it.
+    /// Values can be used as a file, and say from which layer each came.
     #[test]
-    fn the_guide_is_the_table() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/settings.md");
-        let text = guide();
-        if std::env::var_os("UPDATE_DOCS").is_some() {
-            std::fs::write(&path, &text).expect("the guide can be written");
-        }
-        let page = std::fs::read_to_string(&path).expect("docs/guide/settings.md exists");
-        assert!(page == text, "settings.md is stale; run UPDATE_DOCS=1 cargo test -p larder-cli");
-        for command in COMMANDS {
-            assert!(
-                command.settings.iter().all(|row| text.contains(&row.usage().replace('|', "\\|")))
-            );
-        }
+    fn values_are_a_file() {
+        let asked = PROGRAM.asked(["larder", "annotate", "--cores", "3"]).expect("sound flags");
+        let text = values(&asked, None, &|_| None).expect("sound");
+        assert!(text.contains("cores = \"3\"") && text.contains("# flag"), "{text}");
+        let read = PROGRAM.asked(["larder", "annotate"]).expect("sound flags").settings_with(&text);
+        assert_eq!(read.expect("sound").number("cores"), Some(3));
     }
 }

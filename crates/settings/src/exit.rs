@@ -59,15 +59,6 @@ impl Failure {
     }
 }
 
-impl From<larder_annotate::Error> for Failure {
-    fn from(error: larder_annotate::Error) -> Failure {
-        match error {
-            larder_annotate::Error::ClosedPipe => Failure::closed_pipe(),
-            other => Failure::usage(other.to_string()),
-        }
-    }
-}
-
 /// The system's words in lower case, without the number that std adds.
 pub fn system_words(error: &io::Error) -> String {
     let text = error.to_string();

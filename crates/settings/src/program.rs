@@ -1,0 +1,101 @@
+//! A program from its command line to its end.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::ArgMatches;
+
+use crate::args;
+use crate::exit::{self, Failure, Outcome};
+use crate::layers::{self, File, Resolved, process_environment};
+use crate::show;
+use crate::signals;
+use crate::table::{Command, Program};
+use crate::terminal::{print, say, speak_as};
+
+/// What a command line asks for.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// Of this program.
+    pub program: &'static Program,
+    /// This command.
+    pub command: &'static Command,
+    /// With these flags.
+    pub matches: ArgMatches,
+}
+
+impl Program {
+    /// Reads the process's command line, has `run` do what it asks for, and says how that ended.
+    pub fn main(&'static self, run: impl FnOnce(&Asked) -> Outcome) -> ExitCode {
+        speak_as(self.name);
+        let outcome = match self.asked(std::env::args_os()) {
+            Ok(asked) => run(&asked),
+            Err(error) => say_usage(&error),
+        };
+        let code = outcome.unwrap_or_else(|failure| {
+            if !failure.message.is_empty() {
+                say(&failure.message);
+            }
+            failure.code
+        });
+        signals::finish();
+        ExitCode::from(code)
+    }
+
+    /// Reads a command line, the program's name first.
+    pub fn asked(
+        &'static self,
+        line: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+    ) -> Result<Asked, clap::Error> {
+        let matches = args::clap(self).try_get_matches_from(line)?;
+        let (command, matches) =
+            args::chosen(self, &matches).expect("clap refuses a line without a command");
+        Ok(Asked { program: self, command, matches })
+    }
+}
+
+impl Asked {
+    /// The settings of the command by all layers.
+    pub fn settings(&self) -> Result<Resolved, Failure> {
+        self.resolve(self.file()?.as_ref())
+    }
+
+    /// The settings of a command that no file has settings of.
+    pub fn settings_without_file(&self) -> Result<Resolved, Failure> {
+        self.resolve(None)
+    }
+
+    /// Prints every lasting setting of the program with its value and the layer that gave it.
+    pub fn print_values(&self) -> Outcome {
+        print(&show::values(self, self.file()?.as_ref(), &process_environment)?)
+    }
+
+    /// The configuration file that applies, once the environment is found to have no unknown
+    /// settings.
+    fn file(&self) -> Result<Option<File>, Failure> {
+        let names = std::env::vars_os().map(|(name, _)| name);
+        layers::check_environment(self.program, names)?;
+        let config = self.matches.get_one::<PathBuf>(args::CONFIG).map(PathBuf::as_path);
+        File::find(self.program, config, &process_environment)
+    }
+
+    fn resolve(&self, file: Option<&File>) -> Result<Resolved, Failure> {
+        layers::resolve(self.command, &self.matches, file, &process_environment)
+    }
+
+    /// The settings with a file of this text and without an environment, for tests.
+    pub fn settings_with(&self, file: &str) -> Result<Resolved, Failure> {
+        let file = File::parse(self.program, Path::new("f"), file)?;
+        layers::resolve(self.command, &self.matches, Some(&file), &|_| None)
+    }
+}
+
+/// Prints help and version to standard output (0), usage errors to standard error (2).
+fn say_usage(error: &clap::Error) -> Outcome {
+    match error.print() {
+        Err(closed) if !error.use_stderr() => return Err(Failure::stdout(&closed)),
+        _ => {}
+    }
+    Ok(if error.use_stderr() { exit::FAILED } else { exit::DONE })
+}

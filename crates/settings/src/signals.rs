@@ -1,0 +1,97 @@
+//! Ctrl-C and SIGTERM ask a run to stop; a later Ctrl-C ends the process.
+//!
+//! After the first signal the run finishes and writes what it has, and the exit code is 130. A
+//! second signal changes nothing ([`StopRule`] says why), except a SIGINT a second or more after
+//! the first: it ends the process. A read that waits on a silent pipe is not interrupted (the
+//! kernel restarts it): it ends with the next octets, the end of the pipe, or that SIGINT.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::Mutex;
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use larder_io::event::{StopRule, StopStep};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use signal_hook::low_level;
+
+use crate::exit::INTERRUPTED;
+use crate::terminal::{WIPE, say};
+
+/// The thread that says that the run stops, once there is one.
+static SAYING: Mutex<Option<JoinHandle<()>>> = Mutex::new(None);
+
+/// Waits until the line about the first signal is printed, if there was one: a run may end sooner
+/// than its line is written. Called when all other output is done.
+pub fn finish() {
+    let saying = SAYING.lock().unwrap_or_else(|poison| poison.into_inner()).take();
+    // A panic in that thread has been reported.
+    let _ = saying.map(JoinHandle::join);
+}
+
+/// Calls `ask` at the first signal, and prints `text`, for which [`finish`] waits; a SIGINT a
+/// second or more later ends the process with 130. The thread lives as long as the process.
+pub fn ask_on_signals(
+    quiet: bool,
+    text: &'static str,
+    ask: impl Fn() + Send + 'static,
+) -> io::Result<()> {
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        let mut rule = StopRule::default();
+        for signal in signals.forever() {
+            match rule.signal(signal == SIGINT, Instant::now()) {
+                StopStep::Stop => {
+                    if !quiet {
+                        // Standard error may be a pipe that is full: this thread must go on to the
+                        // signal that forces the end.
+                        let saying = thread::Builder::new().spawn(move || say_stopping(text));
+                        // Before the run is asked to stop, so that its end finds it.
+                        *SAYING.lock().unwrap_or_else(|poison| poison.into_inner()) = saying.ok();
+                    }
+                    ask();
+                }
+                StopStep::Ignore => {}
+                StopStep::Force => low_level::exit(INTERRUPTED.into()),
+            }
+        }
+    })?;
+    Ok(())
+}
+
+fn say_stopping(text: &str) {
+    // The bar may be on the line.
+    if io::stderr().is_terminal() {
+        let _ = write!(io::stderr(), "{WIPE}");
+    }
+    say(&format!("{text} (Ctrl-C again after a second: end at once)"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    /// The first signal asks the run to stop, and leaves the process alive to write what was read.
+    /// By then its line is on its way, and the end waits for it.
+    #[test]
+    fn the_first_signal_asks() {
+        let is_asked = Arc::new(AtomicBool::new(false));
+        let asked = Arc::clone(&is_asked);
+        ask_on_signals(false, "stopping", move || asked.store(true, Ordering::Release))
+            .expect("handlers can be set");
+        assert!(!is_asked.load(Ordering::Acquire));
+        low_level::raise(SIGINT).expect("a signal to ourselves");
+        let raised = Instant::now();
+        while !is_asked.load(Ordering::Acquire) {
+            assert!(raised.elapsed() < Duration::from_secs(60), "the signal got lost");
+            thread::yield_now();
+        }
+        let is_saying = || SAYING.lock().unwrap_or_else(|poison| poison.into_inner()).is_some();
+        assert!(is_saying());
+        finish();
+        assert!(!is_saying());
+    }
+}

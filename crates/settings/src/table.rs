@@ -1,0 +1,161 @@
+//! The table of a program: its commands, and one row a setting.
+//!
+//! Flags, help, man pages, completions, the configuration template, `show-config` and the guide's
+//! page of settings are all made from these rows; nothing else in a program names a default or a
+//! range.
+
+pub use crate::value::Kind;
+
+/// Where a setting may be given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// On the command line only: it belongs to one run (inputs, outputs).
+    Run,
+    /// On the command line, in the environment, in the configuration file.
+    Lasting,
+}
+
+/// One setting.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// Long flag, and with `_` for `-` the key in the file. For a positional argument, its name.
+    pub name: &'static str,
+    /// Short flag.
+    pub letter: Option<char>,
+    /// What help calls the value.
+    pub value_name: &'static str,
+    /// Type and range.
+    pub kind: Kind,
+    /// May be given several times, with several values each.
+    pub many: bool,
+    /// A bare argument instead of a flag.
+    pub positional: bool,
+    /// A command without it is a usage error.
+    pub required: bool,
+    /// Text of the default; empty for none.
+    pub default: &'static str,
+    /// Of a choice: the value that the bare flag stands for; empty where it needs one.
+    pub bare: &'static str,
+    /// Where it may be given.
+    pub reach: Reach,
+    /// A reload changes it while the server runs.
+    pub is_live: bool,
+    /// Heading in help.
+    pub group: &'static str,
+    /// What it does, one line, no full stop.
+    pub help: &'static str,
+    /// Why the default is what it is, or when to change it. A sentence.
+    pub why: &'static str,
+}
+
+impl Setting {
+    /// Key in the configuration file.
+    pub fn key(&self) -> String {
+        self.name.replace('-', "_")
+    }
+
+    /// How a person would write it on the command line: `-r, --read FILE`.
+    pub fn usage(&self) -> String {
+        if self.positional {
+            return format!("{}{}", self.value_name, if self.many { "…" } else { "" });
+        }
+        let letter = self.letter.map(|c| format!("-{c}, ")).unwrap_or_default();
+        let value = match self.kind {
+            Kind::Switch => String::new(),
+            _ if !self.bare.is_empty() => format!("[={}]", self.value_name),
+            _ => format!(" {}{}", self.value_name, if self.many { "…" } else { "" }),
+        };
+        format!("{letter}--{}{value}", self.name)
+    }
+}
+
+/// One command.
+#[derive(Clone, Copy, Debug)]
+pub struct Command {
+    /// Words after the program's name.
+    pub path: &'static [&'static str],
+    /// One line.
+    pub about: &'static str,
+    /// More, for `--help` and the manual.
+    pub long: &'static str,
+    /// Its rows.
+    pub settings: &'static [Setting],
+}
+
+impl Command {
+    /// Name of its table in the configuration file, and of its part of environment variables.
+    pub fn table(&self) -> String {
+        self.path.join("_").replace('-', "_")
+    }
+
+    /// The environment variable of a lasting setting: `LARDER_ANNOTATE_CORES`.
+    pub fn variable(&self, setting: &Setting) -> String {
+        format!("LARDER_{}_{}", self.table(), setting.key()).to_ascii_uppercase()
+    }
+
+    /// Rows that the file and the environment may set.
+    pub fn lasting(&self) -> impl Iterator<Item = &'static Setting> {
+        self.settings.iter().filter(|setting| setting.reach == Reach::Lasting)
+    }
+}
+
+/// A program: its commands, and what its help says before them.
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    /// As it is called in a shell.
+    pub name: &'static str,
+    /// Of its package.
+    pub version: &'static str,
+    /// The day of this version's entry in CHANGELOG.md, or of its last change: the date of manual
+    /// pages. (The day of the build would make two builds of one source differ.)
+    pub changed: &'static str,
+    /// One line.
+    pub about: &'static str,
+    /// More, for `--help` and the manual.
+    pub long_about: &'static str,
+    /// Every command, in the order of help.
+    pub commands: &'static [&'static Command],
+    /// Words that hold commands of two words, and a line on each.
+    pub families: &'static [(&'static str, &'static str)],
+    /// The command whose lasting settings `show-config` takes as flags too, and their heading in
+    /// its help.
+    pub shown: Option<(&'static Command, &'static str)>,
+    /// What the guide's page of settings begins with.
+    pub guide: &'static str,
+}
+
+impl Program {
+    /// Commands that have lasting settings: the tables of the configuration file.
+    pub fn configurable(&self) -> impl Iterator<Item = &'static Command> {
+        self.commands.iter().copied().filter(|command| command.lasting().next().is_some())
+    }
+}
+
+/// The row that the others start from: a flag of one run with an optional value.
+pub const ROW: Setting = Setting {
+    name: "",
+    letter: None,
+    value_name: "VALUE",
+    kind: Kind::Word,
+    many: false,
+    positional: false,
+    required: false,
+    default: "",
+    bare: "",
+    reach: Reach::Run,
+    is_live: false,
+    group: "Options",
+    help: "",
+    why: "",
+};
+
+/// A row of what a run reads: a file, or a pipe.
+pub const INPUT: Setting =
+    Setting { group: "Input", value_name: "FILE", kind: Kind::Endpoint, ..ROW };
+
+/// A row of what a run writes: a file, or a pipe.
+pub const OUTPUT: Setting =
+    Setting { group: "Output", value_name: "FILE", kind: Kind::Endpoint, ..ROW };
+
+/// A row that is off unless it is given.
+pub const SWITCH: Setting = Setting { kind: Kind::Switch, default: "false", ..ROW };
