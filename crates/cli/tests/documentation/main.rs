@@ -74,6 +74,7 @@ macro_rules! pages {
 
 pages! {
     readme: "README.md",
+    index: "docs/README.md",
     annotate: "docs/guide/annotate.md",
     dns_encrypted: "docs/guide/dns-encrypted.md",
     dns_recursion: "docs/guide/dns-recursion.md",
@@ -95,7 +96,7 @@ fn every_command_is_known() {
     let guides = std::fs::read_dir(root().join("docs/guide")).expect("the guides");
     let guides = guides.map(|entry| entry.expect("an entry").file_name().into_string());
     let guides = guides.map(|name| format!("docs/guide/{}", name.expect("UTF-8")));
-    for file in guides.chain(["README.md".to_owned()]) {
+    for file in guides.chain(["README.md", "docs/README.md"].map(str::to_owned)) {
         let text = text(&file);
         let prompts = text.lines().filter(|line| line.starts_with("$ ")).count();
         let commands: Vec<_> = blocks(&text).into_iter().flatten().collect();

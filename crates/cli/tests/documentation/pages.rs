@@ -133,6 +133,22 @@ pub const PAGES: &[Page] = &[
         ],
     },
     Page {
+        file: "docs/README.md",
+        before: "
+            larder annotate -r $CAPTURES/r1-as-asked.pcap -w trace.pcapng -o log
+            origin 9000 &
+            until curl http://127.0.0.1:9000/; do sleep 0.1; done",
+        notes: &[
+            (
+                "cargo install --locked --path crates/cli",
+                &[NotRun("builds larder anew; the built program is on the path")],
+            ),
+            ("larder find", &[First(FOUND)]),
+            ("cargo run -p larder --example embed", &[NotRun("builds larder anew")]),
+            ("bash .ci/run", &[NotRun("runs this test among all others")]),
+        ],
+    },
+    Page {
         file: "docs/guide/annotate.md",
         before: "
             larder annotate -r $CAPTURES/r1-as-asked.pcap -w trace.pcapng -o log
