@@ -30,18 +30,18 @@ fn capture(packets: usize) -> Vec<u8> {
     let (server, port) = ([192, 0, 2, 80], |flow: u64| 20_000 + flow as u16);
     for flow in 0..FLOWS {
         let ports = (port(flow), 443);
-        maker.push(tcp(client(flow), server, ports, 0x02, 0, &[]));
+        maker.push(tcp((client(flow), server), ports, 0x02, 0, &[]));
     }
     for _ in 0..packets {
         let flow = maker.random.below(FLOWS);
         let payload = vec![0; maker.random.below(1000) as usize];
         let (there, back) = ((port(flow), 443), (443, port(flow)));
         let frame = match maker.random.below(4) {
-            0 => tcp(client(flow), server, there, 0x10, 1, &payload),
-            1 => tcp(server, client(flow), back, 0x10, 1, &payload),
+            0 => tcp((client(flow), server), there, 0x10, 1, &payload),
+            1 => tcp((server, client(flow)), back, 0x10, 1, &payload),
             2 => udp((client(flow), server), (port(flow), 4500), &payload),
             _ => {
-                let inner = tcp(client(flow), server, there, 0x10, 1, &payload);
+                let inner = tcp((client(flow), server), there, 0x10, 1, &payload);
                 in_vxlan(([192, 0, 2, 1], [192, 0, 2, 2]), 7, &inner)
             }
         };

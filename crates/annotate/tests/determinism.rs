@@ -72,7 +72,7 @@ fn recordings() {
 /// Every recording and every public capture, with each shortage.
 #[test]
 fn shortages() {
-    for path in list::all() {
+    for path in larder_testkit::captures::all() {
         for (pressure, options) in pressures(&read(&path)) {
             let options = Options { format: OutputFormat::Ecs, ..options };
             same_on_all_cores(&format!("{path:?} {pressure}"), &options);

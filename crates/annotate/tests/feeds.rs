@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use larder_annotate::options::{Endpoint, NameSources, Options, OutputFormat, Summary, Unresolved};
 use larder_annotate::{Progress, run};
+use larder_testkit::captures::public_traces;
 
 const DNS_HEAD: &str = "#separator \\x09\n#set_separator\t,\n#empty_field\t(empty)\n\
     #unset_field\t-\n#path\tdns\n\
@@ -466,13 +467,6 @@ fn contradictions_are_refused() {
     assert!(refusal(missing).contains(".sock"));
 }
 
-/// The folder of public traces beside the repository, where there is one.
-fn shared_traces() -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
-    let root = std::env::var_os("LARDER_SHARED_DATA").map_or(beside, PathBuf::from);
-    Some(root.join("traces")).filter(|traces| traces.is_dir())
-}
-
 /// On the logs of a real network (89 clients, most behind resolvers of their own), names by DNS
 /// alone against the server names that the flows said: 6,191 rows with a server name that is no
 /// address, of which 6,087 get a name, 5,586 the right one, and 5,957 have it among the
@@ -480,11 +474,7 @@ fn shared_traces() -> Option<PathBuf> {
 /// byte of the log is as it was.
 #[test]
 fn real_network() {
-    let Some(traces) = shared_traces() else {
-        let text = b"SKIP real_network: no shared/data beside the repository\n";
-        let _ = std::io::stderr().write_all(text);
-        return;
-    };
+    let Some(traces) = public_traces("real_network") else { return };
     let trace =
         |kind: &str| Endpoint::Path(traces.join(format!("wrccdc2018-{kind}-first-half.log.gz")));
     let folder = Folder::new();

@@ -11,52 +11,15 @@ use std::sync::Arc;
 use larder_annotate::options::{Endpoint, NameSources, Options, OutputFormat, Rules};
 use larder_annotate::record::NameFlags;
 use larder_annotate::{Progress, run};
+use larder_testkit::golden::{Expectation, WithoutRule, load};
 use serde_json::Value;
 
-fn captures() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/captures")
-}
-
-struct Row {
-    capture: String,
-    flow: String,
-    end: String,
-    name: Option<String>,
-    kind: Option<String>,
-    flags: String,
-    names: NameSources,
-    rule: Option<u8>,
-    wrong: String,
-}
-
-fn rows() -> Vec<Row> {
-    let text = std::fs::read_to_string(captures().join("expected.tsv")).expect("expected.tsv");
-    let known = |text: &str| (text != "-").then(|| text.to_owned());
-    text.lines()
-        .filter(|line| !line.starts_with('#') && !line.is_empty())
-        .map(|line| {
-            let fields: Vec<&str> = line.split('\t').collect();
-            Row {
-                capture: fields[0].to_owned(),
-                flow: fields[1].to_owned(),
-                end: fields[2].to_owned(),
-                name: known(fields[3]),
-                kind: known(fields[4]),
-                flags: fields[5].to_owned(),
-                names: NameSources::parse(fields[6]).expect("a list of sources"),
-                rule: fields[7].parse().ok(),
-                wrong: fields[8].to_owned(),
-            }
-        })
-        .collect()
-}
-
 /// Flow -> its record, as ECS.
-fn flows(capture: &str, names: NameSources, rules: Rules) -> HashMap<String, Value> {
+fn flows(capture: &Path, names: NameSources, rules: Rules) -> HashMap<String, Value> {
     let directory = tempfile::tempdir().expect("a temporary folder");
     let log = directory.path().join("flows.ndjson");
     let options = Options {
-        read: vec![Endpoint::Path(captures().join(capture))],
+        read: vec![Endpoint::Path(capture.to_owned())],
         output: Endpoint::Path(log.clone()),
         format: OutputFormat::Ecs,
         names,
@@ -90,17 +53,18 @@ fn text<'v>(record: &'v Value, key: &str) -> Option<&'v str> {
 #[test]
 fn every_flow_is_named_as_listed() {
     let mut wrong = Vec::new();
-    let mut cache: HashMap<(String, NameSources, Rules), HashMap<String, Value>> = HashMap::new();
-    let mut get = |row: &Row, rules: Rules| {
+    let mut cache: HashMap<(PathBuf, NameSources, Rules), HashMap<String, Value>> = HashMap::new();
+    let mut get = |row: &Expectation, rules: Rules| {
+        let names = NameSources::parse(&row.names).expect("a list of sources");
         cache
-            .entry((row.capture.clone(), row.names, rules))
-            .or_insert_with(|| flows(&row.capture, row.names, rules))
+            .entry((row.capture.clone(), names, rules))
+            .or_insert_with(|| flows(&row.capture, names, rules))
             .get(&row.flow)
             .cloned()
     };
-    let rows = rows();
+    let rows = load().expect("a readable list");
     for row in &rows {
-        let place = format!("{} {} {}", row.capture, row.flow, row.end);
+        let place = format!("{} {} {}", row.capture.display(), row.flow, row.end);
         let Some(record) = get(row, Rules::all()) else {
             wrong.push(format!("{place}: no such flow"));
             continue;
@@ -115,21 +79,23 @@ fn every_flow_is_named_as_listed() {
         }
         for (_, flag) in NameFlags::ALL {
             let set = record[format!("larder.{}.name_{flag}", row.end)] == Value::Bool(true);
-            let listed = row.flags.split(',').any(|listed| listed == flag);
-            let either = row.flags.split(',').any(|listed| listed == format!("?{flag}"));
-            if set != listed && !either {
+            let is_in = |flags: &[String]| flags.iter().any(|listed| listed == flag);
+            if set != is_in(&row.flags) && !is_in(&row.flags_possible) {
                 wrong.push(format!("{place}: {flag} is {set}"));
             }
         }
-        if let Some(rule) = row.rule
-            && row.wrong != "="
+        if let (Some(rule), WithoutRule::Unnamed | WithoutRule::Name(_)) =
+            (row.rule, &row.without_rule)
         {
             let record = get(row, Rules::all().without(rule));
             let key = format!("{}.domain", row.end);
-            let without = record.as_ref().and_then(|record| text(record, &key)).unwrap_or("-");
-            if without != row.wrong {
-                let expected = &row.wrong;
-                wrong.push(format!("{place}: without rule {rule} {without}, not {expected}"));
+            let without = match record.as_ref().and_then(|record| text(record, &key)) {
+                None => WithoutRule::Unnamed,
+                Some(name) => WithoutRule::Name(name.to_owned()),
+            };
+            if without != row.without_rule {
+                let expected = &row.without_rule;
+                wrong.push(format!("{place}: without rule {rule} {without:?}, not {expected:?}"));
             }
         }
     }

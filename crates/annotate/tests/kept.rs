@@ -102,7 +102,7 @@ fn time_ns(record: &Value, name: &str) -> i64 {
 #[test]
 fn names_of_the_log_find_their_packets() {
     let mut names_tried = 0;
-    for path in support::list::all() {
+    for path in larder_testkit::captures::all() {
         let packets = packets(&path);
         // Which flow a later fragment is of only its first one says; the store has tests of those.
         let has_fragments = packets.iter().any(|(_, is_whole, _)| !is_whole);

@@ -4,6 +4,7 @@
 mod support;
 
 use larder_annotate::options::{Endpoint, NameSources, Options, OutputFormat, Unresolved};
+use larder_testkit::dns::{head, wire_name};
 use serde_json::Value;
 use support::{Maker, made, tcp, udp};
 
@@ -25,23 +26,9 @@ enum Data<'a> {
     Ptr(&'a str),
 }
 
-fn wire_name(name: &str) -> Vec<u8> {
-    let mut out = Vec::new();
-    for label in name.split('.').filter(|label| !label.is_empty()) {
-        out.push(label.len() as u8);
-        out.extend_from_slice(label.as_bytes());
-    }
-    out.push(0);
-    out
-}
-
 /// A DNS message with one question (none for multicast) and records, each with its owner.
 fn message(id: u16, flags: u16, asked: Option<&str>, records: &[(&str, Data<'_>)]) -> Vec<u8> {
-    let mut out = Vec::new();
-    let counts = [u16::from(asked.is_some()), records.len() as u16, 0, 0];
-    for word in [id, flags].into_iter().chain(counts) {
-        out.extend_from_slice(&word.to_be_bytes());
-    }
+    let mut out = head(id, flags, [u16::from(asked.is_some()), records.len() as u16, 0, 0]);
     if let Some(asked) = asked {
         out.extend(wire_name(asked));
         let is_reverse = asked.ends_with(".arpa");
@@ -160,11 +147,11 @@ impl Scene {
         let ports = (20_000 + self.id % 20_000, 8080);
         let back = (ports.1, ports.0);
         self.maker.pause(100_000_000);
-        self.maker.push(tcp(client, server, ports, 0x02, 1, &[]));
-        self.maker.push(tcp(server, client, back, 0x12, 1, &[]));
+        self.maker.push(tcp((client, server), ports, 0x02, 1, &[]));
+        self.maker.push(tcp((server, client), back, 0x12, 1, &[]));
         if !host.is_empty() {
             let request = format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
-            self.maker.push(tcp(client, server, ports, 0x18, 2, request.as_bytes()));
+            self.maker.push(tcp((client, server), ports, 0x18, 2, request.as_bytes()));
         }
     }
 
@@ -557,7 +544,7 @@ fn unresolved_lists_what_no_lookup_supports() {
     scene.query(CLIENT, 4000, "unanswered.example");
     scene.mdns(NAS, 255, "x.local", [10, 1, 0, 99]);
     // Source port 53 makes no lookup of it.
-    scene.maker.push(tcp(CLIENT, at(4), (53, 443), 0x02, 1, &[]));
+    scene.maker.push(tcp((CLIENT, at(4)), (53, 443), 0x02, 1, &[]));
     let listed = |unresolved| -> Vec<String> {
         let records = scene.records(unresolved);
         let addrs = records.iter().map(|record| record["destination.ip"].as_str().expect("an IP"));

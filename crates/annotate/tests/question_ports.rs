@@ -15,7 +15,7 @@ fn from_ports_that_mean_something_else() {
         let mut maker = Maker::new(1);
         maker.push(question(client, port, 99, 5));
         maker.push(answer(client, port, 99, 5, &[server]));
-        maker.push(tcp(client, server, (50_000, 443), 0x02, 1, &[]));
+        maker.push(tcp((client, server), (50_000, 443), 0x02, 1, &[]));
         let path = folder.path().join("port.pcap");
         std::fs::write(&path, maker.pcap()).expect("room for a capture");
         let options = Options {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use larder_annotate::options::{Endpoint, Options, OutputFormat};
 use larder_annotate::{Progress, run};
-use larder_wire::capture::write::{pcap_header, pcap_record};
+use larder_testkit::dns;
+use larder_testkit::frames::{self, IPV4, Pcap, ethernet, ipv4_fragment};
+use larder_testkit::hello::{hello, hello_body, server_names, vector16};
 use serde_json::Value;
 
 const CLIENT: [u8; 4] = [192, 0, 2, 10];
@@ -28,16 +30,7 @@ impl Made {
         fragment: (u16, u16),
         payload: &[u8],
     ) {
-        let mut frame = vec![2; 12];
-        frame.extend([8, 0, 0x45, 0]);
-        frame.extend((20 + payload.len() as u16).to_be_bytes());
-        frame.extend(fragment.0.to_be_bytes());
-        frame.extend(fragment.1.to_be_bytes());
-        frame.extend([64, protocol, 0, 0]);
-        frame.extend(src);
-        frame.extend(dst);
-        frame.extend(payload);
-        self.frames.push(frame);
+        self.frames.push(ethernet(IPV4, &ipv4_fragment((src, dst), protocol, fragment, payload)));
     }
 
     fn udp(&mut self, src: ([u8; 4], u16), dst: ([u8; 4], u16), payload: &[u8]) {
@@ -47,14 +40,11 @@ impl Made {
     /// A segment of the client (distance from the first byte) or of the server.
     fn tcp(&mut self, from_client: bool, port: u16, seq: u32, flags: u8, payload: &[u8]) {
         let (src, dst, ports) = if from_client {
-            (CLIENT, SERVER, [50_000, port])
+            (CLIENT, SERVER, (50_000, port))
         } else {
-            (SERVER, CLIENT, [port, 50_000])
+            (SERVER, CLIENT, (port, 50_000))
         };
-        let mut segment = ports.map(u16::to_be_bytes).concat();
-        segment.extend(1000_u32.wrapping_add(seq).to_be_bytes());
-        segment.extend([0, 0, 0, 1, 0x50, flags, 0x20, 0, 0, 0, 0, 0]);
-        segment.extend(payload);
+        let segment = frames::tcp(ports, flags, 1000_u32.wrapping_add(seq), payload);
         self.ip(src, dst, 6, (0, 0), &segment);
     }
 
@@ -79,13 +69,11 @@ impl Made {
     fn record(&self, port: u16) -> Value {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let (capture, log) = (folder.path().join("made.pcap"), folder.path().join("log"));
-        let mut file = Vec::new();
-        pcap_header(&mut file, ETHERNET, 65_535);
+        let mut file = Pcap::new(ETHERNET);
         for (number, frame) in (0..).zip(&self.frames) {
-            let ts_ns = 1_700_000_000_000_000_000 + number * 1_000_000;
-            pcap_record(&mut file, ts_ns, frame, frame.len() as u32);
+            file.push(1_700_000_000_000_000_000 + number * 1_000_000, frame);
         }
-        std::fs::write(&capture, file).expect("room for a capture");
+        std::fs::write(&capture, file.bytes).expect("room for a capture");
         let options = Options {
             read: vec![Endpoint::Path(capture)],
             output: Endpoint::Path(log.clone()),
@@ -104,39 +92,14 @@ impl Made {
 }
 
 fn udp(src_port: u16, dst_port: u16, payload: &[u8]) -> Vec<u8> {
-    let mut datagram =
-        [src_port, dst_port, 8 + payload.len() as u16, 0].map(u16::to_be_bytes).concat();
-    datagram.extend(payload);
-    datagram
+    frames::udp((src_port, dst_port), payload)
 }
 
 /// A query for the address of `name`, and its response.
 fn lookup(id: u16, name: &[u8], addr: [u8; 4]) -> (Vec<u8>, Vec<u8>) {
-    let mut question: Vec<u8> = name
-        .split(|&octet| octet == b'.')
-        .flat_map(|label| [&[label.len() as u8][..], label].concat())
-        .collect();
-    question.extend([0, 0, 1, 0, 1]);
-    let id = id.to_be_bytes();
-    let query = [&id[..], &[1, 0, 0, 1, 0, 0, 0, 0, 0, 0], &question].concat();
-    let record = [&[0xc0, 12, 0, 1, 0, 1, 0, 0, 1, 0x2c, 0, 4][..], &addr].concat();
-    let answer = [&id[..], &[0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0], &question, &record].concat();
+    let query = dns::question(id, name, dns::A);
+    let answer = dns::answer(&query, &[addr], 300);
     (query, answer)
-}
-
-fn vector(bytes: &[u8]) -> Vec<u8> {
-    [&(bytes.len() as u16).to_be_bytes()[..], bytes].concat()
-}
-
-fn hello(name: &[u8], ech: bool) -> Vec<u8> {
-    let list = vector(&[&[0][..], &vector(name)].concat());
-    let mut extensions = [&[0, 0][..], &vector(&list)].concat();
-    if ech {
-        extensions.extend([&[0xfe, 0x0d][..], &vector(&[7; 50])].concat());
-    }
-    let body = [&[3, 3][..], &[9; 32], &[0, 0, 2, 0x13, 1, 1, 0], &vector(&extensions)].concat();
-    let message = [&[1, 0][..], &vector(&body)].concat();
-    [&[22, 3, 1][..], &vector(&message)].concat()
 }
 
 fn flag(record: &Value, name: &str) -> bool {
@@ -276,13 +239,12 @@ fn in_fragments(made: &mut Made, protocol: u8, datagram: &[u8], step: usize, ord
 fn fragments() {
     let body = {
         // Of DTLS: version, random value, no session, no cookie, a suite, no compression, the name.
-        let list = vector(&[&[0][..], &vector(b"split.example")].concat());
-        let extensions = [&[0, 0][..], &vector(&list)].concat();
-        [&[0xfe, 0xfd][..], &[9; 32], &[0, 0, 0, 2, 0x13, 1, 1, 0], &vector(&extensions)].concat()
+        let names = server_names(&[(0, b"split.example")]);
+        hello_body([0xfe, 0xfd], &[0, 0, 0, 2, 0x13, 1, 1, 0], &[names])
     };
     let message =
         [&[1, 0, 0, body.len() as u8, 0, 0, 0, 0, 0, 0, 0, body.len() as u8][..], &body].concat();
-    let dtls = [&[22, 0xfe, 0xfd, 0, 0, 0, 0, 0, 0, 0, 0][..], &vector(&message)].concat();
+    let dtls = [&[22, 0xfe, 0xfd, 0, 0, 0, 0, 0, 0, 0, 0][..], &vector16(&message)].concat();
     for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0], [0, 2, 1]] {
         let mut made = Made::default();
         in_fragments(&mut made, 17, &udp(50_000, 4433, &dtls), 48, &order);

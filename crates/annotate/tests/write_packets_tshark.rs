@@ -5,39 +5,19 @@
 mod support;
 
 use std::collections::HashMap;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use larder_annotate::options::{Endpoint, Options, OutputFormat};
+use larder_testkit::process;
+use larder_testkit::skip::{is_installed, skip};
 use serde_json::Value;
-use support::{Made, Maker, frames, golden, list, made};
-
-fn has_tshark(test: &str) -> bool {
-    let found = Command::new("tshark").arg("-v").stdout(Stdio::null()).status();
-    let found = found.is_ok_and(|status| status.success());
-    if !found {
-        let skip = format!("SKIP {test}: no tshark\n");
-        std::io::stderr().write_all(skip.as_bytes()).expect("standard error");
-    }
-    found
-}
+use support::{Made, Maker, frames, golden, made};
 
 /// One line of tab-separated fields a packet. `resolve` is the argument of `-N`, if any.
 fn tshark(path: &Path, resolve: Option<&str>, fields: &[&str]) -> Vec<String> {
-    let mut command = Command::new("tshark");
-    match resolve {
-        Some(what) => command.args(["-N", what]),
-        None => command.arg("-n"),
-    };
-    command.args(["-o", "frame.generate_md5_hash:TRUE", "-T", "fields", "-E", "occurrence=f"]);
-    fields.iter().for_each(|field| {
-        command.args(["-e", field]);
-    });
-    let output = command.arg("-r").arg(path).output().expect("tshark");
-    assert!(output.status.success(), "{path:?}: {}", String::from_utf8_lossy(&output.stderr));
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    text.lines().map(str::to_owned).collect()
+    let resolve = resolve.map_or(vec!["-n"], |what| vec!["-N", what]);
+    let options = ["-o", "frame.generate_md5_hash:TRUE", "-E", "occurrence=f"];
+    process::tshark(path, &[&resolve[..], &options].concat(), fields).expect("tshark")
 }
 
 fn run(path: &Path) -> Made {
@@ -61,8 +41,8 @@ fn kept(folder: &tempfile::TempDir, name: &str, bytes: &[u8]) -> PathBuf {
 /// gp-test018: tshark counts its custom blocks as packets, and its simple packets have no time.)
 #[test]
 fn packets_are_those_read() {
-    if !has_tshark("packets_are_those_read") {
-        return;
+    if !is_installed("tshark") {
+        return skip("packets_are_those_read", "no tshark");
     }
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut maker = Maker::new(1);
@@ -71,7 +51,8 @@ fn packets_are_those_read() {
     }
     let odd = ["bigendian", "interfaces", "sll2", "malformed"];
     let is_odd = |path: &PathBuf| odd.iter().any(|word| path.to_string_lossy().contains(word));
-    let mut captures: Vec<PathBuf> = list::public().into_iter().filter(is_odd).collect();
+    let mut captures: Vec<PathBuf> =
+        larder_testkit::captures::public().into_iter().filter(is_odd).collect();
     captures.push(kept(&folder, "all.pcapng", &maker.pcapng()));
     let fields =
         ["frame.time_epoch", "frame.len", "frame.cap_len", "frame.encap_type", "frame.md5_hash"];
@@ -90,8 +71,8 @@ fn packets_are_those_read() {
 /// Name Resolution Blocks alone (`n` without `d`: it does not look into DNS answers).
 #[test]
 fn names_are_those_of_the_log() {
-    if !has_tshark("names_are_those_of_the_log") {
-        return;
+    if !is_installed("tshark") {
+        return skip("names_are_those_of_the_log", "no tshark");
     }
     let folder = tempfile::tempdir().expect("a temporary folder");
     let fields = [

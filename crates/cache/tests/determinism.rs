@@ -4,7 +4,7 @@ mod common;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::{Random, dump, key_of};
+use common::{Random, bytes, dump, key_of};
 use larder::{Cache, Error, OwnedEntry, PaperRules, Policy, Proxy, Seconds, Stats, Ttl};
 
 /// Does it, once: stalled, with the proxy named synced.
@@ -32,7 +32,7 @@ fn run(
         let now = Seconds(1 + step as u32 / 1000);
         let key = key_of(random.below(9_000));
         // The lengths drift, so that pages must change class.
-        let value = random.bytes(if step < 30_000 { 60 } else { 900 });
+        let value = bytes(&mut random, if step < 30_000 { 60 } else { 900 });
         let remove = random.below(10) == 0;
         retry(&mut readers, || match remove {
             true => writer.remove(&key),

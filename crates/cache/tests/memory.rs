@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Random, key_of};
+use common::{Random, bytes, key_of};
 use larder::{Cache, Error, Seconds, Ttl};
 
 /// What a process may take beside its caches: stacks, the allocator's own, a huge page at each region's end.
@@ -28,7 +28,7 @@ fn budget_holds_under_churn() {
     let mut worst = 0;
     for number in 0..600_000u64 {
         let key = key_of(number);
-        let value = random.bytes(if number % 200_000 < 100_000 { 150 } else { 8_000 });
+        let value = bytes(&mut random, if number % 200_000 < 100_000 { 150 } else { 8_000 });
         while let Err(error) = writer.insert(&key, &value, Ttl::FOREVER, Seconds(1)) {
             let Error::Stalled { proxy, .. } = error else { panic!("{error}") };
             proxies.iter_mut().find(|each| each.number() == proxy).unwrap().sync();

@@ -5,7 +5,7 @@ mod common;
 
 use std::sync::{Arc, Mutex};
 
-use common::{Model, Random, assert_same, every_policy, key_of, seed_added};
+use common::{Model, Random, assert_same, bytes, every_policy, key_of, seed_added};
 use larder::{Cache, Cause, Error, Policy, Reader, Seconds, SyncMode, Ticks, Ttl};
 
 #[derive(Clone, Copy)]
@@ -69,7 +69,7 @@ fn compare(run: &Run) {
         };
         let kind = random.below(24);
         let version = random.below(1_000);
-        let value = random.bytes(value_max);
+        let value = bytes(&mut random, value_max);
         loop {
             let done = match kind {
                 0 => writer.remove(&key),

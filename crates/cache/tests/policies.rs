@@ -4,7 +4,7 @@ mod common;
 
 use std::collections::HashMap;
 
-use common::{Random, dump, every_policy, key_of};
+use common::{Random, bytes, dump, every_policy, key_of};
 use larder::policy::{Entries, EntryNumber, Fifo, Lru, Paper, Partitioned, Replacement};
 use larder::{Cache, Error, OwnedEntry, PaperRules, Policy, Seconds, Stats, Ttl};
 
@@ -31,7 +31,7 @@ fn churn(policy: Policy, feedback: bool, seed: u64) -> (Vec<OwnedEntry>, Stats) 
             assert!(entry.expires().is_none_or(|end| now < end));
             continue;
         }
-        let value = random.bytes(value_max);
+        let value = bytes(&mut random, value_max);
         let ttl = if kind < 15 { Ttl::FOREVER } else { Ttl::seconds(1 + step % 300) };
         let end = ttl.as_seconds().map(|seconds| now.0 + seconds);
         loop {

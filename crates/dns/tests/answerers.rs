@@ -1,15 +1,15 @@
 //! A core's loop with an answerer in a plain thread: questions go out by UDP and TCP, through the bridge, and back.
 
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io;
+use std::net::SocketAddr;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use hickory_proto::op::{Message, MessageType, OpCode, Query, ResponseCode};
+use hickory_proto::op::{Message, MessageType, ResponseCode};
 use hickory_proto::rr::rdata::A;
-use hickory_proto::rr::{Name, RData, Record, RecordType};
+use hickory_proto::rr::{RData, Record};
 use larder::{Cache, Seconds};
 use larder_dns::answerer::{Answerer, Answerers, Errand};
 use larder_dns::clock::Clock;
@@ -23,6 +23,7 @@ use larder_io::event::Waker;
 use larder_io::stage::{Stage, Stages};
 use larder_io::tcp::{self, ListenOptions};
 use larder_io::udp::{UdpOptions, UdpSocket};
+use larder_testkit::dns::{self, ask_by_stream};
 
 /// Passes errands on to a thread.
 #[derive(Debug)]
@@ -106,10 +107,7 @@ impl Server {
 }
 
 fn question(id: u16, name: &str) -> Vec<u8> {
-    let mut message = Message::new(id, MessageType::Query, OpCode::Query);
-    message.metadata.recursion_desired = true;
-    message.add_query(Query::query(Name::from_ascii(name).unwrap(), RecordType::A));
-    message.to_vec().unwrap()
+    dns::question(id, name, dns::A)
 }
 
 /// Questions by packets and by a stream are answered through the bridge, each with its own ID and name in whatever order they
@@ -135,18 +133,9 @@ fn through_the_bridge() {
             assert!(!std::mem::replace(&mut seen[usize::from(id)], true));
         }
     }
-    let mut stream = TcpStream::connect(server.at).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    let message = question(9, "fails.");
-    stream.write_all(&(message.len() as u16).to_be_bytes()).unwrap();
-    stream.write_all(&message).unwrap();
-    let mut length = [0; 2];
-    stream.read_exact(&mut length).unwrap();
-    let mut octets = vec![0; usize::from(u16::from_be_bytes(length))];
-    stream.read_exact(&mut octets).unwrap();
+    let octets = ask_by_stream(server.at, &question(9, "fails"));
     let message = Message::from_vec(&octets).unwrap();
     assert_eq!(message.metadata.response_code, ResponseCode::ServFail);
-    drop(stream);
     let counts = server.end();
     let attempts = Settings::default().attempts_max as u64;
     assert_eq!((counts.hits, counts.misses), (40, 41));

@@ -3,18 +3,14 @@
 //! The upstream answers every name `nN` with the address 192.0.2.N and a TTL of a minute; what the resolver of a
 //! copy says is written here, right and wrong.
 
-mod common;
-
 use std::fs;
-use std::io::Write;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, UdpSocket};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use common::unbound::{self, Unbound};
 use larder_dns::core::Settings;
 use larder_dns::dnstap::{self, Event, Kind, Protocol, Tap, Target};
 use larder_dns::policy::PolicyOptions;
@@ -24,7 +20,11 @@ use larder_dns::shadow::{From, Report, Trial, shadow};
 use larder_dns::supervisor::Operation;
 use larder_dns::zones::Forward;
 use larder_dns::{exchanges, streams};
-use larder_wire::capture::write::{pcap_header, pcap_record};
+use larder_testkit::dns::{self, Server, question_end};
+use larder_testkit::frames::{self, Pcap, TCP, UDP};
+use larder_testkit::skip::skip;
+use larder_testkit::unbound::{self, Unbound};
+use larder_testkit::wait::{PATIENCE, until_so};
 use tempfile::TempDir;
 
 const CLIENT: &str = "10.0.0.7:4242";
@@ -35,22 +35,12 @@ const TTL_S: u32 = 60;
 
 /// `nN IN A`, recursion desired.
 fn question(id: u16, number: u8) -> Vec<u8> {
-    let label = format!("n{number}");
-    let mut out = id.to_be_bytes().to_vec();
-    out.extend_from_slice(&[1, 0, 0, 1, 0, 0, 0, 0, 0, 0, label.len() as u8]);
-    out.extend_from_slice(label.as_bytes());
-    out.extend_from_slice(b"\x04zone\0\0\x01\0\x01");
-    out
+    dns::question(id, format!("n{number}.zone"), dns::A)
 }
 
 /// The answer to a question: an address that ends with `last`.
 fn answer(question: &[u8], last: u8, ttl_s: u32) -> Vec<u8> {
-    let mut out = question.to_vec();
-    (out[2], out[3], out[7]) = (0x81, 0x80, 1);
-    out.extend_from_slice(b"\xc0\x0c\0\x01\0\x01");
-    out.extend_from_slice(&ttl_s.to_be_bytes());
-    out.extend_from_slice(&[0, 4, 192, 0, 2, last]);
-    out
+    dns::answer(question, &[[192, 0, 2, last]], ttl_s)
 }
 
 /// The number in a question's name.
@@ -59,45 +49,12 @@ fn number(question: &[u8]) -> Option<u8> {
     std::str::from_utf8(question.get(14..13 + length)?).ok()?.parse().ok()
 }
 
-/// A server that knows every name; ends when dropped.
-struct Upstream {
-    address: SocketAddr,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Upstream {
-    fn start() -> Upstream {
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-        let (address, stop) = (socket.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));
-        let is_over = stop.clone();
-        let thread = std::thread::spawn(move || {
-            let mut octets = [0; 4_096];
-            while !is_over.load(Ordering::Relaxed) {
-                let Ok((length, peer)) = socket.recv_from(&mut octets) else { continue };
-                // Name, type and class; OPT is not spoken here.
-                let Some(end) = octets[12..length].iter().position(|octet| *octet == 0) else {
-                    continue;
-                };
-                let mut asked = octets[..12 + end + 5].to_vec();
-                asked[11] = 0;
-                let last = number(&asked).unwrap_or(0);
-                socket.send_to(&answer(&asked, last, TTL_S), peer).unwrap();
-            }
-        });
-        Upstream { address, stop, thread: Some(thread) }
-    }
-}
-
-impl Drop for Upstream {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // What it panicked with was printed.
-            drop(thread.join());
-        }
-    }
+/// A server that knows every name.
+fn upstream() -> Server {
+    Server::start(|asked, _| {
+        question_end(asked)?;
+        Some(answer(asked, number(asked).unwrap_or(0), TTL_S))
+    })
 }
 
 fn options(upstream: SocketAddr) -> Options {
@@ -131,62 +88,43 @@ fn trial(resolver: SocketAddr, from: From) -> Trial {
     }
 }
 
-fn run(upstream: &Upstream, trial: &Trial) -> Result<Report, ServeError> {
+fn run(upstream: &Server, trial: &Trial) -> Result<Report, ServeError> {
     let stop = Arc::new(AtomicBool::new(false));
     shadow(&options(upstream.address), trial, &stop, &mut |_| ())
 }
 
 /// A capture in the making.
-struct Capture(Vec<u8>);
+struct Capture(Pcap);
 
 impl Capture {
     fn new() -> Capture {
-        let mut out = Vec::new();
-        pcap_header(&mut out, LINKTYPE_RAW, 65_535);
-        Capture(out)
+        Capture(Pcap::new(LINKTYPE_RAW))
     }
 
     /// An IPv4 packet of UDP, or of another protocol with the same ports.
     fn packet(&mut self, at_ns: u64, ends: [&str; 2], protocol: u8, payload: &[u8]) {
-        let [from, to]: [SocketAddr; 2] = ends.map(|end| end.parse().unwrap());
-        let header_bytes = if protocol == 6 { 20 } else { 8 };
-        let total = (20 + header_bytes + payload.len()) as u16;
-        let mut frame = vec![0x45, 0];
-        frame.extend_from_slice(&total.to_be_bytes());
-        frame.extend_from_slice(&[0, 0, 0x40, 0, 64, protocol, 0, 0]);
-        for end in [from, to] {
-            let IpAddr::V4(v4) = end.ip() else { panic!("IPv4 only") };
-            frame.extend_from_slice(&v4.octets());
-        }
-        let mut transport = vec![0; header_bytes];
-        transport[..2].copy_from_slice(&from.port().to_be_bytes());
-        transport[2..4].copy_from_slice(&to.port().to_be_bytes());
-        if protocol == 6 {
-            transport[12] = 0x50;
-        } else {
-            transport[4..6].copy_from_slice(&(8 + payload.len() as u16).to_be_bytes());
-        }
-        frame.extend_from_slice(&transport);
-        frame.extend_from_slice(payload);
-        pcap_record(&mut self.0, at_ns as i64, &frame, frame.len() as u32);
+        let [from, to]: [SocketAddrV4; 2] = ends.map(|end| end.parse().unwrap());
+        let ports = (from.port(), to.port());
+        let transport = match protocol {
+            TCP => frames::tcp(ports, 0, 0, payload),
+            _ => frames::udp(ports, payload),
+        };
+        let ends = (from.ip().octets(), to.ip().octets());
+        self.0.push(at_ns, &frames::ipv4(ends, protocol, &transport));
     }
 
     fn save(&self, folder: &TempDir) -> From {
         let path = folder.path().join("capture");
-        fs::write(&path, &self.0).unwrap();
+        fs::write(&path, &self.0.bytes).unwrap();
         From::File(path)
     }
 }
-
-const UDP: u8 = 17;
-const TCP: u8 = 6;
 
 /// A copy in a capture: everything in it is compared or counted, and what the resolver says wrongly is found, with the
 /// name and both answers.
 #[test]
 fn a_capture_is_compared() {
-    let (upstream, folder, mut capture) =
-        (Upstream::start(), TempDir::new().unwrap(), Capture::new());
+    let (upstream, folder, mut capture) = (upstream(), TempDir::new().unwrap(), Capture::new());
     let mut id = 0;
     // Each name twice: the second time from both caches.
     for round in 0..2_u64 {
@@ -222,7 +160,7 @@ fn a_capture_is_compared() {
     capture.packet(late + 4, [CLIENT, "192.0.2.99:53"], UDP, &last);
     capture.packet(late + 5, [RESOLVER, CLIENT], UDP, &answer(&question(7_001, 1), 1, 9));
     capture.packet(late + 6, [RESOLVER, CLIENT], UDP, &answer(&last, 1, 50));
-    capture.0.extend_from_slice(&[9; 30]);
+    capture.0.bytes.extend_from_slice(&[9; 30]);
     let report = run(&upstream, &trial(RESOLVER.parse().unwrap(), capture.save(&folder))).unwrap();
     let text = report.text();
     let tally = &report.tally;
@@ -256,8 +194,7 @@ fn a_capture_is_compared() {
 /// What was asked while larder warmed up is answered and not counted; what was asked before is then known.
 #[test]
 fn a_warm_up_is_not_counted() {
-    let (upstream, folder, mut capture) =
-        (Upstream::start(), TempDir::new().unwrap(), Capture::new());
+    let (upstream, folder, mut capture) = (upstream(), TempDir::new().unwrap(), Capture::new());
     // A second between the rounds, of ours as well, so that all is held by then.
     for round in 0..2_u64 {
         for name in 0..20_u8 {
@@ -318,7 +255,7 @@ fn tell_all(tap: &mut Tap) {
 /// dnstap from a file also says what the resolver asked, and so what it did not know.
 #[test]
 fn dnstap_tells_what_was_not_known() {
-    let (upstream, folder) = (Upstream::start(), TempDir::new().unwrap());
+    let (upstream, folder) = (upstream(), TempDir::new().unwrap());
     let path = folder.path().join("tap");
     let (writer, mut tap) = dnstap::start(Target::File(path.clone()), "there").unwrap();
     tell_all(&mut tap);
@@ -357,12 +294,12 @@ struct Live {
 }
 
 impl Live {
-    fn start(upstream: &Upstream, resolver: SocketAddr, socket: &Path) -> Live {
+    fn start(upstream: &Server, resolver: SocketAddr, socket: &Path) -> Live {
         let stop = Arc::new(AtomicBool::new(false));
         let trial = trial(resolver, From::Socket(socket.to_owned()));
         let (options, ends) = (options(upstream.address), stop.clone());
         let thread = std::thread::spawn(move || shadow(&options, &trial, &ends, &mut |_| ()));
-        wait("a socket", || socket.exists());
+        until_so("a socket", || socket.exists());
         Live { stop, thread }
     }
 
@@ -372,18 +309,10 @@ impl Live {
     }
 }
 
-fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{what} does not come");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 /// Who connects to the socket is heard while the trial goes on, and what he sent before the end is in the report.
 #[test]
 fn senders_are_heard_live() {
-    let (upstream, folder) = (Upstream::start(), TempDir::new().unwrap());
+    let (upstream, folder) = (upstream(), TempDir::new().unwrap());
     let path = folder.path().join("tap");
     let live = Live::start(&upstream, RESOLVER.parse().unwrap(), &path);
     let (writer, mut tap) = dnstap::start(Target::Socket(path.clone()), "there").unwrap();
@@ -417,7 +346,7 @@ fn ask(
 ) -> bool {
     let mut octets = [0; 1_500];
     let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(60) && !is_lost() {
+    while begun.elapsed() < PATIENCE && !is_lost() {
         socket.send_to(&question(id, name), server).unwrap();
         if socket.recv(&mut octets).is_ok() && octets[..2] == id.to_be_bytes() {
             return true;
@@ -432,11 +361,9 @@ fn ask(
 #[test]
 fn beside_unbound() {
     if !unbound::about().is_some_and(|about| about.contains("--enable-dnstap")) {
-        let skip = b"SKIP beside_unbound: no unbound with dnstap is installed\n";
-        std::io::stderr().write_all(skip).expect("standard error");
-        return;
+        return skip("beside_unbound", "no unbound with dnstap is installed");
     }
-    let (upstream, folder) = (Upstream::start(), TempDir::new().unwrap());
+    let (upstream, folder) = (upstream(), TempDir::new().unwrap());
     let tap = folder.path().join("tap");
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();

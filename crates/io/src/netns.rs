@@ -48,7 +48,7 @@ mod tests {
         match inside.join().unwrap() {
             Ok(inside) => assert_eq!(inside, address),
             Err(error) => {
-                crate::testing::skip("a_network_of_our_own", &format!("not permitted: {error}"));
+                crate::testing::skip("a_network_of_our_own", format!("not permitted: {error}"));
             }
         }
     }

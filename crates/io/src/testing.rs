@@ -1,18 +1,14 @@
 //! What the tests of sockets share: bounded waits, and lines that reach the run's log.
 
-use std::io::Write;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
+
+pub(crate) use larder_testkit::skip::skip;
 
 use crate::event::{Events, Interest, Poller};
 
 /// Longest time that a test waits for what must come.
 const WAIT_MS: u64 = 10_000;
-
-/// Says that a check was not made, past the runner, which keeps the output of tests that pass.
-pub(crate) fn skip(test: &str, reason: &str) {
-    let _ = std::io::stderr().write_all(format!("SKIP {test}: {reason}\n").as_bytes());
-}
 
 /// The loopback addresses of this machine, with port 0: IPv4, and IPv6 where there is one.
 pub(crate) fn loopbacks(test: &str) -> Vec<SocketAddr> {
@@ -20,7 +16,7 @@ pub(crate) fn loopbacks(test: &str) -> Vec<SocketAddr> {
     let v6: SocketAddr = "[::1]:0".parse().unwrap();
     match std::net::UdpSocket::bind(v6) {
         Ok(_) => found.push(v6),
-        Err(error) => skip(test, &format!("no IPv6: {error}")),
+        Err(error) => skip(test, format_args!("no IPv6: {error}")),
     }
     found
 }

@@ -7,15 +7,14 @@ use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::*;
 use larder_io::disk::Space;
 use larder_mem::object::{Lease, Notice, Post};
 use larder_store::{Counts, Disk, Files, Options, Reserve, Store};
-
-/// How long a disk that works is waited for.
-const PATIENCE: Duration = Duration::from_secs(60);
+use larder_testkit::skip::skip;
+use larder_testkit::wait::{PATIENCE, until_so};
 
 struct Nobody;
 
@@ -122,14 +121,6 @@ fn open(options: Options, disk: Poor) -> Store {
     Store::open_on(options, &interfaces(), Arc::new(Nobody), Box::new(disk)).unwrap()
 }
 
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < Duration::from_secs(20), "{what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
 /// Appends a batch of ten packets of 1000 octets; their times say their numbers.
 fn append(store: &mut Store, next: &mut u64) {
     let mut made = Made::default();
@@ -161,7 +152,7 @@ fn a_full_disk_costs_the_rest_of_a_segment() {
     let mut store = open(options, Poor { room: room.clone(), ..Poor::default() });
     let counts = store.counts().clone();
     let mut next = 1;
-    until("the disk is full", || {
+    until_so("the disk is full", || {
         append(&mut store, &mut next);
         std::thread::sleep(Duration::from_millis(1));
         counts.disk_errors.load(Relaxed) > 2
@@ -171,7 +162,7 @@ fn a_full_disk_costs_the_rest_of_a_segment() {
     assert!(news[0].contains("oldest packets are deleted"), "{news:?}");
     assert!(news[1].contains("No space left"), "{news:?}");
     room.store(u64::MAX, Relaxed);
-    until("it writes again", || {
+    until_so("it writes again", || {
         append(&mut store, &mut next);
         std::thread::sleep(Duration::from_millis(2));
         !counts.news().is_empty()
@@ -204,7 +195,7 @@ fn a_slow_disk_never_holds_up_the_writer() {
     for _ in 0..1600 {
         append(&mut store, &mut next);
     }
-    until("the disk waits", || gate.is_waiting.load(Relaxed));
+    until_so("the disk waits", || gate.is_waiting.load(Relaxed));
     assert!(counts.packets_dropped.load(Relaxed) > 4000);
     assert!(counts.packets.load(Relaxed) > 6000);
     gate.shut(false);
@@ -292,7 +283,7 @@ fn a_full_file_system() {
         {
             panic!("{}", String::from_utf8_lossy(&[output.stdout, output.stderr].concat()))
         }
-        _ => println!("SKIP a_full_file_system: no name space to mount a small file system in"),
+        _ => skip("a_full_file_system", "no name space to mount a small file system in"),
     }
 }
 
@@ -321,7 +312,7 @@ fn a_reserve_stays_free() {
     let fill = |store: &mut Store, next: &mut u64, batches: usize| {
         for _ in 0..batches {
             append(store, next);
-            until("it is written", || {
+            until_so("it is written", || {
                 let done = counts.bytes_written.load(Relaxed) + counts.bytes_lost.load(Relaxed);
                 done + (64 << 10) > counts.bytes.load(Relaxed)
             });
@@ -334,7 +325,7 @@ fn a_reserve_stays_free() {
     assert!(counts.segments_deleted.load(Relaxed) > 10);
 
     others.store(TOTAL, Relaxed);
-    until("nothing is left to delete", || {
+    until_so("nothing is left to delete", || {
         append(&mut store, &mut next);
         std::thread::sleep(Duration::from_millis(1));
         counts.packets_lost.load(Relaxed) > 0
@@ -342,7 +333,7 @@ fn a_reserve_stays_free() {
     let news = counts.news();
     assert!(news.iter().any(|line| line.contains("stay free")), "{news:?}");
     others.store(0, Relaxed);
-    until("it writes again", || {
+    until_so("it writes again", || {
         append(&mut store, &mut next);
         std::thread::sleep(Duration::from_millis(2));
         counts.news().iter().any(|line| line.contains("again"))
@@ -370,7 +361,7 @@ fn a_refused_segment_leaves_memory() {
         larder_store::Content::Memory(object) => Arc::clone(object),
         larder_store::Content::File(..) => panic!("it grows in memory"),
     };
-    until("the disk is full", || {
+    until_so("the disk is full", || {
         append(&mut store, &mut next);
         std::thread::sleep(Duration::from_millis(1));
         counts.disk_errors.load(Relaxed) > 0

@@ -10,20 +10,14 @@ use std::time::{Duration, Instant};
 use common::world::*;
 use common::*;
 use larder_store::{FindOptions, Finder, Query, Store};
+use larder_testkit::wait::until_so_or;
 
 /// Waits until all packets of `world` that have an address can be found.
 fn settle(world: &World) {
     let words = ["0.0.0.0/0".to_owned()];
     let wanted = world.expected(&world.packets, &words, FindOptions::default()).len();
-    let start = Instant::now();
-    loop {
-        let (found, _) = find(&world.directory, &words, FindOptions::default(), false);
-        if found.len() == wanted {
-            return;
-        }
-        assert!(start.elapsed() < Duration::from_secs(20), "{} of {wanted}", found.len());
-        std::thread::sleep(Duration::from_millis(3));
-    }
+    let found = || find(&world.directory, &words, FindOptions::default(), false).0.len();
+    until_so_or(|| format!("{} of {wanted}", found()), || found() == wanted);
 }
 
 /// Asks some questions; the packets from index `first` on are there.

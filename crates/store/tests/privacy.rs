@@ -6,10 +6,11 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
-use common::world::{Chance, find};
+use common::world::{Random, find};
 use common::*;
 use larder_store::privacy::Pseudonyms;
 use larder_store::{FlowKey, Options, Privacy, Store};
+use larder_testkit::frames::{fold, sum};
 use larder_wire::packet;
 use proptest::prelude::*;
 
@@ -186,7 +187,7 @@ proptest! {
     /// address of before.
     #[test]
     fn hostile_frames(seed: u64, headers_only: bool, keep_dns: bool, snap_bytes in 0u32..80) {
-        let mut chance = Chance(seed);
+        let mut chance = Random(seed);
         let inner = udp([11, 0, 0, 1], 1, [11, 0, 0, 2], 53, b"hello");
         let models = [
             inner.clone(),

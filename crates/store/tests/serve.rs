@@ -9,6 +9,7 @@ use std::time::Duration;
 use common::*;
 use larder_store::Store;
 use larder_store::serve::{Listen, Options, Server};
+use larder_testkit::http::Connection;
 
 fn serve(store: &Store) -> Server {
     serve_as(store, |_| {})
@@ -23,12 +24,9 @@ fn serve_as(store: &Store, change: impl FnOnce(&mut Options)) -> Server {
 
 /// All that comes for `requests`, up to the end of the connection.
 fn ask(server: &Server, requests: &str) -> Vec<u8> {
-    let mut socket = TcpStream::connect(server.address().unwrap()).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    socket.write_all(requests.as_bytes()).unwrap();
-    let mut answers = Vec::new();
-    socket.read_to_end(&mut answers).unwrap();
-    answers
+    let mut connection = Connection::open(server.address().unwrap());
+    connection.send(requests);
+    connection.rest()
 }
 
 /// A path that there is not is refused once, and the next request of the connection is answered; what is asked by HEAD gets no

@@ -3,11 +3,11 @@
 mod common;
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::{Duration, Instant};
 
 use common::*;
 use larder_mem::object::Phase;
 use larder_store::{Batch, Content, Store, StoreError};
+use larder_testkit::wait::until_so;
 
 /// Appends `count` packets in batches of 7; gives the frames.
 fn append_some(store: &mut Store, next: &mut u64, count: usize) -> Vec<(i64, Vec<u8>)> {
@@ -23,15 +23,6 @@ fn append_some(store: &mut Store, next: &mut u64, count: usize) -> Vec<(i64, Vec
         made.append(store, next);
     }
     frames
-}
-
-/// Waits until `done`.
-fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < Duration::from_secs(20), "{what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
 }
 
 /// Packets that were appended in batches are in the segments' files, whole and in order, over a restart that goes on with
@@ -75,7 +66,7 @@ fn what_grows_is_flushed() {
     let mut next = 1;
     let expected = append_some(&mut store, &mut next, 3);
     let part = folder.path().join("00000000.pcapng.part");
-    until("the file grows", || {
+    until_so("the file grows", || {
         std::fs::read(&part).is_ok_and(|file| !file.is_empty() && frames(&file) == expected)
     });
     store.finish().unwrap();
@@ -169,7 +160,9 @@ fn a_killed_writer_loses_nothing_that_was_flushed() {
         // Bounded, in case nobody kills it.
         for _ in 0..10_000 {
             (0..3).for_each(|_| drop(append_some(&mut store, &mut next, 20)));
-            until("all is written", || counts.bytes_written.load(Relaxed) + earlier == sum(&store));
+            until_so("all is written", || {
+                counts.bytes_written.load(Relaxed) + earlier == sum(&store)
+            });
             println!("flushed {}", counts.packets.load(Relaxed));
             std::io::stdout().flush().unwrap();
         }

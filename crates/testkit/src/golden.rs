@@ -7,57 +7,19 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-/// The end of a flow that a row speaks of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// The initiator.
-    Source,
-    /// The responder.
-    Destination,
-}
+use crate::captures::recorded_folder;
 
-/// What must hold of a flag.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Want {
-    /// It must be set.
-    Set,
-    /// It must not be set.
-    Unset,
-    /// It may be either.
-    Either,
-}
-
-impl Want {
-    /// True when `flag` is as wanted.
-    pub fn allows(self, flag: bool) -> bool {
-        match self {
-            Want::Set => flag,
-            Want::Unset => !flag,
-            Want::Either => true,
-        }
-    }
-}
-
-/// The flags of a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Flags {
-    /// Past its TTL.
-    pub stale: Want,
-    /// Learned after the flow's first packet.
-    pub late: Want,
-    /// The address had rival names.
-    pub ambiguous: Want,
-    /// DNS says another name than the flow.
-    pub conflict: Want,
-    /// Nobody was seen asking for it.
-    pub unsolicited: Want,
-    /// This client's queries are never seen.
-    pub one_sided: Want,
-    /// The flow states it, and no lookup supports it.
-    pub unconfirmed: Want,
-    /// The host claims it, and nothing confirms it.
-    pub claimed: Want,
-}
+/// Flags of a name, in the spelling of logs.
+const FLAGS: [&str; 8] = [
+    "stale",
+    "late",
+    "ambiguous",
+    "conflict",
+    "unsolicited",
+    "one_sided",
+    "unconfirmed",
+    "claimed",
+];
 
 /// What a row says with its rule switched off.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,20 +39,18 @@ pub struct Expectation {
     pub line: usize,
     /// The recording.
     pub capture: PathBuf,
-    /// IP protocol number.
-    pub protocol: u8,
-    /// The flow's initiator.
-    pub source: SocketAddr,
-    /// The flow's responder.
-    pub destination: SocketAddr,
-    /// The end that is named.
-    pub end: End,
+    /// Protocol, initiator and responder.
+    pub flow: String,
+    /// The end that is named: `source`, the initiator, or `destination`.
+    pub end: String,
     /// The right name; `None` where there must be none.
     pub name: Option<String>,
     /// Where it comes from, in the spelling of logs.
     pub kind: Option<String>,
     /// Its flags.
-    pub flags: Flags,
+    pub flags: Vec<String>,
+    /// Flags that it may have.
+    pub flags_possible: Vec<String>,
     /// The list for `--names`.
     pub names: String,
     /// The naming rule that the row is about.
@@ -99,14 +59,9 @@ pub struct Expectation {
     pub without_rule: WithoutRule,
 }
 
-/// The folder of the recordings, in the repository.
-pub fn captures() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/captures")
-}
-
 /// Reads the list that lies beside the recordings.
 pub fn load() -> Result<Vec<Expectation>, String> {
-    let folder = captures();
+    let folder = recorded_folder();
     let path = folder.join("expected.tsv");
     let text =
         std::fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -130,25 +85,24 @@ fn parse_row(line: usize, row: &str, folder: &Path) -> Option<Expectation> {
     };
     let (protocol, ends) = flow.split_once(' ')?;
     let (source, destination) = ends.split_once(" > ")?;
+    let _: [SocketAddr; 2] = [source.parse().ok()?, destination.parse().ok()?];
+    let is_known = ["tcp", "udp"].contains(&protocol) && ["source", "destination"].contains(&end);
+    let flags: Vec<&str> = flags.split(',').filter(|flag| *flag != "-").collect();
+    let name_of = |flag: &str| flag.trim_start_matches('?').to_owned();
+    let (possible, set): (Vec<&str>, Vec<&str>) = flags.iter().partition(|it| it.starts_with('?'));
+    if !is_known || !flags.iter().all(|flag| FLAGS.contains(&name_of(flag).as_str())) {
+        return None;
+    }
     let optional = |text: &str| (text != "-").then(|| text.to_owned());
     Some(Expectation {
         line,
         capture: folder.join(capture),
-        protocol: match protocol {
-            "tcp" => 6,
-            "udp" => 17,
-            _ => return None,
-        },
-        source: source.parse().ok()?,
-        destination: destination.parse().ok()?,
-        end: match end {
-            "source" => End::Source,
-            "destination" => End::Destination,
-            _ => return None,
-        },
+        flow: flow.to_owned(),
+        end: end.to_owned(),
         name: optional(name),
         kind: optional(kind),
-        flags: parse_flags(flags)?,
+        flags: set.into_iter().map(name_of).collect(),
+        flags_possible: possible.into_iter().map(name_of).collect(),
         names: names.to_owned(),
         rule: match rule {
             "-" => None,
@@ -160,37 +114,6 @@ fn parse_row(line: usize, row: &str, folder: &Path) -> Option<Expectation> {
             wrong => WithoutRule::Name(wrong.to_owned()),
         },
     })
-}
-
-fn parse_flags(text: &str) -> Option<Flags> {
-    let mut flags = Flags {
-        stale: Want::Unset,
-        late: Want::Unset,
-        ambiguous: Want::Unset,
-        conflict: Want::Unset,
-        unsolicited: Want::Unset,
-        one_sided: Want::Unset,
-        unconfirmed: Want::Unset,
-        claimed: Want::Unset,
-    };
-    for word in text.split(',').filter(|word| *word != "-") {
-        let (want, word) = match word.strip_prefix('?') {
-            Some(word) => (Want::Either, word),
-            None => (Want::Set, word),
-        };
-        *match word {
-            "stale" => &mut flags.stale,
-            "late" => &mut flags.late,
-            "ambiguous" => &mut flags.ambiguous,
-            "conflict" => &mut flags.conflict,
-            "unsolicited" => &mut flags.unsolicited,
-            "one_sided" => &mut flags.one_sided,
-            "unconfirmed" => &mut flags.unconfirmed,
-            "claimed" => &mut flags.claimed,
-            _ => return None,
-        } = want;
-    }
-    Some(flags)
 }
 
 #[cfg(test)]
@@ -206,7 +129,7 @@ mod tests {
             assert!(row.capture.is_file(), "line {}: no {}", row.line, row.capture.display());
             assert_eq!(row.name.is_some(), row.kind.is_some(), "line {}", row.line);
         }
-        let folder = std::fs::read_dir(captures()).expect("the folder of captures");
+        let folder = std::fs::read_dir(recorded_folder()).expect("the folder of captures");
         for entry in folder {
             let path = entry.expect("an entry").path();
             if path.extension().is_some_and(|ext| ext == "pcap" || ext == "pcapng") {
@@ -217,7 +140,7 @@ mod tests {
         for rule in 1..=9 {
             let about = |row: &&Expectation| row.rule == Some(rule);
             let shows = |row: &Expectation| {
-                row.without_rule != WithoutRule::Same || row.flags.ambiguous == Want::Set
+                row.without_rule != WithoutRule::Same || row.flags.contains(&"ambiguous".to_owned())
             };
             assert!(rows.iter().filter(about).any(shows), "rule {rule} has no golden row");
         }
@@ -229,11 +152,14 @@ mod tests {
         let good = "a.pcap\tudp [2001:db8::1]:5 > [2001:db8::2]:443\tsource\tx.example\tmdns\tlate,?stale\tall\t7\ty.example";
         let rows = parse(&format!("# comment\n{good}\n"), Path::new("/f")).expect("a row");
         let [row] = rows.as_slice() else { panic!("one row") };
-        assert_eq!((row.line, row.protocol, row.end), (2, 17, End::Source));
+        assert_eq!((row.line, row.end.as_str()), (2, "source"));
         assert_eq!(row.capture, Path::new("/f/a.pcap"));
-        assert_eq!(row.source, "[2001:db8::1]:5".parse().expect("an address"));
-        assert_eq!((row.flags.late, row.flags.stale), (Want::Set, Want::Either));
-        assert_eq!((row.flags.ambiguous, row.rule), (Want::Unset, Some(7)));
+        assert_eq!(row.flow, "udp [2001:db8::1]:5 > [2001:db8::2]:443");
+        assert_eq!(
+            (&row.flags[..], &row.flags_possible[..]),
+            (&["late".to_owned()][..], &["stale".to_owned()][..])
+        );
+        assert_eq!(row.rule, Some(7));
         assert_eq!(row.without_rule, WithoutRule::Name("y.example".to_owned()));
         for (from, to) in
             [("udp", "upd"), ("late", "lat"), ("\t7", "\t0"), ("source", "src"), (":5 >", ">")]

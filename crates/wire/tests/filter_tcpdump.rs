@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use filter_support::{BY_HAND, Grammar, Random};
+use larder_testkit::frames::read_capture;
+use larder_testkit::skip::skip;
 use larder_wire::filter::{Instruction, LinkType, Origin, compile, run, run_live};
-use packet_support::{read_capture, skip};
 
 const SNAP_BYTES: u32 = 262_144;
 const GENERATED: usize = 300;
@@ -98,11 +99,11 @@ fn damaged(frames: &[Cut], random: &mut Random) -> Vec<Cut> {
     let mut out = Vec::new();
     for frame in frames.iter().step_by(3) {
         let mut bytes = frame.bytes.clone();
-        bytes.truncate(random.below(bytes.len().min(90) + 1));
+        bytes.truncate(random.index(bytes.len().min(90) + 1));
         out.push(Cut { bytes, original_len: frame.original_len });
         let mut bytes = frame.bytes.clone();
         for _ in 0..2 {
-            let at = random.below(bytes.len().clamp(1, 60));
+            let at = random.index(bytes.len().clamp(1, 60));
             if let Some(octet) = bytes.get_mut(at) {
                 *octet = random.next() as u8;
             }

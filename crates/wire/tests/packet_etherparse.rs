@@ -6,9 +6,11 @@
 mod packet_support;
 
 use etherparse::{EtherType, LaxNetSlice, LaxSlicedPacket, LenSource, TransportSlice};
+use larder_testkit::captures as list;
+use larder_testkit::frames::read_capture;
 use larder_wire::Addr;
 use larder_wire::packet::{Packet, Skip, decode};
-use packet_support::{generated, list, read_capture};
+use packet_support::generated;
 
 /// etherparse's reading from the first header that it knows.
 fn slice(link_type: u16, frame: &[u8]) -> Option<LaxSlicedPacket<'_>> {

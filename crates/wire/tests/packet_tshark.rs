@@ -8,12 +8,15 @@ mod packet_support;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
+use larder_testkit::captures as list;
+use larder_testkit::frames::{Frame, read_capture};
+use larder_testkit::process;
+use larder_testkit::skip::skip;
 use larder_wire::Addr;
 use larder_wire::fragment::{Outcome, Reassembler};
 use larder_wire::packet::{addresses, decode};
-use packet_support::{Frame, generated, list, read_capture, skip, write_pcap};
+use packet_support::{generated, write_pcap};
 
 const FIELDS: [&str; 18] = [
     "frame.protocols",
@@ -50,19 +53,11 @@ struct View {
 
 /// tshark's lines for a file, or nothing when it is not installed. `defragment` is its preference.
 fn tshark(path: &Path, defragment: &str, fields: &[&str]) -> Option<Vec<String>> {
-    let mut command = Command::new("tshark");
-    command.args(["-n", "-r"]).arg(path).args(["-T", "fields", "-E", "separator=|"]);
     // pcapng's custom blocks would be lines, too.
-    command.args(["-Y", "frame.encap_type"]);
-    command.args(["-o", &format!("ip.defragment:{defragment}")]);
-    command.args(["-o", &format!("ipv6.defragment:{defragment}")]);
-    command.args(["-o", "tcp.desegment_tcp_streams:FALSE"]);
-    for field in fields {
-        command.args(["-e", field]);
-    }
-    let output = command.output().ok()?;
-    let text = String::from_utf8(output.stdout).expect("tshark writes UTF-8");
-    Some(text.lines().map(str::to_owned).collect())
+    let options = ["-n", "-E", "separator=|", "-Y", "frame.encap_type"];
+    let ip = [format!("ip.defragment:{defragment}"), format!("ipv6.defragment:{defragment}")];
+    let preferences = ["-o", &ip[0], "-o", &ip[1], "-o", "tcp.desegment_tcp_streams:FALSE"];
+    process::tshark(path, &[&options[..], &preferences].concat(), fields)
 }
 
 /// Occurrence `nth` of a field.

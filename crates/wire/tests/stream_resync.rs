@@ -1,10 +1,8 @@
 //! Finding the next DNS message after a hole, in a real capture of many messages in one connection.
 
-#[path = "../../../tests/captures/list.rs"]
-mod list;
-
 use std::collections::BTreeMap;
 
+use larder_testkit::captures as list;
 use larder_wire::Addr;
 use larder_wire::capture::{Capture, Step};
 use larder_wire::packet;

@@ -2,15 +2,13 @@
 //!
 //! Needs `tshark` on the path; else it says so and does nothing.
 
-#[path = "../../../tests/captures/list.rs"]
-mod list;
-
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write;
 use std::net::IpAddr;
 use std::path::Path;
-use std::process::Command;
 
+use larder_testkit::captures as list;
+use larder_testkit::process::tshark;
+use larder_testkit::skip::skip;
 use larder_wire::capture::{Capture, Step};
 use larder_wire::http::{Head, HeadScanner};
 use larder_wire::packet::{self, Packet};
@@ -146,17 +144,11 @@ const FIELDS: [&str; 12] = [
 
 /// What `tshark` finds: the first name of each of its streams. `None` where it does not run.
 fn found_by_tshark(path: &Path) -> Option<Names> {
-    let mut command = Command::new("tshark");
-    command.arg("-r").arg(path).args(["-T", "fields", "-E", "aggregator=|"]);
-    command.args(["-Y", "tcp and http.host or tls.handshake.extensions_server_name"]);
-    for field in FIELDS {
-        command.args(["-e", field]);
-    }
-    let output = command.output().ok().filter(|output| output.status.success())?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let chosen = "tcp and http.host or tls.handshake.extensions_server_name";
+    let lines = tshark(path, &["-E", "aggregator=|", "-Y", chosen], &FIELDS)?;
     let mut streams_seen = BTreeSet::new();
     let mut names = Names::new();
-    for line in text.lines() {
+    for line in &lines {
         let columns: Vec<&str> = line.split('\t').collect();
         // The innermost of several headers is the last.
         let last = |at: usize| columns[at].rsplit('|').next().unwrap_or_default();
@@ -182,19 +174,13 @@ fn found_by_tshark(path: &Path) -> Option<Names> {
     Some(names)
 }
 
-fn say(text: &str) {
-    // Past the test harness, which would keep it.
-    let _ = std::io::stderr().write_all(text.as_bytes());
-}
-
 /// Every name that `tshark` reads from a first message of a client, we read, and the same.
 #[test]
 fn names_are_those_of_tshark() {
     let mut names = 0;
     for path in list::all() {
         let Some(theirs) = found_by_tshark(&path) else {
-            say("SKIP names_are_those_of_tshark: tshark does not run\n");
-            return;
+            return skip("names_are_those_of_tshark", "tshark does not run");
         };
         let ours = found_by_us(&path);
         let missing: Vec<_> = theirs.difference(&ours).collect();

@@ -1,15 +1,8 @@
 //! Hellos that are cut, changed and made up: nothing panics, and no name comes from nowhere.
 
+use larder_testkit::hello::{extension, handshake, hello_body, record, server_names, vector16};
 use larder_wire::tls::{ClientHello, Hello, client_hello, client_hello_cut, hello_message};
 use proptest::prelude::*;
-
-fn vector16(data: &[u8]) -> Vec<u8> {
-    [&(data.len() as u16).to_be_bytes(), data].concat()
-}
-
-fn extension(kind: u16, data: &[u8]) -> Vec<u8> {
-    [&kind.to_be_bytes()[..], &vector16(data)].concat()
-}
 
 /// A hello as a client might build it.
 #[derive(Clone, Debug)]
@@ -28,8 +21,7 @@ impl Sample {
         let mut extensions: Vec<Vec<u8>> =
             self.others.iter().map(|(kind, data)| extension(*kind, data)).collect();
         if let Some(name) = &self.name {
-            let entry = [&[0], &vector16(name)[..]].concat();
-            extensions.push(extension(0, &vector16(&entry)));
+            extensions.push(server_names(&[(0, name)]));
         }
         if !self.protocols.is_empty() {
             let list: Vec<u8> = self
@@ -45,17 +37,9 @@ impl Sample {
         let shuffled: Vec<u8> =
             self.order.iter().filter_map(|&at| extensions.get(at)).flatten().copied().collect();
         let suites: Vec<u8> = self.suites.iter().flat_map(|suite| suite.to_be_bytes()).collect();
-        let body = [
-            &[3, 3][..],
-            &[9; 32],
-            &[self.session_id.len() as u8],
-            &self.session_id,
-            &vector16(&suites),
-            &[1, 0],
-            &vector16(&shuffled),
-        ]
-        .concat();
-        [&[1, 0], &vector16(&body)[..]].concat()
+        let session = [&[self.session_id.len() as u8], &self.session_id[..]].concat();
+        let middle = [&session[..], &vector16(&suites), &[1, 0]].concat();
+        handshake(1, &hello_body([3, 3], &middle, &[shuffled]))
     }
 
     /// The message in records of the sizes given, again and again.
@@ -65,8 +49,7 @@ impl Sample {
         let mut out = Vec::new();
         for size in sizes.iter().cycle() {
             let (fragment, behind) = rest.split_at(rest.len().min(*size));
-            out.extend_from_slice(&[22, 3, 1]);
-            out.extend(vector16(fragment));
+            out.extend(record(fragment));
             rest = behind;
             if rest.is_empty() {
                 break;

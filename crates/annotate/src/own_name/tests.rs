@@ -1,28 +1,21 @@
 //! Flows that state one name, another one, the same again, or none, segment by segment.
 
+use larder_testkit::hello::{self, extension, server_names, vector16 as vector};
+
 use super::*;
 
 const FIRST: u32 = u32::MAX - 40;
 
-fn vector(bytes: &[u8]) -> Vec<u8> {
-    [&(bytes.len() as u16).to_be_bytes()[..], bytes].concat()
-}
-
 /// A ClientHello's body, with or without the extension of an encrypted one.
 fn hello_body(version: [u8; 2], cookie: &[u8], name: &[u8], ech: bool) -> Vec<u8> {
-    let list = vector(&[&[0][..], &vector(name)].concat());
-    let mut extensions = [&[0, 0][..], &vector(&list)].concat();
-    if ech {
-        extensions.extend([&[0xfe, 0x0d][..], &vector(&[7; 50])].concat());
-    }
-    let start = [&version[..], &[9; 32], &[0], cookie, &[0, 2, 0x13, 1, 1, 0]].concat();
-    [&start[..], &vector(&extensions)].concat()
+    let mut extensions = vec![server_names(&[(0, name)])];
+    extensions.extend(ech.then(|| extension(0xfe0d, &vector(&[7; 50]))));
+    let middle = [&[0], cookie, &[0, 2, 0x13, 1, 1, 0]].concat();
+    hello::hello_body(version, &middle, &extensions)
 }
 
 fn hello(name: &[u8]) -> Vec<u8> {
-    let body = hello_body([3, 3], &[], name, false);
-    let message = [&[1, 0][..], &vector(&body)].concat();
-    [&[22, 3, 1][..], &vector(&message)].concat()
+    hello::hello(name, false)
 }
 
 fn request(host: &str) -> Vec<u8> {

@@ -6,9 +6,9 @@
 // Each test program uses a part of it.
 #![allow(dead_code)]
 
-#[path = "../../../../tests/captures/list.rs"]
-pub mod list;
-pub use list::recorded as golden;
+pub use larder_testkit::captures::recorded as golden;
+pub use larder_testkit::frames::{Ends, tcp_frame as tcp, udp_frame as udp};
+pub use larder_testkit::random::Random;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,6 +16,8 @@ use std::sync::Arc;
 
 use larder_annotate::options::{Endpoint, Options, OutputFormat, Summary};
 use larder_annotate::{Progress, run};
+use larder_testkit::dns;
+use larder_testkit::frames::{IPV4, ethernet, ipv4};
 use larder_wire::capture::write::{interface, packet, pcap_header, pcap_record, section};
 use larder_wire::capture::{Capture, Step};
 
@@ -35,23 +37,6 @@ pub const FORMATS: &[OutputFormat] = &[
 
 /// Numbers of cores that must agree; the first is what the others are held against.
 pub const CORES: [usize; 4] = [1, 2, 4, 7];
-
-/// SplitMix64: numbers from a seed.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-}
 
 /// A packet of a capture.
 #[derive(Clone)]
@@ -156,21 +141,21 @@ impl Maker {
         let server = addresses[self.random.below(count) as usize];
         let ports = (port ^ 1, [443, 80, 8080, 25][self.random.below(4) as usize]);
         let (mut sequence, mut acknowledged) = (self.random.next() as u32, 0);
-        self.push(tcp(client, server, ports, 0x02, sequence, &[]));
-        self.push(tcp(server, client, (ports.1, ports.0), 0x12, acknowledged, &[]));
+        self.push(tcp((client, server), ports, 0x02, sequence, &[]));
+        self.push(tcp((server, client), (ports.1, ports.0), 0x12, acknowledged, &[]));
         (sequence, acknowledged) = (sequence.wrapping_add(1), acknowledged + 1);
         for _ in 0..self.random.below(4) {
             let payload = vec![self.random.next() as u8; self.random.below(payload_max) as usize];
-            self.push(tcp(client, server, ports, 0x18, sequence, &payload));
+            self.push(tcp((client, server), ports, 0x18, sequence, &payload));
             sequence = sequence.wrapping_add(payload.len() as u32);
         }
         match self.random.below(4) {
             // Left open: idle, evicted, or open at the end.
             0 => {}
-            1 => self.push(tcp(server, client, (ports.1, ports.0), 0x04, acknowledged, &[])),
+            1 => self.push(tcp((server, client), (ports.1, ports.0), 0x04, acknowledged, &[])),
             _ => {
-                self.push(tcp(client, server, ports, 0x11, sequence, &[]));
-                self.push(tcp(server, client, (ports.1, ports.0), 0x11, acknowledged, &[]));
+                self.push(tcp((client, server), ports, 0x11, sequence, &[]));
+                self.push(tcp((server, client), (ports.1, ports.0), 0x11, acknowledged, &[]));
             }
         }
     }
@@ -227,27 +212,6 @@ pub fn mixture(seed: u64, octets: usize) -> Maker {
 
 const RESOLVER: [u8; 4] = [192, 0, 2, 53];
 
-fn ipv4(source: [u8; 4], destination: [u8; 4], protocol: u8, payload: &[u8]) -> Vec<u8> {
-    let mut out = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
-    out.extend_from_slice(&[0x45, 0]);
-    out.extend_from_slice(&(20 + payload.len() as u16).to_be_bytes());
-    out.extend_from_slice(&[0, 0, 0x40, 0, 64, protocol, 0, 0]);
-    out.extend_from_slice(&source);
-    out.extend_from_slice(&destination);
-    out.extend_from_slice(payload);
-    out
-}
-
-pub fn udp(ends: ([u8; 4], [u8; 4]), ports: (u16, u16), payload: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(8 + payload.len());
-    out.extend_from_slice(&ports.0.to_be_bytes());
-    out.extend_from_slice(&ports.1.to_be_bytes());
-    out.extend_from_slice(&(8 + payload.len() as u16).to_be_bytes());
-    out.extend_from_slice(&[0, 0]);
-    out.extend_from_slice(payload);
-    ipv4(ends.0, ends.1, 17, &out)
-}
-
 /// An Ethernet frame of IPv4 cut into fragments of at most `step` octets of payload, a multiple of 8, in order.
 pub fn fragments(frame: &[u8], step: usize, id: u16) -> Vec<Vec<u8>> {
     let (head, payload) = frame.split_at(34);
@@ -267,20 +231,20 @@ pub fn fragments(frame: &[u8], step: usize, id: u16) -> Vec<Vec<u8>> {
 }
 
 /// The IP packet of an Ethernet frame in another IPv4 packet.
-pub fn in_ip_tunnel(ends: ([u8; 4], [u8; 4]), frame: &[u8]) -> Vec<u8> {
-    ipv4(ends.0, ends.1, 4, &frame[14..])
+pub fn in_ip_tunnel(ends: Ends, frame: &[u8]) -> Vec<u8> {
+    ethernet(IPV4, &ipv4(ends, 4, &frame[14..]))
 }
 
 /// The same in GRE with a key.
-pub fn in_gre(ends: ([u8; 4], [u8; 4]), key: u32, frame: &[u8]) -> Vec<u8> {
+pub fn in_gre(ends: Ends, key: u32, frame: &[u8]) -> Vec<u8> {
     let mut out = vec![0x20, 0, 8, 0];
     out.extend_from_slice(&key.to_be_bytes());
     out.extend_from_slice(&frame[14..]);
-    ipv4(ends.0, ends.1, 47, &out)
+    ethernet(IPV4, &ipv4(ends, 47, &out))
 }
 
 /// An Ethernet frame in VXLAN.
-pub fn in_vxlan(ends: ([u8; 4], [u8; 4]), vni: u32, frame: &[u8]) -> Vec<u8> {
+pub fn in_vxlan(ends: Ends, vni: u32, frame: &[u8]) -> Vec<u8> {
     let mut out = vec![8, 0, 0, 0];
     out.extend_from_slice(&(vni << 8).to_be_bytes());
     out.extend_from_slice(frame);
@@ -288,7 +252,7 @@ pub fn in_vxlan(ends: ([u8; 4], [u8; 4]), vni: u32, frame: &[u8]) -> Vec<u8> {
 }
 
 /// An Ethernet frame in Geneve.
-pub fn in_geneve(ends: ([u8; 4], [u8; 4]), vni: u32, frame: &[u8]) -> Vec<u8> {
+pub fn in_geneve(ends: Ends, vni: u32, frame: &[u8]) -> Vec<u8> {
     let mut out = vec![0, 0, 0x65, 0x58];
     out.extend_from_slice(&(vni << 8).to_be_bytes());
     out.extend_from_slice(frame);
@@ -306,49 +270,16 @@ pub fn tagged(frame: &[u8], ids: &[u16]) -> Vec<u8> {
     out
 }
 
-pub fn tcp(
-    source: [u8; 4],
-    destination: [u8; 4],
-    ports: (u16, u16),
-    flags: u8,
-    sequence: u32,
-    payload: &[u8],
-) -> Vec<u8> {
-    let mut out = Vec::with_capacity(20 + payload.len());
-    out.extend_from_slice(&ports.0.to_be_bytes());
-    out.extend_from_slice(&ports.1.to_be_bytes());
-    out.extend_from_slice(&sequence.to_be_bytes());
-    out.extend_from_slice(&[0, 0, 0, 0, 0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
-    out.extend_from_slice(payload);
-    ipv4(source, destination, 6, &out)
-}
-
-fn dns(id: u16, flags: u16, answers: u16, host: u32) -> Vec<u8> {
-    let mut out = Vec::new();
-    out.extend_from_slice(&id.to_be_bytes());
-    out.extend_from_slice(&flags.to_be_bytes());
-    out.extend_from_slice(&[0, 1]);
-    out.extend_from_slice(&answers.to_be_bytes());
-    out.extend_from_slice(&[0, 0, 0, 0]);
-    for label in [format!("h{host}"), "larder".to_owned(), "example".to_owned()] {
-        out.push(label.len() as u8);
-        out.extend_from_slice(label.as_bytes());
-    }
-    out.extend_from_slice(&[0, 0, 1, 0, 1]);
-    out
+fn name_of(host: u32) -> String {
+    format!("h{host}.larder.example")
 }
 
 pub fn question(client: [u8; 4], port: u16, id: u16, host: u32) -> Vec<u8> {
-    udp((client, RESOLVER), (port, 53), &dns(id, 0x0100, 0, host))
+    udp((client, RESOLVER), (port, 53), &dns::question(id, name_of(host), dns::A))
 }
 
 pub fn answer(client: [u8; 4], port: u16, id: u16, host: u32, addresses: &[[u8; 4]]) -> Vec<u8> {
-    let mut message = dns(id, 0x8180, addresses.len() as u16, host);
-    for address in addresses {
-        // The owner is the question's name; type A, class IN, TTL 30 s.
-        message.extend_from_slice(&[0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 30, 0, 4]);
-        message.extend_from_slice(address);
-    }
+    let message = dns::answer(&dns::question(id, name_of(host), dns::A), addresses, 30);
     udp((RESOLVER, client), (53, port), &message)
 }
 

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::process::Command;
 
-use crate::open::{Capture, captures, skip};
+use crate::open::{Capture, captures};
+use larder_testkit::process::tshark;
+use larder_testkit::skip::skip;
 
 /// What one packet's messages say: the names asked for (in multicast DNS, where nobody need ask, the
 /// names that own addresses), the addresses and the alias targets in the answers, each sorted.
@@ -98,15 +99,9 @@ const FIELDS: [&str; 13] = [
 
 /// What `tshark` says, by packet; `None` where it does not run.
 fn by_tshark(capture: &Capture) -> Option<BTreeMap<u64, Said>> {
-    let mut command = Command::new("tshark");
-    command.args(["-n", "-r"]).arg(&capture.path).args(["-Y", NOT_QUOTED]);
-    command.args(["-T", "fields", "-E", "occurrence=a", "-E", "aggregator=|"]);
-    for field in FIELDS {
-        command.args(["-e", field]);
-    }
-    let output = command.output().ok().filter(|output| output.status.success())?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    Some(text.lines().map(one_packet).collect())
+    let options = ["-n", "-Y", NOT_QUOTED, "-E", "occurrence=a", "-E", "aggregator=|"];
+    let lines = tshark(&capture.path, &options, &FIELDS)?;
+    Some(lines.iter().map(|line| one_packet(line)).collect())
 }
 
 /// One line of `tshark`. Its columns list what all messages of the packet say, one after the other,

@@ -17,7 +17,5 @@
 
 mod answers;
 mod flows;
-#[path = "../../../../tests/captures/list.rs"]
-mod list;
 mod names;
 mod open;

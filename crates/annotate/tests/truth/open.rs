@@ -1,7 +1,6 @@
 //! The captures, each with what we make of it and what the folder `truth` says of it.
 
 use std::collections::{HashMap, HashSet};
-use std::io::Write as _;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
@@ -10,7 +9,7 @@ use larder_annotate::options::{Endpoint, NameSources, Options, OutputFormat};
 use larder_annotate::{Progress, Summary, run};
 use serde_json::Value;
 
-use crate::list;
+use larder_testkit::captures as list;
 
 /// A 5-tuple without direction. The folder `truth` gives the ports in the order of the flow's first
 /// packet but the addresses in the order of initiator and responder, so they can't be paired up.
@@ -138,11 +137,6 @@ static CAPTURES: LazyLock<Vec<Capture>> = LazyLock::new(|| {
 /// The recordings, and the public captures where they are.
 pub fn captures() -> &'static [Capture] {
     &CAPTURES
-}
-
-/// Says on the real standard error that a test did not run.
-pub fn skip(test: &str, reason: &str) {
-    let _ = std::io::stderr().write_all(format!("SKIP {test}: {reason}\n").as_bytes());
 }
 
 fn open(path: PathBuf, truth: &Path) -> Capture {

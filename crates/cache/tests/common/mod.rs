@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use larder::mem::{CHARGE_UNITS, Classes, HEADER_BYTES, VERSION_BYTES};
 use larder::policy::{Flagged, Promotion};
 use larder::{Cache, Cause, PaperRules, Policy, Proxy, Seconds, Ttl};
+pub use larder_testkit::random::Random;
 
 /// All policies, those with rules in several forms.
 pub fn every_policy() -> Vec<Policy> {
@@ -26,27 +27,12 @@ pub fn seed_added() -> u64 {
     1000 * wanted.unwrap_or(0)
 }
 
-/// A small generator: the same numbers from the same seed, everywhere.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub fn below(&mut self, limit: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(limit)) >> 64) as u64
-    }
-
-    /// Octets of a length below `max`, short ones more often.
-    pub fn bytes(&mut self, max: usize) -> Vec<u8> {
-        let max = if self.below(4) > 0 { max.min(100) } else { max };
-        let len = self.below(max as u64 + 1) as usize;
-        let first = self.next() as u8;
-        (0..len).map(|i| first.wrapping_add(i as u8)).collect()
-    }
+/// Octets of a length below `max`, short ones more often.
+pub fn bytes(random: &mut Random, max: usize) -> Vec<u8> {
+    let max = if random.below(4) > 0 { max.min(100) } else { max };
+    let len = random.index(max + 1);
+    let first = random.next() as u8;
+    (0..len).map(|i| first.wrapping_add(i as u8)).collect()
 }
 
 /// A key of 5 to 33 octets, as addresses and address pairs have.

@@ -3,7 +3,7 @@
 //! Each server is a thread with a socket of its own; signatures are made when they are asked for, by hickory-proto.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::thread;
@@ -15,6 +15,7 @@ use hickory_proto::dnssec::{Algorithm, DigestType, DnssecSigner, SigningKey, Tru
 use hickory_proto::op::{Message, MessageType, ResponseCode};
 use hickory_proto::rr::rdata::{A, CNAME, NS, SOA};
 use hickory_proto::rr::{DNSClass, Name, RData, Record, RecordSet, RecordType};
+use larder_testkit::dns::{framed, read_framed};
 use time::OffsetDateTime;
 
 /// How a server behaves.
@@ -316,17 +317,9 @@ fn serve(socket: &UdpSocket, zone: &Zone, manner: Manner) {
 fn serve_streams(listener: &TcpListener, zone: &Zone) {
     for stream in listener.incoming() {
         let Ok(mut stream) = stream else { continue };
-        let mut length = [0; 2];
-        if stream.read_exact(&mut length).is_err() {
-            continue;
-        }
-        let mut message = vec![0; u16::from_be_bytes(length).into()];
-        if stream.read_exact(&mut message).is_err() {
-            continue;
-        }
+        let Ok(message) = read_framed(&mut stream) else { continue };
         let Ok(asked) = Message::from_vec(&message) else { continue };
         let answer = zone.answer(&asked, Manner::Honest).to_vec().unwrap();
-        let framed = [&(answer.len() as u16).to_be_bytes()[..], &answer].concat();
-        let _ = stream.write_all(&framed);
+        let _ = stream.write_all(&framed(&answer));
     }
 }

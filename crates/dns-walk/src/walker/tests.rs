@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query as Asking, ResponseCode};
 use hickory_proto::rr::rdata::{A, AAAA, CNAME, NS, SOA};
 use hickory_proto::rr::{Name, RData, Record, RecordType};
+use larder_testkit::random::Random;
 
 use super::*;
 
@@ -1345,13 +1346,8 @@ fn special_servers() {
 /// Whatever servers send, nothing breaks, every client is told once, and the root's servers stay known.
 #[test]
 fn whatever_comes() {
-    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut next = move |below: usize| {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        (random % below as u64) as usize
-    };
+    let mut random = Random(1);
+    let mut next = move |below: usize| random.index(below);
     let mut world = World::new(pair);
     let names = ["www.good.test.", "away.good.test.", "a.b.none.good.test.", "round.other.test."];
     let mut rtypes = HashMap::new();

@@ -1,9 +1,11 @@
 //! A client: many questions at once, by packets or by a stream.
 
 use std::collections::HashMap;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
+
+use larder_testkit::dns::{framed, read_framed};
 
 /// How long an answer is waited for before the question is sent again, and how often it is sent.
 const WAIT: Duration = Duration::from_secs(3);
@@ -79,14 +81,11 @@ fn ask_rest_by_stream(
     stream.set_nodelay(true)?;
     let mut left = 0;
     for (message, _) in messages.iter().zip(&*answers).filter(|(_, answer)| answer.is_empty()) {
-        stream.write_all(&[&(message.len() as u16).to_be_bytes()[..], message].concat())?;
+        stream.write_all(&framed(message))?;
         left += 1;
     }
     for _ in 0..left {
-        let mut length = [0; 2];
-        stream.read_exact(&mut length)?;
-        let mut answer = vec![0; usize::from(u16::from_be_bytes(length))];
-        stream.read_exact(&mut answer)?;
+        let answer = read_framed(&mut stream)?;
         let at = messages.iter().position(|message| answer.starts_with(&message[..2]));
         let at = at.ok_or_else(|| io::Error::other("an answer to no question"))?;
         answers[at] = answer;

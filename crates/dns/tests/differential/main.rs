@@ -17,8 +17,6 @@
 
 mod answer;
 mod client;
-#[path = "../common/mod.rs"]
-mod common;
 mod known;
 mod questions;
 mod servers;
@@ -28,15 +26,14 @@ mod view;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::io::Write;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use common::unbound;
 use known::{Case, KNOWN, RARE};
+use larder_testkit::skip::skip;
+use larder_testkit::unbound;
 use questions::{Question, Questions};
 use servers::{Larder, start_unbound};
-use upstream::Upstream;
 use view::{Field, View};
 
 /// Questions asked, unless told otherwise.
@@ -68,12 +65,10 @@ fn has_whole_sets(cut: &View, whole: &View) -> bool {
 #[test]
 fn answers_are_those_of_unbound() {
     let Some(about) = unbound::about() else {
-        let skip = b"SKIP differential: unbound is not installed\n";
-        std::io::stderr().write_all(skip).expect("standard error");
-        return;
+        return skip("differential", "unbound is not installed");
     };
     let version = about.lines().next().unwrap_or_default();
-    let upstream = Upstream::start();
+    let (upstream, counts) = upstream::start();
     let (larder, unbound) = (Larder::start(upstream.address), start_unbound(upstream.address));
     let (seed, count) = (number("LARDER_SEED", 1), number("LARDER_QUESTIONS", QUESTIONS));
     let mut questions = Questions::new(seed);
@@ -96,7 +91,7 @@ fn answers_are_those_of_unbound() {
     let elapsed = begun.elapsed();
     let did = larder.end();
     println!("{count} questions, seed {seed}, {elapsed:.1?}, {version}");
-    println!("larder: {did:?}\nupstream: {:?}", upstream.counts);
+    println!("larder: {did:?}\nupstream: {:?}", counts);
     tally.print();
     assert_eq!(tally.unknown, 0, "unexplained differences; LARDER_SEED={seed}");
     let is_usual = std::env::var_os("LARDER_SEED").is_none() && count == QUESTIONS;

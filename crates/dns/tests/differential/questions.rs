@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use larder_testkit::random::Random;
+
 use super::answer::{Asked, rtype};
 use super::shape::{Flag, Kind, Name, Shape};
 
@@ -107,32 +109,6 @@ impl Question {
     }
 }
 
-/// A source of numbers (splitmix64).
-pub struct Draw(pub u64);
-
-impl Draw {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
-    }
-
-    /// Below `limit`.
-    pub fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-
-    /// True in so many of a hundred.
-    pub fn percent(&mut self, share: usize) -> bool {
-        self.below(100) < share
-    }
-
-    fn of<T: Clone>(&mut self, these: &[T]) -> T {
-        these[self.below(these.len())].clone()
-    }
-}
-
 /// Types that are asked for, the usual ones more often.
 const TYPES: [u16; 40] = [
     1, 1, 1, 1, 1, 1, 28, 28, 28, 28, 65, 65, 64, 16, 16, 16, 16, 16, 15, 15, 33, 2, 2, 6, 12, 12,
@@ -158,14 +134,14 @@ const ANSWER_BYTES_MAX: usize = 65_535;
 
 /// Draws questions.
 pub struct Questions {
-    draw: Draw,
+    draw: Random,
     number: u32,
     asked: Vec<Question>,
 }
 
 impl Questions {
     pub fn new(seed: u64) -> Questions {
-        Questions { draw: Draw(seed), number: 0, asked: Vec::new() }
+        Questions { draw: Random(seed), number: 0, asked: Vec::new() }
     }
 
     /// One that was not asked yet, or one that was, by another client.
@@ -217,7 +193,7 @@ impl Questions {
     }
 }
 
-fn edns(draw: &mut Draw) -> Edns {
+fn edns(draw: &mut Random) -> Edns {
     let mut edns =
         Edns { udp_bytes: draw.of(&SIZES), dnssec_ok: draw.percent(40), ..Edns::default() };
     if draw.percent(2) {
@@ -227,7 +203,7 @@ fn edns(draw: &mut Draw) -> Edns {
         edns.reserved = draw.of(&[1, 0x4000, 0x7fff]);
     }
     if draw.percent(30) {
-        for _ in 0..draw.below(3) + 1 {
+        for _ in 0..draw.index(3) + 1 {
             edns.options.extend(option(draw));
         }
     }
@@ -235,11 +211,11 @@ fn edns(draw: &mut Draw) -> Edns {
 }
 
 /// NSID, an unknown option, padding, a client's network, key tags, keepalive: none changes an answer.
-fn option(draw: &mut Draw) -> Vec<u8> {
-    let (number, content): (u16, Vec<u8>) = match draw.below(6) {
+fn option(draw: &mut Random) -> Vec<u8> {
+    let (number, content): (u16, Vec<u8>) = match draw.index(6) {
         0 => (3, Vec::new()),
-        1 => (65_001, vec![7; draw.below(40)]),
-        2 => (12, vec![0; draw.below(60)]),
+        1 => (65_001, vec![7; draw.index(40)]),
+        2 => (12, vec![0; draw.index(60)]),
         3 => (8, vec![0, 1, 24, 0, 192, 0, 2]),
         4 => (14, vec![0x4f, 0x66]),
         _ => (11, Vec::new()),
@@ -249,13 +225,13 @@ fn option(draw: &mut Draw) -> Vec<u8> {
 }
 
 /// A question that was not asked yet.
-fn new(draw: &mut Draw, number: u32) -> Question {
+fn new(draw: &mut Random, number: u32) -> Question {
     let mut question = Question {
         qtype: if draw.percent(1) { draw.of(&ODD_TYPES) } else { draw.of(&TYPES) },
         qclass: if draw.percent(1) { draw.of(&CLASSES) } else { 1 },
         ..Question::default()
     };
-    if draw.below(500) == 0 {
+    if draw.index(500) == 0 {
         return question;
     }
     let shape = shape(draw, number, question.qtype);
@@ -273,23 +249,23 @@ fn new(draw: &mut Draw, number: u32) -> Question {
 }
 
 /// Adds labels until the name is as long as a name may be, or nearly so.
-fn lengthen(name: &mut Name, draw: &mut Draw) {
-    let longest = 255 - draw.below(40);
+fn lengthen(name: &mut Name, draw: &mut Random) {
+    let longest = 255 - draw.index(40);
     loop {
         let room = longest.saturating_sub(name.wire().len() + 1).min(63);
         if room == 0 {
             return;
         }
-        let mut label = vec![b'l'; room.min(1 + draw.below(63))];
+        let mut label = vec![b'l'; room.min(1 + draw.index(63))];
         // Octets that are no letters are octets all the same.
         label[0] = draw.of(&[b'l', b'_', b'.', b'\\', 0, 0xff, b' ']);
         *name = name.child(&label);
     }
 }
 
-fn shape(draw: &mut Draw, number: u32, qtype: u16) -> Shape {
+fn shape(draw: &mut Random, number: u32, qtype: u16) -> Shape {
     let mut shape = Shape { number, ..Shape::default() };
-    shape.kind = match draw.below(100) {
+    shape.kind = match draw.index(100) {
         0..70 => Kind::Data,
         70..80 => Kind::NoName,
         80..90 => Kind::NoData,

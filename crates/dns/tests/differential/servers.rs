@@ -18,8 +18,9 @@ use larder_io::stage::{Stage, Stages};
 use larder_io::tcp::{self, ListenOptions};
 use larder_io::udp::{UdpOptions, UdpSocket};
 
+use larder_testkit::unbound::{self, Unbound};
+
 use super::client;
-use super::common::unbound::{self, Unbound};
 use super::questions::{Edns, Question};
 use super::shape::{Flag, Name, Shape};
 

@@ -70,7 +70,7 @@ fn all_hear_of_it(framing: Framing, ends: &[fn(Connection)]) {
 /// An origin that had said how long its body is closes before its end, or is reset.
 #[test]
 fn before_its_length() {
-    all_hear_of_it(Framing::Length, &[|origin| drop(origin), |origin| origin.reset()]);
+    all_hear_of_it(Framing::Length, &[|origin| drop(origin), |origin| origin.stop()]);
 }
 
 /// An origin that sends chunks ends without the last, is reset, or sends what is no chunk.
@@ -80,14 +80,14 @@ fn before_the_last_chunk() {
     let half: fn(Connection) = |mut origin| origin.send("10\r\n");
     all_hear_of_it(
         Framing::Chunks,
-        &[|origin| drop(origin), |origin| origin.reset(), nonsense, half],
+        &[|origin| drop(origin), |origin| origin.stop(), nonsense, half],
     );
 }
 
 /// Where the end of the connection is the end of the body, a reset is none.
 #[test]
 fn before_the_end() {
-    all_hear_of_it(Framing::Close, &[|origin| origin.reset()]);
+    all_hear_of_it(Framing::Close, &[|origin| origin.stop()]);
 }
 
 /// Where the end of the connection is the end of the body, that is kept with the length that it had.
@@ -134,7 +134,7 @@ fn who_cannot_read_chunks_is_reset() {
 fn before_its_head() {
     let ends: [fn(Connection); 4] = [
         |origin| drop(origin),
-        |origin| origin.reset(),
+        |origin| origin.stop(),
         |mut origin| origin.send("HTTP/1.1 200 OK\r\nContent-Le"),
         |mut origin| origin.send("SSH-2.0-OpenSSH_9.2\r\n\r\n"),
     ];

@@ -207,7 +207,7 @@ fn tell(schedule: &Schedule) {
                 drop(origin);
             }
             Ending::Closed => drop(origin),
-            Ending::Reset => origin.reset(),
+            Ending::Reset => origin.stop(),
         }
         let is_whole =
             ending == Ending::Whole || ending == Ending::Closed && framing == Framing::Close;
@@ -250,7 +250,7 @@ fn tell_alone(pieces: &[usize], takes: &[usize], window_bytes: u64, ending: Endi
                 sent += piece;
             }
             match ending {
-                Ending::Reset => origin.reset(),
+                Ending::Reset => origin.stop(),
                 _ => drop(origin),
             }
         });

@@ -177,7 +177,7 @@ fn origin_leaves() {
         let mut origin = world.asked("POST /file");
         client.send(body(100_000));
         origin.take(1000);
-        origin.reset();
+        origin.stop();
         let response = client.response();
         assert_eq!(response.status(), 502);
         client.finish();

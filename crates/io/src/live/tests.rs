@@ -20,7 +20,7 @@ const WAIT: Duration = Duration::from_secs(10);
 fn with_network(test: &'static str, lines: &'static [&str], body: fn()) {
     let ran = std::thread::spawn(move || {
         if let Err(error) = enter_private_network() {
-            return skip(test, &format!("not permitted: {error}"));
+            return skip(test, format!("not permitted: {error}"));
         }
         for line in lines {
             if !ip(line) {

@@ -114,7 +114,7 @@ fn by_each_way(scenario: impl Fn(Options)) {
             assert_eq!(reactor.backend(), Backend::Uring);
             scenario(options);
         }
-        Err(error) => crate::testing::skip("reactors_by_io_uring", &error.to_string()),
+        Err(error) => crate::testing::skip("reactors_by_io_uring", error),
     }
 }
 

@@ -279,7 +279,7 @@ fn messages_stay_on_their_core() {
     let cores: Vec<usize> = cores.into_iter().rev().collect();
     sockets.extend((1..cores.len()).map(|_| UdpSocket::bind(at, &options).unwrap()));
     if let Err(error) = sockets[0].steer_by_core(&cores) {
-        return skip("udp::messages_stay_on_their_core", &error.to_string());
+        return skip("udp::messages_stay_on_their_core", error);
     }
     let mut batch = RecvBatch::new(64, 100);
     for (core, socket) in cores.iter().zip(&sockets) {

@@ -6,6 +6,8 @@ pub mod world;
 use std::path::Path;
 
 use larder_store::{Batch, FlowKey, Interface, NameRole, Note, Options, Store};
+use larder_testkit::frames;
+pub use larder_testkit::frames::transport_sum;
 use larder_wire::capture::write;
 use larder_wire::{Addr, Name, packet};
 
@@ -27,68 +29,28 @@ pub fn options(directory: &Path) -> Options {
 
 /// Ethernet, IPv4, UDP, with checksums that are right.
 pub fn udp(src: [u8; 4], sport: u16, dst: [u8; 4], dport: u16, payload: &[u8]) -> Vec<u8> {
-    let mut transport = Vec::new();
-    transport.extend_from_slice(&sport.to_be_bytes());
-    transport.extend_from_slice(&dport.to_be_bytes());
-    transport.extend_from_slice(&(8 + payload.len() as u16).to_be_bytes());
-    transport.extend_from_slice(&[0, 0]);
-    transport.extend_from_slice(payload);
-    let sum = transport_sum(&src, &dst, 17, &transport);
-    transport[6..8].copy_from_slice(&sum.to_be_bytes());
-    ethernet(&ipv4(src, dst, 17, 0, &transport), 0x0800)
+    summed(src, dst, 17, frames::udp((sport, dport), payload))
 }
 
 /// Ethernet, IPv4, TCP.
 pub fn tcp(src: [u8; 4], sport: u16, dst: [u8; 4], dport: u16, payload: &[u8]) -> Vec<u8> {
-    let mut transport = Vec::new();
-    transport.extend_from_slice(&sport.to_be_bytes());
-    transport.extend_from_slice(&dport.to_be_bytes());
-    transport.extend_from_slice(&[0, 0, 0, 1, 0, 0, 0, 2, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
-    transport.extend_from_slice(payload);
-    let sum = transport_sum(&src, &dst, 6, &transport);
-    transport[16..18].copy_from_slice(&sum.to_be_bytes());
-    ethernet(&ipv4(src, dst, 6, 0, &transport), 0x0800)
+    summed(src, dst, 6, frames::tcp((sport, dport), 0x10, 1, payload))
+}
+
+fn summed(src: [u8; 4], dst: [u8; 4], protocol: u8, mut transport: Vec<u8>) -> Vec<u8> {
+    let at = if protocol == 6 { 16 } else { 6 };
+    let sum = transport_sum(&src, &dst, protocol, &transport);
+    transport[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+    ethernet(&ipv4(src, dst, protocol, 0, &transport), 0x0800)
 }
 
 /// `fragment`: more fragments, and the offset in units of 8 octets, as in the header.
 pub fn ipv4(src: [u8; 4], dst: [u8; 4], protocol: u8, fragment: u16, payload: &[u8]) -> Vec<u8> {
-    let mut out = vec![0x45, 0];
-    out.extend_from_slice(&(20 + payload.len() as u16).to_be_bytes());
-    out.extend_from_slice(&[0, 7]);
-    out.extend_from_slice(&fragment.to_be_bytes());
-    out.extend_from_slice(&[64, protocol, 0, 0]);
-    out.extend_from_slice(&src);
-    out.extend_from_slice(&dst);
-    let sum = !fold(sum(&out));
-    out[10..12].copy_from_slice(&sum.to_be_bytes());
-    out.extend_from_slice(payload);
-    out
+    frames::ipv4_fragment((src, dst), protocol, (7, fragment), payload)
 }
 
 pub fn ethernet(payload: &[u8], kind: u16) -> Vec<u8> {
-    let mut out = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
-    out.extend_from_slice(&kind.to_be_bytes());
-    out.extend_from_slice(payload);
-    out
-}
-
-pub fn sum(octets: &[u8]) -> u32 {
-    octets
-        .chunks(2)
-        .map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)))
-        .sum()
-}
-
-pub fn fold(mut sum: u32) -> u16 {
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
-}
-
-/// The checksum that belongs into a transport header whose field is 0.
-pub fn transport_sum(src: &[u8], dst: &[u8], protocol: u8, transport: &[u8]) -> u16 {
-    !fold(sum(src) + sum(dst) + u32::from(protocol) + transport.len() as u32 + sum(transport))
+    frames::ethernet(kind, payload)
 }
 
 /// The key of a frame on interface 0.

@@ -3,30 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use larder_store::{FindOptions, Finder, FlowKey, NameRole, Note, Options, Query, Store, Summary};
+pub use larder_testkit::random::Random;
 use larder_wire::{Name, community_id};
 
 use super::*;
-
-/// Numbers by chance: splitmix64.
-pub struct Chance(pub u64);
-
-impl Chance {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    pub fn one_in(&mut self, count: u64) -> bool {
-        self.below(count) == 0
-    }
-}
 
 pub struct Packet {
     pub run: u64,
@@ -61,7 +41,7 @@ const ROLES: [NameRole; 4] =
     [NameRole::Destination, NameRole::Source, NameRole::Candidate, NameRole::Lookup];
 
 pub struct World {
-    pub chance: Chance,
+    pub chance: Random,
     pub directory: PathBuf,
     pub options: Options,
     pub store: Option<Store>,
@@ -111,7 +91,7 @@ fn frame_without_flow(length: usize) -> (Vec<u8>, Vec<[u8; 4]>) {
 impl World {
     pub fn new(seed: u64, directory: &Path, options: Options) -> World {
         World {
-            chance: Chance(seed),
+            chance: Random(seed),
             directory: directory.to_owned(),
             options,
             store: None,
@@ -207,7 +187,7 @@ impl World {
 
     /// A word to look for.
     pub fn word(&mut self) -> String {
-        let pick = |chance: &mut Chance, words: &[&str]| {
+        let pick = |chance: &mut Random, words: &[&str]| {
             words[chance.below(words.len() as u64) as usize].to_owned()
         };
         match self.chance.below(6) {

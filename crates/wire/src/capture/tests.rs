@@ -1,5 +1,6 @@
 //! What the reader promises, checked against the writer and against hostile bytes.
 
+use larder_testkit::captures as list;
 use proptest::prelude::*;
 
 use super::*;
@@ -447,9 +448,6 @@ fn names_are_written() {
     assert_eq!(records(&walk(&out)), 1);
     assert_eq!(damages(&walk(&out)), []);
 }
-
-#[path = "../../../../tests/captures/list.rs"]
-mod list;
 
 /// Recordings and public captures are read without damage, and hold as many packets as `capinfos`
 /// counts: `packets.tsv` has its counts of the recordings, `summary.tsv` those of public captures.

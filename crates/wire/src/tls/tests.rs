@@ -1,31 +1,12 @@
 //! Hellos of every shape. The builders serve the tests of QUIC as well.
 
+pub(crate) use larder_testkit::hello::{extension, server_names as sni};
+use larder_testkit::hello::{handshake, hello_body, record};
+
 use super::*;
 
-fn vector16(data: &[u8]) -> Vec<u8> {
-    [&(data.len() as u16).to_be_bytes(), data].concat()
-}
-
-pub(crate) fn extension(kind: u16, data: &[u8]) -> Vec<u8> {
-    [&kind.to_be_bytes()[..], &vector16(data)].concat()
-}
-
-pub(crate) fn sni(names: &[(u8, &[u8])]) -> Vec<u8> {
-    let list: Vec<u8> =
-        names.iter().flat_map(|(kind, name)| [&[*kind][..], &vector16(name)].concat()).collect();
-    extension(EXTENSION_SERVER_NAME, &vector16(&list))
-}
-
 pub(crate) fn message(extensions: &[Vec<u8>]) -> Vec<u8> {
-    let mut body = vec![3, 3];
-    body.extend_from_slice(&[7; 32]);
-    body.extend_from_slice(&[0, 0, 4, 0x0a, 0x0a, 0x13, 0x01, 1, 0]);
-    body.extend_from_slice(&vector16(&extensions.concat()));
-    [&[1, 0, (body.len() >> 8) as u8, body.len() as u8], &body[..]].concat()
-}
-
-fn record(fragment: &[u8]) -> Vec<u8> {
-    [&[22, 3, 1], &vector16(fragment)[..]].concat()
+    handshake(1, &hello_body([3, 3], &[0, 0, 4, 0x0a, 0x0a, 0x13, 0x01, 1, 0], extensions))
 }
 
 fn found(bytes: &[u8]) -> ClientHello<'_> {

@@ -9,72 +9,16 @@ use std::collections::BTreeMap;
 use hickory_proto::op::Message as Theirs;
 use larder_wire::dns::{DnsError, tcp};
 
-use crate::{list, model, view};
+use crate::{model, view};
+use larder_testkit::captures as list;
+use larder_testkit::frames::{Frame, read_capture};
 
 fn be16(bytes: &[u8], at: usize) -> Option<usize> {
     Some(usize::from(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?)))
 }
 
-fn u32_of(bytes: &[u8], at: usize, little: bool) -> Option<usize> {
-    let raw = bytes.get(at..at + 4)?.try_into().ok()?;
-    let value = if little { u32::from_le_bytes(raw) } else { u32::from_be_bytes(raw) };
-    usize::try_from(value).ok()
-}
-
-/// The frames of a capture: link type and bytes.
-fn frames(file: &[u8]) -> Vec<(usize, &[u8])> {
-    match file.get(..4) {
-        Some([0xa1, 0xb2, 0xc3, 0xd4] | [0xa1, 0xb2, 0x3c, 0x4d]) => pcap_frames(file, false),
-        Some([0xd4, 0xc3, 0xb2, 0xa1] | [0x4d, 0x3c, 0xb2, 0xa1]) => pcap_frames(file, true),
-        Some([0x0a, 0x0d, 0x0d, 0x0a]) => pcapng_frames(file),
-        _ => Vec::new(),
-    }
-}
-
-fn pcap_frames(file: &[u8], little: bool) -> Vec<(usize, &[u8])> {
-    let mut found = Vec::new();
-    let link_type = u32_of(file, 20, little).unwrap_or(0) & 0xffff;
-    let mut at = 24;
-    while let Some(length) = u32_of(file, at + 8, little) {
-        let Some(frame) = file.get(at + 16..at + 16 + length) else { break };
-        found.push((link_type, frame));
-        at += 16 + length;
-    }
-    found
-}
-
-fn pcapng_frames(file: &[u8]) -> Vec<(usize, &[u8])> {
-    let (mut found, mut link_types, mut little, mut at) = (Vec::new(), Vec::new(), true, 0);
-    loop {
-        if file.get(at..at + 4) == Some(&[0x0a, 0x0d, 0x0d, 0x0a]) {
-            little = file.get(at + 8) == Some(&0x4d);
-            link_types.clear();
-        }
-        let (Some(kind), Some(length)) = (u32_of(file, at, little), u32_of(file, at + 4, little))
-        else {
-            break;
-        };
-        let Some(block) = file.get(at..at + length.max(12)) else { break };
-        match kind {
-            1 => link_types.push(u32_of(block, 8, little).unwrap_or(0) & 0xffff),
-            6 => {
-                let interface = u32_of(block, 8, little).unwrap_or(0);
-                let captured = u32_of(block, 20, little).unwrap_or(0);
-                if let (Some(&link_type), Some(frame)) =
-                    (link_types.get(interface), block.get(28..28 + captured))
-                {
-                    found.push((link_type, frame));
-                }
-            }
-            _ => {}
-        }
-        at += length.max(12);
-    }
-    found
-}
-
 /// The IP packet in a frame.
-fn ip_packet(link_type: usize, frame: &[u8]) -> Option<&[u8]> {
+fn ip_packet(link_type: u16, frame: &[u8]) -> Option<&[u8]> {
     let (mut ether_type, mut at) = match link_type {
         0 => return frame.get(4..),
         1 => (be16(frame, 12)?, 14),
@@ -148,10 +92,9 @@ fn captures_read_alike() {
     let (mut messages, mut refused) = (0u32, BTreeMap::<DnsError, u32>::new());
     let mut differences = BTreeMap::<String, u32>::new();
     for path in list::all() {
-        let file = std::fs::read(&path).expect("a readable capture");
         let place = path.file_name().expect("a file").to_string_lossy().into_owned();
-        for (link_type, frame) in frames(&file) {
-            for message in ip_packet(link_type, frame).and_then(dns_messages).unwrap_or_default() {
+        for Frame { link_type, bytes } in read_capture(&path) {
+            for message in ip_packet(link_type, &bytes).and_then(dns_messages).unwrap_or_default() {
                 messages += 1;
                 if let Err(error) = view::ours(message) {
                     *refused.entry(error).or_default() += 1;

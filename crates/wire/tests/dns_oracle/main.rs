@@ -10,8 +10,6 @@
 
 mod captures;
 mod generated;
-#[path = "../../../../tests/captures/list.rs"]
-mod list;
 mod model;
 mod rendered;
 mod view;

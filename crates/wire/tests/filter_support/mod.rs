@@ -2,6 +2,7 @@
 //! has.
 #![allow(dead_code)]
 
+pub use larder_testkit::random::Random;
 use larder_wire::filter::LinkType;
 
 /// One of each kind, and those with which something was once wrong. Some are no filters.
@@ -208,27 +209,6 @@ pub const BY_HAND: &[&str] = &[
     "ip multicast or tcp broadcast",
 ];
 
-/// A small generator: good enough for choosing.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ (word >> 31)
-    }
-
-    pub fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
-    }
-
-    fn of<'a>(&mut self, words: &[&'a str]) -> &'a str {
-        words[self.below(words.len())]
-    }
-}
-
 /// Filters by the grammar, over addresses and ports that the captures have.
 pub struct Grammar {
     random: Random,
@@ -246,7 +226,7 @@ impl Grammar {
 
     fn joined(&mut self, depth: usize) -> String {
         let mut text = self.part(depth);
-        for _ in 0..self.random.below(3) {
+        for _ in 0..self.random.index(3) {
             let join = self.random.of(&[" and ", " or ", " && ", " || "]);
             text = format!("{text}{join}{}", self.part(depth));
         }
@@ -254,7 +234,7 @@ impl Grammar {
     }
 
     fn part(&mut self, depth: usize) -> String {
-        match self.random.below(8) {
+        match self.random.index(8) {
             0 if depth > 0 => format!("({})", self.joined(depth - 1)),
             1 if depth > 0 => format!("not ({})", self.joined(depth - 1)),
             2 => format!("not {}", self.test()),
@@ -265,7 +245,7 @@ impl Grammar {
     fn test(&mut self) -> String {
         const SIDES: [&str; 6] = ["", "", "src ", "dst ", "src or dst ", "src and dst "];
         let side = self.random.of(&SIDES);
-        match self.random.below(12) {
+        match self.random.index(12) {
             0 => self
                 .random
                 .of(&["ip", "ip6", "arp", "tcp", "udp", "icmp", "icmp6", "sctp"])
@@ -275,7 +255,7 @@ impl Grammar {
                 format!("{proto}{side}port {}", self.ports())
             }
             3 => {
-                let (low, high) = (self.random.below(1000), self.random.below(60000));
+                let (low, high) = (self.random.index(1000), self.random.index(60000));
                 format!("{side}portrange {low}-{high}")
             }
             4 | 5 => format!("{side}host {}", self.addr()),
@@ -298,14 +278,14 @@ impl Grammar {
                 self.random.of(&["", "ip ", "ip6 "]),
                 self.random.of(&["6", "17", "1", "58"])
             ),
-            8 => format!("{} {}", self.random.of(&["less", "greater"]), self.random.below(300)),
-            9 if self.link == LinkType::Ethernet => match self.random.below(6) {
+            8 => format!("{} {}", self.random.of(&["less", "greater"]), self.random.index(300)),
+            9 if self.link == LinkType::Ethernet => match self.random.index(6) {
                 0 => format!("vlan {}", self.random.of(&["", "3", "100", "200"])).trim().to_owned(),
                 1 => "vlan".to_owned(),
                 2 => format!(
                     "ether {} 02:00:00:00:00:0{}",
                     self.random.of(&["host", "src", "dst"]),
-                    self.random.below(4)
+                    self.random.index(4)
                 ),
                 3 => self.random.of(&["broadcast", "multicast"]).to_owned(),
                 _ => format!("ether proto {}", self.random.of(&["0x800", "0x86dd", "\\arp"])),
@@ -319,7 +299,7 @@ impl Grammar {
         const PORTS: [&str; 9] =
             ["53", "443", "80", "5353", "https", "domain", "123", "67", "5355"];
         let port = self.random.of(&PORTS);
-        match self.random.below(4) {
+        match self.random.index(4) {
             0 => format!("{port} or {}", self.random.of(&PORTS)),
             1 => format!("({port} or not {})", self.random.of(&PORTS)),
             _ => port.to_owned(),
@@ -344,17 +324,17 @@ impl Grammar {
 
     fn comparison(&mut self) -> String {
         let relation = self.random.of(&["=", "!=", "<", ">", "<=", ">="]);
-        format!("{} {relation} {}", self.value(3), self.random.below(300))
+        format!("{} {relation} {}", self.value(3), self.random.index(300))
     }
 
     /// Loads are left operands only: libpcap checks the protocols of no others.
     fn value(&mut self, depth: usize) -> String {
-        match self.random.below(6) {
+        match self.random.index(6) {
             0 if depth > 0 => {
                 let operator = self.random.of(&["+", "-", "*", "&", "|", "<<", ">>", "/"]);
                 let right = match operator {
-                    "<<" | ">>" => self.random.below(32).to_string(),
-                    "/" => (self.random.below(9) + 1).to_string(),
+                    "<<" | ">>" => self.random.index(32).to_string(),
+                    "/" => (self.random.index(9) + 1).to_string(),
                     _ => self.random.of(&["1", "4", "0xf0", "len", "(len & 7)", "-3"]).to_owned(),
                 };
                 format!("({} {operator} {right})", self.value(depth - 1))
@@ -363,9 +343,9 @@ impl Grammar {
             _ => {
                 let proto =
                     self.random.of(&["ip", "ip6", "tcp", "udp", "icmp", "icmp6", "ether", "arp"]);
-                let offset = match self.random.below(6) {
+                let offset = match self.random.index(6) {
                     0 if depth > 0 => self.value(depth - 1),
-                    _ => self.random.below(40).to_string(),
+                    _ => self.random.index(40).to_string(),
                 };
                 let size = self.random.of(&["", "", ":1", ":2", ":4"]);
                 format!("{proto}[{offset}{size}]")

@@ -1,111 +1,16 @@
-//! What the packet tests share: a small capture reader, where captures are, and frames by layer.
-//!
-//! The reader takes whole, sound files only; it is not the crate's own, so that a fault in one does
-//! not hide a fault in the other.
+//! What the packet tests share: frames by layer, and files of them.
 #![allow(dead_code)]
 
 pub mod generated;
-#[path = "../../../../tests/captures/list.rs"]
-pub mod list;
-
-use std::io::Write as _;
-use std::path::Path;
-
-/// One frame of a capture.
-pub struct Frame {
-    pub link_type: u16,
-    pub bytes: Vec<u8>,
-}
-
-/// Says on the real standard error that a test did not run.
-pub fn skip(test: &str, reason: &str) {
-    let _ = std::io::stderr().write_all(format!("SKIP {test}: {reason}\n").as_bytes());
-}
-
-/// All frames of a pcap or pcapng file.
-pub fn read_capture(path: &Path) -> Vec<Frame> {
-    let bytes = std::fs::read(path).expect("a readable capture");
-    match bytes[..4] {
-        [0x0a, 0x0d, 0x0d, 0x0a] => read_pcapng(&bytes),
-        [0xd4, 0xc3, 0xb2, 0xa1] | [0x4d, 0x3c, 0xb2, 0xa1] => read_pcap(&bytes, u32_le),
-        [0xa1, 0xb2, 0xc3, 0xd4] | [0xa1, 0xb2, 0x3c, 0x4d] => read_pcap(&bytes, u32_be),
-        _ => panic!("{}: not a capture", path.display()),
-    }
-}
-
-fn u32_le(bytes: &[u8]) -> u32 {
-    u32::from_le_bytes(bytes[..4].try_into().expect("four octets"))
-}
-
-fn u32_be(bytes: &[u8]) -> u32 {
-    u32::from_be_bytes(bytes[..4].try_into().expect("four octets"))
-}
-
-fn read_pcap(bytes: &[u8], u32_of: fn(&[u8]) -> u32) -> Vec<Frame> {
-    let link_type = u32_of(&bytes[20..]) as u16;
-    let mut frames = Vec::new();
-    let mut at = 24;
-    while at + 16 <= bytes.len() {
-        let len = u32_of(&bytes[at + 8..]) as usize;
-        let Some(frame) = bytes.get(at + 16..at + 16 + len) else { break };
-        frames.push(Frame { link_type, bytes: frame.to_vec() });
-        at += 16 + len;
-    }
-    frames
-}
-
-fn read_pcapng(bytes: &[u8]) -> Vec<Frame> {
-    let mut frames = Vec::new();
-    let mut links: Vec<u16> = Vec::new();
-    let mut u32_of: fn(&[u8]) -> u32 = u32_le;
-    let mut at = 0;
-    while at + 12 <= bytes.len() {
-        if bytes[at..at + 4] == [0x0a, 0x0d, 0x0d, 0x0a] {
-            u32_of = if bytes[at + 8] == 0x1a { u32_be } else { u32_le };
-            links.clear();
-        }
-        let len = u32_of(&bytes[at + 4..]) as usize;
-        let Some(block) = bytes.get(at..at + len) else { break };
-        match u32_of(block) {
-            1 => {
-                let raw = [block[8], block[9], 0, 0];
-                let link = if u32_of(&[1, 0, 0, 0]) == 1 {
-                    u16::from_le_bytes([raw[0], raw[1]])
-                } else {
-                    u16::from_be_bytes([raw[0], raw[1]])
-                };
-                links.push(link);
-            }
-            6 => {
-                let captured = u32_of(&block[20..]) as usize;
-                let link_type = links[u32_of(&block[8..]) as usize];
-                frames.push(Frame { link_type, bytes: block[28..28 + captured].to_vec() });
-            }
-            3 => {
-                let captured = (u32_of(&block[8..]) as usize).min(len - 16);
-                frames
-                    .push(Frame { link_type: links[0], bytes: block[12..12 + captured].to_vec() });
-            }
-            _ => {}
-        }
-        at += len;
-    }
-    frames
-}
+use larder_testkit::frames::Pcap;
 
 /// A pcap file with these frames, all of one link type, for tools that read files.
 pub fn write_pcap(link_type: u16, frames: &[Vec<u8>]) -> Vec<u8> {
-    let mut out = Vec::new();
-    for word in [0xa1b2_c3d4, 0x0004_0002, 0, 0, 1 << 18, u32::from(link_type)] {
-        out.extend_from_slice(&u32::to_le_bytes(word));
+    let mut file = Pcap::new(link_type);
+    for (second, frame) in (0..).zip(frames) {
+        file.push(second * 1_000_000_000, frame);
     }
-    for (second, frame) in frames.iter().enumerate() {
-        for word in [second as u32, 0, frame.len() as u32, frame.len() as u32] {
-            out.extend_from_slice(&u32::to_le_bytes(word));
-        }
-        out.extend_from_slice(frame);
-    }
-    out
+    file.bytes
 }
 
 /// Layers: each function puts a header before what it is given.

@@ -3,10 +3,10 @@
 mod samples;
 
 use std::io::{Cursor, Read, Write};
-use std::path::{Path, PathBuf};
 
 use larder_sim::request::Request;
 use larder_sim::trace::{BATCH_REQUESTS, Damage, Error, Format, Source, Spec, read};
+use larder_testkit::captures;
 use proptest::prelude::*;
 use samples::{Sample, samples};
 
@@ -264,22 +264,11 @@ fn streams_are_made_again() {
     assert!(keys[..3] == keys[3..6] && keys[6] == keys[0] && keys[0] != keys[1]);
 }
 
-/// The folder of public traces beside the repository, where there is one.
-fn shared_traces() -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
-    let root = std::env::var_os("LARDER_SHARED_DATA").map_or(beside, PathBuf::from);
-    Some(root.join("traces")).filter(|traces| traces.is_dir())
-}
-
 /// Of every public trace, the format is found out, all is sound, and requests and distinct keys are as many as
 /// a script of a few lines in another language counts.
 #[test]
 fn public_traces() {
-    let Some(folder) = shared_traces() else {
-        let text = b"SKIP public_traces: no shared/data beside the repository\n";
-        let _ = std::io::stderr().write_all(text);
-        return;
-    };
+    let Some(folder) = captures::public_traces("public_traces") else { return };
     for (name, format, requests, distinct) in [
         ("adaptsize-request.trace.xz", Format::Auto, 66_987, 36_815),
         ("arc-OLTP.lis.zst", Format::Auto, 914_145, 186_880),

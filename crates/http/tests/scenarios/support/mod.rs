@@ -9,11 +9,6 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-mod client;
-mod origin;
-mod wire;
-
-use std::io::Write as _;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -23,12 +18,10 @@ use larder_http::server::Running;
 use larder_http::store::Memory;
 use larder_io::reactor::{Choice, Options as ReactorOptions, Reactor};
 
-pub use client::{Client, Response, request};
-pub use origin::{Connection, Origin, answer, chunk};
-pub use wire::{End, Head};
-
-/// The longest wait for what must come.
-pub const WAIT: Duration = Duration::from_secs(60);
+pub use larder_testkit::http::Connection as Client;
+pub use larder_testkit::http::{Connection, End, Head, Origin, Response, answer, chunk, request};
+use larder_testkit::skip::skip;
+use larder_testkit::wait::{until, until_so_or};
 
 /// What may be kept for long.
 pub const KEPT: &str = "Cache-Control: max-age=3600";
@@ -67,8 +60,7 @@ impl Scenario {
         for io in [Choice::Epoll, Choice::Uring] {
             let options = ReactorOptions { choice: io, ..ReactorOptions::default() };
             if let Err(error) = Reactor::new(&options) {
-                let line = format!("SKIP scenarios by {io:?}: {error}\n");
-                std::io::stderr().write_all(line.as_bytes()).unwrap();
+                skip(&format!("scenarios by {io:?}"), error);
                 continue;
             }
             for &loops in self.loops {
@@ -126,7 +118,7 @@ impl World {
     }
 
     pub fn client(&self) -> Client {
-        Client::new(self.address())
+        Client::open(self.address())
     }
 
     pub fn clients(&self, count: usize) -> Vec<Client> {
@@ -149,17 +141,12 @@ impl World {
 
     /// The connection on which something is asked next: a new one, or one of these, which is taken out.
     pub fn asking_of(&self, known: &mut Vec<Connection>) -> Connection {
-        let start = Instant::now();
-        loop {
-            if let Some(connection) = self.origin().try_accept() {
-                return connection;
-            }
-            if let Some(at) = known.iter_mut().position(|it| it.has_request()) {
-                return known.remove(at);
-            }
-            assert!(start.elapsed() < WAIT, "nothing is asked");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        until("a question", || {
+            self.origin().try_accept().or_else(|| {
+                let at = known.iter_mut().position(|it| it.has_request())?;
+                Some(known.remove(at))
+            })
+        })
     }
 
     /// Waits until the counters are so.
@@ -168,14 +155,12 @@ impl World {
             self.server.wake();
             is_so(&self.server.counts())
         };
-        if !holds_soon(is_so) {
-            panic!("not within {WAIT:?}: {what}; {:?}", self.server.counts());
-        }
+        until_so_or(|| format!("{what}; {:?}", self.server.counts()), is_so);
     }
 
     /// Waits until something is so.
     pub fn until(&self, what: &str, is_so: impl Fn() -> bool) {
-        assert!(holds_soon(is_so), "not within {WAIT:?}: {what}; {:?}", self.objects());
+        until_so_or(|| format!("{what}; {:?}", self.objects()), is_so);
     }
 
     /// Waits until a counter has not changed for some time: it is what it was then. It may yet change, where a machine is very slow.
@@ -211,26 +196,17 @@ impl World {
                 && store.flights.is_empty()
         };
         // One that a story ended has nobody to clear up.
-        if !server.has_ended() && !holds_soon(is_at_rest) {
-            let (stats, bodies) = (store.objects.stats(), store.bodies.counts());
-            let flights = store.flights.len();
-            panic!("no rest: {stats:?}, {bodies:?} bodies, {flights} flights");
+        if !server.has_ended() {
+            let stands = || {
+                let (stats, bodies) = (store.objects.stats(), store.bodies.counts());
+                format!("no rest: {stats:?}, {bodies:?} bodies, {} flights", store.flights.len())
+            };
+            until_so_or(stands, is_at_rest);
         }
         store.objects.validate().unwrap();
         server.stop().unwrap();
         drop(origins);
     }
-}
-
-fn holds_soon(is_so: impl Fn() -> bool) -> bool {
-    let start = Instant::now();
-    while !is_so() {
-        if start.elapsed() > WAIT {
-            return false;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    true
 }
 
 /// Octets of the body that all stories have: what is at an offset is at no other nearby.

@@ -1,54 +1,37 @@
-//! A client that does what it is told, a step at a time.
+//! What clients do.
 
-use std::net::{SocketAddr, TcpStream};
-use std::ops::{Deref, DerefMut};
+use std::net::SocketAddr;
 
-use super::wire::{End, Head, Wire};
-
-#[derive(Debug)]
-pub struct Client(Wire);
+use super::connection::{Connection, End, Head};
 
 /// A response, with all of its body.
 #[derive(Debug, Clone)]
 pub struct Response {
+    /// Its head.
     pub head: Head,
+    /// Its body.
     pub body: Vec<u8>,
 }
 
 impl Response {
+    /// Its status.
     pub fn status(&self) -> u16 {
         self.head.status()
     }
 
+    /// Its body as text.
     pub fn text(&self) -> &str {
         std::str::from_utf8(&self.body).unwrap()
     }
 }
 
-impl Deref for Client {
-    type Target = Wire;
-
-    fn deref(&self) -> &Wire {
-        &self.0
-    }
-}
-
-impl DerefMut for Client {
-    fn deref_mut(&mut self) -> &mut Wire {
-        &mut self.0
-    }
-}
-
-impl Client {
-    pub fn new(address: SocketAddr) -> Client {
-        Client(Wire::new(TcpStream::connect(address).unwrap()))
-    }
-
+impl Connection {
     /// Asks, with further lines of fields.
     pub fn ask(&mut self, method: &str, path: &str, fields: &[&str]) {
         self.send(request(method, path, fields));
     }
 
+    /// Asks.
     pub fn get(&mut self, path: &str) {
         self.ask("GET", path, &[]);
     }
@@ -71,14 +54,10 @@ impl Client {
         self.response()
     }
 
+    /// The same with further lines of fields.
     pub fn fetch_with(&mut self, path: &str, fields: &[&str]) -> Response {
         self.ask("GET", path, fields);
         self.response()
-    }
-
-    /// Leaves at once, with a reset.
-    pub fn stop(self) {
-        self.reset_on_close();
     }
 
     /// A response whose body breaks: what came of it. It may not look like one that is whole.
@@ -87,6 +66,7 @@ impl Client {
         self.broken_body(&head)
     }
 
+    /// The same of a body whose head was read.
     pub fn broken_body(&mut self, head: &Head) -> Vec<u8> {
         match self.try_body(head) {
             Ok(octets) => panic!("{} octets, and a clean end of {head:?}", octets.len()),
@@ -107,4 +87,9 @@ impl Client {
 pub fn request(method: &str, path: &str, fields: &[&str]) -> String {
     let lines: String = fields.iter().map(|line| format!("{line}\r\n")).collect();
     format!("{method} {path} HTTP/1.1\r\nHost: a.example\r\n{lines}\r\n")
+}
+
+/// What a server answers to a GET on a connection of its own, which it closes.
+pub fn fetch(server: SocketAddr, path: &str) -> Response {
+    Connection::open(server).fetch_with(path, &["Connection: close"])
 }

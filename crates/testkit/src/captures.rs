@@ -1,11 +1,12 @@
-//! Where captures are, for the tests of every crate: a test includes this file by `#[path]`.
+//! Where captures are, for the tests of every crate.
 //!
 //! The repository has recordings of its own, so every check runs everywhere. Public captures in
 //! `../shared/data/pcap`, or in `pcap` of the folder that `LARDER_SHARED_DATA` names, are read as well
 //! where they are.
-#![allow(dead_code)]
 
 use std::path::{Path, PathBuf};
+
+use crate::skip::skip;
 
 /// The folder of the repository's recordings.
 pub fn recorded_folder() -> PathBuf {
@@ -16,6 +17,16 @@ pub fn recorded_folder() -> PathBuf {
 pub fn public_folder() -> PathBuf {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
     std::env::var_os("LARDER_SHARED_DATA").map_or(beside, PathBuf::from)
+}
+
+/// The folder of public logs and traces; a test that has none says so.
+pub fn public_traces(test: &str) -> Option<PathBuf> {
+    let traces = public_folder().join("traces");
+    if traces.is_dir() {
+        return Some(traces);
+    }
+    skip(test, "no shared/data beside the repository");
+    None
 }
 
 /// The repository's recordings, in the order of their names.

@@ -1,19 +1,20 @@
 //! An origin. A story takes its connections one by one and answers by hand; or all are answered by a rule, on threads.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
-use super::WAIT;
-use super::wire::{Head, Wire};
+use super::connection::{Connection, Head};
+use crate::wait::PATIENCE;
 
 type Rule = Arc<dyn Fn(&Head) -> Vec<u8> + Send + Sync>;
 
+/// See the module; it ends when dropped.
 #[derive(Debug)]
 pub struct Origin {
+    /// Where it listens.
     pub address: SocketAddr,
     connections: Receiver<TcpStream>,
     shared: Arc<Shared>,
@@ -34,27 +35,15 @@ impl std::fmt::Debug for Shared {
     }
 }
 
-/// A connection of the server to the origin.
-#[derive(Debug)]
-pub struct Connection(Wire);
-
-impl Deref for Connection {
-    type Target = Wire;
-
-    fn deref(&self) -> &Wire {
-        &self.0
-    }
-}
-
-impl DerefMut for Connection {
-    fn deref_mut(&mut self) -> &mut Wire {
-        &mut self.0
-    }
-}
-
 impl Origin {
+    /// At a port of the loopback.
+    #[expect(clippy::new_without_default, reason = "it starts a thread")]
     pub fn new() -> Origin {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Origin::at(TcpListener::bind("127.0.0.1:0").unwrap())
+    }
+
+    /// At a listener.
+    pub fn at(listener: TcpListener) -> Origin {
         let address = listener.local_addr().unwrap();
         let (sender, connections) = channel();
         let shared = Arc::new(Shared::default());
@@ -71,8 +60,8 @@ impl Origin {
 
     /// The next connection.
     pub fn accept(&self) -> Connection {
-        let stream = self.connections.recv_timeout(WAIT).expect("the server connects");
-        Connection(Wire::new(stream))
+        let stream = self.connections.recv_timeout(PATIENCE).expect("the server connects");
+        Connection::new(stream)
     }
 
     /// The next connection, and the first line of its first request.
@@ -84,7 +73,7 @@ impl Origin {
 
     /// A connection that is there.
     pub fn try_accept(&self) -> Option<Connection> {
-        self.connections.try_recv().ok().map(|stream| Connection(Wire::new(stream)))
+        self.connections.try_recv().ok().map(Connection::new)
     }
 
     /// Takes no more connections.
@@ -102,7 +91,7 @@ impl Origin {
         match self.connections.try_recv() {
             Err(TryRecvError::Empty) => {}
             Ok(stream) => {
-                let head = Wire::new(stream).try_head();
+                let head = Connection::new(stream).try_head();
                 panic!("the server connected, and asked for {head:?}");
             }
             Err(error) => panic!("{error}"),
@@ -138,10 +127,11 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>, sender: &Sender<TcpStrea
         };
         let shared = shared.clone();
         thread::spawn(move || {
-            let mut wire = Wire::new(stream);
+            let mut wire = Connection::new(stream);
             // It may stay unused for longer than a test waits.
             wire.stream.set_read_timeout(None).unwrap();
             while let Some(head) = wire.try_head() {
+                wire.body_of_request(&head);
                 let answer = rule(&head);
                 shared.answered.fetch_add(1, Ordering::SeqCst);
                 if !wire.try_send(answer) {
@@ -175,12 +165,13 @@ impl Connection {
         self.send(head(status, &[fields, &["Transfer-Encoding: chunked"]].concat(), None));
     }
 
+    /// Sends a chunk.
     pub fn sends_chunk(&mut self, octets: &[u8]) {
         self.send(chunk(octets));
     }
 
     /// Breaks it off.
-    pub fn reset(self) {
+    pub fn stop(self) {
         self.reset_on_close();
     }
 
@@ -216,6 +207,7 @@ pub fn answer(status: &str, fields: &[&str], body: impl AsRef<[u8]>) -> Vec<u8> 
     octets
 }
 
+/// A chunk with its length.
 pub fn chunk(octets: &[u8]) -> Vec<u8> {
     [format!("{:x}\r\n", octets.len()).as_bytes(), octets, b"\r\n"].concat()
 }

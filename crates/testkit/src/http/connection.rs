@@ -1,11 +1,10 @@
 //! One end of a connection, blocking: what comes is read until something is there, for a bounded time.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::Duration;
 
-use larder_io::tcp;
-
-use super::WAIT;
+use crate::wait::PATIENCE;
 
 /// How a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +18,9 @@ pub enum End {
 /// A head: its first line, and its fields.
 #[derive(Debug, Clone)]
 pub struct Head {
+    /// `GET / HTTP/1.1`, `HTTP/1.1 200 OK`.
     pub line: String,
+    /// Names and values, in their order.
     pub fields: Vec<(String, String)>,
 }
 
@@ -43,6 +44,7 @@ impl Head {
         value
     }
 
+    /// There is a field of this name.
     pub fn has(&self, name: &str) -> bool {
         self.fields.iter().any(|(it, _)| it.eq_ignore_ascii_case(name))
     }
@@ -58,6 +60,7 @@ impl Head {
         self.field("content-length").map(|it| it.parse().unwrap())
     }
 
+    /// The body comes in chunks.
     pub fn is_chunked(&self) -> bool {
         self.field("transfer-encoding") == Some("chunked")
     }
@@ -68,20 +71,28 @@ impl Head {
     }
 }
 
+/// See the module.
 #[derive(Debug)]
-pub struct Wire {
+pub struct Connection {
+    /// The socket.
     pub stream: TcpStream,
     /// What came and was not looked at.
     inbox: Vec<u8>,
     end: Option<End>,
 }
 
-impl Wire {
-    pub fn new(stream: TcpStream) -> Wire {
-        stream.set_read_timeout(Some(WAIT)).unwrap();
-        stream.set_write_timeout(Some(WAIT)).unwrap();
+impl Connection {
+    /// To a server.
+    pub fn open(server: SocketAddr) -> Connection {
+        Connection::new(TcpStream::connect(server).unwrap())
+    }
+
+    /// Of a stream.
+    pub fn new(stream: TcpStream) -> Connection {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
-        Wire { stream, inbox: Vec::new(), end: None }
+        Connection { stream, inbox: Vec::new(), end: None }
     }
 
     /// Sends all of it.
@@ -105,7 +116,7 @@ impl Wire {
             Ok(bytes) => self.inbox.extend_from_slice(&room[..bytes]),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                panic!("nothing came for {WAIT:?}; there is {:?}", self.shown());
+                panic!("nothing came for {PATIENCE:?}; there is {:?}", self.shown());
             }
             Err(_) => self.end = Some(End::Reset),
         }
@@ -130,6 +141,7 @@ impl Wire {
         }
     }
 
+    /// The next head.
     pub fn head(&mut self) -> Head {
         let head = self.try_head();
         head.unwrap_or_else(|| panic!("ended ({:?}) before a head: {:?}", self.end, self.shown()))
@@ -140,6 +152,11 @@ impl Wire {
         while self.inbox.len() < bytes && self.more() {}
         let rest = self.inbox.split_off(self.inbox.len().min(bytes));
         std::mem::replace(&mut self.inbox, rest)
+    }
+
+    /// All that comes before the end.
+    pub fn rest(&mut self) -> Vec<u8> {
+        self.up_to(usize::MAX)
     }
 
     /// So many of the next octets.
@@ -186,6 +203,12 @@ impl Wire {
         Ok(octets)
     }
 
+    /// The body of a request; nothing where its head speaks of none.
+    pub fn body_of_request(&mut self, head: &Head) -> Vec<u8> {
+        let has_body = head.is_chunked() || head.length().is_some();
+        if has_body { self.try_body(head).unwrap_or_else(|(octets, _)| octets) } else { Vec::new() }
+    }
+
     /// A body that this head begins: all of it, or what came of it before the connection broke.
     pub fn try_body(&mut self, head: &Head) -> Result<Vec<u8>, (Vec<u8>, End)> {
         let (octets, is_whole) = if head.is_chunked() {
@@ -205,7 +228,7 @@ impl Wire {
             let is_whole = octets.len() == bytes;
             (octets, is_whole)
         } else {
-            let octets = self.up_to(usize::MAX);
+            let octets = self.rest();
             (octets, self.end == Some(End::Clean))
         };
         if is_whole { Ok(octets) } else { Err((octets, self.end.expect("it has ended"))) }
@@ -225,7 +248,7 @@ impl Wire {
 
     /// Closes the connection so that the other side sees it broken.
     pub fn reset_on_close(&self) {
-        tcp::reset_on_close(&self.stream).unwrap();
+        rustix::net::sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO)).unwrap();
     }
 
     /// True where octets come, and not the end.

@@ -1,10 +1,12 @@
 //! unbound as a child of a test, which asks one upstream for everything; it ends when dropped.
 
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
+
+use crate::dns::bind_both;
 
 /// Ports tried.
 const PORTS: usize = 8;
@@ -17,17 +19,15 @@ pub fn about() -> Option<String> {
 
 /// Calls `start` until something comes of it, with addresses that are free over UDP and TCP. One may be somebody's by
 /// the time that unbound binds it: unbound ends then.
-pub fn at_a_free_port<T>(start: impl FnMut(SocketAddr) -> Option<T>) -> T {
-    let mut free = (0..PORTS).filter_map(|_| {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        let address = listener.local_addr().expect("a bound socket has an address");
-        UdpSocket::bind(address).is_ok().then_some(address)
-    });
-    free.find_map(start).expect("unbound does not start")
+pub fn at_a_free_port<T>(mut start: impl FnMut(SocketAddr) -> Option<T>) -> T {
+    let free = || bind_both().1.local_addr().expect("bound");
+    (0..PORTS).map(|_| free()).find_map(&mut start).expect("unbound does not start")
 }
 
 /// The child.
+#[derive(Debug)]
 pub struct Unbound {
+    /// Where it answers.
     pub address: SocketAddr,
     child: Child,
     /// Its configuration, and its log.

@@ -1,0 +1,186 @@
+//! Programs: run to their end, or at work and heard on standard error.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::wait::PATIENCE;
+
+/// A finished run.
+#[derive(Debug)]
+pub struct Run {
+    /// Its status; `None` where a signal ended it.
+    pub code: Option<i32>,
+    /// Standard output.
+    pub out: String,
+    /// Standard error.
+    pub err: String,
+}
+
+impl Run {
+    /// Runs a command to its end.
+    pub fn of(command: &mut Command) -> Run {
+        let Output { status, stdout, stderr } = command.output().expect("the program starts");
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+        Run { code: status.code(), out: text(stdout), err: text(stderr) }
+    }
+
+    /// What it printed, which ended well.
+    #[track_caller]
+    pub fn good(self) -> String {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        self.out
+    }
+
+    /// Asserts a usage failure: exit 2, nothing on standard output, each text on standard error.
+    #[track_caller]
+    pub fn refused(&self, texts: &[&str]) {
+        assert_eq!(self.code, Some(2), "{self:?}");
+        assert_eq!(self.out, "", "results only on standard output");
+        for text in texts {
+            assert!(self.err.contains(text), "'{text}' is missing from\n{}", self.err);
+        }
+    }
+}
+
+/// Sends a signal (`-TERM`) to a process.
+pub fn signal(process: u32, signal: &str) {
+    let killed = Command::new("kill").args([signal, &process.to_string()]).status();
+    assert!(killed.expect("kill runs").success());
+}
+
+/// One of a process's threads has this name.
+pub fn has_thread(process: u32, name: &str) -> bool {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("it lives");
+    let comm = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm"));
+    tasks.flatten().any(|task| comm(task).is_ok_and(|comm| comm.trim() == name))
+}
+
+/// A program at work, and what it says on standard error. It is asked to end, and then made to, when dropped.
+#[derive(Debug)]
+pub struct Program {
+    /// The process.
+    pub child: Child,
+    lines: Receiver<String>,
+    /// What it said, as far as it was listened to.
+    pub heard: Vec<String>,
+}
+
+impl Program {
+    /// Starts it.
+    pub fn start(command: &mut Command) -> Program {
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("the program starts");
+        let (say, lines) = channel();
+        let pipe = BufReader::new(child.stderr.take().expect("piped"));
+        thread::spawn(move || {
+            for line in pipe.lines().map_while(Result::ok) {
+                let _ = say.send(line);
+            }
+        });
+        Program { child, lines, heard: Vec::new() }
+    }
+
+    /// The number of its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for another line with `text`.
+    #[track_caller]
+    pub fn hear(&mut self, text: &str) -> String {
+        let begun = Instant::now();
+        loop {
+            match self.lines.recv_timeout(PATIENCE.saturating_sub(begun.elapsed())) {
+                Ok(line) => {
+                    self.heard.push(line.clone());
+                    if line.contains(text) {
+                        return line;
+                    }
+                }
+                Err(_) => panic!("{text:?} was not said, but {:?}", self.heard),
+            }
+        }
+    }
+
+    /// Waits for any line; `None` where it ends without.
+    pub fn hear_any(&mut self) -> Option<String> {
+        let line = self.lines.recv_timeout(PATIENCE).ok()?;
+        self.heard.push(line.clone());
+        Some(line)
+    }
+
+    /// A line with `text` was heard before.
+    pub fn has_said(&self, text: &str) -> bool {
+        self.heard.iter().any(|line| line.contains(text))
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, name: &str) {
+        signal(self.id(), name);
+    }
+
+    /// Its status, where it has ended.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("it can be asked")
+    }
+
+    /// One of its threads has this name.
+    pub fn has_thread(&self, name: &str) -> bool {
+        has_thread(self.id(), name)
+    }
+
+    /// Waits for its end: its status, and all that it said.
+    pub fn end(mut self) -> (Option<i32>, String) {
+        let code = self.child.wait().expect("it ends").code();
+        self.heard.extend(self.lines.iter());
+        (code, std::mem::take(&mut self.heard).join("\n"))
+    }
+
+    /// Asks for its end, and waits for it.
+    pub fn stop(self) -> (Option<i32>, String) {
+        self.signal("-TERM");
+        self.end()
+    }
+
+    /// Ends it at once, as a crash does.
+    pub fn kill(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        if !matches!(self.child.try_wait(), Ok(None)) {
+            return;
+        }
+        // Those with children take them along when asked.
+        let _ = Command::new("kill").args(["-TERM", &self.id().to_string()]).status();
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(2) {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        self.kill();
+    }
+}
+
+/// What `tshark` says of a capture: a line a packet with these fields, which tabs part; `None` where it does not run.
+pub fn tshark(capture: &Path, options: &[&str], fields: &[&str]) -> Option<Vec<String>> {
+    let mut command = Command::new("tshark");
+    command.args(options).args(["-T", "fields"]);
+    fields.iter().for_each(|field| {
+        command.args(["-e", field]);
+    });
+    let output = command.arg("-r").arg(capture).output().ok()?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {told}", capture.display());
+    let text = String::from_utf8_lossy(&output.stdout);
+    Some(text.lines().map(str::to_owned).collect())
+}

@@ -1,0 +1,24 @@
+//! A test that cannot run here says so, in a line that `.ci/skips` allows or that fails the run.
+
+use std::fmt::Display;
+use std::io::Write;
+
+/// Says that a test does not run, on the real standard error: the test runner keeps what tests that pass print.
+pub fn skip(test: &str, reason: impl Display) {
+    let _ = std::io::stderr().write_all(format!("SKIP {test}: {reason}\n").as_bytes());
+}
+
+/// Whether a program is on the path; says when it is not.
+pub fn has(test: &str, program: &str) -> bool {
+    let found = is_installed(program);
+    if !found {
+        skip(test, format_args!("{program} is not installed"));
+    }
+    found
+}
+
+/// Whether a program is on the path.
+pub fn is_installed(program: &str) -> bool {
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&paths).any(|path| path.join(program).is_file())
+}
