@@ -38,7 +38,7 @@ fn all_below(folder: &Path, out: &mut Vec<(PathBuf, u32, u32)>) {
 #[test]
 fn what_is_written_is_private() {
     let mut capture = TestCapture::new();
-    capture.dns_answer(&TestCapture::answer(b"\x03www\x07example\0"));
+    capture.dns_answer(&TestCapture::answer("www.example"));
     (0..200).for_each(|host| capture.flow_to([198, 51, 100, host]));
     let own = fs::metadata("/proc/self").expect("there");
     // Root may give its files to any group, others to their own.

@@ -4,9 +4,10 @@ mod common;
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use common::{Run, Scratch};
+use larder_testkit::process::signal;
 use larder_wire::capture::write::{pcap_header, pcap_record};
 
 fn recording(name: &str) -> PathBuf {
@@ -135,8 +136,7 @@ fn interrupted_is_finished_and_written() {
         .expect("the program starts");
     let mut stdin = child.stdin.take().expect("piped");
     stdin.write_all(&capture).expect("the program reads");
-    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
-    assert!(killed.expect("kill runs").success());
+    signal(child.id(), "-INT");
     let mut err = BufReader::new(child.stderr.take().expect("piped"));
     let mut first = String::new();
     err.read_line(&mut first).expect("UTF-8");

@@ -10,6 +10,7 @@ use std::io::Write;
 use std::path::Path;
 
 use common::{Run, Scratch, TestCapture};
+use larder_testkit::random::Random;
 
 /// One run over `capture`, as ECS: exit code, the log, and what standard error said of damage.
 struct Read {
@@ -135,14 +136,8 @@ fn a_cut_pcapng_is_read_as_far_as_it_goes() {
 /// Flipped bits are survived, and every label of every name shown is in the damaged capture.
 #[test]
 fn flipped_bits_invent_no_name() {
-    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut next = |below: usize| {
-        // xorshift64: any sequence does, as long as it is the same each time.
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        (random % below as u64) as usize
-    };
+    let mut random = Random(1);
+    let mut next = |below: usize| random.index(below);
     for (name, flips) in [
         ("r2-pair.pcap", 1),
         ("r2-pair.pcap", 40),
@@ -212,7 +207,7 @@ fn empty_frames_are_said() {
     let mut capture = TestCapture::new();
     capture.frame(&[]);
     let place = capture.bytes.len();
-    capture.dns_answer(&TestCapture::answer(b"\x03www\x07example\0"));
+    capture.dns_answer(&TestCapture::answer("www.example"));
     let read = read(&capture.bytes);
     assert_eq!(read.run.code, Some(1), "{:?}", read.run);
     assert!(read.damage[0].contains("octet 24 ") && place == 40, "{:?}", read.damage);
@@ -223,7 +218,7 @@ fn empty_frames_are_said() {
 fn mixed_byte_orders_are_read() {
     let mut little = Vec::new();
     let mut big = Vec::new();
-    let frame = TestCapture::udp(53, &TestCapture::answer(b"\x03www\x07example\0"));
+    let frame = TestCapture::udp(53, &TestCapture::answer("www.example"));
     pcapng(&mut little, &frame, u16::to_le_bytes, u32::to_le_bytes);
     pcapng(&mut big, &frame, u16::to_be_bytes, u32::to_be_bytes);
     let mixed = read(&[little.as_slice(), &big, &little].concat());

@@ -8,84 +8,51 @@ mod common;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as SocketName, UnixDatagram};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::Scratch;
-use common::server::{PATIENCE, Server, client, question};
+use common::server::{Server, question};
 use larder_io::frame_streams::Frames;
+use larder_testkit::dns::{self, client};
+use larder_testkit::http::fetch;
+use larder_testkit::skip::skip;
+use larder_testkit::wait::{PATIENCE, until};
 use larder_wire::dnstap::Message;
 
 /// An upstream that gives every name one address, which has its generation as its last octet.
 struct Upstream {
+    server: dns::Server,
     address: SocketAddr,
-    asked: Arc<AtomicU64>,
     generation: Arc<AtomicU64>,
 }
 
 impl Upstream {
     fn start() -> Upstream {
-        let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-        let address = socket.local_addr().expect("it is bound");
-        let (asked, generation) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(1)));
-        let upstream = Upstream { address, asked: asked.clone(), generation: generation.clone() };
-        // It ends with the process.
-        std::thread::spawn(move || {
-            let mut question = [0; 512];
-            while let Ok((length, from)) = socket.recv_from(&mut question) {
-                asked.fetch_add(1, Ordering::Relaxed);
-                let octet = generation.load(Ordering::Relaxed) as u8;
-                let _ = socket.send_to(&answer_to(&question[..length], octet), from);
-            }
+        let generation = Arc::new(AtomicU64::new(1));
+        let its = generation.clone();
+        let server = dns::Server::start(move |question, _| {
+            let octet = its.load(Ordering::Relaxed) as u8;
+            Some(dns::answer(question, &[[198, 51, 100, octet]], 3_600))
         });
-        upstream
+        Upstream { address: server.address, server, generation }
     }
 
     fn asked(&self) -> u64 {
-        self.asked.load(Ordering::Relaxed)
+        self.server.asked()
     }
-}
-
-/// The answer to a question for an A record.
-fn answer_to(question: &[u8], octet: u8) -> Vec<u8> {
-    let end = 12 + name_bytes(&question[12..]) + 4;
-    let mut answer = question[..end].to_vec();
-    answer[2..12].copy_from_slice(&[0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0]);
-    answer.extend(b"\xc0\x0c\0\x01\0\x01\0\0\x0e\x10\0\x04\xc6\x33\x64");
-    answer.push(octet);
-    answer
-}
-
-fn name_bytes(name: &[u8]) -> usize {
-    let mut at = 0;
-    while name[at] != 0 {
-        at += 1 + usize::from(name[at]);
-    }
-    at + 1
 }
 
 /// Starts a server with this upstream.
 fn start(scratch: &Scratch, upstream: SocketAddr, line: &str) -> Server {
     let upstream = upstream.to_string();
     Server::start(scratch, ["--upstream", &upstream].into_iter().chain(line.split_whitespace()))
-}
-
-/// Looks until there is something to see.
-fn wait<R>(mut look: impl FnMut() -> Option<R>) -> R {
-    let start = Instant::now();
-    loop {
-        if let Some(result) = look() {
-            return result;
-        }
-        assert!(start.elapsed() < PATIENCE, "it does not come");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// What is kept is saved at the end and found again after a restart, without asking anybody; the file is also saved when
@@ -101,8 +68,7 @@ fn a_restart_keeps_the_cache() {
     let run = scratch.run("ctl snapshot --socket ctl --json");
     assert!(run.code == Some(0) && run.out.contains("\"entries\":100"), "{run:?}");
     server.octet("late");
-    server.signal("-TERM");
-    let (code, said) = server.end();
+    let (code, said) = server.stop();
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("101 answers were saved"), "{said}");
 
@@ -156,7 +122,9 @@ fn killed_while_it_saves() {
             let mut names = files.map(|file| file.file_name().to_string_lossy().into_owned());
             names.any(|name| name.starts_with("cache.") && name.ends_with(".new"))
         };
-        wait(|| (half() || saving.try_wait().expect("it can be asked").is_some()).then_some(()));
+        until("it", || {
+            (half() || saving.try_wait().expect("it can be asked").is_some()).then_some(())
+        });
         std::thread::sleep(Duration::from_micros(300 * (round - 1)));
         drop(server);
         saving.wait().expect("ends");
@@ -181,8 +149,7 @@ fn a_full_disk() {
         .status()
         .is_ok_and(|status| status.success());
     if !is_allowed {
-        eprintln!("SKIP a_full_disk: no file system may be mounted here");
-        return;
+        return skip("a_full_disk", "no file system may be mounted here");
     }
     let mut command = Command::new("unshare");
     let script = format!("{mount} && exec \"$0\" \"$@\"");
@@ -198,8 +165,7 @@ fn a_full_disk() {
     let run = scratch.run("ctl snapshot --socket ctl");
     assert!(run.code == Some(2) && run.err.contains("make room on that disk"), "{run:?}");
     assert_eq!(server.octet("n7"), 1, "it answers");
-    server.signal("-TERM");
-    let (code, said) = server.end();
+    let (code, said) = server.stop();
     assert_eq!((code, said.matches("make room on that disk").count()), (Some(0), 1), "{said}");
 }
 
@@ -220,17 +186,15 @@ fn an_operator() {
         fields[name].as_f64()
     };
     // Counts come within a tenth of a second.
-    wait(|| (stat("queries_udp") >= Some(3.0)).then_some(()));
+    until("it", || (stat("queries_udp") >= Some(3.0)).then_some(()));
     assert_eq!(stat("answers_noerror"), stat("queries_udp"));
     assert_eq!((stat("upstream_queries_udp"), stat("misses")), (Some(2.0), Some(2.0)));
     assert_eq!(stat("cache_entries"), Some(2.0));
 
     let metrics = told.split("http://").nth(1).expect("told");
     let (host, _) = metrics.split_once('/').expect("a path");
-    let mut http = TcpStream::connect(host).expect("it listens");
-    http.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("sent");
-    let mut text = String::new();
-    http.read_to_string(&mut text).expect("UTF-8");
+    let response = fetch(host.parse().expect("an address"), "/metrics");
+    let text = response.text();
     assert!(text.contains("\nlarder_dns_upstream_queries_total{transport=\"udp\"} 2\n"), "{text}");
     assert!(text.contains("\nlarder_dns_miss_seconds_count 2\n"), "{text}");
     assert!(text.contains("\nlarder_dns_cache_entries 2\n"), "{text}");
@@ -335,8 +299,7 @@ fn the_file_is_read_again() {
         policy(0)
     );
     assert_eq!(ctl().out, said, "what was refused did not count");
-    server.signal("-TERM");
-    assert_eq!(server.end().0, Some(0));
+    assert_eq!(server.stop().0, Some(0));
 }
 
 /// What was asked before the end is answered before the end, over UDP and TCP; new connections are not taken.
@@ -362,9 +325,9 @@ fn a_graceful_end() {
     }
     server.signal("-TERM");
     // The listener is closed once the end has begun.
-    wait(|| TcpStream::connect(server.address).is_err().then_some(()));
+    until("it", || TcpStream::connect(server.address).is_err().then_some(()));
     for (question, from) in waiting {
-        upstream.send_to(&answer_to(&question, 9), from).expect("sent");
+        upstream.send_to(&dns::answer(&question, &[[198, 51, 100, 9]], 3_600), from).expect("sent");
     }
     let mut room = [0; 512];
     let length = udp.recv(&mut room).expect("answered");
@@ -405,7 +368,7 @@ fn a_hurried_end() {
     let mut server = start(&scratch, silent.local_addr().expect("bound"), "");
     client(server.address).send(&question("a")).expect("sent");
     silent.recv_from(&mut [0; 512]).expect("asked");
-    let code = wait(|| {
+    let code = until("it", || {
         // Those that come within the first second change nothing.
         server.signal("-INT");
         server.child.try_wait().expect("it can be asked")
@@ -448,13 +411,8 @@ fn a_taken_address_is_refused() {
 #[test]
 fn sockets_are_handed_over() {
     let (scratch, upstream) = (Scratch::new(), Upstream::start());
-    // A port that is free for UDP may be another's for TCP: one that is free for both is drawn.
-    let draw = || {
-        let udp = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-        let address = udp.local_addr().expect("bound");
-        Some((address, udp, TcpListener::bind(address).ok()?))
-    };
-    let (address, udp, tcp) = (0..100).find_map(|_| draw()).expect("a port that is free");
+    let (udp, tcp) = dns::bind_both();
+    let address = udp.local_addr().expect("bound");
     let taken = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let mut command = Command::new("sh");
     let script = "LISTEN_PID=$$ LISTEN_FDS=2 exec \"$0\" \"$@\" 3<&0 4<&1 </dev/null >/dev/null";
@@ -468,16 +426,8 @@ fn sockets_are_handed_over() {
     assert_eq!(server.address, address);
     assert!(server.has_said("one core serves them all"));
     assert_eq!(server.octet("a"), 1);
-    let mut tcp = TcpStream::connect(address).expect("it listens");
-    tcp.write_all(&[&[0, 27][..], &question("a")].concat()).expect("sent");
-    let mut length = [0; 2];
-    tcp.read_exact(&mut length).expect("answered");
-    let mut answer = vec![0; usize::from(u16::from_be_bytes(length))];
-    tcp.read_exact(&mut answer).expect("answered");
-    assert_eq!(answer.last(), Some(&1));
-    drop(tcp);
-    server.signal("-TERM");
-    assert_eq!(server.end().0, Some(0));
+    assert_eq!(dns::ask_by_stream(address, &question("a")).last(), Some(&1));
+    assert_eq!(server.stop().0, Some(0));
 }
 
 /// A service manager hears that it answers, lives, reads its configuration, and ends.
@@ -541,8 +491,7 @@ fn dnstap_names_flows() {
     let server = start(&scratch, upstream.address, "--dnstap tap");
     let answer = server.ask("a");
     let address = Ipv4Addr::from(*answer.last_chunk::<4>().expect("an address at its end"));
-    server.signal("-TERM");
-    assert_eq!(server.end().0, Some(0));
+    assert_eq!(server.stop().0, Some(0));
     let line = |destination: Ipv4Addr| {
         format!(
             r#"{{"timestamp":"2128-01-02T03:04:05.000000+0000","event_type":"flow","src_ip":"127.0.0.1","src_port":5000,"dest_ip":"{destination}","dest_port":443,"proto":"TCP"}}"#
@@ -570,15 +519,14 @@ fn answers_are_logged() {
         let text = std::fs::read_to_string(scratch.path(name)).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     };
-    wait(|| (lines("log").len() == 2).then_some(()));
+    until("it", || (lines("log").len() == 2).then_some(()));
     for (signal, moved) in [("-HUP", "rotated"), ("-USR1", "again")] {
         std::fs::rename(scratch.path("log"), scratch.path(moved)).expect("it is there");
         server.signal(signal);
-        wait(|| scratch.path("log").exists().then_some(()));
+        until("it", || scratch.path("log").exists().then_some(()));
     }
     assert_eq!(server.octet("b"), 1);
-    server.signal("-TERM");
-    assert_eq!(server.end().0, Some(0));
+    assert_eq!(server.stop().0, Some(0));
     let words = |line: &String| {
         let words: Vec<&str> = line.split(' ').collect();
         assert_eq!(words.len(), 10, "{line}");
@@ -606,9 +554,7 @@ fn units_are_verified() {
     }
     let verify = ["verify", "--man=no", "--recursive-errors=no"];
     let Ok(said) = Command::new("systemd-analyze").args(verify).args(paths).output() else {
-        let skip = b"SKIP units_are_verified: systemd-analyze is not installed\n";
-        std::io::stderr().write_all(skip).expect("standard error");
-        return;
+        return skip("units_are_verified", "systemd-analyze is not installed");
     };
     let text = String::from_utf8_lossy(&said.stderr);
     assert!(said.status.success() && !text.contains("larder-"), "{text}");

@@ -21,32 +21,14 @@ fn a_build_without_it_says_so() {
 
 #[cfg(feature = "encrypted")]
 mod whole {
-    use std::net::{SocketAddr, UdpSocket};
+    use std::net::SocketAddr;
     use std::process::Command;
 
-    use rcgen::{CertifiedKey, generate_simple_self_signed};
+    use larder_testkit::skip::skip;
+    use larder_testkit::{dns, tls};
 
     use super::common::Scratch;
     use super::common::server::Server;
-
-    /// An upstream that gives every name one address.
-    fn upstream() -> SocketAddr {
-        let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-        let address = socket.local_addr().expect("it is bound");
-        // It ends with the process.
-        std::thread::spawn(move || {
-            let mut room = [0; 512];
-            while let Ok((length, from)) = socket.recv_from(&mut room) {
-                let question = &room[..length];
-                let end = 12 + question[12..].iter().position(|&octet| octet == 0).unwrap_or(0) + 5;
-                let mut answer = question[..end].to_vec();
-                answer[2..12].copy_from_slice(&[0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0]);
-                answer.extend(b"\xc0\x0c\0\x01\0\x01\0\0\x0e\x10\0\x04\xc6\x33\x64\x07");
-                let _ = socket.send_to(&answer, from);
-            }
-        });
-        address
-    }
 
     /// Where a server said that it answers by `what`.
     fn at(server: &mut Server, what: &str) -> SocketAddr {
@@ -57,11 +39,7 @@ mod whole {
     }
 
     fn write_certificate(scratch: &Scratch) {
-        let names = ["dns.example".to_owned(), "127.0.0.1".to_owned()];
-        let CertifiedKey { cert, signing_key } =
-            generate_simple_self_signed(names).expect("a certificate");
-        std::fs::write(scratch.path("chain.pem"), cert.pem()).expect("written");
-        std::fs::write(scratch.path("key.pem"), signing_key.serialize_pem()).expect("written");
+        tls::write_certificate(&scratch.path(""), "dns.example");
     }
 
     const LISTEN: [&str; 10] = [
@@ -83,8 +61,10 @@ mod whole {
     fn larder_asks_larder() {
         let scratch = Scratch::new();
         write_certificate(&scratch);
-        let upstream = upstream().to_string();
-        let mut far = Server::start(&scratch, [&LISTEN[..], &["--upstream", &upstream]].concat());
+        let upstream = dns::Server::of_address([198, 51, 100, 7]);
+        let upstream_at = upstream.address.to_string();
+        let mut far =
+            Server::start(&scratch, [&LISTEN[..], &["--upstream", &upstream_at]].concat());
         let urls = [
             format!("tls://{}#dns.example", at(&mut far, "over TLS")),
             format!("https://{}/dns-query", at(&mut far, "over HTTPS")),
@@ -111,14 +91,14 @@ mod whole {
     #[test]
     fn kdig_asks_larder() {
         if Command::new("kdig").arg("--version").output().is_err() {
-            eprintln!("SKIP kdig_asks_larder: no kdig here");
-            return;
+            return skip("kdig_asks_larder", "no kdig here");
         }
         let scratch = Scratch::new();
         write_certificate(&scratch);
-        let upstream = upstream().to_string();
+        let upstream = dns::Server::of_address([198, 51, 100, 7]);
+        let upstream_at = upstream.address.to_string();
         let mut server =
-            Server::start(&scratch, [&LISTEN[..], &["--upstream", &upstream]].concat());
+            Server::start(&scratch, [&LISTEN[..], &["--upstream", &upstream_at]].concat());
         let (tls, https) = (at(&mut server, "over TLS"), at(&mut server, "over HTTPS"));
         for (at, how) in
             [(tls, &["+tls"][..]), (https, &["+https"]), (https, &["+https", "+https-get"])]

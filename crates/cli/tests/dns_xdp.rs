@@ -4,7 +4,8 @@
 mod common;
 
 use common::Scratch;
-use common::server::{Server, ask};
+use common::server::Server;
+use larder_testkit::dns::ask;
 
 /// A question for the A record of `www.example`.
 const QUESTION: &[u8] = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x03www\x07example\0\0\x01\0\x01";
@@ -44,37 +45,29 @@ fn falls_back_to_sockets() {
 /// Over interfaces, with the feature.
 #[cfg(feature = "xdp")]
 mod by_frames {
-    use std::io::{Read, Write};
-    use std::net::{SocketAddr, TcpStream, UdpSocket};
-    use std::process::{Command, Stdio};
-    use std::time::{Duration, Instant};
+    use std::net::{SocketAddr, UdpSocket};
+    use std::process::Command;
+
+    use larder_testkit::dns::ask_by_stream;
+    use larder_testkit::http::fetch;
+    use larder_testkit::network::{Network, ip};
+    use larder_testkit::skip::skip;
+    use larder_testkit::wait::{PATIENCE, until_so, until_so_or};
 
     use super::common::Run;
-    use super::common::server::PATIENCE;
     use super::*;
 
     const PORT: u16 = 5300;
 
     /// A network of the server, and a pair of interfaces from it to the calling thread's own: both with two queues, 10.99.0.1 and
     /// fd99::1 there, .2 here.
-    struct Pair {
-        name: String,
-    }
+    struct Pair(Network);
 
     impl Pair {
         fn new(test: &str) -> Option<Pair> {
-            let skip = |reason: &str| {
-                let _ = std::io::stderr().write_all(format!("SKIP {test}: {reason}\n").as_bytes());
-            };
-            if let Err(error) = larder_io::netns::enter_private_network() {
-                skip(&format!("no network of its own: {error}"));
-                return None;
-            }
-            let name = format!("larder-test-{}", std::process::id());
-            let pair = Pair { name };
-            let name = &pair.name;
+            let network = Network::new(test)?;
+            let name = &network.name;
             for line in [
-                format!("netns add {name}"),
                 format!(
                     "link add c0 numrxqueues 2 numtxqueues 2 type veth peer name s0 numrxqueues 2 numtxqueues 2 netns {name}"
                 ),
@@ -87,53 +80,34 @@ mod by_frames {
             ] {
                 let run = ip(&line);
                 if run.code != Some(0) {
-                    skip(&format!("ip {line}: {}", run.err));
+                    skip(test, format_args!("ip {line}: {}", run.err));
                     return None;
                 }
             }
-            Some(pair)
+            Some(Pair(network))
         }
 
         /// The program in the server's network.
         fn larder(&self, scratch: &Scratch, line: &str) -> Command {
-            let larder = scratch.larder();
-            let mut command = Command::new("ip");
-            command.current_dir(larder.get_current_dir().expect("set")).stdin(Stdio::null());
-            command.args(["netns", "exec", &self.name]).arg(larder.get_program());
-            command.args(line.split_whitespace());
+            let mut command = self.0.inside(env!("CARGO_BIN_EXE_larder"));
+            command.current_dir(scratch.path("")).args(line.split_whitespace());
             command
         }
 
         /// Whether a program is at the server's interface.
         fn has_program(&self) -> bool {
-            ip(&format!("-n {} -d link show s0", self.name)).out.contains("prog/xdp")
+            ip(&format!("-n {} -d link show s0", self.0.name)).out.contains("prog/xdp")
         }
 
         fn wait_until_free(&self) {
-            let start = Instant::now();
-            while self.has_program() {
-                assert!(start.elapsed() < PATIENCE, "the program is still there");
-                std::thread::sleep(Duration::from_millis(10));
-            }
+            until_so("the end of the program", || !self.has_program());
         }
-    }
-
-    impl Drop for Pair {
-        fn drop(&mut self) {
-            ip(&format!("netns del {}", self.name));
-        }
-    }
-
-    fn ip(line: &str) -> Run {
-        Run::of(Command::new("ip").args(line.split_whitespace()))
     }
 
     /// Questions that came, by transport, as the server counts them.
     fn counted(transport: &str) -> u64 {
-        let mut stream = TcpStream::connect("10.99.0.1:9953").expect("metrics are told");
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nConnection: close\r\n\r\n").expect("asked");
-        let mut text = String::new();
-        stream.read_to_string(&mut text).expect("text");
+        let response = fetch("10.99.0.1:9953".parse().expect("an address"), "/metrics");
+        let text = response.text();
         let begin = format!("larder_dns_queries_total{{transport=\"{transport}\"}} ");
         let line = text.lines().find_map(|line| line.strip_prefix(&begin)).expect("a count");
         line.parse().expect("a number")
@@ -141,11 +115,8 @@ mod by_frames {
 
     /// Cores publish what they count some times a second.
     fn wait_until_counted(transport: &str, least: u64) {
-        let start = Instant::now();
-        while counted(transport) < least {
-            assert!(start.elapsed() < PATIENCE, "{transport} has {}", counted(transport));
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let has = || format!("{transport} has {}", counted(transport));
+        until_so_or(has, || counted(transport) >= least);
     }
 
     /// Over two queues all questions are taken from frames and answered, of IPv4 and IPv6; TCP, other ports and the rest of the
@@ -177,12 +148,7 @@ mod by_frames {
         assert_eq!(counted("udp"), 0);
 
         for address in addresses {
-            let mut stream = TcpStream::connect(address).expect("connected");
-            stream.write_all(&(QUESTION.len() as u16).to_be_bytes()).expect("sent");
-            stream.write_all(QUESTION).expect("sent");
-            let mut answer = vec![0; 2 + QUESTION.len() + 16];
-            stream.read_exact(&mut answer).expect("an answer");
-            assert!(is_right(&answer[2..]));
+            assert!(is_right(&ask_by_stream(address, QUESTION)));
         }
         // The kernel says that nobody is at another port.
         let other = UdpSocket::bind("0.0.0.0:0").expect("a socket");
@@ -192,7 +158,7 @@ mod by_frames {
         let refused = other.recv(&mut [0; 512]).expect_err("nobody is there");
         assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
         // An address that the server's machine got later is the kernel's to serve.
-        assert_eq!(ip(&format!("-n {} addr add 10.99.0.3/24 dev s0", pair.name)).code, Some(0));
+        assert_eq!(ip(&format!("-n {} addr add 10.99.0.3/24 dev s0", pair.0.name)).code, Some(0));
         assert!(is_right(&ask(SocketAddr::from(([10, 99, 0, 3], PORT)), QUESTION)));
         wait_until_counted("udp", 1);
         wait_until_counted("tcp", 2);

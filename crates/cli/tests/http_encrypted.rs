@@ -17,51 +17,26 @@ fn a_build_without_it_says_so() {
 
 #[cfg(feature = "encrypted")]
 mod whole {
-    use std::io::{BufRead, BufReader, Read, Write};
-    use std::net::{SocketAddr, TcpListener, TcpStream};
     use std::process::Command;
 
-    use rcgen::{CertifiedKey, generate_simple_self_signed};
+    use larder_testkit::http::{Origin, answer, fetch};
+    use larder_testkit::skip::skip;
+    use larder_testkit::tls;
 
     use super::common::Scratch;
-    use super::common::server::{PATIENCE, Server};
+    use super::common::server::Server;
 
     /// An origin that answers each request with the scheme that it is told of.
-    fn origin() -> SocketAddr {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
-        let address = listener.local_addr().expect("it is bound");
-        // It ends with the process.
-        std::thread::spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
-                std::thread::spawn(move || answer_all(stream));
-            }
+    fn origin() -> Origin {
+        let origin = Origin::new();
+        origin.answers_by(|head| {
+            answer("200 OK", &[], head.field("x-forwarded-proto").unwrap_or_default())
         });
-        address
-    }
-
-    fn answer_all(stream: TcpStream) {
-        let mut writer = stream.try_clone().expect("a descriptor");
-        let mut scheme = String::new();
-        for line in BufReader::new(stream).lines().map_while(Result::ok) {
-            if let Some(word) = line.strip_prefix("X-Forwarded-Proto: ") {
-                word.clone_into(&mut scheme);
-            }
-            if line.is_empty() {
-                let length = scheme.len();
-                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{scheme}");
-                if writer.write_all(head.as_bytes()).is_err() {
-                    return;
-                }
-            }
-        }
+        origin
     }
 
     fn write_certificate(scratch: &Scratch) {
-        let names = ["http.example".to_owned(), "127.0.0.1".to_owned()];
-        let CertifiedKey { cert, signing_key } =
-            generate_simple_self_signed(names).expect("a certificate");
-        std::fs::write(scratch.path("chain.pem"), cert.pem()).expect("written");
-        std::fs::write(scratch.path("key.pem"), signing_key.serialize_pem()).expect("written");
+        tls::write_certificate(&scratch.path(""), "http.example");
     }
 
     fn serve(scratch: &Scratch, line: &str) -> Server {
@@ -78,13 +53,9 @@ mod whole {
         line.split_whitespace().last().expect("a URL").to_owned()
     }
 
-    fn ask(server: &Server) -> String {
-        let mut stream = TcpStream::connect(server.address).expect("it listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a time");
-        stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").expect("sent");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("an answer");
-        answer
+    fn ask(server: &Server) -> (u16, String) {
+        let response = fetch(server.address, "/");
+        (response.status(), response.text().to_owned())
     }
 
     /// larder asks larder over TLS, through both programs whole; a certificate that is replaced counts from the next connection on.
@@ -92,19 +63,19 @@ mod whole {
     fn larder_asks_larder() {
         let scratch = Scratch::new();
         write_certificate(&scratch);
-        let mut far = serve(&scratch, &format!("{LISTEN} --origin http://{}", origin()));
+        let origin = origin();
+        let mut far = serve(&scratch, &format!("{LISTEN} --origin http://{}", origin.address));
         let near = format!("--origin-ca chain.pem --origin {}", url(&mut far));
         let before = serve(&scratch, &near);
-        assert!(ask(&before).ends_with("\r\n\r\nhttps"));
+        assert_eq!(ask(&before), (200, "https".to_owned()));
         write_certificate(&scratch);
         let other = serve(&scratch, &near);
-        assert!(ask(&other).starts_with("HTTP/1.1 502 "), "the old one is not vouched for");
+        assert_eq!(ask(&other).0, 502, "the old one is not vouched for");
         far.signal("-HUP");
         far.hear("certificate loaded anew");
         let renewed = serve(&scratch, &near);
-        assert!(ask(&renewed).ends_with("\r\n\r\nhttps"));
-        far.signal("-TERM");
-        let (code, said) = far.end();
+        assert_eq!(ask(&renewed), (200, "https".to_owned()));
+        let (code, said) = far.stop();
         assert_eq!(code, Some(0), "{said}");
     }
 
@@ -114,7 +85,8 @@ mod whole {
         let scratch = Scratch::new();
         write_certificate(&scratch);
         scratch.write("larder.toml", "");
-        let line = format!("{LISTEN} --ctl ctl --origin http://{}", origin());
+        let origin = origin();
+        let line = format!("{LISTEN} --ctl ctl --origin http://{}", origin.address);
         let mut server = serve(&scratch, &line);
         let url = url(&mut server);
         write_certificate(&scratch);
@@ -132,7 +104,7 @@ mod whole {
         assert!(run.out.contains("the certificate stays"), "{}", run.out);
         // It is what came first, and is believed.
         let near = format!("--origin-ca chain.pem --origin {url}");
-        assert!(ask(&serve(&scratch, &near)).ends_with("\r\n\r\nhttps"));
+        assert_eq!(ask(&serve(&scratch, &near)), (200, "https".to_owned()));
     }
 
     /// curl believes the certificate and asks by HTTP/2, and by HTTP/1.1 where it is told to; the log knows one from the other.
@@ -140,12 +112,12 @@ mod whole {
     fn curl_asks_larder() {
         let version = Command::new("curl").arg("--version").output();
         if !version.is_ok_and(|it| String::from_utf8_lossy(&it.stdout).contains("HTTP2")) {
-            eprintln!("SKIP curl_asks_larder: no curl with HTTP/2 here");
-            return;
+            return skip("curl_asks_larder", "no curl with HTTP/2 here");
         }
         let scratch = Scratch::new();
         write_certificate(&scratch);
-        let line = format!("{LISTEN} --access-log log --origin http://{}", origin());
+        let origin = origin();
+        let line = format!("{LISTEN} --access-log log --origin http://{}", origin.address);
         let mut server = serve(&scratch, &line);
         let url = url(&mut server);
         for (how, says) in [("--http2", "https 2"), ("--http1.1", "https 1.1")] {
@@ -155,8 +127,7 @@ mod whole {
             let output = curl.output().expect("it runs");
             assert_eq!(String::from_utf8_lossy(&output.stdout), says);
         }
-        server.signal("-TERM");
-        let (code, said) = server.end();
+        let (code, said) = server.stop();
         assert_eq!(code, Some(0), "{said}");
         let log = std::fs::read_to_string(scratch.path("log")).expect("the log");
         assert!(log.contains("\"GET / HTTP/2.0\" 200 5"), "{log}");

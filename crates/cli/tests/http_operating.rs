@@ -5,21 +5,28 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::ops::Deref;
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use common::Scratch;
-use common::server::{PATIENCE, Server};
+use common::server::Server;
+use larder_testkit::http;
+use larder_testkit::wait::{PATIENCE, until};
 
 /// An origin that answers each request with the number of requests that it has had. What the path says is a field of the answer:
 /// `/name:value/name:value`; `/bytes:N` is how long its body is.
-struct Origin {
-    address: SocketAddr,
-    asked: Arc<AtomicU64>,
+struct Origin(http::Origin);
+
+impl Deref for Origin {
+    type Target = http::Origin;
+
+    fn deref(&self) -> &http::Origin {
+        &self.0
+    }
 }
 
 impl Origin {
@@ -28,21 +35,25 @@ impl Origin {
     }
 
     fn at(listener: TcpListener) -> Origin {
-        let address = listener.local_addr().expect("it is bound");
-        let asked = Arc::new(AtomicU64::new(0));
-        let origin = Origin { address, asked: asked.clone() };
-        // It ends with the process.
-        std::thread::spawn(move || {
-            for stream in listener.incoming().map_while(Result::ok) {
-                let asked = asked.clone();
-                std::thread::spawn(move || answer_all(stream, &asked));
-            }
+        let origin = http::Origin::at(listener);
+        let asked = AtomicU64::new(0);
+        origin.answers_by(move |head| {
+            let target = head.line.split(' ').nth(1).expect("a target");
+            let parts = target.split('/').filter_map(|part| part.split_once(':'));
+            let fields: Vec<String> = parts.map(|(name, it)| format!("{name}: {it}")).collect();
+            let mut body = format!("answer {}\n", asked.fetch_add(1, Ordering::Relaxed) + 1);
+            let bytes = target.split_once("/bytes:").map_or("0", |(_, rest)| rest);
+            let bytes =
+                bytes.split('/').next().and_then(|text| text.parse().ok()).expect("a number");
+            body.extend(std::iter::repeat_n('x', bytes).skip(body.len()));
+            let fields: Vec<&str> = fields.iter().map(String::as_str).collect();
+            http::answer("200 OK", &fields, body)
         });
-        origin
+        Origin(origin)
     }
 
     fn asked(&self) -> u64 {
-        self.asked.load(Ordering::Relaxed)
+        self.answered() as u64
     }
 
     /// Starts a server before it, of two loops.
@@ -52,57 +63,16 @@ impl Origin {
 
     /// Starts a server before it.
     fn served_by(&self, scratch: &Scratch, line: &str) -> Server {
-        let mut command = scratch.larder();
-        command.args(["http", "--listen", "127.0.0.1:0", "--origin"]);
-        command.arg(format!("http://{}", self.address)).args(line.split_whitespace());
-        Server::spawn_http(&mut command)
+        served_by(self.address, scratch, line)
     }
 }
 
-fn answer_all(stream: TcpStream, asked: &AtomicU64) {
-    let mut input = BufReader::new(stream.try_clone().expect("a socket"));
-    let mut output = stream;
-    while let Some(head) = read_head(&mut input) {
-        read_body(&head, &mut input);
-        let target = head.split(' ').nth(1).expect("a target");
-        let fields: String = target
-            .split('/')
-            .filter_map(|part| part.split_once(':'))
-            .map(|(name, value)| format!("{name}: {value}\r\n"))
-            .collect();
-        let mut body = format!("answer {}\n", asked.fetch_add(1, Ordering::Relaxed) + 1);
-        let bytes = target.split_once("/bytes:").map_or("0", |(_, rest)| rest);
-        let bytes = bytes.split('/').next().and_then(|text| text.parse().ok()).expect("a number");
-        body.extend(std::iter::repeat_n('x', bytes).skip(body.len()));
-        let length = body.len();
-        let answer = format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: {length}\r\n\r\n{body}");
-        if output.write_all(answer.as_bytes()).is_err() {
-            return;
-        }
-    }
-}
-
-/// Up to the empty line; `None` at the end.
-fn read_head(input: &mut impl BufRead) -> Option<String> {
-    let mut head = String::new();
-    while !head.ends_with("\r\n\r\n") {
-        if input.read_line(&mut head).ok()? == 0 {
-            return None;
-        }
-    }
-    Some(head)
-}
-
-/// Passes over the body of a request.
-fn read_body(head: &str, input: &mut impl BufRead) {
-    let head = head.to_ascii_lowercase();
-    if let Some((_, rest)) = head.split_once("content-length: ") {
-        let bytes = rest.split("\r\n").next().and_then(|text| text.parse().ok()).expect("a number");
-        let _ = std::io::copy(&mut input.take(bytes), &mut std::io::sink());
-    } else if head.contains("transfer-encoding: chunked") {
-        let mut text = String::new();
-        while !text.ends_with("0\r\n\r\n") && input.read_line(&mut text).unwrap_or(0) > 0 {}
-    }
+/// Starts a server before an origin at this address.
+fn served_by(origin: SocketAddr, scratch: &Scratch, line: &str) -> Server {
+    let mut command = scratch.larder();
+    command.args(["http", "--listen", "127.0.0.1:0", "--origin"]);
+    command.arg(format!("http://{origin}")).args(line.split_whitespace());
+    Server::spawn_http(&mut command)
 }
 
 /// What comes on a connection of its own: the status, the head and the body.
@@ -124,18 +94,6 @@ fn get(server: SocketAddr, target: &str) -> String {
     body
 }
 
-/// Looks until there is something to see.
-fn wait<R>(mut look: impl FnMut() -> Option<R>) -> R {
-    let start = Instant::now();
-    loop {
-        if let Some(result) = look() {
-            return result;
-        }
-        assert!(start.elapsed() < PATIENCE, "it does not come");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 /// The address after `http://` in a line.
 fn told_address(line: &str) -> SocketAddr {
     let after = line.split("http://").nth(1).expect("an address");
@@ -151,7 +109,7 @@ fn metrics() {
     for _ in 0..3 {
         assert_eq!(get(server.address, "/cache-control:max-age=60"), "answer 1\n");
     }
-    let text = wait(|| {
+    let text = until("it", || {
         let (_, _, text) = ask(metrics, "GET /metrics HTTP/1.0\r\n\r\n");
         text.contains("\nlarder_http_hits_total 2\n").then_some(text)
     });
@@ -169,8 +127,7 @@ fn metrics() {
         origin.address
     ));
     run.refused(&["name another address for the metrics"]);
-    server.signal("-TERM");
-    let (code, said) = server.end();
+    let (code, said) = server.stop();
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("3 requests, 2 answered from what is kept"), "{said}");
     assert_eq!(origin.asked(), 1);
@@ -281,7 +238,7 @@ fn access_log() {
     // One loop, so that lines are in the order of the answers.
     let server = origin.served_by(&scratch, "--cores 1 --access-log log --access-log-format json");
     let lines = |count: usize| -> Vec<serde_json::Value> {
-        let text = wait(|| {
+        let text = until("it", || {
             let text = std::fs::read_to_string(scratch.path("log")).unwrap_or_default();
             (text.lines().count() >= count).then_some(text)
         });
@@ -353,10 +310,9 @@ fn access_log() {
 
     std::fs::rename(scratch.path("log"), scratch.path("moved")).expect("renamed");
     server.signal("-HUP");
-    wait(|| scratch.path("log").exists().then_some(()));
+    until("it", || scratch.path("log").exists().then_some(()));
     get(server.address, target);
-    server.signal("-TERM");
-    assert_eq!(server.end().0, Some(0));
+    assert_eq!(server.stop().0, Some(0));
     assert_eq!(lines(1)[0]["cache"], "hit");
 }
 
@@ -370,9 +326,8 @@ fn access_log_elsewhere() {
     command.arg(format!("http://{}", origin.address)).stdout(out);
     let server = Server::spawn_http(&mut command);
     get(server.address, "/a?b");
-    server.signal("-TERM");
-    assert_eq!(server.end().0, Some(0));
-    let text = std::fs::read_to_string(scratch.path("out")).expect("written");
+    assert_eq!(server.stop().0, Some(0));
+    let text = scratch.read("out");
     assert!(text.starts_with("127.0.0.1 - - [") && text.lines().count() == 1, "{text}");
     assert!(text.ends_with(" +0000] \"GET /a?b HTTP/1.1\" 200 9 \"-\" \"-\"\n"), "{text}");
 
@@ -425,10 +380,9 @@ fn proxy_protocol() {
         let stats: serde_json::Value = serde_json::from_str(&run.out).expect("JSON");
         stats[name].as_u64().expect("a number")
     };
-    wait(|| (stat("bad_proxy_headers") == 1 && stat("closed_slow") == 1).then_some(()));
-    server.signal("-TERM");
-    assert_eq!(server.end().0, Some(0));
-    let text = std::fs::read_to_string(scratch.path("log")).expect("written");
+    until("it", || (stat("bad_proxy_headers") == 1 && stat("closed_slow") == 1).then_some(()));
+    assert_eq!(server.stop().0, Some(0));
+    let text = scratch.read("log");
     let clients: Vec<_> =
         text.split("\"client\":\"").skip(1).map(|it| it.split('"').next()).collect();
     assert_eq!(clients, [Some("192.0.2.7"), Some("2001:db8::7"), Some("192.0.2.9")]);
@@ -450,11 +404,11 @@ fn limits() {
     let (first, second) = (open().expect("a place"), open().expect("a place"));
     assert!(open().is_none(), "there is no third");
     drop(first);
-    let third = wait(open);
+    let third = until("it", open);
     drop((second, third));
 
     let post = |framing: &str, body: &str| {
-        wait(|| {
+        until("it", || {
             let mut stream = TcpStream::connect(server.address).expect("it listens");
             stream.set_read_timeout(Some(PATIENCE)).expect("a time");
             let head = format!(
@@ -480,7 +434,7 @@ fn limits() {
     is(&post("Transfer-Encoding: chunked", &chunked(100)), "200");
     is(&post("Transfer-Encoding: chunked", &chunked(101)), "413");
     is(&post("Transfer-Encoding: chunked", &chunked(1_000_000)), "413");
-    wait(|| {
+    until("it", || {
         let run = scratch.run("ctl stats --json --socket ctl");
         let stats: serde_json::Value = serde_json::from_str(&run.out).expect("JSON");
         (stats["refused_crowded"].as_u64() >= Some(1) && stats["bodies_too_long"] == 5)
@@ -550,8 +504,7 @@ fn a_restart_is_warm() {
     assert_eq!(all.map(|target| number(&server, target)), [1, 2, 3, 4, 5, 6]);
     ctl("purge-tag a");
     ctl("purge-tag b --soft");
-    server.signal("-TERM");
-    let (code, said) = server.end();
+    let (code, said) = server.stop();
     assert_eq!(code, Some(0), "{said}");
     // Three responses and the choice of one of them.
     assert!(said.contains("4 records were saved to kept"), "{said}");
@@ -580,8 +533,7 @@ fn a_restart_is_warm() {
         let mut server = start();
         server.hear(said);
         get(server.address, plain);
-        server.signal("-TERM");
-        assert_eq!(server.end().0, Some(0));
+        assert_eq!(server.stop().0, Some(0));
         let octets = std::fs::read(scratch.path("kept")).expect("a file");
         assert_eq!(octets == text.as_bytes(), said.contains("another program"), "{text}");
     }
@@ -602,8 +554,7 @@ fn a_restart_is_warm() {
 fn failed_origins_are_reported() {
     let scratch = Scratch::new();
     let closed = TcpListener::bind("127.0.0.1:0").expect("a socket").local_addr().expect("bound");
-    let origin = Origin { address: closed, asked: Arc::default() };
-    let mut server = origin.served(&scratch, "");
+    let mut server = served_by(closed, &scratch, "--cores 2");
     let at = server.address;
     let fail = || {
         let request = "GET / HTTP/1.1\r\nHost: a.test\r\nConnection: close\r\n\r\n";
@@ -616,8 +567,7 @@ fn failed_origins_are_reported() {
     (0..3).for_each(|_| fail());
     server.signal("-HUP");
     server.hear("settings were read anew");
-    server.signal("-TERM");
-    let (_, said) = server.end();
+    let (_, said) = server.stop();
     assert_eq!(said.matches("failed connections").count(), 1, "{said}");
 }
 
@@ -654,7 +604,7 @@ fn open_files_are_divided() {
     assert_eq!(get(server.address, "/a"), "answer 1\n");
     let last = connect();
     // One of those that come now has no place, whichever loop turn they come in.
-    wait(|| (connect().read(&mut [0]).ok() == Some(0)).then_some(()));
+    until("it", || (connect().read(&mut [0]).ok() == Some(0)).then_some(()));
     drop((idle, last));
     server.hear("connections of clients refused, too many are open");
 }
@@ -665,28 +615,20 @@ fn open_files_are_divided() {
 fn a_shortage_is_not_the_origins() {
     let (scratch, origin) = (Scratch::new(), Origin::start());
     let mut server = origin.served_by(&scratch, "--cores 1");
-    let mut client = TcpStream::connect(server.address).expect("it listens");
-    client.set_read_timeout(Some(PATIENCE)).expect("a time");
+    let mut client = http::Connection::open(server.address);
     let mut status = |fields: &str| {
         let request = format!("GET /a HTTP/1.1\r\nHost: a.test\r\n{fields}\r\n");
-        client.write_all(request.as_bytes()).expect("sent");
-        let mut input = BufReader::new(&client);
-        let head = read_head(&mut input).expect("an answer");
-        let lower = head.to_ascii_lowercase();
-        let (_, rest) = lower.split_once("content-length: ").expect("its length");
-        let bytes = rest.split("\r\n").next().and_then(|text| text.parse().ok()).expect("a number");
-        input.read_exact(&mut vec![0; bytes]).expect("a body");
-        head.split(' ').nth(1).expect("a status").to_owned()
+        client.send(request);
+        client.response().status()
     };
     // It has been taken, and its answer asked no origin.
-    assert_eq!(status("Cache-Control: only-if-cached\r\n"), "504");
+    assert_eq!(status("Cache-Control: only-if-cached\r\n"), 504);
     limit_files(&server, "3");
-    assert_eq!(status(""), "503");
+    assert_eq!(status(""), 503);
     server.hear("connections not made, no more open files");
     limit_files(&server, "256");
-    assert_eq!(status(""), "200");
-    server.signal("-TERM");
-    let (_, said) = server.end();
+    assert_eq!(status(""), 200);
+    let (_, said) = server.stop();
     assert!(!said.contains("failed connections"), "{said}");
 }
 
@@ -718,15 +660,13 @@ fn two_signals_are_one_request() {
         let mut server = Server::spawn_http(&mut command);
         let mut client = TcpStream::connect(server.address).expect("it listens");
         client.write_all(b"GET /film HTTP/1.1\r\nHost: example.com\r\n\r\n").expect("sent");
-        let (mut origin, _) = listener.accept().expect("it asks");
-        let mut request = BufReader::new(origin.try_clone().expect("a socket")).lines();
-        assert!(request.any(|line| line.expect("a line").is_empty()));
+        let mut origin = http::Connection::new(listener.accept().expect("it asks").0);
+        origin.head();
         server.signal(signal);
         server.hear("ending");
         server.signal(signal);
         let fields = "Cache-Control: max-age=600\r\nContent-Length: 5\r\n\r\nwhole";
-        let response = format!("HTTP/1.1 200 OK\r\n{fields}");
-        origin.write_all(response.as_bytes()).expect("sent");
+        origin.send(format!("HTTP/1.1 200 OK\r\n{fields}"));
         let mut answer = String::new();
         client.read_to_string(&mut answer).expect("answered");
         assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("whole"), "{answer}");
@@ -751,18 +691,11 @@ fn reloads() {
     };
     file(&old, "");
     let mut server = Server::spawn_http(scratch.larder().arg("http"));
-    let mut stream = TcpStream::connect(server.address).expect("it listens");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a time");
+    let mut stream = http::Connection::open(server.address);
     let mut fetch = |request: &str| {
-        stream.write_all(request.as_bytes()).expect("sent");
-        let mut input = BufReader::new(&stream);
-        let head = read_head(&mut input).expect("an answer");
-        let line = head.to_ascii_lowercase();
-        let (_, rest) = line.split_once("content-length: ").expect("its length");
-        let bytes: usize = rest.split("\r\n").next().expect("it").parse().expect("a number");
-        let mut body = vec![0; bytes];
-        input.read_exact(&mut body).expect("a body");
-        (head, String::from_utf8(body).expect("text"))
+        stream.send(request);
+        let response = stream.response();
+        (response.status(), response.text().to_owned())
     };
     let plain = "GET /a HTTP/1.1\r\nHost: a.test\r\n\r\n";
     assert_eq!(fetch(plain).1, "answer 1\n");
@@ -776,29 +709,29 @@ fn reloads() {
     assert_eq!(fetch(plain).1, "answer 1\n", "it is the other's first");
     assert_eq!((old.asked(), new.asked()), (1, 1));
     let purge = "PURGE /a HTTP/1.1\r\nHost: a.test\r\n\r\n";
-    assert!(fetch(purge).0.starts_with("HTTP/1.1 200 "));
+    assert_eq!(fetch(purge).0, 200);
     let lines = |name: &str| {
         let text = std::fs::read_to_string(scratch.path(name)).unwrap_or_default();
         text.lines().count()
     };
-    wait(|| (lines("log") == 2).then_some(()));
+    until("it", || (lines("log") == 2).then_some(()));
 
     // The log goes elsewhere, and is another.
     file(&new, "access_log = 'other'\naccess_log_format = 'json'\nmemory = '64MiB'");
     let run = ctl();
     let said = "changed        body-max, purge-from, access-log, access-log-format\nneeds_restart  memory\n";
     assert_eq!((run.code, run.out.as_str()), (Some(0), said));
-    assert!(fetch(purge).0.starts_with("HTTP/1.1 405 "));
-    wait(|| (lines("other") == 1).then_some(()));
+    assert_eq!(fetch(purge).0, 405);
+    until("it", || (lines("other") == 1).then_some(()));
     assert_eq!(lines("log"), 2);
-    let text = std::fs::read_to_string(scratch.path("other")).expect("it is there");
+    let text = scratch.read("other");
     assert!(text.starts_with("{\"time\":"), "{text}");
     // A rotation by somebody else.
     std::fs::rename(scratch.path("other"), scratch.path("moved")).expect("renamed");
     server.signal("-USR1");
-    wait(|| scratch.path("other").exists().then_some(()));
+    until("it", || scratch.path("other").exists().then_some(()));
     fetch(plain);
-    wait(|| (lines("other") == 1).then_some(()));
+    until("it", || (lines("other") == 1).then_some(()));
 
     // Who vouches for origins is read at the start, where there are any over TLS.
     let first_secure = match cfg!(feature = "encrypted") {
@@ -821,10 +754,9 @@ fn reloads() {
     // No log any more.
     file(&old, "");
     assert_eq!(ctl().code, Some(0));
-    let before = lines("other");
+    until("the lines of these rounds", || (lines("other") == 6).then_some(()));
     assert_eq!(fetch(plain).1, "answer 2\n");
     drop(stream);
-    server.signal("-TERM");
-    assert_eq!(server.end().0, Some(0));
-    assert_eq!(lines("other"), before);
+    assert_eq!(server.stop().0, Some(0));
+    assert_eq!(lines("other"), 6);
 }

@@ -14,6 +14,7 @@ use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use common::{Scratch, TestCapture};
+use larder_testkit::process::{self, has_thread};
 
 /// The program at work on a pipe that the test feeds.
 struct Live {
@@ -34,24 +35,15 @@ impl Live {
             .expect("the program starts");
         let stdin = child.stdin.take().expect("piped");
         let live = Live { child, stdin };
-        while !live.listens_to_signals() {
+        // The handlers are set before the thread that waits for signals starts.
+        while !live.has_thread("signals") {
             std::thread::yield_now();
         }
         live
     }
 
-    /// True once the thread that waits for signals runs: the handlers are set before it starts.
-    fn listens_to_signals(&self) -> bool {
-        self.has_thread("signals")
-    }
-
     fn has_thread(&self, wanted: &str) -> bool {
-        let tasks = format!("/proc/{}/task", self.child.id());
-        let tasks = std::fs::read_dir(tasks).expect("the process lives");
-        tasks.flatten().any(|task| {
-            let name = std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
-            name.trim() == wanted
-        })
+        has_thread(self.child.id(), wanted)
     }
 
     fn write(&mut self, bytes: &[u8]) {
@@ -59,8 +51,7 @@ impl Live {
     }
 
     fn signal(&self, signal: &str) {
-        let killed = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
-        assert!(killed.expect("kill runs").success());
+        process::signal(self.child.id(), signal);
     }
 
     /// Interrupts, closes the pipe once the program says that it stops, and waits for the end: exit code,
@@ -92,7 +83,7 @@ impl Live {
 /// A capture with one named flow that nothing has ended.
 fn open_flow() -> TestCapture {
     let mut capture = TestCapture::new();
-    capture.dns_answer(&TestCapture::answer(b"\x03www\x07example\0"));
+    capture.dns_answer(&TestCapture::answer("www.example"));
     capture.flow_to([198, 51, 100, 7]);
     capture
 }
@@ -342,15 +333,11 @@ fn the_file_is_read_again() {
         let line = lines.next().expect("a line").expect("UTF-8");
         assert!(line.contains(text), "{line}");
     };
-    let hang_up = |child: &Child| {
-        let killed = Command::new("kill").args(["-HUP", &child.id().to_string()]).status();
-        assert!(killed.expect("kill runs").success());
-    };
     scratch.write("larder.toml", "[annotate]\ncores = 2\nlinger = '9s'\n");
-    hang_up(&child);
+    process::signal(child.id(), "-HUP");
     hear("settings were read anew: nothing changed; cores, linger need a restart");
     scratch.write("larder.toml", "[annotate]\ncoers = 2\n");
-    hang_up(&child);
+    process::signal(child.id(), "-HUP");
     hear("settings stay as they were: ");
     drop(stdin);
     child.wait().expect("ends");

@@ -4,53 +4,29 @@
 mod common;
 
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::io::Write;
+use std::process::{Command, Stdio};
 
 use common::{Scratch, TestCapture};
+use larder_testkit::http::fetch;
+use larder_testkit::process::Program;
+use larder_testkit::skip::has;
 
-/// A program that says where its metrics are; killed when dropped.
-struct Measured {
-    child: Child,
-    at: SocketAddr,
-}
-
-impl Measured {
-    fn start(scratch: &Scratch, line: &str) -> Measured {
-        let mut command = scratch.larder();
-        command.args(line.split_whitespace()).args(["--metrics", "127.0.0.1:0"]);
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("the program starts");
-        if let Some(pipe) = &mut child.stdin {
-            // Nothing reads it, or annotate does.
-            let _ = pipe.write_all(&TestCapture::new().bytes);
-        }
-        let said = BufReader::new(child.stderr.take().expect("piped")).lines();
-        let mut at = said.map_while(Result::ok).filter_map(|line| {
-            let (_, at) = line.split_once("metrics at http://")?;
-            at.strip_suffix("/metrics")?.parse().ok()
-        });
-        let at = at.next().expect("it says where its metrics are");
-        Measured { child, at }
+/// What a program says of itself under a line's settings.
+fn text(scratch: &Scratch, line: &str) -> String {
+    let mut command = scratch.larder();
+    command.args(line.split_whitespace()).args(["--metrics", "127.0.0.1:0"]);
+    let mut program = Program::start(command.stdin(Stdio::piped()).stdout(Stdio::null()));
+    if let Some(pipe) = &mut program.child.stdin {
+        // Nothing reads it, or annotate does.
+        let _ = pipe.write_all(&TestCapture::new().bytes);
     }
-
-    fn text(&self) -> String {
-        let mut socket = TcpStream::connect(self.at).expect("it listens");
-        socket.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").expect("sent");
-        let mut answer = String::new();
-        socket.read_to_string(&mut answer).expect("UTF-8");
-        let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
-        assert!(head.contains(" 200 "), "{head}");
-        body.to_owned()
-    }
-}
-
-impl Drop for Measured {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+    let said = program.hear("metrics at http://");
+    let at = said.split("http://").nth(1).and_then(|at| at.strip_suffix("/metrics"));
+    let response = fetch(at.expect("a URL").parse().expect("an address"), "/metrics");
+    program.kill();
+    assert_eq!(response.status(), 200);
+    response.text().to_owned()
 }
 
 /// The text of each program, with all optional figures that need no other machine.
@@ -65,7 +41,7 @@ fn texts() -> Vec<(&'static str, String)> {
         ),
         ("annotate", "annotate -r - -o flows -w packets --store 16MiB --no-progress"),
     ];
-    lines.map(|(name, line)| (name, Measured::start(&scratch, line).text())).into()
+    lines.map(|(name, line)| (name, text(&scratch, line))).into()
 }
 
 /// Counters are named and typed as counters, nothing else is, and each program says which build it is.
@@ -95,9 +71,7 @@ fn types_follow_names() {
 /// `promtool` finds nothing to say against them.
 #[test]
 fn promtool_accepts_them() {
-    if Command::new("promtool").arg("--version").output().is_err() {
-        let skip = b"SKIP promtool_accepts_them: promtool is not installed\n";
-        std::io::stderr().write_all(skip).expect("standard error");
+    if !has("promtool_accepts_them", "promtool") {
         return;
     }
     for (program, text) in texts() {

@@ -3,24 +3,20 @@
 //! Tests wait for what it says or answers, and fail after a minute without.
 
 use std::ffi::OsStr;
-use std::io::{BufRead, BufReader};
-use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::net::SocketAddr;
+use std::ops::{Deref, DerefMut};
+use std::process::Command;
+
+use larder_testkit::dns::ask;
+use larder_testkit::process::Program;
 
 use super::Scratch;
 
-pub const PATIENCE: Duration = Duration::from_secs(60);
-
 /// The server at work; killed when dropped.
 pub struct Server {
-    pub child: Child,
+    program: Option<Program>,
     /// The first that it answers at.
     pub address: SocketAddr,
-    lines: Receiver<String>,
-    /// What it said, as far as it was listened to.
-    pub heard: Vec<String>,
 }
 
 impl Server {
@@ -44,40 +40,10 @@ impl Server {
 
     /// Starts a command, and waits for the line in which it says its address as the fifth word.
     fn spawn_until(command: &mut Command, text: &str) -> Server {
-        let mut child = command.stderr(Stdio::piped()).spawn().expect("the program starts");
-        let (say, lines) = channel();
-        let pipe = BufReader::new(child.stderr.take().expect("piped"));
-        std::thread::spawn(move || {
-            for line in pipe.lines().map_while(Result::ok) {
-                let _ = say.send(line);
-            }
-        });
-        let address = SocketAddr::from(([0; 4], 0));
-        let mut server = Server { child, address, lines, heard: Vec::new() };
-        let line = server.hear(text);
+        let mut program = Program::start(command);
+        let line = program.hear(text);
         let word = line.split_whitespace().nth(4).expect("an address").trim_end_matches(',');
-        server.address = word.parse().expect("an address");
-        server
-    }
-
-    /// Waits for another line with `text` on standard error.
-    pub fn hear(&mut self, text: &str) -> String {
-        loop {
-            match self.lines.recv_timeout(PATIENCE) {
-                Ok(line) => {
-                    self.heard.push(line.clone());
-                    if line.contains(text) {
-                        return line;
-                    }
-                }
-                Err(_) => panic!("{text:?} was not said, but {:?}", self.heard),
-            }
-        }
-    }
-
-    /// A line with `text` was heard before.
-    pub fn has_said(&self, text: &str) -> bool {
-        self.heard.iter().any(|line| line.contains(text))
+        Server { program: Some(program), address: word.parse().expect("an address") }
     }
 
     /// Asks for the address of `<label>.example`.
@@ -92,54 +58,41 @@ impl Server {
         *answer.last().expect("an answer is longer")
     }
 
-    pub fn signal(&self, signal: &str) {
-        let killed = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
-        assert!(killed.expect("kill runs").success());
-    }
-
     /// Waits for the end: its code and all it said.
     pub fn end(mut self) -> (Option<i32>, String) {
-        let code = self.child.wait().expect("ends").code();
-        self.heard.extend(self.lines.iter());
-        (code, std::mem::take(&mut self.heard).join("\n"))
+        self.program.take().expect("it is there until its end").end()
+    }
+
+    /// Asks for the end, and waits for it.
+    pub fn stop(self) -> (Option<i32>, String) {
+        self.signal("-TERM");
+        self.end()
+    }
+}
+
+impl Deref for Server {
+    type Target = Program;
+
+    fn deref(&self) -> &Program {
+        self.program.as_ref().expect("it is there until its end")
+    }
+}
+
+impl DerefMut for Server {
+    fn deref_mut(&mut self) -> &mut Program {
+        self.program.as_mut().expect("it is there until its end")
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        if let Some(program) = &mut self.program {
+            program.kill();
+        }
     }
 }
 
 /// A question for the A record of `<label>.example`.
 pub fn question(label: &str) -> Vec<u8> {
-    let mut question = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0".to_vec();
-    question.push(label.len() as u8);
-    question.extend(label.bytes());
-    question.extend(b"\x07example\0\0\x01\0\x01");
-    question
-}
-
-/// Asks over UDP from a new port, again after a while, as clients do.
-pub fn ask(server: SocketAddr, question: &[u8]) -> Vec<u8> {
-    let client = client(server);
-    let mut room = [0; 512];
-    for _ in 0..60 {
-        client.send(question).expect("sent");
-        if let Ok(length) = client.recv(&mut room) {
-            return room[..length].to_vec();
-        }
-    }
-    panic!("no answer of {server} to {}", question.escape_ascii());
-}
-
-/// A socket to ask by, which waits for a second.
-pub fn client(server: SocketAddr) -> UdpSocket {
-    let any: IpAddr = if server.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
-    let client = UdpSocket::bind((any, 0)).expect("a socket");
-    client.connect(server).expect("an address");
-    client.set_read_timeout(Some(Duration::from_secs(1))).expect("a time");
-    client
+    larder_testkit::dns::question(0x1234, format!("{label}.example"), larder_testkit::dns::A)
 }

@@ -20,6 +20,7 @@ use std::io::Write;
 use std::process::Command;
 
 use common::Scratch;
+use larder_testkit::skip::{has, skip};
 use page::{blocks, root, text};
 use pages::PAGES;
 
@@ -35,12 +36,11 @@ fn run(file: &str) {
     let own = ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
     let tried = Command::new("unshare").args(own).arg("true").output();
     if !tried.is_ok_and(|run| run.status.success()) {
-        return skip("name spaces need root, and a container that permits them");
+        return skip("documentation", "name spaces need root, and a container that permits them");
     }
     for program in ["ip", "unbound", "dig", "curl", "python3"] {
-        let paths = std::env::var_os("PATH").unwrap_or_default();
-        if !std::env::split_paths(&paths).any(|path| path.join(program).is_file()) {
-            return skip(&format!("{program} is not installed"));
+        if !has("documentation", program) {
+            return;
         }
     }
     let test = std::thread::current().name().expect("tests have names").to_owned();
@@ -55,11 +55,6 @@ fn run(file: &str) {
         let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
     }
     assert!(run.status.success(), "{}{heard}", String::from_utf8_lossy(&run.stdout));
-}
-
-/// Says that something is not run, past what the test runner keeps to itself.
-fn skip(reason: &str) {
-    let _ = std::io::stderr().write_all(format!("SKIP documentation: {reason}\n").as_bytes());
 }
 
 /// A test for each page.

@@ -10,13 +10,12 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use larder_testkit::wait::PATIENCE;
+
 use crate::output::{self, Rule};
 use crate::page::{Command as Shown, blocks, text};
 use crate::pages::{Note, Page};
 use crate::world::World;
-
-/// The bound of every wait.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs all commands of a page. The process is in spaces of its own.
 pub fn run(page: &Page, folder: PathBuf) {
@@ -121,7 +120,7 @@ impl Session<'_> {
         });
         // So says the shell.
         if status == 127 && came.contains("command not found") {
-            return crate::skip(&format!("{place}: not installed"));
+            return crate::skip("documentation", format_args!("{place}: not installed"));
         }
         if status != expected.unwrap_or(command.status()) {
             return self.wrong.push(format!("{place}: ended with {status}\n{came}"));

@@ -216,7 +216,7 @@ impl World {
 /// A recording with a lookup of `www.example.com` and a flow to its address.
 fn example() -> Vec<u8> {
     let mut capture = TestCapture::new();
-    capture.dns_answer(&TestCapture::answer(b"\x03www\x07example\x03com\0"));
+    capture.dns_answer(&TestCapture::answer("www.example.com"));
     capture.flow_to([198, 51, 100, 7]);
     capture.bytes
 }

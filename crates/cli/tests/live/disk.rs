@@ -11,8 +11,11 @@ use std::time::Duration;
 
 use larder_wire::capture::{Capture, Step};
 
-use crate::common::Run;
-use crate::world::{Names, Program, World, has, named, skip, until};
+use larder_testkit::process::{Program, Run};
+use larder_testkit::skip::{has, skip};
+use larder_testkit::wait::until;
+
+use crate::world::{Names, World, named};
 
 /// A small disk that only those see who are in the mount namespace of `holder`.
 struct SmallDisk {
@@ -34,7 +37,7 @@ impl SmallDisk {
         let mut holder = Program::start(command.stdin(Stdio::null()));
         let said = holder.hear_any();
         if said.as_deref() != Some("mounted") {
-            skip(test, &format!("no mount of its own: {}", said.unwrap_or_default()));
+            skip(test, format!("no mount of its own: {}", said.unwrap_or_default()));
             return None;
         }
         Some(SmallDisk { holder, folder })

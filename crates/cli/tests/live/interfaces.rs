@@ -5,8 +5,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::common::Run;
-use crate::world::{Names, Program, World, has, ip, must, named, until};
+use larder_testkit::network::{ip, must};
+use larder_testkit::process::{Program, Run};
+use larder_testkit::skip::has;
+use larder_testkit::wait::until;
+
+use crate::world::{Names, World, named};
 
 /// A lookup and a flow after it, which must come into the log with its name.
 fn is_named(world: &World, names: &Names, k: u8, port: u16) {

@@ -3,8 +3,11 @@
 use std::fs;
 use std::process::Command;
 
-use crate::common::Run;
-use crate::world::{World, has, named, until};
+use larder_testkit::process::Run;
+use larder_testkit::skip::has;
+use larder_testkit::wait::until;
+
+use crate::world::{World, named};
 
 /// Frames that one end of a pair has given to the other.
 fn sent(network: &[&str], interface: &str) -> u64 {

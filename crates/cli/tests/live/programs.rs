@@ -6,8 +6,11 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::common::Run;
-use crate::world::{DNS, Program, World, has, until};
+use larder_testkit::process::{Program, Run};
+use larder_testkit::skip::has;
+use larder_testkit::wait::until;
+
+use crate::world::{DNS, World};
 
 const UNBOUND: &str = r#"server:
     interface: 10.77.0.53

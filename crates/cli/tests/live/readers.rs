@@ -9,7 +9,10 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::world::{PATIENCE, World, has, until};
+use larder_testkit::skip::has;
+use larder_testkit::wait::{PATIENCE, until};
+
+use crate::world::World;
 
 /// Where larder serves, beside what it watches.
 const SERVE: SocketAddr =

@@ -11,59 +11,21 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::Command;
 
-use crate::common::server::{Server, client, question};
-use crate::common::{Run, Scratch};
+use larder_testkit::dns::ask;
+use larder_testkit::network::{Network, must};
+use larder_testkit::process::{Program, Run};
+use larder_testkit::skip::skip;
+use larder_testkit::wait::until;
 
-/// The bound of every wait.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+use crate::common::Scratch;
+use crate::common::server::{Server, question};
+
 /// Where the test's name server answers.
 pub const DNS: &str = "10.77.0.53";
-
-/// Says that a test is not run, past what the test runner keeps to itself.
-pub fn skip(test: &str, reason: &str) {
-    let _ = std::io::stderr().write_all(format!("SKIP {test}: {reason}\n").as_bytes());
-}
-
-/// Whether a program is there; says when it is not.
-pub fn has(test: &str, program: &str) -> bool {
-    let paths = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&paths).any(|path| path.join(program).is_file());
-    if !found {
-        skip(test, &format!("{program} is not installed"));
-    }
-    found
-}
-
-/// Waits until `done` gives something.
-pub fn until<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
-    loop {
-        if let Some(found) = done() {
-            return found;
-        }
-        assert!(begun.elapsed() < PATIENCE, "waited in vain for {what}");
-        thread::sleep(Duration::from_millis(20));
-    }
-}
-
-pub fn ip(line: &str) -> Run {
-    Run::of(Command::new("ip").args(line.split_whitespace()))
-}
-
-/// The same, which must succeed.
-pub fn must(line: &str) {
-    let run = ip(line);
-    assert_eq!(run.code, Some(0), "ip {line}: {}", run.err);
-}
 
 /// The ends of the pair that is watched.
 const HERE: &str = "02:00:00:00:77:01";
@@ -73,6 +35,8 @@ const ADDRESSES: [&str; 3] = ["10.77.0.1", "10.77.0.3", DNS];
 
 /// See the module.
 pub struct World {
+    network: Network,
+    /// The name of the second network.
     pub name: String,
     pub scratch: Scratch,
 }
@@ -80,34 +44,25 @@ pub struct World {
 impl World {
     /// Makes it, and moves the calling thread there; `None` where that is not permitted, which is said.
     pub fn new(test: &str) -> Option<World> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        if !has(test, "ip") {
-            return None;
-        }
-        if let Err(error) = larder_io::netns::enter_private_network() {
-            skip(test, &format!("no network of its own: {error}"));
-            return None;
-        }
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("larder-live-{}-{count}", std::process::id());
-        let world = World { name, scratch: Scratch::new() };
+        let network = Network::new(test)?;
+        let name = network.name.clone();
+        let world = World { network, name, scratch: Scratch::new() };
         let resolver = world.resolver();
         let made = fs::create_dir_all(resolver.parent().expect("a folder"))
             .and_then(|()| fs::write(&resolver, format!("nameserver {DNS}\n")));
         if let Err(error) = made {
-            skip(test, &format!("{}: {error}", resolver.display()));
+            skip(test, format_args!("{}: {error}", resolver.display()));
             return None;
         }
         let name = &world.name;
         // Neighbours of IPv6 would talk at times of their own.
         let quiet = "echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6; echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6";
         let here = Run::of(Command::new("sh").args(["-c", quiet]));
-        let netns = ip(&format!("netns add {name}"));
-        if here.code != Some(0) || netns.code != Some(0) {
-            skip(test, &format!("no second network: {}{}", here.err, netns.err));
+        if here.code != Some(0) {
+            skip(test, format_args!("no second network: {}", here.err));
             return None;
         }
-        assert_eq!(Run::of(world.inside("sh").args(["-c", quiet])).code, Some(0));
+        Run::of(world.inside("sh").args(["-c", quiet])).good();
         world.link();
         for line in [
             format!("link add m0 type veth peer name m1 netns {name}"),
@@ -155,9 +110,8 @@ impl World {
 
     /// A program in the network `name`. `ip` becomes it.
     pub fn inside(&self, program: &str) -> Command {
-        let mut command = Command::new("ip");
-        command.current_dir(self.scratch.path("")).stdin(Stdio::null());
-        command.args(["netns", "exec", &self.name, program]);
+        let mut command = self.network.inside(program);
+        command.current_dir(self.scratch.path(""));
         command
     }
 
@@ -179,16 +133,14 @@ impl World {
     /// Waits until a capture is at work: operators are answered when all else is open.
     pub fn wait_for_answers(&self) {
         until("a capture", || {
-            let run = self.scratch.run("ctl --socket ctl stats --json");
-            (run.code == Some(0)).then_some(())
+            (self.scratch.run("ctl --socket ctl stats --json").code == Some(0)).then_some(())
         });
     }
 
     /// What is counted now.
     pub fn stats(&self) -> serde_json::Value {
-        let run = self.scratch.run("ctl --socket ctl stats --json");
-        assert_eq!(run.code, Some(0), "{run:?}");
-        serde_json::from_str(&run.out).expect("JSON")
+        let told = self.scratch.run("ctl --socket ctl stats --json").good();
+        serde_json::from_str(&told).expect("JSON")
     }
 
     /// A count of the packet store, or another figure.
@@ -200,7 +152,7 @@ impl World {
 
     /// The log so far.
     pub fn log_text(&self) -> String {
-        fs::read_to_string(self.scratch.path("log")).expect("a log")
+        self.scratch.read("log")
     }
 
     /// The log's whole lines so far. Of a line that is written in this moment a reader may see a part: file systems show a
@@ -224,89 +176,9 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        let _ = ip(&format!("netns delete {}", self.name));
         let resolver = self.resolver();
         let _ = fs::remove_file(&resolver);
         let _ = fs::remove_dir(resolver.parent().expect("a folder"));
-    }
-}
-
-/// A program at work, and what it says on standard error. It is asked to end, and then made to, when dropped.
-pub struct Program {
-    pub child: Child,
-    lines: Receiver<String>,
-    pub heard: Vec<String>,
-}
-
-impl Program {
-    pub fn start(command: &mut Command) -> Program {
-        let mut child = command.stderr(Stdio::piped()).spawn().expect("the program starts");
-        let (say, lines) = channel();
-        let pipe = BufReader::new(child.stderr.take().expect("piped"));
-        thread::spawn(move || {
-            for line in pipe.lines().map_while(Result::ok) {
-                let _ = say.send(line);
-            }
-        });
-        Program { child, lines, heard: Vec::new() }
-    }
-
-    pub fn id(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// Waits for another line with `text`.
-    pub fn hear(&mut self, text: &str) -> String {
-        let begun = Instant::now();
-        loop {
-            match self.lines.recv_timeout(PATIENCE.saturating_sub(begun.elapsed())) {
-                Ok(line) => {
-                    self.heard.push(line.clone());
-                    if line.contains(text) {
-                        return line;
-                    }
-                }
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                    panic!("{text:?} was not said, but {:?}", self.heard)
-                }
-            }
-        }
-    }
-
-    /// Waits for any line; `None` where it ends without.
-    pub fn hear_any(&mut self) -> Option<String> {
-        self.lines.recv_timeout(PATIENCE).ok()
-    }
-
-    pub fn signal(&self, signal: &str) {
-        let killed = Command::new("kill").args([signal, &self.id().to_string()]).status();
-        assert!(killed.expect("kill runs").success());
-    }
-
-    /// Asks for its end, and waits for it: its code, and all that it said.
-    pub fn stop(mut self) -> (Option<i32>, String) {
-        self.signal("-TERM");
-        let code = self.child.wait().expect("it ends").code();
-        self.heard.extend(self.lines.iter());
-        (code, std::mem::take(&mut self.heard).join("\n"))
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        if !matches!(self.child.try_wait(), Ok(None)) {
-            return;
-        }
-        // Those with children take them along when asked.
-        let _ = Command::new("kill").args(["-TERM", &self.id().to_string()]).status();
-        for _ in 0..100 {
-            if !matches!(self.child.try_wait(), Ok(None)) {
-                return;
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -334,13 +206,7 @@ impl World {
 impl Names {
     /// Asks for `n<k>.example`.
     pub fn ask(&self, k: u8) {
-        let client = client(NAMES);
-        let question = question(&format!("n{k}"));
-        let answer = until("an answer", || {
-            client.send(&question).expect("sent");
-            let mut room = [0; 512];
-            client.recv(&mut room).ok().map(|bytes| room[..bytes].to_vec())
-        });
+        let answer = ask(NAMES, &question(&format!("n{k}")));
         assert_eq!(answer.last(), Some(&k), "{answer:?}");
     }
 
