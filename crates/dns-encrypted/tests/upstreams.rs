@@ -2,14 +2,12 @@
 //!
 //! A core is played by the test: it hands errands out and waits for them to come back.
 
-use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use larder_dns::answerer::{Answerer, Answerers};
 use larder_dns::bridge::{Beside, Inbox, Running, desk};
@@ -17,59 +15,16 @@ use larder_dns::core::Client;
 use larder_dns_encrypted::upstream::{Encrypted, Target, Trust};
 use larder_dns_encrypted::{Encrypted as Server, Files, HTTPS_PATH, Limits};
 use larder_io::event::{Events, Interest, Poller, Waker};
-use rcgen::{CertifiedKey, generate_simple_self_signed};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ServerConfig, ServerConnection, StreamOwned};
-use tempfile::TempDir;
+use larder_testkit::dns;
+use larder_testkit::tls::Identity;
+use larder_testkit::wait::{PATIENCE, until_so};
+use rustls::{ServerConnection, StreamOwned};
 
-const PATIENCE: Duration = Duration::from_secs(60);
 const NAME: &str = "dns.example";
 const SCHEMES: [&str; 3] = ["tls", "https", "quic"];
 
-/// A certificate for [`NAME`] and the loopback, in files.
-struct Identity {
-    folder: TempDir,
-}
-
-impl Identity {
-    fn new() -> Identity {
-        let folder = tempfile::tempdir().unwrap();
-        let CertifiedKey { cert, signing_key } =
-            generate_simple_self_signed([NAME.to_owned(), "127.0.0.1".to_owned()]).unwrap();
-        let identity = Identity { folder };
-        fs::write(identity.files().certificates, cert.pem()).unwrap();
-        fs::write(identity.files().key, signing_key.serialize_pem()).unwrap();
-        identity
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn files(&self) -> Files {
-        Files { certificates: self.path("chain.pem"), key: self.path("key.pem") }
-    }
-
-    fn trust(&self) -> Trust {
-        Trust::File(self.path("chain.pem"))
-    }
-
-    /// For servers that the test plays.
-    fn config(&self) -> Arc<ServerConfig> {
-        let Files { certificates, key } = self.files();
-        let chain = vec![CertificateDer::from_pem_file(certificates).unwrap()];
-        let key = PrivateKeyDer::from_pem_file(key).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(chain, key)
-            .unwrap();
-        config.alpn_protocols = vec![b"dot".to_vec()];
-        Arc::new(config)
-    }
+fn trust(identity: &Identity) -> Trust {
+    Trust::File(identity.chain())
 }
 
 /// This crate's server. Its core echoes questions as answers, but for names that begin with `none`.
@@ -93,7 +48,7 @@ impl Echo {
             https: at(1),
             https_path: HTTPS_PATH.to_owned(),
             quic: at(2),
-            certificate: identity.files(),
+            certificate: Files { certificates: identity.chain(), key: identity.key() },
             limits: Limits::default(),
         };
         let running = server.start(vec![desk]).unwrap();
@@ -206,11 +161,7 @@ impl Asker {
 
     /// Asks until an answer comes.
     fn await_answer(&mut self, label: &str) {
-        let begun = Instant::now();
-        while !self.is_answered(label) {
-            assert!(begun.elapsed() < PATIENCE, "{label} is not answered");
-            thread::sleep(Duration::from_millis(20));
-        }
+        until_so(label, || self.is_answered(label));
     }
 
     fn count(&self, name: &str) -> u64 {
@@ -227,11 +178,7 @@ impl Drop for Asker {
 
 /// A question for `<label>.example`, with an OPT record that is last.
 fn question(label: &str) -> Vec<u8> {
-    let mut question = b"\0\0\x01\0\0\x01\0\0\0\0\0\x01".to_vec();
-    question.push(label.len() as u8);
-    question.extend_from_slice(label.as_bytes());
-    question.extend_from_slice(b"\x07example\0\0\x01\0\x01\0\0\x29\x04\xd0\0\0\0\0\0\0");
-    question
+    dns::question_with(0, format!("{label}.example"), dns::A, b"")
 }
 
 /// True where an answer repeats the question.
@@ -245,10 +192,10 @@ fn fits(label: &str, octets: &[u8]) -> bool {
 /// one that the server does not answer costs no other.
 #[test]
 fn each_transport() {
-    let identity = Identity::new();
+    let identity = Identity::new(NAME);
     let server = Echo::start(&identity, None);
     for scheme in SCHEMES {
-        let mut asker = Asker::new(&server.url(scheme, NAME), &identity.trust());
+        let mut asker = Asker::new(&server.url(scheme, NAME), &trust(&identity));
         let labels: Vec<String> = (0..1_000).map(|number| format!("n{number}")).collect();
         let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
         for (label, octets) in labels.iter().zip(asker.ask(&labels, 30_000)) {
@@ -267,11 +214,11 @@ fn each_transport() {
 /// counted.
 #[test]
 fn who_does_not_prove_it() {
-    let (identity, other) = (Identity::new(), Identity::new());
+    let (identity, other) = (Identity::new(NAME), Identity::new(NAME));
     let server = Echo::start(&identity, None);
     for scheme in SCHEMES {
-        for (name, trust) in [("other.example", identity.trust()), (NAME, other.trust())] {
-            let mut asker = Asker::new(&server.url(scheme, name), &trust);
+        for (name, trusted) in [("other.example", trust(&identity)), (NAME, trust(&other))] {
+            let mut asker = Asker::new(&server.url(scheme, name), &trusted);
             assert!(!asker.is_answered("some"));
             let news = asker.upstream.news().unwrap();
             assert!(news.contains(&format!("does not prove to be {name}")), "{news}");
@@ -281,18 +228,18 @@ fn who_does_not_prove_it() {
         }
         // By its address it is known too.
         let url = server.url(scheme, "127.0.0.1");
-        assert!(Asker::new(&url, &identity.trust()).is_answered("some"));
+        assert!(Asker::new(&url, &trust(&identity)).is_answered("some"));
     }
 }
 
 /// A server that goes away and comes back is asked again, and both are told.
 #[test]
 fn comes_back() {
-    let identity = Identity::new();
+    let identity = Identity::new(NAME);
     for scheme in SCHEMES {
         let server = Echo::start(&identity, None);
         let (addresses, url) = (server.addresses.clone(), server.url(scheme, NAME));
-        let mut asker = Asker::new(&url, &identity.trust());
+        let mut asker = Asker::new(&url, &trust(&identity));
         assert!(asker.is_answered("before"));
         drop(server);
         if scheme != "quic" {
@@ -321,7 +268,7 @@ fn played(
 ) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("tls://{}#{NAME}", listener.local_addr().unwrap());
-    let config = identity.config();
+    let config = identity.server(&["dot"]);
     // It ends with the process.
     thread::spawn(move || {
         for (number, socket) in listener.incoming().map_while(Result::ok).enumerate() {
@@ -333,17 +280,12 @@ fn played(
 }
 
 fn receive(stream: &mut impl Read) -> Option<Vec<u8>> {
-    let mut length = [0; 2];
-    stream.read_exact(&mut length).ok()?;
-    let mut message = vec![0; usize::from(u16::from_be_bytes(length))];
-    stream.read_exact(&mut message).ok()?;
-    Some(message)
+    dns::read_framed(stream).ok()
 }
 
 fn send(stream: &mut impl Write, message: &[u8]) {
-    let framed = [&(message.len() as u16).to_be_bytes(), message].concat();
     // The client may have gone.
-    let _ = stream.write_all(&framed).and_then(|()| stream.flush());
+    let _ = stream.write_all(&dns::framed(message)).and_then(|()| stream.flush());
 }
 
 fn answered(mut question: Vec<u8>) -> Vec<u8> {
@@ -355,7 +297,7 @@ fn answered(mut question: Vec<u8>) -> Vec<u8> {
 #[test]
 fn answers_out_of_order() {
     const COUNT: usize = 50;
-    let identity = Identity::new();
+    let identity = Identity::new(NAME);
     let url = played(&identity, |_, mut stream| {
         let mut asked: Vec<_> = (0..COUNT).map_while(|_| receive(&mut stream)).collect();
         while let Some(question) = asked.pop() {
@@ -365,7 +307,7 @@ fn answers_out_of_order() {
             send(&mut stream, &answered(question));
         }
     });
-    let mut asker = Asker::new(&url, &identity.trust());
+    let mut asker = Asker::new(&url, &trust(&identity));
     let labels: Vec<String> = (0..COUNT).map(|number| format!("n{number}")).collect();
     let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
     for (label, octets) in labels.iter().zip(asker.ask(&labels, 30_000)) {
@@ -377,7 +319,7 @@ fn answers_out_of_order() {
 /// new one that is closed at once is not tried twice for the same question.
 #[test]
 fn closed_under_a_question() {
-    let identity = Identity::new();
+    let identity = Identity::new(NAME);
     let url = played(&identity, |_, mut stream| {
         // One answer a connection, and the second question is read and not answered.
         if let Some(question) = receive(&mut stream) {
@@ -385,7 +327,7 @@ fn closed_under_a_question() {
         }
         receive(&mut stream);
     });
-    let mut asker = Asker::new(&url, &identity.trust());
+    let mut asker = Asker::new(&url, &trust(&identity));
     for label in ["one", "two", "three"] {
         assert!(asker.ask(&[label], 30_000)[0].is_some(), "{label}");
     }
@@ -399,7 +341,7 @@ fn closed_under_a_question() {
 /// question it was asked, and nobody waits for ever.
 #[test]
 fn ends_at_each_point() {
-    let identity = Identity::new();
+    let identity = Identity::new(NAME);
     type Act = fn(usize, StreamOwned<ServerConnection, TcpStream>);
     let acts: [Act; 6] = [
         |_, stream| drop(stream),
@@ -416,7 +358,7 @@ fn ends_at_each_point() {
         },
     ];
     for (at, act) in acts.into_iter().enumerate() {
-        let mut asker = Asker::new(&played(&identity, act), &identity.trust());
+        let mut asker = Asker::new(&played(&identity, act), &trust(&identity));
         assert!(asker.ask(&["some"], 30_000)[0].is_none(), "act {at}");
     }
 }
@@ -425,7 +367,7 @@ fn ends_at_each_point() {
 /// wait; after some such questions it is tried anew.
 #[test]
 fn says_nothing() {
-    let identity = Identity::new();
+    let identity = Identity::new(NAME);
     let mut kept = Vec::new();
     let url = played(&identity, move |number, mut stream| {
         if number > 0 {
@@ -437,7 +379,7 @@ fn says_nothing() {
             kept.push(thread::spawn(move || while receive(&mut stream).is_some() {}));
         }
     });
-    let mut asker = Asker::new(&url, &identity.trust());
+    let mut asker = Asker::new(&url, &trust(&identity));
     // The handshake may take as long as it does on a slow machine: it is made whoever waits.
     while asker.count("upstream_connections") == 0 {
         assert!(asker.ask(&["some"], 50)[0].is_none());
@@ -448,5 +390,5 @@ fn says_nothing() {
     asker.await_answer("again");
     let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
     let url = format!("quic://{}#{NAME}", silent.local_addr().unwrap());
-    assert!(Asker::new(&url, &identity.trust()).ask(&["some"], 50)[0].is_none());
+    assert!(Asker::new(&url, &trust(&identity)).ask(&["some"], 50)[0].is_none());
 }

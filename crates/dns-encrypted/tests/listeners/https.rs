@@ -17,9 +17,9 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use crate::world::{
-    HUGE_BYTES, PADDING, PATIENCE, World, answers, impatient, question, server_name,
-};
+use larder_testkit::wait::PATIENCE;
+
+use crate::world::{HUGE_BYTES, PADDING, World, answers, impatient, question, server_name};
 
 const MEDIA_TYPE: &str = "application/dns-message";
 

@@ -13,9 +13,10 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::world::{
-    HUGE_BYTES, NAME, PADDING, PATIENCE, World, answers, framed, impatient, question,
-};
+use larder_testkit::dns::framed;
+use larder_testkit::wait::PATIENCE;
+
+use crate::world::{HUGE_BYTES, NAME, PADDING, World, answers, impatient, question};
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()

@@ -1,19 +1,19 @@
 //! DNS over TLS.
 
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use larder_dns::dnstap::Protocol;
 use larder_dns_encrypted::Limits;
+use larder_testkit::dns::{framed, read_framed};
+use larder_testkit::skip::skip;
+use larder_testkit::wait::{PATIENCE, until_so};
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 use rustix::process::{Resource, getrlimit, setrlimit};
 use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
-use crate::world::{
-    HUGE_BYTES, PADDING, PATIENCE, World, answers, framed, impatient, question, server_name,
-};
+use crate::world::{HUGE_BYTES, PADDING, World, answers, impatient, question, server_name};
 
 type Stream = StreamOwned<ClientConnection, TcpStream>;
 
@@ -27,14 +27,6 @@ fn plain(address: SocketAddr) -> TcpStream {
 fn connect(address: SocketAddr, config: &Arc<ClientConfig>) -> Stream {
     let connection = ClientConnection::new(config.clone(), server_name()).unwrap();
     StreamOwned::new(connection, plain(address))
-}
-
-fn receive(stream: &mut impl Read) -> io::Result<Vec<u8>> {
-    let mut length = [0; 2];
-    stream.read_exact(&mut length)?;
-    let mut message = vec![0; usize::from(u16::from_be_bytes(length))];
-    stream.read_exact(&mut message)?;
-    Ok(message)
 }
 
 /// True where the other side ended the stream, politely or not, with nothing more to read.
@@ -52,18 +44,18 @@ fn questions_in_any_pieces() {
     let whole: Vec<u8> = asked.iter().flat_map(|message| framed(message)).collect();
     stream.write_all(&whole).unwrap();
     for question in &asked {
-        assert!(answers(question, &receive(&mut stream).unwrap()));
+        assert!(answers(question, &read_framed(&mut stream).unwrap()));
     }
     let one = question(7, "pieces", b"");
     for octet in framed(&one) {
         stream.write_all(&[octet]).unwrap();
     }
-    assert!(answers(&one, &receive(&mut stream).unwrap()));
+    assert!(answers(&one, &read_framed(&mut stream).unwrap()));
     let mut options = vec![0xff, 0xfe, 0xf0, 0];
     options.resize(4 + 0xf000, 0);
     let long = question(8, "long", &options);
     stream.write_all(&framed(&long)).unwrap();
-    assert!(answers(&long, &receive(&mut stream).unwrap()));
+    assert!(answers(&long, &read_framed(&mut stream).unwrap()));
     let last = world.last.lock().unwrap().unwrap();
     assert_eq!(last, ([127, 0, 0, 1].into(), Protocol::Tls));
 }
@@ -76,17 +68,17 @@ fn padding_and_order() {
     let mut stream = connect(world.tls(), &world.client(&[]));
     for (options, is_padded) in [(PADDING, true), (b"", false)] {
         stream.write_all(&framed(&question(1, "some", options))).unwrap();
-        let answer = receive(&mut stream).unwrap();
+        let answer = read_framed(&mut stream).unwrap();
         assert_eq!(answer.len().is_multiple_of(468), is_padded, "{} octets", answer.len());
     }
     let (held, next) = (question(2, "hold", b""), question(3, "next", b""));
     stream.write_all(&[framed(&held), framed(&next)].concat()).unwrap();
-    assert!(answers(&next, &receive(&mut stream).unwrap()));
-    assert!(answers(&held, &receive(&mut stream).unwrap()));
+    assert!(answers(&next, &read_framed(&mut stream).unwrap()));
+    assert!(answers(&held, &read_framed(&mut stream).unwrap()));
     // What gets no answer is no obstacle.
     let some = question(5, "some", b"");
     stream.write_all(&[framed(&question(4, "none", b"")), framed(&some)].concat()).unwrap();
-    assert!(answers(&some, &receive(&mut stream).unwrap()));
+    assert!(answers(&some, &read_framed(&mut stream).unwrap()));
 }
 
 /// A client that has finished sending gets all answers, and then the end, said by TLS.
@@ -98,8 +90,8 @@ fn half_closed() {
     stream.write_all(&[framed(&held), framed(&next)].concat()).unwrap();
     stream.conn.send_close_notify();
     stream.flush().unwrap();
-    assert!(answers(&next, &receive(&mut stream).unwrap()));
-    assert!(answers(&held, &receive(&mut stream).unwrap()));
+    assert!(answers(&next, &read_framed(&mut stream).unwrap()));
+    assert!(answers(&held, &read_framed(&mut stream).unwrap()));
     assert_eq!(stream.read(&mut [0]).unwrap(), 0, "a proper end");
 }
 
@@ -124,7 +116,7 @@ fn handshakes_that_are_none() {
         let mut polite = connect(world.tls(), &config);
         let some = question(1, "some", b"");
         polite.write_all(&framed(&some)).unwrap();
-        assert!(answers(&some, &receive(&mut polite).unwrap()));
+        assert!(answers(&some, &read_framed(&mut polite).unwrap()));
         // An alert may come first.
         let mut rest = Vec::new();
         let _ = rude.read_to_end(&mut rest);
@@ -190,16 +182,12 @@ fn untaken_answers_are_dropped() {
     let mut stream = StreamOwned::new(connection, socket);
     let huge = framed(&question(1, "huge", b""));
     stream.write_all(&huge.repeat(2 * PAIRS)).unwrap();
-    let start = Instant::now();
-    while world.count("encrypted_unsent", "tls") == 0 {
-        assert!(start.elapsed() < PATIENCE, "all were taken");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    until_so("an answer that is not taken", || world.count("encrypted_unsent", "tls") > 0);
     let last = question(3, "some", b"");
     stream.write_all(&framed(&last)).unwrap();
     let mut taken = 0;
     loop {
-        let answer = receive(&mut stream).unwrap();
+        let answer = read_framed(&mut stream).unwrap();
         if answers(&last, &answer) {
             break;
         }
@@ -219,7 +207,7 @@ fn places_of_a_client() {
     let ask = |stream: &mut Stream| {
         let some = question(1, "some", b"");
         stream.write_all(&framed(&some))?;
-        receive(stream).map(|answer| assert!(answers(&some, &answer)))
+        read_framed(stream).map(|answer| assert!(answers(&some, &answer)))
     };
     let mut first = connect(world.tls(), &config);
     let mut second = connect(world.tls(), &config);
@@ -238,8 +226,7 @@ fn a_thousand_connections() {
     const COUNT: usize = 1_000;
     let mut limit = getrlimit(Resource::Nofile);
     if limit.maximum.is_some_and(|maximum| maximum < 3 * COUNT as u64) {
-        eprintln!("SKIP a_thousand_connections: this user may not have so many descriptors");
-        return;
+        return skip("a_thousand_connections", "this user may not have so many descriptors");
     }
     limit.current = limit.maximum;
     setrlimit(Resource::Nofile, limit).unwrap();
@@ -254,7 +241,7 @@ fn a_thousand_connections() {
             stream.write_all(&framed(&question(id as u16, "some", b""))).unwrap();
         }
         for (id, stream) in streams.iter_mut().enumerate() {
-            assert!(answers(&question(id as u16, "some", b""), &receive(stream).unwrap()));
+            assert!(answers(&question(id as u16, "some", b""), &read_framed(stream).unwrap()));
         }
     }
     assert_eq!(world.count("encrypted_connections", ""), COUNT as u64);
@@ -270,13 +257,13 @@ fn drains() {
     let (mut waits, mut rests) = (connect(world.tls(), &config), connect(world.tls(), &config));
     let held = question(2, "hold", b"");
     rests.write_all(&framed(&question(1, "some", b""))).unwrap();
-    receive(&mut rests).unwrap();
+    read_framed(&mut rests).unwrap();
     waits.write_all(&framed(&held)).unwrap();
     world.await_held(1);
     world.drain();
     assert_eq!(rests.read(&mut [0]).unwrap(), 0, "a proper end");
     world.release();
-    assert!(answers(&held, &receive(&mut waits).unwrap()));
+    assert!(answers(&held, &read_framed(&mut waits).unwrap()));
     assert_eq!(waits.read(&mut [0]).unwrap(), 0, "a proper end");
     world.finish();
     assert!(TcpStream::connect(world.tls()).is_err());

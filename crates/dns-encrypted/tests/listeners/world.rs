@@ -10,24 +10,22 @@
 //! | any other | the question with QR set, and an address with a TTL of 60 s |
 
 use std::collections::HashMap;
-use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use larder_dns::bridge::{Beside, Inbox, Running, desk};
 use larder_dns::core::Client;
 use larder_dns::dnstap::Protocol;
 use larder_dns_encrypted::{Encrypted, Files, HTTPS_PATH, Limits};
 use larder_io::event::{Events, Interest, Poller, Waker};
-use rcgen::{CertifiedKey, generate_simple_self_signed};
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
-
-/// How long something is waited for that must happen.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+use larder_testkit::dns;
+use larder_testkit::tls::Identity;
+use larder_testkit::wait::{PATIENCE, until_so, until_so_or};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 
 pub const NAME: &str = "dns.example";
 
@@ -43,7 +41,7 @@ pub fn impatient() -> Limits {
 /// A server at work.
 pub struct World {
     running: Option<Box<dyn Running>>,
-    certificate: CertificateDer<'static>,
+    identity: Identity,
     addresses: Vec<SocketAddr>,
     /// Who asked last, by what.
     pub last: Arc<Mutex<Option<(IpAddr, Protocol)>>>,
@@ -56,15 +54,8 @@ pub struct World {
 
 impl World {
     pub fn start(limits: Limits) -> World {
-        let folder = tempfile::tempdir().unwrap();
-        let CertifiedKey { cert, signing_key } =
-            generate_simple_self_signed([NAME.to_owned()]).unwrap();
-        let files = Files {
-            certificates: folder.path().join("chain.pem"),
-            key: folder.path().join("key.pem"),
-        };
-        fs::write(&files.certificates, cert.pem()).unwrap();
-        fs::write(&files.key, signing_key.serialize_pem()).unwrap();
+        let identity = Identity::new(NAME);
+        let files = Files { certificates: identity.chain(), key: identity.key() };
         let waker = Arc::new(Waker::new().unwrap());
         let (desk, inbox) = desk(waker.clone(), 1_024);
         let (last, ends) = (Arc::new(Mutex::new(None)), Arc::new(AtomicBool::new(false)));
@@ -90,10 +81,9 @@ impl World {
             word.parse().unwrap()
         };
         let addresses = running.lines().iter().map(address).collect();
-        let certificate = cert.der().clone();
         World {
             running: Some(running),
-            certificate,
+            identity,
             addresses,
             last,
             held,
@@ -117,16 +107,7 @@ impl World {
 
     /// A client that believes the server and names these protocols.
     pub fn client(&self, alpn: &[&str]) -> Arc<ClientConfig> {
-        let mut roots = RootCertStore::empty();
-        roots.add(self.certificate.clone()).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        config.alpn_protocols = alpn.iter().map(|token| token.as_bytes().to_vec()).collect();
-        Arc::new(config)
+        self.identity.client(alpn)
     }
 
     /// What is counted, by name and transport.
@@ -142,21 +123,13 @@ impl World {
 
     /// Waits until something is counted so often.
     pub fn await_count(&self, name: &'static str, transport: &str, wanted: u64) {
-        let begun = Instant::now();
-        while self.count(name, transport) != wanted {
-            let counts = self.counts();
-            assert!(begun.elapsed() < PATIENCE, "{name} {transport} {wanted}: {counts:?}");
-            thread::sleep(Duration::from_millis(5));
-        }
+        let stands = || format!("{name} {transport} {wanted}: {:?}", self.counts());
+        until_so_or(stands, || self.count(name, transport) == wanted);
     }
 
     /// Waits until so many questions are held.
     pub fn await_held(&self, wanted: usize) {
-        let begun = Instant::now();
-        while self.held.load(Ordering::Relaxed) != wanted {
-            assert!(begun.elapsed() < PATIENCE, "{wanted} are not held");
-            thread::sleep(Duration::from_millis(5));
-        }
+        until_so("held questions", || self.held.load(Ordering::Relaxed) == wanted);
     }
 
     /// The same, for who must go on meanwhile.
@@ -242,34 +215,19 @@ fn answer_held(inbox: &mut Inbox, held: &mut Vec<(u64, Vec<u8>)>) {
 
 /// The answer to a question, filled up to a length.
 fn write_answer(question: &[u8], length: usize, out: &mut [u8]) -> usize {
-    let end = question_end(question);
-    let mut answer = question[..end].to_vec();
-    answer[2..8].copy_from_slice(&[0x81, 0x80, 0, 1, 0, 1]);
-    answer.extend_from_slice(b"\xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x04\xc0\0\x02\x01");
+    let end = dns::question_end(question).unwrap();
+    let mut answer = dns::answer(question, &[[192, 0, 2, 1]], 60);
+    // Its OPT record stays.
+    answer[11] = question[11];
     answer.extend_from_slice(&question[end..]);
     answer.resize(answer.len().max(length), 0);
     out[..answer.len()].copy_from_slice(&answer);
     answer.len()
 }
 
-fn question_end(message: &[u8]) -> usize {
-    let mut at = 12;
-    while message.get(at).is_some_and(|&length| length > 0) {
-        at += 1 + usize::from(message[at]);
-    }
-    (at + 5).min(message.len())
-}
-
 /// A question for `<label>.example`, with an empty OPT record or one of these options.
 pub fn question(id: u16, label: &str, options: &[u8]) -> Vec<u8> {
-    let mut question = id.to_be_bytes().to_vec();
-    question.extend_from_slice(b"\x01\0\0\x01\0\0\0\0\0\x01");
-    question.push(label.len() as u8);
-    question.extend_from_slice(label.as_bytes());
-    question.extend_from_slice(b"\x07example\0\0\x01\0\x01\0\0\x29\x04\xd0\0\0\0\0");
-    question.extend_from_slice(&(options.len() as u16).to_be_bytes());
-    question.extend_from_slice(options);
-    question
+    dns::question_with(id, format!("{label}.example"), dns::A, options)
 }
 
 /// A padding option of 5 octets.
@@ -277,14 +235,9 @@ pub const PADDING: &[u8] = b"\0\x0c\0\x05\0\0\0\0\0";
 
 /// True where an answer is that to a question.
 pub fn answers(question: &[u8], answer: &[u8]) -> bool {
-    let end = question_end(question);
+    let end = dns::question_end(question).unwrap();
     answer.len() > end
         && answer[..2] == question[..2]
         && answer[2] & 0x80 != 0
         && answer[12..end] == question[12..end]
-}
-
-/// With its length before it.
-pub fn framed(message: &[u8]) -> Vec<u8> {
-    [&(message.len() as u16).to_be_bytes(), message].concat()
 }

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use larder_http_encrypted::{Limits, Trust};
 
-use super::world::{NAME, PATIENCE, World, answer, head, origin, write};
+use larder_testkit::wait::PATIENCE;
+
+use super::world::{NAME, World, answer, head, origin, plain_origin};
 
 /// Requests over TLS are answered in their order, on one connection, whether they come one by one or together, with ALPN and without;
 /// what is kept for one is a hit for the other; and the origin learns the scheme.
@@ -85,8 +87,7 @@ fn ends() {
 /// Who never finishes a handshake is closed when its time is over, and counted; others are served meanwhile.
 #[test]
 fn handshakes_have_a_limit() {
-    let (address, _) =
-        origin(|_, stream| stream.write_all(answer("", "x").as_bytes()).is_ok(), None);
+    let address = plain_origin();
     let limits = Limits { handshake: Duration::from_millis(300), ..Limits::default() };
     let world = World::with(vec![(address, None)], limits, Trust::System, |_| ());
     let mut silent = TcpStream::connect(world.tls).unwrap();
@@ -100,8 +101,7 @@ fn handshakes_have_a_limit() {
 /// A certificate that is written anew counts after a reload, from the next handshake on; connections that stand are left alone.
 #[test]
 fn certificates_are_read_anew() {
-    let (address, _) =
-        origin(|_, stream| stream.write_all(answer("", "x").as_bytes()).is_ok(), None);
+    let address = plain_origin();
     let world = World::start(address);
     let ask = |client: &mut dyn super::world::Stream| {
         client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -109,14 +109,14 @@ fn certificates_are_read_anew() {
     let mut before = world.http1(&[]);
     ask(&mut before).unwrap();
     assert_eq!(body(&mut before), "x");
-    write(&world.made.files, NAME);
+    world.identity.renew(NAME);
     assert_eq!(world.running().beside().unwrap().reload(), "certificate loaded anew");
     ask(&mut before).unwrap();
     assert_eq!(body(&mut before), "x");
     // It believes the old one.
     let error = ask(&mut world.http1(&[])).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidData, "{error:?}");
-    std::fs::write(&world.made.files.key, "").unwrap();
+    std::fs::write(world.identity.key(), "").unwrap();
     assert!(world.running().beside().unwrap().reload().starts_with("the certificate stays"));
 }
 
@@ -124,8 +124,7 @@ fn certificates_are_read_anew() {
 /// stays.
 #[test]
 fn limits_follow() {
-    let (address, _) =
-        origin(|_, stream| stream.write_all(answer("", "x").as_bytes()).is_ok(), None);
+    let address = plain_origin();
     let handshake = Duration::from_secs(3_600);
     let limits = Limits { per_client_max: 1, handshake, ..Limits::default() };
     let world = World::with(vec![(address, None)], limits, Trust::System, |_| ());
@@ -153,8 +152,7 @@ fn limits_follow() {
 /// Beyond the places there are new connections are closed before their handshake.
 #[test]
 fn places_are_limited() {
-    let (address, _) =
-        origin(|_, stream| stream.write_all(answer("", "x").as_bytes()).is_ok(), None);
+    let address = plain_origin();
     let limits = Limits { per_client_max: 1, ..Limits::default() };
     let world = World::with(vec![(address, None)], limits, Trust::System, |_| ());
     let mut first = world.http1(&[]);

@@ -16,7 +16,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::world::{NAME, PATIENCE, World, answer, head, name, origin};
+use larder_testkit::wait::PATIENCE;
+
+use super::world::{NAME, World, answer, head, name, origin, plain_origin};
 
 /// Runs a client's story.
 fn tell<T>(story: impl Future<Output = T>) -> T {
@@ -441,8 +443,7 @@ fn floods() {
     let settings: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
     let ping: &[u8] = &[0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
     let priority: &[u8] = &[0, 0, 5, 2, 0, 0, 0, 0, 1, 0, 0, 0, 0, 16];
-    let (address, _) =
-        origin(|_, stream| stream.write_all(answer("", "x").as_bytes()).is_ok(), None);
+    let address = plain_origin();
     let world = World::start(address);
     tell(async {
         for frame in [settings, ping, priority] {

@@ -1,22 +1,11 @@
 use std::io::{Read, Write};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use larder_http_encrypted::{Limits, Trust};
-use rustls::ServerConfig;
 
-use super::world::{Made, World, answer, head, origin};
+use larder_testkit::tls::Identity;
 
-fn server(made: &Made) -> Arc<ServerConfig> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![made.certificate.clone()], made.key.clone_key())
-        .unwrap();
-    Arc::new(config)
-}
+use super::world::{World, answer, head, origin};
 
 /// Asks in the clear, to the connection's end.
 fn ask(world: &World, path: &str) -> String {
@@ -33,7 +22,7 @@ fn ask(world: &World, path: &str) -> String {
 /// is not, and its client does not see an end.
 #[test]
 fn origins_over_tls() {
-    let made = Made::new("origin.example");
+    let made = Identity::new("origin.example");
     let (address, asked) = origin(
         |head, stream| {
             let octets = match head.split(' ').nth(1).unwrap() {
@@ -43,9 +32,9 @@ fn origins_over_tls() {
             // Who returns false here drops the stream, and so says no `close_notify`.
             stream.write_all(octets.as_bytes()).is_ok() && !head.contains("/cut")
         },
-        Some(server(&made)),
+        Some(made.server(&[])),
     );
-    let trust = Trust::File(made.files.certificates.clone());
+    let trust = Trust::File(made.chain());
     let origins = vec![(address, Some("origin.example"))];
     let world = World::with(origins, Limits::default(), trust, |_| ());
     for _ in 0..3 {
@@ -64,13 +53,13 @@ fn origins_over_tls() {
 /// there.
 #[test]
 fn unproven() {
-    let (made, other) = (Made::new("origin.example"), Made::new("origin.example"));
+    let (made, other) = (Identity::new("origin.example"), Identity::new("origin.example"));
     let answers = |_: &str, stream: &mut dyn super::world::Stream| {
         stream.write_all(answer("", "secret").as_bytes()).is_ok()
     };
-    let (address, asked) = origin(answers, Some(server(&made)));
+    let (address, asked) = origin(answers, Some(made.server(&[])));
     for (name, trusts) in [("other.example", &made), ("origin.example", &other)] {
-        let trust = Trust::File(trusts.files.certificates.clone());
+        let trust = Trust::File(trusts.chain());
         let world = World::with(vec![(address, Some(name))], Limits::default(), trust, |_| ());
         assert!(ask(&world, "/").starts_with("HTTP/1.1 502 "));
         assert!(world.count("tls_origin_unproven") > 0);
@@ -78,7 +67,7 @@ fn unproven() {
     }
     assert_eq!(asked.load(Ordering::SeqCst), 0);
     let nowhere = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let trust = Trust::File(made.files.certificates.clone());
+    let trust = Trust::File(made.chain());
     let origins = vec![(nowhere, Some("origin.example"))];
     let world = World::with(origins, Limits::default(), trust, |_| ());
     assert!(ask(&world, "/").starts_with("HTTP/1.1 502 "));
@@ -88,10 +77,10 @@ fn unproven() {
 /// A body without a length whose origin says `close_notify` is whole, and is kept.
 #[test]
 fn whole_until_close() {
-    let made = Made::new("origin.example");
+    let made = Identity::new("origin.example");
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let tls = server(&made);
+    let tls = made.server(&[]);
     let play = std::thread::spawn(move || {
         let mut stream = listener.accept().unwrap().0;
         let mut tls = rustls::ServerConnection::new(tls).unwrap();
@@ -103,7 +92,7 @@ fn whole_until_close() {
             tls.write_tls(&mut stream).unwrap();
         }
     });
-    let trust = Trust::File(made.files.certificates.clone());
+    let trust = Trust::File(made.chain());
     let origins = vec![(address, Some("origin.example"))];
     let world = World::with(origins, Limits::default(), trust, |_| ());
     // It has a length where it is all there before its head leaves.

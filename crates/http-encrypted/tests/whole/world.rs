@@ -1,24 +1,19 @@
 //! A server with a certificate of its own before an origin that a closure plays, and clients.
 
 use std::collections::HashMap;
-use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use larder_http::options::{Options, OriginAddress};
 use larder_http::server::Running;
 use larder_http_encrypted::{Encrypted, Files, Limits, Trust};
-use rcgen::{CertifiedKey, generate_simple_self_signed};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, StreamOwned};
-use tempfile::TempDir;
-
-/// How long something is waited for that must happen.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+use larder_testkit::tls::{Identity, client_of};
+use larder_testkit::wait::{PATIENCE, until_so_or};
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, ServerConfig, StreamOwned};
 
 pub const NAME: &str = "http.example";
 
@@ -26,34 +21,14 @@ pub const NAME: &str = "http.example";
 pub trait Stream: Read + Write + Send {}
 impl<T: Read + Write + Send> Stream for T {}
 
-/// A certificate of one's own, and its files.
-pub struct Made {
-    pub certificate: CertificateDer<'static>,
-    pub key: PrivateKeyDer<'static>,
-    pub files: Files,
-    _folder: TempDir,
+/// The files of a certificate.
+pub fn files(identity: &Identity) -> Files {
+    Files { certificates: identity.chain(), key: identity.key() }
 }
 
-impl Made {
-    pub fn new(name: &str) -> Made {
-        let folder = tempfile::tempdir().unwrap();
-        let files = Files {
-            certificates: folder.path().join("chain.pem"),
-            key: folder.path().join("key.pem"),
-        };
-        let (certificate, key) = write(&files, name);
-        Made { certificate, key, files, _folder: folder }
-    }
-}
-
-/// Makes a certificate, and writes it to these files.
-pub fn write(files: &Files, name: &str) -> (CertificateDer<'static>, PrivateKeyDer<'static>) {
-    let names = [name.to_owned(), "127.0.0.1".to_owned()];
-    let CertifiedKey { cert, signing_key } = generate_simple_self_signed(names).unwrap();
-    fs::write(&files.certificates, cert.pem()).unwrap();
-    fs::write(&files.key, signing_key.serialize_pem()).unwrap();
-    let key = PrivateKeyDer::try_from(signing_key.serialize_der()).unwrap();
-    (cert.der().clone(), key)
+/// An origin that answers everything with `x`.
+pub fn plain_origin() -> SocketAddr {
+    origin(|_, stream| stream.write_all(answer("", "x").as_bytes()).is_ok(), None).0
 }
 
 /// An origin: each connection is a thread, and each request's head is given to the closure, which answers; false: it is closed.
@@ -109,7 +84,8 @@ pub fn answer(fields: &str, body: &str) -> String {
 
 pub struct World {
     pub running: Option<Running>,
-    pub made: Made,
+    pub identity: Identity,
+    certificate: CertificateDer<'static>,
     pub tls: SocketAddr,
 }
 
@@ -125,10 +101,11 @@ impl World {
         trust: Trust,
         adjust: impl Fn(&mut Options),
     ) -> World {
-        let made = Made::new(NAME);
+        let identity = Identity::new(NAME);
+        let certificate = identity.certificate();
         let encrypted = Encrypted {
             listen: vec![SocketAddr::from(([127, 0, 0, 1], 0))],
-            certificate: Some(made.files.clone()),
+            certificate: Some(files(&identity)),
             trust: origins.iter().any(|(_, name)| name.is_some()).then_some(trust),
             threads: 1,
             limits,
@@ -145,7 +122,7 @@ impl World {
         let running = Running::start(&options).unwrap();
         let line = running.beside().unwrap().lines().remove(0);
         let tls = line.rsplit_once("https://").unwrap().1.parse().unwrap();
-        World { running: Some(running), made, tls }
+        World { running: Some(running), identity, certificate, tls }
     }
 
     pub fn running(&self) -> &Running {
@@ -160,16 +137,7 @@ impl World {
 
     /// A client that believes the server and names these protocols.
     pub fn config(&self, alpn: &[&str]) -> Arc<ClientConfig> {
-        let mut roots = RootCertStore::empty();
-        roots.add(self.made.certificate.clone()).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        config.alpn_protocols = alpn.iter().map(|token| token.as_bytes().to_vec()).collect();
-        Arc::new(config)
+        client_of(self.certificate.clone(), alpn)
     }
 
     /// A client of HTTP/1.1.
@@ -187,12 +155,8 @@ impl World {
 
     /// Waits until it is so.
     pub fn until(&self, what: &str, is_so: impl Fn(&World) -> bool) {
-        let begun = Instant::now();
-        while !is_so(self) {
-            let gauges = self.running().beside().unwrap().gauges();
-            assert!(begun.elapsed() < PATIENCE, "{what}: {gauges:?}");
-            thread::sleep(Duration::from_millis(5));
-        }
+        let stands = || format!("{what}: {:?}", self.running().beside().unwrap().gauges());
+        until_so_or(stands, || is_so(self));
     }
 }
 
