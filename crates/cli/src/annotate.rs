@@ -16,6 +16,7 @@ use larder_annotate::options::{
     Endpoint, LookupPer, NameSources, OutputFormat, Rotation, SortBy, Unresolved,
 };
 use larder_annotate::{Options, Progress, Summary};
+use larder_io::input::is_same_file;
 use larder_io::privileges;
 use larder_settings::exit::{self, Failure, Outcome};
 use larder_settings::layers::Resolved;
@@ -349,14 +350,6 @@ fn check_writable_later(path: &Path) -> Result<(), Failure> {
         )));
     }
     Ok(())
-}
-
-/// True when both paths lead to one regular file.
-pub fn is_same_file(left: &Path, right: &Path) -> bool {
-    match (fs::canonicalize(left), fs::canonicalize(right)) {
-        (Ok(left), Ok(right)) => left == right && left.is_file(),
-        _ => false,
-    }
 }
 
 #[cfg(test)]

@@ -9,30 +9,23 @@
 //! | [`dns`] | settings to a server of `larder_dns` |
 //! | [`http`] | settings to a server of `larder_http` |
 //! | [`demo`] | annotate on the capture inside the program, explained |
-//! | [`mod@bench`], [`gen_capture`] | measuring, and inputs for it |
 //! | [`mod@ctl`] | what operators ask of a running `larder dns` |
-//! | [`sim`] | what a cache is worth: settings to runs of `larder_sim` |
-//! | [`mod@model`] | what a cache is worth, for hit ratios given or replayed |
 //! | [`progress`], [`summary`], [`signals`] | what a person sees of a run, and how she stops it |
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 mod annotate;
-mod bench;
 mod ctl;
 mod demo;
 mod dns;
 mod encrypted;
 mod find;
-mod gen_capture;
 mod http;
 mod live;
-mod model;
 mod progress;
 mod reloading;
 mod settings;
 mod signals;
-mod sim;
 mod summary;
 mod top;
 
@@ -64,20 +57,9 @@ fn run(asked: &Asked) -> Outcome {
     let settings = &asked.settings_without_file()?;
     match asked.command.path {
         ["demo"] => demo::demo(settings),
-        ["bench", "annotate"] => bench::bench_annotate(settings),
-        ["bench", "engine"] => bench::bench_engine(settings),
-        ["bench", "dns"] => bench::bench_dns(settings),
-        ["bench", "http"] => bench::bench_http(settings),
-        ["bench", "live"] => bench::bench_live(settings),
-        ["gen", "capture"] => gen_capture::gen_capture(settings),
-        ["sim", "hit-ratio"] => sim::sim_hit_ratio(settings),
-        ["sim", "sync"] => sim::sim_sync(settings),
-        ["sim", "lengths"] => sim::sim_lengths(settings),
-        ["sim", "paper"] => sim::sim_paper(settings),
         ["find"] => find::find(settings),
         ["top"] => top::top(settings),
         ["ctl"] => ctl::ctl(settings),
-        ["model"] => model::model(settings),
         ["show-config"] if settings.switch("template") => print(&show::template(&PROGRAM)),
         ["show-config"] => asked.print_values(),
         ["completions"] => manual::print_completions(&PROGRAM, settings.choice("shell")),

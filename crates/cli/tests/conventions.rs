@@ -241,3 +241,19 @@ fn words_of_http_are_checked() {
         scratch.run(&format!("http --origin http://127.0.0.1:9 {setting}")).refused(&[said]);
     }
 }
+
+/// A command that `larder-lab` has now is refused with one line that says so, whatever follows it.
+#[test]
+fn moved_commands_say_where_they_are() {
+    let scratch = Scratch::new();
+    for word in ["bench", "gen", "model", "sim"] {
+        for line in [word.to_owned(), format!("{word} engine --help"), format!("{word} --nothing")]
+        {
+            let run = scratch.run(&line);
+            let here = format!("{word} is a command of larder-lab now: larder-lab {word} ...");
+            run.refused(&[&here, &format!("cargo run --release -p larder-lab -- {word} ...")]);
+            assert_eq!(run.err.lines().count(), 1, "{}", run.err);
+        }
+    }
+    scratch.run("benchmark").refused(&["unrecognized subcommand"]);
+}

@@ -62,7 +62,7 @@ fn man_writes_a_page_a_command() {
     assert_eq!(main.code, Some(0));
     assert!(main.out.contains(".TH LARDER 1 20"), "with a date: {}", main.out);
     assert_eq!(scratch.run("man -o .").code, Some(0));
-    for name in ["larder", "larder-annotate", "larder-demo", "larder-bench-annotate"] {
+    for name in ["larder", "larder-annotate", "larder-demo", "larder-show-config"] {
         let page = std::fs::read_to_string(scratch.path(&format!("{name}.1"))).expect(name);
         let title = name.to_ascii_uppercase();
         assert!(page.contains(&format!(".TH {title} 1 20")), "{name}");

@@ -54,20 +54,6 @@ impl Live {
         process::signal(self.child.id(), signal);
     }
 
-    /// Interrupts, closes the pipe once the program says that it stops, and waits for the end: exit code,
-    /// standard output and error.
-    fn interrupt(self) -> (Option<i32>, String, String) {
-        self.signal("-INT");
-        let Live { mut child, stdin } = self;
-        let mut pipe = BufReader::new(child.stderr.take().expect("piped"));
-        let [mut out, mut err] = [String::new(), String::new()];
-        pipe.read_line(&mut err).expect("UTF-8");
-        drop(stdin);
-        pipe.read_to_string(&mut err).expect("UTF-8");
-        child.stdout.take().expect("piped").read_to_string(&mut out).expect("UTF-8");
-        (child.wait().expect("ends").code(), out, err)
-    }
-
     /// Waits for the end while the pipe stays open: exit code, standard output and error.
     fn end(mut self) -> (Option<i32>, String, String) {
         let code = self.child.wait().expect("ends").code();
@@ -162,40 +148,6 @@ fn what_was_read_is_written() {
         let (code, out, err) = live.end();
         assert_eq!(code, Some(130), "{line}: {err}");
         assert!(out.contains("www.example"), "{line}: {out}\n{err}");
-    }
-}
-
-/// A replay that is interrupted prints what was replayed, of a sample too, or says that there is nothing.
-#[test]
-fn a_replay_is_left() {
-    let scratch = Scratch::new();
-    let keys: String = (0..300_000).map(|at| format!("{}\n", at % 5_000)).collect();
-    let run = |line: &str| {
-        let mut live = Live::start(&scratch, line);
-        // More than the reader's window and the pipe hold: once it is written, some of it was taken.
-        live.write(keys.as_bytes());
-        live.interrupt()
-    };
-    let sim = "sim hit-ratio --trace - --trace-format keys --policy lru --capacity";
-    for (line, what) in [
-        (format!("{sim} 1000"), "different keys"),
-        (format!("{sim} 1000 --sample 50%"), "a sample of 50 % of the keys"),
-        ("model --trace - --trace-format keys --cache-size 1000".to_owned(), "look-ups"),
-    ] {
-        let (code, out, err) = run(&line);
-        assert_eq!(code, Some(130), "{line}: {err}");
-        assert!(out.contains(what) && out.contains("lru"), "{line}: {out}");
-        assert!(err.contains("stopping") && err.contains("stopped after "), "{line}: {err}");
-    }
-    for line in [
-        format!("{sim} 50%"),
-        format!("{sim} 50% --sample 50%"),
-        format!("{sim} 1000 --sample auto"),
-        "model --trace - --trace-format keys --cache-size 50%".to_owned(),
-    ] {
-        let (code, out, err) = run(&line);
-        assert_eq!((code, out.as_str()), (Some(130), ""), "{line}: {err}");
-        assert!(err.contains("nothing of it is printed"), "{line}: {err}");
     }
 }
 

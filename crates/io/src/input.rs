@@ -241,6 +241,14 @@ fn content_of(file: File) -> io::Result<Content> {
     Ok(Content::Stream { file, live: false })
 }
 
+/// True when both paths lead to one regular file.
+pub fn is_same_file(left: &Path, right: &Path) -> bool {
+    match (std::fs::canonicalize(left), std::fs::canonicalize(right)) {
+        (Ok(left), Ok(right)) => left == right && left.is_file(),
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

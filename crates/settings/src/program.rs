@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::ArgMatches;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::args;
 use crate::exit::{self, Failure, Outcome};
@@ -31,7 +32,10 @@ impl Program {
         speak_as(self.name);
         let outcome = match self.asked(std::env::args_os()) {
             Ok(asked) => run(&asked),
-            Err(error) => say_usage(&error),
+            Err(error) => match self.moved_to(&error) {
+                Some(failure) => Err(failure),
+                None => say_usage(&error),
+            },
         };
         let code = outcome.unwrap_or_else(|failure| {
             if !failure.message.is_empty() {
@@ -52,6 +56,23 @@ impl Program {
         let (command, matches) =
             args::chosen(self, &matches).expect("clap refuses a line without a command");
         Ok(Asked { program: self, command, matches })
+    }
+}
+
+impl Program {
+    /// Where the command has gone that a wrong line asks for.
+    fn moved_to(&self, error: &clap::Error) -> Option<Failure> {
+        if error.kind() != ErrorKind::InvalidSubcommand {
+            return None;
+        }
+        let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else {
+            return None;
+        };
+        let (_, other) = self.moved.iter().find(|(moved, _)| moved == word)?;
+        Some(Failure::usage(format!(
+            "{word} is a command of {other} now: {other} {word} ... \
+             (in larder's sources: cargo run --release -p {other} -- {word} ...)"
+        )))
     }
 }
 

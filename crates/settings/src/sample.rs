@@ -40,6 +40,7 @@ pub static PROGRAM: Program = Program {
     long_about: "A program of one command",
     commands: &[&ANNOTATE],
     families: &[],
+    moved: &[("bench", "other")],
     shown: None,
     guide: "# Settings\n",
 };

@@ -117,6 +117,8 @@ pub struct Program {
     pub commands: &'static [&'static Command],
     /// Words that hold commands of two words, and a line on each.
     pub families: &'static [(&'static str, &'static str)],
+    /// Words that were commands once, each with the package and program that has them now.
+    pub moved: &'static [(&'static str, &'static str)],
     /// The command whose lasting settings `show-config` takes as flags too, and their heading in
     /// its help.
     pub shown: Option<(&'static Command, &'static str)>,

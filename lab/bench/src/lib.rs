@@ -17,7 +17,7 @@
 //! live      live capture beside the bare limit of a ring (feature `net`)
 //! ```
 //!
-//! `larder bench engine` uses it as it is; the workspace `bench/` adds other people's caches, which so
+//! `larder-lab bench engine` uses it as it is; the workspace `bench/` adds other people's caches, which so
 //! never come near the dependencies of the program.
 //!
 //! Invariants

@@ -7,7 +7,7 @@
 //! table 1            when proxies are synchronised, or not at all: throughput and hits
 //! ```
 //!
-//! `larder sim paper` sets them beside what the paper reports, with the parts that need no clock (`larder-sim`).
+//! `larder-lab sim paper` sets them beside what the paper reports, with the parts that need no clock (`larder-sim`).
 //! Numbers of cores that the machine lacks are left out. Differences from the paper are the report's to tell.
 //!
 //! Contestants run once a round in rotated order, the first round warms up; figures are medians with their

@@ -172,7 +172,7 @@ fn texts_are_kept() {
     let figure = Figure {
         title: "a < b & \"c\"".to_owned(),
         caption: "what is seen".to_owned(),
-        source: "larder sim hit-ratio".to_owned(),
+        source: "larder-lab sim hit-ratio".to_owned(),
         x: Axis::log("capacity").si(),
         y: Axis::linear("hit ratio").percent(),
         series: vec![Series::new("<lru>", vec![(10.0, 0.1), (1e4, 0.5)])],
@@ -183,7 +183,7 @@ fn texts_are_kept() {
     for text in [
         "a < b & \"c\"",
         "what is seen",
-        "larder sim hit-ratio",
+        "larder-lab sim hit-ratio",
         "capacity",
         "hit ratio",
         "<lru>",

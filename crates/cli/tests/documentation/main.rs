@@ -43,6 +43,9 @@ fn run(file: &str) {
             return;
         }
     }
+    if text(file).contains("$ larder-lab") && !world::lab().is_file() {
+        return skip("documentation", "larder-lab is not built");
+    }
     let test = std::thread::current().name().expect("tests have names").to_owned();
     // The process has another number there, so it cannot name a directory of its own.
     let scratch = Scratch::new();

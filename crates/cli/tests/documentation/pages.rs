@@ -127,8 +127,8 @@ pub const PAGES: &[Page] = &[
             ("larder find", &[First(FOUND)]),
             // Its default size takes minutes to measure; the line before has made that.
             (
-                "larder bench annotate",
-                &[First("larder gen capture -r some.pcap -o big.pcap --size 4MiB")],
+                "larder-lab bench annotate",
+                &[First("larder-lab gen capture -r some.pcap -o big.pcap --size 4MiB")],
             ),
         ],
     },
@@ -164,10 +164,10 @@ pub const PAGES: &[Page] = &[
             replay $NOTES/example.pcap &",
         notes: &[
             ("tshark", &[Excerpt]),
-            ("larder gen capture", &[NotRun("1,500 MiB: README's line makes them")]),
+            ("larder-lab gen capture", &[NotRun("1,500 MiB: README's line makes them")]),
             (
-                "larder bench annotate",
-                &[First("larder gen capture -r some.pcap -o big.pcap --size 4MiB")],
+                "larder-lab bench annotate",
+                &[First("larder-lab gen capture -r some.pcap -o big.pcap --size 4MiB")],
             ),
         ],
     },
@@ -299,9 +299,9 @@ pub const PAGES: &[Page] = &[
                 done
             } | gzip > dns.log.gz",
         notes: &[
-            ("larder model --trace", &[Figures]),
+            ("larder-lab model --trace", &[Figures]),
             (
-                "larder model --measure",
+                "larder-lab model --measure",
                 &[NotRun("takes dnsdist, and half a minute; tests/model.rs has a shorter one")],
             ),
         ],
@@ -312,13 +312,13 @@ pub const PAGES: &[Page] = &[
             printf '0 1 10\\n1 2\\n2 5 big\\n3 1 10\\n' > odd.trace
             for i in {1..300}; do echo $((i * i % 97)) 3 0 $i; done | gzip > arc-OLTP.lis.zst",
         notes: &[
-            ("larder sim hit-ratio --trace zipf:0.9 ", &[Timed]),
+            ("larder-lab sim hit-ratio --trace zipf:0.9 ", &[Timed]),
             (
-                "larder sim hit-ratio --trace zipf:0.9:2000000",
+                "larder-lab sim hit-ratio --trace zipf:0.9:2000000",
                 &[NotRun("takes minutes in a build for tests")],
             ),
-            ("larder sim hit-ratio --trace arc", &[Figures]),
-            ("larder sim hit-ratio --trace odd", &[Ends(1)]),
+            ("larder-lab sim hit-ratio --trace arc", &[Figures]),
+            ("larder-lab sim hit-ratio --trace odd", &[Ends(1)]),
             ("cargo bench", &[NotRun("builds larder anew, optimised")]),
         ],
     },

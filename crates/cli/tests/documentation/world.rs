@@ -163,6 +163,7 @@ impl World {
         }
         let bin = world.folder.join("bin/larder");
         symlink(env!("CARGO_BIN_EXE_larder"), bin).expect("linked");
+        symlink(lab(), world.folder.join("bin/larder-lab")).expect("linked");
         for (name, content) in FILES {
             std::fs::write(world.notes.join(name), content).expect("written");
         }
@@ -211,6 +212,11 @@ impl World {
         command.env("CAPTURES", captures).env("TOOLS", tools).env("NOTES", &self.notes);
         command
     }
+}
+
+/// `larder-lab`, as it is built beside the program. (`cargo test --workspace` builds both.)
+pub fn lab() -> PathBuf {
+    PathBuf::from(env!("CARGO_BIN_EXE_larder")).with_file_name("larder-lab")
 }
 
 /// A recording with a lookup of `www.example.com` and a flow to its address.

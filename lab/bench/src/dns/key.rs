@@ -66,7 +66,7 @@ mod here {
     impl Key {
         /// Says what is missing.
         pub fn new() -> Result<Key, String> {
-            Err("this build cannot sign zones: cargo build --release --features recurse".to_owned())
+            Err("this build cannot sign zones: cargo build --release -p larder-lab --features signed".to_owned())
         }
 
         /// Never called, like those below.

@@ -88,7 +88,13 @@ impl Server {
         let known = KNOWN.iter().find(|known| known.name == name);
         let known = known.ok_or_else(|| format!("there is no server '{name}'"))?;
         let program = match known.name {
-            LARDER => Some(own.to_owned()),
+            LARDER if own.is_file() => Some(own.to_owned()),
+            LARDER => {
+                return Err(format!(
+                    "{} is not there; cargo build --release makes it",
+                    own.display()
+                ));
+            }
             _ => find(known.program),
         };
         let program = program.ok_or("not installed")?;
@@ -325,7 +331,8 @@ mod tests {
     fn what_is_not_here_is_said() {
         let own = Path::new("/nonexistent/larder");
         assert!(Server::find("knot", own).unwrap_err().contains("'knot'"));
-        assert_eq!(Server::find(LARDER, own).unwrap().version, "");
+        assert!(Server::find(LARDER, own).unwrap_err().contains("cargo build"));
+        assert_eq!(Server::find(LARDER, Path::new("/bin/false")).unwrap().version, "");
         assert_eq!(names().count(), KNOWN.len());
     }
 }

@@ -99,7 +99,9 @@ fn opening(settings: &Settings, names_are: &str, measured: Option<&Measured>) ->
              larder, and sets every result beside the number that the paper gives. Hollow markers in the figures are \
              the paper's numbers; where it gives only a picture, there is none."
         )),
-        text("Made by `larder sim paper -o DIR`. Rows are in the CSV files beside this report."),
+        text(
+            "Made by `larder-lab sim paper -o DIR`. Rows are in the CSV files beside this report.",
+        ),
         Block::List(vec![
             format!(
                 "Simulated: streams of {requests} requests by Zipf's law over {names} names, the first third not \

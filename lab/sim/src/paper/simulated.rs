@@ -1,6 +1,6 @@
 //! The experiments that need no clock: hit ratios, ways of sharing, lengths.
 //!
-//! All by the same simulations as `larder sim sync` and `larder sim lengths`; a cache of one core is one that
+//! All by the same simulations as `larder-lab sim sync` and `larder-lab sim lengths`; a cache of one core is one that
 //! shares with nobody.
 
 use super::reported::{MEMORY_GB, NAMES_GB, SIZES};

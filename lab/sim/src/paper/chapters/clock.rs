@@ -129,7 +129,7 @@ pub(super) fn systems(measured: Option<&Measured>) -> Vec<Block> {
         heading("Table 2: other systems"),
         text(
             "As the paper cites them, each from its own machine, mix and keys: neither its comparison nor ours with them is \
-             one of like with like. Other caches measured beside the engine on one machine are what `larder bench engine` \
+             one of like with like. Other caches measured beside the engine on one machine are what `larder-lab bench engine` \
              shows.",
         ),
         rows("table-2", sheet),

@@ -32,7 +32,7 @@ pub(super) fn hit_ratios(simulated: &Simulated) -> Vec<Block> {
             caption: format!(
                 "Zipf {ALPHA}, 90 % get, 10 % set; memory as the paper's, for 17 GB of names."
             ),
-            source: "larder sim paper".to_owned(),
+            source: "larder-lab sim paper".to_owned(),
             x: Axis::linear("memory, GB"),
             y: Axis::linear("hit ratio").percent(),
             series: policies.iter().map(line).collect(),

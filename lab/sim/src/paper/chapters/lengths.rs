@@ -91,7 +91,7 @@ fn split_costs(simulated: &Simulated) -> Vec<Block> {
         caption: "Points of hit ratio below an LRU that counts octets and splits nothing; memory for 8 of 17 parts \
                   of the names."
             .to_owned(),
-        source: "larder sim lengths".to_owned(),
+        source: "larder-lab sim lengths".to_owned(),
         values: Axis::linear("points of hit ratio lost"),
         series: widths.map(|width| format!("classes of {width}")).to_vec(),
         groups: Split::ALL.map(group).to_vec(),

@@ -115,7 +115,7 @@ fn exponents(simulated: &Simulated) -> Vec<Block> {
         caption: "Hits of Algorithm 1 as listed, eight cores. Hollow: the paper's two numbers, drawn where our shared \
                   cache comes nearest to its 68.38 %."
             .to_owned(),
-        source: "larder sim paper".to_owned(),
+        source: "larder-lab sim paper".to_owned(),
         x: Axis::linear("exponent"),
         y: Axis::linear("hit ratio").percent(),
         series: vec![line(shared, Mode::Periodic), line(alone, Mode::Independent)],
@@ -169,7 +169,7 @@ fn periods(simulated: &Simulated) -> Vec<Block> {
     let freshness = Figure {
         title: "What the period costs".to_owned(),
         caption: "Hits, and hits on a value that had been replaced, by requests from one sync to the next.".to_owned(),
-        source: "larder sim sync".to_owned(),
+        source: "larder-lab sim sync".to_owned(),
         x: Axis::log("requests from sync to sync").si(),
         y: Axis::linear("share").percent(),
         series: vec![
@@ -182,7 +182,7 @@ fn periods(simulated: &Simulated) -> Vec<Block> {
     let work = Figure {
         title: "Work of keeping eight proxies alike".to_owned(),
         caption: "A request, summed over proxies, by what is copied at a sync; misses filled, larder's policy.".to_owned(),
-        source: "larder sim sync".to_owned(),
+        source: "larder-lab sim sync".to_owned(),
         x: Axis::log("requests from sync to sync").si(),
         y: Axis::log("entries or records a request").si(),
         series: vec![

@@ -1,0 +1,174 @@
+//! `larder-lab bench dns`: servers of DNS beside one another and beside the limits of UDP.
+//!
+//! All measuring is done by `larder_bench::dns`; here are the words of the command line, and what is printed.
+//! Tables come as soon as a work is done, configurations at the end. SKIP lines and progress go to standard
+//! error.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use larder_bench::dns::field::run;
+use larder_bench::dns::plan::{Error, Event, Plan, Work};
+use larder_bench::dns::report::legend;
+use larder_bench::dns::server::{self, Server};
+use larder_bench::dns::signed::Signer;
+use larder_bench::dns::stub::StubOptions;
+use larder_settings::exit::{DONE, Failure, INTERRUPTED, Outcome};
+use larder_settings::layers::Resolved;
+use larder_settings::nearest;
+use larder_settings::signals::ask_on_signals;
+use larder_settings::terminal::eprint_quietly;
+use larder_settings::terminal::print;
+
+use super::printer::{Format, Printer};
+
+/// Runs the command.
+pub fn bench_dns(settings: &Resolved) -> Outcome {
+    let number = |name: &str| settings.number_or_default(name);
+    let works = works(settings.word("work"), number("hot") as u32, number("names") as u32)?;
+    let own = settings.path("larder").unwrap_or_else(crate::larder);
+    let servers = servers(settings.word("servers"), &own)?;
+    let plan = Plan {
+        rounds: number("rounds") as usize,
+        measured: Duration::from_millis(number("measured-ms")),
+        cores: number("cores") as usize,
+        in_flight: number("in-flight") as usize,
+        edns: settings.switch("edns"),
+        upstream: StubOptions {
+            ttl_s: number("ttl") as u32,
+            delay: Duration::from_micros(number("delay-us")),
+            loss: number("loss") as f64 / 100.0,
+            lame: number("lame") as f64 / 100.0,
+            signer: signer(settings)?,
+        },
+        hierarchy: settings.switch("hierarchy"),
+        latency: !settings.switch("no-waiting"),
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    let asked = Arc::clone(&stop);
+    ask_on_signals(false, "stopping; servers are being ended", move || {
+        asked.store(true, Ordering::Relaxed);
+    })
+    .map_err(|error| Failure::file("signals", &error, "try again"))?;
+    let programs = servers.iter().map(|one| (one.name, one.program.clone(), one.version.clone()));
+    let mut printer = Printer::new(Format::of(settings), programs);
+    let mut printed = Ok(DONE);
+    let result = run(&servers, &works, &plan, &stop, |event| {
+        let text = text(&mut printer, event);
+        if !text.is_empty() && printed.is_ok() {
+            printed = print(&text);
+            if printed.is_err() {
+                // Nobody reads on.
+                stop.store(true, Ordering::Relaxed);
+            }
+        }
+    });
+    printed?;
+    match result {
+        Ok(()) if stop.load(Ordering::Relaxed) => Ok(INTERRUPTED),
+        Ok(()) => print(&printer.end(legend)),
+        Err(Error::NotPermitted(error)) => Err(Failure::file(
+            "a network of its own",
+            &error,
+            "be root, or: unshare --user --map-root-user larder-lab bench dns",
+        )),
+        Err(Error::Failed(reason)) => Err(Failure::usage(reason)),
+    }
+}
+
+/// What signs the zones of the hierarchy, where that is asked for.
+fn signer(settings: &Resolved) -> Result<Option<Arc<Signer>>, Failure> {
+    if !settings.switch("dnssec") {
+        return Ok(None);
+    }
+    if !settings.switch("hierarchy") {
+        return Err(Failure::usage(
+            "--dnssec is about zones, which are there with --hierarchy only",
+        ));
+    }
+    let signer = Signer::new().map_err(|reason| Failure::usage(format!("--dnssec: {reason}")))?;
+    Ok(Some(Arc::new(signer)))
+}
+
+/// The works of a list.
+fn works(list: Option<&str>, hot: u32, names: u32) -> Result<Vec<Work>, Failure> {
+    let work = |word: &str| {
+        let (hot, hit_percent) = match word {
+            "hits" => (hot, Some(100)),
+            "million" => (names, Some(100)),
+            "misses" => (hot, Some(0)),
+            percent => (hot, percent.parse().ok().filter(|percent| *percent <= 100)),
+        };
+        let hit_percent = hit_percent.ok_or_else(|| {
+            let hint = nearest::hint(word, ["hits", "million", "misses"]);
+            Failure::usage(format!(
+                "--work: '{word}' is none; hits, million, misses, or a percentage from 0 to 100{hint}"
+            ))
+        })?;
+        Ok(Work { name: word.to_owned(), hot, hit_percent })
+    };
+    list.unwrap_or_default().split(',').map(|word| work(word.trim())).collect()
+}
+
+/// The servers of a list that are here; a line for each that is not.
+pub fn servers(list: Option<&str>, own: &Path) -> Result<Vec<Server>, Failure> {
+    let mut found: Vec<Server> = Vec::new();
+    for name in list.unwrap_or_default().split(',').map(str::trim) {
+        if !server::names().any(|known| known == name) {
+            let hint = nearest::hint(name, server::names());
+            let known = server::names().collect::<Vec<_>>().join(", ");
+            return Err(Failure::usage(format!("--servers: '{name}' is none of {known}{hint}")));
+        }
+        match Server::find(name, own) {
+            Ok(server) if found.iter().all(|other| other.name != name) => found.push(server),
+            Ok(_) => {}
+            Err(reason) => eprint_quietly(&format!("SKIP {name}: {reason}")),
+        }
+    }
+    Ok(found)
+}
+
+/// What to print now of an event; often nothing.
+fn text(printer: &mut Printer, event: Event) -> String {
+    match event {
+        Event::Progress(line) => eprint_quietly(&line),
+        Event::Machine(line) => return printer.machine(&line),
+        Event::Skipped(name, reason) => printer.leave_out(name, reason),
+        Event::SetUp(name, launch) => {
+            printer.set_up(name, vec![launch.arguments], launch.configuration);
+        }
+        Event::Measured(measured) => {
+            return printer.measured(|style| measured.table(style), || measured.json());
+        }
+    }
+    String::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Words become works, with the names that belong to them; anything else is an error that says what there is.
+    #[test]
+    fn works_are_words_or_percentages() {
+        let list = works(Some("hits, million,misses,90"), 10, 20).unwrap();
+        let shapes: Vec<(u32, u32)> =
+            list.iter().map(|work| (work.hot, work.hit_percent)).collect();
+        assert_eq!(shapes, [(10, 100), (20, 100), (10, 0), (10, 90)]);
+        for wrong in ["101", "-1", "hit", ""] {
+            let failure = works(Some(wrong), 10, 20).unwrap_err();
+            assert!(failure.message.contains("misses"), "{wrong}: {}", failure.message);
+        }
+    }
+
+    /// A server that nobody knows is an error with the nearest name.
+    #[test]
+    fn servers_are_known() {
+        let failure = servers(Some("larder,unbond"), Path::new("/bin/true")).unwrap_err();
+        assert!(failure.message.contains("unbound"), "{}", failure.message);
+        let found = servers(Some("larder,larder"), Path::new("/bin/true")).unwrap();
+        assert_eq!(found.len(), 1);
+    }
+}

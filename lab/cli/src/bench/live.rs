@@ -1,0 +1,279 @@
+//! `larder-lab bench live`: live capture beside the limit of the kernel's rings.
+//!
+//! All measuring is done by `larder_bench::live`; here are the frames, the decoding, and what is printed.
+
+use std::fmt::Write as _;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use larder_annotate::decode::{Decoded, Keying, decode};
+use larder_bench::live::{Error, Measured, Plan, Program, Stage, run};
+use larder_io::batch::Batch;
+use larder_settings::exit::{DONE, Failure, Outcome};
+use larder_settings::layers::Resolved;
+use larder_settings::terminal::eprint_quietly;
+use larder_settings::terminal::print;
+use larder_wire::frame::{HEADERS_V4, Letter};
+
+use super::printer::Format;
+
+/// The last by AF_XDP, where that is asked for.
+const STAGES: [&str; 6] = ["walk", "source", "decode", "annotate", "store", "xdp"];
+/// Octets of packets that are kept in the stage `store`: as a ring it is used many times over.
+const STORE_BYTES: u64 = 1 << 30;
+
+/// Frames in the row that is sent: some of each flow, and DNS answers among them.
+const FRAMES_MIN: usize = 2000;
+const ANSWER_EVERY: usize = 500;
+const ANSWER_BYTES: usize = 100;
+
+/// Runs the command.
+pub fn bench_live(settings: &Resolved) -> Outcome {
+    let number = |name: &str| settings.number_or_default(name);
+    let format = Format::of(settings);
+    let mut printed = head(format);
+    let wanted = settings.list("stages");
+    if let Some(word) = wanted.iter().find(|word| !STAGES.contains(word)) {
+        return Err(Failure::usage(format!("--stages: '{word}' is none of {}", STAGES.join(", "))));
+    }
+    let is_wanted = |stage: &&&str| match wanted.as_slice() {
+        [] => settings.switch("xdp") || **stage != "xdp",
+        wanted => wanted.contains(*stage),
+    };
+    let stages: Vec<&str> = STAGES.iter().filter(is_wanted).copied().collect();
+    for size in sizes(settings.word("sizes").unwrap_or_default())? {
+        let plan = Plan {
+            frames: frames(number("flows") as usize, size),
+            measured: Duration::from_millis(number("measured-ms")),
+            frames_per_s: number("rate"),
+            rings: number("rings") as usize,
+            ring_bytes: number("ring"),
+            xdp: false,
+        };
+        let rounds = number("rounds");
+        let mut measured = [const { Vec::new() }; STAGES.len()];
+        for round in 1..=rounds {
+            for (at, name) in stages.iter().enumerate() {
+                eprint_quietly(&format!("{size} B, round {round} of {rounds}: {name}"));
+                measured[at].push(stage(name, &plan)?);
+            }
+        }
+        for (name, rounds) in stages.iter().zip(&measured) {
+            printed.push_str(&row(format, name, size, rounds));
+        }
+        print(&std::mem::take(&mut printed))?;
+    }
+    Ok(DONE)
+}
+
+fn stage(name: &str, plan: &Plan) -> Result<Measured, Failure> {
+    let mut decoded = Decoded::default();
+    let mut packets = 0;
+    let program = match name {
+        "annotate" | "store" => Some(program(name)?),
+        _ => None,
+    };
+    let mut work = |batch: &Batch| {
+        decode(batch, 1, Keying { seed: 0, ignores_vlan: false }, &mut decoded);
+        packets += u64::from(decoded.packets);
+    };
+    let plan = Plan { xdp: name == "xdp", ..plan.clone() };
+    let measured = run(
+        &plan,
+        match (name, &program) {
+            (_, Some(program)) => Stage::Program(program),
+            ("walk", _) => Stage::Walk,
+            ("source" | "xdp", _) => Stage::Source,
+            _ => Stage::Work(&mut work),
+        },
+    );
+    if let Some(program) = &program {
+        // What a run leaves is of no use; that it stays, of no harm.
+        let _ = std::fs::remove_dir_all(&program.directory);
+    }
+    let measured = measured.map_err(|error| match error {
+        Error::NotPermitted(error) => Failure::file(
+            "a network of its own",
+            &error,
+            "be root, or: unshare --user --map-root-user --net larder-lab bench live",
+        ),
+        Error::Failed(why) => Failure::usage(why),
+    })?;
+    if name == "decode" && packets != measured.received {
+        return Err(Failure::usage(format!(
+            "{packets} packets decoded of {} received",
+            measured.received
+        )));
+    }
+    Ok(measured)
+}
+
+/// larder, in a folder of its own.
+fn program(name: &str) -> Result<Program, Failure> {
+    let path = crate::larder();
+    if !path.is_file() {
+        return Err(Failure::usage(format!(
+            "{path:?}: larder itself is measured too, and is not there; cargo build --release makes it"
+        )));
+    }
+    let directory = std::env::temp_dir().join(format!("larder-bench-live-{}", std::process::id()));
+    std::fs::create_dir_all(&directory)
+        .map_err(|error| Failure::file("the folder for temporary files", &error, "set TMPDIR"))?;
+    Ok(Program { path, directory, store_bytes: if name == "store" { STORE_BYTES } else { 0 } })
+}
+
+/// The sizes of a list.
+fn sizes(list: &str) -> Result<Vec<usize>, Failure> {
+    list.split(',')
+        .map(|word| match word.trim().parse() {
+            Ok(size @ 60..=1514) => Ok(size),
+            _ => Err(Failure::usage(format!(
+                "--sizes: '{word}' is none; name octets from 60 to 1514, as in 60,1500"
+            ))),
+        })
+        .collect()
+}
+
+/// Frames of so many flows over UDP; now and then an answer that names an address of them.
+fn frames(flows: usize, size: usize) -> Vec<Vec<u8>> {
+    let count = FRAMES_MIN.max(flows);
+    (0..count)
+        .map(|n| {
+            let flow = (n % flows) as u32;
+            let client = Ipv4Addr::from(0x0a00_0000 + flow % 250 + 1);
+            let server = Ipv4Addr::from(0xc633_6400 + flow % 200 + 1);
+            if n % ANSWER_EVERY == 0 {
+                let from = SocketAddr::from(([10, 0, 1, 1], 53));
+                let message = answer(n, server);
+                return frame(from, (client, 30_000).into(), ANSWER_BYTES, &message);
+            }
+            let port = 1024 + (flow / 250) as u16;
+            frame((client, port).into(), (server, 443).into(), size, &[])
+        })
+        .collect()
+}
+
+/// A frame of `size` octets with a message at the beginning of what it carries.
+fn frame(from: SocketAddr, to: SocketAddr, size: usize, message: &[u8]) -> Vec<u8> {
+    let mut frame = vec![0; size.max(HEADERS_V4 + message.len())];
+    frame[HEADERS_V4..][..message.len()].copy_from_slice(message);
+    let letter = Letter {
+        peer: to,
+        local: from,
+        peer_mac: [2, 0, 0, 0, 0, 1],
+        local_mac: [2, 0, 0, 0, 0, 2],
+    };
+    let message_bytes = frame.len() - HEADERS_V4;
+    let sealed = letter.seal(message_bytes, &mut frame);
+    debug_assert_eq!(sealed, Some(frame.len()));
+    frame
+}
+
+/// An answer: a name has an address.
+fn answer(id: usize, address: Ipv4Addr) -> Vec<u8> {
+    let mut message = (id as u16).to_be_bytes().to_vec();
+    message.extend([0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0]);
+    let label = format!("host{id}");
+    message.push(label.len() as u8);
+    message.extend(label.as_bytes());
+    message.extend(b"\x07example\x03com\x00\x00\x01\x00\x01");
+    message.extend(b"\xc0\x0c\x00\x01\x00\x01\x00\x00\x01\x2c\x00\x04");
+    message.extend(address.octets());
+    message
+}
+
+fn head(format: Format) -> String {
+    match format {
+        Format::Json => String::new(),
+        Format::Tables(style) => {
+            let cells = [
+                "size",
+                "stage",
+                "sent k/s",
+                "Gbit/s",
+                "read k/s",
+                "sent",
+                "read",
+                "dropped",
+                "reader ns",
+                "sender ns",
+                "not kept",
+            ];
+            line(style, cells.map(str::to_owned), true)
+        }
+    }
+}
+
+fn row(format: Format, name: &str, size: usize, rounds: &[Measured]) -> String {
+    let median = |figure: &dyn Fn(&Measured) -> f64| {
+        let mut figures: Vec<f64> = rounds.iter().map(figure).collect();
+        figures.sort_by(f64::total_cmp);
+        figures[figures.len() / 2]
+    };
+    let total = |figure: &dyn Fn(&Measured) -> u64| rounds.iter().map(figure).sum::<u64>();
+    let sent_per_s = median(&|m| m.sent.frames as f64 / m.seconds);
+    let bits_per_s = median(&|m| m.sent.bytes as f64 * 8.0 / m.seconds);
+    let read_per_s = median(&|m| m.received as f64 / m.seconds);
+    let reader_ns = median(&|m| m.reader_ns / (m.received as f64).max(1.0));
+    let sender_ns = median(&|m| m.sender_ns / (m.sent.frames as f64).max(1.0));
+    let (sent, read) = (total(&|m| m.sent.frames), total(&|m| m.received));
+    let (dropped, not_kept) = (total(&|m| m.dropped), total(&|m| m.not_kept));
+    match format {
+        Format::Json => format!(
+            "{{\"size\":{size},\"stage\":\"{name}\",\"rounds\":{},\"sent_per_s\":{sent_per_s:.0},\
+             \"bits_per_s\":{bits_per_s:.0},\"read_per_s\":{read_per_s:.0},\"sent\":{sent},\
+             \"read\":{read},\"dropped\":{dropped},\"reader_ns_per_packet\":{reader_ns:.1},\
+             \"sender_ns_per_packet\":{sender_ns:.1},\"not_kept\":{not_kept},\"threads\":{{{}}}}}\n",
+            rounds.len(),
+            threads(rounds)
+        ),
+        Format::Tables(style) => line(
+            style,
+            [
+                size.to_string(),
+                name.to_owned(),
+                format!("{:.1}", sent_per_s / 1e3),
+                format!("{:.3}", bits_per_s / 1e9),
+                format!("{:.1}", read_per_s / 1e3),
+                sent.to_string(),
+                read.to_string(),
+                dropped.to_string(),
+                format!("{reader_ns:.1}"),
+                format!("{sender_ns:.1}"),
+                not_kept.to_string(),
+            ],
+            false,
+        ),
+    }
+}
+
+/// What each of the program's threads took, ns a packet: the workers receive, decode, name and write; `store` writes packets.
+fn threads(rounds: &[Measured]) -> String {
+    let Some(last) = rounds.last() else { return String::new() };
+    let each = last.threads_ns.iter().filter(|(_, ns)| **ns > 0.0);
+    let each: Vec<String> = each
+        .map(|(name, ns)| format!("\"{name}\":{:.1}", ns / (last.received as f64).max(1.0)))
+        .collect();
+    each.join(",")
+}
+
+fn line(style: larder_bench::table::Style, cells: [String; 11], is_head: bool) -> String {
+    let mut text = String::new();
+    match style {
+        larder_bench::table::Style::Markdown => {
+            let _ = writeln!(text, "| {} |", cells.join(" | "));
+            if is_head {
+                let _ = writeln!(text, "|{}", "---|".repeat(cells.len()));
+            }
+        }
+        larder_bench::table::Style::Text => {
+            for (at, cell) in cells.iter().enumerate() {
+                let width = [5, 8, 9, 8, 9, 10, 10, 9, 10, 10, 9][at];
+                let _ = write!(text, "{cell:>width$} ");
+            }
+            text.truncate(text.trim_end().len());
+            text.push('\n');
+        }
+    }
+    text
+}

@@ -1,0 +1,60 @@
+//! The one table of `larder-lab`: every command, and one row a setting. All of them belong to one
+//! run.
+
+mod bench;
+mod bench_live;
+mod model;
+mod sim;
+
+use larder_settings::table::Program;
+
+/// The program.
+pub static PROGRAM: Program = Program {
+    name: "larder-lab",
+    version: env!("CARGO_PKG_VERSION"),
+    changed: "2026-11-24",
+    about: "Measure larder, simulate caches, make inputs for both",
+    long_about: "larder-lab measures larder beside other programs and the limits of the machine, \
+and says what a cache is worth before one is bought: hit ratios on traces, and what they mean to a \
+server.
+
+Results go to standard output, everything else to standard error.
+
+First steps:
+  larder-lab sim hit-ratio --trace zipf:0.9
+  larder-lab model
+  larder-lab bench engine",
+    commands: &[
+        &bench::BENCH_ANNOTATE,
+        &bench::BENCH_ENGINE,
+        &bench::BENCH_DNS,
+        &bench::BENCH_HTTP,
+        &bench_live::BENCH_LIVE,
+        &bench::GEN_CAPTURE,
+        &sim::SIM_HIT_RATIO,
+        &sim::SIM_SYNC,
+        &sim::SIM_LENGTHS,
+        &sim::SIM_PAPER,
+        &model::MODEL,
+    ],
+    families: &[
+        ("bench", "Measure larder on this machine"),
+        ("gen", "Make inputs for measuring"),
+        ("sim", "Simulate caches on traces"),
+    ],
+    shown: None,
+    moved: &[],
+    guide: "# Settings of larder-lab\n\n\
+        Generated from the table in `lab/cli/src/settings.rs`; a test keeps it so\n\
+        (`UPDATE_DOCS=1 cargo test -p larder-lab` rewrites it).\n\n\
+        `larder-lab` measures and simulates. `cargo build --release -p larder-lab` builds it.\n\
+        All its settings belong to one run: no file and no variable has them.\n",
+};
+
+/// The page that is made of the table.
+#[cfg(test)]
+const PAGE: &str = "docs/guide/settings-lab.md";
+
+#[cfg(test)]
+#[path = "../../../crates/settings/tests/common/table.rs"]
+mod tests;

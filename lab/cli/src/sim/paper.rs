@@ -1,0 +1,116 @@
+//! `larder-lab sim paper`: the engine measured, the rest simulated, one report written.
+
+use std::fs;
+
+use larder_bench::paper::{self as bench, Size};
+use larder_bench::sample::Median;
+use larder_settings::exit::{self, Failure, Outcome};
+use larder_settings::layers::Resolved;
+use larder_settings::terminal::eprint_quietly;
+use larder_sim::lengths::names::Names;
+use larder_sim::paper::{self, Measured, Mode, Settings, Timed, TimedMode};
+
+use super::hit_ratio::usage;
+use super::{ended, threads};
+
+/// Names made up where no list is given.
+const NAMES_MADE_UP: u32 = 100_000;
+
+/// Runs the command.
+pub fn sim_paper(settings: &Resolved) -> Outcome {
+    let folder = settings.path("output").unwrap_or_default();
+    let failed = |error: std::io::Error| {
+        let next = "name a directory that can be written to";
+        Failure::file(folder.display(), &error, next)
+    };
+    fs::create_dir_all(&folder).map_err(failed)?;
+    let seed = settings.number_or_default("seed");
+    let is_quick = settings.switch("quick");
+    let size = if is_quick { Settings::quick(seed) } else { Settings::full(seed) };
+    let size = Settings { threads: threads(settings), ..size };
+    let list = settings.path("names");
+    let (names, names_are, code) = match &list {
+        Some(path) => {
+            let (names, damage) = Names::read(path).map_err(usage)?;
+            let name = path.display().to_string();
+            let code = ended(&damage, &name);
+            let file = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+            let names_are = format!("{file}, {} names", names.lengths().len());
+            (names, names_are, code)
+        }
+        None => {
+            let count = if is_quick { size.names } else { NAMES_MADE_UP };
+            let names_are = format!("{count} made up, as long as popular names are (no --names)");
+            (Names::made_up(count, seed), names_are, exit::DONE)
+        }
+    };
+    let measured = match settings.switch("no-engine") {
+        true => None,
+        false => Some(measure(is_quick).map_err(|error| {
+            Failure::usage(format!("{error}; free some memory, or pass --no-engine"))
+        })?),
+    };
+    let simulated = paper::simulate(&size, &names, eprint_quietly).map_err(usage)?;
+    let files = paper::files(&size, &names, &names_are, &simulated, measured.as_ref());
+    for (name, text) in &files {
+        fs::write(folder.join(name), text).map_err(failed)?;
+    }
+    let page = folder.join("report.html");
+    eprint_quietly(&format!("{} files written; begin with {}", files.len(), page.display()));
+    Ok(code)
+}
+
+/// The engine by the clock.
+fn measure(is_quick: bool) -> Result<Measured, String> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let size = match is_quick {
+        true => Size { entries: 5_000, operations: 5_000, rounds: 1, cores },
+        false => Size { entries: 1_000_000, operations: 1_000_000, rounds: 7, cores },
+    };
+    let machine = machine(cores);
+    eprint_quietly("figures 7 to 9: time of an insert");
+    let inserts = bench::insert_latency(&size)?;
+    eprint_quietly("figures 10 to 12: throughput");
+    let throughput = bench::throughput(&size)?;
+    eprint_quietly("table 1: throughput of sync modes");
+    let modes = bench::sync_modes(&size)?;
+    Ok(Measured {
+        machine,
+        cores,
+        entries: size.entries,
+        rounds: size.rounds,
+        contestants: bench::names().map(str::to_owned).collect(),
+        stands_for: bench::STANDS_FOR.map(str::to_owned),
+        inserts: inserts.iter().map(timed).collect(),
+        throughput: throughput.iter().map(timed).collect(),
+        modes: modes.iter().map(timed_mode).collect(),
+    })
+}
+
+fn timed(point: &bench::Point) -> Timed {
+    let bench::Point { name, cores, percent, figure } = *point;
+    Timed { name: name.to_owned(), cores, percent, value: interval(figure) }
+}
+
+fn timed_mode(figure: &bench::SyncFigure) -> TimedMode {
+    let mode = match figure.mode {
+        bench::Sync::Each => Mode::Synchronous,
+        bench::Sync::Periodic => Mode::Asynchronous,
+        bench::Sync::Never => Mode::Single,
+    };
+    TimedMode { mode, mops: interval(figure.mops), hit_ratio: figure.hits }
+}
+
+fn interval(figure: Median) -> [f64; 3] {
+    [figure.value, figure.low, figure.high]
+}
+
+/// The processor's name where the system tells it, the cores, and how busy it was before.
+fn machine(cores: usize) -> String {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+    let model = model.map_or("processor unknown", |(_, model)| model.trim());
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = load.split(' ').next().unwrap_or_default();
+    format!("{model}, {cores} cores, load average {load} before")
+}
