@@ -1,7 +1,8 @@
 //! A core's loop with an answerer in a plain thread: questions go out by UDP and TCP, through the bridge, and back.
 
+mod served;
+
 use std::io;
-use std::net::SocketAddr;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -10,20 +11,12 @@ use std::time::Duration;
 use hickory_proto::op::{Message, MessageType, ResponseCode};
 use hickory_proto::rr::rdata::A;
 use hickory_proto::rr::{RData, Record};
-use larder::{Cache, Seconds};
-use larder_dns::answerer::{Answerer, Answerers, Errand};
-use larder_dns::clock::Clock;
-use larder_dns::core::{Core, Settings};
-use larder_dns::driver::{Driver, Parts};
-use larder_dns::metrics::{Counts, Shared};
-use larder_dns::policy::PolicyOptions;
-use larder_dns::reload::Reload;
-use larder_dns::zones::{Answers, Forward, Upstream, Zones};
-use larder_io::event::Waker;
-use larder_io::stage::{Stage, Stages};
-use larder_io::tcp::{self, ListenOptions};
-use larder_io::udp::{UdpOptions, UdpSocket};
+use larder_dns::answerer::{Answerer, Errand};
+use larder_dns::core::Settings;
+use larder_dns::zones::{Answers, Upstream};
+use larder_io::stage::Stage;
 use larder_testkit::dns::{self, ask_by_stream};
+use served::Served;
 
 /// Passes errands on to a thread.
 #[derive(Debug)]
@@ -64,46 +57,9 @@ fn answer_all() -> Arc<dyn Answerer> {
 }
 
 /// A server of one core, whose only upstream is an answerer.
-struct Server {
-    at: SocketAddr,
-    stages: Arc<Stages>,
-    waker: Arc<Waker>,
-    published: Arc<Shared>,
-    thread: thread::JoinHandle<io::Result<()>>,
-}
-
-fn start(answerer: Arc<dyn Answerer>) -> Server {
-    let settings = Settings { prefetch_percent: 0, ..Settings::default() };
-    let cache = Cache::builder().budget(8 << 20).proxies_max(1).stale(Seconds(settings.stale_s));
-    let any_port = SocketAddr::from(([127, 0, 0, 1], 0));
-    let socket = UdpSocket::bind(any_port, &UdpOptions::default()).unwrap();
-    let at = socket.local_address().unwrap();
+fn start(answerer: Arc<dyn Answerer>) -> Served {
     let answers = Answers { number: 0, wait_ms: 4_000, is_believed: false };
-    let forward = Forward { zone: vec![0], upstreams: vec![Upstream::Answerer(answers)] };
-    let zones = Zones::new(&[forward]).unwrap();
-    let (stages, waker) = (Arc::new(Stages::new()), Arc::new(Waker::new().unwrap()));
-    let published = Arc::new(Shared::new(1));
-    let (reload, _) = Reload::new(PolicyOptions::default(), None, &[7; 16]).unwrap();
-    let (policy, clock) = (reload.follower(), Clock::start());
-    let core = Core::new(Arc::new(settings), &cache.build().unwrap(), zones, clock.now()).unwrap();
-    let parts = Parts {
-        listeners: vec![socket],
-        stream_listeners: vec![tcp::listen(at, &ListenOptions::default()).unwrap()],
-        answerers: Answerers::new(&[answerer], 0, 100, waker.clone()),
-        ..Parts::bare(core, policy, clock, published.clone(), stages.clone(), waker.clone())
-    };
-    let mut driver = Driver::new(parts).unwrap();
-    let thread = thread::spawn(move || driver.run());
-    Server { at, stages, waker, published, thread }
-}
-
-impl Server {
-    fn end(self) -> Counts {
-        self.stages.go_on(Stage::Drains);
-        self.waker.wake().unwrap();
-        self.thread.join().unwrap().unwrap();
-        self.published.sum()
-    }
+    Served::start(Upstream::Answerer(answers), &[answerer])
 }
 
 fn question(id: u16, name: &str) -> Vec<u8> {
@@ -117,7 +73,7 @@ fn through_the_bridge() {
     let server = start(answer_all());
     let client = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    client.connect(server.at).unwrap();
+    client.connect(server.address).unwrap();
     for round in 0..2 {
         for id in 0..40 {
             client.send(&question(id, &format!("n{id}."))).unwrap();
@@ -133,10 +89,10 @@ fn through_the_bridge() {
             assert!(!std::mem::replace(&mut seen[usize::from(id)], true));
         }
     }
-    let octets = ask_by_stream(server.at, &question(9, "fails"));
+    let octets = ask_by_stream(server.address, &question(9, "fails"));
     let message = Message::from_vec(&octets).unwrap();
     assert_eq!(message.metadata.response_code, ResponseCode::ServFail);
-    let counts = server.end();
+    let counts = server.end(Stage::Drains);
     let attempts = Settings::default().attempts_max as u64;
     assert_eq!((counts.hits, counts.misses), (40, 41));
     assert_eq!(counts.upstream_queries_answerer, 40 + attempts);

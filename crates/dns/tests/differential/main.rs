@@ -6,7 +6,7 @@
 //! | [`shape`] | names, and what they say of their answers |
 //! | [`answer`] | the upstream's answer, a function of the question |
 //! | [`upstream`] | the upstream: threads, UDP and TCP |
-//! | [`servers`] | larder on a thread, unbound as a child |
+//! | [`served`], [`servers`] | larder on a thread, unbound as a child |
 //! | [`client`] | many questions at once |
 //! | [`questions`] | questions, drawn from a seed |
 //! | [`view`] | answers as hickory reads them, compared field by field |
@@ -19,6 +19,8 @@ mod answer;
 mod client;
 mod known;
 mod questions;
+#[path = "../served/mod.rs"]
+mod served;
 mod servers;
 mod shape;
 mod upstream;
@@ -30,10 +32,12 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use known::{Case, KNOWN, RARE};
+use larder_io::stage::Stage;
 use larder_testkit::skip::skip;
 use larder_testkit::unbound;
 use questions::{Question, Questions};
-use servers::{Larder, start_unbound};
+use served::Served;
+use servers::start_unbound;
 use view::{Field, View};
 
 /// Questions asked, unless told otherwise.
@@ -69,7 +73,8 @@ fn answers_are_those_of_unbound() {
     };
     let version = about.lines().next().unwrap_or_default();
     let (upstream, counts) = upstream::start();
-    let (larder, unbound) = (Larder::start(upstream.address), start_unbound(upstream.address));
+    let larder = Served::start(upstream.address.into(), &[]);
+    let unbound = start_unbound(upstream.address);
     let (seed, count) = (number("LARDER_SEED", 1), number("LARDER_QUESTIONS", QUESTIONS));
     let mut questions = Questions::new(seed);
     let mut tally = Tally::default();
@@ -89,7 +94,7 @@ fn answers_are_those_of_unbound() {
         }
     }
     let elapsed = begun.elapsed();
-    let did = larder.end();
+    let did = larder.end(Stage::Ends);
     println!("{count} questions, seed {seed}, {elapsed:.1?}, {version}");
     println!("larder: {did:?}\nupstream: {:?}", counts);
     tally.print();

@@ -1,0 +1,87 @@
+//! A core of larder on a thread of the test, at a port of the loopback for packets and streams.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use larder::{Cache, Seconds};
+use larder_dns::answerer::{Answerer, Answerers};
+use larder_dns::clock::Clock;
+use larder_dns::core::{Core, Settings};
+use larder_dns::driver::{Driver, Parts};
+use larder_dns::metrics::{Counts, Shared};
+use larder_dns::policy::PolicyOptions;
+use larder_dns::reload::Reload;
+use larder_dns::zones::{Forward, Upstream, Zones};
+use larder_io::event::Waker;
+use larder_io::stage::{Stage, Stages};
+use larder_io::tcp::{self, ListenOptions};
+use larder_io::udp::{UdpOptions, UdpSocket};
+
+/// Ports tried: it needs one of both protocols.
+const PORTS: usize = 8;
+
+/// The core at work; it ends when dropped.
+pub struct Served {
+    pub address: SocketAddr,
+    stages: Arc<Stages>,
+    published: Arc<Shared>,
+    waker: Arc<Waker>,
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl Served {
+    /// Starts it with everything as the command has it, but that what is about to end is not fetched again, and
+    /// that names of special use are the upstream's.
+    pub fn start(upstream: Upstream, answerers: &[Arc<dyn Answerer>]) -> Served {
+        let settings = Settings { prefetch_percent: 0, ..Settings::default() };
+        let cache = Cache::builder().budget(64 << 20).proxies_max(1);
+        let cache = cache.stale(Seconds(settings.stale_s)).build().unwrap();
+        let (socket, listener) = (0..PORTS).find_map(|_| bind()).expect("a free port");
+        let address = socket.local_address().unwrap();
+        let zones = Zones::new(&[Forward { zone: vec![0], upstreams: vec![upstream] }]).unwrap();
+        let (stages, waker) = (Arc::new(Stages::new()), Arc::new(Waker::new().unwrap()));
+        let published = Arc::new(Shared::new(1));
+        let policy = PolicyOptions { exempt: vec![".".into()], ..PolicyOptions::default() };
+        let (reload, _) = Reload::new(policy, None, &[7; 16]).unwrap();
+        let (policy, clock) = (reload.follower(), Clock::start());
+        let core = Core::new(Arc::new(settings), &cache, zones, clock.now()).unwrap();
+        let parts = Parts {
+            listeners: vec![socket],
+            stream_listeners: vec![listener],
+            answerers: Answerers::new(answerers, 0, 100, waker.clone()),
+            ..Parts::bare(core, policy, clock, published.clone(), stages.clone(), waker.clone())
+        };
+        let mut driver = Driver::new(parts).unwrap();
+        let thread = Some(std::thread::spawn(move || driver.run()));
+        Served { address, stages, published, waker, thread }
+    }
+
+    /// Ends it; what it did.
+    pub fn end(mut self, stage: Stage) -> Counts {
+        self.finish(stage).expect("it ran")
+    }
+
+    fn finish(&mut self, stage: Stage) -> Option<Counts> {
+        self.stages.go_on(stage);
+        // Who cannot be woken looks around within a second.
+        drop(self.waker.wake());
+        self.thread.take()?.join().ok()?.ok()?;
+        Some(self.published.sum())
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.finish(Stage::Ends);
+    }
+}
+
+/// One port for packets and streams.
+fn bind() -> Option<(UdpSocket, std::net::TcpListener)> {
+    let options = UdpOptions { receive_buffer_bytes: Some(4 << 20), ..UdpOptions::default() };
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0).into(), &options).expect("a socket");
+    let address = socket.local_address().expect("it is bound");
+    Some((socket, tcp::listen(address, &ListenOptions::default()).ok()?))
+}
