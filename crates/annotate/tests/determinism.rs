@@ -4,7 +4,7 @@
 mod support;
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use larder_annotate::names::{Lesson, Names, Standing, Teacher};
 use larder_annotate::options::{Endpoint, Options, OutputFormat, Rules, SortBy};
@@ -43,12 +43,6 @@ fn pressures(options: &Options) -> Vec<(&'static str, Options)> {
     ]
 }
 
-fn kept(folder: &tempfile::TempDir, name: &str, bytes: &[u8]) -> PathBuf {
-    let path = folder.path().join(name);
-    std::fs::write(&path, bytes).expect("room for a capture");
-    path
-}
-
 fn gzipped(bytes: &[u8]) -> Vec<u8> {
     let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     out.write_all(bytes).expect("memory");
@@ -84,8 +78,8 @@ fn shortages() {
 /// shortage; and it does fill the tables that are said to be short.
 #[test]
 fn many_batches() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let path = kept(&folder, "many.pcap", &mixture(1, 8 * BATCH_BYTES).pcap());
+    let folder = Folder::new();
+    let path = folder.keep("many.pcap", mixture(1, 8 * BATCH_BYTES).pcap());
     let pressures = pressures(&read(&path));
     // Each format with little room, and each shortage, but not their product: formats render
     // records, and don't know why these are as they are.
@@ -106,11 +100,11 @@ fn many_batches() {
 /// same packets as pcapng are one input, on any number of cores.
 #[test]
 fn any_source() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = Folder::new();
     let maker = mixture(2, 2 * BATCH_BYTES);
     let pcap = maker.pcap();
-    let mapped = kept(&folder, "a.pcap", &pcap);
-    let streamed = kept(&folder, "a.pcap.gz", &gzipped(&pcap));
+    let mapped = folder.keep("a.pcap", &pcap);
+    let streamed = folder.keep("a.pcap.gz", gzipped(&pcap));
     for (pressure, options) in pressures(&read(&mapped)) {
         let first = same_on_all_cores(pressure, &options);
         let options = Options { read: vec![Endpoint::Path(streamed.clone())], ..options };
@@ -121,8 +115,8 @@ fn any_source() {
     }
     // All link types; its batches are cut elsewhere, so it is only compared with itself.
     let pcapng = maker.pcapng();
-    let mapped = kept(&folder, "a.pcapng", &pcapng);
-    let streamed = kept(&folder, "a.pcapng.gz", &gzipped(&pcapng));
+    let mapped = folder.keep("a.pcapng", &pcapng);
+    let streamed = folder.keep("a.pcapng.gz", gzipped(&pcapng));
     let first = same_on_all_cores("pcapng", &read(&mapped));
     let second = same_on_all_cores("pcapng.gz", &read(&streamed));
     assert_eq!(difference(&first, &second), None);
@@ -131,9 +125,9 @@ fn any_source() {
 /// Several captures that overlap in time, read as one.
 #[test]
 fn several_captures() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = Folder::new();
     let read_from =
-        |name: &str, seed| Endpoint::Path(kept(&folder, name, &mixture(seed, BATCH_BYTES).pcap()));
+        |name: &str, seed| Endpoint::Path(folder.keep(name, mixture(seed, BATCH_BYTES).pcap()));
     let options = Options {
         read: vec![read_from("a.pcap", 3), read_from("b.pcap", 4)],
         names_budget_bytes: MIB,
@@ -146,7 +140,7 @@ fn several_captures() {
 /// places, and the same packets out of `-w`, mapped or streamed.
 #[test]
 fn damaged() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = Folder::new();
     for seed in 0..2 {
         let mut random = Random(seed);
         let mut pcap = mixture(5 + seed, 2 * BATCH_BYTES + BATCH_BYTES / 2).pcap();
@@ -171,7 +165,7 @@ fn damaged() {
 /// Nothing to be found for more than a batch: the search goes on from batch to batch.
 #[test]
 fn damaged_for_long() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = Folder::new();
     let mut pcap = mixture(9, 5 * BATCH_BYTES).pcap();
     let hole = record_starts(&pcap)
         .into_iter()
@@ -193,7 +187,7 @@ fn damaged_for_long() {
 /// sees it.
 #[test]
 fn captures_as_payload() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = Folder::new();
     let mut inner = mixture(10, 50_000);
     inner.frames.retain(|frame| frame.octets.len() < 1500);
     let inner = inner.pcap();
@@ -229,9 +223,9 @@ fn record_starts(pcap: &[u8]) -> Vec<usize> {
     starts
 }
 
-fn same_in_a_stream(folder: &tempfile::TempDir, what: &str, pcap: &[u8]) -> Made {
-    let mapped = kept(folder, "d.pcap", pcap);
-    let streamed = kept(folder, "d.pcap.gz", &gzipped(pcap));
+fn same_in_a_stream(folder: &Folder, what: &str, pcap: &[u8]) -> Made {
+    let mapped = folder.keep("d.pcap", pcap);
+    let streamed = folder.keep("d.pcap.gz", gzipped(pcap));
     let first = same_on_all_cores(what, &read(&mapped));
     let second = same_on_all_cores(what, &read(&streamed));
     if let Some(difference) = difference(&first, &second) {
@@ -244,10 +238,10 @@ fn same_in_a_stream(folder: &tempfile::TempDir, what: &str, pcap: &[u8]) -> Made
 /// comes out is what a capture of those packets alone gives.
 #[test]
 fn first_packets() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = Folder::new();
     let mut maker = mixture(12, 3 * BATCH_BYTES);
     maker.frames.retain(|frame| frame.link_type == ETHERNET);
-    let path = kept(&folder, "c.pcap", &maker.pcap());
+    let path = folder.keep("c.pcap", maker.pcap());
     let all = maker.frames.len() as u64;
     for count in [1, 777, (all / 2) | 1, all - 1, all, all + 1] {
         let options = Options { packets_max: Some(count), ..read(&path) };
@@ -255,7 +249,7 @@ fn first_packets() {
         assert_eq!(first.summary.packets, count.min(all));
         let mut cut = Maker::new(0);
         cut.frames = maker.frames[..count.min(all) as usize].to_vec();
-        let cut = kept(&folder, "cut.pcap", &cut.pcap());
+        let cut = folder.keep("cut.pcap", cut.pcap());
         if let Some(difference) = difference(&first, &made(&read(&cut), 2)) {
             panic!("-c {count} differs from a capture of so many packets\n{difference}");
         }
@@ -291,7 +285,7 @@ fn stalls() {
     }
     assert!(stalls > 3, "{stalls} stalls in a batch: this test tests little");
 
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = Folder::new();
     let mut maker = Maker::new(13);
     while maker.octets < 3 * BATCH_BYTES {
         // Answers of 28 addresses or fewer, and now and then a flow that must get its name.
@@ -300,7 +294,7 @@ fn stalls() {
         }
         maker.visit(1, 100);
     }
-    let path = kept(&folder, "s.pcap", &maker.pcap());
+    let path = folder.keep("s.pcap", maker.pcap());
     let options = Options { names_budget_bytes: MIB, ..read(&path) };
     let made = same_on_all_cores("stalls", &options);
     assert!(made.summary.names_evicted > 50_000 && made.summary.flows_named > 50);

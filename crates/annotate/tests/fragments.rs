@@ -19,18 +19,10 @@ fn read(path: &Path) -> Options {
     }
 }
 
-fn log(made: &Made) -> String {
-    String::from_utf8(made.files["log"].clone()).expect("a log is ASCII")
-}
-
 /// The log of these frames in ECS, which must be the same on 1, 2 and 4 cores, in one batch and in many.
 fn records(frames: Vec<Vec<u8>>) -> Vec<String> {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    let mut maker = Maker::new(1);
-    frames.into_iter().for_each(|frame| maker.push(frame));
-    let path = folder.path().join("f.pcap");
-    std::fs::write(&path, maker.pcap()).expect("room for a capture");
-    let options = Options { format: OutputFormat::Ecs, ..read(&path) };
+    let folder = Folder::new();
+    let options = Options { names_budget_bytes: MIB, ..ecs(&folder.capture(frames)) };
     let first = made(&options, 1);
     for cores in [2, 4] {
         assert_eq!(difference(&first, &made(&options, cores)), None, "{cores} cores");
@@ -38,9 +30,9 @@ fn records(frames: Vec<Vec<u8>>) -> Vec<String> {
     // How the input is cut into batches depends on how it comes.
     for cores in [1, 4] {
         let cut = made(&Options { batch_bytes: 300, ..options.clone() }, cores);
-        assert_eq!(log(&first), log(&cut), "batches of a few packets, {cores} cores");
+        assert_eq!(first.log(), cut.log(), "batches of a few packets, {cores} cores");
     }
-    log(&first).lines().map(str::to_owned).collect()
+    first.log().lines().map(str::to_owned).collect()
 }
 
 /// The value of a key of an ECS line, as it stands there.
@@ -129,7 +121,7 @@ fn a_held_fragment_begins_no_rest() {
     let path = folder.path().join("f.pcap");
     std::fs::write(&path, maker.pcap()).expect("room for a capture");
     let options = Options { format: OutputFormat::Ecs, active_s: 10, ..read(&path) };
-    let text = log(&made(&options, 1));
+    let text = made(&options, 1).log();
     let packets: Vec<_> = text.lines().map(|line| value(line, "source.packets")).collect();
     assert_eq!(packets, [Some("3"), Some("1")], "{text}");
 }
@@ -235,7 +227,7 @@ fn mutated_captures() {
                     panic!("seed {seed}, batches of {batch_bytes}, {cores} cores\n{difference}");
                 }
             }
-            let sum = log(&first).lines().skip(1).map(packets_of).sum::<u64>();
+            let sum = first.log().lines().skip(1).map(packets_of).sum::<u64>();
             assert_eq!(*packets.get_or_insert(sum), sum, "seed {seed}, batches of {batch_bytes}");
             counted += sum;
         }

@@ -3,10 +3,10 @@
 
 mod support;
 
-use larder_annotate::options::{Endpoint, NameSources, Options, OutputFormat, Unresolved};
+use larder_annotate::options::{NameSources, Options, Unresolved};
 use larder_testkit::dns::{head, wire_name};
 use serde_json::Value;
-use support::{Maker, made, tcp, udp};
+use support::{Folder, Maker, ecs, made, tcp, udp};
 
 type V4 = [u8; 4];
 
@@ -160,29 +160,19 @@ impl Scene {
     }
 
     /// A run over the capture, which lies in a folder.
-    fn options(&self) -> (tempfile::TempDir, Options) {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let path = folder.path().join("scene.pcap");
-        std::fs::write(&path, self.maker.pcap()).expect("room for a capture");
-        let options = Options {
-            read: vec![Endpoint::Path(path)],
-            format: OutputFormat::Ecs,
-            names: NameSources::all(),
-            names_budget_bytes: 8 << 20,
-            ..Options::default()
-        };
-        (folder, options)
+    fn options(&self) -> (Folder, Options) {
+        let folder = Folder::new();
+        let path = folder.keep("scene.pcap", self.maker.pcap());
+        (folder, Options { names: NameSources::all(), ..ecs(&path) })
     }
 
     /// The records of the log.
     fn records(&self, unresolved: Unresolved) -> Vec<Value> {
         let (_folder, options) = self.options();
         let options = Options { unresolved, ..options };
-        let [one, four] =
-            [1, 4].map(|cores| made(&options, cores).files.remove("log").expect("it"));
-        assert!(one == four, "the log depends on the number of cores");
-        let text = String::from_utf8(one).expect("ECS is ASCII");
-        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+        let [one, four] = [1, 4].map(|cores| made(&options, cores));
+        assert!(one.log() == four.log(), "the log depends on the number of cores");
+        one.records()
     }
 
     /// The TCP flows of the log: name, source and flags of the destination.
@@ -582,7 +572,7 @@ fn saved_addresses_are_no_names() {
     later.flow(CLIENT, SITE);
     let (_later, options) = later.options();
     for name in ["good.example", "10.0.0.99"] {
-        let names = folder.path().join(name);
+        let names = folder.path(name);
         std::fs::write(&names, saved.replace("good.example", name)).expect("room for names");
         let options = Options { names_load: Some(names), ..options.clone() };
         let log = made(&options, 1).files.remove("log").expect("a log");

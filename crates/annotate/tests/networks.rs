@@ -4,7 +4,7 @@ mod support;
 
 use std::path::PathBuf;
 
-use larder_annotate::options::{Endpoint, Options, OutputFormat};
+use larder_annotate::options::{Options, OutputFormat};
 use larder_store::{FindOptions, Finder, Query};
 use larder_wire::Addr;
 use larder_wire::packet;
@@ -45,36 +45,25 @@ fn two_networks(put: Put, server: [u8; 4]) -> Vec<Vec<u8>> {
 }
 
 struct Run {
-    folder: tempfile::TempDir,
+    folder: Folder,
     options: Options,
 }
 
 impl Run {
     fn of(frames: Vec<Vec<u8>>) -> Run {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let mut maker = Maker::new(1);
-        frames.into_iter().for_each(|frame| maker.push(frame));
-        let path = folder.path().join("v.pcap");
-        std::fs::write(&path, maker.pcap()).expect("room for a capture");
-        let options = Options {
-            read: vec![Endpoint::Path(path)],
-            format: OutputFormat::Ecs,
-            names_budget_bytes: 1 << 20,
-            ..Options::default()
-        };
+        let folder = Folder::new();
+        let options = ecs(&folder.capture(frames));
         Run { folder, options }
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.folder.path(name)
     }
 
     /// The flows to port 9999, by their first packets.
     fn flows(&self, options: &Options) -> Vec<serde_json::Value> {
-        let made = same_on_all_cores("networks", options);
-        let text = String::from_utf8(made.files["log"].clone()).expect("a log is ASCII");
-        let lines = text.lines().map(|line| serde_json::from_str(line).expect("JSON"));
-        lines.filter(|line: &serde_json::Value| line["destination.port"] == 9999).collect()
+        let records = same_on_all_cores("networks", options).records();
+        records.into_iter().filter(|record| record["destination.port"] == 9999).collect()
     }
 }
 

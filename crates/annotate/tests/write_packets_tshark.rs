@@ -7,11 +7,10 @@ mod support;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use larder_annotate::options::{Endpoint, Options, OutputFormat};
 use larder_testkit::process;
 use larder_testkit::skip::{is_installed, skip};
 use serde_json::Value;
-use support::{Made, Maker, frames, golden, made};
+use support::{Folder, Made, Maker, ecs, frames, golden, made};
 
 /// One line of tab-separated fields a packet. `resolve` is the argument of `-N`, if any.
 fn tshark(path: &Path, resolve: Option<&str>, fields: &[&str]) -> Vec<String> {
@@ -21,19 +20,7 @@ fn tshark(path: &Path, resolve: Option<&str>, fields: &[&str]) -> Vec<String> {
 }
 
 fn run(path: &Path) -> Made {
-    let options = Options {
-        read: vec![Endpoint::Path(path.to_owned())],
-        format: OutputFormat::Ecs,
-        names_budget_bytes: 8 << 20,
-        ..Options::default()
-    };
-    made(&options, 2)
-}
-
-fn kept(folder: &tempfile::TempDir, name: &str, bytes: &[u8]) -> PathBuf {
-    let path = folder.path().join(name);
-    std::fs::write(&path, bytes).expect("room for a capture");
-    path
+    made(&ecs(path), 2)
 }
 
 /// Every packet is there, in order, with its time, its lengths, its link type and its octets: from
@@ -44,7 +31,7 @@ fn packets_are_those_read() {
     if !is_installed("tshark") {
         return skip("packets_are_those_read", "no tshark");
     }
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = Folder::new();
     let mut maker = Maker::new(1);
     for recording in golden() {
         maker.replay(&frames(&recording), 0);
@@ -53,11 +40,11 @@ fn packets_are_those_read() {
     let is_odd = |path: &PathBuf| odd.iter().any(|word| path.to_string_lossy().contains(word));
     let mut captures: Vec<PathBuf> =
         larder_testkit::captures::public().into_iter().filter(is_odd).collect();
-    captures.push(kept(&folder, "all.pcapng", &maker.pcapng()));
+    captures.push(folder.keep("all.pcapng", maker.pcapng()));
     let fields =
         ["frame.time_epoch", "frame.len", "frame.cap_len", "frame.encap_type", "frame.md5_hash"];
     for capture in captures {
-        let written = kept(&folder, "out.pcapng", &run(&capture).files["packets.pcapng"]);
+        let written = folder.keep("out.pcapng", &run(&capture).files["packets.pcapng"]);
         let (before, after) = (tshark(&capture, None, &fields), tshark(&written, None, &fields));
         assert!(!before.is_empty());
         assert_eq!(before.len(), after.len(), "{capture:?}");
@@ -74,7 +61,7 @@ fn names_are_those_of_the_log() {
     if !is_installed("tshark") {
         return skip("names_are_those_of_the_log", "no tshark");
     }
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let folder = Folder::new();
     let fields = [
         "ip.src",
         "ip.dst",
@@ -105,7 +92,7 @@ fn names_are_those_of_the_log() {
     for recording in recordings {
         let capture = golden().into_iter().find(|path| path.ends_with(format!("{recording}.pcap")));
         let made = run(&capture.expect("a recording"));
-        let written = kept(&folder, "out.pcapng", &made.files["packets.pcapng"]);
+        let written = folder.keep("out.pcapng", &made.files["packets.pcapng"]);
         // Ends of a packet -> the hosts that tshark names at the first such packet.
         let mut first: HashMap<[String; 4], [String; 2]> = HashMap::new();
         for line in tshark(&written, Some("n"), &fields) {

@@ -11,7 +11,7 @@ pub use larder_testkit::frames::{Ends, tcp_frame as tcp, udp_frame as udp};
 pub use larder_testkit::random::Random;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use larder_annotate::options::{Endpoint, Options, OutputFormat, Summary};
@@ -283,6 +283,43 @@ pub fn answer(client: [u8; 4], port: u16, id: u16, host: u32, addresses: &[[u8; 
     udp((RESOLVER, client), (53, port), &message)
 }
 
+/// A folder for captures.
+pub struct Folder(tempfile::TempDir);
+
+impl Folder {
+    pub fn new() -> Folder {
+        Folder(tempfile::tempdir().expect("a temporary folder"))
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Writes a file.
+    pub fn keep(&self, name: &str, octets: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        std::fs::write(&path, octets).expect("room for a capture");
+        path
+    }
+
+    /// Writes a capture of these frames.
+    pub fn capture(&self, frames: Vec<Vec<u8>>) -> PathBuf {
+        let mut maker = Maker::new(1);
+        frames.into_iter().for_each(|frame| maker.push(frame));
+        self.keep("made.pcap", maker.pcap())
+    }
+}
+
+/// A run over a capture that is logged as ECS.
+pub fn ecs(path: &Path) -> Options {
+    Options {
+        read: vec![Endpoint::Path(path.to_owned())],
+        format: OutputFormat::Ecs,
+        names_budget_bytes: 8 << 20,
+        ..Options::default()
+    }
+}
+
 /// What a run left behind.
 pub struct Made {
     pub files: BTreeMap<String, Vec<u8>>,
@@ -315,6 +352,18 @@ pub fn made(options: &Options, cores: usize) -> Made {
         }
     }
     Made { files, summary }
+}
+
+impl Made {
+    /// The log as text.
+    pub fn log(&self) -> String {
+        String::from_utf8(self.files["log"].clone()).expect("a log is ASCII")
+    }
+
+    /// The records of a log of ECS.
+    pub fn records(&self) -> Vec<serde_json::Value> {
+        self.log().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+    }
 }
 
 /// What is different, if anything: the first place of each file, as text.
