@@ -50,3 +50,27 @@ fn ready(socket: &impl AsFd, interest: Interest, wait_ms: u64) -> bool {
         }
     }
 }
+
+/// Runs a test in a network that is its own, where it may have one, after `ip` ran these lines there.
+pub(crate) fn with_network(
+    test: &'static str,
+    lines: &'static [&str],
+    body: impl FnOnce() + Send + 'static,
+) {
+    let ran = std::thread::spawn(move || {
+        if let Err(error) = crate::netns::enter_private_network() {
+            return skip(test, format_args!("not permitted: {error}"));
+        }
+        if !lines.iter().all(|line| ip(line)) {
+            return skip(test, "no pair of interfaces can be made");
+        }
+        body();
+    });
+    ran.join().unwrap();
+}
+
+/// Runs `ip` with these words; whether it could.
+pub(crate) fn ip(line: &str) -> bool {
+    let done = std::process::Command::new("ip").args(line.split(' ')).status();
+    done.is_ok_and(|status| status.success())
+}

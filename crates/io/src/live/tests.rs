@@ -11,31 +11,10 @@ use larder_wire::capture::Step;
 
 use super::*;
 use crate::batch::{Batch, Polled, Source, SourceOptions};
-use crate::netns::enter_private_network;
-use crate::testing::skip;
+use crate::testing::{ip, skip, with_network};
+use larder_testkit::frames::udp_frame;
 
 const WAIT: Duration = Duration::from_secs(10);
-
-/// Runs a test in a network that is its own, where it may have one.
-fn with_network(test: &'static str, lines: &'static [&str], body: fn()) {
-    let ran = std::thread::spawn(move || {
-        if let Err(error) = enter_private_network() {
-            return skip(test, format!("not permitted: {error}"));
-        }
-        for line in lines {
-            if !ip(line) {
-                return skip(test, "no pair of interfaces can be made");
-            }
-        }
-        body();
-    });
-    ran.join().unwrap();
-}
-
-fn ip(line: &str) -> bool {
-    let done = std::process::Command::new("ip").args(line.split(' ')).status();
-    done.is_ok_and(|status| status.success())
-}
 
 /// A pair that says nothing by itself, and has the same number when it is made again.
 const PAIR: &[&str] = &[
@@ -92,18 +71,9 @@ impl Generator {
 
 /// A frame of UDP between two ports, which bears a number, with so many octets behind it.
 fn frame(ports: (u16, u16), number: u32, more: usize) -> Vec<u8> {
-    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
-    let bytes = (32 + more) as u16;
-    frame.extend([0x45, 0]);
-    frame.extend(bytes.to_be_bytes());
-    frame.extend([0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2]);
-    frame.extend(ports.0.to_be_bytes());
-    frame.extend(ports.1.to_be_bytes());
-    frame.extend((bytes - 20).to_be_bytes());
-    frame.extend([0, 0]);
-    frame.extend(number.to_be_bytes());
-    frame.resize(frame.len() + more, number as u8);
-    frame
+    let mut payload = number.to_be_bytes().to_vec();
+    payload.resize(4 + more, number as u8);
+    udp_frame(([192, 0, 2, 1], [192, 0, 2, 2]), ports, &payload)
 }
 
 /// A frame as it was captured.

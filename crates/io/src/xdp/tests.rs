@@ -5,8 +5,7 @@ use std::os::fd::OwnedFd;
 
 use super::program::{Action, Filter, assemble};
 use super::{BATCH, Interface, Options, Queue, TARGETS_MAX, bpf};
-use crate::netns::enter_private_network;
-use crate::testing::{readable, skip};
+use crate::testing::{readable, skip, with_network};
 
 const MAC: [u8; 6] = [2, 0, 0, 0xaa, 0xbb, 0xcc];
 /// `XDP_REDIRECT` never comes here, as queues have no sockets: what would be redirected is dropped.
@@ -24,7 +23,7 @@ fn loaded(test: &str, targets: &[SocketAddr]) -> Option<OwnedFd> {
     let map = match bpf::create_map(2) {
         Ok(map) => map,
         Err(error) => {
-            skip(test, &format!("no BPF: {error}"));
+            skip(test, format_args!("no BPF: {error}"));
             return None;
         }
     };
@@ -135,23 +134,14 @@ fn targets_have_a_limit() {
 
 /// Runs `body` on a thread with two interfaces that are the ends of one cable, with two queues each, in a network of its own.
 fn with_pair(test: &'static str, body: fn(Interface, Interface)) {
-    let ran = std::thread::spawn(move || {
-        if let Err(error) = enter_private_network() {
-            return skip(test, &format!("not permitted: {error}"));
-        }
-        for line in [
-            "link add x0 numrxqueues 2 numtxqueues 2 type veth peer name x1 numrxqueues 2 numtxqueues 2",
-            "link set x0 up",
-            "link set x1 up",
-        ] {
-            let done = std::process::Command::new("ip").args(line.split(' ')).status();
-            if !done.is_ok_and(|status| status.success()) {
-                return skip(test, "no pair of interfaces can be made");
-            }
-        }
+    const PAIR: &[&str] = &[
+        "link add x0 numrxqueues 2 numtxqueues 2 type veth peer name x1 numrxqueues 2 numtxqueues 2",
+        "link set x0 up",
+        "link set x1 up",
+    ];
+    with_network(test, PAIR, move || {
         body(super::find("x0").unwrap(), super::find("x1").unwrap());
     });
-    ran.join().unwrap();
 }
 
 /// What is for another interface's address, in a frame for this one.
