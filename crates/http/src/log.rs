@@ -9,8 +9,10 @@
 //! format quotes, backslashes and all that is not visible ASCII are `\xHH`, as nginx writes them; in JSON what is not UTF-8 is
 //! likewise. Times are UTC. Cost: a line of octets, appended; at most six octets for one of the client's.
 
-use std::io::Write;
 use std::net::IpAddr;
+
+use larder_wire::civil::{Civil, MONTHS};
+use larder_wire::digits;
 
 use crate::message::push_number;
 
@@ -65,19 +67,16 @@ pub enum Asked<'a> {
 
 /// A line of the combined format, with its end.
 pub fn push_combined(out: &mut Vec<u8>, exchange: &Exchange<'_>) {
-    push_address(out, exchange.client);
+    digits::write_addr(exchange.client.into(), out);
     out.extend_from_slice(b" - ");
     // A space would begin the next column, and nothing is none.
     push_escaped(out, exchange.user.filter(|user| !user.is_empty()).unwrap_or(b"-"), b' ');
-    let moment = Moment::of(exchange.began_ms / 1000);
-    out.extend_from_slice(b" [");
-    push_padded(out, moment.day, 2);
-    out.push(b'/');
-    out.extend_from_slice(MONTHS[moment.month - 1].as_bytes());
-    out.push(b'/');
-    push_padded(out, moment.year, 4);
-    out.push(b':');
-    push_time(out, &moment);
+    let time = time(exchange);
+    let text = time.rfc3339();
+    let month = MONTHS[time.month as usize - 1].as_bytes();
+    for part in [&b" ["[..], &text[8..10], b"/", month, b"/", &text[..4], b":", &text[11..19]] {
+        out.extend_from_slice(part);
+    }
     out.extend_from_slice(b" +0000] \"");
     match exchange.asked {
         Asked::Request { method, target, protocol } => {
@@ -103,20 +102,11 @@ pub fn push_combined(out: &mut Vec<u8>, exchange: &Exchange<'_>) {
 
 /// An object of JSON in a line, with its end. What is not known is left out.
 pub fn push_json(out: &mut Vec<u8>, exchange: &Exchange<'_>) {
-    let moment = Moment::of(exchange.began_ms / 1000);
     out.extend_from_slice(b"{\"time\":\"");
-    push_padded(out, moment.year, 4);
-    out.push(b'-');
-    push_padded(out, moment.month as u64, 2);
-    out.push(b'-');
-    push_padded(out, moment.day, 2);
-    out.push(b'T');
-    push_time(out, &moment);
-    out.push(b'.');
-    push_padded(out, exchange.began_ms % 1000, 3);
-    out.extend_from_slice(b"Z\"");
+    out.extend_from_slice(&time(exchange).rfc3339_ms());
+    out.push(b'"');
     out.extend_from_slice(b",\"client\":\"");
-    push_address(out, exchange.client);
+    digits::write_addr(exchange.client.into(), out);
     out.push(b'"');
     push_member(out, "user", exchange.user);
     match exchange.asked {
@@ -140,39 +130,9 @@ pub fn push_json(out: &mut Vec<u8>, exchange: &Exchange<'_>) {
     out.extend_from_slice(b"}\n");
 }
 
-fn push_address(out: &mut Vec<u8>, address: IpAddr) {
-    match address.to_canonical() {
-        IpAddr::V4(address) => {
-            for (place, octet) in address.octets().into_iter().enumerate() {
-                if place > 0 {
-                    out.push(b'.');
-                }
-                push_number(out, octet.into());
-            }
-        }
-        IpAddr::V6(address) => {
-            write!(out, "{address}").expect("a vector takes all that is written");
-        }
-    }
-}
-
-/// `13:55:36`.
-fn push_time(out: &mut Vec<u8>, moment: &Moment) {
-    push_padded(out, moment.hour, 2);
-    out.push(b':');
-    push_padded(out, moment.minute, 2);
-    out.push(b':');
-    push_padded(out, moment.second, 2);
-}
-
-/// A number with zeros before it, if it has fewer digits.
-fn push_padded(out: &mut Vec<u8>, number: u64, digits: u32) {
-    for place in (1..digits).rev() {
-        if number < 10_u64.pow(place) {
-            out.push(b'0');
-        }
-    }
-    push_number(out, number);
+fn time(exchange: &Exchange<'_>) -> Civil {
+    let began_ms = exchange.began_ms;
+    Civil::at((began_ms / 1000) as i64, (began_ms % 1000) as u32 * 1_000_000)
 }
 
 /// `\x0A`.
@@ -239,52 +199,11 @@ fn push_member(out: &mut Vec<u8>, name: &str, value: Option<&[u8]>) {
     out.push(b'"');
 }
 
-const MONTHS: [&str; 12] =
-    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-
-/// A second of the calendar.
-#[derive(Debug, PartialEq, Eq)]
-struct Moment {
-    year: u64,
-    /// From 1.
-    month: usize,
-    /// From 1.
-    day: u64,
-    hour: u64,
-    minute: u64,
-    second: u64,
-}
-
-impl Moment {
-    /// Of seconds since 1970. The calendar repeats every 400 years; years are counted from March, so that the odd day is the last
-    /// of them (Hinnant, "chrono-Compatible Low-Level Date Algorithms").
-    fn of(s: u64) -> Moment {
-        const DAYS_OF_400_YEARS: u64 = 146_097;
-        // From 0000-03-01.
-        let days = s / 86_400 + 719_468;
-        let (eras, day_of_era) = (days / DAYS_OF_400_YEARS, days % DAYS_OF_400_YEARS);
-        let leap_days = day_of_era / 1_460 + day_of_era / 146_096;
-        let year_of_era = (day_of_era + day_of_era / 36_524 - leap_days) / 365;
-        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        // March is 0.
-        let month = (5 * day_of_year + 2) / 153;
-        Moment {
-            year: 400 * eras + year_of_era + u64::from(month >= 10),
-            month: if month < 10 { month as usize + 3 } else { month as usize - 9 },
-            day: day_of_year - (153 * month + 2) / 5 + 1,
-            hour: s / 3600 % 24,
-            minute: s / 60 % 60,
-            second: s % 60,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::{Ipv4Addr, Ipv6Addr};
 
     use super::*;
-    use crate::message::push_date;
 
     const PLAIN: Exchange<'_> = Exchange {
         client: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)),
@@ -382,20 +301,5 @@ mod tests {
                 assert_eq!(text.find(|it: char| it.is_ascii_control()), Some(end), "{text}");
             }
         }
-    }
-
-    /// Dates agree with httpdate's for days of all kinds, and far away.
-    #[test]
-    fn calendar() {
-        let days = (0..150_000_u64).step_by(13).chain([59, 60, 11_016, 11_017, 47_540, 47_541]);
-        for s in days.map(|day| day * 86_400 + day % 86_400) {
-            let mut theirs = Vec::new();
-            push_date(&mut theirs, s);
-            let Moment { year, month, day, hour, minute, second } = Moment::of(s);
-            let month = MONTHS[month - 1];
-            let ours = format!("{day:02} {month} {year} {hour:02}:{minute:02}:{second:02} GMT");
-            assert_eq!(String::from_utf8_lossy(&theirs[5..]), ours);
-        }
-        assert_eq!(Moment::of(u64::MAX / 1000).second, u64::MAX / 1000 % 60);
     }
 }

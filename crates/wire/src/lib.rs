@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`capture`] | pcap and pcapng records, both byte orders, any time resolution |
 //! | [`packet`] | link layer, encapsulations, IP, TCP/UDP/ICMP: down to the innermost packet |
-//! | [`frame`] | UDP messages in frames that are to be answered, strictly; writes the answers' headers
+//! | [`frame`] | UDP messages in frames that are to be answered, strictly; writes the answers' headers |
 //! | [`fragment`] | IP fragments put together again, in bounded memory |
 //! | [`stream`] | TCP bytes put in order again, in bounded memory |
 //! | [`dns`] | DNS messages: mDNS and LLMNR are the same format |
@@ -20,13 +20,16 @@
 //! | [`flow_key`] | which flow a packet belongs to |
 //! | [`scope`] | the network in which its addresses are valid: VLANs, VNI |
 //! | [`community_id`] | the Community ID v1 flow hash |
+//! | [`civil`], [`digits`] | no packet: times, numbers and addresses as logs write them |
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::disallowed_methods))]
 
 pub mod addr;
 pub mod capture;
+pub mod civil;
 pub mod community_id;
 pub mod dhcp;
+pub mod digits;
 pub mod dns;
 pub mod dnstap;
 pub mod dtls;

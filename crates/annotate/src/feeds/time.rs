@@ -2,6 +2,8 @@
 //!
 //! Pure functions over text of any length, linear in it; what is no time is `None`.
 
+use larder_wire::civil::days_since_1970;
+
 use super::parse_number;
 
 /// Reads seconds with a decimal fraction (`1521911720.865716`) exactly, as ns; digits past the
@@ -85,16 +87,6 @@ fn zone_seconds(zone: &[u8]) -> Option<i64> {
         return None;
     }
     Some(sign * (parse_number::<i64>(&hours)? * 3600 + parse_number::<i64>(&minutes)? * 60))
-}
-
-/// Days from 1970-01-01 to a date of the Gregorian calendar. Years count from March, so that the
-/// leap day is the last of its year.
-fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let month_from_march = (month + 9) % 12;
-    let day_of_year = (153 * month_from_march + 2) / 5 + day - 1;
-    year * 365 + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + day_of_year
-        - 719_468
 }
 
 #[cfg(test)]

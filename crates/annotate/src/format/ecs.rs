@@ -5,10 +5,10 @@
 //! Names have the spelling of every other format (`schema::write_name`): bytes outside printable
 //! ASCII are `\xHH`, of which JSON doubles the backslash.
 
-use larder_wire::Name;
+use larder_wire::{Name, digits};
 
+use super::RecordWriter;
 use super::schema::{self, FIELDS, Value};
-use super::{RecordWriter, digits};
 use crate::record::FlowRecord;
 
 /// Writes ECS lines.

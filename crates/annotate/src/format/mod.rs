@@ -16,7 +16,6 @@
 //! | [`zeek`] | Zeek's conn.log, ours appended |
 //! | [`csv`] | the schema, a cell a field |
 //! | `parquet` | the schema, a column a field (cargo feature `parquet`) |
-//! | `digits` | numbers, times, addresses as ASCII |
 //!
 //! Invariants
 //! 1. Every octet of a line format is printable ASCII, a tab or a line feed: a hostile name cannot
@@ -24,7 +23,6 @@
 //! 2. The same record gives the same bytes, whoever renders it.
 
 pub mod csv;
-mod digits;
 pub mod ecs;
 #[cfg(feature = "parquet")]
 pub mod parquet;

@@ -12,9 +12,9 @@
 //!
 //! Cost: an indirect call a field, no allocation.
 
-use larder_wire::{Addr, Name, community_id};
+use larder_wire::{Addr, Name, civil::Civil, community_id, digits};
 
-use super::{digits, zeek};
+use super::zeek;
 use crate::record::{End, FlowRecord, NameFlags};
 use crate::registered;
 
@@ -711,7 +711,7 @@ pub(crate) fn write_name(name: &Name, out: &mut Vec<u8>) {
 pub(crate) fn write_plain(value: Value<'_>, out: &mut Vec<u8>) {
     match value {
         Value::Absent => {}
-        Value::Time(ns) => digits::write_time_ns(ns, out),
+        Value::Time(ns) => out.extend_from_slice(&Civil::from_ns(ns).rfc3339()),
         Value::Word(word) => out.extend_from_slice(word.as_bytes()),
         Value::Words(words) => {
             for (i, word) in words.iter().enumerate() {

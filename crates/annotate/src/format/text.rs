@@ -17,10 +17,11 @@
 //!    choose their own names: one that calls itself `10.0.0.99` must not pass for that address.
 //! 2. Only printable ASCII is written, whatever a packet put in a name.
 
+use larder_wire::civil::Civil;
+use larder_wire::digits::{self, Right};
 use larder_wire::scope::Scope;
 
-use super::digits::Right;
-use super::{RecordWriter, digits, schema};
+use super::{RecordWriter, schema};
 use crate::record::{App, End, FlowRecord, NameFlags, Naming};
 
 /// Columns end here, counted from the start of the line; the next value follows one space later.
@@ -89,7 +90,7 @@ impl RecordWriter for Text {
 
     fn record(&self, record: &FlowRecord, out: &mut Vec<u8>) {
         let mut line = Line::new(out);
-        line.put(&digits::time_ms(record.start_ns));
+        line.put(&Civil::from_ns(record.start_ns).rfc3339_ms());
 
         let duration = i64::try_from(schema::duration_ns(record)).unwrap_or(i64::MAX);
         let mut field = Right::new();

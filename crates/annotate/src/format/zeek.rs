@@ -14,8 +14,11 @@
 //!
 //! The `uid` is made from the 5-tuple, the VLAN or VNI, and the start, so it is the same in every run.
 
+use larder_wire::civil::Civil;
+use larder_wire::digits;
+
+use super::RecordWriter;
 use super::schema::{self, FIELDS, Field, Value};
-use super::{RecordWriter, digits};
 use crate::record::{App, FlowRecord};
 
 /// Zeek's own columns: name and type.
@@ -81,7 +84,11 @@ impl Zeek {
     fn write_log_time(&self, tag: &str, out: &mut Vec<u8>) {
         out.extend_from_slice(tag.as_bytes());
         out.push(b'\t');
-        digits::write_time_dashed(self.log_time_ns, out);
+        // `2024-01-02-03-04-05`
+        let text = Civil::from_ns(self.log_time_ns).rfc3339();
+        out.extend(
+            text[..19].iter().map(|octet| if octet.is_ascii_digit() { *octet } else { b'-' }),
+        );
         out.push(b'\n');
     }
 }

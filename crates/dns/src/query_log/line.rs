@@ -14,6 +14,7 @@
 use std::fmt::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use larder_wire::civil::Civil;
 use larder_wire::dns::{Message, class};
 
 use crate::dnstap::Protocol;
@@ -243,28 +244,7 @@ fn transport(line: &Line<'_>) -> &'static str {
 /// Date and time in UTC (RFC 3339), with microseconds.
 fn put_time(out: &mut String, unix_us: u64) -> fmt::Result {
     let (unix_s, us) = (unix_us / 1_000_000, unix_us % 1_000_000);
-    let (days, second) = (unix_s / 86_400, unix_s % 86_400);
-    let (year, month, day) = date(days);
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    write!(out, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{us:06}Z")
-}
-
-/// The date so many days after the first of January 1970. Years are taken from March on, so that the day that some of
-/// them have more is the last.
-fn date(days: u64) -> (u64, u64, u64) {
-    const DAYS_TO_MARCH_0: u64 = 719_468;
-    const CYCLE_YEARS: u64 = 400;
-    const CYCLE_DAYS: u64 = 146_097;
-    let (cycle, day) =
-        ((days + DAYS_TO_MARCH_0) / CYCLE_DAYS, (days + DAYS_TO_MARCH_0) % CYCLE_DAYS);
-    // Leap days before it in the cycle: one in 4 years, but not in 100; the cycle's last is the 400th year's.
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    // Months from March on have 31 and 30 days in turn, five of them 153.
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    (cycle * CYCLE_YEARS + year + next, month, day)
+    write!(out, "{:.6}", Civil::at(unix_s as i64, us as u32 * 1_000))
 }
 
 #[cfg(test)]
@@ -346,26 +326,6 @@ mod tests {
         let version = b"\0\0\x80\0\0\x01\0\0\0\0\0\x01\0\0\x01\0\x01\0\0\x29\0\0\x01\0\0\0\0\0";
         assert_eq!(words(version), ". A - BADVERS");
         assert_eq!(words(b""), "- - - -");
-    }
-
-    /// Dates are those of the calendar, leap years included: day by day for 800 years.
-    #[test]
-    fn dates_go_on() {
-        let (mut expected, mut days) = ((1970, 1, 1), 0);
-        while expected.0 < 2770 {
-            assert_eq!(date(days), expected, "{days}");
-            let (year, month, day) = expected;
-            let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-            let length =
-                [31, if is_leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]
-                    [month as usize - 1];
-            expected = match (month, day) {
-                (12, 31) => (year + 1, 1, 1),
-                (_, day) if day == length => (year, month + 1, 1),
-                _ => (year, month, day + 1),
-            };
-            days += 1;
-        }
     }
 
     proptest! {

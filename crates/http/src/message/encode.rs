@@ -3,6 +3,8 @@
 use std::io::Write;
 use std::time::{Duration, UNIX_EPOCH};
 
+use larder_wire::digits;
+
 use super::{is_field_value, is_token};
 
 /// The last second that a date of HTTP can say: of the year 9999.
@@ -27,17 +29,8 @@ pub fn push_field(out: &mut Vec<u8>, name: &str, value: &[u8]) {
 }
 
 /// In digits.
-pub fn push_number(out: &mut Vec<u8>, mut number: u64) {
-    let mut digits = [0; 20];
-    let mut begin = digits.len();
-    loop {
-        begin -= 1;
-        digits[begin] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            return out.extend_from_slice(&digits[begin..]);
-        }
-    }
+pub fn push_number(out: &mut Vec<u8>, number: u64) {
+    digits::write_u64(number, out);
 }
 
 /// The line before a chunk's data. After the data comes CRLF, and a size of 0 ends the body with one more.

@@ -1,11 +1,11 @@
-//! Numbers, times and addresses as ASCII, appended to a buffer.
+//! Numbers and addresses as ASCII, appended to a buffer.
 //!
 //! `core::fmt` does all of this too, at several times the cost: a record holds some thirty such
 //! values, and the formats are to write a million records a second on one core. Everything here
 //! takes constant time and allocates nothing but the growth of the buffer. The standard library is
 //! the oracle in the tests.
 
-use larder_wire::Addr;
+use crate::Addr;
 
 /// `00` to `99`: two digits for one division.
 const PAIRS: [[u8; 2]; 100] = {
@@ -33,7 +33,7 @@ const OCTETS: [([u8; 4], u8); 256] = {
 };
 
 /// A number filled up with spaces, and how many digits it has.
-pub(crate) const fn left(n: u16) -> ([u8; 8], usize) {
+pub const fn left(n: u16) -> ([u8; 8], usize) {
     let (high, low) = (PAIRS[(n / 100 % 100) as usize], PAIRS[(n % 100) as usize]);
     let first = b'0' + (n / 10_000) as u8;
     let digits = u64::from_le_bytes([first, high[0], high[1], low[0], low[1], b' ', b' ', b' ']);
@@ -45,9 +45,16 @@ pub(crate) const fn left(n: u16) -> ([u8; 8], usize) {
 }
 
 /// A value that is written from its end: spaces stand before it.
-pub(crate) struct Right {
+#[derive(Debug)]
+pub struct Right {
     octets: [u8; Right::BYTES],
     at: usize,
+}
+
+impl Default for Right {
+    fn default() -> Right {
+        Right::new()
+    }
 }
 
 impl Right {
@@ -108,11 +115,10 @@ impl Right {
     }
 }
 
-const NS_PER_S: i64 = 1_000_000_000;
-const S_PER_DAY: i64 = 86_400;
+pub(crate) const NS_PER_S: i64 = 1_000_000_000;
 
 /// Appends `n` in decimal.
-pub(crate) fn write_u64(n: u64, out: &mut Vec<u8>) {
+pub fn write_u64(n: u64, out: &mut Vec<u8>) {
     let mut right = Right::new();
     right.number(n);
     out.extend_from_slice(right.value());
@@ -120,95 +126,20 @@ pub(crate) fn write_u64(n: u64, out: &mut Vec<u8>) {
 
 /// Two digits.
 #[inline]
-fn pair(n: u32) -> [u8; 2] {
+pub(crate) fn pair(n: u32) -> [u8; 2] {
     PAIRS[(n % 100) as usize]
 }
 
 /// Nine digits, leading zeros included.
 #[inline]
-fn nine(n: u32) -> [u8; 9] {
+pub(crate) fn nine(n: u32) -> [u8; 9] {
     let ([a, b], [c, d]) = (pair(n / 10_000_000), pair(n / 100_000));
     let ([e, f], [g, h]) = (pair(n / 1_000), pair(n / 10));
     [a, b, c, d, e, f, g, h, b'0' + (n % 10) as u8]
 }
 
-/// A civil date and time in UTC.
-struct Civil {
-    year: u32,
-    month: u32,
-    day: u32,
-    hour: u32,
-    minute: u32,
-    second: u32,
-    nanosecond: u32,
-}
-
-impl Civil {
-    /// From ns since 1970, in the proleptic Gregorian calendar; an `i64` reaches from 1677 to 2262.
-    ///
-    /// Years are counted from 1 March, so that the leap day is the last of its year, in eras of
-    /// 400 years, which all have 146,097 days.
-    fn from_ns(ns: i64) -> Civil {
-        const DAYS_PER_ERA: i64 = 146_097;
-        const DAYS_TO_1970: i64 = 719_468; // from 1 March of the year 0
-
-        let seconds = ns.div_euclid(NS_PER_S);
-        let days = seconds.div_euclid(S_PER_DAY) + DAYS_TO_1970;
-        let era = days.div_euclid(DAYS_PER_ERA);
-        let day_of_era = days.rem_euclid(DAYS_PER_ERA);
-        let year_of_era =
-            (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let month_from_march = (5 * day_of_year + 2) / 153;
-        let month = (month_from_march + 2) % 12 + 1;
-        let second_of_day = seconds.rem_euclid(S_PER_DAY) as u32;
-        Civil {
-            year: (era * 400 + year_of_era + i64::from(month <= 2)) as u32,
-            month: month as u32,
-            day: (day_of_year - (153 * month_from_march + 2) / 5 + 1) as u32,
-            hour: second_of_day / 3600,
-            minute: second_of_day / 60 % 60,
-            second: second_of_day % 60,
-            nanosecond: ns.rem_euclid(NS_PER_S) as u32,
-        }
-    }
-
-    /// `2024-01-02T03:04:05.123456789Z`
-    fn rfc3339(&self) -> [u8; 30] {
-        let mut text = *b"0000-00-00T00:00:00.000000000Z";
-        text[..2].copy_from_slice(&pair(self.year / 100));
-        text[2..4].copy_from_slice(&pair(self.year));
-        text[5..7].copy_from_slice(&pair(self.month));
-        text[8..10].copy_from_slice(&pair(self.day));
-        text[11..13].copy_from_slice(&pair(self.hour));
-        text[14..16].copy_from_slice(&pair(self.minute));
-        text[17..19].copy_from_slice(&pair(self.second));
-        text[20..29].copy_from_slice(&nine(self.nanosecond));
-        text
-    }
-}
-
-/// Appends a time as RFC 3339 in UTC with nanoseconds: `2024-01-02T03:04:05.123456789Z`.
-pub(crate) fn write_time_ns(ns: i64, out: &mut Vec<u8>) {
-    out.extend_from_slice(&Civil::from_ns(ns).rfc3339());
-}
-
-/// A time as RFC 3339 in UTC with milliseconds: `2024-01-02T03:04:05.123Z`.
-pub(crate) fn time_ms(ns: i64) -> [u8; 24] {
-    let text = Civil::from_ns(ns).rfc3339();
-    let mut short = [b'Z'; 24];
-    short[..23].copy_from_slice(&text[..23]);
-    short
-}
-
-/// Appends a time as Zeek's `#open` has it, in UTC: `2024-01-02-03-04-05`.
-pub(crate) fn write_time_dashed(ns: i64, out: &mut Vec<u8>) {
-    let text = Civil::from_ns(ns).rfc3339();
-    out.extend(text[..19].iter().map(|&octet| if octet.is_ascii_digit() { octet } else { b'-' }));
-}
-
 /// Appends ns as seconds, cut (not rounded) after `decimals` digits, at most 9: `12.345`.
-pub(crate) fn write_seconds(ns: i64, decimals: usize, out: &mut Vec<u8>) {
+pub fn write_seconds(ns: i64, decimals: usize, out: &mut Vec<u8>) {
     if ns < 0 {
         out.push(b'-');
     }
@@ -219,7 +150,7 @@ pub(crate) fn write_seconds(ns: i64, decimals: usize, out: &mut Vec<u8>) {
 }
 
 /// Appends an address: dotted for IPv4, RFC 5952 for IPv6.
-pub(crate) fn write_addr(addr: Addr, out: &mut Vec<u8>) {
+pub fn write_addr(addr: Addr, out: &mut Vec<u8>) {
     match addr.octets().first_chunk::<4>() {
         Some(octets) if addr.is_v4() => {
             let (text, len) = v4(octets);
@@ -230,7 +161,7 @@ pub(crate) fn write_addr(addr: Addr, out: &mut Vec<u8>) {
 }
 
 /// An IPv4 address filled up with spaces, and how long it is.
-pub(crate) fn v4(octets: &[u8; 4]) -> ([u8; 16], usize) {
+pub fn v4(octets: &[u8; 4]) -> ([u8; 16], usize) {
     let mut text = [b' '; 16];
     let mut len = 0;
     for &octet in octets {
@@ -294,50 +225,6 @@ mod tests {
         let mut out = Vec::new();
         write(&mut out);
         String::from_utf8(out).expect("ASCII")
-    }
-
-    /// Times are right at the edges that calendars trip over; the expected text is `date -u`'s.
-    #[test]
-    fn times_at_the_edges() {
-        for (ns, expected) in [
-            (0, "1970-01-01T00:00:00.000000000Z"),
-            (-1, "1969-12-31T23:59:59.999999999Z"),
-            (951_782_400_000_000_000, "2000-02-29T00:00:00.000000000Z"),
-            (1_704_164_645_123_456_789, "2024-01-02T03:04:05.123456789Z"),
-            (1_709_251_199_000_000_001, "2024-02-29T23:59:59.000000001Z"),
-            (4_107_542_400_000_000_000, "2100-03-01T00:00:00.000000000Z"),
-            (i64::MAX, "2262-04-11T23:47:16.854775807Z"),
-            (i64::MIN, "1677-09-21T00:12:43.145224192Z"),
-        ] {
-            assert_eq!(text(|out| write_time_ns(ns, out)), expected);
-        }
-        assert_eq!(&time_ms(1_704_164_645_123_999_999), b"2024-01-02T03:04:05.123Z");
-        assert_eq!(text(|out| write_time_dashed(1_704_164_645_000_000_000, out)), {
-            "2024-01-02-03-04-05"
-        });
-    }
-
-    /// Every day from 1677 to 2262 follows the one before by the rule that children learn.
-    #[test]
-    fn days_follow_one_another() {
-        let (mut year, mut month, mut day) = (1970, 1, 1);
-        for days in 0..106_000 {
-            let civil = Civil::from_ns(days * S_PER_DAY * NS_PER_S);
-            assert_eq!((civil.year, civil.month, civil.day), (year, month, day));
-            let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-            let length = match month {
-                2 => 28 + u32::from(leap),
-                4 | 6 | 9 | 11 => 30,
-                _ => 31,
-            };
-            day += 1;
-            if day > length {
-                (month, day) = (month + 1, 1);
-            }
-            if month > 12 {
-                (year, month) = (year + 1, 1);
-            }
-        }
     }
 
     /// Seconds are cut, never rounded up to a time that has not come.
