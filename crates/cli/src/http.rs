@@ -11,7 +11,6 @@ use larder_http::counts::Counts;
 use larder_http::live::{Fresh, Source};
 use larder_http::message::Limits;
 use larder_http::options::{Abandoned, HealthChecks, Operation, Options, OriginAddress, Patience};
-use larder_http::prefix::Prefix;
 use larder_http::server::{LOOPS_MAX, News, serve};
 use larder_http::statuses::{BadStatuses, StatusRules};
 use larder_http::store::Memory;
@@ -20,6 +19,7 @@ use larder_settings::exit::{self, Failure, Outcome};
 use larder_settings::layers::Resolved;
 use larder_settings::terminal::eprint_quietly;
 use larder_settings::value::{Kind, Value};
+use larder_wire::prefix::Prefix;
 
 use crate::dns::{addresses_with, control, metrics};
 use crate::encrypted;
@@ -200,7 +200,8 @@ fn abandoned(settings: &Resolved) -> Result<Abandoned, Failure> {
 /// Networks.
 fn prefixes(settings: &Resolved, name: &str) -> Result<Vec<Prefix>, Failure> {
     let each = |word: &str| {
-        word.parse().map_err(|error| Failure::usage(format!("--{name} {word:?}: {error}")))
+        let what = "expected an address or a network, as 192.0.2.1, 192.0.2.0/24 or 2001:db8::/32";
+        word.parse().map_err(|_| Failure::usage(format!("--{name} {word:?}: {what}")))
     };
     settings.list(name).into_iter().map(each).collect()
 }

@@ -42,8 +42,8 @@ use std::sync::Arc;
 
 use larder_dns::answerer::{Answerer, Errand, Running};
 use larder_dns::metrics::Gauge;
-use larder_dns::policy::Prefix;
 use larder_dns::pool::Origin;
+use larder_wire::prefix::Prefix;
 
 use crate::thread::Threads;
 

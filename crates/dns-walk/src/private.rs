@@ -8,7 +8,7 @@
 use std::net::IpAddr;
 use std::sync::LazyLock;
 
-use larder_dns::policy::Prefix;
+use larder_wire::prefix::Prefix;
 
 const SPECIAL: [&str; 31] = [
     "0.0.0.0/8",

@@ -54,7 +54,7 @@ use std::ops::Range;
 use larder_wire::dns::{class, rtype};
 use siphasher::sip::SipHasher13;
 
-pub use admit::{ACCESS_DEFAULT, Admission, PREFIXES_MAX, Prefix};
+pub use admit::{ACCESS_DEFAULT, Admission, PREFIXES_MAX};
 pub use build::{Builder, List};
 pub use error::{Loaded, PolicyError};
 pub use hosts::HOSTS_TTL_S;

@@ -24,7 +24,7 @@
 //! | [`sent`] | what an origin is sent of a request, by which variants are chosen |
 //! | [`status`], [`log`] | `Cache-Status` (RFC 9211); a line for each exchange |
 //! | [`statuses`] | how long what says nothing is fresh, by an operator's rule |
-//! | [`prefix`], [`proxy_protocol`] | networks of addresses; who a client is, said by a proxy |
+//! | [`proxy_protocol`] | who a client is, said by a proxy |
 //!
 //! The server:
 //!
@@ -72,7 +72,6 @@ pub mod options;
 pub mod parts;
 pub mod pending;
 pub mod preconditions;
-pub mod prefix;
 pub mod proxy_protocol;
 pub mod record;
 pub mod reuse;

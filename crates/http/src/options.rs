@@ -10,8 +10,8 @@ use crate::Rules;
 use crate::access_log;
 use crate::beside::Beside;
 use crate::message::Limits;
-use crate::prefix::Prefix;
 use crate::store::Memory;
+use larder_wire::prefix::Prefix;
 
 /// An origin: a server that is asked.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -21,6 +21,7 @@
 //! | [`scope`] | the network in which its addresses are valid: VLANs, VNI |
 //! | [`community_id`] | the Community ID v1 flow hash |
 //! | [`civil`], [`digits`] | no packet: times, numbers and addresses as logs write them |
+//! | [`prefix`] | no packet: networks as operators write them |
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::disallowed_methods))]
 
@@ -42,6 +43,7 @@ pub mod http2;
 pub mod name;
 pub mod nbns;
 pub mod packet;
+pub mod prefix;
 pub mod proxy_prefix;
 pub mod quic;
 pub mod read;

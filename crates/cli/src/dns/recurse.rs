@@ -5,10 +5,10 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use larder_dns::answerer::Answerer;
-use larder_dns::policy::Prefix;
 use larder_dns::zones::{Answers, Forward, Upstream};
 use larder_settings::exit::Failure;
 use larder_settings::layers::Resolved;
+use larder_wire::prefix::Prefix;
 
 /// Who is asked for the root, and for all below it that is not forwarded.
 type Recursor = (Forward, Arc<dyn Answerer>);

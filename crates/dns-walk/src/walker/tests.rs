@@ -1338,7 +1338,7 @@ fn special_servers() {
     let mut world = World::new(says);
     assert!(has_failed(&world.ask("www.good.test.", RecordType::A)));
     assert_eq!(world.log.len(), 2);
-    let allow_servers = vec![larder_dns::policy::Prefix::parse("10.0.0.0/8").unwrap()];
+    let allow_servers = vec![larder_wire::prefix::Prefix::parse("10.0.0.0/8").unwrap()];
     let mut world = World::of(says, Options { allow_servers, ..Options::default() });
     assert_eq!(found(&world.ask("www.good.test.", RecordType::A)), [33]);
 }

@@ -4,9 +4,10 @@ use std::io::Read;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use larder_wire::dns::rtype;
+use larder_wire::prefix::Prefix;
 use siphasher::sip::SipHasher13;
 
-use super::admit::{ACCESS_DEFAULT, Access, Admissions, PREFIXES_MAX, Prefix};
+use super::admit::{ACCESS_DEFAULT, Access, Admissions, PREFIXES_MAX};
 use super::error::{Loaded, PolicyError};
 use super::hosts::{self, Data};
 use super::lines::{FILE_BYTES_MAX, Lines};
@@ -290,7 +291,8 @@ fn network(setting: &str) -> Result<(Prefix, &str), PolicyError> {
     let (Some(prefix), Some(word), None) = (words.next(), words.next(), words.next()) else {
         return Err(PolicyError::setting(setting, "write a network and one word"));
     };
-    let prefix = Prefix::parse(prefix).map_err(|problem| PolicyError::setting(setting, problem))?;
+    let prefix =
+        Prefix::parse(prefix).map_err(|problem| PolicyError::setting(setting, problem.as_str()))?;
     Ok((prefix, word))
 }
 

@@ -12,10 +12,11 @@
 //! Cost: a walk over the records for the upper bits of the code, and no allocation but what `out` grows.
 
 use std::fmt::{self, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 
 use larder_wire::civil::Civil;
 use larder_wire::dns::{Message, class};
+use larder_wire::prefix;
 
 use crate::dnstap::Protocol;
 use crate::presentation::{push_class, push_name, push_rcode, push_type};
@@ -68,20 +69,9 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// The address with the other bits zero, and how many bits it has.
-    fn cut(self, address: IpAddr) -> (IpAddr, u8) {
-        match address.to_canonical() {
-            IpAddr::V4(v4) => {
-                let bits = self.v4.min(32);
-                let mask = u32::MAX.checked_shl(32 - u32::from(bits)).unwrap_or(0);
-                (Ipv4Addr::from_bits(v4.to_bits() & mask).into(), bits)
-            }
-            IpAddr::V6(v6) => {
-                let bits = self.v6.min(128);
-                let mask = u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0);
-                (Ipv6Addr::from_bits(v6.to_bits() & mask).into(), bits)
-            }
-        }
+    fn of(self, client: SocketAddr) -> prefix::Prefix {
+        let address = client.ip().to_canonical();
+        prefix::Prefix::new(address, if address.is_ipv4() { self.v4 } else { self.v6 })
     }
 }
 
@@ -158,10 +148,7 @@ fn put_text(out: &mut String, line: &Line<'_>, said: &Said) -> fmt::Result {
     put_time(out, line.unix_us)?;
     match line.prefix {
         None => write!(out, " {}", line.client)?,
-        Some(prefix) => {
-            let (address, bits) = prefix.cut(line.client.ip());
-            write!(out, " {address}/{bits}")?;
-        }
+        Some(prefix) => write!(out, " {}", prefix.of(line.client))?,
     }
     write!(out, " {} {} ", transport(line), said.name)?;
     if said.qclass != class::IN {
@@ -194,10 +181,7 @@ fn put_json(out: &mut String, line: &Line<'_>, said: &Said) -> fmt::Result {
             let (ip, port) = (line.client.ip(), line.client.port());
             write!(out, "\",\"client\":\"{ip}\",\"port\":{port}")?;
         }
-        Some(prefix) => {
-            let (address, bits) = prefix.cut(line.client.ip());
-            write!(out, "\",\"client\":\"{address}/{bits}\"")?;
-        }
+        Some(prefix) => write!(out, "\",\"client\":\"{}\"", prefix.of(line.client))?,
     }
     write!(out, ",\"transport\":\"{}\"", transport(line))?;
     if let Some(qtype) = said.qtype {
