@@ -24,7 +24,7 @@ use tokio::sync::oneshot;
 
 use crate::limits::{Counters, Event, Limits};
 use crate::padding::{ANSWER_BLOCK_BYTES, pad, wishes};
-use larder_tls::{Gate, Ticket};
+use larder_tls::{ConnectionLimit, Permit};
 
 /// Octets of an answer of ours without records: a question of the longest name, and an OPT record.
 const EMPTY_BYTES_MAX: usize = 512;
@@ -38,7 +38,7 @@ pub(crate) struct Hub {
     desks: Vec<Desk>,
     /// Connections that were dealt to cores.
     dealt: AtomicUsize,
-    gate: Arc<Gate>,
+    connections: Arc<ConnectionLimit>,
     unsent_bytes: AtomicUsize,
     pub(crate) counters: Counters,
     pub(crate) limits: Limits,
@@ -51,7 +51,7 @@ pub(crate) struct Caller {
     desk: usize,
     pub(crate) protocol: Protocol,
     peer: SocketAddr,
-    _ticket: Ticket,
+    _permit: Permit,
 }
 
 /// An answer on its way to a client.
@@ -73,7 +73,7 @@ impl Hub {
         Hub {
             desks,
             dealt: AtomicUsize::new(0),
-            gate: Arc::new(Gate::new(limits.connections_max, limits.per_client_max)),
+            connections: Arc::new(ConnectionLimit::new(limits.connections_max)),
             unsent_bytes: AtomicUsize::new(0),
             counters: Counters::default(),
             limits,
@@ -82,23 +82,23 @@ impl Hub {
 
     /// A connection's way to ask, if it is taken.
     pub(crate) fn admit(self: &Arc<Hub>, protocol: Protocol, peer: SocketAddr) -> Option<Caller> {
-        let Some(ticket) = self.gate.admit(peer.ip()) else {
+        let Some(permit) = self.connections.admit(peer.ip(), self.limits.per_client_max) else {
             self.counters.note(Event::Refused, protocol);
             return None;
         };
         self.counters.note(Event::Opened, protocol);
         let desk = self.dealt.fetch_add(1, Relaxed) % self.desks.len().max(1);
-        Some(Caller { hub: self.clone(), desk, protocol, peer, _ticket: ticket })
+        Some(Caller { hub: self.clone(), desk, protocol, peer, _permit: permit })
     }
 
     /// Connections that are open.
     pub(crate) fn open(&self) -> usize {
-        self.gate.open()
+        self.connections.open()
     }
 
     /// How long a connection may be idle now.
     pub(crate) fn idle(&self) -> std::time::Duration {
-        self.gate.patience(self.limits.idle)
+        self.connections.patience(self.limits.idle)
     }
 
     /// All that is counted.

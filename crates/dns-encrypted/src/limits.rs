@@ -10,7 +10,7 @@
 //! | octets of answers that clients have not taken, all together | further answers are dropped |
 //!
 //! Each of them is counted. Connections are counted by
-//! [`larder_tls::gate`]. Cost: relaxed atomics.
+//! [`larder_tls::ConnectionLimit`]. Cost: relaxed atomics.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;

@@ -37,14 +37,14 @@
 //! with goes when it is half of a buffer, and buffers grow by doubling. Cost: O(1) a call and
 //! octet, a read a ready stream and a write an answered stream a turn.
 
-use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
 use std::time::Duration;
 
+use larder_io::connection_limit::{ConnectionLimit, Permit};
 use larder_io::event::{Event, Interest, Poller};
 use larder_io::tcp;
-use larder_io::tcp::client_of;
 
 use crate::frames::{Frames, Lengths, MESSAGE_BYTES_MAX, READ_BYTES, Received, Unsent, receive};
 use larder_io::table::{Id, Table};
@@ -94,7 +94,7 @@ pub struct Streams {
     lengths: Lengths,
     table: Table<Stream, 4>,
     /// Streams of each client.
-    clients: HashMap<IpAddr, u32>,
+    clients: Arc<ConnectionLimit>,
     /// Streams that `flush` has to look at.
     dirty: Vec<Id>,
     draining: bool,
@@ -109,6 +109,8 @@ pub struct Streams {
 struct Stream {
     socket: TcpStream,
     peer: SocketAddr,
+    /// Its place among its client's.
+    _permit: Permit,
     frames: Frames,
     unsent: Unsent,
     /// Questions handed out and not answered.
@@ -170,7 +172,7 @@ impl Streams {
             lengths: Lengths { least: 1, most: limits.message_bytes_max },
             table: Table::new(space, limits.streams_max),
             limits,
-            clients: HashMap::new(),
+            clients: Arc::default(),
             dirty: Vec::new(),
             draining: false,
             counters: Counters::default(),
@@ -216,11 +218,10 @@ impl Streams {
 
     /// Takes a connection in, or closes it and counts why.
     fn admit(&mut self, socket: TcpStream, peer: SocketAddr, poller: &Poller, now_ms: u64) {
-        let client = client_of(peer.ip());
-        if self.clients.get(&client).is_some_and(|&count| count >= self.limits.per_client_max) {
+        let Some(permit) = self.clients.admit(peer.ip(), self.limits.per_client_max) else {
             self.counters.refused_client += 1;
             return;
-        }
+        };
         if self.draining || (self.is_full() && !self.make_place()) {
             self.counters.refused_full += 1;
             return;
@@ -228,6 +229,7 @@ impl Streams {
         let stream = Stream {
             socket,
             peer,
+            _permit: permit,
             frames: Frames::default(),
             unsent: Unsent::default(),
             unanswered: 0,
@@ -246,7 +248,6 @@ impl Streams {
             self.counters.refused_unwatched += 1;
             return;
         }
-        *self.clients.entry(client).or_insert(0) += 1;
         self.counters.opened += 1;
     }
 
@@ -515,13 +516,6 @@ impl Streams {
     fn end(&mut self, id: Id, cause: Cause) {
         let Some(stream) = self.table.remove(id) else { return };
         self.counters.closed[cause as usize] += 1;
-        let client = client_of(stream.peer.ip());
-        if let Some(count) = self.clients.get_mut(&client) {
-            *count -= 1;
-            if *count == 0 {
-                self.clients.remove(&client);
-            }
-        }
         match cause {
             // Closed gently, the kernel would keep what is unsent for minutes.
             Cause::SlowReader => {
@@ -545,7 +539,6 @@ impl Streams {
     fn validate(&self) {
         self.table.validate();
         assert!(self.dirty.is_empty() && !self.read_room.is_empty());
-        let mut clients = HashMap::new();
         for id in self.table.ids() {
             let stream = self.table.get(id).unwrap();
             assert!(!stream.is_dirty, "invariant 3");
@@ -555,8 +548,7 @@ impl Streams {
             if stream.may_ask(&self.limits) {
                 assert!(!stream.frames.has_whole(self.lengths), "invariant 4");
             }
-            *clients.entry(client_of(stream.peer.ip())).or_insert(0) += 1;
         }
-        assert_eq!(clients, self.clients);
+        assert_eq!(self.clients.open(), self.table.len());
     }
 }

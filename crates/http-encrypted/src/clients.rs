@@ -15,7 +15,7 @@ use larder_http::beside::Door;
 use larder_io::service::figures::Gauge;
 use larder_io::tcp::reset_on_close;
 use larder_tls::listen::Host;
-use larder_tls::{Gate, Ticket};
+use larder_tls::{ConnectionLimit, Permit};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -37,7 +37,7 @@ const LINGER: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Clients {
     pub(crate) door: Door,
-    gate: Arc<Gate>,
+    connections: Arc<ConnectionLimit>,
     pub(crate) counters: Arc<Counters>,
     limits: InForce,
 }
@@ -49,7 +49,7 @@ pub(crate) struct Caller {
     pub(crate) peer: SocketAddr,
     /// Those of its time.
     pub(crate) limits: Arc<Limits>,
-    _ticket: Ticket,
+    _permit: Permit,
 }
 
 impl Caller {
@@ -59,25 +59,19 @@ impl Caller {
 
     /// How long it may be without a request now.
     pub(crate) fn idle(&self) -> Duration {
-        self.clients.gate.patience(self.limits.idle)
+        self.clients.connections.patience(self.limits.idle)
     }
 }
 
 impl Clients {
     pub(crate) fn new(door: Door, counters: Arc<Counters>, limits: InForce) -> Clients {
-        let now = limits.now();
-        let gate = Arc::new(Gate::new(now.connections_max, now.per_client_max));
-        Clients { door, gate, counters, limits }
+        let connections = Arc::new(ConnectionLimit::new(limits.now().connections_max));
+        Clients { door, connections, counters, limits }
     }
 
     /// Connections that are open.
     pub(crate) fn open(&self) -> usize {
-        self.gate.open()
-    }
-
-    /// Others are in force.
-    pub(crate) fn follow(&self) {
-        self.gate.set_per_client_max(self.limits.now().per_client_max);
+        self.connections.open()
     }
 
     pub(crate) fn gauges(&self) -> impl Iterator<Item = Gauge> + '_ {
@@ -95,13 +89,13 @@ impl Host for Listener {
     type Place = Caller;
 
     fn admit(&self, peer: SocketAddr) -> Option<Caller> {
-        let Some(ticket) = self.0.gate.admit(peer.ip()) else {
+        let limits = self.0.limits.now();
+        let Some(permit) = self.0.connections.admit(peer.ip(), limits.per_client_max) else {
             self.0.counters.note(Event::Refused);
             return None;
         };
         self.0.counters.note(Event::Opened);
-        let limits = self.0.limits.now();
-        Some(Caller { clients: self.0.clone(), peer, limits, _ticket: ticket })
+        Some(Caller { clients: self.0.clone(), peer, limits, _permit: permit })
     }
 
     fn handshake_max(&self) -> Duration {

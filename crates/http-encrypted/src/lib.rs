@@ -28,7 +28,7 @@
 //!    windows of its connection, a socket pair and the loop's own limits let it, however long a body is.
 //! 3. Each wait has an end: handshakes, streams and clients that take nothing, connections without requests.
 //!
-//! Bounds of a connection: a place ([`larder_tls::Gate`]); some 60 kB for HTTP/1.1; for HTTP/2, for each stream, a read, a frame's
+//! Bounds of a connection: a place ([`larder_tls::ConnectionLimit`]); some 60 kB for HTTP/1.1; for HTTP/2, for each stream, a read, a frame's
 //! queue and a socket pair, and the window of what clients send. Cost beside TLS itself: a copy into the socket pair and one out of it,
 //! and for each of them a system call for some tens of kilobytes.
 #![forbid(unsafe_code)]

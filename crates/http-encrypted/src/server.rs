@@ -110,7 +110,6 @@ impl Running for Serving {
 
     fn follow(&self, options: &Options) {
         self.limits.follow(options);
-        self.clients.follow();
     }
 
     fn gauges(&self) -> Vec<Gauge> {

@@ -50,6 +50,7 @@ use foldhash::{HashMap, HashMapExt};
 use larder::Seconds;
 use larder::mem::object::{News, Notice, ObjectId};
 use larder_io::clock::Clock;
+use larder_io::connection_limit::ConnectionLimit;
 use larder_io::reactor::{self, Batch, Event, Reactor};
 use larder_io::table::{Id, Table};
 use larder_io::tcp;
@@ -61,7 +62,6 @@ use self::origins::{Backend, ORIGIN_LISTS, Origin};
 use crate::access_log::AccessLog;
 use crate::beside;
 use crate::counts::{Counts, Shared};
-use crate::crowd::Crowd;
 use crate::descriptors::is_shortage;
 use crate::flights::{Flight, Landing};
 use crate::health::Health;
@@ -167,7 +167,7 @@ pub struct Driver {
     gave_way_ms: u64,
     stages: Arc<Stages>,
     health: Arc<Health>,
-    crowd: Arc<Crowd>,
+    connections: Arc<ConnectionLimit>,
     follower: Follower,
     access_log: Option<AccessLog>,
     /// Lines that found no room in logs before.
@@ -184,7 +184,7 @@ impl Driver {
     /// Takes the parts; what comes is to be handed to [`Driver::run`].
     pub fn new(parts: Parts) -> io::Result<(Driver, Batch)> {
         let Parts { number, listeners, common } = parts;
-        let Common { store, shared, live, mail, clock, stages, crowd, beside, .. } = common;
+        let Common { store, shared, live, mail, clock, stages, connections, beside, .. } = common;
         let (follower, Setup { options, health, access_log }) = Follower::new(live);
         let reactor_options = reactor::Options { choice: options.io, ..Default::default() };
         let (mut reactor, batch) = Reactor::new(&reactor_options)?;
@@ -225,7 +225,7 @@ impl Driver {
             gave_way_ms: 0,
             stages,
             health,
-            crowd,
+            connections,
             follower,
             access_log: access_log.map(|log| log.another()),
             log_dropped_before: 0,

@@ -40,7 +40,6 @@
 //! | [`server`], [`options`] | sockets, threads, signals; what an operator decides |
 //! | [`beside`] | connections that somebody else decrypts |
 //! | [`ctl`], [`counts`], [`health`] | what operators ask; what is counted; which origins fail |
-//! | [`crowd`] | connections by address |
 //! | [`descriptors`] | open files, and who gets them |
 //! | [`live`] | what may change while it serves |
 //! | [`snapshot`] | what is kept, in a file over a restart |
@@ -55,7 +54,6 @@ pub mod answer;
 pub mod beside;
 pub mod bodies;
 pub mod counts;
-pub mod crowd;
 pub mod ctl;
 pub mod descriptors;
 pub mod directives;

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use larder::Seconds;
 use larder_io::clock::Clock;
+use larder_io::connection_limit::ConnectionLimit;
 use larder_io::event::{Signals, Waker};
 use larder_io::reactor::Batch;
 use larder_io::service::crew::Crew;
@@ -20,7 +21,6 @@ use larder_io::tcp::{ListenOptions, Sharing, listen};
 
 use crate::beside::{self, Door};
 use crate::counts::{Counts, Shared};
-use crate::crowd::Crowd;
 use crate::descriptors;
 use crate::driver::{Driver, Parts};
 use crate::live::{Live, Reload, Source};
@@ -128,7 +128,7 @@ pub struct Common {
     /// Where loops show what they counted.
     pub shared: Arc<Shared>,
     /// Connections by address, where they are counted.
-    pub crowd: Arc<Crowd>,
+    pub connections: Arc<ConnectionLimit>,
     /// Messages.
     pub mail: Mail,
     /// The time.
@@ -183,7 +183,7 @@ impl Ready {
             store,
             shared: Arc::new(Shared::new(loops)),
             live,
-            crowd: Arc::default(),
+            connections: Arc::default(),
             mail,
             clock,
             stages: Arc::new(Stages::new()),

@@ -18,6 +18,7 @@
 //! | [`tcp`] | listening, accepting, connecting without waiting |
 //! | [`event`] | waiting for many descriptors, being woken, signals |
 //! | [`table`] | connections by number, in lists ordered by time |
+//! | [`connection_limit`] | how many connections there may be, in all and of one client |
 //! | [`reactor`] | the loop of a core that serves many TCP connections by few system calls |
 //! | [`timer`] | many short timers, without a clock |
 //! | [`access`] | who may read what is written |
@@ -38,6 +39,7 @@ pub mod access;
 pub mod activation;
 pub mod batch;
 pub mod clock;
+pub mod connection_limit;
 pub mod cores;
 pub mod decode;
 pub mod disk;

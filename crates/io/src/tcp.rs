@@ -8,7 +8,7 @@
 mod transfer;
 
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use crate::socket::{
@@ -21,14 +21,6 @@ pub use transfer::{
     peer, read_into, reset_on_close, send_file, set_nodelay, shutdown_write, take_error, write,
     write_gathered,
 };
-
-/// Whom an address belongs to: IPv6 hosts choose the lower half of theirs as they like.
-pub fn client_of(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V4(_) => address,
-        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64)),
-    }
-}
 
 /// Connections that ended before they were accepted, passed over in one call.
 const ABORTED_MAX: usize = 64;

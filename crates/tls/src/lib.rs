@@ -6,7 +6,6 @@
 //! | [`listen`] | TCP connections up to the end of their handshakes |
 //! | [`flood`] | frames of HTTP/2 that cost work and are no request |
 //! | [`http2`] | a connection of HTTP/2: its requests, its idle time, its end |
-//! | [`gate`] | how many of them there may be, in all and of one client |
 //! | [`trust`] | whose certificates count, where we are the client |
 //!
 //! TLS is rustls', with ring; tokio runs it, on threads beside those that serve in the clear.
@@ -15,11 +14,10 @@
 
 mod certificate;
 pub mod flood;
-pub mod gate;
 pub mod http2;
 pub mod listen;
 pub mod trust;
 
 pub use certificate::{Certificate, Files};
-pub use gate::{Gate, Ticket};
+pub use larder_io::connection_limit::{ConnectionLimit, Permit};
 pub use trust::Trust;

@@ -4,6 +4,7 @@
 use super::*;
 use larder_io::event::Events;
 use proptest::prelude::*;
+use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
 
@@ -463,14 +464,6 @@ fn too_many_of_one_client() {
     let _fourth = server.client("127.0.0.5");
     other.send(&framed(&questions(1)));
     server.until(|_| other.messages().len() == 1);
-    assert_eq!(
-        client_of("2001:db8::1:2:3:4".parse().unwrap()),
-        client_of("2001:db8::9".parse().unwrap())
-    );
-    assert_ne!(
-        client_of("2001:db8:0:1::1".parse().unwrap()),
-        client_of("2001:db8::1".parse().unwrap())
-    );
 }
 
 /// In a full table a new stream takes the place of the one that is idle for longest, then of one

@@ -27,19 +27,9 @@ impl Driver {
         }
         // One that is gone already has no address.
         let Some(peer) = Driver::peer_of(client) else { return false };
-        if !self.crowd.enter(peer.ip(), most) {
-            self.counts.refused_crowded += 1;
-            return false;
-        }
-        client.counted = Some(peer.ip());
-        true
-    }
-
-    /// A client is gone.
-    pub(super) fn dismiss(&mut self, client: &Client) {
-        if let Some(address) = client.counted {
-            self.crowd.leave(address);
-        }
+        client.permit = self.connections.admit(peer.ip(), most);
+        self.counts.refused_crowded += u64::from(client.permit.is_none());
+        client.permit.is_some()
     }
 
     /// Octets in front of the first request.

@@ -114,8 +114,8 @@ pub struct Client {
     pub(super) noted: Option<Box<Noted>>,
     /// A proxy has not said yet who it is.
     pub(super) expects_proxy: bool,
-    /// The address with which it is counted.
-    pub(super) counted: Option<IpAddr>,
+    /// Its place among those of its address, where they are counted.
+    pub(super) permit: Option<larder_io::connection_limit::Permit>,
 }
 
 impl Client {
@@ -217,7 +217,7 @@ impl Driver {
             upload: None,
             noted: None,
             expects_proxy,
-            counted: None,
+            permit: None,
         };
         // Those over TLS were counted before, and a client of HTTP/2 has one for each of its requests.
         if client.ending.is_none() && !expects_proxy && !self.admit(&mut client) {
@@ -289,7 +289,7 @@ impl Driver {
 
     pub(super) fn close_client(&mut self, id: Id, mut client: Client) {
         self.note_closed(&mut client);
-        self.dismiss(&client);
+        client.permit = None;
         self.clients.remove(id);
         self.drop_upload(&mut client);
         if client.is_done() {
