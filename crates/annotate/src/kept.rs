@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use larder_store::serve::{self, Server};
 use larder_store::{Batch, Interface, Note, Options, Store};
-use larder_wire::capture::{Step, write};
+use larder_wire::capture::write;
 
 use crate::pipeline::Work;
 use crate::worker::Output as Made;
@@ -99,19 +99,11 @@ impl Keeper {
         if let Some(batch) = &work.batch
             && let Some(reader) = &work.decoded.reader_before
         {
-            let mut reader = reader.clone();
             let bytes: &[u8] = &batch.bytes;
             let (start, end) = (work.decoded.start, work.decoded.end.min(bytes.len()));
-            let mut offset = start;
-            while offset < batch.limit && offsets.len() < work.decoded.packets as usize {
-                let record = match reader.next(bytes, offset, batch.at_end) {
-                    Step::Record(record) => record,
-                    Step::Meta { next_offset } | Step::Damaged { next_offset, .. } => {
-                        offset = next_offset;
-                        continue;
-                    }
-                    Step::NeedMore | Step::End => break,
-                };
+            let records = reader.clone().records(bytes, start..batch.limit, batch.at_end);
+            let sound = records.filter_map(|(offset, record)| Some((offset, record.ok()?)));
+            for (offset, record) in sound.take(work.decoded.packets as usize) {
                 if self.is_live {
                     offsets.push((offset - start) as u32);
                 } else {
@@ -120,7 +112,6 @@ impl Keeper {
                     let original_len = record.original_len;
                     write::packet(blocks, interface, record.ts_ns, record.frame, original_len);
                 }
-                offset = record.next_offset;
             }
             lent = if self.is_live { bytes.get(start..end).unwrap_or_default() } else { blocks };
         }

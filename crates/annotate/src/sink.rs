@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use larder_io::output::Output;
-use larder_wire::capture::{Step, write};
+use larder_wire::capture::write;
 use larder_wire::{Addr, Name};
 
 use crate::edge::AnswerLine;
@@ -293,48 +293,38 @@ impl Packets {
         let mut resolved: Vec<_> = outputs.iter().flat_map(|output| &output.resolved).collect();
         resolved.sort_by_key(|resolved| (resolved.packet, resolved.key));
         let mut resolved = resolved.into_iter().peekable();
-        let (bytes, limit): (&[u8], usize) = (&batch.bytes, batch.limit);
-        let Some(mut capture) = work.decoded.reader_before.clone() else { return Ok(()) };
-        let mut offset = work.decoded.start;
-        let mut number = 0;
+        let Some(reader) = work.decoded.reader_before.clone() else { return Ok(()) };
+        let range = work.decoded.start..batch.limit;
+        let records = reader.records(&batch.bytes, range, batch.at_end);
+        let sound = records.filter_map(|(_, record)| record.ok());
         self.scratch.clear();
-        while offset < limit && number < work.decoded.packets {
-            match capture.next(bytes, offset, batch.at_end) {
-                Step::Record(record) => {
-                    number += 1;
-                    let packet = work.packets_before + u64::from(number);
-                    while let Some(names) = resolved.next_if(|names| names.packet <= packet) {
-                        let known = self.written.get(&names.addr);
-                        if known.is_some_and(|known| *known == names.names) {
-                            continue;
-                        }
-                        if self.written.len() >= WRITTEN_MAX {
-                            self.written.clear();
-                        }
-                        self.written.insert(names.addr, names.names.clone());
-                        let mut block = write::Names::begin(&mut self.scratch);
-                        block.record(names.addr, names.names.iter().map(printable));
-                        block.end();
-                    }
-                    let next = self.interfaces.len() as u32;
-                    let interface = *self.interfaces.entry(record.link_type).or_insert(next);
-                    if interface == next {
-                        write::interface(&mut self.scratch, record.link_type, 0);
-                    }
-                    write::packet(
-                        &mut self.scratch,
-                        interface,
-                        record.ts_ns,
-                        record.frame,
-                        record.original_len,
-                    );
-                    offset = record.next_offset;
+        for (number, record) in (1..=u64::from(work.decoded.packets)).zip(sound) {
+            let packet = work.packets_before + number;
+            while let Some(names) = resolved.next_if(|names| names.packet <= packet) {
+                let known = self.written.get(&names.addr);
+                if known.is_some_and(|known| *known == names.names) {
+                    continue;
                 }
-                Step::Meta { next_offset } | Step::Damaged { next_offset, .. } => {
-                    offset = next_offset;
+                if self.written.len() >= WRITTEN_MAX {
+                    self.written.clear();
                 }
-                Step::NeedMore | Step::End => break,
+                self.written.insert(names.addr, names.names.clone());
+                let mut block = write::Names::begin(&mut self.scratch);
+                block.record(names.addr, names.names.iter().map(printable));
+                block.end();
             }
+            let next = self.interfaces.len() as u32;
+            let interface = *self.interfaces.entry(record.link_type).or_insert(next);
+            if interface == next {
+                write::interface(&mut self.scratch, record.link_type, 0);
+            }
+            write::packet(
+                &mut self.scratch,
+                interface,
+                record.ts_ns,
+                record.frame,
+                record.original_len,
+            );
         }
         Ok(self.out.write_all(&self.scratch)?)
     }

@@ -16,7 +16,7 @@ use larder_annotate::options::{Endpoint, Options, OutputFormat};
 use larder_annotate::{Progress, run};
 use larder_store::{FindOptions, Finder, Query};
 use larder_wire::Addr;
-use larder_wire::capture::{Capture, Step};
+use larder_wire::capture::{self, Record};
 use larder_wire::flow_key::{FlowKey, protocol};
 use larder_wire::packet;
 use serde_json::Value;
@@ -76,21 +76,14 @@ fn found(folder: &Path, word: &str, options: FindOptions) -> Vec<Frame> {
 /// The packets of a capture: key, whether it is whole, time, octets.
 fn packets(path: &Path) -> Vec<(Option<FlowKey>, bool, Frame)> {
     let octets = std::fs::read(path).expect("a capture");
-    let (mut capture, mut at) = Capture::open(&octets).expect("a capture");
-    let mut packets = Vec::new();
-    loop {
-        match capture.next(&octets, at, true) {
-            Step::Record(record) => {
-                at = record.next_offset;
-                let decoded = packet::decode(record.link_type, record.frame).ok();
-                let is_whole = decoded.is_none_or(|packet| packet.fragment.is_none());
-                let key = decoded.map(|packet| FlowKey::of(&packet).0);
-                packets.push((key, is_whole, (record.ts_ns, record.frame.to_vec())));
-            }
-            Step::Meta { next_offset } | Step::Damaged { next_offset, .. } => at = next_offset,
-            Step::NeedMore | Step::End => return packets,
-        }
-    }
+    let records = capture::records(&octets).expect("a capture");
+    let read = |record: Record<'_>| {
+        let decoded = packet::decode(record.link_type, record.frame).ok();
+        let is_whole = decoded.is_none_or(|packet| packet.fragment.is_none());
+        let key = decoded.map(|packet| FlowKey::of(&packet).0);
+        (key, is_whole, (record.ts_ns, record.frame.to_vec()))
+    };
+    records.filter_map(|(_, record)| record.ok()).map(read).collect()
 }
 
 /// A time of the log, ns; the tests' captures are of this century.

@@ -2,22 +2,16 @@
 //!
 //! The caller owns the bytes (a mapped file, a buffer that a pipe fills) and the offset; a
 //! [`Capture`] owns only what a reader must remember between two records: the byte order, the
-//! interfaces, and whether it is lost. One loop reads either format:
+//! interfaces, and whether it is lost. Either format is a sequence of records:
 //!
 //! ```
-//! # use larder_wire::capture::{Capture, Step};
-//! # fn count(file: &[u8]) -> Option<u64> {
-//! let (mut capture, mut offset) = Capture::open(file).ok()?;
-//! let mut packets = 0;
-//! loop {
-//!     match capture.next(file, offset, true) {
-//!         Step::Record(record) => { packets += 1; offset = record.next_offset }
-//!         Step::Meta { next_offset } | Step::Damaged { next_offset, .. } => offset = next_offset,
-//!         Step::NeedMore | Step::End => return Some(packets),
-//!     }
-//! }
+//! # fn count(file: &[u8]) -> Option<usize> {
+//! Some(larder_wire::capture::records(file).ok()?.filter(|(_, record)| record.is_ok()).count())
 //! # }
 //! ```
+//!
+//! Loops that wait for more bytes, or must be as fast as memory, take the steps themselves, by
+//! [`Capture::next`].
 //!
 //! Invariants
 //! 1. Every step but `NeedMore` and `End` moves forward: `next_offset > offset`, and never past
@@ -212,7 +206,49 @@ fn describe_magic(magic: [u8; 4], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
+/// The records of a whole file. See [`Records`].
+pub fn records(file: &[u8]) -> Result<Records<'_>, OpenError> {
+    let (capture, begin) = Capture::open(file)?;
+    Ok(capture.records(file, begin..file.len(), true))
+}
+
+/// Records and damaged places, each with the offset at which it begins; up to where bytes are
+/// missing.
+#[derive(Clone, Debug)]
+pub struct Records<'a> {
+    capture: Capture,
+    bytes: &'a [u8],
+    range: Range<usize>,
+    at_end: bool,
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = (usize, Result<Record<'a>, CaptureDamage>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.range.start < self.range.end {
+            let at = self.range.start;
+            let (next_offset, found) = match self.capture.next(self.bytes, at, self.at_end) {
+                Step::Record(record) => (record.next_offset, Some(Ok(record))),
+                Step::Damaged { kind, next_offset } => (next_offset, Some(Err(kind))),
+                Step::Meta { next_offset } => (next_offset, None),
+                Step::NeedMore | Step::End => return None,
+            };
+            self.range.start = next_offset;
+            if let Some(found) = found {
+                return Some((at, found));
+            }
+        }
+        None
+    }
+}
+
 impl Capture {
+    /// The records that begin in a range of `bytes`. `at_end` is that of [`Capture::next`].
+    pub fn records(self, bytes: &[u8], range: Range<usize>, at_end: bool) -> Records<'_> {
+        Records { capture: self, bytes, range, at_end }
+    }
+
     /// Reads the header. `bytes` begins with the file and holds [`HEADER_BYTES`] of it, or all.
     /// Also returns the offset of the first record.
     pub fn open(bytes: &[u8]) -> Result<(Capture, usize), OpenError> {

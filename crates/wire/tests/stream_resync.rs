@@ -4,32 +4,25 @@ use std::collections::BTreeMap;
 
 use larder_testkit::captures as list;
 use larder_wire::Addr;
-use larder_wire::capture::{Capture, Step};
+use larder_wire::capture;
 use larder_wire::packet;
 use larder_wire::stream::{Budget, Stream, dns_resync};
 
 /// Both directions of all connections with port 53, put in order.
 fn dns_streams(file: &[u8]) -> Vec<Vec<u8>> {
-    let (mut capture, mut offset) = Capture::open(file).expect("a capture");
     let mut budget = Budget::new(16 << 20);
     let mut streams: BTreeMap<(Addr, u16, Addr, u16), Stream> = BTreeMap::new();
-    loop {
-        match capture.next(file, offset, true) {
-            Step::Record(record) => {
-                offset = record.next_offset;
-                let Ok(packet) = packet::decode(record.link_type, record.frame) else { continue };
-                if packet.protocol != 6 || (packet.src_port != 53 && packet.dst_port != 53) {
-                    continue;
-                }
-                let from = packet.payload_offset as usize;
-                let payload = &record.frame[from..from + packet.payload_len as usize];
-                let key = (packet.src, packet.src_port, packet.dst, packet.dst_port);
-                let stream = streams.entry(key).or_default();
-                stream.push(packet.tcp_seq, packet.tcp_flags, payload, &mut budget);
-            }
-            Step::Meta { next_offset } | Step::Damaged { next_offset, .. } => offset = next_offset,
-            Step::NeedMore | Step::End => break,
+    let records = capture::records(file).expect("a capture");
+    for record in records.filter_map(|(_, record)| record.ok()) {
+        let Ok(packet) = packet::decode(record.link_type, record.frame) else { continue };
+        if packet.protocol != 6 || (packet.src_port != 53 && packet.dst_port != 53) {
+            continue;
         }
+        let from = packet.payload_offset as usize;
+        let payload = &record.frame[from..from + packet.payload_len as usize];
+        let key = (packet.src, packet.src_port, packet.dst, packet.dst_port);
+        let stream = streams.entry(key).or_default();
+        stream.push(packet.tcp_seq, packet.tcp_flags, payload, &mut budget);
     }
     streams.into_values().map(|stream| stream.contiguous().to_vec()).collect()
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 use larder_testkit::captures as list;
 use larder_testkit::process::tshark;
 use larder_testkit::skip::skip;
-use larder_wire::capture::{Capture, Step};
+use larder_wire::capture;
 use larder_wire::http::{Head, HeadScanner};
 use larder_wire::packet::{self, Packet};
 use larder_wire::quic::{Assembler, Initial, looks_like_initial};
@@ -108,23 +108,17 @@ impl Finder {
 
 fn found_by_us(path: &Path) -> Names {
     let file = std::fs::read(path).expect("a readable capture");
-    let (mut capture, mut offset) = Capture::open(&file).expect("a capture");
     let mut finder = Finder::default();
-    loop {
-        match capture.next(&file, offset, true) {
-            Step::Record(record) => {
-                offset = record.next_offset;
-                if let Ok(packet) = packet::decode(record.link_type, record.frame)
-                    && packet.fragment.is_none()
-                {
-                    let from = packet.payload_offset as usize;
-                    finder.take(&packet, &record.frame[from..from + packet.payload_len as usize]);
-                }
-            }
-            Step::Meta { next_offset } | Step::Damaged { next_offset, .. } => offset = next_offset,
-            Step::NeedMore | Step::End => return finder.names,
+    let records = capture::records(&file).expect("a capture");
+    for record in records.filter_map(|(_, record)| record.ok()) {
+        if let Ok(packet) = packet::decode(record.link_type, record.frame)
+            && packet.fragment.is_none()
+        {
+            let from = packet.payload_offset as usize;
+            finder.take(&packet, &record.frame[from..from + packet.payload_len as usize]);
         }
     }
+    finder.names
 }
 
 const FIELDS: [&str; 12] = [

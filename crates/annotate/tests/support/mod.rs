@@ -19,7 +19,7 @@ use larder_annotate::{Progress, run};
 use larder_testkit::dns;
 use larder_testkit::frames::{IPV4, ethernet, ipv4};
 use larder_wire::capture::write::{interface, packet, pcap_header, pcap_record, section};
-use larder_wire::capture::{Capture, Step};
+use larder_wire::capture::{self, Record};
 
 pub const ETHERNET: u16 = 1;
 const SECOND_NS: i64 = 1_000_000_000;
@@ -49,22 +49,13 @@ pub struct Frame {
 /// All packets of a capture file.
 pub fn frames(path: &Path) -> Vec<Frame> {
     let bytes = std::fs::read(path).expect("a capture");
-    let (mut capture, mut offset) = Capture::open(&bytes).expect("a capture");
-    let mut frames = Vec::new();
-    loop {
-        match capture.next(&bytes, offset, true) {
-            Step::Record(record) => {
-                frames.push(Frame {
-                    at_ns: record.ts_ns,
-                    link_type: record.link_type,
-                    octets: record.frame.to_vec(),
-                });
-                offset = record.next_offset;
-            }
-            Step::Meta { next_offset } | Step::Damaged { next_offset, .. } => offset = next_offset,
-            Step::NeedMore | Step::End => return frames,
-        }
-    }
+    let records = capture::records(&bytes).expect("a capture");
+    let frame = |record: Record<'_>| Frame {
+        at_ns: record.ts_ns,
+        link_type: record.link_type,
+        octets: record.frame.to_vec(),
+    };
+    records.filter_map(|(_, record)| record.ok()).map(frame).collect()
 }
 
 /// Lays frames end to end in time.

@@ -29,7 +29,6 @@ use larder_io::decode::decoder;
 use larder_io::frame_streams::{FrameError, Frames};
 use larder_io::input::{Content, Input};
 use larder_io::sender::{IsOver, PATIENCE, Patient, Socket};
-use larder_wire::capture::Step;
 use larder_wire::dnstap::Message;
 use larder_wire::packet::{self, Packet};
 
@@ -355,25 +354,18 @@ fn read_batch(
     ends: &dyn Fn() -> bool,
     each: &mut dyn FnMut(&Seen<'_>),
 ) {
-    let mut capture = batch.capture.clone();
-    let Some(mut at) = batch.begin() else { return };
-    while at < batch.limit && !ends() {
-        at = match capture.next(&batch.bytes, at, batch.at_end) {
-            Step::Record(record) => {
-                counts.records += 1;
-                match packet::decode(record.link_type, record.frame) {
-                    Ok(packet) => read_packet(&packet, &record, whose, counts, each),
-                    Err(_) => counts.foreign += 1,
-                }
-                record.next_offset
-            }
-            Step::Meta { next_offset } => next_offset,
-            Step::Damaged { next_offset, .. } => {
-                counts.damaged += 1;
-                next_offset
-            }
-            Step::NeedMore | Step::End => return,
+    let Some(begin) = batch.begin() else { return };
+    let records = batch.capture.clone().records(&batch.bytes, begin..batch.limit, batch.at_end);
+    for (_, record) in records.take_while(|_| !ends()) {
+        let Ok(record) = record else {
+            counts.damaged += 1;
+            continue;
         };
+        counts.records += 1;
+        match packet::decode(record.link_type, record.frame) {
+            Ok(packet) => read_packet(&packet, &record, whose, counts, each),
+            Err(_) => counts.foreign += 1,
+        }
     }
 }
 

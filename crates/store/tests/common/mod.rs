@@ -114,20 +114,9 @@ pub fn files(directory: &Path) -> Vec<String> {
 
 /// The frames of a capture, with their times.
 pub fn frames(file: &[u8]) -> Vec<(i64, Vec<u8>)> {
-    use larder_wire::capture::{Capture, Step};
-    let (mut capture, mut offset) = Capture::open(file).expect("a capture");
-    let mut out = Vec::new();
-    loop {
-        match capture.next(file, offset, true) {
-            Step::Record(record) => {
-                out.push((record.ts_ns, record.frame.to_vec()));
-                offset = record.next_offset;
-            }
-            Step::Meta { next_offset } => offset = next_offset,
-            Step::Damaged { kind, .. } => panic!("{kind:?} at {offset}"),
-            Step::NeedMore | Step::End => return out,
-        }
-    }
+    let records = larder_wire::capture::records(file).expect("a capture");
+    let sound = records.map(|(at, record)| record.unwrap_or_else(|why| panic!("{why:?} at {at}")));
+    sound.map(|record| (record.ts_ns, record.frame.to_vec())).collect()
 }
 
 /// All frames of the folder's segments, closed or not.
