@@ -7,23 +7,17 @@
 
 use std::io;
 
+use rustix::io::retry_on_intr;
+use rustix::rand::{GetRandomFlags, getrandom};
+
 /// Octets asked for at once. Up to 256 the kernel gives all of them and is never interrupted.
 pub const STOCK_BYTES: usize = 256;
 
 /// Fills `octets` from the kernel's generator.
-pub fn fill(octets: &mut [u8]) -> io::Result<()> {
-    let mut filled = 0;
-    while filled < octets.len() {
-        let rest = &mut octets[filled..];
-        // SAFETY: the kernel writes at most `rest.len()` octets at the start of `rest`.
-        let got = unsafe { libc::getrandom(rest.as_mut_ptr().cast(), rest.len(), 0) };
-        match usize::try_from(got) {
-            Ok(got) => filled += got,
-            Err(_) => match io::Error::last_os_error() {
-                error if error.kind() == io::ErrorKind::Interrupted => {}
-                error => return Err(error),
-            },
-        }
+pub fn fill(mut octets: &mut [u8]) -> io::Result<()> {
+    while !octets.is_empty() {
+        let filled = retry_on_intr(|| getrandom(&mut *octets, GetRandomFlags::empty()))?;
+        octets = &mut octets[filled..];
     }
     Ok(())
 }
