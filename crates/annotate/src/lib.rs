@@ -6,7 +6,6 @@
 //! | [`pipeline`] | batches in flight over many cores, one result |
 //! | [`decode`] | a batch of bytes becomes events by shard, and a few rare packets |
 //! | [`edge`] | the serial middle: DNS and its kin, fragments, in packet order |
-//! | [`latency`] | how long lookups took, for measuring |
 //! | [`names`] | what is known of names, in the engine; which name an address gets |
 //! | [`names_file`] | the same on disk |
 //! | [`flow`] | what belongs together, who began it, when it ended |
@@ -30,7 +29,6 @@ pub mod feeds;
 pub mod flow;
 pub mod format;
 pub mod kept;
-pub mod latency;
 mod lines;
 pub mod live;
 pub mod names;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use larder_io::access::Access;
+use larder_io::histogram::Histogram;
 
-use crate::latency::Latencies;
 use crate::operate::Operation;
 use crate::record::{End, NameFlags, NameSource};
 
@@ -339,7 +339,7 @@ pub struct Summary {
     /// Those of them that found a name.
     pub lookup_hits: u64,
     /// How long single lookups took ([`Options::time_lookups`]).
-    pub lookup_times: Latencies,
+    pub lookup_times: Histogram,
     /// Of how many packets of files a filter took [`Summary::packets`]; `None` without one, and where not all were read.
     pub filtered_of: Option<u64>,
     /// What the kernel gave of each interface, and what it had no room for; empty for files.

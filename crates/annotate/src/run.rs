@@ -228,7 +228,7 @@ fn run_source(options: &Options, progress: &Arc<Progress>, input: Feed) -> Resul
         let (lookups, hits) = worker.lookups();
         summary.lookups += lookups;
         summary.lookup_hits += hits;
-        summary.lookup_times.add(worker.lookup_times());
+        summary.lookup_times.merge(worker.lookup_times());
     }
     summary.input_damaged = !summary.damaged.is_empty() && !live::is_expected(tap.as_ref());
     if let Some(tap) = &tap {

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use larder::{Cache, Proxy, prefetch_read};
+use larder_io::histogram::Histogram;
 use larder_wire::dns::{Message, NameBuf};
 use larder_wire::scope::Scope;
 use larder_wire::stream::Budget;
@@ -23,7 +24,6 @@ use crate::flow::{
     shard_of,
 };
 use crate::format::Format;
-use crate::latency::Latencies;
 use crate::names::{Committed, Ends, Facts, Found, Key, Support, View};
 use crate::options::{LookupPer, NameSources, Options, Summary, Unresolved};
 use crate::own_name::{OwnName, Segment, Stated};
@@ -238,7 +238,7 @@ struct WorkerState {
     lookup_hits: u64,
     /// Groups of lookups made, where some are timed.
     lookup_groups: u64,
-    lookup_times: Latencies,
+    lookup_times: Histogram,
     /// With rule 6 off: what flows said of addresses.
     said: HashMap<Addr, Name>,
     /// The record before, whose memory is the next one's.
@@ -348,7 +348,7 @@ impl Worker {
                 lookups: 0,
                 lookup_hits: 0,
                 lookup_groups: 0,
-                lookup_times: Latencies::default(),
+                lookup_times: Histogram::default(),
                 said: HashMap::new(),
                 record: None,
                 spare: Spare::default(),
@@ -402,7 +402,7 @@ impl Worker {
     }
 
     /// How long the timed ones took.
-    pub fn lookup_times(&self) -> &Latencies {
+    pub fn lookup_times(&self) -> &Histogram {
         &self.state.lookup_times
     }
 
@@ -528,7 +528,7 @@ fn look_up_each<const TIMED: bool>(
             let started = timed.then(Instant::now);
             let hit = view.candidates_hashed(hash, key, packet).is_some();
             if let Some(started) = started {
-                state.lookup_times.record(started.elapsed());
+                state.lookup_times.add(started.elapsed().as_nanos() as u64);
             }
             state.lookups += 1;
             state.lookup_hits += u64::from(hit);

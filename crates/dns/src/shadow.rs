@@ -62,7 +62,7 @@ use larder_io::stage::{Stage, Stages};
 
 pub use self::copy::{Counts as CopyCounts, From};
 pub use self::report::Report;
-pub use self::spread::{SignedSpread, Spread};
+pub use self::spread::SignedSpread;
 pub use self::tally::{Different, Example, Tally};
 
 /// Questions of a file that wait for our answer at one time.

@@ -24,6 +24,7 @@
 //! | [`access`] | who may read what is written |
 //! | [`activation`] | sockets that a service manager opened for us |
 //! | [`service`] | what a server has for its operators: metrics, control, logs |
+//! | [`histogram`] | percentiles of any number of values |
 //! | [`clock`], [`stage`] | time that never steps; how far a server's life has come |
 //! | [`cores`], [`netns`], [`random`] | pinned threads; a private network; numbers nobody can foresee |
 //! | `socket` | options and addresses of sockets |
@@ -46,6 +47,7 @@ pub mod disk;
 pub mod event;
 pub mod frame_filter;
 pub mod frame_streams;
+pub mod histogram;
 pub mod input;
 pub mod live;
 pub mod mapped;

@@ -26,9 +26,9 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use larder_annotate::latency::Latencies;
 use larder_annotate::options::{Endpoint, LookupPer};
 use larder_annotate::{Options, Progress};
+use larder_io::histogram::Histogram;
 use larder_io::input::{Content, Input};
 use larder_io::mapped::Mapped;
 use larder_settings::exit::{Failure, Outcome};
@@ -50,7 +50,7 @@ struct Contestant {
     /// Lookups of names a second, a round; zeros unless every packet is looked up.
     lookup_rates: Vec<f64>,
     /// Single lookups, those of all rounds.
-    lookup_times: Latencies,
+    lookup_times: Histogram,
     /// Most memory in any round, octets.
     peak_bytes: Option<u64>,
     /// The same every round, else the contestant does not do the same work twice.
@@ -61,7 +61,7 @@ struct Contestant {
 struct Round {
     packets: u64,
     lookups: u64,
-    lookup_times: Latencies,
+    lookup_times: Histogram,
     elapsed: Duration,
     /// Most memory, octets; `None` where it says nothing, or the system does not.
     peak_bytes: Option<u64>,
@@ -170,7 +170,7 @@ impl Contestant {
             kind,
             rates: Vec::new(),
             lookup_rates: Vec::new(),
-            lookup_times: Latencies::default(),
+            lookup_times: Histogram::default(),
             peak_bytes: None,
             packets: None,
         }
@@ -190,7 +190,7 @@ impl Contestant {
         let seconds = round.elapsed.as_secs_f64().max(1e-9);
         self.rates.push(round.packets as f64 / seconds);
         self.lookup_rates.push(round.lookups as f64 / seconds);
-        self.lookup_times.add(&round.lookup_times);
+        self.lookup_times.merge(&round.lookup_times);
         self.peak_bytes = self.peak_bytes.max(round.peak_bytes);
         Ok(())
     }
@@ -202,7 +202,7 @@ impl Kind {
         memory::forget_peak();
         let started = Instant::now();
         let (packets, lookups, lookup_times) = match self {
-            Kind::Walk { plans, .. } => (walk(files, plans)?, 0, Latencies::default()),
+            Kind::Walk { plans, .. } => (walk(files, plans)?, 0, Histogram::default()),
             Kind::Annotate { cores, lookup_per } => {
                 let options = Options {
                     read: files.iter().cloned().map(Endpoint::Path).collect(),
@@ -216,7 +216,7 @@ impl Kind {
                     .map_err(failed)?;
                 (summary.packets, summary.lookups, summary.lookup_times)
             }
-            Kind::Tshark { packets } => (tshark(files, *packets)?, 0, Latencies::default()),
+            Kind::Tshark { packets } => (tshark(files, *packets)?, 0, Histogram::default()),
         };
         let elapsed = started.elapsed();
         let peak_bytes = match self {

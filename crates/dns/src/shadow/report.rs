@@ -7,11 +7,12 @@ use std::fmt::Write;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use larder_io::histogram::Histogram;
 use serde_json::{Value, json};
 
 use super::copy;
 use super::known::KNOWN;
-use super::spread::Spread;
+use super::spread::percentile;
 use super::tally::Tally;
 use crate::metrics;
 
@@ -86,8 +87,8 @@ impl Report {
             tally.differences(),
             100.0 * self.ours_at_once(),
             100.0 * theirs,
-            milliseconds(tally.ours_us.percentile(0.5)),
-            milliseconds(tally.theirs_us.percentile(0.5)),
+            milliseconds(percentile(&tally.ours_us, 0.5)),
+            milliseconds(percentile(&tally.theirs_us, 0.5)),
         )
     }
 
@@ -220,11 +221,11 @@ impl Report {
         };
         row(out, "asked upstream", self.upstream_ours().to_string(), asked)?;
         for percent in PERCENTILES {
-            let at = |spread: &Spread| milliseconds(spread.percentile(percent / 100.0));
+            let at = |spread: &Histogram| milliseconds(percentile(spread, percent / 100.0));
             let name = format!("answered within p{percent}");
             row(out, &name, at(&tally.ours_us), at(&tally.theirs_us))?;
         }
-        let longest = |spread: &Spread| milliseconds(spread.max());
+        let longest = |spread: &Histogram| milliseconds(spread.max());
         row(out, "longest", longest(&tally.ours_us), longest(&tally.theirs_us))?;
         write!(out, "\nTTL, larder's less the resolver's, of {} records:", tally.ttl_s.count())?;
         for percent in TTL_PERCENTILES {
@@ -261,10 +262,10 @@ impl Report {
         let list = |addresses: &[SocketAddr]| {
             addresses.iter().map(|address| address.to_string().into()).collect::<Vec<Value>>()
         };
-        let latency = |spread: &Spread| {
+        let latency = |spread: &Histogram| {
             let mut fields: serde_json::Map<String, Value> = PERCENTILES
                 .iter()
-                .map(|percent| (format!("p{percent}"), spread.percentile(percent / 100.0).into()))
+                .map(|percent| (format!("p{percent}"), percentile(spread, percent / 100.0).into()))
                 .collect();
             fields.insert("max".to_owned(), spread.max().into());
             fields.insert("count".to_owned(), spread.count().into());
@@ -377,7 +378,7 @@ mod tests {
         let mut report = report();
         report.tally.compared = 4;
         report.tally.unforwarded_theirs = 3;
-        report.tally.theirs_us.note(10);
+        report.tally.theirs_us.add(10);
         assert!(report.text().contains("no questions of the resolver"));
         assert!(report.text().contains("not read from captures"));
         assert!(!report.text().contains("replayed"));

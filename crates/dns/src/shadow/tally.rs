@@ -8,11 +8,12 @@
 
 use std::collections::BTreeMap;
 
+use larder_io::histogram::Histogram;
 use larder_wire::dns::edns::rcode;
 
 use super::known::{Case, KNOWN, excuse};
 use super::pairs::Pair;
-use super::spread::{SignedSpread, Spread};
+use super::spread::SignedSpread;
 use crate::compare::{Field, View};
 use crate::presentation;
 
@@ -86,9 +87,9 @@ pub struct Tally {
     /// Larder's TTL less the resolver's, seconds, of records that both sent.
     pub ttl_s: SignedSpread,
     /// How long larder took, microseconds.
-    pub ours_us: Spread,
+    pub ours_us: Histogram,
     /// How long the resolver took, microseconds.
-    pub theirs_us: Spread,
+    pub theirs_us: Histogram,
     /// The resolver was fast.
     pub fast_theirs: u64,
     /// The resolver was not seen to ask for the same.
@@ -148,10 +149,10 @@ impl Tally {
     }
 
     fn time(&mut self, pair: &Pair, fast_us: u64) {
-        self.ours_us.note(u64::try_from(pair.ours.took.as_micros()).unwrap_or(u64::MAX));
+        self.ours_us.add(u64::try_from(pair.ours.took.as_micros()).unwrap_or(u64::MAX));
         self.unforwarded_theirs += u64::from(!pair.theirs.has_asked);
         if let Some(took_ns) = pair.theirs.took_ns {
-            self.theirs_us.note(took_ns / 1_000);
+            self.theirs_us.add(took_ns / 1_000);
             self.fast_theirs += u64::from(took_ns / 1_000 < fast_us);
         }
     }
