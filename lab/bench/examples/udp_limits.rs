@@ -130,7 +130,7 @@ fn figures(served: &Served, load: &Load) -> Result<[f64; 8], Box<dyn Error>> {
     if load.wrong > 0 || load.answers == 0 {
         return Err(format!("{} wrong answers, {} right ones", load.wrong, load.answers).into());
     }
-    let us = |share| load.latency.percentile_ns(share) as f64 / 1e3;
+    let us = |share| load.latency.percentile(share) as f64 / 1e3;
     Ok([
         load.answers_per_s(),
         served.answers as f64 / served.ran_ns * 1e9,

@@ -4,7 +4,6 @@
 //! load      a generator: many questions in flight, each answer matched and checked, latencies
 //! echo      the least that a server of UDP can do: the limit of answers from a cache
 //! relay     the least that a forwarder can do: the limit of answers that an upstream must give
-//! latency   a histogram of nanoseconds, to 3 %
 //! place     cores, folder and ports of a comparison
 //! ```
 //!
@@ -14,7 +13,6 @@
 //! server's core could do is then told by the time that its thread ran, not by the clock.
 
 pub mod echo;
-pub mod latency;
 pub mod load;
 pub mod place;
 pub mod relay;

@@ -223,7 +223,7 @@ fn asked(ground: &Ground, server: &Server, by_frames: bool, seconds: f64) -> Res
         return Err(format!("{} wrong answers, {} right ones", load.wrong, load.answers).into());
     }
     let per_s = load.answers_per_s();
-    let us = |share| load.latency.percentile_ns(share) as f64 / 1e3;
+    let us = |share| load.latency.percentile(share) as f64 / 1e3;
     Ok(Figures {
         per_core_s: per_s / busy,
         per_s,

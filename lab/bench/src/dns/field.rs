@@ -262,7 +262,7 @@ impl Field<'_> {
         figures.lost += load.lost;
         if counts {
             for (figures, share) in figures.latency_us.iter_mut().zip([0.5, 0.99, 0.999]) {
-                figures.push(load.latency.percentile_ns(share) as f64 / 1e3);
+                figures.push(load.latency.percentile(share) as f64 / 1e3);
             }
         }
         Ok(())

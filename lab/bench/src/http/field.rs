@@ -216,8 +216,8 @@ impl Field<'_> {
         if counts {
             let figures = &mut contestant.entry.figures;
             figures.fetches.push((self.ground.origin.asked.all().saturating_sub(asked)) as f64);
-            figures.p50_us.push(load.latency.percentile_ns(0.5) as f64 / 1e3);
-            figures.p99_us.push(load.latency.percentile_ns(0.99) as f64 / 1e3);
+            figures.p50_us.push(load.latency.percentile(0.5) as f64 / 1e3);
+            figures.p99_us.push(load.latency.percentile(0.99) as f64 / 1e3);
             let bytes = contestant.target.resource.bytes;
             figures.add(&load, bytes, &span, self.ground.cores.server.len());
         }

@@ -19,11 +19,11 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use larder_io::event::{Events, Interest, Poller};
+use larder_io::histogram::Histogram;
 
 use super::body::Resource;
 use super::exchange::{Exchange, Fault, Room};
 use crate::clock::ThreadTime;
-use crate::net::latency::Latency;
 
 /// Faults without a response in between that are enough.
 const FAULTS_MAX: u64 = 1000;
@@ -137,7 +137,7 @@ pub struct Load {
     /// Octets of bodies that were counted.
     pub octets: u64,
     /// From request to the last octet, of those counted.
-    pub latency: Latency,
+    pub latency: Histogram,
     /// Nanoseconds that those who asked ran while it counted.
     pub ran_ns: f64,
     /// Octets of bodies in all the time.

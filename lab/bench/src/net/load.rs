@@ -22,10 +22,10 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use larder_io::event::{Events, Interest, Poller};
+use larder_io::histogram::Histogram;
 use larder_io::random::Random;
 use larder_io::udp::{Ports, RecvBatch, SendBatch, UdpOptions, UdpSocket};
 
-use super::latency::Latency;
 use super::{MESSAGE_BYTES_MAX, SOCKET_BUFFER_BYTES};
 use crate::clock::ThreadTime;
 
@@ -97,7 +97,7 @@ pub struct Load {
     /// Seconds in which `answers` were counted.
     pub seconds: f64,
     /// From question (open load: from when it was due) to answer, of those counted.
-    pub latency: Latency,
+    pub latency: Histogram,
     /// Nanoseconds that the generator ran, of all the time.
     pub ran_ns: f64,
     /// Questions sent in all the time.
