@@ -73,31 +73,37 @@
 
 mod arena;
 mod class;
+mod config;
 #[cfg(all(not(loom), any(test, feature = "counting")))]
 pub mod counted;
+mod error;
 mod fork;
 mod lease;
+mod leases;
 mod log;
 pub mod object;
 mod pages;
 mod reader;
 mod region;
 mod shard;
+mod sizes;
 mod slab;
 pub mod sync;
 mod table;
 
 pub use arena::{EXPIRES_NEVER, HEADER_BYTES, OwnedSlot, Slot, VERSION_BYTES};
 pub use class::{CHARGE_UNITS, CLASS_BYTES_MIN, Classes};
+#[cfg(loom)]
+pub use config::Fault;
+pub use config::{Config, ReaderKind};
+pub use error::{Error, Stalled};
 pub use fork::run_in_children;
 pub use lease::Lease;
 pub use log::{LogPosition, RECORD_BYTES};
 pub use pages::{ClassUse, PageUse};
 pub use reader::{CopyView, MainView, Parked, Reader, View};
 pub use region::{Memory, Region, Zeroed};
-#[cfg(loom)]
-pub use shard::Fault;
-pub use shard::{Config, Error, Guard, Main, ProxyLag, ReaderKind, Shard, Stalled, ToMove};
+pub use shard::{Guard, Main, ProxyLag, Shard, ToMove};
 #[cfg(loom)]
 pub use slab::SlabFault;
 pub use slab::{

@@ -4,10 +4,10 @@
 //! that applying is a blind store and replaying twice does no harm. It also names the slot that the
 //! change retired: the log is the limbo list, and needs no second structure beside it.
 
+use crate::error::Error;
 use crate::region::Memory;
 #[cfg(not(loom))]
 use crate::region::{Region, Zeroed};
-use crate::shard::Error;
 use crate::sync::{AtomicU64, CacheLines, Ordering, RaceCell};
 use crate::table::WAYS;
 

@@ -15,8 +15,8 @@ use std::mem::offset_of;
 
 use crate::arena::{ARENA_BYTES_MAX, Arena};
 use crate::class::{CLASS_BYTES_MIN, Classes, PAGE_BYTES_MAX, SLOT_ALIGN, opening_slots};
+use crate::error::Error;
 use crate::region::{Memory, Region};
-use crate::shard::Error;
 
 const NONE: u32 = u32::MAX;
 

@@ -12,12 +12,14 @@
 use std::cell::Cell;
 
 use crate::arena::{Arena, Slot};
+#[cfg(loom)]
+use crate::config::Fault;
+use crate::config::ReaderKind;
+use crate::error::Error;
 use crate::lease::Lease;
 use crate::log::{LogPosition, PARKED};
 use crate::region::Memory;
-#[cfg(loom)]
-use crate::shard::Fault;
-use crate::shard::{Error, Guard, ReaderKind, Shard};
+use crate::shard::{Guard, Shard};
 use crate::sync::{Arc, Ordering};
 use crate::table::{Bucket, MainTable, Probe, Table, table};
 

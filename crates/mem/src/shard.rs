@@ -5,14 +5,17 @@
 //! under the lock poisons the shard: its half-done change is never published, later locks fail, reads go on.
 
 use std::collections::VecDeque;
-use std::io;
 use std::sync::atomic::AtomicU32 as PlainAtomicU32;
 
 use crate::arena::{Arena, HEADER_BYTES, OwnedSlot, SHARDS_EVER, Slot, VERSION_BYTES};
-use crate::class::{Classes, PAGE_BYTES_MAX};
-use crate::lease::{self, Leases};
-use crate::log::{BUCKETS_MAX, Log, LogPosition, PARKED, Place, RECORD_BYTES, Record};
-use crate::pages::{self, ClassUse, PageUse, Pages};
+use crate::class::Classes;
+use crate::config::Config;
+#[cfg(loom)]
+use crate::config::Fault;
+use crate::error::{Error, Stalled};
+use crate::leases::Leases;
+use crate::log::{Log, LogPosition, PARKED, Place, Record};
+use crate::pages::{ClassUse, PageUse, Pages};
 use crate::region::Memory;
 use crate::sync::{Mutex, MutexGuard, Ordering};
 use crate::table::{Bucket, MainTable, WAYS};
@@ -23,46 +26,6 @@ const DOOMED_PER_RECLAIM: usize = 16;
 /// How many records ahead the log's lines are asked for.
 const LOG_AHEAD: u64 = 24;
 
-/// Why memory can't be had or changed.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Error {
-    /// The kernel gave no memory. Ask for less.
-    Memory(io::Error),
-    /// The configuration makes no sense; the text says which part. Change it.
-    Config(&'static str),
-    /// Another thread panicked while it changed the shard. Build a new one; reads go on.
-    Poisoned,
-    /// As many readers as the shard was built for exist. Drop one, or build for more.
-    ReadersExhausted,
-}
-
-impl std::fmt::Display for Error {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Error::Memory(error) => write!(f, "the system gave no memory ({error}); ask for less"),
-            Error::Config(text) => f.write_str(text),
-            Error::Poisoned => {
-                f.write_str("a panic interrupted a change of this shard; build a new one")
-            }
-            Error::ReadersExhausted => {
-                f.write_str("every reader is taken; drop one or build for more")
-            }
-        }
-    }
-}
-
-impl std::error::Error for Error {}
-
-/// A reader holds what main needs: sync or park it, then try again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stalled {
-    /// The reader furthest behind.
-    pub reader: usize,
-    /// How many records it is behind.
-    pub behind: u64,
-}
-
 /// How far one reader is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProxyLag {
@@ -70,153 +33,6 @@ pub struct ProxyLag {
     pub reader: usize,
     /// Records between its cursor and the tail; `None` while it is parked.
     pub behind: Option<u64>,
-}
-
-/// How readers come to main's index.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ReaderKind {
-    /// Each has a copy, and brings it forward by the log: no line that it reads is ever written by another.
-    #[default]
-    Index,
-    /// None has a copy: all look at main's. Costs no memory and no work a sync; each change of a bucket
-    /// takes its line away from the cores that read it. Always shows the present.
-    Shared,
-}
-
-/// What a shard is made of; all of it is fixed for life.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Config {
-    /// Octets of a page: a power of two from 64 to 64 KiB; also the largest slot.
-    pub page_bytes: usize,
-    /// Pages of the arena.
-    pub pages: usize,
-    /// Buckets of the index.
-    pub buckets: usize,
-    /// Records of the delta log, a power of two.
-    pub log_records: usize,
-    /// Readers that may exist at once.
-    pub readers_max: usize,
-    /// How they come to the index.
-    pub readers: ReaderKind,
-    /// Buckets copied a lock hold when a reader registers.
-    pub copy_buckets: usize,
-    /// Octets that leases may hold together; 0 for no leases.
-    pub lease_bytes_max: u64,
-    /// Octets of the smallest slot that is leased where it lies; what lies in smaller ones is copied.
-    pub lease_slot_bytes: usize,
-    /// The deliberate mistake to make.
-    #[cfg(loom)]
-    pub fault: Fault,
-}
-
-impl Config {
-    /// Bytes that a shard of this shape takes when all its readers exist. More than any number counts as the largest.
-    pub fn bytes(&self) -> u64 {
-        let of = |count: usize, each: usize| (count as u64).saturating_mul(each as u64);
-        let copies = if self.readers == ReaderKind::Index { self.readers_max } else { 0 };
-        let leases = if self.lease_bytes_max > 0 { self.lease_counts() } else { 0 };
-        [
-            of(self.pages, self.page_bytes),
-            of(self.pages, pages::books_bytes(self.page_bytes)),
-            of(self.buckets, size_of::<Bucket>()).saturating_mul((copies as u64).saturating_add(1)),
-            of(self.log_records, RECORD_BYTES),
-            of(self.readers_max, 256),
-            of(leases, lease::COUNT_BYTES),
-        ]
-        .into_iter()
-        .fold(0, u64::saturating_add)
-    }
-
-    /// Octets that all but the readers' copies take of a mapping.
-    pub fn main_bytes(&self) -> usize {
-        let leases = if self.lease_bytes_max > 0 { self.lease_counts() } else { 0 };
-        let bits =
-            Memory::bytes_for::<u64>(pages::words(self.page_bytes).saturating_mul(self.pages));
-        [
-            Arena::mapped_bytes(self.pages.saturating_mul(self.page_bytes)),
-            Memory::bytes_for::<Bucket>(self.buckets),
-            Memory::bytes_for::<Record>(self.log_records),
-            bits,
-            bits,
-            Memory::bytes_for::<u32>(leases),
-        ]
-        .into_iter()
-        .fold(0, usize::saturating_add)
-    }
-
-    /// Refuses what makes no sense, before anything is mapped for it.
-    fn check(&self) -> Result<(), Error> {
-        self.check_on(usize::BITS)
-    }
-
-    /// The same on a machine whose addresses have `address_bits`.
-    fn check_on(&self, address_bits: u32) -> Result<(), Error> {
-        if !(1..=BUCKETS_MAX).contains(&self.buckets) {
-            return Err(Error::Config("a shard has 1 to 2^28 buckets"));
-        }
-        if !self.page_bytes.is_power_of_two() || !(64..=PAGE_BYTES_MAX).contains(&self.page_bytes) {
-            return Err(Error::Config("page_bytes must be a power of two from 64 to 65536"));
-        }
-        if self.copy_buckets == 0 {
-            return Err(Error::Config("copy_buckets must not be 0"));
-        }
-        let counts_of_slot = self.lease_slot_bytes.clamp(1, self.page_bytes) as u64;
-        if self.lease_bytes_max / counts_of_slot >= u64::from(u32::MAX) {
-            // Each lease of a slot books at least that many bytes, so no count of leases reaches 32 bits.
-            return Err(Error::Config(
-                "lease_bytes_max must be below 2^32 - 1 times lease_slot_bytes",
-            ));
-        }
-        // What every offset, length and product of lengths below stays under: no object is larger than half of all
-        // addresses.
-        if self.bytes() >= 1 << (address_bits - 1) {
-            return Err(Error::Config("the shard is larger than this machine's addresses reach"));
-        }
-        Ok(())
-    }
-
-    /// Octets that a reader's copy takes of a mapping.
-    pub fn copy_bytes(&self) -> usize {
-        match self.readers {
-            ReaderKind::Index => Memory::bytes_for::<Bucket>(self.buckets),
-            ReaderKind::Shared => 0,
-        }
-    }
-
-    /// Lease counts that the arena needs.
-    pub(crate) fn lease_counts(&self) -> usize {
-        self.pages.saturating_mul(self.page_bytes).div_ceil(self.lease_slot_bytes.max(1))
-    }
-}
-
-/// Deliberate mistakes, each of which the model checker must catch.
-#[cfg(loom)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
-    /// None: the protocol as it is.
-    None,
-    /// A reader publishes its cursor without Release.
-    CursorRelaxed,
-    /// Main publishes the tail without Release.
-    TailRelaxed,
-    /// A reader that was lapped no longer holds back reclamation.
-    Lap,
-    /// Unparking takes no lock.
-    UnparkUnlocked,
-    /// Registering copies the index but does not replay the log.
-    NoReplay,
-    /// Only the last active reader's cursor counts.
-    LastCursorOnly,
-    /// A slot is freed without a look at its leases.
-    NoLeaseCheck,
-    /// The lease count is read without Acquire.
-    LeaseCheckRelaxed,
-    /// Main stores slot words without Release.
-    SlotWordRelaxed,
-    /// A parked reader takes up where it was though the first record that it needs has just been overwritten.
-    UnparkLapped,
-    /// A reader that copies the index holds the log from its last chunk on, not from its first.
-    CopyUnheld,
 }
 
 #[derive(Debug)]
@@ -882,59 +698,4 @@ impl Main<'_> {
 pub struct ToMove {
     id: u32,
     shard: u32,
-}
-
-#[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    fn config() -> Config {
-        Config {
-            page_bytes: 64 << 10,
-            pages: 4,
-            buckets: 2,
-            log_records: 16,
-            readers_max: 1,
-            readers: ReaderKind::Index,
-            copy_buckets: 16,
-            lease_bytes_max: 0,
-            lease_slot_bytes: 16,
-        }
-    }
-
-    /// A shard whose octets would wrap around in the machine's own numbers is refused: for machines of 32 bits, and for
-    /// this one.
-    #[test]
-    fn sizes_do_not_wrap() {
-        config().check_on(32).unwrap();
-        let largest = Config { pages: 30_000, ..config() };
-        largest.check_on(32).unwrap();
-        assert!(largest.bytes() < 1 << 31);
-        let refused = |config: Config, bits| matches!(config.check_on(bits), Err(Error::Config(_)));
-        // 2^16 pages of 2^16 octets are none at all in 32 bits; one page more is one.
-        for pages in [33_000, 1 << 16, (1 << 16) + 1, 1 << 17] {
-            assert!(refused(Config { pages, ..config() }, 32), "{pages}");
-        }
-        let many = Config { buckets: BUCKETS_MAX, readers_max: 16, ..config() };
-        assert!(refused(many, 32) && !refused(many, 64));
-        assert!(refused(Config { pages: usize::MAX, ..config() }, usize::BITS));
-        assert!(refused(Config { readers_max: usize::MAX, ..config() }, usize::BITS));
-        assert!(refused(Config { log_records: 1 << (usize::BITS - 1), ..config() }, usize::BITS));
-        assert!(Shard::new(Config { pages: usize::MAX, ..config() }, ()).is_err());
-    }
-
-    /// No slot can have 2^32 leases: together they may not hold as many octets as so many would.
-    #[test]
-    fn leases_fit_their_counts() {
-        let with = |lease_bytes_max, lease_slot_bytes| {
-            Shard::new(Config { lease_bytes_max, lease_slot_bytes, ..config() }, ()).map(drop)
-        };
-        let most = u64::from(u32::MAX) * 16;
-        with(most - 1, 16).unwrap();
-        for (bytes, slot_bytes) in [(most, 16), (u64::MAX / 2, 16), (u64::MAX, usize::MAX)] {
-            assert!(matches!(with(bytes, slot_bytes), Err(Error::Config(_))), "{bytes}");
-        }
-        // Slots larger than any that are there: all is copied, and what is copied is booked.
-        with(1 << 40, usize::MAX).unwrap();
-    }
 }

@@ -36,8 +36,8 @@
 
 use std::collections::VecDeque;
 
+use crate::error::{Error, Stalled};
 use crate::log::PARKED;
-use crate::shard::{Error, Stalled};
 use crate::sync::{Arc, AtomicU64, CacheLines, Mutex, Ordering, RaceCell};
 
 /// Names an object in a slab, for as long as it lives there.

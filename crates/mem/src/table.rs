@@ -17,14 +17,14 @@
 use std::cell::Cell;
 use std::marker::PhantomData;
 
+#[cfg(loom)]
+use crate::config::Fault;
+use crate::error::Error;
 use crate::region::Memory;
 #[cfg(not(loom))]
 use crate::region::Region;
 #[cfg(not(loom))]
 use crate::region::Zeroed;
-use crate::shard::Error;
-#[cfg(loom)]
-use crate::shard::Fault;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// Ways of a bucket. (Few under the model checker, which explores every access.)
@@ -362,7 +362,7 @@ pub(crate) struct MainTable {
 unsafe impl Sync for MainTable {}
 
 impl MainTable {
-    pub fn new(memory: &Memory, config: &crate::shard::Config) -> Result<Self, Error> {
+    pub fn new(memory: &Memory, config: &crate::config::Config) -> Result<Self, Error> {
         Ok(MainTable {
             buckets: table(memory, config.buckets)?,
             #[cfg(loom)]

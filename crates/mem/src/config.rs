@@ -1,0 +1,75 @@
+//! What a shard is made of.
+
+/// How readers come to main's index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ReaderKind {
+    /// Each has a copy, and brings it forward by the log: no line that it reads is ever written by another.
+    #[default]
+    Index,
+    /// None has a copy: all look at main's. Costs no memory and no work a sync; each change of a bucket
+    /// takes its line away from the cores that read it. Always shows the present.
+    Shared,
+}
+
+/// What a shard is made of; all of it is fixed for life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Config {
+    /// Octets of a page: a power of two from 64 to 64 KiB; also the largest slot.
+    pub page_bytes: usize,
+    /// Pages of the arena.
+    pub pages: usize,
+    /// Buckets of the index.
+    pub buckets: usize,
+    /// Records of the delta log, a power of two.
+    pub log_records: usize,
+    /// Readers that may exist at once.
+    pub readers_max: usize,
+    /// How they come to the index.
+    pub readers: ReaderKind,
+    /// Buckets copied a lock hold when a reader registers.
+    pub copy_buckets: usize,
+    /// Octets that leases may hold together; 0 for no leases.
+    pub lease_bytes_max: u64,
+    /// Octets of the smallest slot that is leased where it lies; what lies in smaller ones is copied.
+    pub lease_slot_bytes: usize,
+    /// The deliberate mistake to make.
+    #[cfg(loom)]
+    pub fault: Fault,
+}
+
+impl Config {
+    /// Lease counts that the arena needs.
+    pub(crate) fn lease_counts(&self) -> usize {
+        self.pages.saturating_mul(self.page_bytes).div_ceil(self.lease_slot_bytes.max(1))
+    }
+}
+
+/// Deliberate mistakes, each of which the model checker must catch.
+#[cfg(loom)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// None: the protocol as it is.
+    None,
+    /// A reader publishes its cursor without Release.
+    CursorRelaxed,
+    /// Main publishes the tail without Release.
+    TailRelaxed,
+    /// A reader that was lapped no longer holds back reclamation.
+    Lap,
+    /// Unparking takes no lock.
+    UnparkUnlocked,
+    /// Registering copies the index but does not replay the log.
+    NoReplay,
+    /// Only the last active reader's cursor counts.
+    LastCursorOnly,
+    /// A slot is freed without a look at its leases.
+    NoLeaseCheck,
+    /// The lease count is read without Acquire.
+    LeaseCheckRelaxed,
+    /// Main stores slot words without Release.
+    SlotWordRelaxed,
+    /// A parked reader takes up where it was though the first record that it needs has just been overwritten.
+    UnparkLapped,
+    /// A reader that copies the index holds the log from its last chunk on, not from its first.
+    CopyUnheld,
+}
