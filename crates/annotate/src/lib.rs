@@ -14,6 +14,7 @@
 //! | [`record`] | what is known of a flow when it ends |
 //! | [`mod@format`] | the schema, as text, ECS, Zeek, CSV, Parquet |
 //! | [`sort`] | rendered records in the order of first packets |
+//! | [`files`] | outputs, folders and saved names, as a run opens them |
 //! | `lines` | logs in one file, or cut by size and time |
 //! | [`sink`] | the ordered end: log, packets with names, answers |
 //! | [`feeds`] | logs of others: Zeek, EVE, dnstap |
@@ -26,6 +27,7 @@ pub mod board;
 pub mod decode;
 pub mod edge;
 pub mod feeds;
+pub mod files;
 pub mod flow;
 pub mod format;
 pub mod kept;

@@ -16,9 +16,9 @@ use larder_io::access::Access;
 use larder_io::output::Output;
 use larder_io::service::rolling::{Lines, Rolling, RollingOptions};
 
+use crate::files::open_output;
 use crate::format::Format;
 use crate::options::{Endpoint, Options};
-use crate::run::open_output;
 use crate::{Error, Progress};
 
 /// The link in the log's folder that leads to the file being written.

@@ -16,7 +16,6 @@
 use std::borrow::Cow;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -31,6 +30,7 @@ use serde_json::Value;
 
 use crate::board::{Party, Second, Tally};
 use crate::names_file::escaped;
+use crate::options::Operation;
 use crate::{Error, Progress};
 
 /// How soon it is looked again whether a pipeline goes on that stands, milliseconds.
@@ -44,15 +44,6 @@ const WAKER: u64 = 0;
 const CONTROL: u64 = 1;
 const METRICS: u64 = CONTROL + control::server::TOKENS;
 const EVENTS_MAX: usize = 64;
-
-/// What an operator may have.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Operation {
-    /// Socket of `larder ctl` and `larder top`, and its mode.
-    pub control: Option<(PathBuf, u32)>,
-    /// Where Prometheus asks.
-    pub metrics: Option<SocketAddr>,
-}
 
 /// A figure, and whether it only grows.
 #[derive(Clone, Debug)]

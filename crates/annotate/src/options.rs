@@ -1,12 +1,12 @@
 //! What a run is told, and what it says at its end.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use larder_io::access::Access;
 use larder_io::histogram::Histogram;
 
-use crate::operate::Operation;
 use crate::record::{End, NameFlags, NameSource};
 
 /// Output formats.
@@ -18,6 +18,15 @@ pub enum OutputFormat {
     Zeek,
     Csv,
     Parquet,
+}
+
+/// What an operator may have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Operation {
+    /// Socket of `larder ctl` and `larder top`, and its mode.
+    pub control: Option<(PathBuf, u32)>,
+    /// Where Prometheus asks.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// Where bytes come from or go to: a path, or `-` for a pipe.

@@ -47,7 +47,7 @@ impl Log {
                             .to_owned(),
                     ));
                 }
-                let out = crate::run::open_output(&options.output, options.access)?;
+                let out = crate::files::open_output(&options.output, options.access)?;
                 let writer = crate::format::parquet::Writer::new(out)?;
                 Ok(Log::Parquet(Box::new(writer)))
             }

@@ -11,9 +11,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use larder_annotate::live::Tap;
-use larder_annotate::operate::Operation;
 use larder_annotate::options::{
-    Endpoint, LookupPer, NameSources, OutputFormat, Rotation, SortBy, Unresolved,
+    Endpoint, LookupPer, NameSources, Operation, OutputFormat, Rotation, SortBy, Unresolved,
 };
 use larder_annotate::{Options, Progress, Summary};
 use larder_io::input::is_same_file;

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use larder_annotate::files::open_output;
 use larder_annotate::options::Endpoint;
-use larder_annotate::run::open_output;
 use larder_io::access::Access;
 use larder_io::output::{Output, OutputError};
 use larder_settings::amounts::{grouped, size};

@@ -37,6 +37,7 @@ use super::input::{self, Octets};
 use super::lessons::{self, Damages, Lessons};
 use super::zeek::Column;
 use super::{FlowEnds, Said, Value, eve, zeek};
+use crate::files::{load_names, make_directory, open_output, save_names};
 use crate::flow::protocol;
 use crate::format::schema::{self, FIELDS, Field};
 use crate::names::{Facts, Found, Key, Names};
@@ -45,7 +46,6 @@ use crate::record::{
     ConflictGrade, ConnState, End, EndReason, FlowRecord, NameFlags, NameSource, Naming,
     UnnamedReason,
 };
-use crate::run::{load_names, make_directory, open_output, save_names};
 use crate::sort::{MEMORY_BYTES_MAX, Sorter};
 use crate::stated::{choose, is_resolver_traffic, state};
 use crate::{Error, Progress};

@@ -1,0 +1,64 @@
+//! Outputs, folders and saved names, as a run opens and writes them.
+
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+
+use larder_io::access::Access;
+use larder_io::output::{Output, OutputError};
+
+use crate::Error;
+use crate::names::Names;
+use crate::options::Endpoint;
+
+/// Opens an output; `-` is standard output.
+pub fn open_output(endpoint: &Endpoint, access: Access) -> Result<Output, Error> {
+    match endpoint {
+        Endpoint::Path(path) => Ok(Output::create_for(path, access)?),
+        Endpoint::Pipe | Endpoint::Bytes(_) => Ok(Output::create(Path::new("-"))?),
+    }
+}
+
+pub(crate) fn make_directory(path: &Path, access: Access) -> Result<(), Error> {
+    access.make_folder(path).map_err(|error| Error::Output {
+        what: path.display().to_string(),
+        why: format!("{error}; -d wants a folder that can be written to"),
+    })
+}
+
+pub(crate) fn load_names(
+    names: &mut Names,
+    path: &PathBuf,
+    ignores_vlan: bool,
+    make_way: &mut dyn FnMut(),
+) -> Result<(), Error> {
+    let what = || path.display().to_string();
+    let file = std::fs::File::open(path).map_err(|error| Error::Input {
+        what: what(),
+        why: format!("{error}; make the file with --names-save"),
+    })?;
+    crate::names_file::load(names, &mut BufReader::new(file), ignores_vlan, make_way)
+        .map_err(|why| Error::Input { what: what(), why })?;
+    Ok(())
+}
+
+/// Writes beside the file and then renames, so that a reader never sees half of it. A link is
+/// followed first; what is no plain file (a device, a pipe) is written where it is, since renaming
+/// would put a file in its place.
+pub(crate) fn save_names(names: &Names, path: &Path, access: Access) -> Result<(), Error> {
+    let failed =
+        |error: std::io::Error| Error::from(OutputError::new(&path.display().to_string(), error));
+    let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let replace = std::fs::metadata(&target).map_or(true, |metadata| metadata.is_file());
+    let mut written = target.clone().into_os_string();
+    if replace {
+        written.push(".part");
+    }
+    let written = PathBuf::from(written);
+    let mut out = Output::create_for(&written, access)?;
+    crate::names_file::save(names, &mut out).map_err(failed)?;
+    out.finish()?;
+    if replace {
+        std::fs::rename(&written, &target).map_err(failed)?;
+    }
+    Ok(())
+}
