@@ -1,8 +1,26 @@
 //! The time, as the core takes it.
 
+use larder::Seconds;
 use larder_io::clock;
 
-use crate::core::Now;
+/// A moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Now {
+    /// Microseconds of a clock that never steps.
+    pub us: u64,
+    /// Seconds that also another run of the program can relate to: the Unix time, held steady.
+    pub wall_s: u32,
+}
+
+impl Now {
+    pub(crate) fn ms(self) -> u64 {
+        self.us / 1_000
+    }
+
+    pub(crate) fn seconds(self) -> Seconds {
+        Seconds(self.wall_s)
+    }
+}
 
 /// A steady clock that also tells the time of day ([`larder_io::clock`]).
 #[derive(Debug, Clone, Copy)]

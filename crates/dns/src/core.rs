@@ -46,7 +46,7 @@ use std::hash::BuildHasherDefault;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use larder::{Cache, Entry, Error, KeyHash, Proxy, Seconds, Writer};
+use larder::{Cache, Entry, Error, KeyHash, Proxy, Writer};
 use larder_io::random::{self, Random};
 use larder_io::timer::Timers;
 use larder_io::udp::Route;
@@ -63,6 +63,7 @@ use self::local::InForce;
 pub use self::miss::random_case;
 pub use self::settings::{NxdomainCut, Settings};
 pub use self::upstream::{ASK_BYTES_MAX, Flags, write_question};
+pub use crate::clock::Now;
 use crate::cookie::Cookies;
 use crate::dnstap::Protocol;
 use crate::key;
@@ -70,7 +71,6 @@ use crate::limit::Limiter;
 use crate::metrics::Counts;
 use crate::pending::{AsIs, Pending, Question};
 use crate::policy::Admission;
-use crate::query_log::Source;
 use crate::zones::{Upstream, Zones};
 
 /// Questions that are looked up together.
@@ -79,22 +79,31 @@ pub const BATCH: usize = 32;
 /// Octets of the longest message on a stream.
 const STREAM_BYTES_MAX: usize = 65_535;
 
-/// A moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Now {
-    /// Microseconds of a clock that never steps.
-    pub us: u64,
-    /// Seconds that also another run of the program can relate to: the Unix time, held steady.
-    pub wall_s: u32,
+/// Where an answer comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Source {
+    /// The cache.
+    Hit,
+    /// An upstream; also that none answered.
+    Miss,
+    /// The cache, past its end.
+    Stale,
+    /// A failure that was remembered, or a limit.
+    Failed,
+    /// This server itself: local data, blocklists, refusals.
+    #[default]
+    Local,
 }
 
-impl Now {
-    fn ms(self) -> u64 {
-        self.us / 1_000
-    }
-
-    fn seconds(self) -> Seconds {
-        Seconds(self.wall_s)
+impl Source {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Source::Hit => "hit",
+            Source::Miss => "miss",
+            Source::Stale => "stale",
+            Source::Failed => "failed",
+            Source::Local => "local",
+        }
     }
 }
 

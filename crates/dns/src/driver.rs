@@ -42,6 +42,7 @@ use self::ways::Ways;
 use crate::clock::Clock;
 use crate::core::{Client, Core, Now};
 use crate::exchanges::{Exchanges, Outcome};
+use crate::frames::QUESTION_BYTES_MAX;
 use crate::metrics::{Counts, PUBLISH_MS, Shared};
 use crate::pool::Pool;
 use crate::query_log::QueryLog;
@@ -53,10 +54,6 @@ use larder_io::stage::{Stage, Stages};
 
 /// Messages received or sent by one system call.
 const BATCH: usize = 64;
-
-/// Octets of the longest question over UDP: what is longer is cut, and so malformed. Buffers of batches are walked from end
-/// to end all the time, so they are no longer than they need be.
-pub(crate) const QUESTION_BYTES_MAX: usize = 1_232;
 
 /// Batches taken of one socket in a turn.
 const BATCHES_MAX: usize = 4;

@@ -23,6 +23,10 @@ use std::io::{self, ErrorKind, Read, Write};
 /// Octets of the length before each message.
 const LENGTH_BYTES: usize = 2;
 
+/// Octets of the longest question over UDP: what is longer is cut, and so malformed. Buffers of
+/// batches are walked from end to end all the time, so they are no longer than they need be.
+pub(crate) const QUESTION_BYTES_MAX: usize = 1_232;
+
 /// The longest message that a length can tell.
 pub(crate) const MESSAGE_BYTES_MAX: usize = u16::MAX as usize;
 

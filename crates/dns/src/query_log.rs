@@ -20,10 +20,12 @@ use std::path::PathBuf;
 
 use larder_io::random::Random;
 
-pub use self::line::{Format, Prefix, Source};
+pub use self::line::{Format, Prefix};
 use self::line::{Line, put};
 use crate::clock::Clock;
-use crate::core::{Client, Now};
+use crate::clock::Now;
+use crate::core::Client;
+pub use crate::core::Source;
 use larder_io::service::handover::Feed;
 use larder_io::service::log_file::{self, LogFile};
 use larder_io::service::writer::Writer;

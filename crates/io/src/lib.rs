@@ -7,6 +7,7 @@
 //! | [`decode`] | gzip, zstd and xz, found by their first octets |
 //! | [`frame_filter`] | takes packets of files by a filter of tcpdump's language |
 //! | [`batch`] | cuts input into batches of records, the same whatever it came from |
+//! | `damage` | what is wrong with an input, where no batch can tell |
 //! | `stream`, `pool` | the thread that reads a stream; the memory of batches |
 //! | [`merge`] | several captures as one, in order of time |
 //! | [`disk`] | a file that is written from leased memory, in order, a few writes at a time |
@@ -42,6 +43,7 @@ pub mod batch;
 pub mod clock;
 pub mod connection_limit;
 pub mod cores;
+mod damage;
 pub mod decode;
 pub mod disk;
 pub mod event;

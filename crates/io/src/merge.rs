@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex};
 
 use larder_wire::capture::{Capture, HEADER_BYTES, Step, write};
 
-use crate::batch::{SourceDamage, SourceDamageKind};
+use crate::damage::{SourceDamage, SourceDamageKind};
 use crate::decode;
 use crate::frame_filter::FrameFilter;
 use crate::input::{Content, Input, InputError};

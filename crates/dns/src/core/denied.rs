@@ -11,11 +11,11 @@
 use larder::Ttl;
 use larder_wire::dns::query::KEY_BYTES_MAX;
 
+use super::Source;
 use super::answer::{Options, asked_of};
 use super::{Asked, Core, Net, Now, NxdomainCut};
 use crate::key::{DENIED, EXTRA_BYTES, STORED_HEAD_BYTES};
 use crate::pending::Question;
-use crate::query_log::Source;
 
 /// Octets of type and class in a key, before what is added to it.
 const TYPE_AND_CLASS_BYTES: usize = 4;

@@ -5,11 +5,11 @@ use larder_wire::dns::edns::rcode;
 use larder_wire::dns::query::{KEY_BYTES_MAX, Query};
 use larder_wire::dns::rendered::{Facts, Kind};
 
+use super::Source;
 use super::answer::{Options, extended};
 use super::{Asked, Client, Core, Net, Now};
 use crate::key;
 use crate::pending::{InFlight, Question};
-use crate::query_log::Source;
 
 /// What a key of a digest begins with where it stands for a failure (the digest's own mark is 255).
 const DIGEST_OF_FAILURE: u8 = 0xfe;

@@ -18,6 +18,7 @@ use larder_wire::civil::Civil;
 use larder_wire::dns::{Message, class};
 use larder_wire::prefix;
 
+use crate::core::Source;
 use crate::dnstap::Protocol;
 use crate::presentation::{push_class, push_name, push_rcode, push_type};
 
@@ -29,34 +30,6 @@ pub enum Format {
     Text,
     /// A JSON object a line.
     Json,
-}
-
-/// Where an answer comes from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Source {
-    /// The cache.
-    Hit,
-    /// An upstream; also that none answered.
-    Miss,
-    /// The cache, past its end.
-    Stale,
-    /// A failure that was remembered, or a limit.
-    Failed,
-    /// This server itself: local data, blocklists, refusals.
-    #[default]
-    Local,
-}
-
-impl Source {
-    fn word(self) -> &'static str {
-        match self {
-            Source::Hit => "hit",
-            Source::Miss => "miss",
-            Source::Stale => "stale",
-            Source::Failed => "failed",
-            Source::Local => "local",
-        }
-    }
 }
 
 /// How many bits of a client's address are logged.

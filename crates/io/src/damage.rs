@@ -1,0 +1,37 @@
+//! What is wrong with an input, where no batch can tell.
+
+use larder_wire::capture::CaptureDamage;
+
+/// Something wrong with an input, found by the source and not by the reader of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceDamage {
+    /// The input's name.
+    pub file: String,
+    /// Offset in the uncompressed input, octets.
+    pub offset: u64,
+    /// What is wrong.
+    pub kind: SourceDamageKind,
+}
+
+/// What is wrong with an input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SourceDamageKind {
+    /// In one of several merged captures; the damage of a single one is in its batches.
+    Capture(CaptureDamage),
+    /// The compressed stream, or the device, ends in an error. Holds what was said.
+    Stream(String),
+    /// The file became shorter while it was read.
+    Torn,
+}
+
+impl SourceDamageKind {
+    /// The spelling in the summary.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            SourceDamageKind::Capture(kind) => kind.as_str(),
+            SourceDamageKind::Stream(_) => "input_stream",
+            SourceDamageKind::Torn => "input_torn",
+        }
+    }
+}
