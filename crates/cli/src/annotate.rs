@@ -189,8 +189,8 @@ fn options(settings: &Resolved) -> Result<Options, Failure> {
         serve: live::serve(settings)?,
         pins: live::pins(settings)?,
         operation: Operation {
-            control: crate::dns::control(settings)?,
-            metrics: crate::dns::metrics(settings)?,
+            control: crate::addresses::control(settings)?,
+            metrics: crate::addresses::metrics(settings)?,
         },
         ..Options::default()
     })

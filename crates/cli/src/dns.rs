@@ -24,6 +24,7 @@ use larder_settings::exit::{self, Failure, Outcome};
 use larder_settings::layers::Resolved;
 use larder_settings::terminal::eprint_quietly;
 
+use crate::addresses::{addresses_with, control, metrics, not_an_address, parse_address};
 use crate::encrypted;
 use crate::reloading::{Again, Reloading};
 use crate::signals;
@@ -192,28 +193,6 @@ fn operation(settings: &Resolved) -> Result<Operation, Failure> {
     })
 }
 
-/// The control socket, and its file mode.
-pub(crate) fn control(settings: &Resolved) -> Result<Option<(PathBuf, u32)>, Failure> {
-    let mode = settings.word("ctl-mode").unwrap_or_default();
-    let is_octal = (1..=4).contains(&mode.len());
-    let mode = u32::from_str_radix(mode, 8).ok().filter(|_| is_octal).ok_or_else(|| {
-        Failure::usage(format!("--ctl-mode {mode:?}: expected octal digits, as 0600 or 660"))
-    })?;
-    let word = settings.word("ctl").filter(|word| *word != "none");
-    Ok(word.map(|word| (PathBuf::from(word), mode)))
-}
-
-/// Where metrics are told.
-pub(crate) fn metrics(settings: &Resolved) -> Result<Option<SocketAddr>, Failure> {
-    let word = settings.word("metrics").filter(|word| *word != "none");
-    let parsed = word.map(|word| {
-        word.parse().map_err(|_| {
-            Failure::usage(format!("--metrics {word:?}: expected ADDR:PORT, as 127.0.0.1:9953"))
-        })
-    });
-    parsed.transpose()
-}
-
 /// What is logged of answers.
 fn query_log(settings: &Resolved, path: PathBuf) -> Result<query_log::Options, Failure> {
     let number = |name| settings.number_or_default(name);
@@ -303,30 +282,6 @@ fn cookie_secret(settings: &Resolved) -> Result<Option<[u8; cookie::SECRET_BYTES
 /// Addresses of a list, with DNS's port where they have none.
 fn addresses(settings: &Resolved, name: &str) -> Result<Vec<SocketAddr>, Failure> {
     addresses_with(settings, name, PORT)
-}
-
-/// Addresses of a list, with this port where they have none.
-pub(crate) fn addresses_with(
-    settings: &Resolved,
-    name: &str,
-    port: u16,
-) -> Result<Vec<SocketAddr>, Failure> {
-    let each = |word| parse_address(word, port).ok_or_else(|| not_an_address(name, word));
-    settings.list(name).into_iter().map(each).collect()
-}
-
-fn not_an_address(name: &str, word: &str) -> Failure {
-    Failure::usage(format!(
-        "--{name} {word:?}: expected an address, as 192.0.2.1, 192.0.2.1:5353 or [2001:db8::1]:5353"
-    ))
-}
-
-fn parse_address(word: &str, port: u16) -> Option<SocketAddr> {
-    let bare = word.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(word);
-    match bare.parse::<IpAddr>() {
-        Ok(address) => Some(SocketAddr::new(address, port)),
-        Err(_) => word.parse().ok(),
-    }
 }
 
 /// Whom to ask for what no zone of its own has.

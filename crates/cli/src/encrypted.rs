@@ -58,7 +58,7 @@ fn make(_: &Resolved, name: &str) -> Result<Arc<dyn Beside>, Failure> {
 fn make(settings: &Resolved, name: &str) -> Result<Arc<dyn Beside>, Failure> {
     use larder_dns_encrypted::{Encrypted, Limits};
 
-    use crate::dns::addresses_with;
+    use crate::addresses::addresses_with;
 
     /// The ports of RFC 7858 and RFC 9250, and of HTTPS.
     const PORT: u16 = 853;
@@ -141,7 +141,7 @@ fn make_http(
 
     use larder_http_encrypted::{Encrypted, Limits, host_of};
 
-    use crate::dns::addresses_with;
+    use crate::addresses::addresses_with;
 
     const HTTPS_PORT: u16 = 443;
 

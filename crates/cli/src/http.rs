@@ -21,7 +21,7 @@ use larder_settings::terminal::eprint_quietly;
 use larder_settings::value::{Kind, Value};
 use larder_wire::prefix::Prefix;
 
-use crate::dns::{addresses_with, control, metrics};
+use crate::addresses::{addresses_with, control, metrics};
 use crate::encrypted;
 use crate::reloading::{Again, Reloading};
 use crate::signals;

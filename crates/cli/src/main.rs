@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
+mod addresses;
 mod annotate;
 mod ctl;
 mod demo;
