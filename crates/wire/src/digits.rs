@@ -124,6 +124,24 @@ pub fn write_u64(n: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(right.value());
 }
 
+/// A decimal number and nothing else; `None` also past 64 bits.
+#[inline]
+pub fn number(text: &[u8]) -> Option<u64> {
+    // Nineteen digits always fit.
+    if text.is_empty() || text.len() > 20 {
+        return None;
+    }
+    let mut number = 0u64;
+    for &octet in text {
+        let digit = octet.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        number = number.checked_mul(10)?.checked_add(u64::from(digit))?;
+    }
+    Some(number)
+}
+
 /// Two digits.
 #[inline]
 pub(crate) fn pair(n: u32) -> [u8; 2] {

@@ -21,6 +21,7 @@
 //! | [`scope`] | the network in which its addresses are valid: VLANs, VNI |
 //! | [`community_id`] | the Community ID v1 flow hash |
 //! | [`civil`], [`digits`] | no packet: times, numbers and addresses as logs write them |
+//! | [`times`], [`zeek`] | no packet: times in logs, headers of Zeek's logs |
 //! | [`prefix`] | no packet: networks as operators write them |
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used, clippy::disallowed_methods))]
@@ -49,7 +50,9 @@ pub mod quic;
 pub mod read;
 pub mod scope;
 pub mod stream;
+pub mod times;
 pub mod tls;
+pub mod zeek;
 
 pub use addr::Addr;
 pub use name::Name;

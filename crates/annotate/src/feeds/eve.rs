@@ -16,10 +16,10 @@ use std::borrow::Cow;
 use std::io::{self, BufRead};
 
 use larder_wire::Name;
+use larder_wire::times::iso_ns;
 use serde_json::value::RawValue;
 
 use super::json::{items, octets, pick, splice, text};
-use super::time::parse_iso_ns;
 use super::{
     ANSWERS_MAX, DnsAnswer, DnsData, DnsRow, FlowEnds, Line, Lines, Said, Value, parse_addr,
     parse_host, parse_number, parse_protocol, parse_query_type,
@@ -146,7 +146,7 @@ fn read_event(line: &[u8]) -> Option<Event> {
     ] = pick(line, &KEYS)?;
     let ends = || {
         Some(FlowEnds {
-            time_ns: parse_iso_ns(time.and_then(text)?.as_bytes())?,
+            time_ns: iso_ns(time.and_then(text)?.as_bytes())?,
             source: parse_addr(source.and_then(text)?.as_bytes())?,
             source_port: octets(source_port).and_then(parse_number).unwrap_or(0),
             destination: parse_addr(destination.and_then(text)?.as_bytes())?,
@@ -161,7 +161,7 @@ fn read_event(line: &[u8]) -> Option<Event> {
         _ => None,
     };
     let [start, flow_source] = within(flow, ["start", "src_ip"]);
-    let start_ns = start.and_then(|time| parse_iso_ns(time.as_bytes()));
+    let start_ns = start.and_then(|time| iso_ns(time.as_bytes()));
     let flow_source = flow_source.and_then(|addr| parse_addr(addr.as_bytes()));
     let from_responder = match (ends, flow_source) {
         (Some(ends), Some(source)) => source != ends.source && source == ends.destination,

@@ -21,16 +21,15 @@ pub mod input;
 mod json;
 pub mod lessons;
 pub mod run;
-mod time;
 pub mod zeek;
 
 use std::io::{self, BufRead};
 
-use larder_wire::{Addr, Name};
+use larder_wire::{Addr, Name, times};
 
 /// Reads a time as people write it, ns since 1970 UTC: ISO 8601 (without a zone: UTC), or seconds since 1970.
 pub fn parse_time_ns(text: &[u8]) -> Option<i64> {
-    time::parse_iso_ns(text).or_else(|| time::parse_seconds_ns(text))
+    times::iso_ns(text).or_else(|| times::seconds_ns(text))
 }
 
 /// Most octets of a line that is looked into. Suricata's largest lines (with payload and packet)

@@ -1,9 +1,7 @@
 //! Zeek logs: rows by column, DNS rows, and rows with columns of ours appended.
 //!
-//! A Zeek log is a table between header lines that start with `#`: `#separator` (one octet, escaped)
-//! opens a header, `#set_separator`, `#empty_field` and `#unset_field` give the marks, `#fields` and
-//! `#types` the columns. Concatenated logs repeat the header, with other columns perhaps. Where no
-//! header was seen and a line opens with `{`, the log is Zeek's JSON form, one object a line.
+//! A Zeek log is a table between header lines ([`larder_wire::zeek`]). Where no header was seen and a
+//! line opens with `{`, the log is Zeek's JSON form, one object a line.
 //!
 //! phase            meets                gives
 //! before a header  `#separator` …       header lines; rows of JSON; anything else is damaged
@@ -19,19 +17,19 @@
 
 use std::borrow::Cow;
 use std::io::{self, BufRead};
+use std::str::FromStr;
 
+use larder_wire::times::{iso_ns, seconds_ns};
+pub use larder_wire::zeek::{FIELDS_MAX, Header};
+use larder_wire::zeek::{HeaderLine, unescape};
 use larder_wire::{Addr, Name};
 use serde_json::value::RawValue;
 
-use super::json::{items, octets, pick, splice, text};
-use super::time::{parse_iso_ns, parse_seconds_ns};
+use super::json::{items, pick, splice, text};
 use super::{
     ANSWERS_MAX, DnsAnswer, DnsData, DnsRow, FlowEnds, Line, Lines, Said, Value, body_len,
     parse_addr, parse_host, parse_number, parse_protocol,
 };
-
-/// Most columns of a table; Zeek's widest log has fewer than a hundred.
-pub const FIELDS_MAX: usize = 1024;
 
 const KNOWN_COUNT: usize = 16;
 
@@ -53,33 +51,6 @@ pub enum Item {
         /// False for the further pieces of one line.
         first: bool,
     },
-}
-
-/// The marks and columns that a header declares.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Header {
-    /// Between columns.
-    pub separator: u8,
-    /// Between the elements of a vector or set.
-    pub set_separator: u8,
-    /// Stands for an empty vector or string.
-    pub empty_field: Vec<u8>,
-    /// Stands for an absent value.
-    pub unset_field: Vec<u8>,
-    /// Names of the columns; empty before `#fields` was seen.
-    pub fields: Vec<Vec<u8>>,
-}
-
-impl Default for Header {
-    fn default() -> Header {
-        Header {
-            separator: b'\t',
-            set_separator: b',',
-            empty_field: b"(empty)".to_vec(),
-            unset_field: b"-".to_vec(),
-            fields: Vec::new(),
-        }
-    }
 }
 
 /// The columns that we read, and the keys of the JSON form. Whoever takes [`Log::known`] or a picked
@@ -229,7 +200,7 @@ impl<R: BufRead> Log<R> {
                 }
                 Item::Row => {
                     out.push(self.header.separator);
-                    self.header.write_value(&column.value, out);
+                    write_value(&self.header, &column.value, out);
                 }
                 Item::Header | Item::Json | Item::Damaged { .. } => {}
             }
@@ -251,47 +222,13 @@ impl<R: BufRead> Log<R> {
     }
 
     fn read_header(&mut self, body: usize) -> Item {
-        let line = &self.line[1..body];
-        if let Some(escaped) = line.strip_prefix(b"separator ") {
-            return match unescape(escaped).as_ref() {
-                [separator] => {
-                    self.header = Header { separator: *separator, ..Header::default() };
-                    self.known = [None; KNOWN_COUNT];
-                    Item::Header
-                }
-                _ => Item::Damaged { first: true },
-            };
-        }
-        let mut parts = line.split(|&octet| octet == self.header.separator);
-        let word = parts.next().unwrap_or_default();
-        match word {
-            b"set_separator" => {
-                if let Some([separator]) = parts.next() {
-                    self.header.set_separator = *separator;
-                }
-                Item::Header
-            }
-            b"empty_field" => {
-                self.header.empty_field = parts.next().unwrap_or_default().to_vec();
-                Item::Header
-            }
-            b"unset_field" => {
-                self.header.unset_field = parts.next().unwrap_or_default().to_vec();
-                Item::Header
-            }
-            b"fields" => {
-                let fields: Vec<Vec<u8>> =
-                    parts.take(FIELDS_MAX + 1).map(|field| field.to_vec()).collect();
-                if fields.len() > FIELDS_MAX {
-                    return Item::Damaged { first: true };
-                }
-                self.known =
-                    KNOWN.map(|name| fields.iter().position(|field| field == name.as_bytes()));
-                self.header.fields = fields;
-                Item::Fields
-            }
-            b"types" => Item::Types,
-            _ => Item::Header,
+        let line = self.header.read(&self.line[..body]);
+        self.known = self.header.find(&KNOWN);
+        match line {
+            Some(HeaderLine::Fields) => Item::Fields,
+            Some(HeaderLine::Types) => Item::Types,
+            Some(HeaderLine::Other) => Item::Header,
+            None => Item::Damaged { first: true },
         }
     }
 
@@ -316,57 +253,13 @@ impl<R: BufRead> Log<R> {
 
     /// The values that we know how to read, from either form of row.
     fn values(&self, item: Item) -> Option<Values<'_>> {
+        let column = |index| Some(Cell::Column(&self.header, self.column(index?)?));
         match item {
-            Item::Row => Some(self.values_of_row()),
-            Item::Json => values_of_json(&self.line),
+            Item::Row => Some(Values::of(self.known.map(column))),
+            Item::Json => {
+                Some(Values::of(pick(&self.line, &KNOWN)?.map(|raw| raw.map(Cell::Json))))
+            }
             _ => None,
-        }
-    }
-
-    fn values_of_row(&self) -> Values<'_> {
-        let [
-            ts,
-            source,
-            source_port,
-            destination,
-            destination_port,
-            protocol,
-            rtt,
-            query,
-            query_type,
-            response_code,
-            answers,
-            ttls,
-            server_name,
-            host,
-            method,
-            quic_id,
-        ] = self.known;
-        let get = |index: Option<usize>| index.and_then(|index| self.column(index));
-        let text = |index| get(index).map(unescape);
-        let list = |index| {
-            let value = get(index).filter(|value| *value != self.header.empty_field);
-            let parts = value.into_iter().flat_map(|value| {
-                value.split(|&octet| octet == self.header.set_separator).take(ANSWERS_MAX)
-            });
-            parts.map(unescape).collect()
-        };
-        Values {
-            time_ns: get(ts).and_then(parse_time),
-            rtt_ns: get(rtt).and_then(parse_seconds_ns),
-            source: get(source).and_then(parse_addr),
-            source_port: get(source_port).and_then(parse_number),
-            destination: get(destination).and_then(parse_addr),
-            destination_port: get(destination_port).and_then(parse_number),
-            protocol: get(protocol).and_then(parse_protocol),
-            query: text(query),
-            query_type: get(query_type).and_then(parse_number),
-            response_code: get(response_code).and_then(parse_number),
-            answers: list(answers),
-            ttls: list(ttls),
-            server_name: text(server_name),
-            host: text(host).filter(|_| method.is_some()),
-            is_quic: quic_id.is_some(),
         }
     }
 }
@@ -385,47 +278,45 @@ pub struct Column<'a> {
     pub value: Value<'a>,
 }
 
-impl Header {
-    fn write_value(&self, value: &Value<'_>, out: &mut Vec<u8>) {
-        match value {
-            Value::Unset => out.extend_from_slice(&self.unset_field),
-            Value::Count(count) => out.extend_from_slice(count.to_string().as_bytes()),
-            Value::Bool(truth) => out.push(if *truth { b'T' } else { b'F' }),
-            Value::Text(text) => self.write_text(text, out),
-            Value::List([]) => out.extend_from_slice(&self.empty_field),
-            Value::List(texts) => {
-                for (position, text) in texts.iter().enumerate() {
-                    if position > 0 {
-                        out.push(self.set_separator);
-                    }
-                    self.write_text(text, out);
+fn write_value(header: &Header, value: &Value<'_>, out: &mut Vec<u8>) {
+    match value {
+        Value::Unset => out.extend_from_slice(&header.unset_field),
+        Value::Count(count) => out.extend_from_slice(count.to_string().as_bytes()),
+        Value::Bool(truth) => out.push(if *truth { b'T' } else { b'F' }),
+        Value::Text(text) => write_text(header, text, out),
+        Value::List([]) => out.extend_from_slice(&header.empty_field),
+        Value::List(texts) => {
+            for (position, text) in texts.iter().enumerate() {
+                if position > 0 {
+                    out.push(header.set_separator);
                 }
+                write_text(header, text, out);
             }
         }
     }
+}
 
-    /// Writes octets so that they are read back as they are: outside printable ASCII, at either
-    /// separator and at a backslash as `\xHH`; a text that is a mark itself has its first octet
-    /// escaped, and an empty one is the mark for empty.
-    fn write_text(&self, text: &[u8], out: &mut Vec<u8>) {
-        if text.is_empty() {
-            out.extend_from_slice(&self.empty_field);
-            return;
-        }
-        let is_mark = text == self.empty_field || text == self.unset_field;
-        for (position, &octet) in text.iter().enumerate() {
-            let plain = (0x21..0x7f).contains(&octet)
-                && octet != self.separator
-                && octet != self.set_separator
-                && octet != b'\\'
-                && !(position == 0 && is_mark);
-            if plain {
-                out.push(octet);
-            } else {
-                const HEX: &[u8; 16] = b"0123456789abcdef";
-                let (high, low) = (HEX[usize::from(octet >> 4)], HEX[usize::from(octet & 15)]);
-                out.extend_from_slice(&[b'\\', b'x', high, low]);
-            }
+/// Writes octets so that they are read back as they are: outside printable ASCII, at either
+/// separator and at a backslash as `\xHH`; a text that is a mark itself has its first octet
+/// escaped, and an empty one is the mark for empty.
+fn write_text(header: &Header, text: &[u8], out: &mut Vec<u8>) {
+    if text.is_empty() {
+        out.extend_from_slice(&header.empty_field);
+        return;
+    }
+    let is_mark = text == header.empty_field || text == header.unset_field;
+    for (position, &octet) in text.iter().enumerate() {
+        let plain = (0x21..0x7f).contains(&octet)
+            && octet != header.separator
+            && octet != header.set_separator
+            && octet != b'\\'
+            && !(position == 0 && is_mark);
+        if plain {
+            out.push(octet);
+        } else {
+            const HEX: &[u8; 16] = b"0123456789abcdef";
+            let (high, low) = (HEX[usize::from(octet >> 4)], HEX[usize::from(octet & 15)]);
+            out.extend_from_slice(&[b'\\', b'x', high, low]);
         }
     }
 }
@@ -450,7 +341,46 @@ struct Values<'a> {
     is_quic: bool,
 }
 
-impl Values<'_> {
+impl<'a> Values<'a> {
+    /// From the cells that [`KNOWN`] names.
+    fn of(cells: [Option<Cell<'a>>; KNOWN_COUNT]) -> Values<'a> {
+        let [
+            ts,
+            source,
+            source_port,
+            destination,
+            destination_port,
+            protocol,
+            rtt,
+            query,
+            query_type,
+            response_code,
+            answers,
+            ttls,
+            server_name,
+            host,
+            method,
+            quic_id,
+        ] = cells;
+        Values {
+            time_ns: ts.and_then(Cell::time_ns),
+            rtt_ns: rtt.and_then(|cell| seconds_ns(cell.digits())),
+            source: source.and_then(Cell::addr),
+            source_port: source_port.and_then(Cell::number),
+            destination: destination.and_then(Cell::addr),
+            destination_port: destination_port.and_then(Cell::number),
+            protocol: protocol.and_then(Cell::text).and_then(|word| parse_protocol(&word)),
+            query: query.and_then(Cell::text),
+            query_type: query_type.and_then(Cell::number),
+            response_code: response_code.and_then(Cell::number),
+            answers: answers.map(Cell::list).unwrap_or_default(),
+            ttls: ttls.map(Cell::list).unwrap_or_default(),
+            server_name: server_name.and_then(Cell::text),
+            host: host.and_then(Cell::text).filter(|_| method.is_some()),
+            is_quic: quic_id.is_some(),
+        }
+    }
+
     fn flow_ends(&self) -> Option<FlowEnds> {
         Some(FlowEnds {
             time_ns: self.time_ns?,
@@ -499,67 +429,64 @@ impl Values<'_> {
 
 /// Whole seconds of an interval such as `2230.000000`.
 fn parse_ttl(text: &[u8]) -> Option<u32> {
-    u32::try_from(parse_seconds_ns(text)? / 1_000_000_000).ok()
+    u32::try_from(seconds_ns(text)? / 1_000_000_000).ok()
 }
 
-/// Time as seconds since 1970, or as ISO 8601 (an option of Zeek's JSON form).
-fn parse_time(text: &[u8]) -> Option<i64> {
-    parse_seconds_ns(text).or_else(|| parse_iso_ns(text))
+/// A value of a row, as it came.
+#[derive(Clone, Copy)]
+enum Cell<'a> {
+    Column(&'a Header, &'a [u8]),
+    Json(&'a RawValue),
 }
 
-fn values_of_json(line: &[u8]) -> Option<Values<'_>> {
-    let [
-        ts,
-        source,
-        source_port,
-        destination,
-        destination_port,
-        protocol,
-        rtt,
-        query,
-        query_type,
-        response_code,
-        answers,
-        ttls,
-        server_name,
-        host,
-        method,
-        quic_id,
-    ] = pick(line, &KNOWN)?;
-    // Numbers are read from their digits, so that a time keeps all of them.
-    let list = |raw: Option<&RawValue>| -> Vec<Cow<'static, [u8]>> {
-        let items = raw.map(items).unwrap_or_default();
-        let octets = |raw: &RawValue| match text(raw) {
-            Some(text) => text_octets(text).into_owned(),
-            None => raw.get().as_bytes().to_vec(),
-        };
-        items.into_iter().map(octets).map(Cow::Owned).collect()
-    };
-    let time = ts.and_then(|raw| match text(raw) {
-        Some(text) => parse_iso_ns(text.as_bytes()),
-        None => parse_seconds_ns(raw.get().as_bytes()),
-    });
-    Some(Values {
-        time_ns: time,
-        rtt_ns: octets(rtt).and_then(parse_seconds_ns),
-        source: json_bytes(source).and_then(|text| parse_addr(&text)),
-        source_port: octets(source_port).and_then(parse_number),
-        destination: json_bytes(destination).and_then(|text| parse_addr(&text)),
-        destination_port: octets(destination_port).and_then(parse_number),
-        protocol: json_bytes(protocol).and_then(|text| parse_protocol(&text)),
-        query: json_bytes(query),
-        query_type: octets(query_type).and_then(parse_number),
-        response_code: octets(response_code).and_then(parse_number),
-        answers: list(answers),
-        ttls: list(ttls),
-        server_name: json_bytes(server_name),
-        host: json_bytes(host).filter(|_| method.is_some()),
-        is_quic: quic_id.is_some(),
-    })
-}
+impl<'a> Cell<'a> {
+    /// A number as it was written, so that a time keeps all its digits.
+    fn digits(self) -> &'a [u8] {
+        match self {
+            Cell::Column(_, value) => value,
+            Cell::Json(raw) => raw.get().as_bytes(),
+        }
+    }
 
-fn json_bytes(raw: Option<&RawValue>) -> Option<Cow<'_, [u8]>> {
-    raw.and_then(text).map(text_octets)
+    fn number<T: FromStr>(self) -> Option<T> {
+        parse_number(self.digits())
+    }
+
+    fn text(self) -> Option<Cow<'a, [u8]>> {
+        match self {
+            Cell::Column(_, value) => Some(unescape(value)),
+            Cell::Json(raw) => text(raw).map(text_octets),
+        }
+    }
+
+    fn addr(self) -> Option<Addr> {
+        parse_addr(&self.text()?)
+    }
+
+    /// Seconds since 1970, or ISO 8601 (an option of Zeek's JSON form).
+    fn time_ns(self) -> Option<i64> {
+        match self {
+            Cell::Column(_, value) => seconds_ns(value).or_else(|| iso_ns(value)),
+            Cell::Json(raw) => match text(raw) {
+                Some(text) => iso_ns(text.as_bytes()),
+                None => seconds_ns(self.digits()),
+            },
+        }
+    }
+
+    fn list(self) -> Vec<Cow<'a, [u8]>> {
+        match self {
+            Cell::Column(header, value) if value == header.empty_field => Vec::new(),
+            Cell::Column(header, value) => {
+                let parts = value.split(|octet| *octet == header.set_separator);
+                parts.take(ANSWERS_MAX).map(unescape).collect()
+            }
+            Cell::Json(raw) => {
+                let item = |cell: Cell<'a>| cell.text().unwrap_or(Cow::Borrowed(cell.digits()));
+                items(raw).into_iter().map(Cell::Json).map(item).collect()
+            }
+        }
+    }
 }
 
 /// Text of a JSON log as octets. Zeek writes octets that are not UTF-8 as `\xHH` into its strings.
@@ -568,32 +495,6 @@ fn text_octets(text: Cow<'_, str>) -> Cow<'_, [u8]> {
         Cow::Borrowed(text) => unescape(text.as_bytes()),
         Cow::Owned(text) => Cow::Owned(unescape(text.as_bytes()).into_owned()),
     }
-}
-
-/// Undoes Zeek's escapes, `\xHH` and `\\`; any other backslash stands for itself.
-pub fn unescape(text: &[u8]) -> Cow<'_, [u8]> {
-    if !text.contains(&b'\\') {
-        return Cow::Borrowed(text);
-    }
-    let mut plain = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((&first, after)) = rest.split_first() {
-        let octet;
-        (octet, rest) = match (first, after) {
-            (b'\\', [b'x', high, low, tail @ ..]) => match (hex(*high), hex(*low)) {
-                (Some(high), Some(low)) => (high << 4 | low, tail),
-                _ => (first, after),
-            },
-            (b'\\', [b'\\', tail @ ..]) => (b'\\', tail),
-            _ => (first, after),
-        };
-        plain.push(octet);
-    }
-    Cow::Owned(plain)
-}
-
-fn hex(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).map(|value| value as u8)
 }
 
 #[cfg(test)]
@@ -762,7 +663,7 @@ mod tests {
         #[test]
         fn written_text_reads_back(text in proptest::collection::vec(any::<u8>(), 1..40)) {
             let mut out = Vec::new();
-            Header::default().write_text(&text, &mut out);
+            write_text(&Header::default(), &text, &mut out);
             prop_assert!(out.iter().all(|octet| (0x21..0x7f).contains(octet) && *octet != b','));
             prop_assert_ne!(out.as_slice(), b"-");
             let read = unescape(&out);

@@ -1,28 +1,10 @@
 //! Numbers as text traces write them, and the time since the first.
 
+pub use larder_wire::digits::number;
+use larder_wire::times;
+
 /// Nanoseconds of a second.
 const NS: i64 = 1_000_000_000;
-
-/// Most digits of whole seconds that are believed: until the year 5138 in seconds, until 2262 in ns.
-const SECONDS_MAX: i64 = i64::MAX / NS;
-
-/// A decimal number and nothing else; `None` also past 64 bits.
-#[inline]
-pub fn number(text: &[u8]) -> Option<u64> {
-    // Nineteen digits always fit.
-    if text.is_empty() || text.len() > 20 {
-        return None;
-    }
-    let mut number = 0u64;
-    for &octet in text {
-        let digit = octet.wrapping_sub(b'0');
-        if digit > 9 {
-            return None;
-        }
-        number = number.checked_mul(10)?.checked_add(u64::from(digit))?;
-    }
-    Some(number)
-}
 
 /// A number of octets in 32 bits, one at least: an entry of no octets would let a cache hold any number.
 #[inline]
@@ -32,22 +14,7 @@ pub fn bytes(number: u64) -> u32 {
 
 /// Seconds with any decimals, as nanoseconds; further digits are cut off. Before 1970 there are no traces.
 pub fn seconds_ns(text: &[u8]) -> Option<i64> {
-    let dot = memchr::memchr(b'.', text).unwrap_or(text.len());
-    let (whole, fraction) = (&text[..dot], text.get(dot + 1..).unwrap_or_default());
-    let seconds = i64::try_from(number(whole)?).ok().filter(|seconds| *seconds < SECONDS_MAX)?;
-    let mut ns = 0;
-    for at in 0..9 {
-        ns *= 10;
-        ns += match fraction.get(at) {
-            Some(digit @ b'0'..=b'9') => i64::from(digit - b'0'),
-            Some(_) => return None,
-            None => 0,
-        };
-    }
-    if fraction.iter().skip(9).any(|octet| !octet.is_ascii_digit()) {
-        return None;
-    }
-    Some(seconds * NS + ns)
+    times::seconds_ns(text).filter(|ns| *ns >= 0)
 }
 
 /// Seconds since the trace's first request. A step back in the trace (logs are in the order in which things

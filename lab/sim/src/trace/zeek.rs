@@ -9,6 +9,8 @@
 //! A table names its marks and columns in lines that begin with `#`, which concatenated logs repeat. JSON may
 //! have its times in seconds, in milliseconds (from 10^11 on) or as ISO 8601.
 
+use larder_wire::times::iso_ns;
+use larder_wire::zeek::Header;
 use serde_json::{Map, Value};
 
 use super::digits::{Clock, number, seconds_ns};
@@ -41,12 +43,8 @@ const COLUMNS: [&str; 6] = ["ts", "query", "qtype", "qclass", "TTLs", "source"];
 #[derive(Debug)]
 pub struct Zeek {
     key: Key,
-    separator: u8,
-    set_separator: u8,
-    empty: Vec<u8>,
-    unset: Vec<u8>,
-    /// How many columns a row has, and where [`COLUMNS`] are; none before `#fields`.
-    width: usize,
+    header: Header,
+    /// Where [`COLUMNS`] are; none before `#fields`.
     columns: [Option<usize>; COLUMNS.len()],
     clock: Clock,
     scratch: Vec<u8>,
@@ -66,69 +64,38 @@ impl Zeek {
     pub fn new(key: Key) -> Zeek {
         Zeek {
             key,
-            separator: b'\t',
-            set_separator: b',',
-            empty: b"(empty)".to_vec(),
-            unset: b"-".to_vec(),
-            width: 0,
+            header: Header::default(),
             columns: [None; COLUMNS.len()],
             clock: Clock::default(),
             scratch: Vec::new(),
         }
     }
 
-    fn header(&mut self, line: &[u8]) {
-        // The separator is not known before its own line, which has a blank instead.
-        if let Some(value) = line.strip_prefix(b"#separator ") {
-            self.separator = mark(value).unwrap_or(b'\t');
-            return;
-        }
-        let mut words = line.split(|octet| *octet == self.separator);
-        let (word, value) = (words.next(), words.clone().next());
-        match (word, value) {
-            (Some(b"#set_separator"), Some(value)) => {
-                self.set_separator = mark(value).unwrap_or(b',')
-            }
-            (Some(b"#empty_field"), Some(value)) => self.empty = value.to_vec(),
-            (Some(b"#unset_field"), Some(value)) => self.unset = value.to_vec(),
-            (Some(b"#fields"), Some(_)) => {
-                self.columns = [None; COLUMNS.len()];
-                self.width = 0;
-                for (at, name) in words.enumerate() {
-                    if let Some(known) = COLUMNS.iter().position(|known| known.as_bytes() == name) {
-                        self.columns[known] = Some(at);
-                    }
-                    self.width = at + 1;
-                }
-            }
-            _ => {}
-        }
-    }
-
     /// The row of a table's line; `None` where it asks nothing.
     fn row<'a>(&self, line: &'a [u8]) -> Result<Option<Row<'a>>, &'static str> {
-        if self.width == 0 {
+        let Header { separator, set_separator, empty_field, unset_field, fields } = &self.header;
+        if fields.is_empty() {
             return Err("a row before any #fields");
         }
         let mut found: [Option<&[u8]>; COLUMNS.len()] = [None; COLUMNS.len()];
         let mut width = 0;
-        for (at, value) in line.split(|octet| *octet == self.separator).enumerate() {
+        for (at, value) in line.split(|octet| octet == separator).enumerate() {
             if let Some(known) = self.columns.iter().position(|column| *column == Some(at)) {
-                found[known] = Some(value).filter(|value| *value != self.unset);
+                found[known] = Some(value).filter(|value| *value != unset_field);
             }
             width = at + 1;
         }
-        if width != self.width {
+        if width != fields.len() {
             return Err("not as many columns as #fields says");
         }
         let [time, query, qtype, qclass, ttls, source] = found;
         let Some(query) = query.filter(|_| source != Some(b"mdns")) else { return Ok(None) };
-        let ttls = ttls.filter(|ttls| *ttls != self.empty);
+        let ttls = ttls.filter(|ttls| *ttls != empty_field);
         let ttl_s = match ttls {
             None => TTL_NONE,
             Some(ttls) => ttls
-                .split(|octet| *octet == self.set_separator)
-                .filter(|ttl| *ttl != self.unset)
+                .split(|octet| octet == set_separator)
+                .filter(|ttl| *ttl != unset_field)
                 .try_fold(TTL_NONE, |least, ttl| Some(least.min(whole_seconds(seconds_ns(ttl)?))))
                 .ok_or("a TTL is no number")?,
         };
@@ -137,7 +104,7 @@ impl Zeek {
         };
         Ok(Some(Row {
             time_ns: time.and_then(seconds_ns).ok_or("the time is no number")?,
-            query: if query == self.empty { b"" } else { query },
+            query: if query == empty_field { b"" } else { query },
             qtype: number(qtype),
             qclass: number(qclass),
             ttl_s,
@@ -159,8 +126,11 @@ impl Lines for Zeek {
     fn read(&mut self, line: &[u8], batch: &mut Vec<Request>) -> Result<(), &'static str> {
         match line.first() {
             None => {}
-            Some(b'#') => self.header(line),
-            Some(b'{') if self.width == 0 => {
+            Some(b'#') => {
+                self.header.read(line);
+                self.columns = self.header.find(&COLUMNS);
+            }
+            Some(b'{') if self.header.fields.is_empty() => {
                 let row: Map<String, Value> =
                     serde_json::from_slice(line).map_err(|_| "no JSON")?;
                 if let Some(row) = json_row(&row)? {
@@ -209,39 +179,9 @@ fn json_time_ns(time: &Value) -> Option<i64> {
     }
 }
 
-/// `2018-03-24T17:15:20.865716Z`, as nanoseconds since 1970.
-fn iso_ns(text: &[u8]) -> Option<i64> {
-    let (date, time) = (text.get(..10)?, text.get(11..)?.strip_suffix(b"Z")?);
-    let part = |from: &[u8], at: usize, len: usize| {
-        from.get(at..at + len).and_then(number).and_then(|number| i64::try_from(number).ok())
-    };
-    let (year, month, day) = (part(date, 0, 4)?, part(date, 5, 2)?, part(date, 8, 2)?);
-    let seconds = seconds_ns(time.get(6..)?)?;
-    // Days since 1970 of a date in the Gregorian calendar; the year begins in March, so that the day that
-    // some years have more comes last.
-    let shifted = year * 12 + month - 3;
-    let (year, month) = (shifted.div_euclid(12), shifted.rem_euclid(12));
-    let days = 365 * year + year.div_euclid(4) - year.div_euclid(100)
-        + year.div_euclid(400)
-        + (month * 153 + 2) / 5
-        + day
-        - 719_469;
-    let minutes = (days * 24 + part(time, 0, 2)?) * 60 + part(time, 3, 2)?;
-    minutes.checked_mul(60_000_000_000)?.checked_add(seconds)
-}
-
 /// Seconds of nanoseconds, in 32 bits and below [`TTL_NONE`].
 fn whole_seconds(ns: i64) -> u32 {
     u32::try_from(ns / 1_000_000_000).unwrap_or(TTL_NONE - 1).min(TTL_NONE - 1)
-}
-
-/// One octet as Zeek writes it: itself, or `\x09`.
-fn mark(text: &[u8]) -> Option<u8> {
-    match text {
-        [octet] => Some(*octet),
-        [b'\\', b'x', hex @ ..] => u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok(),
-        _ => None,
-    }
 }
 
 /// The format of a text that begins as a log does; `None` where it does not.
@@ -351,21 +291,6 @@ mod tests {
             Err("a TTL is no number"),
         ];
         assert_eq!(read(Key::Question, text), expected);
-    }
-
-    /// Dates of the Gregorian calendar, leap days among them, are the days that they are.
-    #[test]
-    fn dates() {
-        let day = |text: &str| iso_ns(text.as_bytes()).map(|ns| ns / 86_400_000_000_000);
-        assert_eq!(day("1970-01-01T00:00:00Z"), Some(0));
-        assert_eq!(day("2000-02-29T23:59:59.9Z"), Some(11_016));
-        assert_eq!(day("2000-03-01T00:00:00Z"), Some(11_017));
-        assert_eq!(day("2026-11-22T00:00:00Z"), Some(20_779));
-        for none in
-            ["", "1970-01-01", "1970-01-01T00:00:00", "1970-01-01T00:00:xZ", "9999-01-01T00:00:00Z"]
-        {
-            assert_eq!(iso_ns(none.as_bytes()), None, "{none}");
-        }
     }
 
     /// In our own log the name alone is the key, and what multicast DNS announced was not asked for.

@@ -2,13 +2,12 @@
 //!
 //! Pure functions over text of any length, linear in it; what is no time is `None`.
 
-use larder_wire::civil::days_since_1970;
-
-use super::parse_number;
+use crate::civil::days_since_1970;
+use crate::digits::{NS_PER_S, number};
 
 /// Reads seconds with a decimal fraction (`1521911720.865716`) exactly, as ns; digits past the
 /// ninth are dropped. Exponents, as JSON allows them, are not times that anybody logs: `None`.
-pub(crate) fn parse_seconds_ns(text: &[u8]) -> Option<i64> {
+pub fn seconds_ns(text: &[u8]) -> Option<i64> {
     let (negative, text) = match text.strip_prefix(b"-") {
         Some(rest) => (true, rest),
         None => (false, text),
@@ -18,11 +17,11 @@ pub(crate) fn parse_seconds_ns(text: &[u8]) -> Option<i64> {
         Some(at) => (&text[..at], &text[at + 1..]),
         None => (text, &text[..0]),
     };
-    if whole.is_empty() || !whole.iter().chain(fraction).all(u8::is_ascii_digit) {
+    if !fraction.iter().all(u8::is_ascii_digit) {
         return None;
     }
-    let seconds: i64 = parse_number(whole)?;
-    let ns = seconds.checked_mul(1_000_000_000)?.checked_add(fraction_ns(fraction))?;
+    let seconds = i64::try_from(number(whole)?).ok()?;
+    let ns = seconds.checked_mul(NS_PER_S)?.checked_add(fraction_ns(fraction))?;
     Some(if negative { -ns } else { ns })
 }
 
@@ -39,11 +38,8 @@ fn fraction_ns(digits: &[u8]) -> i64 {
 
 /// Reads an ISO 8601 time as Zeek and Suricata write it (`2024-05-01T12:00:00.123456+0200`, `Z`,
 /// `+02:00`, or no zone: UTC) as ns since 1970 UTC.
-pub(crate) fn parse_iso_ns(text: &[u8]) -> Option<i64> {
-    let digits = |from: usize, to: usize| -> Option<i64> {
-        let part = text.get(from..to)?;
-        part.iter().all(u8::is_ascii_digit).then(|| parse_number(part)).flatten()
-    };
+pub fn iso_ns(text: &[u8]) -> Option<i64> {
+    let digits = |from: usize, to: usize| Some(number(text.get(from..to)?)? as i64);
     for (at, mark) in [(4, b'-'), (7, b'-'), (10, b'T'), (13, b':'), (16, b':')] {
         if text.get(at) != Some(&mark) {
             return None;
@@ -68,7 +64,7 @@ pub(crate) fn parse_iso_ns(text: &[u8]) -> Option<i64> {
     }
     let zone_s = zone_seconds(rest)?;
     let seconds = days_since_1970(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second;
-    (seconds - zone_s).checked_mul(1_000_000_000)?.checked_add(ns)
+    (seconds - zone_s).checked_mul(NS_PER_S)?.checked_add(ns)
 }
 
 /// Seconds east of UTC of `Z`, `+hhmm`, `-hh:mm` or nothing.
@@ -80,13 +76,10 @@ fn zone_seconds(zone: &[u8]) -> Option<i64> {
         _ => return None,
     };
     let (hours, minutes) = match digits {
-        [a, b, c, d] | [a, b, b':', c, d] => ([*a, *b], [*c, *d]),
+        [a, b, c, d] | [a, b, b':', c, d] => (number(&[*a, *b])?, number(&[*c, *d])?),
         _ => return None,
     };
-    if !hours.iter().chain(&minutes).all(u8::is_ascii_digit) {
-        return None;
-    }
-    Some(sign * (parse_number::<i64>(&hours)? * 3600 + parse_number::<i64>(&minutes)? * 60))
+    Some(sign * (hours * 3600 + minutes * 60) as i64)
 }
 
 #[cfg(test)]
@@ -97,12 +90,12 @@ mod tests {
     /// Times are exact to the nanosecond; dates outside the calendar's form are refused.
     #[test]
     fn times_are_exact() {
-        assert_eq!(parse_seconds_ns(b"1521911720.865716"), Some(1_521_911_720_865_716_000));
-        assert_eq!(parse_seconds_ns(b"1.0000000019"), Some(1_000_000_001));
-        assert_eq!(parse_seconds_ns(b"-0.5"), Some(-500_000_000));
-        assert_eq!(parse_seconds_ns(b"7"), Some(7_000_000_000));
+        assert_eq!(seconds_ns(b"1521911720.865716"), Some(1_521_911_720_865_716_000));
+        assert_eq!(seconds_ns(b"1.0000000019"), Some(1_000_000_001));
+        assert_eq!(seconds_ns(b"-0.5"), Some(-500_000_000));
+        assert_eq!(seconds_ns(b"7"), Some(7_000_000_000));
         for bad in [&b""[..], b"-", b".", b".5", b"1e9", b"1.2.3", b"99999999999", b"+1"] {
-            assert_eq!(parse_seconds_ns(bad), None, "{bad:?}");
+            assert_eq!(seconds_ns(bad), None, "{bad:?}");
         }
         // The day counts were taken from `date -u +%s`.
         for (text, seconds) in [
@@ -112,11 +105,11 @@ mod tests {
             ("2024-05-01T08:00:00-02:00", 1_714_557_600),
             ("2100-03-01T00:00:00Z", 4_107_542_400),
         ] {
-            assert_eq!(parse_iso_ns(text.as_bytes()), Some(seconds * 1_000_000_000), "{text}");
+            assert_eq!(iso_ns(text.as_bytes()), Some(seconds * 1_000_000_000), "{text}");
         }
-        assert_eq!(parse_iso_ns(b"2024-05-01T12:00:00.5Z"), Some(1_714_564_800_500_000_000));
+        assert_eq!(iso_ns(b"2024-05-01T12:00:00.5Z"), Some(1_714_564_800_500_000_000));
         for bad in ["2024-13-01T00:00:00Z", "2024-05-01 12:00:00", "2024-05-01T12:00", "x"] {
-            assert_eq!(parse_iso_ns(bad.as_bytes()), None, "{bad}");
+            assert_eq!(iso_ns(bad.as_bytes()), None, "{bad}");
         }
     }
 
@@ -124,8 +117,8 @@ mod tests {
         /// No text makes a time parser panic.
         #[test]
         fn times_never_panic(text in proptest::collection::vec(any::<u8>(), 0..40), tail in ".*") {
-            let _ = (parse_seconds_ns(&text), parse_iso_ns(&text));
-            let _ = parse_iso_ns(format!("9999-12-31T23:59:60{tail}").as_bytes());
+            let _ = (seconds_ns(&text), iso_ns(&text));
+            let _ = iso_ns(format!("9999-12-31T23:59:60{tail}").as_bytes());
         }
     }
 }
