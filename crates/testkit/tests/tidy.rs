@@ -1,5 +1,5 @@
-//! What a reader may rely on in the whole tree: short files, functions and lines, and the arrows
-//! between crates that ARCHITECTURE.md draws.
+//! What a reader may rely on in the whole tree: short files, functions and lines, modules without
+//! circles, and the arrows between crates that ARCHITECTURE.md draws.
 //!
 //! Code that was longer when a limit was set is listed in `tidy/longer.tsv` with its length: what,
 //! where, and how long at most. A length may only shrink, and a line that is no longer needed must
@@ -19,7 +19,7 @@ const LINE_COLUMNS_MAX: usize = 120;
 /// Where Rust is.
 const FOLDERS: [&str; 5] = ["bench", "crates", "fuzz", "lab", "tests"];
 
-/// A length that is over its limit: what (`file`, `function`, `lines`) and where.
+/// A length that is over its limit: what (`file`, `function`, `lines`, `circle`) and where.
 type Longer = BTreeMap<(String, String), usize>;
 
 fn root() -> PathBuf {
@@ -97,6 +97,73 @@ fn longer(path: &str, text: &str, found: &mut Longer) {
     }
 }
 
+/// The modules of the same crate that a file names as `crate::name`, in `use` or in place. Comments
+/// and unit tests are no part of what a module needs.
+fn named(text: &str) -> BTreeSet<String> {
+    let code = text.split("\nmod tests {").next().unwrap_or_default();
+    let lines = code.lines().map(|line| line.split("//").next().unwrap_or_default());
+    let code = lines.collect::<Vec<_>>().join("\n");
+    let word = |text: &str| {
+        let is_part = |letter: char| letter == '_' || letter.is_ascii_alphanumeric();
+        text.trim_start().chars().take_while(|letter| is_part(*letter)).collect::<String>()
+    };
+    let mut found = BTreeSet::new();
+    for rest in code.split("crate::").skip(1) {
+        let Some(group) = rest.strip_prefix('{') else {
+            found.insert(word(rest));
+            continue;
+        };
+        // What begins after the brace or a comma of this group, and of none inside it.
+        let (mut depth, mut begins) = (0, vec![0]);
+        for (at, letter) in group.char_indices() {
+            match letter {
+                '}' if depth == 0 => break,
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                ',' if depth == 0 => begins.push(at + 1),
+                _ => {}
+            }
+        }
+        found.extend(begins.into_iter().map(|at| word(&group[at..])));
+    }
+    found
+}
+
+/// The modules that one needs, and those that these need.
+fn reaches<'m>(modules: &BTreeMap<&'m str, BTreeSet<String>>, from: &'m str) -> BTreeSet<&'m str> {
+    let (mut seen, mut next) = (BTreeSet::new(), vec![from]);
+    while let Some(needed) = next.pop().and_then(|module| modules.get(module)) {
+        let known = needed.iter().filter_map(|name| modules.get_key_value(name.as_str()));
+        next.extend(known.map(|(name, _)| *name).filter(|name| seen.insert(*name)));
+    }
+    seen
+}
+
+/// Modules of a crate (the files and folders of its `src`) that need one another: each with the size
+/// of its circle.
+fn circles(root: &Path, paths: &[String], found: &mut Longer) {
+    let mut crates: BTreeMap<&str, BTreeMap<&str, BTreeSet<String>>> = BTreeMap::new();
+    for path in paths {
+        let Some((package, inner)) = path.split_once("/src/") else { continue };
+        let module = inner.split('/').next().unwrap_or(inner).trim_end_matches(".rs");
+        let is_test = inner.split(['/', '.']).any(|part| part == "tests");
+        if !is_test && !["lib", "main", "bin"].contains(&module) {
+            let text = fs::read_to_string(root.join(path)).unwrap();
+            crates.entry(package).or_default().entry(module).or_default().extend(named(&text));
+        }
+    }
+    for (package, modules) in crates {
+        let reached: BTreeMap<&str, BTreeSet<&str>> =
+            modules.keys().map(|module| (*module, reaches(&modules, module))).collect();
+        for (module, reaches) in &reached {
+            let circle = reaches.iter().filter(|other| reached[*other].contains(module)).count();
+            if circle > 1 {
+                found.insert(("circle".to_owned(), format!("{package} {module}")), circle);
+            }
+        }
+    }
+}
+
 /// The list as it is in the repository.
 fn listed(text: &str) -> Longer {
     let mut listed = Longer::new();
@@ -121,6 +188,7 @@ fn nothing_grows_beyond_its_limit() {
     for path in &paths {
         longer(path, &fs::read_to_string(root.join(path)).unwrap(), &mut found);
     }
+    circles(&root, &paths, &mut found);
     let list = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tidy/longer.tsv");
     let text = fs::read_to_string(&list).unwrap();
     let allowed = listed(&text);
@@ -156,8 +224,8 @@ fn nothing_grows_beyond_its_limit() {
     assert!(
         wrong.is_empty(),
         "limits: {FILE_LINES_MAX} lines a file, {FUNCTION_LINES_MAX} a function, \
-         {LINE_COLUMNS_MAX} columns (`lines` counts longer ones); split what grew, and lower what \
-         shrank by UPDATE_TIDY=1:\n{}",
+         {LINE_COLUMNS_MAX} columns (`lines` counts longer ones), no modules of a crate that need one \
+         another (`circle` counts them); split what grew, and lower what shrank by UPDATE_TIDY=1:\n{}",
         wrong.join("\n")
     );
 }
@@ -235,4 +303,21 @@ trait C {
     let measured = functions(text);
     let expected = [("one", 3), ("two", 11), ("three", 1), ("four", 1), ("five", 1)];
     assert_eq!(measured, expected.map(|(name, lines)| (name.to_owned(), lines)));
+}
+
+/// What a module needs is found in all forms of paths, and not in comments or tests.
+#[test]
+fn paths_are_read() {
+    let text = "\
+use crate::one;
+use crate::{two::{A, inner::B}, three};
+// crate::none
+fn f() -> crate::four::C {}
+#[cfg(test)]
+mod tests {
+    use crate::five;
+}
+";
+    let expected = ["four", "one", "three", "two"].map(str::to_owned);
+    assert_eq!(named(text), BTreeSet::from(expected));
 }
