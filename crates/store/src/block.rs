@@ -3,8 +3,19 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use crate::flows::PLACE_BYTES;
-use crate::options::Interface;
+/// Places in a segment are counted in units of so many octets, by which blocks are aligned.
+pub(crate) const PLACE_BYTES: u64 = 4;
+
+/// Where packets are captured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// As the machine calls it.
+    pub name: String,
+    /// LINKTYPE_ number.
+    pub link_type: u16,
+    /// Octets of a packet that are captured; 0: all.
+    pub snap_bytes: u32,
+}
 
 /// Octets around an enhanced packet block's frame: 28 before it, and the length again after it.
 pub(crate) const PACKET_BYTES: usize = 32;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use larder_wire::capture::write;
 
-use crate::options::Interface;
+use crate::block::Interface;
 
 /// Octets of a section header that are looked at.
 pub(crate) const HEADER_BYTES_MAX: usize = 512;

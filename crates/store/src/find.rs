@@ -31,13 +31,13 @@ use larder_wire::capture::write;
 use larder_wire::scope::Scope;
 
 use crate::FlowKey;
-use crate::block;
+use crate::block::{self, Interface, PLACE_BYTES};
 use crate::files::{self, Kind};
-use crate::flows::{Flow, Flows, PLACE_BYTES};
+use crate::flows::{Flow, Flows};
 use crate::index::{Damaged, Index, NAMELESS, turned};
 use crate::journal::{StoredNote, fits};
 use crate::note::NameRole;
-use crate::options::{Interface, StoreError};
+use crate::options::StoreError;
 use crate::query::{Query, Term};
 use segment::Opened;
 

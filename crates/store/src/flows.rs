@@ -15,14 +15,11 @@ use larder_wire::fragment::{Outcome, Reassembler};
 use larder_wire::packet::{self, Packet};
 
 use crate::FlowKey;
-use crate::block::{self, PacketBlock};
+use crate::block::{self, PLACE_BYTES, PacketBlock};
 use crate::extras::Extras;
 
 /// Memory of fragments whose datagram is not whole.
 const FRAGMENTS_BYTES_MAX: usize = 1 << 20;
-
-/// Places in a segment are counted in units of so many octets, by which blocks are aligned.
-pub(crate) const PLACE_BYTES: u64 = 4;
 
 /// A flow of a segment.
 #[derive(Clone, Copy, Debug)]

@@ -44,6 +44,7 @@ mod extras;
 mod files;
 pub mod find;
 mod flows;
+mod growing;
 mod index;
 mod journal;
 mod named;
@@ -58,12 +59,12 @@ pub mod shelf;
 mod shelver;
 mod writer;
 
+pub use block::Interface;
 pub use find::{Damage, FindOptions, Finder, FoundPacket, Summary};
 pub use larder_wire::flow_key::FlowKey;
 pub use note::{Batch, NameRole, Note};
 pub use options::{
-    BATCH_BYTES_MAX, Counts, Interface, Options, Reserve, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN,
-    StoreError,
+    BATCH_BYTES_MAX, Counts, Options, Reserve, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, StoreError,
 };
 pub use privacy::Privacy;
 pub use query::{Query, QueryError};

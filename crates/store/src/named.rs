@@ -9,7 +9,8 @@
 use std::collections::HashMap;
 
 use crate::FlowKey;
-use crate::flows::{Flows, PLACE_BYTES};
+use crate::block::PLACE_BYTES;
+use crate::flows::Flows;
 use crate::journal::{StoredNote, fits};
 
 /// Flows that are carried over: some 100 MB with names of usual lengths.

@@ -94,17 +94,6 @@ impl Options {
     }
 }
 
-/// Where packets are captured.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Interface {
-    /// As the machine calls it.
-    pub name: String,
-    /// LINKTYPE_ number.
-    pub link_type: u16,
-    /// Octets of a packet that are captured; 0: all.
-    pub snap_bytes: u32,
-}
-
 /// Why a store does not do what it should.
 #[derive(Debug)]
 #[non_exhaustive]

@@ -4,6 +4,7 @@
 //! (a page that a loss of power left empty) becomes a block of a type that readers skip; the packets behind it stay. Where the
 //! disk refuses that, the segment stays as it is: it can be read, and the next start tries again.
 
+use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
@@ -21,7 +22,17 @@ use crate::journal;
 use crate::named::Named;
 use crate::options::Counts;
 use crate::shelf::{Content, Segment, Shelf};
-use crate::shelver::Kept;
+
+/// What closed segments there are.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    /// Number, and octets of all its files; the oldest first.
+    pub segments: VecDeque<(u64, u64)>,
+    /// The next segment's number.
+    pub next_number: u64,
+    /// The position behind all of them.
+    pub end: u64,
+}
 
 /// A segment that was closed here.
 #[derive(Clone, Debug, Default)]

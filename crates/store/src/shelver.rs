@@ -9,7 +9,6 @@
 //!
 //! The budget is kept before a segment is created, and again when its index is known: the oldest goes first, all its files.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -27,11 +26,12 @@ use larder_mem::object::{Lease, Phase, Reader, ReaderOptions};
 use crate::block::Walker;
 use crate::files::{self, Kind};
 use crate::flows::Flows;
+use crate::growing::{Growing, Shared};
 use crate::named::Named;
 use crate::options::{Counts, Options};
+use crate::recover::{self, Kept};
 use crate::shelf::Content;
-use crate::writer::{Growing, Shared};
-use crate::{index, journal, recover};
+use crate::{index, journal};
 
 /// Octets of one write at most.
 const PIECE_BYTES: u64 = 1 << 20;
@@ -121,17 +121,6 @@ impl Disk for Files {
         }
         fs::rename(aside, path)
     }
-}
-
-/// What closed segments there are.
-#[derive(Debug, Default)]
-pub(crate) struct Kept {
-    /// Number, and octets of all its files; the oldest first.
-    pub segments: VecDeque<(u64, u64)>,
-    /// The next segment's number.
-    pub next_number: u64,
-    /// The position behind all of them.
-    pub end: u64,
 }
 
 /// The disk, or what this user may use of it, is full.

@@ -25,21 +25,21 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use larder_mem::object::{
-    Filler, Kind, Notice, Object, ObjectStore, Plan, Post, Room, StoreOptions,
-};
+use larder_mem::object::{Filler, Kind, Notice, ObjectStore, Plan, Post, Room, StoreOptions};
 
-use crate::block::{self, PACKET_BYTES};
+use crate::block::{self, Interface, PACKET_BYTES};
 use crate::files::{self, Identity};
+use crate::growing::{Growing, Shared};
+use crate::journal;
 use crate::note::Batch;
 use crate::numbers::Numbers;
 use crate::options::{
-    BATCH_BYTES_MAX, Counts, Interface, Options, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, StoreError,
+    BATCH_BYTES_MAX, Counts, Options, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN, StoreError,
 };
 use crate::privacy::Rewriter;
+use crate::recover::{self, Kept};
 use crate::shelf::{Content, Segment, Shelf};
-use crate::shelver::{Disk, Files, Kept, Shelver};
-use crate::{journal, recover};
+use crate::shelver::{Disk, Files, Shelver};
 
 /// The loop that fillers of segments are on; nobody listens there.
 const LOOP: u32 = 63;
@@ -80,40 +80,6 @@ struct Current {
     opened: Instant,
     /// Octets since the shelver was woken.
     unwritten: u64,
-}
-
-/// A segment on its way to the disk.
-#[derive(Debug)]
-pub(crate) struct Growing {
-    pub identity: Identity,
-    pub object: Arc<Object>,
-    pub books: Mutex<Books>,
-}
-
-/// What writer and shelver say to each other of a segment.
-#[derive(Debug, Default)]
-pub(crate) struct Books {
-    /// Frames that are to be written to the journal.
-    pub journal: Vec<u8>,
-    pub packets: u64,
-    pub bytes: u64,
-    /// The disk refused: nothing more comes into the file.
-    pub is_failed: bool,
-}
-
-impl Growing {
-    pub fn books(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().unwrap_or_else(|poison| poison.into_inner())
-    }
-}
-
-/// What writer and shelver share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub shelf: Arc<Shelf>,
-    pub counts: Arc<Counts>,
-    pub queue: Mutex<VecDeque<Arc<Growing>>>,
-    pub is_ending: AtomicBool,
 }
 
 /// Tells nobody.

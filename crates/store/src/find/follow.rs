@@ -22,12 +22,12 @@ use std::time::Duration;
 use super::segment::{found, number_of};
 use super::{Damage, FindOptions, Finder, Search, Summary, Visit, is_in, matches_note, notes_of};
 use crate::FlowKey;
-use crate::block::{self, Walker};
+use crate::block::{self, Interface, PLACE_BYTES, Walker};
 use crate::files::{self, Identity, Kind};
-use crate::flows::{Flows, PLACE_BYTES};
+use crate::flows::Flows;
 use crate::index::Index;
 use crate::journal::{self, StoredNote};
-use crate::options::{Interface, StoreError};
+use crate::options::StoreError;
 use crate::query::Query;
 
 /// How often it is looked whether there is more.

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 
 use larder_io::mapped::Mapped;
 
+use crate::block::Interface;
 use crate::block::{self, Walked};
 use crate::files::{self, Identity, Kind};
 use crate::flows::Flows;
 use crate::index::{self, Index};
 use crate::journal;
 use crate::named::Named;
-use crate::options::Interface;
 
 use super::Damage;
 

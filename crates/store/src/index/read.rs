@@ -17,8 +17,8 @@ use super::{
     SECTIONS_WITHOUT_EXTRAS, TEXTS, header_bytes,
 };
 use crate::FlowKey;
+use crate::block::PLACE_BYTES;
 use crate::files::Identity;
-use crate::flows::PLACE_BYTES;
 use crate::journal::{self, StoredNote};
 
 /// Octets of a segment that a place can be in.
