@@ -12,7 +12,7 @@
 use std::net::IpAddr;
 
 use larder_wire::civil::{Civil, MONTHS};
-use larder_wire::digits;
+use larder_wire::{digits, json};
 
 use crate::message::push_number;
 
@@ -138,13 +138,7 @@ fn time(exchange: &Exchange<'_>) -> Civil {
 /// `\x0A`.
 fn push_hex(out: &mut Vec<u8>, octet: u8) {
     out.extend_from_slice(b"\\x");
-    push_digits(out, octet);
-}
-
-/// `0A`.
-fn push_digits(out: &mut Vec<u8>, octet: u8) {
-    let digit = |value: u8| b"0123456789ABCDEF"[usize::from(value)];
-    out.extend_from_slice(&[digit(octet >> 4), digit(octet & 15)]);
+    json::write_hex(octet, out);
 }
 
 /// Octets that stand before one which ends them. Almost all pass as they are, and are copied together.
@@ -174,29 +168,7 @@ fn push_count(out: &mut Vec<u8>, name: &str, count: Option<u64>) {
 fn push_member(out: &mut Vec<u8>, name: &str, value: Option<&[u8]>) {
     let Some(value) = value else { return };
     push_name(out, name);
-    out.push(b'"');
-    for chunk in value.utf8_chunks() {
-        let mut octets = chunk.valid().as_bytes();
-        let is_special = |&octet: &u8| octet.is_ascii_control() || b"\"\\".contains(&octet);
-        while let Some(at) = octets.iter().position(is_special) {
-            out.extend_from_slice(&octets[..at]);
-            match octets[at] {
-                octet @ (b'"' | b'\\') => out.extend_from_slice(&[b'\\', octet]),
-                octet => {
-                    out.extend_from_slice(b"\\u00");
-                    push_digits(out, octet);
-                }
-            }
-            octets = &octets[at + 1..];
-        }
-        out.extend_from_slice(octets);
-        for &octet in chunk.invalid() {
-            // The backslash is a character of the value.
-            out.push(b'\\');
-            push_hex(out, octet);
-        }
-    }
-    out.push(b'"');
+    json::write_string(value, out);
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@
 //! | [`flow_key`] | which flow a packet belongs to |
 //! | [`scope`] | the network in which its addresses are valid: VLANs, VNI |
 //! | [`community_id`] | the Community ID v1 flow hash |
-//! | [`civil`], [`digits`] | no packet: times, numbers and addresses as logs write them |
+//! | [`civil`], [`digits`], [`json`] | no packet: times, numbers, addresses and strings as logs write them |
 //! | [`times`], [`zeek`] | no packet: times in logs, headers of Zeek's logs |
 //! | [`prefix`] | no packet: networks as operators write them |
 #![forbid(unsafe_code)]
@@ -41,6 +41,7 @@ pub mod fragment;
 pub mod frame;
 pub mod http;
 pub mod http2;
+pub mod json;
 pub mod name;
 pub mod nbns;
 pub mod packet;

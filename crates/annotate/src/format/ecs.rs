@@ -5,7 +5,7 @@
 //! Names have the spelling of every other format (`schema::write_name`): bytes outside printable
 //! ASCII are `\xHH`, of which JSON doubles the backslash.
 
-use larder_wire::{Name, digits};
+use larder_wire::{Name, digits, json};
 
 use super::RecordWriter;
 use super::schema::{self, FIELDS, Value};
@@ -101,18 +101,13 @@ fn write_json(value: Value<'_>, out: &mut Vec<u8>) {
 
 /// Appends a name or a word as a JSON string, spelled as in every format.
 pub(crate) fn write_json_string(name: &[u8], out: &mut Vec<u8>) {
-    out.push(b'"');
     if name.iter().all(|&byte| (0x21..0x7f).contains(&byte) && byte != b'"' && byte != b'\\') {
+        out.push(b'"');
         out.extend_from_slice(name);
+        out.push(b'"');
     } else {
         let mut spelled = Vec::with_capacity(4 * name.len());
         Name::write_escaped(name, &mut spelled);
-        for byte in spelled {
-            if matches!(byte, b'"' | b'\\') {
-                out.push(b'\\');
-            }
-            out.push(byte);
-        }
+        json::write_string(&spelled, out);
     }
-    out.push(b'"');
 }
