@@ -2,19 +2,10 @@
 
 mod common;
 
-use common::Scratch;
+use common::{Scratch, is_refused};
 
 const FEW: &str = "bench dns --hot 20 --rounds 1 --no-waiting";
 const TINY: &str = "bench dns --hot 20 --rounds 1 --no-waiting --measured-ms 20";
-
-/// Whether the run was refused a network of its own; says so.
-fn is_refused(test: &str, run: &common::Run) -> bool {
-    let refused = run.code == Some(2) && run.err.contains("a network of its own");
-    if refused {
-        eprintln!("SKIP {test}: no network of its own");
-    }
-    refused
-}
 
 /// A server that does not start is left out with a line that says why; the limits are measured all the same.
 #[test]

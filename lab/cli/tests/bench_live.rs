@@ -2,16 +2,7 @@
 
 mod common;
 
-use common::Scratch;
-
-/// Whether the run was refused a network of its own; says so.
-fn is_refused(test: &str, run: &common::Run) -> bool {
-    let refused = run.code == Some(2) && run.err.contains("a network of its own");
-    if refused {
-        eprintln!("SKIP {test}: no network of its own");
-    }
-    refused
-}
+use common::{Scratch, is_refused};
 
 /// Every stage is measured for every size, with one ring and with two, and every frame is accounted for, as the run itself
 /// checks.

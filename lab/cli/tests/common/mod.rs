@@ -5,8 +5,8 @@ use std::ops::Deref;
 use std::path::Path;
 use std::process::Command;
 
-#[allow(unused_imports)]
 pub use larder_testkit::process::Run;
+use larder_testkit::skip::skip;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_larder-lab");
 
@@ -45,7 +45,17 @@ impl Deref for Scratch {
 pub fn has_larder(test: &str) -> bool {
     let is_there = Path::new(PROGRAM).with_file_name("larder").is_file();
     if !is_there {
-        larder_testkit::skip::skip(test, "larder is not built");
+        skip(test, "larder is not built");
     }
     is_there
+}
+
+/// Whether the run was refused a network of its own; says so.
+#[allow(dead_code)]
+pub fn is_refused(test: &str, run: &Run) -> bool {
+    let is_refused = run.code == Some(2) && run.err.contains("a network of its own");
+    if is_refused {
+        skip(test, "no network of its own");
+    }
+    is_refused
 }
