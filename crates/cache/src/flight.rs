@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Invariants
-//! 1. Keys are compared, not only hashed: nobody is given another key's value.
+//! 1. A flight is found by its whole key: a waiter never gets another key's value.
 //! 2. Of one key at most one token may store: the flight in the table, by its last leader. While it stores
 //!    (`Outcome::Storing`) it stays in the table, nobody takes over, and `supersede` waits.
 //! 3. A load that began before an insert or a remove *was called* never overwrites what that did: the caller

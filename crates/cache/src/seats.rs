@@ -136,6 +136,7 @@ impl Seats {
                 proxy.sync();
             }
             let _reading = Busy::with(|here| &here.reads);
+            // The view borrows the locked place, so it ends before the lock is free (invariant 1).
             return with(proxy.get(key, now).as_deref());
         }
         self.read_at_main(key, now, with)

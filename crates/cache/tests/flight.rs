@@ -54,7 +54,25 @@ fn the_first_leads() {
     drop(lead(flight.begin(b"a", Seconds(5), 5)));
 }
 
+/// Many more keys than shards fly at once, some one octet longer than others: each waiter gets the
+/// value of its own key (invariant 1 of `flight`).
+#[test]
+fn keys_do_not_mix() {
+    let flight = Flight::new(1000);
+    let keys: Vec<Vec<u8>> = (1..=1000).map(|length| vec![b'k'; length]).collect();
+    let tokens: Vec<_> = keys.iter().map(|key| lead(flight.begin(key, Seconds(1), 5))).collect();
+    let waiters: Vec<_> = keys.iter().map(|key| wait(flight.begin(key, Seconds(1), 5))).collect();
+    for token in tokens {
+        let length = token.key().len() as u32;
+        assert_eq!(token.land(length, |_| ()), Landing::Stored);
+    }
+    for (key, mut waiter) in keys.iter().zip(waiters) {
+        assert_eq!(waiter.wait_for(Duration::ZERO), Poll::Ready(Some(key.len() as u32)));
+    }
+}
+
 /// Past its deadline, and not a second before, a leader is replaced; what it brings then is nobody's.
+/// Invariant 2 of `flight`.
 #[test]
 fn a_late_leader_is_replaced() {
     let flight = Flight::new(10);
@@ -91,7 +109,7 @@ fn a_superseded_load_is_not_stored() {
     assert!(flight.is_empty());
 }
 
-/// A panic while storing ends the flight as a dropped token does.
+/// A panic while storing ends the flight as a dropped token does. Invariant 5 of `flight`.
 #[test]
 fn a_panic_in_store_ends_the_flight() {
     let flight = Flight::new(10);
@@ -137,6 +155,66 @@ fn wakers_are_woken_once() {
     let rung = [&first, &last, &gone].map(|bell| bell.0.load(Ordering::Relaxed));
     assert_eq!(rung, [0, 1, 0]);
     assert_eq!(poll(&mut waiter, &last), Poll::Ready(Some(4)));
+}
+
+/// What a caller's code may do: begin and supersede the same key, which locks what it locks.
+fn use_again<R: Clone>(flight: &Flight<R>) {
+    flight.supersede(b"a");
+    drop(flight.begin(b"a", Seconds(1), 5));
+}
+
+/// Uses the flight again when it is woken, and when it is dropped.
+struct Again(Flight<Value>, Arc<AtomicUsize>);
+
+impl Wake for Again {
+    fn wake(self: Arc<Self>) {
+        use_again(&self.0);
+        self.1.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Again {
+    fn drop(&mut self) {
+        use_again(&self.0);
+    }
+}
+
+/// A value that uses the flight again when it is dropped, if it has one.
+#[derive(Clone)]
+struct Value(Option<Flight<Value>>);
+
+impl Drop for Value {
+    fn drop(&mut self) {
+        self.0.iter().for_each(use_again);
+    }
+}
+
+/// `store`, wakers and drops of values and wakers use the flight that runs them, with the same key:
+/// a lock that was held meanwhile would never be free (invariant 4 of `flight`).
+#[test]
+fn callers_code_runs_under_no_lock() {
+    let flight = Flight::new(10);
+    let woken = Arc::new(AtomicUsize::new(0));
+    for is_superseded in [false, true] {
+        let Begin::Lead(token) = flight.begin(b"a", Seconds(1), 5) else { panic!("it leads") };
+        let begun = [(); 2].map(|()| flight.begin(b"a", Seconds(1), 5));
+        let [mut waiter, mut leaving] = begun.map(|begun| match begun {
+            Begin::Wait(waiter) => waiter,
+            _ => panic!("one leads already"),
+        });
+        for waiter in [&mut waiter, &mut leaving] {
+            let waker = Waker::from(Arc::new(Again(flight.clone(), woken.clone())));
+            assert!(pin!(waiter).poll(&mut Context::from_waker(&waker)).is_pending());
+        }
+        if is_superseded {
+            drop(leaving);
+            flight.supersede(b"a");
+        }
+        token.land(Value(Some(flight.clone())), |_| use_again(&flight));
+        let landed = pin!(&mut waiter).poll(&mut Context::from_waker(Waker::noop()));
+        assert!(matches!(landed, Poll::Ready(Some(_))));
+    }
+    assert_eq!(woken.load(Ordering::Relaxed), 3);
 }
 
 /// A waiter knows whether its own thread leads.

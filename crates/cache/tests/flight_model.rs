@@ -128,7 +128,7 @@ fn load_against_write(supersedes: bool) {
     });
 }
 
-/// See [`load_against_write`].
+/// See [`load_against_write`]. Invariant 3 of `flight`.
 #[test]
 fn a_load_loses_to_a_later_write() {
     load_against_write(true);
@@ -142,6 +142,7 @@ fn a_write_that_does_not_supersede_is_lost() {
 }
 
 /// A leader that gives up wakes the one who waits, who then leads: nobody waits for ever.
+/// Invariant 5 of `flight`.
 #[test]
 fn a_dropped_token_hands_the_lead_on() {
     explore(|| {
@@ -165,7 +166,7 @@ fn a_dropped_token_hands_the_lead_on() {
 }
 
 /// A leader past its deadline and the one who took over from it: only the second stores, whoever lands
-/// first, and who waited since the first began is served by the second.
+/// first, and who waited since the first began is served by the second. Invariant 2 of `flight`.
 #[test]
 fn who_took_over_serves_all() {
     explore(|| {
@@ -186,7 +187,7 @@ fn who_took_over_serves_all() {
 }
 
 /// A write that comes while a load is being stored waits until it is, and one from the storing thread itself,
-/// as a listener's may be, does not wait for itself.
+/// as a listener's may be, does not wait for itself. Invariants 2 and 3 of `flight`.
 #[test]
 fn a_write_waits_for_a_store() {
     explore(|| {
@@ -212,6 +213,7 @@ fn a_write_waits_for_a_store() {
 }
 
 /// A waiter that goes away while the flight lands leaves nothing behind that hurts, and the other is woken.
+/// Invariant 5 of `flight`.
 #[test]
 fn a_waiter_may_leave() {
     explore(|| {

@@ -107,6 +107,7 @@ proptest! {
 
     /// Against a `HashMap`, with keys that all fit: after every step a proxy reads what the last insert of
     /// each key made, or nothing once it was removed or its time is over, and so it does by id.
+    /// Invariant 1 of `typed`.
     #[test]
     fn agrees_with_an_obvious_map(
         steps in prop::collection::vec((0u8..6, 0u8..30, prop::option::of(1u32..4)), 0..200),
@@ -155,6 +156,7 @@ proptest! {
 
 /// A panic in any hook comes out of the insert that ran it, and costs no cell: afterwards all inserts succeed
 /// again, as many objects as before can live, and every object made is dropped exactly once.
+/// The second half of invariant 2 of `typed`.
 #[test]
 fn panics_leak_and_poison_nothing() {
     let counts = Arc::new(Counts::default());
@@ -213,6 +215,26 @@ fn panics_leak_and_poison_nothing() {
     assert_eq!(made, dropped, "dropped once each");
 }
 
+/// `fill` inserts, removes and sweeps in the very cache that runs it: a lock that was held
+/// meanwhile would never be free (invariant 2 of `typed`).
+#[test]
+fn fill_runs_under_no_lock() {
+    let (typed, _) = counted(1);
+    let mut proxy = typed.proxy().unwrap();
+    typed
+        .insert(b"outer", Ttl::FOREVER, NOW, |object| {
+            typed.insert(b"inner", Ttl::FOREVER, NOW, |object| object.fill("inner")).unwrap();
+            typed.remove(b"outer", NOW).unwrap();
+            typed.reset_all(NOW).unwrap();
+            object.fill("outer");
+        })
+        .unwrap();
+    proxy.sync();
+    for key in ["inner", "outer"] {
+        assert_eq!(proxy.get(key.as_bytes(), NOW).unwrap().text, key);
+    }
+}
+
 /// A proxy that reads an object and never syncs reads it unchanged for ever; inserts go on until no cell is
 /// clean, then name the proxy, without having run the hook; when it syncs, the next insert succeeds.
 #[test]
@@ -237,7 +259,7 @@ fn a_proxy_that_never_syncs() {
 }
 
 /// Two readers check every object they see against its key while two writers replace and remove them: no
-/// reader ever sees an object in parts, or another key's.
+/// reader ever sees an object in parts, or another key's. Invariant 1 of `typed`.
 #[test]
 fn readers_and_writers_together() {
     let (typed, counts) = counted(2);

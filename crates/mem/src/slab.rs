@@ -321,6 +321,7 @@ impl<T> Drop for SlabSlot<'_, T> {
         // SAFETY: S2, as in `object`.
         let object = self.cell().object.with_mut(|object| unsafe { (*object).take() });
         self.core.books.lock().clean.push(self.index);
+        // The index is clean already, so that a panic in here loses no cell (S3).
         drop(object);
     }
 }

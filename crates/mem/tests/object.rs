@@ -184,7 +184,7 @@ fn leases_are_limited() {
 }
 
 /// What was published before a failure is readable, the end is never reported as one; a range that was complete
-/// is; and nobody new opens what has failed.
+/// is; and nobody new opens what has failed. Invariant O7 of `object`.
 #[test]
 fn failure_is_not_an_end() {
     type End = fn(Filler);

@@ -156,7 +156,10 @@ impl Buddy {
     pub fn free(&mut self, extent: Extent) {
         let Extent { mut unit, units } = extent;
         let end = unit + units;
-        debug_assert!((unit..end).all(|unit| !self.is_free(unit)), "freed twice: {extent:?}");
+        debug_assert!(
+            (unit..end).all(|unit| !self.is_free(unit)),
+            "invariant 1: freed twice: {extent:?}"
+        );
         while unit < end {
             // The largest block that begins here and ends within the extent.
             let order = (unit.trailing_zeros().min((end - unit).ilog2()) as usize).min(ORDERS - 1);
@@ -185,11 +188,11 @@ impl Buddy {
         for (order, bits) in self.orders.iter().enumerate() {
             for block in bits.iter() {
                 if order < ORDERS - 1 && bits.contains(block ^ 1) {
-                    return Err(format!("both halves free: block {block} of order {order}"));
+                    return Err(format!("invariant 2: both halves of {block}, order {order}"));
                 }
                 let units = &mut is_free[block << order..(block + 1) << order];
                 if units.contains(&true) {
-                    return Err(format!("a unit of block {block} of order {order} is free twice"));
+                    return Err(format!("invariant 1: a unit of {block}, order {order}, twice"));
                 }
                 units.fill(true);
             }
