@@ -342,7 +342,7 @@ impl<U: Default> Shard<U> {
     #[inline(always)]
     pub fn packet(&mut self, event: &Event, guess: Guess, user: &mut impl FlowUser<U>) {
         // What nearly all packets are: one more of a flow that had one a moment ago, and none that
-        // opens or closes it. By invariant 2 the flow keeps its place then.
+        // opens or closes it: the flow keeps its place then.
         if let Some(flow) = self.flows.get_mut(guess.slot as usize)
             && flow.key() == event.key
             && flow.list != List::None

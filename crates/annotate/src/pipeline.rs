@@ -10,19 +10,17 @@
 //! ```
 //!
 //! There are no special threads: every worker does whatever is due, the steps nearest to the output
-//! first, so that batches leave as fast as they may. One mutex guards the schedule; it is taken a
-//! few times a batch (a batch is about two thousand packets), never a packet.
+//! first. One mutex guards the schedule; it is taken a few times a batch, never a packet.
 //!
 //! Invariants
 //! 1. `write_next <= flows_next[w] <= edge_next <= read_next <= write_next + depth`.
 //! 2. Flows of batch *k* see names at the log position that the edge's commit of batch *k* gave.
-//! 3. A worker waits for input only while no batch is in flight: others may need its shards. A source that had nothing is
-//!    asked again when a batch was written.
+//! 3. A worker waits for input only while no batch is in flight: others may need its shards. A
+//!    source that had nothing is asked again when a batch was written.
 //! 4. Nothing that a step computes depends on which worker runs it, or when.
 //!
-//! When the names' delta log is full (a small budget, many answers), the edge *stalls*: every
-//! worker finishes the batches before the stalled one and syncs its proxy to the log's end, which
-//! the stalled batch's overlay makes harmless, and the edge goes on.
+//! When the names' delta log is full (a small budget, many answers), the edge *stalls*: every worker
+//! finishes the batches before and syncs its proxy to the log's end (harmless, by the overlay).
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -191,6 +189,7 @@ impl Schedule {
 
     /// What worker `me` should do; `None` to wait.
     fn next_task(&mut self, me: usize, depth: u64) -> Option<Task> {
+        debug_assert!(self.is_in_order(depth), "invariant 1");
         if self.failed.is_some() {
             return Some(Task::Done);
         }
@@ -699,5 +698,6 @@ impl EdgeState {
     }
 }
 
+mod order;
 #[cfg(test)]
 mod tests;

@@ -368,7 +368,7 @@ mod tests {
 
     proptest! {
         /// Any records under any limit come out as the standard library's stable sort has them:
-        /// with all in memory, with many runs, and with records longer than the limit.
+        /// with all in memory, with many runs, and with records longer than the limit. Invariant 1.
         #[test]
         fn sorts_as_the_standard_library(
             records in prop::collection::vec((0u64..40, prop::collection::vec(any::<u8>(), 0..200)), 0..300),
@@ -394,7 +394,7 @@ mod tests {
         assert_eq!(out, expected);
     }
 
-    /// No temporary file can be seen, neither while sorting nor after an error.
+    /// No temporary file can be seen, neither while sorting nor after an error. Invariant 2.
     #[test]
     fn leaves_nothing_behind() {
         let directory = std::env::temp_dir().join(format!("larder-test-{}", std::process::id()));

@@ -50,6 +50,7 @@ fn gzipped(bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Every recording, in every format, at ease and with little room.
+/// Invariant 2 of `format`, and invariant 4 of `pipeline`.
 #[test]
 fn recordings() {
     for path in golden() {
@@ -76,6 +77,7 @@ fn shortages() {
 
 /// A capture of many batches, whose records lie across their edges, in every format and with every
 /// shortage; and it does fill the tables that are said to be short.
+/// Invariants 2 and 4 of `pipeline`.
 #[test]
 fn many_batches() {
     let folder = Folder::new();

@@ -30,6 +30,7 @@ fn record_with(octets: &[Vec<u8>; 4]) -> FlowRecord {
 proptest! {
     /// Whatever the names are, a record is one line of printable ASCII (and tabs, in Zeek) that
     /// has as many values as the format's header says.
+    /// Invariant 1 of `format`, and invariant 2 of `text`.
     #[test]
     fn a_record_stays_a_line(octets in [octets(), octets(), octets(), octets()]) {
         let records = [record_with(&octets)];

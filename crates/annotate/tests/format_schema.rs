@@ -11,6 +11,7 @@ use larder_annotate::options::OutputFormat;
 use larder_annotate::record::FlowRecord;
 
 /// Names are unique, in both spellings, and `@timestamp` comes first and is always there.
+/// Invariant 1 of `schema`.
 #[test]
 fn names_are_unique() {
     let names: HashSet<_> = FIELDS.iter().map(|field| field.name).collect();
@@ -22,7 +23,7 @@ fn names_are_unique() {
 }
 
 /// Every value has its field's type, and every field but the reasons for no name has a value when
-/// everything is known.
+/// everything is known. Invariant 2 of `schema`.
 #[test]
 fn values_have_their_types() {
     for record in &all() {

@@ -36,6 +36,7 @@ fn numeric_ports() {
 
 /// A host that calls itself by another host's address does not pass for it: both ends stay
 /// addresses, and what the host claims is a name in a column of its own, with its source.
+/// Invariant 1 of `text`.
 #[test]
 fn a_name_never_stands_in_for_an_address() {
     let mut record = web();

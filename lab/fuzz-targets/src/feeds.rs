@@ -16,7 +16,7 @@ const HOSTILE: &[u8] = b"a\x1b[31m\t\"\\\n,\xffb.example";
 /// A buffer so short that lines end in the middle of it.
 const BUFFER_BYTES: usize = 32;
 
-/// The input is a Zeek log, of either form.
+/// The input is a Zeek log, of either form. Invariant 1 of `annotate::zeek`.
 pub fn zeek(input: &[u8]) {
     let mut log = zeek_log::Log::new(BufReader::with_capacity(BUFFER_BYTES, input));
     let columns = [

@@ -240,7 +240,7 @@ impl<R: BufRead> Log<R> {
                 self.columns.clear();
                 return Item::Damaged { first: true };
             }
-            // Lines are shorter than 4 GiB by LINE_BYTES_MAX.
+            // Within the line (invariant 2), which LINE_BYTES_MAX keeps below 4 GiB.
             self.columns.push((start as u32, (start + part.len()) as u32));
             start += part.len() + 1;
         }
@@ -589,7 +589,7 @@ mod tests {
         assert_eq!(items(b"#separator ab\n"), [damaged]);
     }
 
-    /// Columns are appended to the header and the rows; cutting them off again gives the input.
+    /// Columns are appended to header and rows; cut off again they give the input. Invariant 1.
     #[test]
     fn append_keeps_every_octet() {
         let names: [&[u8]; 2] = [b"a,b", b"c\td"];

@@ -39,7 +39,7 @@ impl RecordWriter for Ecs {
     fn header(&mut self, _out: &mut Vec<u8>) {}
 
     fn record(&self, record: &FlowRecord, out: &mut Vec<u8>) {
-        // The first key opens the object; its field is never absent (invariant 1 of the schema).
+        // The first key opens the object; its field is never absent (invariant 1 of `schema`).
         for (field, key) in FIELDS.iter().zip(&self.keys) {
             let value = (field.get)(record);
             if !matches!(value, Value::Absent) {

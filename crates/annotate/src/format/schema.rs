@@ -8,8 +8,8 @@
 //! Invariants
 //! 1. Names are unique, and `@timestamp` comes first and is never absent.
 //! 2. The value of a field has the field's type in every record, or is [`Value::Absent`].
-//! 3. Absent means unknown, or not applicable; no other value stands for that.
 //!
+//! Absent means unknown, or not applicable; no other value stands for that.
 //! Cost: an indirect call a field, no allocation.
 
 use larder_wire::{Addr, Name, civil::Civil, community_id, digits};
