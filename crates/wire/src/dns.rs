@@ -12,12 +12,13 @@
 //! | [`edns`] | OPT records, which are between neighbours |
 //!
 //! Invariants
-//! 1. A message borrows the bytes it was parsed from; nothing is copied but names, and those go
-//!    into buffers of the caller.
-//! 2. A compression pointer leads strictly before the place the reader came from, and at most
+//! 1. A compression pointer leads strictly before the place the reader came from, and at most
 //!    [`POINTERS_MAX`] are followed for one name: no input makes a reader loop, and a message
 //!    costs time linear in its length.
-//! 3. What was read before damage stays good: readers stop at the damage and say its kind.
+//! 2. What was read before damage stays good: readers stop at the damage and say its kind.
+//!
+//! A message borrows the bytes it was parsed from; nothing is copied but names, and those go into
+//! buffers of the caller.
 //!
 //! Bounds: a name has at most 255 octets on the wire and 127 labels; octets past 65,535 are not
 //! part of a message.

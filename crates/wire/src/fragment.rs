@@ -398,7 +398,7 @@ mod tests {
     }
 
     /// Last fragment first: it is held, released by the first one with its ports, and the datagram
-    /// decodes as one UDP packet.
+    /// decodes as one UDP packet. Invariant 1.
     #[test]
     fn out_of_order() {
         let whole = udp(1000);
@@ -428,6 +428,7 @@ mod tests {
     }
 
     /// In IPv4 the octets that came first stay, and the overlap is counted; a duplicate is not one.
+    /// Invariant 2.
     #[test]
     fn first_writer_wins() {
         let whole = udp(64);
@@ -488,7 +489,7 @@ mod tests {
     }
 
     /// After 30 s of packet time a datagram is given up, its fragments are orphans, and the same ID
-    /// begins anew.
+    /// begins anew. Invariant 1.
     #[test]
     fn timeout() {
         let whole = udp(64);
@@ -505,8 +506,35 @@ mod tests {
         assert_eq!(table.used_bytes(), 0);
     }
 
+    /// Two tables are pushed the same fragments of many datagrams, while time and room run out:
+    /// they give the same answers in the same order, though their hash tables lie otherwise.
+    #[test]
+    fn same_pushes_same_answers() {
+        let whole = udp(1024);
+        let mut tables = [(); 2].map(|()| Reassembler::new(64 << 10));
+        for step in 0..4_000_u64 {
+            let id = (step * 7_919 % 97) as u16;
+            let part = (step * 31 % 4) as u16 * 256;
+            let data = &whole[usize::from(part)..][..256];
+            let frame = v4(id, part, part < 768, data);
+            // Time runs out first, then room.
+            let ts_ns = step.min(2_000) as i64 * TIMEOUT_NS / 20;
+            let [one, other] = tables.each_mut().map(|table| {
+                let push = push(table, &frame, step, ts_ns);
+                format!("{push:?} {:?}", table.orphans())
+            });
+            assert_eq!(one, other, "invariant 4: step {step}");
+        }
+        let [one, other] = tables.each_mut().map(|table| {
+            table.finish();
+            (format!("{:?}", table.orphans()), table.stats().evicted, table.stats().expired)
+        });
+        assert_eq!(one, other, "invariant 4");
+        assert!(one.1 > 100 && one.2 > 100, "{} evicted, {} expired", one.1, one.2);
+    }
+
     /// Whatever comes, memory stays within the limit, the oldest go first, and the queue does not
-    /// outgrow the table.
+    /// outgrow the table. Invariant 3.
     #[test]
     fn bounded() {
         let limit = 64 << 10;

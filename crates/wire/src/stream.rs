@@ -17,7 +17,7 @@
 //! 3. *fixed*: a SYN was seen, bytes were consumed, or a hole was skipped. The origin stays.
 //!
 //! Invariants
-//! 1. `front` ends just before `next_seq`.
+//! 1. `front` holds what comes just before `next_seq`.
 //! 2. `ahead` is sorted, its pieces are disjoint and not empty, and the first of them begins
 //!    after `next_seq`: between `front` and `ahead` there is always a hole.
 //! 3. What a byte is, its first writer says; later segments only fill holes.
@@ -406,6 +406,17 @@ impl Stream {
             }
         }
         self.ahead.drain(..count);
+        debug_assert!(self.has_hole_before_pieces(), "invariant 2");
+    }
+
+    fn has_hole_before_pieces(&self) -> bool {
+        let mut end = 0;
+        self.ahead.iter().enumerate().all(|(index, piece)| {
+            let begin = piece.begin_after(self.next_seq);
+            let is_behind = begin > end || index > 0 && begin == end;
+            end = begin + piece.data.len();
+            is_behind && !piece.data.is_empty()
+        })
     }
 
     /// Brings the budget's charge up to date (invariant 4).

@@ -126,12 +126,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
 
     /// Whatever the text, it compiles to a sound program or is refused at a place in it.
+    /// Invariant 1 of `filter`.
     #[test]
     fn no_text_panics(text in hostile()) {
         all(&text);
     }
 
-    /// Whatever the program, it ends: any instructions over any frame.
+    /// Whatever the program, it ends: any instructions over any frame. Invariant 1 of `filter`.
     #[test]
     fn no_program_panics(
         steps in prop::collection::vec((any::<u16>(), any::<u8>(), any::<u8>(), prop_oneof![0..20u32, any::<u32>()]), 0..40),
@@ -143,7 +144,7 @@ proptest! {
     }
 }
 
-/// What the grammar gives is sound, by the same rules that the kernel has.
+/// What the grammar gives is sound, by the same rules that the kernel has. Invariant 2 of `filter`.
 #[test]
 fn generated_filters_are_sound() {
     let mut grammar = Grammar::new(4, LinkType::Ethernet);

@@ -78,6 +78,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     /// Segments with overlaps that contradict each other, holes given up, octets consumed in
     /// between: after each step the stream holds what the model does, and the budget is exact.
+    /// Invariants 1, 3 and 4 of `stream`.
     #[test]
     fn stream_is_its_model(
         origin in prop_oneof![any::<u32>(), (u32::MAX - SPACE as u32)..=u32::MAX],

@@ -40,7 +40,10 @@ pub fn capture(file: &[u8]) {
             Step::NeedMore => panic!("more is wanted than there is"),
             Step::End => break,
         };
-        assert!(offset < next_offset && next_offset <= file.len(), "invariant 1");
+        assert!(
+            offset < next_offset && next_offset <= file.len(),
+            "invariant 1 of `wire::capture`"
+        );
         offset = next_offset;
     }
     assert_eq!(offset, file.len(), "octets were left");

@@ -42,7 +42,7 @@ pub fn fragment(input: &[u8]) {
         number += 1;
         let push = reassembler.push(&packet, &data[..captured], number, now_ns);
         model.account(number, &push, &reassembler);
-        assert!(reassembler.used_bytes() <= LIMIT_BYTES, "invariant 3");
+        assert!(reassembler.used_bytes() <= LIMIT_BYTES, "invariant 3 of `wire::fragment`");
         if let Outcome::Complete { outer, payload } = push.outcome {
             model.check_whole(datagram, &outer, &payload);
         }
@@ -80,7 +80,10 @@ impl Model {
     }
 
     fn take(&mut self, held: &Held) {
-        assert!(self.held.remove(&held.number), "{held:?} is accounted twice");
+        assert!(
+            self.held.remove(&held.number),
+            "invariant 1 of `wire::fragment`: {held:?} is accounted twice"
+        );
     }
 
     fn check_whole(&mut self, datagram: u32, outer: &Packet, payload: &[u8]) {

@@ -32,7 +32,7 @@ pub fn stream(input: &[u8]) {
             _ => side.push(distance, flags, size * 8 + usize::from(action >> 5), &mut budget),
         }
         let held: usize = sides.iter().map(|side| side.stream.held_bytes()).sum();
-        assert_eq!(budget.used_bytes(), held, "invariant 4");
+        assert_eq!(budget.used_bytes(), held, "invariant 4 of `wire::stream`");
         assert!(held <= BUDGET_BYTES + SLACK_BYTES);
     }
     for side in &mut sides {

@@ -35,10 +35,11 @@ fn walk_from(capture: &mut Capture, bytes: &[u8], mut offset: usize) -> Vec<Seen
                 next_offset
             }
             Step::Meta { next_offset } => next_offset,
-            Step::NeedMore => panic!("NeedMore at the end of the file"),
+            Step::NeedMore => panic!("invariant 2: NeedMore at the end of the file"),
             Step::End => break,
         };
-        assert!(next > offset && next <= bytes.len(), "{offset} -> {next} of {}", bytes.len());
+        let len = bytes.len();
+        assert!(next > offset && next <= len, "invariant 1: {offset} -> {next} of {len}");
         offset = next;
     }
     assert_eq!(offset, bytes.len());
@@ -289,7 +290,7 @@ fn a_cut_file_is_read_up_to_the_cut() {
 }
 
 /// Damage in the middle costs the records it touches, is counted once and by its kind, and the
-/// rest of the file is read.
+/// rest of the file is read. Invariant 4.
 #[test]
 fn the_reader_finds_its_way_after_damage() {
     let clean = walk(&pcap_of(100));
@@ -523,7 +524,7 @@ proptest! {
     }
 
     /// Random bytes after a header: always forward, always to the end, the same however the bytes
-    /// arrive.
+    /// arrive. Invariants 1, 2 and 3.
     #[test]
     fn hostile_bytes_end(bytes in hostile(), grow in 1usize..700) {
         prop_assert_eq!(walk(&bytes), walk_growing(&bytes, grow));

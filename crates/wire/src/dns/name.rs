@@ -238,7 +238,7 @@ pub(super) fn walk_name(
     }
 }
 
-/// Invariant 2 of the module: what a pointer at `at`, in the run that began at `run`, may not do.
+/// Invariant 1 of `dns`: what a pointer at `at`, in the run that began at `run`, may not do.
 #[inline]
 fn check_pointer(target: usize, run: usize, at: usize, pointers: usize) -> Result<(), DnsError> {
     if target < super::HEADER_BYTES {
@@ -318,6 +318,7 @@ mod tests {
     }
 
     /// Each kind of bad pointer and label has its own name, and none of them loops.
+    /// Invariant 1 of `dns`.
     #[test]
     fn bad_names() {
         assert_eq!(read(b"\xc0\x0c", 12), Err(DnsError::NameLoop), "a pointer to itself");
@@ -398,6 +399,7 @@ mod tests {
     }
 
     /// A ladder of pointers to pointers is given up after a fixed number of steps.
+    /// Invariant 1 of `dns`.
     #[test]
     fn pointer_ladder() {
         let mut body = vec![0, 0];

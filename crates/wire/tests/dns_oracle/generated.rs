@@ -139,7 +139,7 @@ proptest! {
     }
 
     /// Each prefix teaches a part of what the whole does: aliases and addresses that stand in the
-    /// records which are whole, and nothing else.
+    /// records which are whole, and nothing else. Invariant 2 of `dns`.
     #[test]
     fn prefixes(message in message()) {
         let bytes = message.to_vec().expect("a message that fits");

@@ -276,7 +276,7 @@ proptest! {
     }
 
     /// Octets of a response changed anywhere: nothing panics, and what is rendered nevertheless is written for any
-    /// client within its room, and can be read whole.
+    /// client within its room, and can be read whole. Invariants 1 and 2 of `rendered`.
     #[test]
     fn damaged_responses(
         answer in message(),
@@ -316,7 +316,7 @@ proptest! {
     }
 
     /// What is stored may be damaged on the way: nothing panics, nothing is read outside of it, and nothing
-    /// is written past the room.
+    /// is written past the room. Invariant 1 of `rendered`.
     #[test]
     fn damaged_store(
         answer in message(),
