@@ -210,7 +210,7 @@ impl Store {
             Counts::add(&counts.bytes_dropped, batch.blocks.len() as u64);
             return self.take_notes(batch, rewriter);
         }
-        // Where packets will be is known before they are there, so that notes come first (2).
+        // Where packets will be is known before they are there: notes come first (invariant 2).
         for part in &parts {
             let first = part.packets.start;
             let base = batch.offsets[first];
@@ -448,7 +448,7 @@ impl Store {
         }
         while !blocks.is_empty() {
             let Room::Memory(room) = current.filler.room(blocks.len()) else {
-                unreachable!("there was room for all of it (1)");
+                unreachable!("invariant 1: there was room for all of it");
             };
             let (now, later) = blocks.split_at(room.len().min(blocks.len()));
             room[..now.len()].copy_from_slice(now);

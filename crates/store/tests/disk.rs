@@ -179,7 +179,7 @@ fn a_full_disk_costs_the_rest_of_a_segment() {
 }
 
 /// A disk that stands still never holds up the writer: what there is no memory for is dropped and counted, and what was
-/// kept is written when it goes on.
+/// kept is written when it goes on. Invariant 4 of `store`, and invariant 1 of `writer`.
 #[test]
 fn a_slow_disk_never_holds_up_the_writer() {
     let folder = tempfile::tempdir().unwrap();

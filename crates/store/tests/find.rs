@@ -36,7 +36,7 @@ fn ask(world: &mut World, first: usize, questions: usize) {
 }
 
 /// Over more than a hundred segments and three runs, searches by chance give what a scan gives and what the model gives, also
-/// while the last segment grows.
+/// while the last segment grows. Invariant 5 of `store`.
 #[test]
 fn find_is_scan_is_model() {
     // 106: the end of a flow comes into a segment that grows with a name, and another name was before.
@@ -94,8 +94,8 @@ fn kill(from: &Path, to: &Path, world: &mut World, is_journal_cut: bool) -> bool
     was_growing
 }
 
-/// A writer is killed and its files are cut anywhere: what was whole before the cut is found, by scan and by index, before
-/// and after the next start, which goes on with numbers and positions; flows of another run do not lend their names.
+/// A writer is killed, its files are cut anywhere: what was whole is found by scan and index before
+/// and after a start that goes on with positions; runs share no names. Invariants 1, 2 of `store`.
 #[test]
 fn what_was_flushed_survives_a_kill() {
     for seed in 20..50 {
@@ -286,7 +286,7 @@ fn following_shows_all_that_comes() {
 }
 
 /// Searches while a writer appends, closes and deletes at full speed meet no error: without deletions they give a prefix of
-/// what was appended, at least as long as what was there before; with deletions, packets in order, each as it was appended.
+/// what was appended, never shorter; with deletions, whole packets (invariant 1 of `store`).
 #[test]
 fn searches_beside_a_writer() {
     for budget_bytes in [1 << 30, 64 << 10] {

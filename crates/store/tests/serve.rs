@@ -76,6 +76,7 @@ fn body_of(answer: &[u8]) -> Vec<u8> {
 
 /// A client asks for the segment that grows and does not read. Its memory is needed, and goes; nothing is dropped for that
 /// client. Then it reads, and gets what is in the file, in chunks that fit, from the middle of one on out of the file.
+/// The last chunk is there: invariant 1 of `serve`.
 #[test]
 fn from_memory_to_the_file_in_the_middle_of_a_chunk() {
     let folder = tempfile::tempdir().unwrap();

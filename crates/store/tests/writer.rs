@@ -26,7 +26,7 @@ fn append_some(store: &mut Store, next: &mut u64, count: usize) -> Vec<(i64, Vec
 }
 
 /// Packets that were appended in batches are in the segments' files, whole and in order, over a restart that goes on with
-/// numbers and positions; nothing else is left in the folder.
+/// numbers and positions; nothing else is left in the folder. Invariant 1 of `store`.
 #[test]
 fn packets_are_in_files() {
     let folder = tempfile::tempdir().unwrap();
@@ -92,7 +92,7 @@ fn a_folder_is_shared_with_care() {
     assert!(files(folder.path()).len() > foreign.len() + 1);
 }
 
-/// Closed segments stay within the budget, and the oldest go first.
+/// Closed segments stay within the budget, and the oldest go first. Invariant 3 of `store`.
 #[test]
 fn the_budget_is_kept() {
     let folder = tempfile::tempdir().unwrap();
@@ -143,7 +143,7 @@ fn bad_batches_are_refused() {
 }
 
 /// A writer that is killed at any moment loses nothing that it had flushed: the next start finds each packet that was said
-/// to be in the files, in order and without a gap, and goes on behind them.
+/// to be in the files, in order and without a gap, and goes on behind them. Invariant 2 of `store`.
 #[test]
 fn a_killed_writer_loses_nothing_that_was_flushed() {
     use std::io::{BufRead, BufReader, Write};

@@ -365,6 +365,7 @@ impl Client {
                 Step::End => {
                     let in_chunks = body.in_chunks;
                     self.body = None;
+                    // Only what is whole has a last chunk (invariant 1); `Broken` has none.
                     if in_chunks {
                         self.said.extend_from_slice(b"0\r\n\r\n");
                     }
@@ -409,7 +410,7 @@ fn live_body(segment: &Segment, in_chunks: bool, said: &mut Vec<u8>) -> Option<B
     let number = segment.number;
     let body = |from| Body { in_chunks, is_live: true, number, end: u64::MAX, from };
     let Content::Memory(object) = &segment.content else { return Some(body(From::Between)) };
-    // What is published ends with a block.
+    // What is published ends with a block (invariant 2).
     let now = object.published();
     let header = &segment.header;
     if now < header.len() as u64 {
