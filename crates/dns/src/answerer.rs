@@ -332,7 +332,7 @@ mod tests {
     }
 
     /// A question comes back answered or, where its errand was dropped or its answer is too long, not answered; the core
-    /// was woken once for all that came before it looked.
+    /// was woken once for all that came before it looked. Invariants 1 and 3.
     #[test]
     fn errands_come_back() {
         let (mut answerers, errands, waker) = answerers(8);
@@ -360,6 +360,7 @@ mod tests {
     }
 
     /// What is cancelled is told to its errand, and not to the core when it comes back; its place is taken until then.
+    /// Invariants 2 and 4.
     #[test]
     fn cancelled_and_late() {
         let (mut answerers, errands, _) = answerers(1);
@@ -389,6 +390,7 @@ mod tests {
 
     /// With threads that answer in any order while the core asks, waits and cancels, each question that was not cancelled
     /// comes back once with its own answer, no wake-up is lost, and in the end every place is free.
+    /// Invariants 1, 2, 3 and 4.
     #[test]
     fn many_threads() {
         const ASKED: u64 = 20_000;

@@ -445,6 +445,7 @@ impl Exchanges {
             let sent = connection.unsent.send(&connection.socket);
             let is_stuck = connection.unsent.len() > 0;
             let interest = if is_stuck { Interest::BOTH } else { Interest::READ };
+            // Nothing else calls `modify` (invariant 4).
             let told = if interest == connection.interest {
                 Ok(())
             } else {

@@ -268,6 +268,8 @@ mod tests {
                     }
                 }
                 frames.keep(fresh);
+                let came = stream.len() - left.len();
+                prop_assert!(frames.octets.capacity() <= 2 * came.max(8), "invariant 2");
             }
             while frames.has_whole(ANY) {
                 got.push(frames.next(&mut &[][..], ANY).unwrap().unwrap().to_vec());
@@ -315,7 +317,7 @@ mod tests {
     }
 
     /// What was taken is let go of when it is half of what is kept: a taker that takes one message
-    /// at a time does not make the rest move each time, nor keeps all that ever came.
+    /// at a time does not make the rest move each time, nor keeps all that ever came. Invariant 1.
     #[test]
     fn taken_octets_go() {
         let stream = framed(&vec![vec![7; 98]; 100]);

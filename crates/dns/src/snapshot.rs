@@ -13,9 +13,10 @@
 //!
 //! Invariants
 //! 1. One save at a time. Who asks for a second one meanwhile is told so.
-//! 2. The supervisor and the cores wait for nothing here.
-//! 3. A save that fails changes no file, and the next one is tried at its time. The same error again is not
+//! 2. A save that fails changes no file, and the next one is tried at its time. The same error again is not
 //!    news: [`Snapshots::finished`] gives it once, until a save succeeds.
+//!
+//! The supervisor and the cores wait for nothing here.
 //!
 //! Loading is inserts, and those need proxies to see what was stored: the engine refuses to run ahead of them without
 //! end. So between chunks the loader waits until every proxy has come near, and wakes cores that sleep.
@@ -377,7 +378,7 @@ mod tests {
         assert_eq!((snapshots.wait_ms(50), snapshots.is_due(1049)), (Some(1000), false));
         assert!(snapshots.is_due(1050) && !snapshots.is_due(1051));
         assert!(snapshots.start(NOW, || {}));
-        assert!(!snapshots.start(NOW, || {}), "one at a time");
+        assert!(!snapshots.start(NOW, || {}), "invariant 1");
         let saved = wait(|| snapshots.finished()).unwrap();
         assert_eq!((saved.entries, saved.bytes), (20_000, path.metadata().unwrap().len()));
         assert!(!snapshots.is_saving());
@@ -418,6 +419,7 @@ mod tests {
     }
 
     /// A save that fails says what to do, once; the next success makes the next failure news again.
+    /// Invariant 2.
     #[test]
     fn failures_are_told_once() {
         let folder = tempfile::tempdir().unwrap();
@@ -497,6 +499,7 @@ mod tests {
     }
 
     /// A process that is killed while it saves, again and again, leaves the one whole file or the other.
+    /// Invariant 2.
     #[test]
     fn killed_in_a_save() {
         const CHILD: &str = "LARDER_TEST_SNAPSHOT";

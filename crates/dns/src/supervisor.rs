@@ -10,9 +10,12 @@
 //! nothing more is saved, and the older snapshot stays as it was.
 //!
 //! Invariants
-//! 1. Cores wait for nothing here. What takes long (saves, loads, dumps) has a thread of its own, which wakes this one.
-//! 2. Nothing is saved before what was saved last has been loaded: a start that is cut short loses no cache.
-//! 3. A core that fails ends the server, with its error, after the others have drained.
+//! 1. Nothing is saved while the last snapshot is being loaded: a start that is cut short loses no
+//!    cache.
+//! 2. A core that fails ends the server, with its error, after the others have drained.
+//!
+//! Cores wait for nothing here. What takes long (saves, loads, dumps) has a thread of its own, which
+//! wakes this one.
 //!
 //! Cost: a wake-up a second while nobody asks and nothing is due, and a
 //! hundred for each core while a client of the control socket is connected.
@@ -368,6 +371,7 @@ impl Supervisor {
             }
         }
         self.duties.look_at_loading(tell);
+        // Invariant 1; `last_save` and `larder ctl snapshot` look likewise.
         if self.duties.loading.is_none() && self.phase == Phase::Serves {
             let wake = self.duties.wakes();
             let now = self.duties.seconds();

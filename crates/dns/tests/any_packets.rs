@@ -382,12 +382,14 @@ impl Stage {
             let id = u16::from_be_bytes([octets[0], octets[1]]);
             let (asked_by, asked_us) = self.waiting.remove(&id).expect("who asked waits");
             assert_eq!(client, asked_by);
-            assert!(self.now.us <= asked_us + self.question_us_max);
-            assert!(self.said.holds(&octets), "{octets:02x?} was never said: {:?}", self.said);
+            assert!(self.now.us <= asked_us + self.question_us_max, "invariant 2 of `core`");
+            let is_said = self.said.holds(&octets);
+            assert!(is_said, "invariant 1 of `core`: {octets:02x?} is not of {:?}", self.said);
         }
         let now_us = self.now.us;
         let mut waiting = self.waiting.values();
-        assert!(waiting.all(|&(_, asked_us)| now_us <= asked_us + self.question_us_max));
+        let is_in_time = |&(_, asked_us): &(_, u64)| now_us <= asked_us + self.question_us_max;
+        assert!(waiting.all(is_in_time), "invariant 2 of `core`");
     }
 }
 

@@ -20,7 +20,8 @@ fn tell_file(name: &str) {
     }
 }
 
-/// A test for each story, and the list of them.
+/// A test for each story, and the list of them. `match_*` tell invariant 1 of `core`, and `limit_*`
+/// invariant 3 of `core`.
 macro_rules! stories {
     ($($name:ident)*) => {
         $(

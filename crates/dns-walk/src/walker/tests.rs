@@ -527,7 +527,7 @@ fn icmp() {
 }
 
 /// Where nobody answers each server is asked again with longer waits, at least twice, and the client hears of it in time;
-/// servers that are known to be silent are asked twice.
+/// servers that are known to be silent are asked twice. Invariant 2.
 #[test]
 fn silence() {
     let mut world = World::new(|server, asked, rtype| match server {
@@ -585,7 +585,7 @@ fn slower_than_all_waits() {
     assert!(world.answered_us < 4_050_000, "{}", world.answered_us);
 }
 
-/// A late answer to what is not asked any longer changes nothing, also where it would be an answer to what is asked now.
+/// A late answer to an earlier question changes nothing, even if it answers the next: invariant 1.
 #[test]
 fn late_and_of_no_use() {
     // The top level's first server is slow and wrong, the second refers to a zone that is asked the same name.
@@ -806,7 +806,7 @@ fn a_forgotten_zone_leaves_nothing() {
 }
 
 /// One zone whose servers are slow does not take the room of others: from half of all questions on it has its share, others
-/// are answered, and when it is calm again so is it.
+/// are answered, and when it is calm again so is it. Invariant 5.
 #[test]
 fn a_share_of_the_room() {
     let says: Says = |server, asked, rtype| match server {
@@ -856,7 +856,7 @@ fn a_top_level_has_all_room() {
     assert_eq!((world.wire.told.len(), world.walker.counts().crowded), (80, 0));
 }
 
-/// A server of many zones has its share too, and another server of the zone is asked where there is one.
+/// A server of many zones has its share too; if the zone has another, it is asked. Invariant 5.
 #[test]
 fn a_share_of_a_server() {
     // All zones below "x." are at server 4; those that begin with "two" at server 3 too.
@@ -1076,7 +1076,7 @@ fn a_zone_is_sought_once() {
     }
 }
 
-/// Zones that live in one another, and nowhere else, end with a failure, and soon.
+/// Zones that live in one another, and nowhere else, end with a failure, and soon. Invariant 3.
 #[test]
 fn circles_of_zones() {
     let mut world = World::new(|server, asked, rtype| match (server, asked) {
@@ -1092,7 +1092,7 @@ fn circles_of_zones() {
     assert!(world.log.len() < 20 && world.us < 100_000, "{} {}", world.log.len(), world.us);
 }
 
-/// A referral to very many servers without addresses, each in a zone like that, costs few packets.
+/// A referral to many servers without addresses, in zones like that, costs little. Invariant 4.
 #[test]
 fn referrals_to_many() {
     let mut world = World::new(|server, asked, rtype| match (server, asked) {
@@ -1119,7 +1119,7 @@ fn referrals_to_many() {
 }
 
 /// What comes by another socket, with another ID or another question answers nothing, and the right one still does; what is
-/// random must come back so, or is asked for by a stream.
+/// random must come back so, or is asked for by a stream. Invariant 1.
 #[test]
 fn forgeries() {
     let mut world = World::of(plain, Options { case_random: true, ..Options::default() });
@@ -1343,7 +1343,7 @@ fn special_servers() {
     assert_eq!(found(&world.ask("www.good.test.", RecordType::A)), [33]);
 }
 
-/// Whatever servers send, nothing breaks, every client is told once, and the root's servers stay known.
+/// Whatever servers send, nothing breaks, each client is told once, the root stays: invariant 2.
 #[test]
 fn whatever_comes() {
     let mut random = Random(1);

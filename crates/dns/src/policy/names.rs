@@ -50,6 +50,7 @@ impl<'a> Suffixes<'a> {
             found.labels += 1;
         }
         found.starts[..=found.labels].reverse();
+        // Keyed: nobody can choose names that collide (invariant 2 of `policy`).
         let mut hasher = *key;
         found.hashes[0] = hasher.finish();
         for labels in 1..=found.labels {

@@ -433,6 +433,7 @@ fn any_record() -> impl Strategy<Value = String> {
 proptest! {
     /// Whatever sources say and whatever is asked: an answer is a whole response that hickory reads, records of the
     /// answer form a chain from the question, and what is empty without an error has a SOA record.
+    /// Invariant 1.
     #[test]
     fn every_answer_is_read_by_others(
         hosts in prop::collection::vec(any_name(), 0..4),

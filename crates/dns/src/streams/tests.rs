@@ -205,10 +205,8 @@ fn pipelined() {
     assert_eq!(client.messages(), sent);
     let counters = server.streams.counters();
     assert_eq!((counters.questions, counters.answers), (100, 100));
-    assert_eq!(
-        (counters.octets_in, counters.octets_out),
-        (client.got.len() as u64, client.got.len() as u64)
-    );
+    let octets = client.got.len() as u64;
+    assert_eq!((counters.octets_in, counters.octets_out), (octets, octets));
 }
 
 /// A question that comes an octet at a time is whole when its last octet is there, and so is the
@@ -246,6 +244,7 @@ fn any_order() {
             false => assert!(server.answer(id, &question)),
         }
     }
+    assert_eq!(server.streams.counters.octets_out, 0, "invariant 1: `flush` sends them");
     let expected: Vec<Vec<u8>> =
         sent.into_iter().rev().filter(|it| !it.ends_with(b"3") && !it.ends_with(b"4")).collect();
     server.until(|_| clients.iter_mut().all(|client| client.messages() == expected));
