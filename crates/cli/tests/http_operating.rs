@@ -480,7 +480,7 @@ fn health_checks() {
 }
 
 /// After a restart what was kept is answered without asking anybody, but what is too long for a record, and but what was purged before or
-/// is purged after. A server that is killed leaves nothing behind that could come back.
+/// is purged after; what was killed leaves nothing. Invariants 1 and 3 of `http::snapshot`.
 #[test]
 fn a_restart_is_warm() {
     let (scratch, origin) = (Scratch::new(), Origin::start());

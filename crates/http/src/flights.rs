@@ -275,6 +275,31 @@ mod tests {
         assert!(keys.iter().any(|key| at(&one, key) != at(&other, key)));
     }
 
+    /// A flight is found under its key and one other, and under no third. Who waits when it lands
+    /// is told, who left before is not, and a second landing tells nobody. Invariants 1 and 2.
+    #[test]
+    fn lands_once_and_tells_each_once() {
+        let flights = Flights::new(1000);
+        let [key, alias, third] = [1, 2, 3].map(|number| [number; 16]);
+        let waiter = |client| Waiter { loop_number: 3, client };
+        let Boarding::Leads(flight) = flights.board(&key, Some(waiter(1))) else { panic!("leads") };
+        for client in 2..5 {
+            assert!(matches!(flights.board(&key, Some(waiter(client))), Boarding::Waits(_)));
+        }
+        flight.leave(waiter(2));
+        assert_eq!(flight.land(Landing::Alone), [waiter(1), waiter(3), waiter(4)]);
+        assert_eq!(flight.land(Landing::Again), []);
+        flights.also(&flight, &alias);
+        flights.also(&flight, &third);
+        assert!(flights.has(&alias) && !flights.has(&third));
+        for key in [&key, &alias] {
+            let boarded = flights.board(key, Some(waiter(9)));
+            assert!(matches!(boarded, Boarding::Landed(Landing::Alone)), "{boarded:?}");
+        }
+        flights.close(&flight);
+        assert!(flights.is_empty());
+    }
+
     /// Only a flight that somebody asked for, and for which nobody waits, can be given up: not while one waits, nor once one came
     /// again, nor when it has landed, nor what was asked for nobody. Who boards after it leads another.
     #[test]

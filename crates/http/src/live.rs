@@ -13,7 +13,7 @@
 //!
 //! Invariants
 //! 1. Settings are replaced whole, and in order: no loop sees a mixture, or an older one after a newer.
-//! 2. Where settings cannot be read, or a thread for the log is not to be had, all stays as it was.
+//! 2. Where a thread for the log cannot be had, [`Live::replace`] changes nothing.
 //!
 //! Cost: a load a turn of a loop; a lock for the copy of some pointers where there is something new.
 
@@ -78,6 +78,7 @@ impl Live {
         match (&options.operation.access_log, &mut *log) {
             (None, log) => *log = None,
             (Some(wanted), Some(log)) => log.change(wanted.clone()),
+            // Nothing was changed before this may fail (invariant 2).
             (Some(wanted), log @ None) => *log = Some(access_log::start(wanted.clone())?),
         }
         // What checks found is worth something while they ask the same.
@@ -229,6 +230,7 @@ mod tests {
     }
 
     /// Followers are told of other settings once; what is fixed stays; origins that are still there keep what is known of them.
+    /// Invariant 1.
     #[test]
     fn settings_follow() {
         let checks = Some(HealthChecks { path: "/a".to_owned(), every_ms: 1 });

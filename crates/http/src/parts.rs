@@ -95,7 +95,7 @@ impl Parts {
         self.behind.len() < BEHIND_MAX
     }
 
-    /// The body goes on in another object. To be called before the one before is sealed.
+    /// The body goes on in another object. Call it before the one before is sealed (invariant 1).
     pub fn go_on(&mut self, object: Arc<Object>) {
         let stream = self.current.stream.clone();
         *stream.filling.lock() = object.id();

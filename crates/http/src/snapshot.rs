@@ -100,7 +100,7 @@ fn unlink(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Has the disk know which file is at a path.
+/// Has the disk know which file is at a path (invariant 2).
 fn sync_folder(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|it| !it.as_os_str().is_empty());
     match File::open(parent.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all()) {

@@ -378,6 +378,7 @@ impl Store {
 
     /// Takes out what would mean something else in another process: what has its body elsewhere, and what was purged, since purges are
     /// not saved. Serials go on after the highest of what stays: how many records do.
+    /// Invariants 1 and 3 of `snapshot`.
     pub fn settle(&self, now: Seconds) -> Result<u64, larder::Error> {
         let purges = self.purges.lock().clone();
         let mut writer = self.cache.writer();

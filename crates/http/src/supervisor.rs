@@ -8,8 +8,9 @@
 //! A second signal changes nothing, but for a SIGINT a second or more after the first ([`StopRule`]): it ends the server at once.
 //!
 //! Invariants
-//! 1. Loops wait for nothing here.
-//! 2. A loop that fails ends the server; its error is told by who waits for the threads.
+//! 1. A loop that fails ends the server; its error is told by who waits for the threads.
+//!
+//! Loops wait for nothing here.
 //!
 //! Cost: a look at the counters each second; else none while nobody asks and nothing is due.
 

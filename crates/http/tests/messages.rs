@@ -153,7 +153,7 @@ fn decode(octets: &[u8], ends: &[usize]) -> (Vec<u8>, Result<Option<usize>, BadC
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
 
-    /// Heads are read the same in whatever pieces they come.
+    /// Heads are read the same in whatever pieces they come. Invariant 3 of `message`.
     #[test]
     fn pieces_of_heads(asked in request_head(), answered in response_head()) {
         grows(&asked, read_request);
@@ -172,6 +172,7 @@ proptest! {
     }
 
     /// What is accepted httparse reads likewise, and the `http` crate takes its method, names, values and target.
+    /// Invariant 1 of `message`.
     #[test]
     fn others_agree(octets in request_head()) {
         let mut room = FieldRoom::new();

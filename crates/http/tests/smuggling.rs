@@ -88,6 +88,7 @@ fn check(octets: &[u8], gives: &Gives) {
 }
 
 /// Which of two lengths counts, or a length and chunks, is nobody's guess; and what is no length or coding is none.
+/// Invariant 2 of `message`.
 #[test]
 fn framing_fields() {
     use Gives::{Broken, No, Wants};
@@ -189,6 +190,7 @@ fn framing_fields() {
 }
 
 /// Lines of requests, hosts and targets that two servers may read in two ways.
+/// Invariants 1 and 2 of `message`.
 #[test]
 fn heads() {
     use Gives::{No, Wants};

@@ -57,7 +57,7 @@ fn body(client: &mut (impl Read + ?Sized)) -> String {
 }
 
 /// An answer that ends as it should ends with `close_notify`, one that its origin broke off without: the client knows one from the
-/// other, also where nothing else says how long the answer is.
+/// other, also where nothing else says how long the answer is. Invariant 1 of `http-encrypted`.
 #[test]
 fn ends() {
     let (address, _) = origin(
@@ -85,6 +85,7 @@ fn ends() {
 }
 
 /// Who never finishes a handshake is closed when its time is over, and counted; others are served meanwhile.
+/// The first wait of invariant 3 of `http-encrypted`.
 #[test]
 fn handshakes_have_a_limit() {
     let address = plain_origin();

@@ -106,7 +106,7 @@ fn one_object() {
 }
 
 /// A client that reads nothing of a long body stops its origin: what was sent in all stays below the windows on the way, and all
-/// of it comes once the client reads.
+/// of it comes once the client reads. Invariant 2 of `http-encrypted`.
 #[test]
 fn slow_reader() {
     const BODY_BYTES: u64 = 64 << 20;
@@ -177,6 +177,7 @@ fn no_place_for_a_stream() {
 }
 
 /// An origin that dies in a body resets the streams that read it, and no others; nothing of it is kept.
+/// Invariant 1 of `http-encrypted`.
 #[test]
 fn cut_bodies() {
     let (address, asked) = origin(

@@ -19,7 +19,7 @@ fn ask(world: &World, path: &str) -> String {
 }
 
 /// An origin over TLS is asked on a connection that is kept; what it ends with `close_notify` is whole and kept, what is cut without
-/// is not, and its client does not see an end.
+/// is not, and its client does not see an end. Invariant 1 of `http-encrypted`.
 #[test]
 fn origins_over_tls() {
     let made = Identity::new("origin.example");

@@ -68,6 +68,7 @@ fn all_hear_of_it(framing: Framing, ends: &[fn(Connection)]) {
 }
 
 /// An origin that had said how long its body is closes before its end, or is reset.
+/// Invariant 3 of `driver`.
 #[test]
 fn before_its_length() {
     all_hear_of_it(Framing::Length, &[|origin| drop(origin), |origin| origin.stop()]);
@@ -85,6 +86,7 @@ fn before_the_last_chunk() {
 }
 
 /// Where the end of the connection is the end of the body, a reset is none.
+/// Invariant 3 of `driver`.
 #[test]
 fn before_the_end() {
     all_hear_of_it(Framing::Close, &[|origin| origin.stop()]);
@@ -130,6 +132,7 @@ fn who_cannot_read_chunks_is_reset() {
 }
 
 /// An origin that dies before its head is whole, or says what is no HTTP, is a 502 for all who wait, and nothing is kept.
+/// Invariant 2 of `driver`.
 #[test]
 fn before_its_head() {
     let ends: [fn(Connection); 4] = [

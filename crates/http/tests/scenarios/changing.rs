@@ -66,6 +66,7 @@ fn origins() {
 }
 
 /// Who waits for a connection to the one that is gone finds one to the other.
+/// Invariant 2 of `driver`.
 #[test]
 fn queues() {
     let one = |it: &mut Options| {

@@ -90,6 +90,7 @@ fn longer_than_all() {
 
 /// A body without a length that turns out longer than all memory is streamed to its end: to the first who asks, and to several who
 /// read it in their own pace, of whom one leaves. Memory stays within its bounds, and nothing of it is left behind.
+/// Invariant 1 of `parts`.
 #[test]
 fn longer_than_all_as_it_turns_out() {
     small().loops(&[1, 2]).tell(|world| {
@@ -140,6 +141,7 @@ fn longer_than_all_as_it_turns_out() {
 }
 
 /// Where all who read such a body leave, its origin is not read any more, wherever they were in it.
+/// Invariant 2 of `parts`.
 #[test]
 fn longer_than_all_for_nobody() {
     small().loops(&[1, 2]).tell(|world| {
