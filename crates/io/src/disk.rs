@@ -167,6 +167,7 @@ impl FileWriter {
             }
             return;
         }
+        // Invariant 4: the kernel may do several direct writes in any order.
         let in_flight_max = if self.direct.is_some() { 1 } else { IN_FLIGHT_MAX };
         while self.flights.len() >= in_flight_max {
             self.reap();
@@ -230,7 +231,8 @@ impl FileWriter {
             .offset(offset)
             .build()
             .user_data(number);
-        // SAFETY: the octets are leased and the file is open until the completion (1, 2).
+        // SAFETY: the octets are leased and the file is open until the completion (invariants 1
+        // and 2).
         let pushed = unsafe { ring.0.submission().push(&entry) };
         pushed.expect("the ring has twice as many places as there are flights");
         // What was not taken now goes with the next call, or with the wait.
@@ -243,11 +245,11 @@ impl FileWriter {
         if let Err(error) = ring.0.submit_and_wait(1)
             && !matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY))
         {
-            // The ring is of no use any more, and what it has stays with it (1).
+            // The ring is of no use any more, and what it has stays with it (invariant 1).
             self.failed.get_or_insert(error);
             self.first += self.flights.len() as u64;
             self.flights.drain(..).for_each(std::mem::forget);
-            // The descriptor too (2).
+            // The descriptor too (invariant 2).
             std::mem::forget(self.file.take());
             std::mem::forget(self.ring.take());
             return;
@@ -350,6 +352,7 @@ mod tests {
     }
 
     /// What is written piece by piece, by either way, is in the file whole and in order; and a second file begins anew.
+    /// Invariant 3.
     #[test]
     fn pieces_are_written_in_order() {
         for mut writer in [FileWriter::new(), FileWriter::plain()] {
@@ -396,6 +399,7 @@ mod tests {
     }
 
     /// A file that cannot be written fails: nothing counts as written, and the next file is not held to it.
+    /// The second half of invariant 3.
     #[test]
     fn a_failure_is_told_and_forgotten() {
         for mut writer in [FileWriter::new(), FileWriter::plain()] {

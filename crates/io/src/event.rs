@@ -156,6 +156,7 @@ impl Poller {
     /// Waits until something is ready or `timeout_ms` have passed (`None`: without end; times past
     /// 24 days are cut to that): how many events there are. A signal ends the wait early, with none.
     pub fn wait(&self, events: &mut Events, timeout_ms: Option<u64>) -> io::Result<usize> {
+        // Should this wait fail, none of an earlier one are left (invariant 1).
         events.count = 0;
         let timeout = timeout_ms.map_or(-1, |ms| i32::try_from(ms).unwrap_or(i32::MAX));
         let (room, length) = (events.ready.as_mut_ptr(), events.ready.len() as libc::c_int);
@@ -391,7 +392,7 @@ mod tests {
     }
 
     /// What was left unread is told again; edges are told once; what is removed or closed is not
-    /// told, and a wait without news ends.
+    /// told, and a wait without news ends. Invariant 2.
     #[test]
     fn levels_and_edges() {
         let (mut peer, socket) = UnixStream::pair().unwrap();

@@ -252,7 +252,7 @@ fn page_of(address: usize) -> usize {
     address & !(PAGE_BYTES.load(Ordering::Relaxed) - 1)
 }
 
-/// Puts a page of zeros over the page of `address`, which lies in a live slot.
+/// Puts a page of zeros over the page of `address`, which lies in a live slot (invariant 2).
 fn map_zeros(address: usize) -> bool {
     // SAFETY: the page belongs to a live slot, so by invariant 1 to a mapping of ours (mappings
     // begin and end at page edges), and the faulting thread borrows it, so it is not being
@@ -326,7 +326,7 @@ mod tests {
     }
 
     /// A fault that is not ours still ends the process as it should: a child maps a file by other
-    /// means, beside one of ours, and touches what the file lost.
+    /// means, beside one of ours, and touches what the file lost. Invariant 2.
     #[test]
     fn foreign_faults_stay_fatal() {
         use std::os::unix::process::ExitStatusExt;

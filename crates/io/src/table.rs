@@ -314,6 +314,7 @@ mod tests {
     proptest! {
         /// A table does what a plain vector does: the same entries, found by their ids and tokens
         /// only while they are there, the same one longest in each list, the same waits.
+        /// Invariant 3.
         #[test]
         fn tables_are_vectors(steps in prop::collection::vec(step(), 1..120)) {
             let mut table: Table<usize, 3> = Table::new(7, 12);

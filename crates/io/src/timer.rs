@@ -142,6 +142,7 @@ impl<T> Timers<T> {
                 self.now_ms = self.now_ms.max(now_ms);
                 return None;
             };
+            debug_assert!(start_ms >= self.now_ms, "invariant 3");
             self.now_ms = start_ms;
             let head = self.heads[wheel][slot];
             if wheel == 0 {
@@ -234,7 +235,7 @@ impl<T> Timers<T> {
     /// # Panics
     /// Where one does not hold.
     pub fn validate(&self) {
-        let mut waiting = 0;
+        let (mut waiting, mut earliest_ms) = (0, u64::MAX);
         for (wheel, slots) in self.heads.iter().enumerate() {
             for (slot, head) in slots.iter().enumerate() {
                 assert_eq!(*head != NONE, self.in_use[wheel] >> slot & 1 == 1, "bits follow lists");
@@ -250,12 +251,15 @@ impl<T> Timers<T> {
                     assert_eq!(entry.previous, previous, "lists lead back");
                     assert!(entry.value.is_some(), "what waits has a value");
                     waiting += 1;
+                    earliest_ms = earliest_ms.min(entry.due_ms);
                     assert!(waiting <= self.count, "lists end");
                     (previous, index) = (index, entry.next);
                 }
             }
         }
         assert_eq!(waiting, self.count, "every timer is in a list");
+        let first = self.first_slot().map(|(wheel, slot, _)| (wheel, slot));
+        assert_eq!(first, (waiting > 0).then(|| self.place(earliest_ms)), "invariant 2");
     }
 }
 
@@ -317,6 +321,7 @@ mod tests {
 
         /// Timers do what a sorted map does: the same fire at each time, in the order of deadlines;
         /// what is cancelled or has fired can't be cancelled; waits are never too long.
+        /// Invariant 4.
         #[test]
         fn timers_are_a_sorted_map(
             start_ms in span(),

@@ -507,6 +507,7 @@ mod tests {
     proptest! {
         /// Whatever headers say, nothing outside the block is read, the walk ends, and what is appended is a row of whole
         /// packet blocks whose frames are in the block: sound blocks with words overwritten, and octets without sense.
+        /// Invariants 1, 2 and 3.
         #[test]
         fn no_block_harms(
             octets in prop::collection::vec(any::<u8>(), 0..400),

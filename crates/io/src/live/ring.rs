@@ -97,7 +97,7 @@ impl Drop for Mapping {
     }
 }
 
-/// A socket's ring.
+/// A socket's ring. It cannot be cloned, and `mapping` is nobody else's (invariant 3).
 #[derive(Debug)]
 pub(super) struct Ring {
     // Unmapped before the socket is closed.

@@ -142,7 +142,7 @@ fn drain(source: &mut Source) -> Vec<Seen> {
 }
 
 /// Every frame comes once, in order, with its octets, its length and a stamp of now, by batches that follow one another;
-/// silence is `Later`, and a stop gives what was received before it. The counters are those of the frames.
+/// silence is `Later`; a stop gives what came before it; counters are exact. Invariants 1 and 2.
 #[test]
 fn every_frame_comes_once() {
     with_network("live::every_frame_comes_once", PAIR, || {
@@ -330,7 +330,7 @@ fn rings_keep_in_step() {
     });
 }
 
-/// Two interfaces in one capture: each frame says by which it came, and all are in order of time.
+/// Each frame says by which of two interfaces it came, and all are in order of time. Invariant 2.
 #[test]
 fn interfaces_are_told_apart() {
     with_network("live::interfaces_are_told_apart", PAIR, || {
@@ -482,7 +482,7 @@ fn interfaces_come_and_go() {
     });
 }
 
-/// A stop ends the reading although frames come without a pause.
+/// A stop ends the reading although frames come without a pause. The first half of invariant 3.
 #[test]
 fn a_stop_ends_what_goes_on() {
     with_network("live::a_stop_ends_what_goes_on", PAIR, || {

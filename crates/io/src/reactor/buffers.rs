@@ -130,8 +130,8 @@ impl Buffers {
         for id in self.taken.drain(..) {
             let place = usize::from(self.tail & (self.count - 1));
             let at = usize::from(id) * self.buffer_bytes;
-            // SAFETY: `place` is below the count of entries. The kernel does not read it, by invariant
-            // 3: of `count` buffers those that it has are fewer, so this entry was consumed.
+            // SAFETY: `place` is below the count of entries. The kernel does not read
+            // it (invariant 3): of `count` buffers it has fewer, so this entry was consumed.
             let entry = unsafe { &mut *entries.add(place) };
             entry.set_addr(self.region.start.as_ptr() as u64 + at as u64);
             entry.set_len(self.buffer_bytes as u32);

@@ -154,7 +154,8 @@ impl Uring {
         if !probe.is_supported(opcode::SendZc::CODE) {
             return Err(too_old());
         }
-        // SAFETY: `Uring::drop` drops them after the last operation that uses them.
+        // SAFETY: `Uring::drop` drops them after the last operation that uses them (invariant 4 of
+        // `buffers`).
         let buffers = unsafe { Buffers::register(&ring, options.buffers, options.receive_bytes) };
         let buffers = buffers.map_err(explain)?;
         let batch = Batch::new(Memory::Shared(Arc::clone(buffers.region())));
@@ -288,6 +289,7 @@ impl Uring {
 
 impl Drop for Uring {
     fn drop(&mut self) {
+        // Else all of it is leaked (invariant 3).
         if self.end() {
             // SAFETY: once, and nothing is used after it but the rings, of which no operation is under
             // way: the kernel has no more use for slots and buffers.

@@ -352,6 +352,7 @@ impl SendBatch {
             check(count).map(|count| count as usize)
         });
         self.first = waiting.start;
+        debug_assert!(self.first <= self.queued && self.queued <= self.capacity(), "invariant 3");
         if waiting.is_empty() {
             self.clear();
         }

@@ -75,7 +75,7 @@ fn batches_go_there_and_back() {
 }
 
 /// A message longer than its buffer is told as such, with its true length, and the ones around it
-/// come whole.
+/// come whole. Invariant 2 of `udp::batch`.
 #[test]
 fn long_messages_are_told() {
     for address in loopbacks("udp::long_messages_are_told") {

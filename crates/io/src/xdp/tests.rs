@@ -166,7 +166,7 @@ fn receive(queue: &mut Queue) -> Vec<Vec<u8>> {
 }
 
 /// Every queue of an interface carries frames in both directions, whole and in order, several times as many as there is memory
-/// for; none comes by another queue.
+/// for; none comes by another queue. Invariant 2 of `xdp::socket`.
 #[test]
 fn every_queue_carries() {
     with_pair("every_queue_carries", |left, right| {

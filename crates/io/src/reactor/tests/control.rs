@@ -267,7 +267,7 @@ fn unlistening_ends() {
 }
 
 /// Events that were not walked are given again, before anything else is done, and outlive the reactor
-/// with their octets.
+/// with their octets. Invariant 1.
 #[test]
 fn events_are_the_batchs() {
     by_each_way(|options| {

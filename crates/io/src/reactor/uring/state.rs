@@ -257,6 +257,7 @@ fn settle_socket(socket: &mut Socket, index: usize, queue: &mut Queue) -> usize 
         _ => {}
     }
     let watch = name(Kind::Watch, index, socket.generation);
+    // Invariant 5 of `uring`.
     let may_watch = socket.should_receive || socket.receiving == Phase::Idle;
     match (socket.watching, socket.watched) {
         (Phase::Idle, Some(interest)) if may_watch => {

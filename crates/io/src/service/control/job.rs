@@ -7,7 +7,8 @@
 //! Invariants
 //! 1. A job waits for its client only: for room for what it says ([`Talk::say`]), or for what it is to hear
 //!    ([`Talk::hear`]). The supervisor never waits for a job; it is woken when one has something for it.
-//! 2. When the client is gone, the next of either fails with [`Gone`], and the job ends.
+//! 2. When the client is gone, what the job says fails with [`Gone`], and it hears no more lines: it
+//!    ends.
 //!
 //! Bounds: a thread a client; [`CHUNKS`] chunks of [`CHUNK_BYTES`] and [`LINES`] lines between it and the loop.
 
@@ -154,7 +155,7 @@ impl Running {
         Ok(Running { said, lines: Some(lines), pending: None })
     }
 
-    /// What the job says next, without waiting.
+    /// What the job says next, without waiting (invariant 1).
     pub fn next(&mut self) -> Next {
         use std::sync::mpsc::TryRecvError;
         match self.said.try_recv() {
@@ -168,7 +169,8 @@ impl Running {
         }
     }
 
-    /// Hands lines over as long as `line` has one and the job has room for it. True if any was.
+    /// Hands lines over as long as `line` has one and the job has room for it, without waiting
+    /// (invariant 1). True if any was.
     pub fn feed(&mut self, mut line: impl FnMut() -> Option<Vec<u8>>) -> bool {
         let Some(lines) = &self.lines else { return false };
         let mut moved = false;

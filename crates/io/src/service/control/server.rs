@@ -361,6 +361,7 @@ impl Client {
 
     /// Takes what the job has said, if there is room. True if it was anything.
     fn ask_job(&mut self, limits: &Limits) -> bool {
+        // Invariant 2, as where `turn` takes a line.
         let has_room = self.unsent() < limits.unsent_bytes_max;
         let Some(job) = self.job.as_mut().filter(|_| has_room) else { return false };
         match job.next() {

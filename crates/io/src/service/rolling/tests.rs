@@ -250,6 +250,7 @@ proptest! {
 
     /// Whatever happens, every record that is not counted as lost is in one file, whole and in order, and every closed
     /// file has its header and footer. Kills are drops without a word and files cut anywhere; the full disk is a count of octets.
+    /// Invariants 1 and 2.
     #[test]
     fn records_are_found_once(
         acts in prop::collection::vec(act(), 1..60),
@@ -263,7 +264,7 @@ proptest! {
     }
 
     /// The budget is kept after every write: what is closed and what is written together, but for one flush; and
-    /// what others have in the folder stays.
+    /// what others have in the folder stays. Invariant 5.
     #[test]
     fn the_budget_is_kept(
         writes in prop::collection::vec((1..40usize, 0..200usize, 0..100i64), 1..60),
@@ -313,7 +314,7 @@ proptest! {
 }
 
 /// Times: a file is closed on the hour, is named by its first record, and one in the same second gets a number. A clock that
-/// steps back by more than a period does not keep the file open for ever.
+/// steps back by more than a period does not keep the file open for ever. Invariant 6.
 #[test]
 fn hours_cut_files() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -349,7 +350,7 @@ fn hours_cut_files() {
 }
 
 /// While it is written, `current` leads to the file, nobody else gets it, and readers find the header; after the end,
-/// neither link nor lock is left. What others have called `current` stays.
+/// neither link nor lock is left. What others have called `current` stays. Invariant 4.
 #[test]
 fn one_writer_and_a_link() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -378,6 +379,7 @@ fn one_writer_and_a_link() {
 
 /// A file that lay at the log's name before, with no lock beside it, is set aside as it was; what a kill left of a compression is
 /// ended: half of one is removed and done again, and of two that are whole the first goes.
+/// Invariants 3 and 5.
 #[test]
 fn what_was_there_is_kept() {
     let folder = tempfile::tempdir().expect("a folder");
