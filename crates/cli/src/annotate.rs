@@ -370,7 +370,7 @@ mod tests {
         assert_eq!(sources(&SOURCE_WORDS.join(",")), NameSources::all());
     }
 
-    /// Invariant 3 of the table: without flags, the run is told what the library documents as its
+    /// Invariant 3 of `settings`: without flags, the run is told what the library documents as its
     /// default; only the number of threads is the machine's.
     #[test]
     fn defaults_are_the_librarys() {

@@ -239,7 +239,7 @@ mod tests {
         }
     }
 
-    /// A contestant that gives another key's value is found out.
+    /// A contestant that gives another key's value is found out. Invariant 1 of `bench`.
     #[test]
     fn wrong_answers_are_no_rows() {
         struct Liar(Limit);

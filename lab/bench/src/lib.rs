@@ -21,10 +21,11 @@
 //! never come near the dependencies of the program.
 //!
 //! Invariants
-//! 1. A figure is never given without its rounds and interval.
-//! 2. Every value read is checked against its key, through a checksum that costs an addition; a contestant
+//! 1. Every value read is checked against its key, through a checksum that costs an addition; a contestant
 //!    that answers wrongly is an error, not a row.
-//! 3. All contestants see the same keys and values; each reads keys that it holds, found out by asking it.
+//!
+//! A figure is never given without its rounds and interval. All contestants see the same keys and
+//! values; each reads keys that it holds, found out by asking it.
 //!
 //! Time is the running time of the thread where there is one thread (a busy machine then disturbs less),
 //! and time on the wall where there are several.

@@ -8,7 +8,8 @@
 //! 1. A process that was started is ended and reaped when its value is dropped, on every path out, with the
 //!    processes that it started itself. Where this program is killed, `setpriv --pdeathsig`, where there is one,
 //!    asks the servers to end.
-//! 2. Every wait has an end.
+//!
+//! Every wait has an end.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -290,7 +291,7 @@ mod tests {
     }
 
     /// A process is there until its value is dropped, has run and holds memory; one that ends at once is an
-    /// error with its last words.
+    /// error with its last words. Invariant 1.
     #[test]
     fn processes_end() {
         let folder = std::env::temp_dir();
@@ -321,7 +322,7 @@ mod tests {
         assert!(failed.contains("it said: the reason"), "{failed}");
     }
 
-    /// What a process started ends with it, and is measured with it.
+    /// What a process started ends with it, and is measured with it. Invariant 1.
     #[test]
     #[cfg(target_os = "linux")]
     fn processes_end_with_their_own() {

@@ -296,21 +296,32 @@ impl<P: Replacement> Simulation<P> {
             || occupied + self.free.len() != self.places.key_of.len()
         {
             return Err(format!(
-                "{occupied} places occupied and {} free of {}; the policy knows {}",
+                "invariant 2: {occupied} places occupied and {} free of {}; the policy knows {}",
                 self.free.len(),
                 self.places.key_of.len(),
                 self.policy.len()
             ));
         }
+        let mut is_free = vec![false; self.places.key_of.len()];
+        for &place in &self.free {
+            let key = self.places.key_of[place as usize];
+            let is_occupied = self.place_of[key as usize] == place;
+            if is_occupied || std::mem::replace(&mut is_free[place as usize], true) {
+                return Err(format!("invariant 2: place {place} is free, and more"));
+            }
+        }
         let mut charged = 0;
         for (id, place) in self.place_of.iter().enumerate().filter(|(_, place)| **place != NONE) {
             charged += self.charge_of(*place);
             if self.places.key_of[*place as usize] as usize != id {
-                return Err(format!("key {id} is said to lie at place {place}, and does not"));
+                return Err(format!("invariant 1: key {id} does not lie at place {place}"));
             }
         }
         if charged != self.charged || charged > self.capacity {
-            return Err(format!("{charged} charged, not {} of {}", self.charged, self.capacity));
+            return Err(format!(
+                "invariant 3: {charged} charged, not {} of {}",
+                self.charged, self.capacity
+            ));
         }
         Ok(())
     }

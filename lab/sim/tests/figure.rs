@@ -117,6 +117,7 @@ fn any_group() -> impl Strategy<Value = Group> {
 
 proptest! {
     /// Any series, names and axes give a document that a reader accepts, with nothing outside its edges.
+    /// Invariant 1 of `figure`.
     #[test]
     fn any_figure_is_a_picture(
         (title, caption, source, marks_note) in any::<(String, String, String, String)>(),
@@ -128,7 +129,7 @@ proptest! {
         check(&figure.svg())?;
     }
 
-    /// The same for bars, with more or fewer values and marks than series.
+    /// The same for bars, with more or fewer values and marks than series. Invariant 1 of `figure`.
     #[test]
     fn any_bars_are_a_picture(
         (title, caption, source, marks_note) in any::<(String, String, String, String)>(),
@@ -260,7 +261,7 @@ fn bars_say_their_numbers() {
     }
 }
 
-/// The same figure gives the same octets.
+/// The same figure gives the same octets. Invariant 2 of `figure`.
 #[test]
 fn figures_are_deterministic() {
     let mark = |i: u32| Series::new(format!("m{i}"), vec![(1.0, f64::from(i))]);

@@ -50,7 +50,7 @@ fn the_guide_is_the_table() {
     }
 }
 
-/// A default that its own row refuses would make every run fail.
+/// A default that its own row refuses would make every run fail. Invariant 1 of `cli::settings`.
 #[test]
 fn every_default_is_in_range() {
     for command in PROGRAM.commands {
@@ -62,6 +62,7 @@ fn every_default_is_in_range() {
 }
 
 /// Names and letters are unique in a command, and every row explains itself.
+/// Invariant 2 of `cli::settings`.
 #[test]
 fn rows_are_unique_and_complete() {
     for command in PROGRAM.commands {

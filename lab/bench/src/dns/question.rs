@@ -7,7 +7,7 @@
 //! profits from what it learnt of the first, so that a miss costs one and a half questions to others.
 //!
 //! Invariants
-//! 1. Names of different numbers below [`NUMBERS`] differ (tested).
+//! 1. Names of different numbers below [`NUMBERS`] differ.
 //! 2. Names are in lower case, so that an upstream that folds case hashes the same octets.
 //!
 //! Cost: tens of nanoseconds a question and an answer; no memory.
@@ -272,6 +272,7 @@ mod tests {
     }
 
     /// Names, and their hashes, differ for many numbers of both kinds, are in lower case, and as long as said.
+    /// Invariants 1 and 2.
     #[test]
     fn names_are_names() {
         let mut seen = HashSet::new();

@@ -8,7 +8,9 @@
 //!
 //! Invariants
 //! 1. Every response is one of the asked length, or a fault.
-//! 2. The first responses of some connections are compared octet by octet, as many as [`Pace::new`] allows.
+//!
+//! The first responses of some connections are compared octet by octet, as many as [`Pace::new`]
+//! allows.
 //!
 //! Bounds: a request in flight a connection; `FAULTS_MAX` faults in a row end the load. Cost of a short response: a
 //! receive, a send, and a share of a wait.
@@ -275,6 +277,7 @@ mod tests {
     use crate::http::serve::while_serving;
 
     /// What the origin gives is right and counted, for short and for long bodies; what it has not is a fault.
+    /// Invariant 1.
     #[test]
     fn the_origin_is_loaded() {
         let mut origin = Origin::default();

@@ -115,10 +115,12 @@ impl<R: Respond> Server<'_, R> {
     fn go_on(&mut self, event: Event) {
         let (place, generation) = (event.token as u32 as usize, (event.token >> 32) as u32);
         let peer = self.peers.get_mut(place).and_then(Option::as_mut);
+        // Of another connection that has its place now (invariant 1).
         let Some(peer) = peer.filter(|peer| peer.generation == generation) else { return };
         if event.closed && peer.watched == Interest::NONE {
             return self.close(place);
         }
+        // Nothing is read before the answer is written (invariant 2).
         let done = match peer.answer {
             None => peer.read(&mut *self.respond, &mut self.room),
             Some(_) => Ok(true),

@@ -285,6 +285,7 @@ impl Generator {
             asker.slots[usize::from(id) & mask] = Slot { since_ns, tag, id };
             asker.next_id = id.wrapping_add(1);
             asker.in_flight += 1;
+            debug_assert!(asker.in_flight <= self.in_flight_max, "invariant 2");
             self.outgoing.commit(length.min(MESSAGE_BYTES_MAX), None);
             self.found.asked += 1;
         }

@@ -107,6 +107,7 @@ impl Octets {
     #[inline]
     pub fn take(&mut self, count: usize) {
         self.start = self.end.min(self.start + count);
+        debug_assert!(self.start <= self.end && self.end <= self.window.len(), "invariant 1");
     }
 
     /// Takes the [`MARK`] that a text may begin with.
@@ -299,5 +300,7 @@ mod tests {
         let mut octets = Octets::of(Box::new(Panics));
         assert!(octets.line().is_none());
         assert!(octets.failure().is_some_and(|why| why.contains("decoder")));
+        octets.fill();
+        assert!(octets.failure().is_none() && octets.peek().is_empty(), "invariant 2");
     }
 }

@@ -89,6 +89,7 @@ fn whole_responses_are_taken() {
 }
 
 /// Each way to be wrong is found out: status, length, octets, an early end, more than was asked for, no HTTP.
+/// Invariant 1 of `http::load`.
 #[test]
 fn wrong_responses_are_found_out() {
     let own = body("/size/10");

@@ -95,7 +95,7 @@ fn a_relay_is_transparent() {
 }
 
 /// A server whose every fourth answer is missing, every fourth twice, and every fourth false is told apart
-/// from one that answers: what is missing or false is given up, and nothing hangs.
+/// from one that answers: what is missing or false is given up, and nothing hangs. Invariant 1.
 #[test]
 fn bad_servers_are_found_out() {
     let (socket, address) = bound();
