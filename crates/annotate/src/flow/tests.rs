@@ -273,3 +273,30 @@ fn a_shard_is_what_the_model_says() {
         }
     }
 }
+
+/// A flow that had a later packet within its second keeps its place among those that wait to end (invariant 2): flows that
+/// had packets much later neither outlast it nor are evicted before it.
+#[test]
+fn a_second_packet_does_not_make_a_flow_young() {
+    let mut shard = Shard::new(2, rules());
+    let mut ended: Vec<(u16, u64, Leave)> = Vec::new();
+    let udp = |port, time_ns, packet| {
+        event(Talk { host: 1, port, peer: 2, peer_port: 9 }, protocol::UDP, 0, time_ns, packet)
+    };
+    let guess = Guess::default();
+    shard.packet(&udp(1, 0, 1), guess, &mut ended);
+    shard.packet(&udp(1, 9 * S / 10, 2), guess, &mut ended);
+    shard.packet(&udp(2, 50 * S, 3), guess, &mut ended);
+    // After the time at which it would end by its place, before the one by its last packet.
+    shard.expire(605 * S / 10, 4, &mut ended);
+    assert!(ended.is_empty());
+    shard.validate();
+    shard.expire(61 * S, 5, &mut ended);
+    assert_eq!(ended.first().map(|it| (it.0, it.2)), Some((1, Leave::Timeout)));
+
+    shard.packet(&udp(3, 62 * S, 6), guess, &mut ended);
+    shard.packet(&udp(3, 62 * S + 1, 7), guess, &mut ended);
+    shard.expire(1105 * S / 10, 8, &mut ended);
+    shard.packet(&udp(4, 111 * S, 9), guess, &mut ended);
+    assert_eq!(ended.iter().map(|it| it.0).collect::<Vec<_>>(), [1, 2]);
+}
