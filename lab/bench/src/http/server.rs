@@ -353,7 +353,8 @@ mod tests {
         let own = Path::new("/nonexistent/larder");
         assert!(Server::find("squid", own).unwrap_err().contains("'squid'"));
         assert!(Server::find(LARDER, own).unwrap_err().contains("cargo build"));
-        assert_eq!(Server::find(LARDER, Path::new("/bin/false")).unwrap().version, "");
+        // What is there is taken, whatever it says of its version.
+        assert!(Server::find(LARDER, Path::new("/bin/false")).is_ok());
         assert_eq!(names().count(), KNOWN.len());
     }
 }
