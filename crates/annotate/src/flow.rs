@@ -599,15 +599,10 @@ impl<U: Default> Shard<U> {
             while self.is_due(list, now_ns) {
                 let head = self.heads[list as usize];
                 let flow = self.flow(head);
-                let due_ns = flow.stamp_ns.saturating_add(timeout_ns);
-                if now_ns <= due_ns {
-                    self.due_ns[list as usize] = due_ns;
-                    break;
-                }
                 let due_ns = flow.last_ns.saturating_add(timeout_ns);
                 if now_ns <= due_ns {
-                    // Its place is less than a second too early. It stays there: at the end of the list
-                    // it would be behind flows that had packets much later (invariant 2).
+                    // Its place may be less than a second too early. It stays there: at the end of the
+                    // list it would be behind flows that had packets much later (invariant 2).
                     self.due_ns[list as usize] = due_ns;
                     break;
                 }

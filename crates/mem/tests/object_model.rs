@@ -4,7 +4,7 @@
 #![cfg(not(loom))]
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use larder_mem::object::*;
 use proptest::prelude::*;
@@ -12,9 +12,16 @@ use proptest::prelude::*;
 #[derive(Default)]
 struct Inbox(Mutex<Vec<Notice>>);
 
+impl Inbox {
+    /// Also after a failed assertion: what is dropped then posts notices, too.
+    fn notices(&self) -> MutexGuard<'_, Vec<Notice>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl Post for Inbox {
     fn post(&self, notice: Notice) {
-        self.0.lock().unwrap().push(notice);
+        self.notices().push(notice);
     }
 }
 
@@ -123,7 +130,7 @@ impl World {
 
     /// More notices came for those who asked, and Room in the order in which fillers began to wait.
     fn hear(&mut self) {
-        for notice in std::mem::take(&mut *self.inbox.0.lock().unwrap()) {
+        for notice in std::mem::take(&mut *self.inbox.notices()) {
             match notice.news {
                 News::More => {
                     let asked = |reading: &&mut Reading| {

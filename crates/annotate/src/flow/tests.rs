@@ -274,8 +274,8 @@ fn a_shard_is_what_the_model_says() {
     }
 }
 
-/// A flow that had a later packet within its second keeps its place among those that wait to end (invariant 2): flows that
-/// had packets much later neither outlast it nor are evicted before it.
+/// A flow that had a later packet within its second keeps its place among those that wait to end
+/// (invariant 2): flows that had packets much later neither outlast it nor are evicted before it.
 #[test]
 fn a_second_packet_does_not_make_a_flow_young() {
     let mut shard = Shard::new(2, rules());
