@@ -128,9 +128,12 @@ impl World {
         }
     }
 
-    /// More notices came for those who asked, and Room in the order in which fillers began to wait.
+    /// More notices came for those who asked. Those who wait for memory got it in the order in which they began to wait, and
+    /// were told; other Room notices are of windows, which wait for their own readers.
     fn hear(&mut self) {
-        for notice in std::mem::take(&mut *self.inbox.notices()) {
+        let notices = std::mem::take(&mut *self.inbox.notices());
+        let mut rooms = Vec::new();
+        for notice in notices {
             match notice.news {
                 News::More => {
                     let asked = |reading: &&mut Reading| {
@@ -144,14 +147,13 @@ impl World {
                         reading.waits = false;
                     }
                 }
-                News::Room => {
-                    if self.queue.contains(&notice.object)
-                        && self.store.stats().waiting_fillers < self.queue.len() as u64
-                    {
-                        assert_eq!(self.queue.pop_front(), Some(notice.object), "out of turn");
-                    }
-                }
+                News::Room => rooms.push(notice.object),
             }
+        }
+        let waiting = self.store.stats().waiting_fillers as usize;
+        let mut rooms = rooms.into_iter();
+        for object in self.queue.drain(..self.queue.len().saturating_sub(waiting)) {
+            assert!(rooms.any(|room| room == object), "{object:?} is out of turn, or not told");
         }
     }
 
@@ -227,6 +229,7 @@ impl World {
         let end = body.octets.len() + bytes as usize;
         while body.octets.len() < end {
             let waiting = self.store.stats().waiting_fillers;
+            let told = self.inbox.notices().len();
             let asked = end - body.octets.len();
             match filler.room(asked) {
                 Room::Memory(octets) => {
@@ -241,7 +244,11 @@ impl World {
                     filler.wrote(len);
                 }
                 Room::Later => {
-                    if self.store.stats().waiting_fillers > waiting {
+                    // A window gives back what was read of it before it waits, which may serve others.
+                    let news = self.inbox.notices();
+                    let rooms = news[told..].iter().filter(|notice| notice.news == News::Room);
+                    let served = rooms.zip(&self.queue).take_while(|(a, b)| a.object == **b);
+                    if self.store.stats().waiting_fillers + served.count() as u64 > waiting {
                         self.queue.push_back(body.id);
                     }
                     break;
