@@ -8,7 +8,7 @@
 //! in a table       rows                 rows with as many columns as `#fields` has, else damaged
 //!
 //! Invariants
-//! 1. Whatever a line is, [`Log::line`] is that line, octet for octet: writing every line gives the
+//! 1. Whatever a line is, [`Log::line`] is that line, byte for byte: writing every line gives the
 //!    input.
 //! 2. `columns` are bounds within the current line whenever the item is [`Item::Row`].
 //!
@@ -171,7 +171,7 @@ impl<R: BufRead> Log<R> {
 
     /// Writes the current line to `out` with `columns` appended: their names to `#fields`, their
     /// types to `#types`, their values to a row, in the order given, and keys to a JSON row. Every
-    /// octet of the line itself stays; other lines are copied.
+    /// byte of the line itself stays; other lines are copied.
     ///
     /// # Panics
     /// With more than [`COLUMNS_MAX`] columns, which is the caller's mistake.
@@ -235,7 +235,7 @@ impl<R: BufRead> Log<R> {
     fn split_row(&mut self, body: usize) -> Item {
         let separator = self.header.separator;
         let mut start = 0;
-        for part in self.line[..body].split(|&octet| octet == separator) {
+        for part in self.line[..body].split(|&byte| byte == separator) {
             if self.columns.len() == self.header.fields.len() {
                 self.columns.clear();
                 return Item::Damaged { first: true };
@@ -296,8 +296,8 @@ fn write_value(header: &Header, value: &Value<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes octets so that they are read back as they are: outside printable ASCII, at either
-/// separator and at a backslash as `\xHH`; a text that is a mark itself has its first octet
+/// Writes bytes so that they are read back as they are: outside printable ASCII, at either
+/// separator and at a backslash as `\xHH`; a text that is a mark itself has its first byte
 /// escaped, and an empty one is the mark for empty.
 fn write_text(header: &Header, text: &[u8], out: &mut Vec<u8>) {
     if text.is_empty() {
@@ -305,17 +305,17 @@ fn write_text(header: &Header, text: &[u8], out: &mut Vec<u8>) {
         return;
     }
     let is_mark = text == header.empty_field || text == header.unset_field;
-    for (position, &octet) in text.iter().enumerate() {
-        let plain = (0x21..0x7f).contains(&octet)
-            && octet != header.separator
-            && octet != header.set_separator
-            && octet != b'\\'
+    for (position, &byte) in text.iter().enumerate() {
+        let plain = (0x21..0x7f).contains(&byte)
+            && byte != header.separator
+            && byte != header.set_separator
+            && byte != b'\\'
             && !(position == 0 && is_mark);
         if plain {
-            out.push(octet);
+            out.push(byte);
         } else {
             const HEX: &[u8; 16] = b"0123456789abcdef";
-            let (high, low) = (HEX[usize::from(octet >> 4)], HEX[usize::from(octet & 15)]);
+            let (high, low) = (HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]);
             out.extend_from_slice(&[b'\\', b'x', high, low]);
         }
     }
@@ -455,7 +455,7 @@ impl<'a> Cell<'a> {
     fn text(self) -> Option<Cow<'a, [u8]>> {
         match self {
             Cell::Column(_, value) => Some(unescape(value)),
-            Cell::Json(raw) => text(raw).map(text_octets),
+            Cell::Json(raw) => text(raw).map(text_bytes),
         }
     }
 
@@ -478,7 +478,7 @@ impl<'a> Cell<'a> {
         match self {
             Cell::Column(header, value) if value == header.empty_field => Vec::new(),
             Cell::Column(header, value) => {
-                let parts = value.split(|octet| *octet == header.set_separator);
+                let parts = value.split(|byte| *byte == header.set_separator);
                 parts.take(ANSWERS_MAX).map(unescape).collect()
             }
             Cell::Json(raw) => {
@@ -489,8 +489,8 @@ impl<'a> Cell<'a> {
     }
 }
 
-/// Text of a JSON log as octets. Zeek writes octets that are not UTF-8 as `\xHH` into its strings.
-fn text_octets(text: Cow<'_, str>) -> Cow<'_, [u8]> {
+/// Text of a JSON log as bytes. Zeek writes bytes that are not UTF-8 as `\xHH` into its strings.
+fn text_bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
     match text {
         Cow::Borrowed(text) => unescape(text.as_bytes()),
         Cow::Owned(text) => Cow::Owned(unescape(text.as_bytes()).into_owned()),
@@ -591,7 +591,7 @@ mod tests {
 
     /// Columns are appended to header and rows; cut off again they give the input. Invariant 1.
     #[test]
-    fn append_keeps_every_octet() {
+    fn append_keeps_every_byte() {
         let names: [&[u8]; 2] = [b"a,b", b"c\td"];
         let columns = [
             Column { name: "n.src", kind: "string", value: Value::Text(b"-") },
@@ -659,12 +659,12 @@ mod tests {
             prop_assert_eq!(&copied, &input);
         }
 
-        /// Any octets that we write into a column are read back the same.
+        /// Any bytes that we write into a column are read back the same.
         #[test]
         fn written_text_reads_back(text in proptest::collection::vec(any::<u8>(), 1..40)) {
             let mut out = Vec::new();
             write_text(&Header::default(), &text, &mut out);
-            prop_assert!(out.iter().all(|octet| (0x21..0x7f).contains(octet) && *octet != b','));
+            prop_assert!(out.iter().all(|byte| (0x21..0x7f).contains(byte) && *byte != b','));
             prop_assert_ne!(out.as_slice(), b"-");
             let read = unescape(&out);
             prop_assert_eq!(read.as_ref(), text.as_slice());
