@@ -128,8 +128,9 @@ impl World {
         }
     }
 
-    /// More notices came for those who asked. Those who wait for memory got it in the order in which they began to wait, and
-    /// were told; other Room notices are of windows, which wait for their own readers.
+    /// More notices came for those who asked. Those who wait for memory got it in the order in which
+    /// they began to wait, and were told; other Room notices are of windows, which wait for their own
+    /// readers.
     fn hear(&mut self) {
         let notices = std::mem::take(&mut *self.inbox.notices());
         let mut rooms = Vec::new();
