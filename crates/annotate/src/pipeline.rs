@@ -43,6 +43,7 @@ pub trait Sink: Send {
 }
 
 /// One batch on its way.
+#[derive(Default)]
 pub struct Work {
     /// Its number.
     pub number: u64,
@@ -462,17 +463,7 @@ impl Pipeline<'_> {
             },
             None => decoded.clear(self.workers),
         }
-        let work = Box::new(Work {
-            number,
-            batch,
-            finish_before: 0,
-            decoded,
-            packets_before: 0,
-            time_ns: 0,
-            capture_start_ns: 0,
-            committed: None,
-            answers: Vec::new(),
-        });
+        let work = Box::new(Work { number, batch, decoded, ..Work::default() });
         self.update(|schedule| *schedule.slot(number) = Slot::Decoded(work));
         Ok(())
     }

@@ -76,17 +76,8 @@ fn a_clock_that_is_set_ends_no_flow_early_or_late() {
             (batch.clock_step_ns, batch.silent_at_ns) = (clock_step_ns, silent_at_ns);
             let mut decoded = Decoded::default();
             decode(&batch, 1, keying, &mut decoded);
-            let mut work = Work {
-                number: number as u64,
-                batch: Some(batch),
-                finish_before: 0,
-                decoded,
-                packets_before: 0,
-                time_ns: 0,
-                capture_start_ns: 0,
-                committed: None,
-                answers: Vec::new(),
-            };
+            let (number, batch) = (number as u64, Some(batch));
+            let mut work = Work { number, batch, decoded, ..Work::default() };
             state.take(&mut work);
             let committed = state.edge.names.commit().expect("room").expect("no stall");
             worker.proxy.sync_to(committed.position);
