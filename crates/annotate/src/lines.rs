@@ -4,7 +4,7 @@
 //! capture is in one file, whenever it is read. Live, the two are the same.
 //!
 //! A log in one file ends the run where it can't be written. One that is cut drops records and goes on, as
-//! [`larder_io::service::rolling`] says.
+//! [`larder_serve::rolling`] says.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use larder_io::access::Access;
 use larder_io::output::Output;
-use larder_io::service::rolling::{Lines, Rolling, RollingOptions};
+use larder_serve::rolling::{Lines, Rolling, RollingOptions};
 
 use crate::files::open_output;
 use crate::format::Format;

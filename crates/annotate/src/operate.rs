@@ -22,10 +22,10 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use larder_io::event::{Events, Interest, Poller, Waker};
-use larder_io::service::control::{self, Answer, Control, Fields, Service};
-use larder_io::service::endpoint::{self, Endpoint};
-use larder_io::service::figures::{insert_value, write_build_info, write_head, write_value};
-use larder_io::service::notify::Notifier;
+use larder_serve::control::{self, Answer, Control, Fields, Service};
+use larder_serve::endpoint::{self, Endpoint};
+use larder_serve::figures::{insert_value, write_build_info, write_head, write_value};
+use larder_serve::notify::Notifier;
 use serde_json::Value;
 
 use crate::board::{Party, Second, Tally};

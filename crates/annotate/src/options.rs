@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use larder_io::access::Access;
-use larder_io::histogram::Histogram;
+use larder_serve::histogram::Histogram;
 
 use crate::record::{End, NameFlags, NameSource};
 

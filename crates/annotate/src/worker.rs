@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use larder::{Cache, Proxy, prefetch_read};
-use larder_io::histogram::Histogram;
+use larder_serve::histogram::Histogram;
 use larder_wire::dns::{Message, NameBuf};
 use larder_wire::scope::Scope;
 use larder_wire::stream::Budget;

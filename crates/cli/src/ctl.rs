@@ -10,8 +10,8 @@
 
 use std::io::{self, BufWriter, Write};
 
-use larder_io::service::control::Fields;
-use larder_io::service::control::client::{self, Error};
+use larder_serve::control::Fields;
+use larder_serve::control::client::{self, Error};
 use larder_settings::exit::{self, Failure, Outcome};
 use larder_settings::layers::Resolved;
 use larder_settings::terminal::print;

@@ -5,7 +5,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use larder_io::service::changes::Changes;
+use larder_serve::changes::Changes;
 use larder_settings::exit::Failure;
 use larder_settings::layers::Resolved;
 use larder_settings::table::Setting;

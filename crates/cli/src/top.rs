@@ -11,8 +11,8 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use larder_io::service::control::Fields;
-use larder_io::service::control::client;
+use larder_serve::control::Fields;
+use larder_serve::control::client;
 use larder_settings::exit::{self, Failure, Outcome};
 use larder_settings::layers::Resolved;
 use rustix::termios::{self, OptionalActions, Termios};

@@ -8,7 +8,7 @@
 //! anything else                            -> {"ok":false,"error":"what to do instead"}
 //! ```
 //!
-//! The socket and its clients are those of [`larder_io::service::control`].
+//! The socket and its clients are those of [`larder_serve::control`].
 //!
 //! | part | duty |
 //! |---|---|
@@ -25,10 +25,10 @@ pub mod jobs;
 mod tests;
 
 use larder::{Cache, Seconds};
-use larder_io::service::control::Service;
+use larder_serve::control::Service;
 use serde_json::Value;
 
-pub use larder_io::service::control::{Answer, Control, Fields, Job, Limits, Talk, server};
+pub use larder_serve::control::{Answer, Control, Fields, Job, Limits, Talk, server};
 
 use crate::presentation::{name_to_wire, push_name};
 

@@ -11,9 +11,9 @@
 //! here. It does not say what the message contains beyond the octets: who asked whom, over what, when.
 //!
 //! A file is begun anew at the start and by [`Writer::reopen`], which is for after a rotation. A socket that is lost is
-//! connected again, and a file that could not be written is tried again, as [`larder_io::service::writer`] has it.
+//! connected again, and a file that could not be written is tried again, as [`larder_serve::writer`] has it.
 //!
-//! Bounds: those of [`larder_io::service::handover`]; a write to a socket waits for [`SOCKET_TIMEOUT`] at most, on the writer's own
+//! Bounds: those of [`larder_serve::handover`]; a write to a socket waits for [`SOCKET_TIMEOUT`] at most, on the writer's own
 //! thread. Cost: some 60 octets beside the message, and a copy.
 
 use std::fs::File;
@@ -26,8 +26,8 @@ use std::time::Duration;
 
 use larder_io::frame_streams::{CONTENT_TYPE, CONTROL_BYTES_MAX, control, control_frame};
 
-use larder_io::service::handover::Feed;
-use larder_io::service::writer::{Sink, Writer, write_whole};
+use larder_serve::handover::Feed;
+use larder_serve::writer::{Sink, Writer, write_whole};
 
 /// How long a collector may take for an answer, or to read.
 pub const SOCKET_TIMEOUT: Duration = Duration::from_secs(5);

@@ -50,7 +50,7 @@ use crate::reload::Follower;
 use crate::streams::Streams;
 use crate::trace::Trace;
 use crate::xdp;
-use larder_io::stage::{Stage, Stages};
+use larder_serve::stage::{Stage, Stages};
 
 /// Messages received or sent by one system call.
 const BATCH: usize = 64;

@@ -33,7 +33,7 @@
 //! | [`presentation`] | names, types and codes as operators write them |
 //! | [`snapshot`] | the cache in a file, saved while it is used, loaded at the start |
 //!
-//! What operators are served by that is no matter of DNS is [`larder_io::service`]: the endpoint for Prometheus, threads that write
+//! What operators are served by that is no matter of DNS is [`larder_serve`]: the endpoint for Prometheus, threads that write
 //! logs, what a service manager is told.
 //!
 //! A core owns a UDP socket, a proxy and a writer of the cache, sockets to the upstreams and its timers, and

@@ -20,13 +20,13 @@ use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use larder::Stats;
-use larder_io::service::figures::{self, write_head};
+use larder_serve::figures::{self, write_head};
 use larder_wire::dns::Message;
 use serde_json::Value;
 
 use self::upstreams::Upstreams;
 
-pub use larder_io::service::figures::{Fields, Gauge, gauge_fields};
+pub use larder_serve::figures::{Fields, Gauge, gauge_fields};
 
 use crate::dnstap::Protocol;
 use crate::zones::Upstream;

@@ -9,7 +9,7 @@
 //! not seen from one side only. A line says what the answer says (`line`); what it does not say (where it comes from,
 //! since when its client waits) the core tells before it answers.
 //!
-//! Bounds: those of [`larder_io::service::handover`], files of [`Options::bytes_max`] and a batch, [`Options::files_max`] of them
+//! Bounds: those of [`larder_serve::handover`], files of [`Options::bytes_max`] and a batch, [`Options::files_max`] of them
 //! ([`log_file`]). Cost for an answer that is not logged: an addition. For one that is: a walk over its records, some 100
 //! octets, the clock.
 
@@ -26,9 +26,9 @@ use crate::clock::Clock;
 use crate::clock::Now;
 use crate::core::Client;
 pub use crate::core::Source;
-use larder_io::service::handover::Feed;
-use larder_io::service::log_file::{self, LogFile};
-use larder_io::service::writer::Writer;
+use larder_serve::handover::Feed;
+use larder_serve::log_file::{self, LogFile};
+use larder_serve::writer::Writer;
 
 /// What is logged, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use larder_io::service::changes::Changes;
+use larder_serve::changes::Changes;
 
 use crate::policy::{self, Policy, PolicyError, PolicyOptions, Report};
 

@@ -19,9 +19,9 @@ use larder::{Cache, Seconds};
 use larder_io::activation::{Inherited, take_inherited};
 use larder_io::event::{Signals, Waker};
 use larder_io::random;
-use larder_io::service::crew::{Crew, wake};
 use larder_io::tcp::{self, ListenOptions};
 use larder_io::udp::{Sharing, UdpOptions, UdpSocket};
+use larder_serve::crew::{Crew, wake};
 
 use rustix::net::SocketType;
 use rustix::net::sockopt::socket_type;
@@ -40,7 +40,7 @@ use crate::supervisor::{Common, Operation, Supervisor};
 use crate::trace::Trace;
 use crate::zones::{Forward, Zones};
 use crate::{dnstap, exchanges, streams, xdp};
-use larder_io::stage::Stages;
+use larder_serve::stage::Stages;
 
 /// Octets that may wait at a listening socket, in either direction; the system may allow less.
 const SOCKET_BUFFER_BYTES: usize = 4 << 20;

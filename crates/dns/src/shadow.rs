@@ -58,7 +58,7 @@ use crate::metrics::{self, Shared};
 use crate::reload::Reload;
 use crate::server::{self, Options, ServeError};
 use crate::zones::{Upstream, Zones};
-use larder_io::stage::{Stage, Stages};
+use larder_serve::stage::{Stage, Stages};
 
 pub use self::copy::{Counts as CopyCounts, From};
 pub use self::report::Report;

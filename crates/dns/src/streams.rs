@@ -42,9 +42,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
-use larder_io::connection_limit::{ConnectionLimit, Permit};
 use larder_io::event::{Event, Interest, Poller};
 use larder_io::tcp;
+use larder_serve::connection_limit::{ConnectionLimit, Permit};
 
 use crate::frames::{Frames, Lengths, MESSAGE_BYTES_MAX, READ_BYTES, Received, Unsent, receive};
 use larder_io::table::{Id, Table};

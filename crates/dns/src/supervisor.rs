@@ -42,11 +42,11 @@ use crate::metrics::Shared;
 use crate::query_log;
 use crate::reload::{Reload, Reloaded};
 use crate::snapshot::{Loading, Snapshots, clear_leftovers};
-use larder_io::service::crew::{Crew, wake};
-use larder_io::service::endpoint::{self, Endpoint};
-use larder_io::service::notify::Notifier;
-use larder_io::service::writer::Writer;
-use larder_io::stage::Stage;
+use larder_serve::crew::{Crew, wake};
+use larder_serve::endpoint::{self, Endpoint};
+use larder_serve::notify::Notifier;
+use larder_serve::stage::Stage;
+use larder_serve::writer::Writer;
 
 /// How long what is in flight may take at the end, milliseconds.
 pub const DRAIN_MS: u64 = 2_000;

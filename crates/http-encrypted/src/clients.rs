@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use larder_http::beside::Door;
-use larder_io::service::figures::Gauge;
 use larder_io::tcp::reset_on_close;
+use larder_serve::figures::Gauge;
 use larder_tls::listen::Host;
 use larder_tls::{ConnectionLimit, Permit};
 use tokio::io::AsyncWriteExt;

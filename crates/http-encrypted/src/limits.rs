@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use larder_http::options::Options;
-use larder_io::service::figures::Gauge;
+use larder_serve::figures::Gauge;
 
 /// Limits of all connections over TLS.
 #[derive(Debug, Clone)]

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use larder_http::beside::{Beside, Door, Ending, Running};
 use larder_http::options::{Options, OriginAddress};
-use larder_io::service::figures::Gauge;
+use larder_serve::figures::Gauge;
 use larder_tls::{Certificate, Files, Trust, listen};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::watch;

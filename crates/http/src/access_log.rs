@@ -6,15 +6,15 @@
 //!
 //! A loop never waits. A file or reader that does not keep up, or fails, costs lines, and they are counted.
 //!
-//! Bounds: those of [`larder_io::service::handover`]. Cost: some 300 ns and 150 octets a line.
+//! Bounds: those of [`larder_serve::handover`]. Cost: some 300 ns and 150 octets a line.
 
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use larder_io::service::handover::Feed;
-use larder_io::service::log_file::{self, LogFile};
-use larder_io::service::writer::Writer;
+use larder_serve::handover::Feed;
+use larder_serve::log_file::{self, LogFile};
+use larder_serve::writer::Writer;
 
 use crate::log::{Exchange, push_combined, push_json};
 

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use larder_io::service::figures::Gauge;
+use larder_serve::figures::Gauge;
 
 use crate::mail::{Mail, Message};
 use crate::options::{Options, OriginAddress};

@@ -6,7 +6,7 @@
 use std::fmt::Write;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use larder_io::service::figures::{Fields, write_head};
+use larder_serve::figures::{Fields, write_head};
 use parking_lot::Mutex;
 
 /// What every name of a metric begins with.

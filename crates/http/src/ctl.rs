@@ -1,4 +1,4 @@
-//! What operators ask of a running server, over the Unix socket of [`larder_io::service::control`].
+//! What operators ask of a running server, over the Unix socket of [`larder_serve::control`].
 //!
 //! ```text
 //! {"command":"stats"}                                            -> {"ok":true, ...}

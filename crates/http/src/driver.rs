@@ -50,10 +50,10 @@ use foldhash::{HashMap, HashMapExt};
 use larder::Seconds;
 use larder::mem::object::{News, Notice, ObjectId};
 use larder_io::clock::Clock;
-use larder_io::connection_limit::ConnectionLimit;
 use larder_io::reactor::{self, Batch, Event, Reactor};
 use larder_io::table::{Id, Table};
 use larder_io::tcp;
+use larder_serve::connection_limit::ConnectionLimit;
 
 use self::access::Told;
 use self::clients::{Arrival, CLIENT_LISTS, Client};
@@ -70,7 +70,7 @@ use crate::mail::{Mail, Message};
 use crate::options::Options;
 use crate::server::Common;
 use crate::store::{Face, Store};
-use larder_io::stage::{Stage, Stages};
+use larder_serve::stage::{Stage, Stages};
 
 /// Spaces of tokens.
 const CLIENTS: u8 = 1;

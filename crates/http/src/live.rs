@@ -21,8 +21,8 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use larder_io::service::changes::Changes;
-use larder_io::service::writer::{Meter, Writer};
+use larder_serve::changes::Changes;
+use larder_serve::writer::{Meter, Writer};
 use parking_lot::Mutex;
 
 use crate::access_log::{self, AccessLog, Log};

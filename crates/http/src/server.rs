@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use larder::Seconds;
 use larder_io::clock::Clock;
-use larder_io::connection_limit::ConnectionLimit;
 use larder_io::event::{Signals, Waker};
 use larder_io::reactor::Batch;
-use larder_io::service::crew::Crew;
-use larder_io::stage::{Stage, Stages};
 use larder_io::tcp::{ListenOptions, Sharing, listen};
+use larder_serve::connection_limit::ConnectionLimit;
+use larder_serve::crew::Crew;
+use larder_serve::stage::{Stage, Stages};
 
 use crate::beside::{self, Door};
 use crate::counts::{Counts, Shared};

@@ -24,7 +24,7 @@ use foldhash::HashMap;
 use larder::mem::object::{ObjectStore, Post, StoreOptions};
 use larder::{Cache, Proxy, Seconds, Ttl, Writer};
 use larder_io::random::Random;
-use larder_io::service::figures::Gauge;
+use larder_serve::figures::Gauge;
 use parking_lot::Mutex;
 
 use crate::bodies::Bodies;

@@ -26,11 +26,11 @@ use std::thread;
 use std::time::Instant;
 
 use larder_io::event::{Events, Interest, Poller, Signal, Signals, StopRule, StopStep};
-use larder_io::service::changes::Changes;
-use larder_io::service::control::{self, Control};
-use larder_io::service::crew;
-use larder_io::service::endpoint::{self, Endpoint};
-use larder_io::service::notify::Notifier;
+use larder_serve::changes::Changes;
+use larder_serve::control::{self, Control};
+use larder_serve::crew;
+use larder_serve::endpoint::{self, Endpoint};
+use larder_serve::notify::Notifier;
 
 use self::checks::Checks;
 use self::duties::Duties;

@@ -208,7 +208,7 @@ pub(crate) fn waiting<T: Send + 'static>(
 }
 
 /// A path for messages: control octets, which a terminal would obey, are escaped.
-pub(crate) fn display_name(path: &Path) -> String {
+pub fn display_name(path: &Path) -> String {
     let mut name = String::new();
     for character in path.to_string_lossy().chars() {
         match character.is_control() {

@@ -19,14 +19,11 @@
 //! | [`tcp`] | listening, accepting, connecting without waiting |
 //! | [`event`] | waiting for many descriptors, being woken, signals |
 //! | [`table`] | connections by number, in lists ordered by time |
-//! | [`connection_limit`] | how many connections there may be, in all and of one client |
 //! | [`reactor`] | the loop of a core that serves many TCP connections by few system calls |
 //! | [`timer`] | many short timers, without a clock |
 //! | [`access`] | who may read what is written |
 //! | [`activation`] | sockets that a service manager opened for us |
-//! | [`service`] | what a server has for its operators: metrics, control, logs |
-//! | [`histogram`] | percentiles of any number of values |
-//! | [`clock`], [`stage`] | time that never steps; how far a server's life has come |
+//! | [`clock`] | time that never steps |
 //! | [`cores`], [`netns`], [`random`] | pinned threads; a private network; numbers nobody can foresee |
 //! | `socket` | options and addresses of sockets |
 //!
@@ -41,7 +38,6 @@ pub mod access;
 pub mod activation;
 pub mod batch;
 pub mod clock;
-pub mod connection_limit;
 pub mod cores;
 mod damage;
 pub mod decode;
@@ -49,7 +45,6 @@ pub mod disk;
 pub mod event;
 pub mod frame_filter;
 pub mod frame_streams;
-pub mod histogram;
 pub mod input;
 pub mod live;
 pub mod mapped;
@@ -61,9 +56,7 @@ pub mod privileges;
 pub mod random;
 pub mod reactor;
 pub mod sender;
-pub mod service;
 mod socket;
-pub mod stage;
 mod stream;
 pub mod table;
 pub mod tcp;

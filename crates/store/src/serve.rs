@@ -47,8 +47,8 @@ use std::time::Instant;
 
 use larder_io::access::Access;
 use larder_io::event::{Events, Interest, Poller, Waker as Bell};
-use larder_io::service::control::{self, SocketFile};
 use larder_io::tcp::{self, ListenOptions};
+use larder_serve::control::{self, SocketFile};
 
 use self::client::{Client, Next};
 use self::gate::Gate;

@@ -19,5 +19,5 @@ pub mod listen;
 pub mod trust;
 
 pub use certificate::{Certificate, Files};
-pub use larder_io::connection_limit::{ConnectionLimit, Permit};
+pub use larder_serve::connection_limit::{ConnectionLimit, Permit};
 pub use trust::Trust;

@@ -28,9 +28,9 @@ use std::time::{Duration, Instant};
 
 use larder_annotate::options::{Endpoint, LookupPer};
 use larder_annotate::{Options, Progress};
-use larder_io::histogram::Histogram;
 use larder_io::input::{Content, Input};
 use larder_io::mapped::Mapped;
+use larder_serve::histogram::Histogram;
 use larder_settings::exit::{Failure, Outcome};
 use larder_settings::layers::Resolved;
 use larder_settings::terminal::{eprint_quietly, print};

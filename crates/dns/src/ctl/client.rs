@@ -3,8 +3,8 @@
 use std::io::{self, Read};
 use std::path::Path;
 
-pub use larder_io::service::control::client::Error;
-use larder_io::service::control::client::{ask, tell};
+pub use larder_serve::control::client::Error;
+use larder_serve::control::client::{ask, tell};
 
 use super::{Fields, Request};
 

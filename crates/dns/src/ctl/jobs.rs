@@ -1,13 +1,13 @@
 //! What takes long, on a thread of its own: to walk over a cache takes a second a million entries or so.
 //!
-//! Bounds: those of [`larder_io::service::control::job`]. One walk of a cache at a time ([`Cache::iter`]): a second one, that
+//! Bounds: those of [`larder_serve::control::job`]. One walk of a cache at a time ([`Cache::iter`]): a second one, that
 //! of a snapshot as well, waits for the first.
 
 use std::thread;
 use std::time::Duration;
 
 use larder::{Cache, Error, Seconds};
-use larder_io::service::control::{CLOSING, Fields, Job};
+use larder_serve::control::{CLOSING, Fields, Job};
 
 use super::entry::{self, LINE_BYTES_MAX};
 use crate::key::{Parts, is_within, question_of};

@@ -139,7 +139,7 @@ fn number(fields: &Fields, name: &str) -> u64 {
 }
 
 /// Requests are answered, errors come as text, a job that panics ends nothing else, and `stop` is answered before the
-/// server goes. Invariant 1 of `io::server`.
+/// server goes. Invariant 1 of `serve::server`.
 #[test]
 fn requests_are_answered() {
     serve(limits(), &cache(), |path| {
@@ -246,7 +246,7 @@ fn names_are_flushed() {
 
 /// A client that asks for a dump and does not read it is dropped in the end, while others are served; so is one that says
 /// nothing. A line without an end is refused before it takes memory. More clients than allowed are told so.
-/// Invariant 1 of `io::server`.
+/// Invariant 1 of `serve::server`.
 #[test]
 fn clients_are_bounded() {
     let cache = filled(20_000);
@@ -289,7 +289,7 @@ fn clients_are_bounded() {
 }
 
 /// A load whose client vanishes, or sends a line without an end, ends without harm to the next request.
-/// Invariant 2 of `io::job`.
+/// Invariant 2 of `serve::job`.
 #[test]
 fn loads_end() {
     let cache = filled(10);

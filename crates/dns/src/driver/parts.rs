@@ -16,7 +16,7 @@ use crate::query_log::QueryLog;
 use crate::reload::Follower;
 use crate::trace::Trace;
 use crate::{exchanges, streams, xdp};
-use larder_io::stage::Stages;
+use larder_serve::stage::Stages;
 
 /// What a core is made of. [`Parts::bare`] has what there is no doing without; the rest is named where it is more.
 pub struct Parts {

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use larder_io::histogram::Histogram;
+use larder_serve::histogram::Histogram;
 use serde_json::{Value, json};
 
 use super::copy;

@@ -1,6 +1,6 @@
 //! Percentiles, also of differences: values that may be below 0.
 
-use larder_io::histogram::{Histogram, place};
+use larder_serve::histogram::{Histogram, place};
 
 /// The value that a share (0 to 1) of all are not above, or up to 3 % less; 0 where there is none.
 pub fn percentile(of: &Histogram, share: f64) -> u64 {

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use larder_io::histogram::Histogram;
+use larder_serve::histogram::Histogram;
 use larder_wire::dns::edns::rcode;
 
 use super::known::{Case, KNOWN, excuse};

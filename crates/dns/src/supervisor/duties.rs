@@ -17,9 +17,9 @@ use crate::ctl::{Actions, Answer, Fields};
 use crate::metrics::{Gauge, cache_gauges, gauge_fields, write_gauges};
 use crate::reload::Reloaded;
 use crate::snapshot::{Loading, Snapshots};
-use larder_io::service::crew::wake;
-use larder_io::service::figures::write_build_info;
-use larder_io::service::writer::Writer;
+use larder_serve::crew::wake;
+use larder_serve::figures::write_build_info;
+use larder_serve::writer::Writer;
 
 /// What clients of the control socket may ask for.
 pub(super) struct Duties {

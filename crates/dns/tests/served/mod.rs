@@ -15,9 +15,9 @@ use larder_dns::policy::PolicyOptions;
 use larder_dns::reload::Reload;
 use larder_dns::zones::{Forward, Upstream, Zones};
 use larder_io::event::Waker;
-use larder_io::stage::{Stage, Stages};
 use larder_io::tcp::{self, ListenOptions};
 use larder_io::udp::{UdpOptions, UdpSocket};
+use larder_serve::stage::{Stage, Stages};
 
 /// Ports tried: it needs one of both protocols.
 const PORTS: usize = 8;

@@ -115,7 +115,7 @@ pub struct Client {
     /// A proxy has not said yet who it is.
     pub(super) expects_proxy: bool,
     /// Its place among those of its address, where they are counted.
-    pub(super) permit: Option<larder_io::connection_limit::Permit>,
+    pub(super) permit: Option<larder_serve::connection_limit::Permit>,
 }
 
 impl Client {

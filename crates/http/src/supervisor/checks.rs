@@ -16,8 +16,8 @@ use std::net::TcpStream;
 use std::sync::Arc;
 
 use larder_io::event::{Interest, Poller};
-use larder_io::service::nonblocking::retry;
 use larder_io::tcp::{self, ConnectOptions};
+use larder_serve::nonblocking::retry;
 
 use crate::health::Health;
 use crate::live::Setup;

@@ -3,8 +3,8 @@
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
-use larder_io::service::control::{Answer, Fields, Job, Service};
-use larder_io::service::figures::{Gauge, gauge_fields, write_build_info, write_gauges};
+use larder_serve::control::{Answer, Fields, Job, Service};
+use larder_serve::figures::{Gauge, gauge_fields, write_build_info, write_gauges};
 
 use crate::counts::PREFIX;
 use crate::ctl::Request;

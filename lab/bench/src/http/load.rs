@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use larder_io::event::{Events, Interest, Poller};
-use larder_io::histogram::Histogram;
+use larder_serve::histogram::Histogram;
 
 use super::body::Resource;
 use super::exchange::{Exchange, Fault, Room};

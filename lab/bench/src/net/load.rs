@@ -22,9 +22,9 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use larder_io::event::{Events, Interest, Poller};
-use larder_io::histogram::Histogram;
 use larder_io::random::Random;
 use larder_io::udp::{Ports, RecvBatch, SendBatch, UdpOptions, UdpSocket};
+use larder_serve::histogram::Histogram;
 
 use super::{MESSAGE_BYTES_MAX, SOCKET_BUFFER_BYTES};
 use crate::clock::ThreadTime;

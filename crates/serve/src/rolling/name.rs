@@ -66,7 +66,7 @@ impl Names {
 
     /// The same for messages.
     pub fn shown(&self) -> String {
-        crate::input::display_name(&self.path())
+        larder_io::input::display_name(&self.path())
     }
 
     pub fn lock(&self) -> PathBuf {

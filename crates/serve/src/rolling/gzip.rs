@@ -14,7 +14,7 @@ use std::thread::{self, JoinHandle};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use crate::access::Access;
+use larder_io::access::Access;
 
 use super::name::{Stamp, with_ending};
 
@@ -101,10 +101,8 @@ fn encode(from: &Path, to: &Path, access: Access) -> io::Result<u64> {
     Ok(out.metadata()?.len())
 }
 
+/// Compresses when nothing else runs. Refused, it runs as others do.
 fn lower_priority() {
-    // SAFETY: a call with three numbers, and no memory; 0 is the calling thread, which is ours. Refused, it runs as
-    // others do.
-    unsafe {
-        libc::setpriority(libc::PRIO_PROCESS, 0, 19);
-    }
+    // On Linux the calling thread alone, not the process.
+    let _ = rustix::process::setpriority_process(None, 19);
 }

@@ -22,8 +22,8 @@ use std::sync::Arc;
 use super::job::{Next, Running};
 use super::socket::{SocketFile, listen};
 use super::{Answer, Service, closing_line};
-use crate::event::{Event, Interest, Poller, Waker};
-use crate::service::nonblocking::retry;
+use crate::nonblocking::retry;
+use larder_io::event::{Event, Interest, Poller, Waker};
 
 /// Octets read at once.
 const READ_BYTES: usize = 16 << 10;

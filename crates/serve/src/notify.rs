@@ -180,9 +180,7 @@ mod tests {
             ),
         ] {
             let mut child = Command::new(env::current_exe().unwrap());
-            child
-                .args(["--exact", "service::notify::tests::the_environment_is_read"])
-                .env(CHILD, expected);
+            child.args(["--exact", "notify::tests::the_environment_is_read"]).env(CHILD, expected);
             for name in ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"] {
                 child.env_remove(name);
             }

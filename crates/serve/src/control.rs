@@ -28,7 +28,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-pub use super::figures::Fields;
+pub use crate::figures::Fields;
 pub use job::{Job, Talk};
 pub use server::{Control, Limits};
 pub use socket::{SocketFile, listen as listen_at};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 
-use crate::event::Waker;
 use crate::stage::{Stage, Stages};
+use larder_io::event::Waker;
 
 /// Wakes all cores: each turns its loop once.
 pub type WakeAll = Arc<dyn Fn() + Send + Sync>;
@@ -121,7 +121,7 @@ pub fn wake(waker: &Waker) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{Events, Interest, Poller};
+    use larder_io::event::{Events, Interest, Poller};
 
     /// Cores that end, well, badly or by a panic, are counted and wake the supervisor; the first error is told, and those who
     /// go on are ended by the stage.

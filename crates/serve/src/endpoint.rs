@@ -14,8 +14,8 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
 use super::nonblocking::retry;
-use crate::event::{Event, Interest, Poller};
-use crate::tcp::{self, ListenOptions};
+use larder_io::event::{Event, Interest, Poller};
+use larder_io::tcp::{self, ListenOptions};
 
 /// Most clients that may be allowed.
 pub const CLIENTS_MAX: usize = 64;
@@ -277,7 +277,7 @@ impl What {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Events;
+    use larder_io::event::Events;
     use std::time::{Duration, Instant};
 
     /// Turns of a loop until `is_done`; fails after a minute.

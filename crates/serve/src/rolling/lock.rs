@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use crate::access::Access;
+use larder_io::access::Access;
 
 /// What a run noted that may have been killed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

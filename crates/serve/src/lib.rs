@@ -1,0 +1,34 @@
+//! What every server needs, once: dns, http and annotate are built on it.
+//!
+//! | module | duty |
+//! |---|---|
+//! | [`crew`], [`stage`] | the threads of the cores; how far a server's life has come |
+//! | [`changes`] | which settings a reload has changed, and which need a restart |
+//! | [`control`] | the control socket: requests of operators over a Unix socket |
+//! | [`endpoint`] | `GET /metrics`, in the supervisor's loop |
+//! | [`figures`], [`histogram`] | metrics for Prometheus and for `larder ctl stats`; percentiles of any number of values |
+//! | [`connection_limit`] | how many connections there may be, in all and of one client |
+//! | [`handover`], [`writer`] | records from the cores to a thread that writes them |
+//! | [`log_file`], [`rolling`] | the file of a log; a log that is cut, compressed and bounded by a budget |
+//! | [`notify`] | messages to the service manager (sd_notify) |
+//! | [`nonblocking`] | reads and writes that never wait |
+//!
+//! None of it has a loop or a clock of its own: a supervisor's loop calls it, and says what time it is.
+
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), warn(clippy::unwrap_used))]
+
+pub mod changes;
+pub mod connection_limit;
+pub mod control;
+pub mod crew;
+pub mod endpoint;
+pub mod figures;
+pub mod handover;
+pub mod histogram;
+pub mod log_file;
+pub mod nonblocking;
+pub mod notify;
+pub mod rolling;
+pub mod stage;
+pub mod writer;
