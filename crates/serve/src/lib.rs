@@ -6,7 +6,7 @@
 //! | [`changes`] | which settings a reload has changed, and which need a restart |
 //! | [`control`] | the control socket: requests of operators over a Unix socket |
 //! | [`endpoint`] | `GET /metrics`, in the supervisor's loop |
-//! | [`figures`], [`histogram`] | metrics for Prometheus and for `larder ctl stats`; percentiles of any number of values |
+//! | [`figures`], [`histogram`] | metrics for Prometheus and `larder ctl stats`; percentiles of any number of values |
 //! | [`connection_limit`] | how many connections there may be, in all and of one client |
 //! | [`handover`], [`writer`] | records from the cores to a thread that writes them |
 //! | [`log_file`], [`rolling`] | the file of a log; a log that is cut, compressed and bounded by a budget |

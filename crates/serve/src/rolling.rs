@@ -45,6 +45,7 @@ use std::path::PathBuf;
 
 use gzip::Gzip;
 use larder_io::access::Access;
+use larder_io::input::display_name;
 use larder_io::output::OutputError;
 use lock::Lock;
 use name::{Names, Stamp};
@@ -147,8 +148,7 @@ impl Rolling {
         footer: Lines,
         now_ns: Option<i64>,
     ) -> Result<Rolling, OutputError> {
-        let failed =
-            |error| OutputError::new(&larder_io::input::display_name(&options.path), error);
+        let failed = |error| OutputError::new(&display_name(&options.path), error);
         let names = Names::of(&options.path).map_err(failed)?;
         let (lock, left) = Lock::take(&names.lock(), options.access).map_err(failed)?;
         let mut rolling = Rolling {
@@ -518,7 +518,7 @@ impl Rolling {
                 (Ok(_), None) => drop(fs::remove_file(self.names.packed(&stamp))),
                 (Err(_), None) => {}
                 (Err(error), Some(_)) => {
-                    let name = larder_io::input::display_name(&self.names.closed(&stamp));
+                    let name = display_name(&self.names.closed(&stamp));
                     self.tell(format!(
                         "{name}: {error}; it stays as it is, and the next start tries again"
                     ));
