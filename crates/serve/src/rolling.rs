@@ -255,8 +255,6 @@ impl Rolling {
         if closed {
             self.unlink();
             self.lock.remove();
-        }
-        if closed {
             return Ok(self.counts);
         }
         let lost = self.counts.records_lost;
