@@ -2,7 +2,7 @@
 
 use larder::{Cache, Error, Policy, Seconds, Ttl};
 
-#[path = "../../../crates/cache/tests/common/mod.rs"]
+#[path = "../../../crates/larder/tests/common/mod.rs"]
 mod model;
 
 use super::Cut;

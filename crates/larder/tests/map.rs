@@ -150,7 +150,7 @@ fn sleepers_hold_nobody_up() {
 
 /// Threads come and go by the dozen on two seats: none panics, none leaves anything behind that stops others,
 /// and what a thread wrote is read by the one that is told of it, every time.
-/// Invariant 2 of `seats`.
+/// Invariant 2 of `reader_pool`.
 #[test]
 fn what_is_told_is_read() {
     let map: Map<u64, u64> =
@@ -181,7 +181,7 @@ fn what_is_told_is_read() {
 }
 
 /// A map may be used inside `with`, to any depth, with fewer seats than depth: reads are answered, and a
-/// write that this very read holds up is refused rather than waited for. Invariant 3 of `seats`.
+/// write that this very read holds up is refused rather than waited for. Invariant 3 of `reader_pool`.
 #[test]
 fn reads_may_nest() {
     let (map, _) = manual(1 << 20, 1);

@@ -14,7 +14,7 @@ use crate::hash::{Hasher, KeyHash};
 use crate::index::{Placement, find};
 use crate::iter::Iter;
 use crate::position::LogPosition;
-use crate::proxy::Proxy;
+use crate::reader::Proxy;
 use crate::stats::Stats;
 use crate::time::{Seconds, SyncMode, is_expired};
 use crate::writer::Writer;

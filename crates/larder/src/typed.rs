@@ -48,7 +48,7 @@ use crate::build::Builder;
 use crate::cache::Cache;
 use crate::error::Error;
 use crate::evicted::Batch;
-use crate::proxy::Proxy;
+use crate::reader::Proxy;
 use crate::time::{Seconds, Ttl};
 use crate::writer::Writer;
 

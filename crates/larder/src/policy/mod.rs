@@ -21,6 +21,7 @@
 //! Bounds: every call is O(1), but `evict` may carry up to [`STEPS_MAX`] entries from one place to
 //! another, each of them once for a hit it had.
 
+mod entry_states;
 mod fifo;
 mod list;
 mod lru;
@@ -28,7 +29,6 @@ mod lru;
 mod model;
 pub mod paper;
 pub mod partitioned;
-mod places;
 mod recycle;
 mod walks;
 

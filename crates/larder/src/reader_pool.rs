@@ -40,7 +40,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::cache::Cache;
 use crate::error::Error;
 use crate::evicted::Batch;
-use crate::proxy::Proxy;
+use crate::reader::Proxy;
 use crate::time::Seconds;
 use crate::writer::Writer;
 

@@ -28,7 +28,7 @@
 //!
 //! An access is a hit (but those that count for nothing) or an arrival. An entry moved to hot begins there
 //! with ref 0. `C` follows the number of entries in steps of a 64th. Where entries are and what is known of them is in
-//! the module `places`: two octets each.
+//! the module `entry_states`: two octets each.
 //!
 //! Temporary's queue has room for an eighth of all entries there can be, so while a new cache fills, the oldest
 //! of temporary go to hot unasked, and those without a hit with freq 0: any candidate is worth more. Bounds:
@@ -36,7 +36,7 @@
 
 use larder_mem::Memory;
 
-use super::places::{Clock, EPOCHS, FREQ_MAX, GROUP, Places, REF_MAX, Record, aged};
+use super::entry_states::{Clock, EPOCHS, FREQ_MAX, GROUP, Places, REF_MAX, Record, aged};
 use super::recycle::{Departed, Recycle};
 use super::{Entries, EntryNumber, Replacement, STEPS_MAX, unmapped};
 use crate::error::Error;

@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::build::Builder;
 use crate::cache::Cache;
 use crate::clock::Clock;
+use crate::codec::{Key, Value};
 use crate::map::Map;
-use crate::octets::{Key, Value};
 use crate::save::{Loaded, SaveError};
 use crate::time::Seconds;
 

@@ -9,7 +9,7 @@
 //! # Ok::<(), larder::Error>(())
 //! ```
 //!
-//! Under it are the engine's proxies and writers in `seats`, whose header says what they cost and why they
+//! Under it are the engine's proxies and writers in `reader_pool`, whose header says what they cost and why they
 //! stand behind light locks; `flight`, which lets one caller load what many miss; and a [`Clock`].
 //!
 //! What holds
@@ -34,11 +34,11 @@ use std::time::Duration;
 use crate::build::Builder;
 use crate::cache::Cache;
 use crate::clock::Clock;
+use crate::codec::{Key, Value, with_engine_key};
 use crate::error::Error;
 use crate::flight::{Begin, Flight, Token};
-use crate::octets::{Key, Value, with_engine_key};
+use crate::reader_pool::Seats;
 use crate::save::{self, Loaded, SaveError};
-use crate::seats::Seats;
 use crate::time::{Seconds, Ttl};
 
 /// Keys that may be loaded at once; more are loaded by each who misses, and not stored.
