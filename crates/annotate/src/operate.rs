@@ -23,8 +23,8 @@ use std::time::Instant;
 
 use larder_io::event::{Events, Interest, Poller, Waker};
 use larder_serve::control::{self, Answer, Control, Fields, Service};
-use larder_serve::endpoint::{self, Endpoint};
 use larder_serve::figures::{insert_value, write_build_info, write_head, write_value};
+use larder_serve::metrics_http::{self, Endpoint};
 use larder_serve::notify::Notifier;
 use serde_json::Value;
 
@@ -114,7 +114,7 @@ impl Operator {
             control.map(|(path, mode)| Control::open(path, *mode, limits, &poller, CONTROL));
         let endpoint = operation
             .metrics
-            .map(|at| Endpoint::open(at, endpoint::Limits::default(), &poller, METRICS));
+            .map(|at| Endpoint::open(at, metrics_http::Limits::default(), &poller, METRICS));
         let endpoint = endpoint.transpose().map_err(failed)?;
         let metrics = endpoint.as_ref().and_then(|endpoint| endpoint.address().ok());
         let notifier = match Notifier::from_environment() {

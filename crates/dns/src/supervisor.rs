@@ -43,7 +43,7 @@ use crate::query_log;
 use crate::reload::{Reload, Reloaded};
 use crate::snapshot::{Loading, Snapshots, clear_leftovers};
 use larder_serve::crew::{Crew, wake};
-use larder_serve::endpoint::{self, Endpoint};
+use larder_serve::metrics_http::{self, Endpoint};
 use larder_serve::notify::Notifier;
 use larder_serve::stage::Stage;
 use larder_serve::writer::Writer;
@@ -141,9 +141,9 @@ impl Supervisor {
             .control
             .as_ref()
             .map(|(path, mode)| Control::open(path, *mode, ctl::limits(), &poller, CONTROL));
-        let endpoint = operation
-            .metrics
-            .map(|address| Endpoint::open(address, endpoint::Limits::default(), &poller, METRICS));
+        let endpoint = operation.metrics.map(|address| {
+            Endpoint::open(address, metrics_http::Limits::default(), &poller, METRICS)
+        });
         let period_ms =
             (operation.snapshot_every_s > 0).then(|| operation.snapshot_every_s * 1_000);
         let now_ms = common.clock.now().us / 1_000;

@@ -29,7 +29,7 @@ use larder_io::event::{Events, Interest, Poller, Signal, Signals, StopRule, Stop
 use larder_serve::changes::Changes;
 use larder_serve::control::{self, Control};
 use larder_serve::crew;
-use larder_serve::endpoint::{self, Endpoint};
+use larder_serve::metrics_http::{self, Endpoint};
 use larder_serve::notify::Notifier;
 
 use self::checks::Checks;
@@ -56,7 +56,7 @@ const SIGNALS: u64 = 0;
 const WAKER: u64 = 1;
 const CONTROL: u64 = 2;
 const METRICS: u64 = CONTROL + control::server::TOKENS;
-const CHECKS: u64 = METRICS + endpoint::TOKENS;
+const CHECKS: u64 = METRICS + metrics_http::TOKENS;
 
 /// Where it stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,9 +131,9 @@ impl Supervisor {
         let control = operation.control.as_ref().map(|(path, mode)| {
             Control::open(path, *mode, control::Limits::default(), &poller, CONTROL)
         });
-        let endpoint = operation
-            .metrics
-            .map(|address| Endpoint::open(address, endpoint::Limits::default(), &poller, METRICS));
+        let endpoint = operation.metrics.map(|address| {
+            Endpoint::open(address, metrics_http::Limits::default(), &poller, METRICS)
+        });
         let (follower, setup) = Follower::new(common.live.clone());
         Ok(Supervisor {
             control: control.transpose()?,

@@ -5,7 +5,7 @@
 //! | [`crew`], [`stage`] | the threads of the cores; how far a server's life has come |
 //! | [`changes`] | which settings a reload has changed, and which need a restart |
 //! | [`control`] | the control socket: requests of operators over a Unix socket |
-//! | [`endpoint`] | `GET /metrics`, in the supervisor's loop |
+//! | [`metrics_http`] | `GET /metrics`, in the supervisor's loop |
 //! | [`figures`], [`histogram`] | metrics for Prometheus and `larder ctl stats`; percentiles of any number of values |
 //! | [`connection_limit`] | how many connections there may be, in all and of one client |
 //! | [`handover`], [`writer`] | records from the cores to a thread that writes them |
@@ -22,11 +22,11 @@ pub mod changes;
 pub mod connection_limit;
 pub mod control;
 pub mod crew;
-pub mod endpoint;
 pub mod figures;
 pub mod handover;
 pub mod histogram;
 pub mod log_file;
+pub mod metrics_http;
 pub mod nonblocking;
 pub mod notify;
 pub mod rolling;
