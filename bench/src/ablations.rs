@@ -20,7 +20,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use foldhash::fast::FixedState;
 use larder::mem::Region;
-use larder::{Cache, Error, Policy, Proxy, Seconds, Ttl, Typed, Writer};
+use larder::{Cache, Error, Policy, Reader, Seconds, Ttl, Typed, Writer};
 use larder_bench::clock::ThreadTime;
 use larder_bench::data::{Key, VALUE_BYTES_MAX, ValueBuffer, key, mix, number_of, scatter};
 use larder_bench::duel::{Way, cache_with_long_log, duel};
@@ -80,19 +80,19 @@ fn log_or_copies(size: Size) -> Result<Vec<Row>, String> {
     for per_mille in [1, 10, 100, 1000u64] {
         let changed = (size.entries as u64 * per_mille / 1000).max(1);
         let mut writer = cache.writer();
-        let mut proxy = cache.proxy().map_err(text)?;
+        let mut reader = cache.reader().map_err(text)?;
         let mut round = 0;
         let mut buffer = ValueBuffer::default();
         let log = move || {
             round += 1;
-            proxy.sync();
+            reader.sync();
             for i in 0..changed {
                 let number = scatter(round, i, entries);
-                store(&mut writer, &mut proxy, number, buffer.value(number));
+                store(&mut writer, &mut reader, number, buffer.value(number));
             }
             let _ = writer.flush();
             let time = ThreadTime::start();
-            proxy.sync();
+            reader.sync();
             time.elapsed_ns()
         };
         let mut ways = vec![Way::new("larder", "", log)];
@@ -131,10 +131,10 @@ fn copy_tables(from: &[u64], to: &mut [u64], dirty: &[bool]) {
     black_box(to);
 }
 
-/// Inserts; where the log is full the proxy syncs first.
-fn store(writer: &mut Writer, proxy: &mut Proxy, number: u32, value: &[u8]) {
+/// Inserts; where the log is full the reader syncs first.
+fn store(writer: &mut Writer, reader: &mut Reader, number: u32, value: &[u8]) {
     while writer.insert(&key(number), value, Ttl::FOREVER, NOW).is_err() {
-        proxy.sync();
+        reader.sync();
     }
 }
 
@@ -167,19 +167,19 @@ fn clocks(size: Size) -> Result<Vec<Row>, String> {
     };
     let mono = || Seconds(started.elapsed().as_secs() as u32);
     let tick = black_box(NOW);
-    let proxy = &core.proxy;
+    let reader = &core.reader;
     let mut ways = [
-        Way::new("larder", "", || gets(proxy, size, || tick)),
-        Way::new("SystemTime::now a get", "", || gets(proxy, size, wall)),
-        Way::new("Instant::now a get", "", || gets(proxy, size, mono)),
+        Way::new("larder", "", || gets(reader, size, || tick)),
+        Way::new("SystemTime::now a get", "", || gets(reader, size, wall)),
+        Way::new("Instant::now a get", "", || gets(reader, size, mono)),
     ];
     Ok(duel("get, the time by a tick", Unit::Ns, size.rounds, &mut ways))
 }
 
-fn gets(proxy: &Proxy, size: Size, now: impl Fn() -> Seconds) -> f64 {
+fn gets(reader: &Reader, size: Size, now: impl Fn() -> Seconds) -> f64 {
     let time = ThreadTime::start();
     let sum = (0..size.operations as u64).fold(0u64, |sum, i| {
-        let entry = proxy.get(&key(scatter(21, i, kept(size))), now());
+        let entry = reader.get(&key(scatter(21, i, kept(size))), now());
         sum.wrapping_add(entry.map_or(0, |entry| number_of(&entry)))
     });
     black_box(sum);
@@ -217,10 +217,10 @@ fn built_in_place(size: Size) -> Result<Vec<Row>, String> {
                     if stored.is_ok() {
                         break;
                     }
-                    core.proxy.sync();
+                    core.reader.sync();
                 }
                 if number % 1024 == 0 {
-                    core.proxy.sync();
+                    core.reader.sync();
                 }
             }
             core.settle();
@@ -282,7 +282,7 @@ fn timed_gets(engine: &Engine, size: Size) -> Vec<u32> {
     let mut times = Vec::with_capacity(operations);
     for i in 0..operations as u64 {
         if i % 1024 == 0 {
-            core.proxy.sync();
+            core.reader.sync();
         }
         let key = key(scatter(33, i, kept(size)));
         let start = Instant::now();
@@ -363,7 +363,7 @@ impl Mixed {
     fn new(entries: usize, changes: bool) -> Result<Mixed, String> {
         // Room for a fifth of the long ones, or so: a phase of either kind leaves nothing of the other.
         let budget = (entries * 128) as u64 + (4 << 20);
-        let cache = Cache::builder().budget(budget).proxies_max(1).shards(1).policy(Policy::Fifo);
+        let cache = Cache::builder().budget(budget).readers_max(1).shards(1).policy(Policy::Fifo);
         let cache = cache.entry_bytes_mean(64).build().map_err(text)?;
         let writer = cache.writer();
         Ok(Mixed { cache, writer, entries: entries as u32, next: 0, changes })
@@ -442,11 +442,11 @@ impl Connection {
 
 fn reused_objects(size: Size) -> Result<Vec<Row>, String> {
     let objects = (size.entries / 50).max(64);
-    let builder = Cache::builder().budget((objects * 128) as u64 + (1 << 20)).proxies_max(1);
+    let builder = Cache::builder().budget((objects * 128) as u64 + (1 << 20)).readers_max(1);
     let builder = builder.shards(1).policy(Policy::Fifo).entry_bytes_mean(64);
     let typed = Typed::build(builder, Connection::new, Connection::clear).map_err(text)?;
     let held = typed.cache().stats().map_err(text)?.entries_max as usize;
-    let mut proxy = typed.proxy().map_err(text)?;
+    let mut reader = typed.reader().map_err(text)?;
     let mut boxed = lru::LruCache::new(NonZeroUsize::new(held).ok_or("a cache of no objects")?);
     let puts = size.operations.max(4 * held) as u32 / 4;
     let (mut next, mut next_boxed) = (0u32, 0u32);
@@ -460,7 +460,7 @@ fn reused_objects(size: Size) -> Result<Vec<Row>, String> {
                 return f64::NAN;
             }
             if i % 64 == 0 {
-                proxy.sync();
+                reader.sync();
             }
         }
         time.elapsed_ns() / f64::from(puts)

@@ -296,7 +296,7 @@ impl Edge {
     }
 
     /// Learns what was known beside the capture before its first packet at `time_ns`, and commits
-    /// it. `make_way` syncs every other proxy, which the engine needs now and then.
+    /// it. `make_way` syncs every other reader, which the engine needs now and then.
     pub fn learn_before(
         &mut self,
         time_ns: i64,

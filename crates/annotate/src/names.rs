@@ -13,9 +13,9 @@
 //! **Learning is serial, looking up is parallel, and both agree to the packet.** The edge (one
 //! thread at a time, in packet order) learns the answers of batch *k* into an [`Overlay`], and
 //! [`Names::commit`] writes the last value of each changed key to the engine, which gives a log
-//! position. Workers that process batch *k* bring their proxy to exactly that position. A key that
+//! position. Workers that process batch *k* bring their reader to exactly that position. A key that
 //! the batch changed is read from the overlay instead, as it was just before the packet at hand;
-//! any other key is read from the proxy. So what a flow is called depends on the packets before
+//! any other key is read from the reader. So what a flow is called depends on the packets before
 //! its first one, not on the number of cores or on how far the edge ran ahead.
 //!
 //! Order among candidates (`merge`): by what supports them ([`Standing`]), then newest first. A
@@ -34,7 +34,7 @@ mod view;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use larder::{Cache, KeyHash, LogPosition, Policy, Proxy, Seconds, Ttl, Writer};
+use larder::{Cache, KeyHash, LogPosition, Policy, Reader, Seconds, Ttl, Writer};
 use larder_wire::Addr;
 use larder_wire::scope::Scope;
 
@@ -273,7 +273,7 @@ impl Followed {
 pub struct Names {
     cache: Cache,
     writer: Writer,
-    proxy: Proxy,
+    reader: Reader,
     overlay: Overlay,
     /// Keys changed in this batch, in order of first change, each by its hash and by the overlay's
     /// entry for its value before the batch; the commit's work list.
@@ -307,7 +307,7 @@ pub struct Names {
 /// What a commit hands to the workers.
 #[derive(Clone)]
 pub struct Committed {
-    /// Where proxies must be.
+    /// Where readers must be.
     pub position: LogPosition,
     /// What the batch changed.
     pub overlay: Arc<Overlay>,
@@ -316,14 +316,14 @@ pub struct Committed {
 }
 
 impl Names {
-    /// Builds the engine for `budget_bytes`, and proxies for `workers`.
+    /// Builds the engine for `budget_bytes`, and readers for `workers`.
     pub fn new(
         budget_bytes: u64,
         workers: usize,
         seed: u64,
         candidates_max: usize,
         rules: Rules,
-    ) -> Result<(Names, Vec<Proxy>), Error> {
+    ) -> Result<(Names, Vec<Reader>), Error> {
         let explain = |error: larder::Error| {
             Error::Options(format!("--names-budget: {error}; give it more room"))
         };
@@ -331,21 +331,21 @@ impl Names {
             .budget(budget_bytes)
             // One writer needs no more.
             .shards(1)
-            .proxies_max(workers + 1)
+            .readers_max(workers + 1)
             // What is evicted must not depend on the number of cores: the budget pays for one
             // index copy, the workers' own come on top (8 octets an entry each).
-            .proxies_counted(1)
+            .readers_counted(1)
             // Nor on who reads when: first in, first out needs no reports of reads.
             .policy(Policy::Fifo)
             .seed(seed)
             .build()
             .map_err(explain)?;
-        let proxies =
-            (0..workers).map(|_| cache.proxy()).collect::<Result<Vec<_>, _>>().map_err(explain)?;
-        let proxy = cache.proxy().map_err(explain)?;
+        let readers =
+            (0..workers).map(|_| cache.reader()).collect::<Result<Vec<_>, _>>().map_err(explain)?;
+        let reader = cache.reader().map_err(explain)?;
         let names = Names {
             writer: cache.writer(),
-            proxy,
+            reader,
             overlay: Overlay::default(),
             changed: Vec::new(),
             committed: 0,
@@ -375,7 +375,7 @@ impl Names {
             batch: 0,
             cache,
         };
-        Ok((names, proxies))
+        Ok((names, readers))
     }
 
     /// What was ever learned, for the workers.
@@ -508,8 +508,8 @@ impl Names {
         let hash = Key::hash_of_address(&self.cache, scope, addr);
         self.facts.named.prefetch(hash.get());
         let pair = self.cache.hash(Key::pair(scope, client, addr).as_bytes());
-        self.proxy.prefetch(hash);
-        self.proxy.prefetch(pair);
+        self.reader.prefetch(hash);
+        self.reader.prefetch(pair);
         [hash, pair]
     }
 
@@ -523,14 +523,14 @@ impl Names {
     pub fn prefetch_alias(&mut self, target: &[u8]) -> KeyHash {
         let hash = self.put_alias_key(target);
         self.aliases.prefetch(hash.get());
-        self.proxy.prefetch(hash);
+        self.reader.prefetch(hash);
         hash
     }
 
     /// With its index line here, asks for the entry of a key.
     #[inline]
     pub fn prefetch_entry(&self, hash: KeyHash) {
-        self.proxy.prefetch_entry(hash);
+        self.reader.prefetch_entry(hash);
     }
 
     /// Finds out who asked for the name of a message directly, and how many clients aliases have led
@@ -562,7 +562,7 @@ impl Names {
     fn alias_of(&self, hash: KeyHash) -> Option<Alias<'_>> {
         let value = match self.overlay.get(hash.get(), &self.alias_key, u64::MAX) {
             Some(value) => value,
-            None => self.proxy.get_hashed(hash, &self.alias_key, NOW).map(|entry| entry.value()),
+            None => self.reader.get_hashed(hash, &self.alias_key, NOW).map(|entry| entry.value()),
         };
         value.and_then(Alias::read)
     }
@@ -673,7 +673,7 @@ impl Names {
         key: &[u8],
         write: impl FnOnce(&[u8], &mut Vec<u8>),
     ) {
-        let Names { overlay, proxy, scratch, changed, .. } = self;
+        let Names { overlay, reader, scratch, changed, .. } = self;
         if let Some(latest) = overlay.find(hash.get(), key, u64::MAX).copied() {
             let old = latest.value.map_or(&[][..], |range| overlay.slice(range));
             write(old, scratch);
@@ -682,7 +682,7 @@ impl Names {
             }
             return;
         }
-        let before = proxy.get_hashed(hash, key, NOW);
+        let before = reader.get_hashed(hash, key, NOW);
         let old = before.as_deref().unwrap_or_default();
         write(old, scratch);
         if scratch != old {
@@ -691,8 +691,8 @@ impl Names {
         }
     }
 
-    /// Writes the batch's changes to the engine. `Ok(None)`: a proxy stands in the way; let every
-    /// worker finish the batches before this one and sync its proxy, then call again.
+    /// Writes the batch's changes to the engine. `Ok(None)`: a reader stands in the way; let every
+    /// worker finish the batches before this one and sync its reader, then call again.
     pub fn commit(&mut self) -> Result<Option<Committed>, Error> {
         while let Some(&(hash, first)) = self.changed.get(self.committed) {
             let key = self.overlay.slice(self.overlay.changes[first as usize].key);
@@ -700,7 +700,7 @@ impl Names {
                 match self.writer.insert_hashed(hash, key, value, Ttl::FOREVER, NOW) {
                     Ok(_) => {}
                     Err(larder::Error::Stalled { .. }) => {
-                        self.proxy.sync();
+                        self.reader.sync();
                         return Ok(None);
                     }
                     // A small budget has small slots: the best candidate alone may fit.
@@ -714,7 +714,7 @@ impl Names {
                             let best = &self.scratch;
                             match self.writer.insert_hashed(hash, key, best, Ttl::FOREVER, NOW) {
                                 Err(larder::Error::Stalled { .. }) => {
-                                    self.proxy.sync();
+                                    self.reader.sync();
                                     return Ok(None);
                                 }
                                 other => other.map_err(engine_failed)?,
@@ -729,12 +729,12 @@ impl Names {
         let position = match self.writer.flush() {
             Ok(position) => position,
             Err(larder::Error::Stalled { .. }) => {
-                self.proxy.sync();
+                self.reader.sync();
                 return Ok(None);
             }
             Err(error) => return Err(engine_failed(error)),
         };
-        self.proxy.sync();
+        self.reader.sync();
         self.changed.clear();
         self.committed = 0;
         let batch = self.batch;
@@ -747,7 +747,7 @@ impl Names {
     /// A view for the serial side itself: sees everything learned so far.
     pub fn view(&self) -> View<'_> {
         View {
-            proxy: &self.proxy,
+            reader: &self.reader,
             overlay: &self.overlay,
             cache: &self.cache,
             rules: self.rules,

@@ -347,7 +347,7 @@ pub fn load(
     Ok(count)
 }
 
-/// Hands what was learned to the engine. `make_way` brings every other proxy to the log's end, where
+/// Hands what was learned to the engine. `make_way` brings every other reader to the log's end, where
 /// one of them stands in the way.
 fn commit(names: &mut Names, make_way: &mut dyn FnMut()) -> Result<(), String> {
     while names.commit().map_err(|error| error.to_string())?.is_none() {

@@ -20,7 +20,7 @@
 //! 4. Nothing that a step computes depends on which worker runs it, or when.
 //!
 //! When the names' delta log is full (a small budget, many answers), the edge *stalls*: every worker
-//! finishes the batches before and syncs its proxy to the log's end (harmless, by the overlay).
+//! finishes the batches before and syncs its reader to the log's end (harmless, by the overlay).
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -400,7 +400,7 @@ impl Pipeline<'_> {
                     Ok(())
                 }
                 Task::SyncStalled => {
-                    worker.proxy.sync();
+                    worker.reader.sync();
                     self.update(|schedule| schedule.stall_synced[me] = true);
                     Ok(())
                 }
@@ -530,7 +530,7 @@ impl Pipeline<'_> {
     fn flows(&self, me: usize, worker: &mut Worker, work: Arc<Work>) {
         let mut output = self.lock().spare_outputs.pop().unwrap_or_default();
         if let Some(committed) = &work.committed {
-            worker.proxy.sync_to(committed.position);
+            worker.reader.sync_to(committed.position);
             let facts = BatchFacts {
                 packets_before: work.packets_before,
                 packets: work.decoded.packets,

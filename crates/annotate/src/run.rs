@@ -113,7 +113,7 @@ fn run_source(options: &Options, progress: &Arc<Progress>, input: Feed) -> Resul
     let workers = options.cores.max(1);
     progress.input_bytes_total.store(source.total_bytes().unwrap_or(0), Ordering::Relaxed);
 
-    let (mut names, mut proxies) = Names::new(
+    let (mut names, mut readers) = Names::new(
         options.names_budget_bytes,
         workers,
         options.seed,
@@ -122,8 +122,8 @@ fn run_source(options: &Options, progress: &Arc<Progress>, input: Feed) -> Resul
     )?;
     if let Some(path) = &options.names_load {
         load_names(&mut names, path, options.ignore_vlan, &mut || {
-            proxies.iter_mut().for_each(|proxy| {
-                proxy.sync();
+            readers.iter_mut().for_each(|reader| {
+                reader.sync();
             })
         })?;
     }
@@ -135,10 +135,10 @@ fn run_source(options: &Options, progress: &Arc<Progress>, input: Feed) -> Resul
         options: options_of_workers,
     });
     let cache = names.cache().clone();
-    let mut all: Vec<Worker> = proxies
+    let mut all: Vec<Worker> = readers
         .into_iter()
         .enumerate()
-        .map(|(me, proxy)| Worker::new(me, workers, proxy, cache.clone(), Arc::clone(&shared)))
+        .map(|(me, reader)| Worker::new(me, workers, reader, cache.clone(), Arc::clone(&shared)))
         .collect();
     let mut edge = Edge::new(names, options);
     edge.lessons = Lessons::open(options, live, progress)?;
@@ -150,7 +150,7 @@ fn run_source(options: &Options, progress: &Arc<Progress>, input: Feed) -> Resul
     {
         edge.learn_before(time_ns, || {
             for worker in &mut all {
-                worker.proxy.sync();
+                worker.reader.sync();
             }
         })?;
     }

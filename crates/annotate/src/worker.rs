@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use larder::{Cache, Proxy, prefetch_read};
+use larder::{Cache, Reader, prefetch_read};
 use larder_serve::histogram::Histogram;
 use larder_wire::dns::{Message, NameBuf};
 use larder_wire::scope::Scope;
@@ -192,15 +192,15 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Names as of a batch, through a worker's own proxy.
+    /// Names as of a batch, through a worker's own reader.
     fn view<'a>(
         &'a self,
         committed: &'a Committed,
-        proxy: &'a Proxy,
+        reader: &'a Reader,
         cache: &'a Cache,
     ) -> View<'a> {
         View {
-            proxy,
+            reader,
             overlay: &committed.overlay,
             cache,
             rules: self.options.rules,
@@ -216,8 +216,8 @@ pub struct Worker {
     shards: Vec<Shard<FlowState>>,
     /// Place of a shard in `shards`: a division a packet saved.
     place_of: [u8; SHARDS],
-    /// This worker's proxy of the names.
-    pub proxy: Proxy,
+    /// This worker's reader of the names.
+    pub reader: Reader,
     cache: Cache,
     state: WorkerState,
     /// Set by the first call of [`Worker::finish`].
@@ -315,7 +315,7 @@ impl Worker {
     pub fn new(
         me: usize,
         workers: usize,
-        proxy: Proxy,
+        reader: Reader,
         cache: Cache,
         shared: Arc<Shared>,
     ) -> Worker {
@@ -338,7 +338,7 @@ impl Worker {
         Worker {
             shards,
             place_of: std::array::from_fn(|shard| (shard / workers) as u8),
-            proxy,
+            reader,
             cache,
             state: WorkerState {
                 shared,
@@ -406,15 +406,15 @@ impl Worker {
         &self.state.lookup_times
     }
 
-    /// Takes the events of its shards, in packet order. The proxy must be at the batch's position.
+    /// Takes the events of its shards, in packet order. The reader must be at the batch's position.
     pub fn batch(&mut self, events: &[Event], facts: &BatchFacts<'_>, output: &mut Output) {
-        let Worker { shards, place_of, proxy, cache, state, .. } = self;
+        let Worker { shards, place_of, reader, cache, state, .. } = self;
         let place = |hash: u64| usize::from(place_of[shard_of(hash)]);
         if facts.clock_step_ns != 0 {
             shards.iter_mut().for_each(|shard| shard.shift_times(facts.clock_step_ns));
         }
         let all = Arc::clone(&state.shared);
-        let view = all.view(facts.committed, proxy, cache);
+        let view = all.view(facts.committed, reader, cache);
         if state.shared.options.lookup_per == LookupPer::Packet {
             if state.shared.options.time_lookups {
                 look_up_each::<true>(events, facts, view, state);
@@ -461,9 +461,9 @@ impl Worker {
     /// batch after the last. In parts, so that the records of all flows need not be held at once.
     /// `events`, which the first part alone may have, are of fragments that waited until the end.
     pub fn finish(&mut self, events: &[Event], facts: &BatchFacts<'_>, output: &mut Output) {
-        let Worker { shards, place_of, proxy, cache, state, open_flows, .. } = self;
+        let Worker { shards, place_of, reader, cache, state, open_flows, .. } = self;
         let all = Arc::clone(&state.shared);
-        let view = all.view(facts.committed, proxy, cache);
+        let view = all.view(facts.committed, reader, cache);
         let mut lane = Lane { state, view, facts, output, is_behind: true };
         for event in events {
             let place = usize::from(place_of[shard_of(event.hash)]);
@@ -519,7 +519,7 @@ fn look_up_each<const TIMED: bool>(
         let mut hashes = [view.cache.hash(keys[0].as_bytes()); 2 * GROUP];
         for (hash, key) in hashes.iter_mut().zip(keys) {
             *hash = view.cache.hash(key.as_bytes());
-            view.proxy.prefetch(*hash);
+            view.reader.prefetch(*hash);
         }
         let timed = TIMED && state.lookup_groups.is_multiple_of(TIMED_GROUPS);
         state.lookup_groups += u64::from(TIMED);

@@ -262,7 +262,7 @@ fn first_packets() {
 /// and all agree. The premise, that such a batch stalls, is checked on the names themselves.
 #[test]
 fn stalls() {
-    let (mut names, mut proxies) = Names::new(MIB, 1, 7, 4, Rules::all()).expect("a budget");
+    let (mut names, mut readers) = Names::new(MIB, 1, 7, 4, Rules::all()).expect("a budget");
     for number in 0..10_000u32 {
         names.learn(&Lesson {
             packet: 1,
@@ -281,8 +281,8 @@ fn stalls() {
     while names.commit().expect("a sound engine").is_none() {
         stalls += 1;
         assert!(stalls < 10_000, "a commit that never ends");
-        proxies.iter_mut().for_each(|proxy| {
-            proxy.sync();
+        readers.iter_mut().for_each(|reader| {
+            reader.sync();
         });
     }
     assert!(stalls > 3, "{stalls} stalls in a batch: this test tests little");

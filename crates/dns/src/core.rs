@@ -46,7 +46,7 @@ use std::hash::BuildHasherDefault;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use larder::{Cache, Entry, Error, KeyHash, Proxy, Writer};
+use larder::{Cache, Entry, Error, KeyHash, Reader, Writer};
 use larder_io::random::{self, Random};
 use larder_io::timer::Timers;
 use larder_io::udp::Route;
@@ -213,7 +213,7 @@ pub trait Net {
 #[derive(Debug)]
 pub struct Core {
     settings: Arc<Settings>,
-    proxy: Proxy,
+    reader: Reader,
     writer: Writer,
     zones: Zones,
     pending: Pending<Ask, Client>,
@@ -280,7 +280,7 @@ impl Core {
             Limiter::new(settings.rate, &key)
         });
         Ok(Core {
-            proxy: cache.proxy()?,
+            reader: cache.reader()?,
             writer: cache.writer(),
             zones,
             pending: Pending::new(settings.limits),
@@ -331,8 +331,8 @@ impl Core {
 
     /// Begins a turn: what other cores stored becomes visible.
     pub fn begin(&mut self) {
-        if self.proxy.is_behind() {
-            self.proxy.sync();
+        if self.reader.is_behind() {
+            self.reader.sync();
         }
     }
 
@@ -425,17 +425,17 @@ impl Core {
         }
         let extra = self.key_extra(&query, view);
         let key = self.keys[at].finish(&extra);
-        self.hashes.push(self.proxy.hash(key));
+        self.hashes.push(self.reader.hash(key));
         Some((query, view))
     }
 
     /// Answers what is held, and tells the rest.
     #[inline]
     fn look_up(&mut self, now: Now, asked: &[Option<Asked<'_>>], net: &mut impl Net) -> Looked {
-        let Core { settings, proxy, keys, hashes, counts, cookies, in_force, .. } = self;
+        let Core { settings, reader, keys, hashes, counts, cookies, in_force, .. } = self;
         let Looked { mut missed, mut stale, mut ending } = Looked::default();
         net.describe(Source::Hit, None);
-        proxy.get_many_stale_hashed(hashes, &keys[..hashes.len()], now.seconds(), |at, entry| {
+        reader.get_many_stale_hashed(hashes, &keys[..hashes.len()], now.seconds(), |at, entry| {
             let Some(Asked { client, query, view, .. }) = &asked[at] else { return };
             let is_overruled = |entry: &Entry<'_>| {
                 in_force.as_ref().is_some_and(|force| force.overrules(entry, *view, query))

@@ -36,7 +36,7 @@
 //! What operators are served by that is no matter of DNS is [`larder_serve`]: the endpoint for Prometheus, threads that write
 //! logs, what a service manager is told.
 //!
-//! A core owns a UDP socket, a proxy and a writer of the cache, sockets to the upstreams and its timers, and
+//! A core owns a UDP socket, a reader and a writer of the cache, sockets to the upstreams and its timers, and
 //! shares nothing with the others but the cache. What it does with a message is decided in a part that has no
 //! sockets and no clock, so that every rule is tested as a story of client, upstream and time.
 #![forbid(unsafe_code)]

@@ -409,7 +409,7 @@ impl Shared {
 
 /// Gauges of a cache.
 pub fn cache_gauges(stats: &Stats) -> Vec<Gauge> {
-    let behind = stats.proxies.iter().filter_map(|proxy| proxy.behind).max().unwrap_or(0);
+    let behind = stats.readers.iter().filter_map(|reader| reader.behind).max().unwrap_or(0);
     let figures = [
         ("cache_entries", "Answers kept, ended ones included", stats.entries as f64),
         ("cache_entries_max", "Answers that may be kept", stats.entries_max as f64),
@@ -543,7 +543,7 @@ mod tests {
     /// A cache's figures are gauges, and fields by their names.
     #[test]
     fn a_cache_has_gauges() {
-        let cache = larder::Cache::builder().budget(1 << 20).proxies_max(1).build().unwrap();
+        let cache = larder::Cache::builder().budget(1 << 20).readers_max(1).build().unwrap();
         let gauges = cache_gauges(&cache.stats().unwrap());
         let fields = gauge_fields(&gauges);
         assert_eq!(fields["cache_bytes_max"], f64::from(1 << 20));

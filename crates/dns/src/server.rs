@@ -169,7 +169,7 @@ pub fn serve(
         Reload::new(options.policy.clone(), source, &key).map_err(ServeError::Policy)?;
     let cache = Cache::builder()
         .budget(options.cache_bytes)
-        .proxies_max(cores)
+        .readers_max(cores)
         .stale(Seconds(options.settings.stale_s))
         .build()
         .map_err(ServeError::Cache)?;

@@ -152,7 +152,7 @@ impl Running {
         let settings = Arc::new(options.settings.clone());
         let cache = Cache::builder()
             .budget(options.cache_bytes)
-            .proxies_max(1)
+            .readers_max(1)
             .stale(Seconds(settings.stale_s))
             .build()
             .map_err(ServeError::Cache)?;

@@ -18,8 +18,8 @@
 //!
 //! The supervisor and the cores wait for nothing here.
 //!
-//! Loading is inserts, and those need proxies to see what was stored: the engine refuses to run ahead of them without
-//! end. So between chunks the loader waits until every proxy has come near, and wakes cores that sleep.
+//! Loading is inserts, and those need readers to see what was stored: the engine refuses to run ahead of them without
+//! end. So between chunks the loader waits until every reader has come near, and wakes cores that sleep.
 //!
 //! Cost: to save, a walk over the cache with short lock holds, some seconds for millions of entries on a thread of
 //! its own; the walk is shared with dumps (one at a time).
@@ -41,7 +41,7 @@ use crate::ctl::{Answer, Fields};
 /// How long the loader waits for cores to see what it stored, a chunk.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often a load is begun anew that proxies were in the way of.
+/// How often a load is begun anew that readers were in the way of.
 const TRIES: u32 = 5;
 
 /// How a save went.
@@ -278,7 +278,7 @@ fn load(
         tries += 1;
         let mut paced = Paced { file, cache, patience, wake };
         match cache.load_from(&mut paced, now) {
-            // A chunk was more than this cache can run ahead of its proxies. What was stored stays, and by now they
+            // A chunk was more than this cache can run ahead of its readers. What was stored stays, and by now they
             // have seen it.
             Err(SaveError::Cache(Error::Stalled { .. } | Error::Starved)) if tries < TRIES => {
                 paced.wait()?;
@@ -288,7 +288,7 @@ fn load(
     }
 }
 
-/// A file that is read no faster than proxies follow.
+/// A file that is read no faster than readers follow.
 struct Paced<'a, W> {
     file: File,
     cache: &'a Cache,
@@ -297,14 +297,14 @@ struct Paced<'a, W> {
 }
 
 impl<W: Fn()> Paced<'_, W> {
-    /// Waits until each proxy is behind by no more than what was stored since this call began: it has seen all that was
-    /// stored before.
+    /// Waits until each reader is behind by no more than what was stored since this call began: it
+    /// has seen all that was stored before.
     fn wait(&self) -> io::Result<()> {
         let stats = || self.cache.stats().map_err(io::Error::other);
         let (start, first) = (Instant::now(), stats()?.log_position);
         loop {
             let stats = stats()?;
-            let behind = stats.proxies.iter().filter_map(|proxy| proxy.behind).max().unwrap_or(0);
+            let behind = stats.readers.iter().filter_map(|reader| reader.behind).max().unwrap_or(0);
             if behind <= stats.log_position - first {
                 return Ok(());
             }
@@ -336,7 +336,7 @@ mod tests {
     const NOW: Seconds = Seconds(100);
 
     fn cache() -> Cache {
-        Cache::builder().budget(8 << 20).proxies_max(2).build().unwrap()
+        Cache::builder().budget(8 << 20).readers_max(2).build().unwrap()
     }
 
     /// A cache with so many entries of a hundred octets or so, all of one `generation`.
@@ -384,11 +384,11 @@ mod tests {
         assert!(!snapshots.is_saving());
 
         let empty = cache();
-        let (mut proxy, ends) = (empty.proxy().unwrap(), AtomicBool::new(false));
+        let (mut reader, ends) = (empty.reader().unwrap(), AtomicBool::new(false));
         thread::scope(|scope| {
             scope.spawn(|| {
                 while !ends.load(Ordering::Relaxed) {
-                    proxy.sync();
+                    reader.sync();
                     thread::sleep(Duration::from_micros(100));
                 }
             });
@@ -410,7 +410,7 @@ mod tests {
         let path = folder.path().join("cache");
         filled(20_000, 1).save(&path, NOW).unwrap();
         let empty = cache();
-        let _stuck = empty.proxy().unwrap();
+        let _stuck = empty.reader().unwrap();
         let woken = std::cell::Cell::new(0);
         let wake = || woken.set(woken.get() + 1);
         let error = load(&empty, &path, NOW, Duration::from_millis(20), &wake).unwrap_err();

@@ -275,7 +275,7 @@ impl Stage {
             ..Settings::default()
         };
         let question_us_max = u64::from(settings.question_ms_max) * 1_000;
-        let cache = Cache::builder().budget(2 << 20).proxies_max(1).stale(Seconds(120));
+        let cache = Cache::builder().budget(2 << 20).readers_max(1).stale(Seconds(120));
         let upstream = |last| SocketAddr::from(([192, 0, 2, last], 53)).into();
         let answers = Answers { number: 0, wait_ms: 3_000, is_believed: true };
         let answerer = Upstream::Answerer(answers);

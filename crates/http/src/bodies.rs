@@ -6,7 +6,7 @@
 //! ```
 //!
 //! What leaves is decided by the engine's own policy ([`larder::policy`]), by numbers of bodies and not by their lengths. A body that
-//! leaves is doomed: who reads it reads on, and its memory is free when the last has done.
+//! leaves is revoked: who reads it reads on, and its memory is free when the last has done.
 //!
 //! Invariant: a [`BodyId`] has a generation, so one of a body that is gone finds nothing, never another's body.
 //!
@@ -102,7 +102,7 @@ impl Bodies {
             inner.policy.inserted(number);
             id
         };
-        doom(left);
+        revoke(left);
         id
     }
 
@@ -122,7 +122,7 @@ impl Bodies {
             inner.policy.removed(number);
             inner.take(number)
         };
-        doom(object);
+        revoke(object);
     }
 
     /// Gives bodies up until so many octets of memory are free, or will be when who reads them has done: how many there are.
@@ -132,7 +132,7 @@ impl Bodies {
             let left = self.inner.lock().evict();
             let Some(object) = left else { break };
             freed += object.bytes_held();
-            doom(Some(object));
+            revoke(Some(object));
         }
         freed
     }
@@ -166,8 +166,8 @@ impl Inner {
 }
 
 /// Lets memory go; under no lock, since others may be told of it.
-fn doom(object: Option<Arc<Object>>) {
+fn revoke(object: Option<Arc<Object>>) {
     if let Some(object) = object {
-        object.doom();
+        object.revoke();
     }
 }

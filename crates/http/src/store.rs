@@ -10,7 +10,7 @@
 //! A response that is chosen by more than its URL lies under a key of its own, and under that of the URL lies which fields choose
 //! it, and a generation: a new choice, or a URL that was forgotten, has another, so that no older variant is found again.
 //!
-//! Each loop has a [`Face`]: a proxy and a writer of the engine, and what is purged as it saw it last.
+//! Each loop has a [`Face`]: a reader and a writer of the engine, and what is purged as it saw it last.
 //!
 //! Bounds: the memory of [`Memory`]; [`TAGS_MAX`] purged tags, beyond which all that has tags is taken for purged, and as many URLs
 //! that are stale, beyond which all is. Cost: a look-up
@@ -22,7 +22,7 @@ use std::{fmt, io};
 
 use foldhash::HashMap;
 use larder::mem::object::{ObjectStore, Post, StoreOptions};
-use larder::{Cache, Proxy, Seconds, Ttl, Writer};
+use larder::{Cache, Reader, Seconds, Ttl, Writer};
 use larder_io::random::Random;
 use larder_serve::figures::Gauge;
 use parking_lot::Mutex;
@@ -192,7 +192,7 @@ pub enum Found<'a> {
 /// One loop's way to what is kept.
 #[derive(Debug)]
 pub struct Face {
-    proxy: Proxy,
+    reader: Reader,
     writer: Writer,
     purges: Arc<Purges>,
     purges_version: u64,
@@ -218,7 +218,7 @@ impl Store {
         let seed = Random::new().u64().map_err(OpenError::Bodies)?;
         let cache = Cache::builder()
             .budget(memory.records_bytes)
-            .proxies_max(loops + 1)
+            .readers_max(loops + 1)
             .entry_bytes_mean(2_048)
             .seed(seed)
             .on_evicted(move |entry| {
@@ -247,7 +247,7 @@ impl Store {
     /// A loop's face.
     pub fn face(&self) -> Result<Face, larder::Error> {
         Ok(Face {
-            proxy: self.cache.proxy()?,
+            reader: self.cache.reader()?,
             writer: self.cache.writer(),
             purges: self.purges.lock().clone(),
             purges_version: self.purges_version.load(Ordering::Acquire),
@@ -414,7 +414,7 @@ impl Store {
 impl Face {
     /// Shows what others have kept and purged. To be called at the beginning of a turn.
     pub fn sync(&mut self, store: &Store) {
-        self.proxy.sync();
+        self.reader.sync();
         self.see_purges(store);
     }
 
@@ -453,7 +453,7 @@ impl Face {
     }
 
     fn read(&self, key: &Key, now: Seconds) -> Option<Record<'_>> {
-        Record::read(self.proxy.get(key, now)?.value())
+        Record::read(self.reader.get(key, now)?.value())
     }
 
     fn judge<'a>(
@@ -525,7 +525,7 @@ impl Face {
         ttl: Ttl,
         now: Seconds,
     ) -> bool {
-        let before = self.proxy.get(key, now).and_then(|entry| body_of(entry.value()));
+        let before = self.reader.get(key, now).and_then(|entry| body_of(entry.value()));
         let is_kept = self.writer.insert(key, record, ttl, now).is_ok();
         self.is_dirty = true;
         if let Some(id) = before.filter(|&id| Some(id) != body_of(record)) {
@@ -567,7 +567,7 @@ impl Face {
     /// Forgets a URL and its variants; true where there was something, as far as this loop knows.
     pub fn forget(&mut self, store: &Store, url: &[u8], now: Seconds) -> bool {
         let key = primary(url);
-        let entry = self.proxy.get(&key, now);
+        let entry = self.reader.get(&key, now);
         let was_there = entry.is_some();
         let body = entry.and_then(|entry| body_of(entry.value()));
         // What is on its way was asked before. Whoever keeps it looks at its ticket after he did, so either he sees this, or what he kept

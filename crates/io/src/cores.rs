@@ -1,6 +1,6 @@
 //! Cores that we may run on, and threads pinned to them.
 //!
-//! A server that keeps one socket, one cache proxy and one loop a core wants its threads to stay
+//! A server that keeps one socket, one cache reader and one loop a core wants its threads to stay
 //! where their memory is; a measurement wants two programs not to share a core.
 
 use std::io;

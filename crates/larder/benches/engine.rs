@@ -9,7 +9,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use larder::{Cache, PaperRules, Policy, Proxy, Reader, Seconds, Ttl, Writer};
+use larder::{Cache, IndexMode, PaperRules, Policy, Reader, Seconds, Ttl, Writer};
 
 const NOW: Seconds = Seconds(1);
 
@@ -82,31 +82,31 @@ fn report(name: &str, operations: u64, act: impl FnOnce() -> u64) {
 
 fn insert_range(
     writer: &mut Writer,
-    proxy: &mut Proxy,
+    reader: &mut Reader,
     range: std::ops::Range<u64>,
     value: &[u8],
 ) -> u64 {
     let mut inserted = 0;
     for number in range {
         while writer.insert(&key(number), value, Ttl::FOREVER, NOW).is_err() {
-            proxy.sync();
+            reader.sync();
         }
         inserted += 1;
         if inserted % 1024 == 0 {
-            proxy.sync();
+            reader.sync();
         }
     }
     while writer.flush().is_err() {
-        proxy.sync();
+        reader.sync();
     }
     inserted
 }
 
 /// Two threads that insert, by the number of shards (the wall tells: what ran is the thread that waits for
-/// them); and look-ups by the two kinds of reader.
+/// them); and look-ups by the two index modes.
 fn shards_and_readers(entries: u64, operations: u64, budget: u64, slot: usize, value: &[u8]) {
     for shards in [1, 2, 4] {
-        let cache = Cache::builder().budget(budget).proxies_max(1).shards(shards);
+        let cache = Cache::builder().budget(budget).readers_max(1).shards(shards);
         let cache = cache.entry_bytes_mean(slot).build().expect("the parameters make a cache");
         report(&format!("2 writers, {shards} shards"), operations, || {
             std::thread::scope(|scope| {
@@ -123,15 +123,15 @@ fn shards_and_readers(entries: u64, operations: u64, budget: u64, slot: usize, v
             operations
         });
     }
-    for reader in [Reader::Index, Reader::Shared] {
-        let cache = Cache::builder().budget(budget).proxies_max(1).reader(reader);
+    for index_mode in [IndexMode::Replicated, IndexMode::Shared] {
+        let cache = Cache::builder().budget(budget).readers_max(1).index_mode(index_mode);
         let cache = cache.entry_bytes_mean(slot).build().expect("the parameters make a cache");
-        let mut proxy = cache.proxy().expect("the first proxy");
-        let live = insert_range(&mut cache.writer(), &mut proxy, 0..entries * 3 / 4, value);
-        proxy.sync();
-        report(&format!("get hit, {reader:?}"), operations, || {
+        let mut reader = cache.reader().expect("the first reader");
+        let live = insert_range(&mut cache.writer(), &mut reader, 0..entries * 3 / 4, value);
+        reader.sync();
+        report(&format!("get hit, {index_mode:?}"), operations, || {
             (0..operations).fold(0u64, |sum, i| {
-                let entry = proxy.get(&key(scatter(i, live)), NOW);
+                let entry = reader.get(&key(scatter(i, live)), NOW);
                 sum.wrapping_add(entry.map_or(0, |entry| entry.len() as u64))
             })
         });
@@ -141,29 +141,29 @@ fn shards_and_readers(entries: u64, operations: u64, budget: u64, slot: usize, v
 fn main() {
     let Parameters { entries, operations, value_bytes, batch, feedback, policy } = parameters();
     let value = vec![7u8; value_bytes];
-    // Room for the entries and no more: slot, index at main, one proxy's, side tables, rounding.
+    // Room for the entries and no more: slot, index at main, one reader's, side tables, rounding.
     let slot = (8 + 16 + value_bytes).next_multiple_of(8) as u64;
     let budget = entries * (slot + 40) * 17 / 16 + (1 << 20);
     let cache = Cache::builder()
         .budget(budget)
-        .proxies_max(1)
+        .readers_max(1)
         .entry_bytes_mean(slot as usize)
         .policy(policy)
         .feedback(feedback)
         .build()
         .expect("the parameters make a cache");
-    let mut proxy = cache.proxy().expect("the first proxy");
+    let mut reader = cache.reader().expect("the first reader");
     let mut writer = cache.writer();
 
     report("insert, empty table", entries, || {
-        insert_range(&mut writer, &mut proxy, 0..entries, &value)
+        insert_range(&mut writer, &mut reader, 0..entries, &value)
     });
     let first = 3 * entries;
     report("insert, full table", 2 * entries, || {
-        insert_range(&mut writer, &mut proxy, entries..first, &value)
+        insert_range(&mut writer, &mut reader, entries..first, &value)
     });
-    proxy.sync();
-    let stats = cache.stats().expect("nobody panicked");
+    reader.sync();
+    let stats = cache.stats().expect("unpoisoned");
     let live = stats.entries;
     // The newest entries are alive, with a margin for batches.
     let oldest = first - live;
@@ -172,15 +172,15 @@ fn main() {
         (0..operations).fold(0u64, |sum, i| {
             // Reports are handed over here.
             if i % 1024 == 0 {
-                proxy.sync();
+                reader.sync();
             }
-            let entry = proxy.get(&key(oldest + scatter(i, live)), NOW);
+            let entry = reader.get(&key(oldest + scatter(i, live)), NOW);
             sum.wrapping_add(entry.map_or(0, |entry| entry.len() as u64))
         })
     });
     report("get hit, dependent", operations, || {
         (0..operations).fold(0u64, |sum, i| {
-            let entry = proxy.get(&key(oldest + scatter(i ^ (sum << 40), live)), NOW);
+            let entry = reader.get(&key(oldest + scatter(i ^ (sum << 40), live)), NOW);
             sum.wrapping_add(entry.map_or(0, |entry| u64::from(entry[0])))
         })
     });
@@ -191,39 +191,38 @@ fn main() {
             for (i, slot) in keys.iter_mut().enumerate() {
                 *slot = key(oldest + scatter(start + i as u64, live));
             }
-            proxy.get_many(&keys, NOW, |_, entry| {
+            reader.get_many(&keys, NOW, |_, entry| {
                 sum = sum.wrapping_add(entry.map_or(0, |entry| entry.len() as u64));
             });
         }
         sum
     });
     report("get miss", operations, || {
-        (0..operations).filter(|&i| black_box(proxy.get(&key(u64::MAX - i), NOW)).is_some()).count()
-            as u64
+        (0..operations).filter(|&i| black_box(reader.get(&key(!i), NOW)).is_some()).count() as u64
     });
     let newer = first + entries / 4;
     report("insert, after reads", newer - first, || {
-        insert_range(&mut writer, &mut proxy, first..newer, &value)
+        insert_range(&mut writer, &mut reader, first..newer, &value)
     });
     let (first, oldest) = (newer, oldest + entries / 4);
     report("update, full table", operations, || {
         for i in 0..operations {
             while writer.insert(&key(oldest + scatter(i, live)), &value, Ttl::FOREVER, NOW).is_err()
             {
-                proxy.sync();
+                reader.sync();
             }
             if i % 1024 == 0 {
-                proxy.sync();
+                reader.sync();
             }
         }
         while writer.flush().is_err() {
-            proxy.sync();
+            reader.sync();
         }
         operations
     });
-    let start = cache.position().expect("nobody panicked").records();
-    insert_range(&mut writer, &mut proxy, first..first + 64, &value);
-    proxy.sync();
+    let start = cache.position().expect("unpoisoned").records();
+    insert_range(&mut writer, &mut reader, first..first + 64, &value);
+    reader.sync();
     let burst = (stats.log_records / 8).min(entries);
     for number in 0..burst {
         if writer.insert(&key(first + 100 + number), &value, Ttl::FOREVER, NOW).is_err() {
@@ -231,12 +230,12 @@ fn main() {
         }
     }
     let _ = writer.flush();
-    let records = cache.position().expect("nobody panicked").records() - proxy.position().records();
-    report("apply a log record", records.max(1), || proxy.sync().records() - start);
+    let records = cache.position().expect("unpoisoned").records() - reader.position().records();
+    report("apply a log record", records.max(1), || reader.sync().records() - start);
 
     shards_and_readers(entries, operations, budget, slot as usize, &value);
 
-    let stats = cache.stats().expect("nobody panicked");
+    let stats = cache.stats().expect("unpoisoned");
     let payload = (16 + value_bytes) as f64;
     println!(
         "{} entries (load {:.2}), {:.1} octets an entry above its {payload} of payload, {} conflicts, {} slots moved, page {} KiB",

@@ -1,4 +1,4 @@
-//! What the easy faces cost above the engine: a `Map` beside a proxy of one's own, and a saved cache loaded.
+//! What the easy faces cost above the engine: a `Map` beside a reader of one's own, and a saved cache loaded.
 //!
 //! `cargo bench -p larder --bench map -- ENTRIES ROUNDS`; without arguments, as in `cargo test`, it runs tiny.
 //! Each round measures every row once, one after another, so that a noisy machine is noisy to all; the
@@ -28,15 +28,15 @@ fn main() {
     let entries = arguments.next().unwrap_or(1_000);
     let rounds = arguments.next().unwrap_or(1);
     let builder =
-        Cache::builder().budget((entries * 160).max(2 << 20)).proxies_max(2).entry_bytes_mean(48);
+        Cache::builder().budget((entries * 160).max(2 << 20)).readers_max(2).entry_bytes_mean(48);
     let value = [7u8; VALUE_OCTETS];
 
     let cache = builder.clone().build().expect("a budget of some MiB");
-    let (mut writer, mut proxy) = (cache.writer(), cache.proxy().expect("the first of two"));
+    let (mut writer, mut reader) = (cache.writer(), cache.reader().expect("the first of two"));
     let map: Map<u64, [u8; VALUE_OCTETS]> =
         Map::build(builder.clone(), Clock::system()).expect("a budget of some MiB");
     let names = [
-        "proxy get, one's own",
+        "reader get, one's own",
         "map get",
         "map with",
         "writer insert, one's own",
@@ -57,19 +57,19 @@ fn main() {
             for (i, key) in keys(entries).enumerate() {
                 writer
                     .insert(&key.to_le_bytes(), &value, Ttl::FOREVER, NOW)
-                    .expect("a proxy that syncs");
+                    .expect("a reader that syncs");
                 if i % 256 == 0 {
-                    proxy.sync();
+                    reader.sync();
                 }
             }
-            writer.flush().expect("a proxy that syncs");
+            writer.flush().expect("a reader that syncs");
         });
-        proxy.sync();
+        reader.sync();
         // Each goes over its entries once before it is timed: it has caught up with what was written last,
         // and its lines are as near as they will be.
         let mut own = || {
             for key in keys(entries) {
-                sum += proxy.get(&key.to_le_bytes(), NOW).map_or(0, |entry| u64::from(entry[0]));
+                sum += reader.get(&key.to_le_bytes(), NOW).map_or(0, |entry| u64::from(entry[0]));
             }
         };
         own();
@@ -105,7 +105,7 @@ fn main() {
         note(time(entries, || {
             sum += other.load_from(&mut &*saved, NOW).expect("it was just saved").entries;
         }));
-        let other = Cache::builder().budget(96 << 20).proxies_max(1).entry_bytes_mean(4096);
+        let other = Cache::builder().budget(96 << 20).readers_max(1).entry_bytes_mean(4096);
         let other = other.build().expect("a budget of some MiB");
         note(time(large.len() as u64 >> 20, || {
             sum += other.load_from(&mut &*large, NOW).expect("it was just saved").entries;
@@ -126,15 +126,15 @@ fn main() {
 
 /// A saved cache of 64 MiB in values of 4 KiB.
 fn large_values() -> Vec<u8> {
-    let builder = Cache::builder().budget(96 << 20).proxies_max(1).entry_bytes_mean(4096);
+    let builder = Cache::builder().budget(96 << 20).readers_max(1).entry_bytes_mean(4096);
     let cache = builder.build().expect("a budget of some MiB");
     let mut writer = cache.writer();
     for key in 0..(64u64 << 20 >> 12) {
         writer
             .insert(&key.to_le_bytes(), &[7; 4000], Ttl::FOREVER, NOW)
-            .expect("no proxy is there");
+            .expect("no reader is there");
     }
-    writer.flush().expect("no proxy is there");
+    writer.flush().expect("no reader is there");
     let mut saved = Vec::new();
     cache.save_to(&mut saved, NOW).expect("memory takes all");
     saved

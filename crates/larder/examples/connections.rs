@@ -37,9 +37,9 @@ fn reset(connection: &mut Connection) {
 }
 
 fn main() -> Result<(), larder::Error> {
-    let builder = Cache::builder().budget(256 << 10).proxies_max(2).entry_bytes_mean(32);
+    let builder = Cache::builder().budget(256 << 10).readers_max(2).entry_bytes_mean(32);
     let connections = Typed::build(builder, make, reset)?;
-    let mut worker = connections.proxy()?;
+    let mut worker = connections.reader()?;
     let mut now = Seconds(0);
     let idle = Ttl::seconds(30); // who is silent for so long is forgotten
 

@@ -17,21 +17,21 @@ fn render(page: &mut Build<'_>, number: u32) {
 }
 
 fn main() -> Result<(), larder::Error> {
-    let cache = Cache::builder().budget(4 << 20).proxies_max(1).build()?;
-    let (mut writer, mut proxy) = (cache.writer(), cache.proxy()?);
+    let cache = Cache::builder().budget(4 << 20).readers_max(1).build()?;
+    let (mut writer, mut reader) = (cache.writer(), cache.reader()?);
     let now = Seconds(1);
     for number in 0..1_000u32 {
         let key = number.to_be_bytes();
         writer.insert_with(&key, 512, Ttl::FOREVER, now, |page| render(page, number))?;
     }
     writer.flush()?;
-    proxy.sync();
+    reader.sync();
 
-    let page = proxy.get(&7u32.to_be_bytes(), now).expect("the cache is large enough for all");
+    let page = reader.get(&7u32.to_be_bytes(), now).expect("the cache is large enough for all");
     assert!(page.starts_with(b"HTTP/1.1 200 OK\r\nContent-Length: 256\r\n\r\nhhhh"));
     assert!(page.ends_with(b"hhhh"));
     let octets: usize = (0..1_000u32)
-        .filter_map(|number| proxy.get(&number.to_be_bytes(), now))
+        .filter_map(|number| reader.get(&number.to_be_bytes(), now))
         .map(|page| page.len())
         .sum();
     println!("{octets} octets in 1000 pages, none of them copied");

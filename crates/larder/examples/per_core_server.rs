@@ -1,7 +1,7 @@
 //! A cache server over UDP with a thread a core: `cargo run -p larder --example per_core_server`.
 //!
 //! The engine as it is meant to be used where a `Map` would not do: each worker owns a socket, a writer and a
-//! proxy. It takes what datagrams there are, up to 32, applies the inserts, asks for all the keys in one
+//! reader. It takes what datagrams there are, up to 32, applies the inserts, asks for all the keys in one
 //! `get_many`, whose memory is fetched in parallel, and answers. It syncs between batches, when it holds no
 //! entry, and parks before it waits for long, so that it holds nobody up.
 //!
@@ -17,7 +17,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use larder::{Cache, Error, Parked, Proxy, Seconds, Ttl, Writer};
+use larder::{Cache, Error, Parked, Reader, Seconds, Ttl, Writer};
 
 const WORKERS: usize = 2;
 const BATCH: usize = 32;
@@ -75,7 +75,7 @@ impl Worker {
     }
 
     /// Applies the inserts of a batch, then answers every request with what its key has now.
-    fn work(&mut self, proxy: &mut Proxy) -> Result<(), AnyError> {
+    fn work(&mut self, reader: &mut Reader) -> Result<(), AnyError> {
         let Worker { socket, writer, requests, answer } = self;
         let asked: Vec<_> = requests
             .iter()
@@ -94,10 +94,10 @@ impl Worker {
             Ok(_) | Err(Error::Stalled { .. }) => {}
             Err(error) => return Err(error.into()),
         }
-        proxy.sync();
+        reader.sync();
         let keys: Vec<_> = asked.iter().map(|asked| asked.2).collect();
         let mut failed = Ok(());
-        proxy.get_many(&keys, NOW, |i, entry| {
+        reader.get_many(&keys, NOW, |i, entry| {
             let (from, number, ..) = asked[i];
             answer.clear();
             answer.extend_from_slice(number);
@@ -114,13 +114,13 @@ fn run(cache: &Cache, socket: UdpSocket, stop: &AtomicBool) -> Result<(), AnyErr
     socket.set_read_timeout(Some(Duration::from_millis(5)))?;
     let mut worker =
         Worker { socket, writer: cache.writer(), requests: Vec::new(), answer: Vec::new() };
-    let mut parked: Parked = cache.proxy()?.park();
+    let mut parked: Parked = cache.reader()?.park();
     while !stop.load(Ordering::Relaxed) {
         // Parked while it may wait; busy, a batch is there at once and this costs what has changed.
         worker.receive()?;
-        let mut proxy = parked.unpark()?;
-        worker.work(&mut proxy)?;
-        parked = proxy.park();
+        let mut reader = parked.unpark()?;
+        worker.work(&mut reader)?;
+        parked = reader.park();
     }
     Ok(())
 }
@@ -161,14 +161,14 @@ fn check(servers: &[SocketAddr]) -> Result<u32, AnyError> {
         let (here, there) = (servers[round as usize % 2], servers[(round as usize + 1) % 2]);
         expect(here, &key, b"", b"")?;
         expect(here, &key, value.as_bytes(), value.as_bytes())?;
-        // What one worker stored, the other reads: its proxy catches up before it answers.
+        // What one worker stored, the other reads: its reader catches up before it answers.
         expect(there, &key, b"", value.as_bytes())?;
     }
     Ok(number)
 }
 
 fn main() -> Result<(), AnyError> {
-    let cache = Cache::builder().budget(16 << 20).proxies_max(WORKERS).build()?;
+    let cache = Cache::builder().budget(16 << 20).readers_max(WORKERS).build()?;
     let sockets =
         (0..WORKERS).map(|_| UdpSocket::bind("127.0.0.1:0")).collect::<Result<Vec<_>, _>>()?;
     let servers = sockets.iter().map(UdpSocket::local_addr).collect::<Result<Vec<_>, _>>()?;

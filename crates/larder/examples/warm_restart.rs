@@ -8,7 +8,7 @@ use larder::{Cache, Clock, Map, SaveError, Seconds, Ttl};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::temp_dir().join(format!("larder-warm-{}", std::process::id()));
-    let builder = Cache::builder().budget(16 << 20).proxies_max(1);
+    let builder = Cache::builder().budget(16 << 20).readers_max(1);
     let clock = Clock::manual(Seconds(1_000)); // `Clock::system()`, in a program that is not its own test
 
     let first: Map<u64, String> = Map::build(builder.clone(), clock.clone())?;

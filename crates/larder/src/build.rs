@@ -1,18 +1,18 @@
 //! Building a cache: one budget, divided once.
 //!
 //! ```text
-//! budget >= arena + page books + (1 + proxies_max) x index + log + side tables
+//! budget >= arena + page books + (1 + readers_max) x index + log + side tables
 //! arena   = entries' pages + reserve (1/32 and 4 pages, at least 8)
 //! ```
 //!
 //! Side tables are what the policy keeps (an index way's record, and for `Partitioned` the table of departed keys),
-//! the counts of displaced entries, and a buffer of read reports a proxy.
+//! the counts of displaced entries, and a buffer of read reports a reader.
 //!
 //! A cache of S shards is S times this, with an S-th of the budget each: which keys compete for room is
 //! decided by their hashes.
 //!
 //! Live entries are charged against the first part only, and with the first of its size each is charged a
-//! page more, which covers the size's last, half-filled page. The reserve covers retired slots that proxies still
+//! page more, which covers the size's last, half-filled page. The reserve covers retired slots that readers still
 //! hold, and slots in writers' hands. So whether an insert has room never depends on either, and sizes that nobody
 //! uses cost nothing. Pages are a 256th of the arena, between 1 and 64 KiB: the largest value fills one, up to 32 KiB.
 
@@ -20,7 +20,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use larder_mem::sync::CacheLines;
-use larder_mem::{CHARGE_UNITS, Classes, Config, HEADER_BYTES, Memory, ReaderKind, Shard, WAYS};
+use larder_mem::{CHARGE_UNITS, Classes, Config, HEADER_BYTES, IndexMode, Memory, Shard, WAYS};
 use parking_lot::Mutex;
 
 use crate::cache::{Cache, Counters, Shared};
@@ -69,8 +69,8 @@ const FIXED_BYTES: usize = 16 << 10;
 #[derive(Debug, Clone)]
 pub struct Builder {
     budget: u64,
-    proxies_max: usize,
-    proxies_counted: Option<usize>,
+    readers_max: usize,
+    readers_counted: Option<usize>,
     /// `None`: as many as the budget carries.
     shards: Option<usize>,
     seed: u64,
@@ -82,15 +82,15 @@ pub struct Builder {
     sync: SyncMode,
     listener: Option<Listener>,
     lease_bytes_max: u64,
-    reader: ReaderKind,
+    index_mode: IndexMode,
 }
 
 impl Default for Builder {
     fn default() -> Self {
         Builder {
             budget: 64 << 20,
-            proxies_max: 4,
-            proxies_counted: None,
+            readers_max: 4,
+            readers_counted: None,
             shards: None,
             seed: 0x1a7d_e25e_ed00_0001,
             entry_bytes_mean: 128,
@@ -101,7 +101,7 @@ impl Default for Builder {
             sync: SyncMode::Periodic(Ticks::ms(10)),
             listener: None,
             lease_bytes_max: 0,
-            reader: ReaderKind::Index,
+            index_mode: IndexMode::Replicated,
         }
     }
 }
@@ -113,11 +113,11 @@ impl Builder {
         self
     }
 
-    /// Proxies that may exist at once, 1 to 1024. Each has an index copy of its own in the budget, so
+    /// Readers that may exist at once, 1 to 1024. Each has an index copy of its own in the budget, so
     /// this decides how many entries fit: runs that must agree on them need the same number here,
-    /// however many proxies they make. Default 4.
-    pub fn proxies_max(mut self, count: usize) -> Self {
-        self.proxies_max = count;
+    /// however many readers they make. Default 4.
+    pub fn readers_max(mut self, count: usize) -> Self {
+        self.readers_max = count;
         self
     }
 
@@ -153,10 +153,10 @@ impl Builder {
         self
     }
 
-    /// Operations that can be applied while a proxy does not sync, at the mean entry size, before writers
+    /// Operations that can be applied while a reader does not sync, at the mean entry size, before writers
     /// are told [`Error::Stalled`]; up to 16 million. Memory and log for them come out of the budget, in each
     /// shard, since all may go to the same.
-    /// Who lets proxies stay at a position while a whole batch is written gives the batch's size.
+    /// Who lets readers stay at a position while a whole batch is written gives the batch's size.
     /// Default 0: a 32nd of the memory, at least 8 pages. Of that, a third can be counted on while the sizes of
     /// values change all the time: each size keeps some free slots to itself.
     pub fn lag_operations(mut self, count: usize) -> Self {
@@ -164,7 +164,7 @@ impl Builder {
         self
     }
 
-    /// How long after its end an entry may still be asked for by [`crate::Proxy::get_stale`] (serve-expired
+    /// How long after its end an entry may still be asked for by [`crate::Reader::get_stale`] (serve-expired
     /// in RFC 8767, grace in Varnish). It costs memory only where nothing fresh wants it: entries past
     /// their end are replaced like any other. Default 0: never.
     pub fn stale(mut self, window: Seconds) -> Self {
@@ -172,7 +172,7 @@ impl Builder {
         self
     }
 
-    /// When proxies come to show what writers have published. Default: [`SyncMode::Periodic`], 10 ms.
+    /// When readers come to show what writers have published. Default: [`SyncMode::Periodic`], 10 ms.
     pub fn sync(mut self, mode: SyncMode) -> Self {
         self.sync = mode;
         self
@@ -192,25 +192,25 @@ impl Builder {
         self
     }
 
-    /// Octets that [`crate::Proxy::lease`]s may hold together, an equal part in each shard; up to 8 GiB. What is leased may be replaced
+    /// Octets that [`crate::Reader::lease`]s may hold together, an equal part in each shard; up to 8 GiB. What is leased may be replaced
     /// while it is held, so room for it is set aside in the budget. Default 0: no leases.
     pub fn lease_bytes_max(mut self, bytes: u64) -> Self {
         self.lease_bytes_max = bytes;
         self
     }
 
-    /// Whether each proxy has an index copy of its own, or all look at the one index. Default:
-    /// [`ReaderKind::Index`], a copy each.
-    pub fn reader(mut self, kind: ReaderKind) -> Self {
-        self.reader = kind;
+    /// Whether each reader has an index copy of its own, or all look at the one index. Default:
+    /// [`IndexMode::Replicated`], a copy each.
+    pub fn index_mode(mut self, mode: IndexMode) -> Self {
+        self.index_mode = mode;
         self
     }
 
-    /// How many of the proxies the budget pays for; the index copies of the others come on top. All, unless
+    /// How many of the readers the budget pays for; the index copies of the others come on top. All, unless
     /// set. For programs whose results must not depend on how many cores they run on: what the budget holds
     /// then depends on this number alone.
-    pub fn proxies_counted(mut self, count: usize) -> Self {
-        self.proxies_counted = Some(count);
+    pub fn readers_counted(mut self, count: usize) -> Self {
+        self.readers_counted = Some(count);
         self
     }
 
@@ -220,7 +220,7 @@ impl Builder {
         self
     }
 
-    /// Whether proxies tell the policy what was read, at their [`sync`](crate::Proxy::sync). What is evicted
+    /// Whether readers tell the policy what was read, at their [`sync`](crate::Reader::sync). What is evicted
     /// then depends on who reads and syncs when. Without it only writes count, a `get` writes nothing at
     /// all, and the same operations leave the same entries. [`Policy::Fifo`] asks for no reports. Default
     /// true.
@@ -231,8 +231,8 @@ impl Builder {
 
     /// Maps the memory. Refuses a budget that is too small, and says what would do.
     pub fn build(self) -> Result<Cache, Error> {
-        if !(1..=1024).contains(&self.proxies_max) {
-            return Err(Error::Setting("proxies_max must be 1 to 1024"));
+        if !(1..=1024).contains(&self.readers_max) {
+            return Err(Error::Setting("readers_max must be 1 to 1024"));
         }
         let shards = self.shard_count();
         if !shards.is_power_of_two() || shards > SHARDS_MAX {
@@ -287,8 +287,8 @@ impl Builder {
             slot_bytes_max: config.page_bytes.min(HEADER_BYTES + KEY_BYTES_MAX + VALUE_BYTES_MAX),
             queue_bytes_max: usize::try_from(shape.reserve_bytes / 8).unwrap_or(usize::MAX),
             report_shift,
-            counters: (0..self.proxies_max).map(|_| CacheLines(Counters::default())).collect(),
-            seats: Mutex::new(vec![false; self.proxies_max].into()),
+            counters: (0..self.readers_max).map(|_| CacheLines(Counters::default())).collect(),
+            reader_ids: Mutex::new(vec![false; self.readers_max].into()),
         }))
     }
 
@@ -307,8 +307,8 @@ impl Builder {
         self.feedback && self.policy.wants_reads()
     }
 
-    fn proxies_paid(&self) -> usize {
-        self.proxies_counted.unwrap_or(self.proxies_max)
+    fn readers_paid(&self) -> usize {
+        self.readers_counted.unwrap_or(self.readers_max)
     }
 
     fn shard_count(&self) -> usize {
@@ -335,7 +335,7 @@ impl Builder {
             bytes: self.budget,
             bytes_min: self
                 .smallest()
-                .bytes(self.proxies_paid())
+                .bytes(self.readers_paid())
                 .saturating_mul(self.shard_count() as u64),
         })
     }
@@ -347,7 +347,7 @@ impl Builder {
     /// The most pages of `page_bytes` that fit, by bisection: the rest of the shape follows from them.
     fn largest(&self, page_bytes: usize) -> Option<Shape> {
         let fits = |pages| {
-            self.shape_of(page_bytes, pages).bytes(self.proxies_paid()) <= self.shard_budget()
+            self.shape_of(page_bytes, pages).bytes(self.readers_paid()) <= self.shard_budget()
         };
         let mut low = self.pages_min(page_bytes);
         let mut high = (self.shard_budget() / page_bytes as u64) as usize + 1;
@@ -371,7 +371,7 @@ impl Builder {
         self.reserve_pages(page_bytes, entries) + entries
     }
 
-    /// Pages for what was retired and proxies still hold. An insert that evicts retires one slot; a
+    /// Pages for what was retired and readers still hold. An insert that evicts retires one slot; a
     /// quarter more is for slots larger than the mean.
     fn reserve_pages(&self, page_bytes: usize, pages: usize) -> usize {
         let lag_bytes = self.lag_operations as u64 * self.entry_bytes_mean as u64 * 5 / 4;
@@ -416,8 +416,8 @@ impl Builder {
                 pages,
                 buckets,
                 log_records,
-                readers_max: self.proxies_max,
-                readers: self.reader,
+                readers_max: self.readers_max,
+                index_mode: self.index_mode,
                 copy_buckets: 1024,
                 lease_bytes_max: self.shard_lease_bytes(),
                 lease_slot_bytes: LEASE_SLOT_BYTES,
@@ -442,7 +442,7 @@ struct Shape {
     limits: Limits,
     reserve_bytes: u64,
     policy: Policy,
-    /// Of each proxy.
+    /// Of each reader.
     feedback_bytes: usize,
 }
 
@@ -455,16 +455,16 @@ impl Shape {
             + self.policy.mapped_bytes(numbers, self.limits.entries_max)
     }
 
-    /// What it costs with the index copies of so many proxies.
-    fn bytes(&self, proxies: usize) -> u64 {
+    /// What it costs with the index copies of so many readers.
+    fn bytes(&self, readers: usize) -> u64 {
         let buckets = self.config.buckets;
         let policy = self.policy.bytes(buckets * WAYS, self.limits.entries_max);
         let side = (buckets * DISPLACED_BYTES) as u64 + policy as u64;
-        let config = Config { readers_max: proxies, ..self.config };
+        let config = Config { readers_max: readers, ..self.config };
         let each = 256 + self.feedback_bytes;
         (config.bytes())
             .saturating_add(side)
-            .saturating_add((proxies as u64).saturating_mul(each as u64))
+            .saturating_add((readers as u64).saturating_mul(each as u64))
             .saturating_add(FIXED_BYTES as u64)
     }
 }
@@ -476,14 +476,14 @@ mod tests {
     /// Whatever the budget, the shape found costs at most the budget, and most of it is used.
     #[test]
     fn budget_is_kept_and_used() {
-        for (proxies, policy) in [(1, Policy::Fifo), (2, Policy::Partitioned), (9, Policy::Lru)] {
+        for (readers, policy) in [(1, Policy::Fifo), (2, Policy::Partitioned), (9, Policy::Lru)] {
             for shift in 20..32 {
                 for budget in [(1u64 << shift) - 1, 1 << shift, 3 << (shift - 1)] {
-                    let builder = Builder::default().budget(budget).proxies_max(proxies);
+                    let builder = Builder::default().budget(budget).readers_max(readers);
                     let builder = builder.policy(policy);
                     let shape = builder.shape().unwrap();
                     let budget = builder.shard_budget();
-                    let bytes = shape.bytes(proxies);
+                    let bytes = shape.bytes(readers);
                     assert!(bytes <= budget && bytes * 100 >= budget * 93, "{bytes} of {budget}");
                 }
             }
@@ -502,7 +502,7 @@ mod tests {
     }
 
     /// On a machine of 32 bits budgets and leases that its addresses do not reach are refused, and every length of the
-    /// largest shape that is left fits in half of them: whatever the policy, mean, lag and number of proxies, worked out
+    /// largest shape that is left fits in half of them: whatever the policy, mean, lag and number of readers, worked out
     /// here as that machine would.
     #[test]
     fn shapes_fit_addresses_of_32_bits() {
@@ -514,21 +514,21 @@ mod tests {
         let policies =
             [Policy::Partitioned, Policy::Lru, Policy::Fifo, Policy::Paper(Default::default())];
         for policy in policies {
-            for (mean, shards, proxies) in [(16, 1, 1), (128, 4, 16), (4096, 8, 1024)] {
+            for (mean, shards, readers) in [(16, 1, 1), (128, 4, 16), (4096, 8, 1024)] {
                 for lag in [0, 1 << 24] {
                     let builder = Builder::default().budget(budget).policy(policy).shards(shards);
-                    let builder = builder.proxies_max(proxies).entry_bytes_mean(mean);
+                    let builder = builder.readers_max(readers).entry_bytes_mean(mean);
                     let builder = builder.lag_operations(lag).lease_bytes_max(budget / 4);
                     builder.check_addresses(32).unwrap();
                     let Ok(shape) = builder.shape() else { continue };
-                    assert!(shape.bytes(proxies) * shards as u64 <= budget);
+                    assert!(shape.bytes(readers) * shards as u64 <= budget);
                     let mapped = shape.mapped_bytes() as u64 * shards as u64;
-                    assert!(mapped < 1 << 31, "{policy:?} {mean} {shards} {proxies}: {mapped}");
+                    assert!(mapped < 1 << 31, "{policy:?} {mean} {shards} {readers}: {mapped}");
                 }
             }
         }
         // No shape is as large as this asks for; to find that out overflows nothing.
-        let huge = Builder::default().proxies_counted(usize::MAX);
+        let huge = Builder::default().readers_counted(usize::MAX);
         assert!(matches!(huge.build(), Err(Error::BudgetTooSmall { .. })));
     }
 }

@@ -1,4 +1,4 @@
-//! The handle that proxies and writers come from.
+//! The handle that readers and writers come from.
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use crate::hash::{Hasher, KeyHash};
 use crate::index::{Placement, find};
 use crate::iter::Iter;
 use crate::position::LogPosition;
-use crate::reader::Proxy;
+use crate::reader::Reader;
 use crate::stats::Stats;
 use crate::time::{Seconds, SyncMode, is_expired};
 use crate::writer::Writer;
 
-/// What a proxy counted up to its last sync. Written by that proxy alone.
+/// What a reader counted up to its last sync. Written by that reader alone.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     hits: AtomicU64,
@@ -57,7 +57,7 @@ impl Counters {
     }
 }
 
-/// What every handle, proxy and writer of one cache shares.
+/// What every handle, reader and writer of one cache shares.
 #[derive(Debug)]
 pub(crate) struct Shared {
     /// By [`Placement::shard`].
@@ -78,8 +78,8 @@ pub(crate) struct Shared {
     /// Log records of a report epoch, as a power of two; `None` when reads are not reported.
     pub report_shift: Option<u32>,
     pub counters: Box<[CacheLines<Counters>]>,
-    /// Numbers of proxies that are taken: a proxy has the same one in every shard.
-    pub seats: Mutex<Box<[bool]>>,
+    /// Numbers of readers that are taken: a reader has the same one in every shard.
+    pub reader_ids: Mutex<Box<[bool]>>,
 }
 
 /// Runs `act` on main and the engine's state, under a lock that is held already.
@@ -108,14 +108,14 @@ impl Cache {
         Cache { shared: Arc::new(shared) }
     }
 
-    /// Proxies that may exist at once, as the cache was built for.
-    pub fn proxies_max(&self) -> usize {
+    /// Readers that may exist at once, as the cache was built for.
+    pub fn readers_max(&self) -> usize {
         self.shared.counters.len()
     }
 
-    /// A new proxy: one core's way to read. Copies the index once.
-    pub fn proxy(&self) -> Result<Proxy, Error> {
-        Proxy::register(&self.shared)
+    /// A new reader: one core's way to read. Copies the index once.
+    pub fn reader(&self) -> Result<Reader, Error> {
+        Reader::register(&self.shared)
     }
 
     /// A new writer: one core's way to write.
@@ -161,7 +161,7 @@ impl Cache {
         Ok(position)
     }
 
-    /// Looks a key up at main, under its lock, for those who have no proxy at hand. `read` runs under that
+    /// Looks a key up at main, under its lock, for those who have no reader at hand. `read` runs under that
     /// lock: it copies, and no more.
     pub(crate) fn read_at_main<R>(
         &self,
@@ -225,17 +225,17 @@ mod tests {
     }
 
     /// A panic under a shard's lock would leave it half changed, so the cache is poisoned: whatever asks main says so from
-    /// then on, what proxies show stays readable and whole, and all handles can be dropped in any state.
+    /// then on, what readers show stays readable and whole, and all handles can be dropped in any state.
     #[test]
     fn a_poisoned_cache_says_so() {
-        let cache = Cache::builder().budget(1 << 20).shards(1).proxies_max(2).build().unwrap();
+        let cache = Cache::builder().budget(1 << 20).shards(1).readers_max(2).build().unwrap();
         let mut writer = cache.writer();
         for number in 0..100 {
             writer.insert(&key(number), b"before", Ttl::FOREVER, NOW).unwrap();
         }
         writer.flush().unwrap();
-        let mut proxy = cache.proxy().unwrap();
-        let parked = cache.proxy().unwrap().park();
+        let mut reader = cache.reader().unwrap();
+        let parked = cache.reader().unwrap().park();
         // Queued, and never to be applied.
         writer.insert(&key(1), b"after", Ttl::FOREVER, NOW).unwrap();
         writer.remove(&key(2)).unwrap();
@@ -261,15 +261,15 @@ mod tests {
         assert!(matches!(cache.stats(), Err(Error::Poisoned)));
         assert!(matches!(cache.position(), Err(Error::Poisoned)));
         assert!(matches!(parked.unpark(), Err(Error::Poisoned)));
-        assert!(matches!(cache.proxy(), Err(Error::Poisoned)));
+        assert!(matches!(cache.reader(), Err(Error::Poisoned)));
         assert!(cache.validate().is_err() && cache.iter(NOW).next().is_none());
-        proxy.sync();
+        reader.sync();
         for number in 0..100 {
-            assert_eq!(proxy.get(&key(number), NOW).as_deref(), Some(&b"before"[..]));
+            assert_eq!(reader.get(&key(number), NOW).as_deref(), Some(&b"before"[..]));
         }
         drop(writer);
         drop(cache);
-        proxy.sync();
-        assert!(proxy.get(&key(99), NOW).is_some());
+        reader.sync();
+        assert!(reader.get(&key(99), NOW).is_some());
     }
 }

@@ -551,15 +551,15 @@ mod tests {
         cache.iter(NOW).map(|entry| (entry.key().to_vec(), entry.value().to_vec())).collect()
     }
 
-    /// A proxy stops after every single record of a full index, whose entries are displaced and evicted all the time. At
+    /// A reader stops after every single record of a full index, whose entries are displaced and evicted all the time. At
     /// each stop whatever the copy leads to is found by its key, and who was there before an operation and is there after
     /// it never vanishes within it.
     #[test]
     fn every_prefix_of_the_log_is_an_index() {
         for policy in [Policy::Fifo, Policy::Partitioned] {
-            let builder = Cache::builder().budget(1 << 20).shards(1).proxies_max(1).policy(policy);
+            let builder = Cache::builder().budget(1 << 20).shards(1).readers_max(1).policy(policy);
             let cache = builder.entry_bytes_mean(4096).feedback(false).build().unwrap();
-            let (mut writer, mut proxy) = (cache.writer(), cache.proxy().unwrap());
+            let (mut writer, mut reader) = (cache.writer(), cache.reader().unwrap());
             let (mut stops, mut within, mut displaced) = (0u64, 0u64, 0u64);
             let mut before = entries(&cache);
             for number in 0..1_500u64 {
@@ -573,25 +573,25 @@ mod tests {
                 let after = entries(&cache);
                 for records in start + 1..=end {
                     let position = LogPosition::of([larder_mem::LogPosition::after(records)]);
-                    assert_eq!(proxy.refresh_to(position).records(), records);
+                    assert_eq!(reader.refresh_to(position).records(), records);
                     stops += 1;
                     within += u64::from(records < end);
-                    for slot in proxy.slots() {
-                        let found = proxy.get(slot.key(), NOW).map(|entry| entry.value());
+                    for slot in reader.slots() {
+                        let found = reader.get(slot.key(), NOW).map(|entry| entry.value());
                         assert!(found.is_some(), "{slot:?} is not found after {records} records");
                     }
                     for (key, value) in &after {
                         let Some(old) = before.get(key) else { continue };
-                        let found = proxy.get(key, NOW);
+                        let found = reader.get(key, NOW);
                         let found = found.as_deref();
                         assert!(found == Some(value) || found == Some(old), "{key:?}: {found:?}");
                     }
                 }
-                proxy.sync();
+                reader.sync();
                 displaced += (end - start).saturating_sub(2);
                 before = after;
             }
-            proxy.validate().unwrap();
+            reader.validate().unwrap();
             assert!(
                 stops > 1_500 && within > 500 && displaced > 50,
                 "{stops} {within} {displaced}"

@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The budget can't hold a cache of this shape. Give at least `bytes_min`, or ask for fewer proxies.
+    /// The budget can't hold a cache of this shape. Give at least `bytes_min`, or ask for fewer readers.
     BudgetTooSmall {
         /// What was given.
         bytes: u64,
@@ -29,11 +29,11 @@ pub enum Error {
         /// The most that fits beside this key.
         bytes_max: usize,
     },
-    /// A proxy has not synced for so long that the log, or the memory it protects, is used up.
-    /// Nothing was changed: sync, park or drop that proxy, then try again.
+    /// A reader has not synced for so long that the log, or the memory it protects, is used up.
+    /// Nothing was changed: sync, park or drop that reader, then try again.
     Stalled {
-        /// The number of the proxy furthest behind.
-        proxy: usize,
+        /// The number of the reader furthest behind.
+        reader: usize,
         /// How many log records it is behind.
         behind: u64,
     },
@@ -43,8 +43,8 @@ pub enum Error {
     /// Every spare slot is in the hands of other writers, or under a lease. Nothing was changed: flush them or
     /// drop leases, then try again.
     Starved,
-    /// As many proxies as the cache was built for exist. Drop one, or build for more.
-    ProxiesExhausted,
+    /// As many readers as the cache was built for exist. Drop one, or build for more.
+    ReadersExhausted,
     /// A thread panicked while it changed the cache. Reads go on; build a new one to write.
     Poisoned,
 }
@@ -54,7 +54,7 @@ impl fmt::Display for Error {
         match self {
             Error::BudgetTooSmall { bytes, bytes_min } => write!(
                 f,
-                "a budget of {bytes} bytes is too small for this cache; give at least {bytes_min} bytes, or ask for fewer proxies"
+                "a budget of {bytes} bytes is too small for this cache; give at least {bytes_min} bytes, or ask for fewer readers"
             ),
             Error::Setting(text) => f.write_str(text),
             Error::Memory(error) => {
@@ -67,9 +67,9 @@ impl fmt::Display for Error {
                 f,
                 "a value of {bytes} bytes does not fit; at most {bytes_max} do in a cache of this budget"
             ),
-            Error::Stalled { proxy, behind } => write!(
+            Error::Stalled { reader, behind } => write!(
                 f,
-                "proxy {proxy} is {behind} changes behind and holds what a write needs; sync, park or drop it, then try again"
+                "reader {reader} is {behind} changes behind and holds what a write needs; sync, park or drop it, then try again"
             ),
             Error::Starved => {
                 f.write_str("other writers and leases hold every spare slot; flush or drop them, then try again")
@@ -77,8 +77,8 @@ impl fmt::Display for Error {
             Error::ListenerInserts => f.write_str(
                 "the eviction listener inserts more than it is called for; insert less in it, or hand entries to another thread",
             ),
-            Error::ProxiesExhausted => {
-                f.write_str("every proxy is taken; drop one, or build the cache for more")
+            Error::ReadersExhausted => {
+                f.write_str("every reader is taken; drop one, or build the cache for more")
             }
             Error::Poisoned => f.write_str(
                 "a panic interrupted a change of this cache; reads go on, build a new one to write",
@@ -102,7 +102,7 @@ impl From<larder_mem::Error> for Error {
             larder_mem::Error::Memory(error) => Error::Memory(error),
             larder_mem::Error::Config(text) => Error::Setting(text),
             larder_mem::Error::Poisoned => Error::Poisoned,
-            larder_mem::Error::ReadersExhausted => Error::ProxiesExhausted,
+            larder_mem::Error::ReadersExhausted => Error::ReadersExhausted,
             _ => {
                 Error::Setting("the memory below refused, for a reason this version does not know")
             }
@@ -112,6 +112,6 @@ impl From<larder_mem::Error> for Error {
 
 impl From<larder_mem::Stalled> for Error {
     fn from(stalled: larder_mem::Stalled) -> Self {
-        Error::Stalled { proxy: stalled.reader, behind: stalled.behind }
+        Error::Stalled { reader: stalled.reader, behind: stalled.behind }
     }
 }

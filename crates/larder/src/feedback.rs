@@ -1,4 +1,4 @@
-//! Read feedback: what a proxy read, told to the policy, late and thinned out, so that a `get` stays free of
+//! Read feedback: what a reader read, told to the policy, late and thinned out, so that a `get` stays free of
 //! shared writes.
 //!
 //! ```text
@@ -7,34 +7,34 @@
 //! main    the way still has that tag: policy.hit(entry, lag)
 //! ```
 //!
-//! The mark is two bits of the tag word in the proxy's own copy of the index, on the line that the look-up has
+//! The mark is two bits of the tag word in the reader's own copy of the index, on the line that the look-up has
 //! just read: no memory and no cache miss of its own. An epoch is a stretch of the log, so nobody has to announce
 //! it; as many new entries as a 64th of what the shard holds begin one. Names are reported once an epoch at most,
 //! however often they are read: a Zipf stream's few names do not fill the buffer. Three marks take turns, so
 //! that an entry last read exactly three epochs ago passes for reported.
 //!
-//! A shared reader ([`crate::Reader::Shared`]) has no copy, so no bits to mark: it notes every read until its
+//! A shared reader ([`crate::IndexMode::Shared`]) has no copy, so no bits to mark: it notes every read until its
 //! buffer is full: the first ones after a sync and none of the later ones, popular names several times.
 //! The position that it notes is that of its last sync though it sees the present, so an entry's age passes for
 //! less than it is by as much as was written between two syncs: where the policy ignores reads of the very young,
 //! it ignores a few more.
 //!
 //! Losing reports loses little. Points of hit ratio below a policy told of every read at once, Partitioned on
-//! real traces, one proxy: 0.0 to 0.4 with a sync every 100 reads; 0.0 to 0.6 with one every 1000, when the
+//! real traces, one reader: 0.0 to 0.4 with a sync every 100 reads; 0.0 to 0.6 with one every 1000, when the
 //! buffer overflows; 0.4 to 3.7 without reports. Cost: some 15 ns a read where every fourth one is reported
 //! (uniform reads, a sync every 1024), main's part included; nothing that could be measured otherwise.
 //!
-//! Bounds: [`REPORTS_MAX`] reports of 16 octets a proxy and shard; a sync does one `try_lock` a shard, and only with
+//! Bounds: [`REPORTS_MAX`] reports of 16 octets a reader and shard; a sync does one `try_lock` a shard, and only with
 //! [`REPORTS_MIN`] in hand.
 
 use std::cell::Cell;
 
-/// Reports a proxy holds at most for a shard.
+/// Reports a reader holds at most for a shard.
 const REPORTS_MAX: usize = 256;
 /// Reports for which a sync asks for the lock.
 const REPORTS_MIN: usize = 32;
 
-/// Octets a proxy and shard.
+/// Octets a reader and shard.
 pub(crate) const FEEDBACK_BYTES: usize = REPORTS_MAX * size_of::<Report>();
 
 /// Epochs a turn over of as many entries as the cache holds.
@@ -61,7 +61,7 @@ pub(crate) struct Report {
     pub bucket: u32,
     pub tag: u16,
     pub way: u8,
-    /// The log position at which the proxy read.
+    /// The log position at which the reader read.
     pub seen: u64,
 }
 

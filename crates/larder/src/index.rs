@@ -115,7 +115,7 @@ pub(crate) fn mask_bit(tag_word: u16) -> u32 {
     u32::from(tag_word >> TAG_BITS_LOW) & 15
 }
 
-/// Whatever has buckets that lead to slots: main, and what proxies look at.
+/// Whatever has buckets that lead to slots: main, and what readers look at.
 pub(crate) trait Lines<'a>: Copy {
     fn probe(self, bucket: usize, tag_word: u16) -> Probe;
     fn slot(self, bucket: usize, way: usize) -> Option<Slot<'a>>;

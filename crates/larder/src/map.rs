@@ -9,7 +9,7 @@
 //! # Ok::<(), larder::Error>(())
 //! ```
 //!
-//! Under it are the engine's proxies and writers in `reader_pool`, whose header says what they cost and why they
+//! Under it are the engine's readers and writers in `reader_pool`, whose header says what they cost and why they
 //! stand behind light locks; `flight`, which lets one caller load what many miss; and a [`Clock`].
 //!
 //! What holds
@@ -37,7 +37,7 @@ use crate::clock::Clock;
 use crate::codec::{Key, Value, with_engine_key};
 use crate::error::Error;
 use crate::flight::{Begin, Flight, Token};
-use crate::reader_pool::Seats;
+use crate::reader_pool::ReaderPool;
 use crate::save::{self, Loaded, SaveError};
 use crate::time::{Seconds, Ttl};
 
@@ -60,7 +60,7 @@ pub struct Map<K: ?Sized, V> {
 }
 
 struct Inner {
-    seats: Seats,
+    pool: ReaderPool,
     clock: Clock,
     flight: Flight<Arc<[u8]>>,
 }
@@ -82,23 +82,23 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
     /// for each core, up to 16, and a hash that nobody else knows.
     pub fn new(budget: u64) -> Result<Self, Error> {
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-        let builder = Cache::builder().budget(budget).proxies_max(cores.min(SEATS_MAX));
+        let builder = Cache::builder().budget(budget).readers_max(cores.min(SEATS_MAX));
         let builder = builder.random_seed();
         Self::build(builder, Clock::system())
     }
 
     /// A map over a cache of the caller's description, with the caller's clock. The hash is the description's: see
-    /// [`Builder::random_seed`]. The cache's proxies are the
-    /// map's seats: as many as threads are to read at the same moment.
+    /// [`Builder::random_seed`]. The cache's readers are the
+    /// map's pool: as many as threads are to read at the same moment.
     pub fn build(builder: Builder, clock: Clock) -> Result<Self, Error> {
-        let seats = Seats::new(builder.build()?);
-        let inner = Inner { seats, clock, flight: Flight::new(LOADS_MAX) };
+        let pool = ReaderPool::new(builder.build()?);
+        let inner = Inner { pool, clock, flight: Flight::new(LOADS_MAX) };
         Ok(Map { inner: Arc::new(inner), types: PhantomData })
     }
 
     /// The cache below, for its figures and [`Cache::save_to`]. Its keys are the octets of this map's.
     pub fn cache(&self) -> &Cache {
-        self.inner.seats.cache()
+        self.inner.pool.cache()
     }
 
     /// The map's time.
@@ -184,7 +184,7 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
     {
         key.with_key(|key| {
             self.inner.flight.supersede(key);
-            with_engine_key(key, |key, _| self.inner.seats.write(|writer| writer.remove(key)))
+            with_engine_key(key, |key, _| self.inner.pool.write(|writer| writer.remove(key)))
         })
     }
 
@@ -285,14 +285,13 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
     /// Inserts what [`Cache::save_to`] wrote, of a map with the same types: what decodes to no `V` reads as a
     /// miss.
     pub fn load_from(&self, input: &mut impl Read) -> Result<Loaded, SaveError> {
-        let Inner { seats, clock, flight } = &*self.inner;
+        let Inner { pool, clock, flight } = &*self.inner;
         let now = clock.now();
         flight.supersede_all();
-        // A writer of its own: the seats' are never held while somebody else's code runs, as `input`'s does.
+        // A writer of its own: the pool' are never held while somebody else's code runs, as `input`'s does.
         let mut writer = self.cache().writer();
-        let loaded =
-            save::load(input, now, |entry| seats.retry(|| entry.insert(&mut writer, now)))?;
-        seats.retry(|| writer.flush().map(drop))?;
+        let loaded = save::load(input, now, |entry| pool.retry(|| entry.insert(&mut writer, now)))?;
+        pool.retry(|| writer.flush().map(drop))?;
         Ok(loaded)
     }
 
@@ -301,7 +300,7 @@ impl<K: Key + ?Sized, V: Value> Map<K, V> {
         self.inner.flight.supersede_all();
         // At second 0 nothing has ended yet: ended entries are taken out too.
         for entry in self.cache().iter(Seconds(0)) {
-            self.inner.seats.write(|writer| writer.remove(entry.key()))?;
+            self.inner.pool.write(|writer| writer.remove(entry.key()))?;
         }
         Ok(())
     }
@@ -357,7 +356,7 @@ impl Inner {
     #[inline]
     fn read<R>(&self, key: &[u8], read: impl FnOnce(&[u8]) -> R) -> Option<R> {
         with_engine_key(key, |key, rest| {
-            self.seats.read(key, self.clock.now(), |stored| Some(read(rest.value_in(stored?)?)))
+            self.pool.read(key, self.clock.now(), |stored| Some(read(rest.value_in(stored?)?)))
         })
     }
 
@@ -365,7 +364,7 @@ impl Inner {
         let now = self.clock.now();
         with_engine_key(key, |key, rest| {
             rest.with_stored(value, |stored| {
-                self.seats.write(|writer| writer.insert(key, stored, ttl, now))
+                self.pool.write(|writer| writer.insert(key, stored, ttl, now))
             })
         })
     }
@@ -375,7 +374,7 @@ impl Inner {
         let mut entries = batch.iter();
         let mut next = entries.next();
         // Run again after a stall, it goes on where it stood.
-        self.seats.write(|writer| {
+        self.pool.write(|writer| {
             while let Some((key, value)) = next {
                 writer.insert(key, value, ttl, now)?;
                 next = entries.next();

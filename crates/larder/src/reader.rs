@@ -1,91 +1,89 @@
-//! A proxy: one core's way to read, without a lock, a read-modify-write, or a write that others see.
+//! A reader: one core's way to read, without a lock, a read-modify-write, or a write that others see.
 //!
-//! `refresh*` shows the proxy newer entries and leaves [`Entry`]s as they are; `sync*` also gives back
-//! what it no longer needs, and the borrow checker sees to it that no `Entry` is alive then. A proxy that
+//! `refresh*` shows the reader newer entries and leaves [`Entry`]s as they are; `sync*` also gives back
+//! what it no longer needs, and the borrow checker sees to it that no `Entry` is alive then. A reader that
 //! does neither reads an unchanging picture and, in the end, stalls the writers: sync now and then,
 //! or park.
 //!
 //! A sync also tells the policy what was read, where the cache was built with feedback: see `feedback`.
 
 use std::cell::Cell;
-use std::ops::Deref;
 use std::sync::Arc;
 
+use larder_mem::{self as mem, MainView, Memory, Shard, View};
 #[cfg(test)]
-use larder_mem::WAYS;
-use larder_mem::{
-    Lease as SlotLease, MainView, Memory, Parked as ParkedReader, Reader, Shard, Slot, View,
-};
+use larder_mem::{Slot, WAYS};
 
 use crate::cache::{Lookups, Shared, with_engine};
 use crate::engine::State;
+use crate::entry::{Entry, Lease};
 use crate::error::Error;
 use crate::feedback::{Feedback, Report, mark_at};
 use crate::hash::KeyHash;
 use crate::index::{Found, Placement, find, stage, stage_second};
 use crate::position::{LogPosition, SHARDS_MAX};
-use crate::time::{Seconds, SyncMode, Ticks, end_of, is_dead, is_expired};
+use crate::time::{Seconds, SyncMode, Ticks, is_dead, is_expired};
 
-/// Keys whose memory is fetched together in [`Proxy::get_many`].
+/// Keys whose memory is fetched together in [`Reader::get_many`].
 const BATCH: usize = 32;
 
 /// Reports whose lines are fetched before their turn.
 const REPORT_AHEAD: usize = 8;
 
-/// What a proxy has for each shard. In place: behind a pointer, a hit in the CPU's caches took 3 of 26 ns more,
+/// What a reader has for each shard. In place: behind a pointer, a hit in the CPU's caches took 3 of 26 ns more,
 /// and the first in place with the others behind a pointer is a jump that nobody foresees.
-type Ports<T> = [Option<T>; SHARDS_MAX];
+type PerShard<T> = [Option<T>; SHARDS_MAX];
 
-/// Opens or shuts each port.
-fn each_port<T, U, E>(
-    ports: impl IntoIterator<Item = T>,
+/// Opens or shuts each shard.
+fn each_shard<T, U, E>(
+    shards: impl IntoIterator<Item = T>,
     mut act: impl FnMut(T) -> Result<U, E>,
-) -> Result<Ports<U>, E> {
+) -> Result<PerShard<U>, E> {
     let mut made = [const { None }; SHARDS_MAX];
-    for (place, port) in made.iter_mut().zip(ports) {
-        *place = Some(act(port)?);
+    for (place, shard) in made.iter_mut().zip(shards) {
+        *place = Some(act(shard)?);
     }
     Ok(made)
 }
 
 /// One core's way to read. `Send`, not `Sync`: make one a core.
 #[derive(Debug)]
-pub struct Proxy {
+pub struct Reader {
     shared: Arc<Shared>,
     /// Where keys lie: the cache's own, at hand.
     placement: Placement,
-    /// One a shard, before the seat: they leave it before another takes it.
-    ports: Ports<Port>,
-    seat: Seat,
+    /// One a shard, before the id: they leave it before another takes it.
+    shards: PerShard<ShardReader>,
+    id: ReaderId,
     /// Look-ups bring the reader to the present first.
     immediate: bool,
     /// The cache's own, at hand.
     report_shift: Option<u32>,
     lookups: Tally,
-    /// When [`Proxy::sync_if_due`] syncs next.
+    /// When [`Reader::sync_if_due`] syncs next.
     due: Ticks,
 }
 
-/// A proxy's way into one shard.
+/// A reader's way into one shard.
 #[derive(Debug)]
-struct Port {
-    reader: Reader<State>,
+struct ShardReader {
+    reader: mem::Reader<State>,
     feedback: Feedback,
 }
 
-impl Port {
+impl ShardReader {
     fn open(
         shared: &Shared,
         memory: &Memory,
         shard: &Arc<Shard<State>>,
         number: usize,
-    ) -> Result<Port, Error> {
-        let reader = Reader::register_in(memory, shard, Some(number))?;
-        Ok(Port { reader, feedback: Feedback::new(shared.report_shift.is_some()) })
+    ) -> Result<ShardReader, Error> {
+        let reader = mem::Reader::register_in(memory, shard, Some(number))?;
+        Ok(ShardReader { reader, feedback: Feedback::new(shared.report_shift.is_some()) })
     }
 
     /// Notes a read for the policy: once an epoch where the reader has bits of its own to mark the entry with,
-    /// else every time, until the buffer is full. Writes to this proxy's own lines alone.
+    /// else every time, until the buffer is full. Writes to this reader's own lines alone.
     #[inline(always)]
     fn note(&self, epoch_shift: u32, bucket: usize, way: usize, tag: u16) {
         if self.feedback.is_full() {
@@ -118,47 +116,47 @@ impl Port {
         });
     }
 
-    fn park(self) -> ParkedPort {
-        ParkedPort { reader: self.reader.park(), feedback: self.feedback }
+    fn park(self) -> ParkedShardReader {
+        ParkedShardReader { reader: self.reader.park(), feedback: self.feedback }
     }
 }
 
-/// A port at rest, with the reports that it was left with.
+/// A shard at rest, with the reports that it was left with.
 #[derive(Debug)]
-struct ParkedPort {
-    reader: ParkedReader<State>,
+struct ParkedShardReader {
+    reader: mem::Parked<State>,
     feedback: Feedback,
 }
 
-impl ParkedPort {
-    fn unpark(self) -> Result<Port, Error> {
-        Ok(Port { reader: self.reader.unpark()?, feedback: self.feedback })
+impl ParkedShardReader {
+    fn unpark(self) -> Result<ShardReader, Error> {
+        Ok(ShardReader { reader: self.reader.unpark()?, feedback: self.feedback })
     }
 }
 
-/// The right to a number, which is the proxy's in every shard; gives it back when dropped.
+/// The right to a number, which is the reader's in every shard; gives it back when dropped.
 #[derive(Debug)]
-struct Seat {
+struct ReaderId {
     shared: Arc<Shared>,
     number: usize,
 }
 
-impl Seat {
-    fn take(shared: &Arc<Shared>) -> Result<Seat, Error> {
-        let mut seats = shared.seats.lock();
-        let number = seats.iter().position(|&taken| !taken).ok_or(Error::ProxiesExhausted)?;
-        seats[number] = true;
-        Ok(Seat { shared: shared.clone(), number })
+impl ReaderId {
+    fn take(shared: &Arc<Shared>) -> Result<ReaderId, Error> {
+        let mut taken = shared.reader_ids.lock();
+        let number = taken.iter().position(|&is_taken| !is_taken).ok_or(Error::ReadersExhausted)?;
+        taken[number] = true;
+        Ok(ReaderId { shared: shared.clone(), number })
     }
 }
 
-impl Drop for Seat {
+impl Drop for ReaderId {
     fn drop(&mut self) {
-        self.shared.seats.lock()[self.number] = false;
+        self.shared.reader_ids.lock()[self.number] = false;
     }
 }
 
-/// [`Lookups`], counted by the one thread that has the proxy.
+/// [`Lookups`], counted by the one thread that has the reader.
 #[derive(Debug, Default)]
 struct Tally {
     hits: Cell<u64>,
@@ -192,164 +190,59 @@ fn bump(counter: &Cell<u64>) {
     counter.set(counter.get() + 1);
 }
 
-/// A proxy at rest: it reads nothing and holds nobody up.
+/// A reader at rest: it reads nothing and holds nobody up.
 #[derive(Debug)]
 pub struct Parked {
     shared: Arc<Shared>,
-    ports: Ports<ParkedPort>,
-    seat: Seat,
+    shards: PerShard<ParkedShardReader>,
+    id: ReaderId,
     lookups: Tally,
     due: Ticks,
 }
 
-/// A value in the cache, read where it lies. Alive, it keeps its proxy from syncing:
-///
-/// ```compile_fail
-/// # let cache = larder::Cache::builder().build().unwrap();
-/// let mut proxy = cache.proxy().unwrap();
-/// let entry = proxy.get(b"key", larder::Seconds(0));
-/// proxy.sync();
-/// drop(entry);
-/// ```
-#[derive(Debug, Clone, Copy)]
-pub struct Entry<'a> {
-    slot: Slot<'a>,
-}
-
-impl<'a> Entry<'a> {
-    /// The key it was stored under.
-    #[inline]
-    pub fn key(&self) -> &'a [u8] {
-        self.slot.key()
-    }
-
-    /// The value.
-    #[inline]
-    pub fn value(&self) -> &'a [u8] {
-        self.slot.value()
-    }
-
-    /// The first second in which the entry is gone; `None` for never.
-    #[inline]
-    pub fn expires(&self) -> Option<Seconds> {
-        end_of(self.slot.expires())
-    }
-
-    /// Seconds of its life that are left at `now`, 0 once it is over; `None` for an entry without end.
-    #[inline]
-    pub fn seconds_left(&self, now: Seconds) -> Option<u32> {
-        self.expires().map(|end| end.0.saturating_sub(now.0))
-    }
-
-    /// True when its life is over at `now`: [`Proxy::get_stale`] gave it.
-    #[inline]
-    pub fn is_stale(&self, now: Seconds) -> bool {
-        is_expired(self.slot.expires(), now)
-    }
-
-    /// The version that [`crate::Writer::insert_if_newer`] gave it.
-    #[inline]
-    pub fn version(&self) -> Option<u64> {
-        self.slot.version()
-    }
-}
-
-impl Deref for Entry<'_> {
-    type Target = [u8];
-
-    #[inline]
-    fn deref(&self) -> &[u8] {
-        self.slot.value()
-    }
-}
-
-/// A value held. See [`Proxy::lease`]. Give it back by dropping it, on any thread, in any order with
-/// the cache's handles; share it in an `Arc`.
-#[derive(Debug)]
-pub struct Lease {
-    lease: SlotLease<State>,
-    expires: u32,
-}
-
-impl Lease {
-    /// The key it was stored under.
-    pub fn key(&self) -> &[u8] {
-        self.lease.key()
-    }
-
-    /// The value.
-    pub fn value(&self) -> &[u8] {
-        self.lease.value()
-    }
-
-    /// The first second in which the entry is gone, as it was when the lease was taken; `None` for never.
-    pub fn expires(&self) -> Option<Seconds> {
-        end_of(self.expires)
-    }
-
-    /// True when the value was small and so copied.
-    pub fn is_copy(&self) -> bool {
-        self.lease.is_copy()
-    }
-}
-
-impl Deref for Lease {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        self.value()
-    }
-}
-
-impl AsRef<[u8]> for Lease {
-    fn as_ref(&self) -> &[u8] {
-        self.value()
-    }
-}
-
-impl Proxy {
+impl Reader {
     pub(crate) fn register(shared: &Arc<Shared>) -> Result<Self, Error> {
-        let seat = Seat::take(shared)?;
+        let id = ReaderId::take(shared)?;
         // Copies of few shards or many: in one mapping they have huge pages.
         let copies = shared.shards.iter().map(|shard| shard.config().copy_bytes()).sum();
         let memory = Memory::new(copies).map_err(Error::Memory)?;
-        let open = |shard| Port::open(shared, &memory, shard, seat.number);
-        let ports = each_port(&shared.shards, open)?;
-        let lookups = Tally::of(shared.counters[seat.number].0.read());
-        Ok(Proxy::new(shared.clone(), ports, seat, lookups, Ticks(0)))
+        let open = |shard| ShardReader::open(shared, &memory, shard, id.number);
+        let shards = each_shard(&shared.shards, open)?;
+        let lookups = Tally::of(shared.counters[id.number].0.read());
+        Ok(Reader::new(shared.clone(), shards, id, lookups, Ticks(0)))
     }
 
     fn new(
         shared: Arc<Shared>,
-        ports: Ports<Port>,
-        seat: Seat,
+        shards: PerShard<ShardReader>,
+        id: ReaderId,
         lookups: Tally,
         due: Ticks,
     ) -> Self {
         let placement = shared.placement;
         let immediate = shared.sync == SyncMode::Immediate;
         let report_shift = shared.report_shift;
-        Proxy { shared, placement, ports, seat, immediate, report_shift, lookups, due }
+        Reader { shared, placement, shards, id, immediate, report_shift, lookups, due }
     }
 
-    /// This proxy's number, as [`Error::Stalled`] and the statistics name it.
+    /// This reader's number, as [`Error::Stalled`] and the statistics name it.
     pub fn number(&self) -> usize {
-        self.seat.number
+        self.id.number
     }
 
     /// The way to a key's shard.
     #[inline(always)]
-    fn port(&self, hash: KeyHash) -> &Port {
-        let port = self.ports[self.placement.shard(hash)].as_ref();
-        port.expect("a proxy has a port for each shard")
+    fn shard(&self, hash: KeyHash) -> &ShardReader {
+        let shard = self.shards[self.placement.shard(hash)].as_ref();
+        shard.expect("a reader has a shard for each shard")
     }
 
-    fn ports(&self) -> impl Iterator<Item = &Port> {
-        self.ports.iter().flatten()
+    fn shards(&self) -> impl Iterator<Item = &ShardReader> {
+        self.shards.iter().flatten()
     }
 
-    fn readers(&self) -> impl Iterator<Item = &Reader<State>> {
-        self.ports().map(|port| &port.reader)
+    fn shard_readers(&self) -> impl Iterator<Item = &mem::Reader<State>> {
+        self.shards().map(|shard| &shard.reader)
     }
 
     /// The hash of a key, for the `_hashed` forms.
@@ -364,7 +257,7 @@ impl Proxy {
         self.get_hashed(self.hash(key), key, now)
     }
 
-    /// As [`Proxy::get`], for a key hashed before.
+    /// As [`Reader::get`], for a key hashed before.
     #[inline]
     pub fn get_hashed(&self, hash: KeyHash, key: &[u8], now: Seconds) -> Option<Entry<'_>> {
         let found = self.find(hash, key)?;
@@ -376,7 +269,7 @@ impl Proxy {
         Some(self.hit(hash, found))
     }
 
-    /// As [`Proxy::get`], and also gives an entry whose life is over for no longer than the cache's
+    /// As [`Reader::get`], and also gives an entry whose life is over for no longer than the cache's
     /// [`stale`](crate::Builder::stale) window: better than nothing while a fresh one is fetched.
     /// [`Entry::is_stale`] tells them apart.
     #[inline]
@@ -384,7 +277,7 @@ impl Proxy {
         self.get_stale_hashed(self.hash(key), key, now)
     }
 
-    /// As [`Proxy::get_stale`], for a key hashed before.
+    /// As [`Reader::get_stale`], for a key hashed before.
     pub fn get_stale_hashed(&self, hash: KeyHash, key: &[u8], now: Seconds) -> Option<Entry<'_>> {
         let found = self.find(hash, key)?;
         let expires = found.slot.expires();
@@ -405,12 +298,12 @@ impl Proxy {
         bump(&self.lookups.hits);
         if let Some(shift) = self.report_shift {
             let tag = self.placement.tag_word(hash);
-            self.port(hash).note(shift, found.bucket, found.way, tag);
+            self.shard(hash).note(shift, found.bucket, found.way, tag);
         }
         Entry { slot: found.slot }
     }
 
-    /// As [`Proxy::get`], copying the value over what `buf` holds; false, and `buf` as it was, on a miss.
+    /// As [`Reader::get`], copying the value over what `buf` holds; false, and `buf` as it was, on a miss.
     /// Allocates only where `buf` is too short.
     #[inline]
     pub fn get_into(&self, key: &[u8], now: Seconds, buf: &mut Vec<u8>) -> bool {
@@ -420,19 +313,19 @@ impl Proxy {
         true
     }
 
-    /// Holds an entry's octets beyond its borrow, the proxy's next sync and the entry's own life, on any
+    /// Holds an entry's octets beyond its borrow, the reader's next sync and the entry's own life, on any
     /// thread. A value in a slot of 1 KiB or more is held where it lies; a smaller one is copied. `None`
     /// when leases would hold more than [`crate::Builder::lease_bytes_max`].
     pub fn lease(&self, entry: &Entry<'_>) -> Option<Lease> {
         let expires = entry.slot.expires();
-        let reader = &self.port(self.hash(entry.key())).reader;
+        let reader = &self.shard(self.hash(entry.key())).reader;
         reader.lease(&entry.slot).map(|lease| Lease { lease, expires })
     }
 
     /// What lies under a key, whatever its end; counts the miss when there is nothing.
     #[inline(always)]
     fn find(&self, hash: KeyHash, key: &[u8]) -> Option<Found<'_>> {
-        let reader = &self.port(hash).reader;
+        let reader = &self.shard(hash).reader;
         if self.immediate && reader.is_behind() {
             reader.refresh();
         }
@@ -450,7 +343,7 @@ impl Proxy {
     #[inline]
     pub fn prefetch(&self, hash: KeyHash) {
         let home = self.placement.home(hash);
-        match self.port(hash).reader.view() {
+        match self.shard(hash).reader.view() {
             View::Copy(copy) => copy.prefetch_bucket(home),
             View::Main(main) => main.prefetch_bucket(home),
         }
@@ -462,10 +355,10 @@ impl Proxy {
         self.stage(hash);
     }
 
-    /// As [`Proxy::prefetch_entry`]; true when the way leads through a second bucket.
+    /// As [`Reader::prefetch_entry`]; true when the way leads through a second bucket.
     #[inline(always)]
     fn stage(&self, hash: KeyHash) -> bool {
-        match self.port(hash).reader.view() {
+        match self.shard(hash).reader.view() {
             View::Copy(copy) => stage(copy, &self.placement, hash),
             View::Main(main) => stage_in_main(main, &self.placement, hash),
         }
@@ -473,7 +366,7 @@ impl Proxy {
 
     /// With that bucket here, brings near the entry.
     fn stage_second(&self, hash: KeyHash) {
-        match self.port(hash).reader.view() {
+        match self.shard(hash).reader.view() {
             View::Copy(copy) => stage_second(copy, &self.placement, hash),
             View::Main(main) => stage_second(main, &self.placement, hash),
         }
@@ -501,7 +394,7 @@ impl Proxy {
         }
     }
 
-    /// As [`Proxy::get_many`], for keys hashed before; both slices have the same length.
+    /// As [`Reader::get_many`], for keys hashed before; both slices have the same length.
     pub fn get_many_hashed<'a, K: AsRef<[u8]>>(
         &'a self,
         hashes: &[KeyHash],
@@ -512,8 +405,8 @@ impl Proxy {
         self.each_staged(hashes, keys, |i, hash, key| each(i, self.get_hashed(hash, key, now)));
     }
 
-    /// As [`Proxy::get_many_hashed`], also what [`Proxy::get_stale`] gives: for those who would otherwise ask a second time
-    /// for what they missed.
+    /// As [`Reader::get_many_hashed`], but finds what [`Reader::get_stale`] finds, without a second
+    /// lookup of the keys that missed.
     pub fn get_many_stale_hashed<'a, K: AsRef<[u8]>>(
         &'a self,
         hashes: &[KeyHash],
@@ -526,8 +419,8 @@ impl Proxy {
         });
     }
 
-    /// Calls `each` with the index, hash and key of every key, in order, when the memory that its look-up reads is on its way
-    /// with that of others.
+    /// Calls `each` with the index, hash and key of every key, in order. The memory that each lookup
+    /// reads is then being fetched together with that of others.
     #[inline]
     fn each_staged<K: AsRef<[u8]>>(
         &self,
@@ -545,8 +438,8 @@ impl Proxy {
         }
     }
 
-    /// The stages between the hash and the look-up: with the home lines on their way, fetches the slots they name, or the
-    /// second buckets and then the slots that those name.
+    /// The stages between the hash and the lookup. The home lines are being fetched; fetches the slots
+    /// that they name, or the second buckets and then the slots that those name.
     #[inline]
     fn stage_all(&self, hashes: &[KeyHash]) {
         let mut second = [KeyHash(0); BATCH];
@@ -559,16 +452,16 @@ impl Proxy {
         second[..count].iter().for_each(|&hash| self.stage_second(hash));
     }
 
-    /// Where in the log this proxy is: it shows exactly what was applied before.
+    /// Where in the log this reader is: it shows exactly what was applied before.
     #[inline]
     pub fn position(&self) -> LogPosition {
-        LogPosition::of(self.readers().map(Reader::position))
+        LogPosition::of(self.shard_readers().map(mem::Reader::position))
     }
 
-    /// True when writers have published more than this proxy shows.
+    /// True when writers have published more than this reader shows.
     #[inline]
     pub fn is_behind(&self) -> bool {
-        self.readers().any(Reader::is_behind)
+        self.shard_readers().any(mem::Reader::is_behind)
     }
 
     /// Shows everything published so far. Entries read before stay valid.
@@ -577,30 +470,30 @@ impl Proxy {
         self.refresh_to(LogPosition::END)
     }
 
-    /// Shows exactly what was applied before `position` (from [`crate::Writer::flush`]), however far the
-    /// writers have run ahead; all there is, if that is less. Never goes back. Only the new ends that
-    /// `touch` gave are seen at once, whatever the position. (A proxy of a cache with [`crate::Reader::Shared`] always
-    /// shows the present.)
+    /// Shows exactly what was applied before `position` (from [`crate::Writer::flush`]), however far
+    /// the writers have run ahead, or all there is if that is less. Never goes back. New expiry times
+    /// from `touch` are visible at once, whatever the position. A reader of a cache with
+    /// [`crate::IndexMode::Shared`] always shows the present.
     #[inline]
     pub fn refresh_to(&self, position: LogPosition) -> LogPosition {
-        let readers = self.readers().enumerate();
+        let readers = self.shard_readers().enumerate();
         LogPosition::of(readers.map(|(shard, reader)| reader.refresh_to(position.shard(shard))))
     }
 
-    /// Refreshes, and lets writers reuse what this proxy held.
+    /// Refreshes, and lets writers reuse what this reader held.
     #[inline]
     pub fn sync(&mut self) -> LogPosition {
         self.sync_to(LogPosition::END)
     }
 
-    /// As [`Proxy::sync`], no further than `position`.
+    /// As [`Reader::sync`], no further than `position`.
     #[inline]
     pub fn sync_to(&mut self, position: LogPosition) -> LogPosition {
-        let ports = self.ports.iter_mut().flatten().enumerate();
-        let now_at = LogPosition::of(ports.map(|(shard, port)| {
-            let now_at = port.reader.sync_to(position.shard(shard));
-            if port.feedback.is_due() {
-                port.hand_over();
+        let shards = self.shards.iter_mut().flatten().enumerate();
+        let now_at = LogPosition::of(shards.map(|(number, shard)| {
+            let now_at = shard.reader.sync_to(position.shard(number));
+            if shard.feedback.is_due() {
+                shard.hand_over();
             }
             now_at
         }));
@@ -608,14 +501,16 @@ impl Proxy {
         now_at
     }
 
-    /// Syncs when the cache's [`SyncMode::Periodic`] says that it is time, or when this proxy is so far
+    /// Syncs when the cache's [`SyncMode::Periodic`] says that it is time, or when this reader is so far
     /// behind that it would soon stall the writers; always with [`SyncMode::Immediate`]. True when it did.
     /// `now` is any clock that does not go back; the first call syncs.
     #[inline]
     pub fn sync_if_due(&mut self, now: Ticks) -> bool {
         let due = match self.shared.sync {
             SyncMode::Immediate => true,
-            SyncMode::Periodic(_) => now >= self.due || self.readers().any(Reader::is_far_behind),
+            SyncMode::Periodic(_) => {
+                now >= self.due || self.shard_readers().any(mem::Reader::is_far_behind)
+            }
         };
         if due {
             if let SyncMode::Periodic(period) = self.shared.sync {
@@ -640,26 +535,32 @@ impl Proxy {
         self.lookups.misses.get()
     }
 
-    /// Rests: the proxy holds nobody up until it is unparked.
+    /// Rests: the reader holds nobody up until it is unparked.
     pub fn park(self) -> Parked {
         self.publish_counters();
-        let Proxy { shared, ports, seat, lookups, due, .. } = self;
-        Parked { shared, ports: ports.map(|port| port.map(Port::park)), seat, lookups, due }
+        let Reader { shared, shards, id, lookups, due, .. } = self;
+        Parked {
+            shared,
+            shards: shards.map(|shard| shard.map(ShardReader::park)),
+            id,
+            lookups,
+            due,
+        }
     }
 
     /// Whatever its index leads to.
     #[cfg(test)]
     pub(crate) fn slots(&self) -> impl Iterator<Item = Slot<'_>> {
-        self.readers().flat_map(|reader| {
+        self.shard_readers().flat_map(|reader| {
             let places =
                 (0..reader.buckets()).flat_map(|bucket| (0..WAYS).map(move |way| (bucket, way)));
             places.filter_map(|(bucket, way)| reader.slot(bucket, way))
         })
     }
 
-    /// Compares this proxy's index with main's, if it shows all there is. For tests.
+    /// Compares this reader's index with main's, if it shows all there is. For tests.
     pub fn validate(&self) -> Result<(), String> {
-        self.readers().try_for_each(Reader::validate)
+        self.shard_readers().try_for_each(mem::Reader::validate)
     }
 }
 
@@ -681,11 +582,11 @@ fn stage_in_main(main: MainView<'_>, placement: &Placement, hash: KeyHash) -> bo
 }
 
 impl Parked {
-    /// Takes the proxy up again, showing everything published so far. Costs what changed since it was
+    /// Takes the reader up again, showing everything published so far. Costs what changed since it was
     /// parked, at most a copy of the index.
-    pub fn unpark(self) -> Result<Proxy, Error> {
-        let Parked { shared, ports, seat, lookups, due } = self;
-        let ports = each_port(ports.into_iter().flatten(), ParkedPort::unpark)?;
-        Ok(Proxy::new(shared, ports, seat, lookups, due))
+    pub fn unpark(self) -> Result<Reader, Error> {
+        let Parked { shared, shards, id, lookups, due } = self;
+        let shards = each_shard(shards.into_iter().flatten(), ParkedShardReader::unpark)?;
+        Ok(Reader::new(shared, shards, id, lookups, due))
     }
 }

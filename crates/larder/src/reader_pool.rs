@@ -1,6 +1,6 @@
-//! Seats: proxies and writers that any thread may use, so that nobody has to own one.
+//! ReaderPool: readers and writers that any thread may use, so that nobody has to own one.
 //!
-//! A proxy is one core's, must be synced, and holds writers up when its owner sleeps. Here as many as the
+//! A reader is one core's, must be synced, and holds writers up when its owner sleeps. Here as many as the
 //! cache allows stand in a row, each behind a light lock, and a thread takes the one that it took last time:
 //!
 //! ```text
@@ -11,18 +11,18 @@
 //!                                                               then wait for those being read from
 //! ```
 //!
-//! Why a lock and not a proxy in a thread-local: a thread that sleeps for ever with an active proxy stops
+//! Why a lock and not a reader in a thread-local: a thread that sleeps for ever with an active reader stops
 //! reclamation for all, and only it could sync. Parking after each use would take main's lock twice a read.
 //! Under a light lock anybody can sync an idle seat, so **a stalled write syncs all idle seats and goes on**;
 //! no destructor runs when a thread ends, and there may be any number of threads.
 //!
 //! What it costs (`benches/map.rs`, 2,000 entries in the CPU's cache, two shared vCPUs of an EPYC Milan, 301 rounds,
-//! three runs): a read 45 to 50 ns at the median and 31 at best, where a proxy of one's own takes 18 and 13. The
+//! three runs): a read 45 to 50 ns at the median and 31 at best, where a reader of one's own takes 18 and 13. The
 //! lock's two atomic swaps, of a line that nobody else uses, are most of it; on tables larger than the cache they
 //! also keep one look-up's memory from being fetched while the last one's is awaited.
 //!
 //! Invariants
-//! 1. No seat's proxy has a view alive when its lock is free, so whoever takes the lock may sync it.
+//! 1. No seat's reader has a view alive when its lock is free, so whoever takes the lock may sync it.
 //! 2. A writer's queue is empty when its lock is free: what returned is applied. So an operation takes effect
 //!    at one moment between its call and its return, for all threads: a write is published before it returns,
 //!    and a read begins by catching up with what is published.
@@ -40,7 +40,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::cache::Cache;
 use crate::error::Error;
 use crate::evicted::Batch;
-use crate::reader::Proxy;
+use crate::reader::Reader;
 use crate::time::Seconds;
 use crate::writer::Writer;
 
@@ -49,32 +49,32 @@ use crate::writer::Writer;
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long a read waits for its own seat when all are taken, before it goes to main.
-const SEAT_PATIENCE: Duration = Duration::from_micros(100);
+const READ_PATIENCE: Duration = Duration::from_micros(100);
 
 /// One thread's place at a time.
-struct Seat {
-    reader: Mutex<Place>,
+struct Pair {
+    reader: Mutex<PooledReader>,
     writer: Mutex<Writer>,
 }
 
-#[expect(clippy::large_enum_variant, reason = "a place is made for a proxy, and few stay unused")]
-enum Place {
+#[expect(clippy::large_enum_variant, reason = "a place is made for a reader, and few stay unused")]
+enum PooledReader {
     /// Nobody sat here yet: no index copy was made.
     Unused,
-    Proxy(Proxy),
-    /// The cache gave no proxy, and is not asked again.
+    Registered(Reader),
+    /// The cache gave no reader, and is not asked again.
     Refused,
 }
 
 /// All seats of a cache.
-pub(crate) struct Seats {
+pub(crate) struct ReaderPool {
     cache: Cache,
-    seats: Box<[CacheLines<Seat>]>,
+    pairs: Box<[CacheLines<Pair>]>,
 }
 
 /// Where a thread sat last, in any row of seats, and how many reads and writes it is in.
 struct Here {
-    seat: Cell<usize>,
+    pair: Cell<usize>,
     reads: Cell<u32>,
     writes: Cell<u32>,
 }
@@ -83,7 +83,7 @@ static ARRIVED: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     static HERE: Here =
-        const { Here { seat: Cell::new(usize::MAX), reads: Cell::new(0), writes: Cell::new(0) } };
+        const { Here { pair: Cell::new(usize::MAX), reads: Cell::new(0), writes: Cell::new(0) } };
 }
 
 /// A read or a write in progress on this thread.
@@ -109,16 +109,16 @@ fn is_reading() -> bool {
     HERE.with(|here| here.reads.get() > 0)
 }
 
-impl Seats {
-    /// As many seats as the cache has proxies. A proxy is registered when its seat is first taken.
+impl ReaderPool {
+    /// As many seats as the cache has readers. A reader is registered when its seat is first taken.
     pub fn new(cache: Cache) -> Self {
-        let seats = (0..cache.proxies_max())
+        let pairs = (0..cache.readers_max())
             .map(|_| {
                 let writer = Mutex::new(cache.writer_in_lock());
-                CacheLines(Seat { reader: Mutex::new(Place::Unused), writer })
+                CacheLines(Pair { reader: Mutex::new(PooledReader::Unused), writer })
             })
             .collect();
-        Seats { cache, seats }
+        ReaderPool { cache, pairs }
     }
 
     /// The cache.
@@ -129,21 +129,21 @@ impl Seats {
     /// Looks a key up among all that was published, and gives `with` the value, where it lies.
     #[inline]
     pub fn read<R>(&self, key: &[u8], now: Seconds, with: impl FnOnce(Option<&[u8]>) -> R) -> R {
-        if let Some(mut place) = self.seat()
-            && let Some(proxy) = self.proxy(&mut place)
+        if let Some(mut place) = self.pooled()
+            && let Some(reader) = self.registered(&mut place)
         {
-            if proxy.is_behind() {
-                proxy.sync();
+            if reader.is_behind() {
+                reader.sync();
             }
             let _reading = Busy::with(|here| &here.reads);
             // The view borrows the locked place, so it ends before the lock is free (invariant 1).
-            return with(proxy.get(key, now).as_deref());
+            return with(reader.get(key, now).as_deref());
         }
         self.read_at_main(key, now, with)
     }
 
     /// Reads a copy, made under main's lock: correct whoever holds the seats. A poisoned cache is read
-    /// through proxies only.
+    /// through readers only.
     #[cold]
     fn read_at_main<R>(
         &self,
@@ -157,52 +157,52 @@ impl Seats {
 
     /// The seat of this thread, or another that is free.
     #[inline]
-    fn seat(&self) -> Option<MutexGuard<'_, Place>> {
+    fn pooled(&self) -> Option<MutexGuard<'_, PooledReader>> {
         let own = self.own();
-        match self.seats[own].0.reader.try_lock() {
+        match self.pairs[own].0.reader.try_lock() {
             Some(place) => Some(place),
-            None => self.seat_elsewhere(own),
+            None => self.reader_elsewhere(own),
         }
     }
 
     #[inline]
     fn own(&self) -> usize {
         HERE.with(|here| {
-            if here.seat.get() >= self.seats.len() {
+            if here.pair.get() >= self.pairs.len() {
                 // A new thread, or one that comes from a longer row.
-                here.seat.set(ARRIVED.fetch_add(1, Ordering::Relaxed) % self.seats.len());
+                here.pair.set(ARRIVED.fetch_add(1, Ordering::Relaxed) % self.pairs.len());
             }
-            here.seat.get()
+            here.pair.get()
         })
     }
 
     #[cold]
-    fn seat_elsewhere(&self, own: usize) -> Option<MutexGuard<'_, Place>> {
-        for seat in (own + 1..self.seats.len()).chain(0..own) {
-            if let Some(place) = self.seats[seat].0.reader.try_lock() {
+    fn reader_elsewhere(&self, own: usize) -> Option<MutexGuard<'_, PooledReader>> {
+        for pair in (own + 1..self.pairs.len()).chain(0..own) {
+            if let Some(place) = self.pairs[pair].0.reader.try_lock() {
                 // Two threads met; this one stays where it found room.
-                HERE.with(|here| here.seat.set(seat));
+                HERE.with(|here| here.pair.set(pair));
                 return Some(place);
             }
         }
-        let reader = &self.seats[own].0.reader;
-        if is_reading() { None } else { reader.try_lock_for(SEAT_PATIENCE) }
+        let reader = &self.pairs[own].0.reader;
+        if is_reading() { None } else { reader.try_lock_for(READ_PATIENCE) }
     }
 
     #[inline]
-    fn proxy<'a>(&self, place: &'a mut Place) -> Option<&'a mut Proxy> {
-        if matches!(place, Place::Unused) {
+    fn registered<'a>(&self, place: &'a mut PooledReader) -> Option<&'a mut Reader> {
+        if matches!(place, PooledReader::Unused) {
             self.register(place);
         }
         match place {
-            Place::Proxy(proxy) => Some(proxy),
+            PooledReader::Registered(reader) => Some(reader),
             _ => None,
         }
     }
 
     #[cold]
-    fn register(&self, place: &mut Place) {
-        *place = self.cache.proxy().map_or(Place::Refused, Place::Proxy);
+    fn register(&self, place: &mut PooledReader) {
+        *place = self.cache.reader().map_or(PooledReader::Refused, PooledReader::Registered);
     }
 
     /// Runs `operate` on a writer and publishes what it did. `operate` is run again when what stood in its
@@ -276,29 +276,29 @@ impl Seats {
     /// one is no more than waiting for main; but `None` where this thread might wait for itself.
     fn writer(&self) -> Option<MutexGuard<'_, Writer>> {
         let own = self.own();
-        let others = (own..self.seats.len()).chain(0..own);
-        let mut free = others.filter_map(|seat| self.seats[seat].0.writer.try_lock());
+        let others = (own..self.pairs.len()).chain(0..own);
+        let mut free = others.filter_map(|pair| self.pairs[pair].0.writer.try_lock());
         free.next().or_else(|| {
             let is_within = HERE.with(|here| here.writes.get() > 1);
-            if is_within { None } else { Some(self.seats[own].0.writer.lock()) }
+            if is_within { None } else { Some(self.pairs[own].0.writer.lock()) }
         })
     }
 
-    /// Brings the proxies of all seats to the present, so that none holds writers up; waits until `deadline`,
+    /// Brings the readers of all seats to the present, so that none holds writers up; waits until `deadline`,
     /// if any, for those that are being read from by other threads. False when some could not be had.
     #[cold]
     fn sync_all(&self, deadline: Option<Instant>) -> bool {
         let deadline = deadline.filter(|_| !is_reading());
         let mut are_all = true;
-        for seat in &self.seats {
-            let reader = &seat.0.reader;
+        for pair in &self.pairs {
+            let reader = &pair.0.reader;
             let mut place = match (reader.try_lock(), deadline) {
                 (None, Some(deadline)) => reader.try_lock_until(deadline),
                 (place, _) => place,
             };
             match place.as_deref_mut() {
-                Some(Place::Proxy(proxy)) => {
-                    proxy.sync();
+                Some(PooledReader::Registered(reader)) => {
+                    reader.sync();
                 }
                 Some(_) => {}
                 None => are_all = false,
@@ -310,8 +310,8 @@ impl Seats {
     /// Makes the writers that nobody uses give back the slots that they hold to spare.
     #[cold]
     fn flush_others(&self) -> bool {
-        for seat in &self.seats {
-            if let Some(mut writer) = seat.0.writer.try_lock() {
+        for pair in &self.pairs {
+            if let Some(mut writer) = pair.0.writer.try_lock() {
                 // Its queue is empty, so there is nothing that could fail but a poisoned lock, which the
                 // retry will report.
                 let _ = writer.flush();

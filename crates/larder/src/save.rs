@@ -168,7 +168,7 @@ impl Cache {
     }
 
     /// Inserts what [`Cache::save_to`] wrote, those entries apart that have ended at `now`. Their octets, ends and
-    /// versions are as they were; one with a version is inserted as by [`Writer::insert_if_newer`]. Sync or park this cache's proxies before, or make them after: they are in the
+    /// versions are as they were; one with a version is inserted as by [`Writer::insert_if_newer`]. Sync or park this cache's readers before, or make them after: they are in the
     /// way of as many inserts.
     pub fn load_from(&self, input: &mut impl Read, now: Seconds) -> Result<Loaded, SaveError> {
         let mut writer = self.writer();

@@ -142,7 +142,7 @@ mod tests {
     fn a_map_comes_back() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("cache");
-        let builder = || Cache::builder().budget(1 << 20).proxies_max(1);
+        let builder = || Cache::builder().budget(1 << 20).readers_max(1);
         let clock = Clock::manual(Seconds(50));
         let map: Map<str, u64> = Map::build(builder(), clock.clone()).unwrap();
         let long = "long".repeat(200);

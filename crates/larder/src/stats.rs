@@ -42,7 +42,7 @@ pub struct Stats {
     pub moved_slots: u64,
     /// Reads that the policy was told of.
     pub reported: u64,
-    /// Look-ups that found a live entry, up to each proxy's last sync.
+    /// Look-ups that found a live entry, up to each reader's last sync.
     pub hits: u64,
     /// Look-ups that did not, likewise.
     pub misses: u64,
@@ -50,12 +50,12 @@ pub struct Stats {
     pub stale_hits: u64,
     /// Misses because the entry's life was over; part of `misses`.
     pub ended_misses: u64,
-    /// Slots that were retired and proxies may still hold.
+    /// Slots that were retired and readers may still hold.
     pub limbo_slots: u64,
     /// Octets of those slots.
     pub limbo_bytes: u64,
     /// Slots replaced that only leases hold, as far as is known.
-    pub doomed_slots: u64,
+    pub revoked_slots: u64,
     /// Octets that leases hold, copies included.
     pub lease_bytes: u64,
     /// Log records written.
@@ -66,16 +66,16 @@ pub struct Stats {
     pub pages: PageUse,
     /// What each size class holds.
     pub classes: Vec<ClassUse>,
-    /// Every proxy.
-    pub proxies: Vec<ProxyStats>,
+    /// Every reader.
+    pub readers: Vec<ReaderStats>,
 }
 
-/// One proxy's figures.
+/// One reader's figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct ProxyStats {
+pub struct ReaderStats {
     /// Its number, as `Error::Stalled` names it.
-    pub proxy: usize,
+    pub reader: usize,
     /// Log records it is behind, in the shard where that is most; `None` while it is parked.
     pub behind: Option<u64>,
     /// Its look-ups that found a live entry, up to its last sync, and those of its number's earlier owners.
@@ -112,7 +112,7 @@ impl Stats {
     fn add_shard(&mut self, engine: &mut Engine<'_>, lookups: &[Lookups]) {
         engine.main.reclaim();
         let (limbo_slots, limbo_bytes) = engine.main.limbo();
-        let (doomed_slots, lease_bytes) = engine.main.leased();
+        let (revoked_slots, lease_bytes) = engine.main.leased();
         let (pages, counts) = (engine.main.page_use(), engine.state.counts);
         self.entries += engine.state.policy.len();
         self.charge_bytes += engine.main.live_charge() / CHARGE_UNITS;
@@ -127,7 +127,7 @@ impl Stats {
         self.reported += counts.reported;
         self.limbo_slots += limbo_slots;
         self.limbo_bytes += limbo_bytes;
-        self.doomed_slots += doomed_slots;
+        self.revoked_slots += revoked_slots;
         self.lease_bytes += lease_bytes;
         self.log_position += engine.main.position().records();
         self.pages.total += pages.total;
@@ -144,11 +144,11 @@ impl Stats {
             }
         }
         for lag in engine.main.lags() {
-            match self.proxies.iter_mut().find(|proxy| proxy.proxy == lag.reader) {
+            match self.readers.iter_mut().find(|reader| reader.reader == lag.reader) {
                 // The shard in which it is furthest behind.
-                Some(proxy) => proxy.behind = proxy.behind.max(lag.behind),
-                None => self.proxies.push(ProxyStats {
-                    proxy: lag.reader,
+                Some(reader) => reader.behind = reader.behind.max(lag.behind),
+                None => self.readers.push(ReaderStats {
+                    reader: lag.reader,
                     behind: lag.behind,
                     hits: lookups[lag.reader].hits,
                     misses: lookups[lag.reader].misses,

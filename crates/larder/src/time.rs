@@ -1,5 +1,5 @@
 //! Time as the engine knows it, given by the caller, from whatever clock it follows: whole seconds for
-//! what entries live, microseconds for how often a proxy syncs.
+//! what entries live, microseconds for how often a reader syncs.
 
 /// A moment, in seconds since any origin the caller keeps to (the packets' clock, Unix time).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -26,13 +26,13 @@ impl Ticks {
     }
 }
 
-/// When a proxy comes to show what writers have published.
+/// When a reader comes to show what writers have published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SyncMode {
-    /// Every look-up brings the proxy to the present first, which reads a line that writers write. The
-    /// proxy must still sync now and then to let go of what it holds.
+    /// Every look-up brings the reader to the present first, which reads a line that writers write. The
+    /// reader must still sync now and then to let go of what it holds.
     Immediate,
-    /// Look-ups read what the proxy shows; [`crate::Proxy::sync_if_due`] syncs once a period.
+    /// Look-ups read what the reader shows; [`crate::Reader::sync_if_due`] syncs once a period.
     Periodic(Ticks),
 }
 

@@ -7,28 +7,28 @@
 //! ```text
 //! make()      builds an object, the first time that a cell is used
 //! fill(&mut)  makes it the object of a key, where it lies     (the hook of one insert)
-//! &T          read by many proxies at once, without a lock
-//! reset(&mut) after the key is gone and every proxy has synced: the object is clean, its memory kept
+//! &T          read by many readers at once, without a lock
+//! reset(&mut) after the key is gone and every reader has synced: the object is clean, its memory kept
 //! drop        once: with the cache, or when a hook panicked and left it in no known state
 //! ```
 //!
 //! ```
 //! use larder::{Cache, Seconds, Ttl, Typed};
 //!
-//! let builder = Cache::builder().budget(1 << 20).proxies_max(2).entry_bytes_mean(32);
+//! let builder = Cache::builder().budget(1 << 20).readers_max(2).entry_bytes_mean(32);
 //! let bodies = Typed::build(builder, Vec::<u8>::new, Vec::clear)?;
-//! let (mut proxy, now) = (bodies.proxy()?, Seconds(1));
+//! let (mut reader, now) = (bodies.reader()?, Seconds(1));
 //!
 //! bodies.insert(b"a", Ttl::FOREVER, now, |body| body.extend_from_slice(b"hello"))?;
-//! proxy.sync();
-//! assert_eq!(proxy.get(b"a", now).unwrap(), b"hello");
+//! reader.sync();
+//! assert_eq!(reader.get(b"a", now).unwrap(), b"hello");
 //! # Ok::<(), larder::Error>(())
 //! ```
 //!
 //! That a key is gone is *found out*, for the engine tells nobody: `insert` and `remove` look for the object
 //! that they replace, and each insert asks for the names of [`SWEEP_CELLS`] cells more, going round. The slab
 //! has a quarter more cells than the engine has entries. While a round goes by there are `cells / 8` inserts,
-//! so a tenth of the cells wait to be found at most, and a tenth are there for proxies to be late with.
+//! so a tenth of the cells wait to be found at most, and a tenth are there for readers to be late with.
 //!
 //! Invariants
 //! 1. An id is in the engine only while its object lives, or is about to be found gone; so an id that finds no
@@ -48,7 +48,7 @@ use crate::build::Builder;
 use crate::cache::Cache;
 use crate::error::Error;
 use crate::evicted::Batch;
-use crate::reader::Proxy;
+use crate::reader::Reader;
 use crate::time::{Seconds, Ttl};
 use crate::writer::Writer;
 
@@ -101,8 +101,8 @@ struct Name {
 
 /// One core's way to read. `Send`, not `Sync`.
 #[derive(Debug)]
-pub struct TypedProxy<T> {
-    proxy: Proxy,
+pub struct TypedReader<T> {
+    reader: Reader,
     objects: SlabReader<T>,
 }
 
@@ -120,7 +120,7 @@ impl<T: Send + Sync> Typed<T> {
         let cache = builder.build()?;
         let entries_max = usize::try_from(cache.stats()?.entries_max).unwrap_or(usize::MAX / 8);
         let cells = entries_max / 4 * CELLS_PER_FOUR + CELLS_PER_FOUR;
-        let slab = Slab::new(cells, cache.proxies_max())?;
+        let slab = Slab::new(cells, cache.readers_max())?;
         Ok(Typed {
             inner: Arc::new(Inner {
                 writer: Mutex::new(cache.writer_in_lock()),
@@ -133,10 +133,10 @@ impl<T: Send + Sync> Typed<T> {
         })
     }
 
-    /// A new proxy: one core's way to read.
-    pub fn proxy(&self) -> Result<TypedProxy<T>, Error> {
-        let proxy = self.inner.cache.proxy()?;
-        Ok(TypedProxy { proxy, objects: self.inner.slab.reader()? })
+    /// A new reader: one core's way to read.
+    pub fn reader(&self) -> Result<TypedReader<T>, Error> {
+        let reader = self.inner.cache.reader()?;
+        Ok(TypedReader { reader, objects: self.inner.slab.reader()? })
     }
 
     /// The engine's side of it: keys and ids. For its figures.
@@ -150,9 +150,9 @@ impl<T: Send + Sync> Typed<T> {
     }
 
     /// Makes an object the value of a key, in the place of an older one: takes a clean one, or makes one, and
-    /// lets `fill` write it where it lies. Its id reads it without a look-up ([`TypedProxy::by_id`]).
+    /// lets `fill` write it where it lies. Its id reads it without a look-up ([`TypedReader::by_id`]).
     ///
-    /// [`Error::Stalled`] when no object is clean because a proxy has not synced: sync or park it, then try
+    /// [`Error::Stalled`] when no object is clean because a reader has not synced: sync or park it, then try
     /// again. `fill` is not run then. On other errors the object is reset and nothing was stored.
     pub fn insert(
         &self,
@@ -199,7 +199,7 @@ impl<T: Send + Sync> Typed<T> {
         written
     }
 
-    /// Finds every object whose key was evicted or has ended, and resets all that no proxy may still hold:
+    /// Finds every object whose key was evicted or has ended, and resets all that no reader may still hold:
     /// how many. For objects that own more than memory; a walk over all cells.
     pub fn reset_all(&self, now: Seconds) -> Result<usize, Error> {
         self.inner.sweep(self.inner.slab.cells(), now)?;
@@ -284,19 +284,19 @@ impl<T: Send + Sync> Inner<T> {
     }
 }
 
-impl<T: Send + Sync> TypedProxy<T> {
+impl<T: Send + Sync> TypedReader<T> {
     /// The object of a key, if it is there at `now`. Good until the next sync, whatever becomes of the key.
     #[inline]
     pub fn get(&self, key: &[u8], now: Seconds) -> Option<&T> {
-        let id = SlabId::from_octets(self.proxy.get(key, now)?.value())?;
+        let id = SlabId::from_octets(self.reader.get(key, now)?.value())?;
         self.objects.get(id).or_else(|| self.get_refreshed(key, now))
     }
 
-    /// The object has been retired since this proxy last looked: its key leads elsewhere by now, or nowhere.
+    /// The object has been retired since this reader last looked: its key leads elsewhere by now, or nowhere.
     #[cold]
     fn get_refreshed(&self, key: &[u8], now: Seconds) -> Option<&T> {
-        self.proxy.refresh();
-        let id = SlabId::from_octets(self.proxy.get(key, now)?.value())?;
+        self.reader.refresh();
+        let id = SlabId::from_octets(self.reader.get(key, now)?.value())?;
         self.objects.get(id)
     }
 
@@ -309,18 +309,18 @@ impl<T: Send + Sync> TypedProxy<T> {
     /// Shows everything published so far. Objects read before stay as they are.
     #[inline]
     pub fn refresh(&self) {
-        self.proxy.refresh();
+        self.reader.refresh();
     }
 
     /// Refreshes, and lets go of objects that were read before, so that they can be used again.
     #[inline]
     pub fn sync(&mut self) {
-        self.proxy.sync();
+        self.reader.sync();
         self.objects.sync();
     }
 
-    /// The engine's proxy, for its figures.
-    pub fn proxy(&self) -> &Proxy {
-        &self.proxy
+    /// The engine's reader, for its figures.
+    pub fn reader(&self) -> &Reader {
+        &self.reader
     }
 }

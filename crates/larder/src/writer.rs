@@ -1,12 +1,12 @@
 //! A writer: one core's way to write. Slots are filled outside the lock, published in batches under it.
 //!
 //! ```text
-//! insert -> queued (private, in a slot that the writer owns) -> applied (by flush, in order) -> seen by proxies
+//! insert -> queued (private, in a slot that the writer owns) -> applied (by flush, in order) -> seen by readers
 //! ```
 //!
 //! Up to 64 operations wait for company; then the writer publishes them if the lock is free, and waits for
 //! it only when 256 are queued (BP-Wrapper, ICDE 2009). `flush` publishes at once. An operation never
-//! waits for a proxy: it is taken, or refused with nothing changed. One writer's operations are applied in
+//! waits for a reader: it is taken, or refused with nothing changed. One writer's operations are applied in
 //! its order; between writers there is no order but the callers' own.
 
 use std::collections::VecDeque;
@@ -210,7 +210,7 @@ impl Writer {
     }
 
     /// Stores a value where none lives under the key when the operation is applied; one past its end
-    /// does not count, stale window or not. Whether it was stored shows in a proxy afterwards, and in
+    /// does not count, stale window or not. Whether it was stored shows in a reader afterwards, and in
     /// [`crate::Stats::refused`].
     pub fn insert_if_absent(
         &mut self,
@@ -279,7 +279,7 @@ impl Writer {
         queued
     }
 
-    /// Gives an entry a new end, `ttl` from `now`, if there is one. Proxies see it when it is applied,
+    /// Gives an entry a new end, `ttl` from `now`, if there is one. Readers see it when it is applied,
     /// not at a log position.
     pub fn touch(&mut self, key: &[u8], ttl: Ttl, now: Seconds) -> Result<(), Error> {
         let hash = self.shared.hasher.hash(key);
@@ -291,7 +291,7 @@ impl Writer {
     }
 
     /// Applies and publishes everything queued; gives spare slots back where memory is short. The
-    /// position is the one after it: a proxy there shows this writer's operations. On
+    /// position is the one after it: a reader there shows this writer's operations. On
     /// [`Error::Stalled`] those not yet applied stay queued, in order.
     pub fn flush(&mut self) -> Result<LogPosition, Error> {
         let Writer { shared, own } = self;
@@ -315,7 +315,7 @@ impl Writer {
 }
 
 impl Drop for Writer {
-    /// Publishes what is queued; what can't be, because a proxy stalls it, is dropped. Flush first to know.
+    /// Publishes what is queued; what can't be, because a reader stalls it, is dropped. Flush first to know.
     fn drop(&mut self) {
         let Writer { shared, own } = self;
         for own in own.iter_mut() {

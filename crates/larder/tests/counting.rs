@@ -6,17 +6,17 @@ mod common;
 
 use common::key_of;
 use larder::mem::counted::{Counts, count};
-use larder::{Cache, Policy, Reader, Seconds, SyncMode, Ttl};
+use larder::{Cache, IndexMode, Policy, Seconds, SyncMode, Ttl};
 
 const NOW: Seconds = Seconds(1);
 const NOTHING: Counts = Counts { read_modify_writes: 0, stores: 0 };
 
-/// A look-up, of any kind, hit or miss, with either reader, in either mode, in one shard or four, does no atomic
+/// A look-up, of any kind, hit or miss, in either index mode and sync mode, in one shard or four, does no atomic
 /// read-modify-write and no store that another core could see, whether reads are reported or not; what does some is counted, so the zero
 /// means something.
 #[test]
 fn look_ups_write_nothing_shared() {
-    for reader in [Reader::Index, Reader::Shared] {
+    for index_mode in [IndexMode::Replicated, IndexMode::Shared] {
         for (shards, sync, policy) in [
             (1, SyncMode::Periodic(Default::default()), Policy::Partitioned),
             (4, SyncMode::Immediate, Policy::Partitioned),
@@ -27,7 +27,7 @@ fn look_ups_write_nothing_shared() {
             let cache = Cache::builder()
                 .budget(8 << 20)
                 .shards(shards)
-                .reader(reader)
+                .index_mode(index_mode)
                 .sync(sync)
                 .policy(policy)
                 .stale(Seconds(5))
@@ -40,31 +40,32 @@ fn look_ups_write_nothing_shared() {
                 writer.insert(key, &[7; 2000], Ttl::seconds(3), NOW).unwrap();
             }
             assert!(count(|| _ = writer.flush().unwrap()).read_modify_writes >= shards as u64);
-            let mut proxy = cache.proxy().unwrap();
+            let mut reader = cache.reader().unwrap();
             let mut hits = 0;
             let mut buf = Vec::new();
             let done = count(|| {
                 for now in [NOW, Seconds(5), Seconds(50)] {
                     for key in &keys {
-                        let hash = proxy.hash(key);
-                        proxy.prefetch(hash);
-                        hits += usize::from(proxy.get(key, now).is_some_and(|entry| entry[0] == 7));
-                        hits += usize::from(proxy.get_hashed(hash, key, now).is_some());
-                        hits += usize::from(proxy.get_stale(key, now).is_some());
-                        hits += usize::from(proxy.get_into(key, now, &mut buf));
+                        let hash = reader.hash(key);
+                        reader.prefetch(hash);
+                        hits +=
+                            usize::from(reader.get(key, now).is_some_and(|entry| entry[0] == 7));
+                        hits += usize::from(reader.get_hashed(hash, key, now).is_some());
+                        hits += usize::from(reader.get_stale(key, now).is_some());
+                        hits += usize::from(reader.get_into(key, now, &mut buf));
                     }
-                    proxy.get_many(&keys, now, |_, entry| hits += usize::from(entry.is_some()));
+                    reader.get_many(&keys, now, |_, entry| hits += usize::from(entry.is_some()));
                 }
             });
-            assert_eq!((done, hits), (NOTHING, 5 * 200 + 200), "{reader:?}, {shards} shards");
+            assert_eq!((done, hits), (NOTHING, 5 * 200 + 200), "{index_mode:?}, {shards} shards");
             // The first sync hands over what was read, under each shard's lock; the next has nothing to say.
-            let synced = count(|| _ = proxy.sync());
+            let synced = count(|| _ = reader.sync());
             let is_told = cache.stats().unwrap().reported > 0;
             assert_eq!((synced.read_modify_writes > 0, is_told), (has_reports, has_reports));
-            let synced = count(|| _ = proxy.sync());
+            let synced = count(|| _ = reader.sync());
             assert!(synced.read_modify_writes == 0 && synced.stores >= shards as u64, "{synced:?}");
-            let entry = proxy.get(&keys[0], NOW).unwrap();
-            let leased = count(|| drop(proxy.lease(&entry).unwrap()));
+            let entry = reader.get(&keys[0], NOW).unwrap();
+            let leased = count(|| drop(reader.lease(&entry).unwrap()));
             assert_eq!(leased, Counts { read_modify_writes: 4, stores: 0 });
         }
     }

@@ -5,27 +5,27 @@ mod common;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use common::{Random, bytes, dump, key_of};
-use larder::{Cache, Error, OwnedEntry, PaperRules, Policy, Proxy, Seconds, Stats, Ttl};
+use larder::{Cache, Error, OwnedEntry, PaperRules, Policy, Reader, Seconds, Stats, Ttl};
 
-/// Does it, once: stalled, with the proxy named synced.
-fn retry(readers: &mut [Proxy], mut act: impl FnMut() -> Result<(), Error>) {
+/// Does it, once: stalled, with the reader named synced.
+fn retry(readers: &mut [Reader], mut act: impl FnMut() -> Result<(), Error>) {
     while let Err(error) = act() {
-        let Error::Stalled { proxy, .. } = error else { panic!("{error}") };
-        readers[proxy].sync();
+        let Error::Stalled { reader, .. } = error else { panic!("{error}") };
+        readers[reader].sync();
     }
 }
 
-/// Applies the same operations with `proxies` that sync every `sync_every` operations (0: only when they
+/// Applies the same operations with `readers` that sync every `sync_every` operations (0: only when they
 /// must), in `flush_every` batches, with another writer holding spare slots meanwhile.
 fn run(
     policy: Policy,
-    proxies: usize,
+    readers: usize,
     sync_every: usize,
     flush_every: usize,
 ) -> (Vec<OwnedEntry>, Stats) {
-    let cache = Cache::builder().budget(1 << 20).proxies_max(7).policy(policy).feedback(false);
+    let cache = Cache::builder().budget(1 << 20).readers_max(7).policy(policy).feedback(false);
     let cache = cache.seed(5).build().unwrap();
-    let mut readers: Vec<Proxy> = (0..proxies).map(|_| cache.proxy().unwrap()).collect();
+    let mut readers: Vec<Reader> = (0..readers).map(|_| cache.reader().unwrap()).collect();
     let mut writer = cache.writer();
     let mut random = Random(99);
     for step in 0..60_000usize {
@@ -56,10 +56,10 @@ fn run(
     (dump(&cache), cache.stats().unwrap())
 }
 
-/// No proxies, many, eager, lazy, stalling ones; large and single batches: the same entries in the same order,
+/// No readers, many, eager, lazy, stalling ones; large and single batches: the same entries in the same order,
 /// under every policy.
 #[test]
-fn proxies_and_batches_do_not_matter() {
+fn readers_and_batches_do_not_matter() {
     let paper = Policy::Paper(PaperRules::default());
     for policy in [Policy::Fifo, Policy::Lru, Policy::Partitioned, paper] {
         habits_do_not_matter(policy);
@@ -70,13 +70,13 @@ fn habits_do_not_matter(policy: Policy) {
     let (expected, stats) = run(policy, 0, 0, 0);
     assert!(stats.evicted > 10_000 && expected.len() > 100, "{stats:?}");
     let mut moved = stats.moved_slots;
-    for (proxies, sync_every, flush_every) in
+    for (readers, sync_every, flush_every) in
         [(1, 1, 1), (1, 0, 0), (2, 37, 10), (7, 100, 3), (7, 0, 1000), (3, 5000, 64)]
     {
-        let (entries, stats) = run(policy, proxies, sync_every, flush_every);
+        let (entries, stats) = run(policy, readers, sync_every, flush_every);
         assert!(
             entries == expected,
-            "{policy:?}: {proxies} proxies, sync {sync_every}, flush {flush_every}"
+            "{policy:?}: {readers} readers, sync {sync_every}, flush {flush_every}"
         );
         moved += stats.moved_slots;
     }
@@ -87,8 +87,8 @@ fn habits_do_not_matter(policy: Policy) {
 /// gone back to.
 #[test]
 fn positions_are_exact() {
-    let cache = Cache::builder().budget(1 << 20).proxies_max(2).build().unwrap();
-    let (mut ahead, mut behind) = (cache.proxy().unwrap(), cache.proxy().unwrap());
+    let cache = Cache::builder().budget(1 << 20).readers_max(2).build().unwrap();
+    let (mut ahead, mut behind) = (cache.reader().unwrap(), cache.reader().unwrap());
     let mut writer = cache.writer();
     let now = Seconds(1);
     let mut positions = Vec::new();
@@ -130,23 +130,23 @@ impl Drop for Done<'_> {
 #[test]
 fn threads_do_not_matter() {
     let run = |threads: usize| {
-        let cache = Cache::builder().budget(400_000).proxies_max(4).feedback(false);
+        let cache = Cache::builder().budget(400_000).readers_max(4).feedback(false);
         let cache = cache.build().unwrap();
         let done = &AtomicBool::new(false);
         std::thread::scope(|scope| {
             for number in 0..threads {
-                let mut proxy = cache.proxy().unwrap();
+                let mut reader = cache.reader().unwrap();
                 scope.spawn(move || {
                     let mut random = Random(number as u64);
                     while !done.load(Ordering::Relaxed) {
                         for _ in 0..100 {
                             let key = key_of(random.below(5_000));
-                            if let Some(entry) = proxy.get(&key, Seconds(1)) {
+                            if let Some(entry) = reader.get(&key, Seconds(1)) {
                                 assert_eq!(entry.key(), key);
                                 assert!(entry.iter().all(|&byte| byte == entry[0]));
                             }
                         }
-                        proxy.sync();
+                        reader.sync();
                     }
                 });
             }

@@ -1,5 +1,4 @@
-//! What goes wrong goes wrong in the open: a stuck proxy stalls the writer by name and nobody else, and
-//! everything works again when it moves.
+//! Failures are visible: a stuck reader stalls only the writer, by name, until it moves again.
 
 mod common;
 
@@ -9,7 +8,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use larder::{Cache, Cause, Error, Policy, Proxy, Reader, Seconds, Ttl, Writer};
+use larder::IndexMode::{Replicated, Shared};
+use larder::{Cache, Cause, Error, Policy, Reader, Seconds, Ttl, Writer};
 
 const NOW: Seconds = Seconds(1);
 
@@ -18,40 +18,40 @@ fn insert_until_stalled(writer: &mut Writer, stuck: usize, value: &[u8]) -> u64 
     for number in 0..10_000_000 {
         match writer.insert(&key_of(number), value, Ttl::FOREVER, NOW) {
             Ok(()) => {}
-            Err(Error::Stalled { proxy, behind }) => {
-                assert_eq!(proxy, stuck);
+            Err(Error::Stalled { reader, behind }) => {
+                assert_eq!(reader, stuck);
                 assert!(behind > 0);
                 return number;
             }
             Err(error) => panic!("{error}"),
         }
     }
-    panic!("a stuck proxy must stall the writer in the end");
+    panic!("a stuck reader must stall the writer in the end");
 }
 
-/// A proxy that never syncs: others read on, its own entry stays readable, the writer is told its name;
+/// A reader that never syncs: others read on, its own entry stays readable, the writer is told its name;
 /// once it syncs, parks or leaves, the next insert succeeds.
 #[test]
-fn stuck_proxy() {
-    let cures: [fn(Proxy) -> Option<Proxy>; 3] = [
-        |mut proxy| {
-            proxy.sync();
-            Some(proxy)
+fn stuck_reader() {
+    let cures: [fn(Reader) -> Option<Reader>; 3] = [
+        |mut reader| {
+            reader.sync();
+            Some(reader)
         },
-        |proxy| proxy.park().unpark().ok(),
+        |reader| reader.park().unpark().ok(),
         |_| None,
     ];
     for value_len in [10, 100, 1500] {
         for cure in cures {
             // In this order it is known who is still there in the end.
             let builder = Cache::builder().policy(Policy::Fifo);
-            let cache = builder.budget(1 << 20).proxies_max(2).build().unwrap();
+            let cache = builder.budget(1 << 20).readers_max(2).build().unwrap();
             let mut writer = cache.writer();
             let value = vec![7; value_len];
             writer.insert(b"first", b"value", Ttl::FOREVER, NOW).unwrap();
             writer.flush().unwrap();
-            let mut other = cache.proxy().unwrap();
-            let stuck = cache.proxy().unwrap();
+            let mut other = cache.reader().unwrap();
+            let stuck = cache.reader().unwrap();
             let held = stuck.get(b"first", NOW).unwrap();
 
             let mut inserted = 0;
@@ -60,7 +60,7 @@ fn stuck_proxy() {
                 other.sync();
                 match writer.insert(&key_of(inserted), &value, Ttl::FOREVER, NOW) {
                     Ok(()) => inserted += 1,
-                    Err(Error::Stalled { proxy, .. }) if proxy == stuck.number() => break,
+                    Err(Error::Stalled { reader, .. }) if reader == stuck.number() => break,
                     Err(error) => panic!("{error}"),
                 }
             }
@@ -77,7 +77,7 @@ fn stuck_proxy() {
                 (after.entries, after.evicted),
                 "nothing changed"
             );
-            assert_eq!(&*held, b"value", "what a proxy holds stays as it is");
+            assert_eq!(&*held, b"value", "what a reader holds stays as it is");
             other.sync();
             // The youngest that cannot be in the writer's queue of 256 any more.
             let settled = inserted.max(took).saturating_sub(257);
@@ -94,18 +94,18 @@ fn stuck_proxy() {
     }
 }
 
-/// Built for it, a batch of operations goes in while a proxy stays where it is, on a full cache and a small
+/// Built for it, a batch of operations goes in while a reader stays where it is, on a full cache and a small
 /// budget, though each evicts.
 #[test]
 fn lag_is_reserved() {
     const BATCH: u64 = 1000;
     let cache = Cache::builder()
         .budget(1 << 20)
-        .proxies_max(1)
+        .readers_max(1)
         .lag_operations(BATCH as usize)
         .build()
         .unwrap();
-    let mut proxy = cache.proxy().unwrap();
+    let mut reader = cache.reader().unwrap();
     let mut writer = cache.writer();
     for batch in 0..40 {
         for number in batch * BATCH..(batch + 1) * BATCH {
@@ -113,21 +113,21 @@ fn lag_is_reserved() {
             writer.insert(&key_of(number), &value, Ttl::FOREVER, NOW).unwrap();
         }
         let position = writer.flush().unwrap();
-        assert_eq!(proxy.sync_to(position), position);
+        assert_eq!(reader.sync_to(position), position);
     }
     assert!(cache.stats().unwrap().evicted > 30 * BATCH);
     cache.validate().unwrap();
 }
 
-/// A forgotten proxy stalls the writer, never frees what it held, and shows in the statistics.
+/// A forgotten reader stalls the writer, never frees what it held, and shows in the statistics.
 #[test]
-fn forgotten_proxy() {
-    let cache = Cache::builder().budget(1 << 20).proxies_max(1).build().unwrap();
-    std::mem::forget(cache.proxy().unwrap());
+fn forgotten_reader() {
+    let cache = Cache::builder().budget(1 << 20).readers_max(1).build().unwrap();
+    std::mem::forget(cache.reader().unwrap());
     let mut writer = cache.writer();
     insert_until_stalled(&mut writer, 0, b"value");
-    assert!(cache.stats().unwrap().proxies[0].behind.unwrap() > 0);
-    assert!(matches!(cache.proxy(), Err(Error::ProxiesExhausted)));
+    assert!(cache.stats().unwrap().readers[0].behind.unwrap() > 0);
+    assert!(matches!(cache.reader(), Err(Error::ReadersExhausted)));
     cache.validate().unwrap();
 }
 
@@ -156,8 +156,8 @@ fn panicking_hook() {
 #[test]
 fn ranges() {
     for budget in [1 << 20, 64 << 20] {
-        let cache = Cache::builder().budget(budget).proxies_max(1).build().unwrap();
-        let mut proxy = cache.proxy().unwrap();
+        let cache = Cache::builder().budget(budget).readers_max(1).build().unwrap();
+        let mut reader = cache.reader().unwrap();
         let mut writer = cache.writer();
         let key = [9; 255];
         let bytes_max = cache.value_bytes_max(key.len());
@@ -175,18 +175,18 @@ fn ranges() {
         insert(&mut writer, &key, bytes_max).unwrap();
         insert(&mut writer, &[1], 0).unwrap();
         writer.flush().unwrap();
-        proxy.sync();
-        assert_eq!(proxy.get(&key, NOW).unwrap().len(), bytes_max);
-        assert_eq!(proxy.get(&[1], NOW).unwrap().len(), 0);
+        reader.sync();
+        assert_eq!(reader.get(&key, NOW).unwrap().len(), bytes_max);
+        assert_eq!(reader.get(&[1], NOW).unwrap().len(), 0);
     }
-    let cache = Cache::builder().budget(64 << 20).proxies_max(1).build().unwrap();
+    let cache = Cache::builder().budget(64 << 20).readers_max(1).build().unwrap();
     assert_eq!(cache.value_bytes_max(255), 32 << 10);
 }
 
 /// A full index, churned many times over, evicts by age alone: no bucket ever runs out of ways.
 #[test]
 fn no_conflicts_at_full_load() {
-    let builder = Cache::builder().budget(2 << 20).proxies_max(1).entry_bytes_mean(200);
+    let builder = Cache::builder().budget(2 << 20).readers_max(1).entry_bytes_mean(200);
     let cache = builder.build().unwrap();
     let mut writer = cache.writer();
     for number in 0..400_000 {
@@ -202,7 +202,7 @@ fn no_conflicts_at_full_load() {
 /// Writers that hold spare slots and queued values do not keep another from writing for ever.
 #[test]
 fn many_writers() {
-    let cache = Cache::builder().budget(2 << 20).proxies_max(2).build().unwrap();
+    let cache = Cache::builder().budget(2 << 20).readers_max(2).build().unwrap();
     let mut writers: Vec<Writer> = (0..8).map(|_| cache.writer()).collect();
     for number in 0..100_000u64 {
         let writer = (number % 8) as usize;
@@ -322,7 +322,7 @@ fn panics_of_a_listener_lose_nothing() {
     let cache = Cache::builder()
         .budget(300_000)
         .shards(1)
-        .proxies_max(1)
+        .readers_max(1)
         .on_evicted(move |evicted| {
             hearing.lock().unwrap().push(evicted.key.to_vec());
             if evicted.key[7] % 3 == 0 {
@@ -411,19 +411,19 @@ fn leases() {
 
 fn leases_under(policy: Policy) {
     let max = 100_000;
-    let builder = Cache::builder().budget(4 << 20).proxies_max(1).policy(policy);
+    let builder = Cache::builder().budget(4 << 20).readers_max(1).policy(policy);
     let cache = builder.lease_bytes_max(max).build().unwrap();
     let mut writer = cache.writer();
-    let mut proxy = cache.proxy().unwrap();
+    let mut reader = cache.reader().unwrap();
     let fill = |number: u64, len: usize| vec![number as u8; len];
-    let churn = |writer: &mut Writer, proxy: &mut Proxy, rounds: u64| {
+    let churn = |writer: &mut Writer, reader: &mut Reader, rounds: u64| {
         for number in 1000..1000 + rounds {
             let value = fill(number, 500 + (number as usize * 97) % 6000);
             writer.insert(&key_of(number), &value, Ttl::FOREVER, NOW).unwrap();
             // What these retire, half of it slots of a whole page, is a 28th of the memory.
             if number % 25 == 0 {
                 writer.flush().unwrap();
-                proxy.sync();
+                reader.sync();
             }
         }
     };
@@ -432,24 +432,24 @@ fn leases_under(policy: Policy) {
         let len = if number % 2 == 0 { 5000 } else { 50 };
         writer.insert(&key_of(number), &fill(number, len), Ttl::FOREVER, NOW).unwrap();
         writer.flush().unwrap();
-        proxy.sync();
-        let lease = proxy.lease(&proxy.get(&key_of(number), NOW).unwrap()).unwrap();
+        reader.sync();
+        let lease = reader.lease(&reader.get(&key_of(number), NOW).unwrap()).unwrap();
         assert_eq!(lease.is_copy(), len == 50);
         leases.push((number, len, lease));
     }
     // As many as fit, and no more.
-    let entry = proxy.get(&key_of(0), NOW).unwrap();
-    let more: Vec<_> = std::iter::from_fn(|| proxy.lease(&entry)).collect();
+    let entry = reader.get(&key_of(0), NOW).unwrap();
+    let more: Vec<_> = std::iter::from_fn(|| reader.lease(&entry)).collect();
     assert!(more.len() > 5 && cache.stats().unwrap().lease_bytes <= max);
     drop(more);
     // On request: some policies would keep what was read.
     for number in 0..8u64 {
         writer.remove(&key_of(number)).unwrap();
     }
-    churn(&mut writer, &mut proxy, 5_000);
+    churn(&mut writer, &mut reader, 5_000);
     let stats = cache.stats().unwrap();
     assert!(stats.evicted > 3_000);
-    assert_eq!(stats.doomed_slots, 4);
+    assert_eq!(stats.revoked_slots, 4);
     cache.validate().unwrap();
     std::thread::scope(|scope| {
         for (number, len, lease) in leases.drain(..4) {
@@ -459,10 +459,10 @@ fn leases_under(policy: Policy) {
             });
         }
     });
-    churn(&mut writer, &mut proxy, 500);
-    assert_eq!(cache.stats().unwrap().doomed_slots, 2);
+    churn(&mut writer, &mut reader, 500);
+    assert_eq!(cache.stats().unwrap().revoked_slots, 2);
     // The rest outlives every handle.
-    drop((writer, proxy));
+    drop((writer, reader));
     cache.validate().unwrap();
     drop(cache);
     for (number, len, lease) in leases {
@@ -477,31 +477,31 @@ fn no_leases() {
     let mut writer = cache.writer();
     writer.insert(b"a", &[1; 2000], Ttl::FOREVER, NOW).unwrap();
     writer.flush().unwrap();
-    let proxy = cache.proxy().unwrap();
-    assert!(proxy.lease(&proxy.get(b"a", NOW).unwrap()).is_none());
+    let reader = cache.reader().unwrap();
+    assert!(reader.lease(&reader.get(b"a", NOW).unwrap()).is_none());
 }
 
-/// With either reader, in one shard or four: a proxy that never syncs holds a lease all along; others read on,
+/// With either index mode, in one shard or four: a reader that never syncs holds a lease all along; others read on,
 /// writes succeed until the stall names it, memory stays where it was; once it syncs, parks or is dropped
 /// the next write succeeds, and the lease reads its octets still.
 #[test]
-fn stuck_proxy_with_a_lease() {
-    let cures: [fn(Proxy) -> Option<larder::Parked>; 3] = [
-        |mut proxy| {
-            proxy.sync();
-            std::mem::forget(proxy);
+fn stuck_reader_with_a_lease() {
+    let cures: [fn(Reader) -> Option<larder::Parked>; 3] = [
+        |mut reader| {
+            reader.sync();
+            std::mem::forget(reader);
             None
         },
-        |proxy| Some(proxy.park()),
+        |reader| Some(reader.park()),
         |_| None,
     ];
     for (number, cure) in cures.into_iter().enumerate() {
-        for (shards, reader) in [(1, Reader::Shared), (4, Reader::Index), (4, Reader::Shared)] {
+        for (shards, index_mode) in [(1, Shared), (4, Replicated), (4, Shared)] {
             let cache = Cache::builder()
                 .budget(8 << 20)
-                .proxies_max(2)
+                .readers_max(2)
                 .shards(shards)
-                .reader(reader)
+                .index_mode(index_mode)
                 .lease_bytes_max(64 << 10)
                 .build()
                 .unwrap();
@@ -509,8 +509,8 @@ fn stuck_proxy_with_a_lease() {
             let value = [7; 3000];
             writer.insert(b"first", &value, Ttl::FOREVER, NOW).unwrap();
             writer.flush().unwrap();
-            let mut other = cache.proxy().unwrap();
-            let stuck = cache.proxy().unwrap();
+            let mut other = cache.reader().unwrap();
+            let stuck = cache.reader().unwrap();
             let lease = stuck.lease(&stuck.get(b"first", NOW).unwrap()).unwrap();
             assert!(!lease.is_copy());
             let mut inserted = 0;
@@ -521,14 +521,14 @@ fn stuck_proxy_with_a_lease() {
                     Err(error) => break error,
                 }
             };
-            let Error::Stalled { proxy, behind } = stalled else { panic!("{stalled}") };
-            assert_eq!((proxy, behind > 0), (stuck.number(), true));
+            let Error::Stalled { reader, behind } = stalled else { panic!("{stalled}") };
+            assert_eq!((reader, behind > 0), (stuck.number(), true));
             assert!(inserted > 1000, "{inserted}");
             other.sync();
             assert!((0..inserted).any(|number| other.get(&key_of(number), NOW).is_some()));
             // A copy stays where it is; who shares the index sees what became of it.
             let still_there = stuck.get(b"first", NOW).is_some();
-            assert!(still_there || reader == Reader::Shared);
+            assert!(still_there || index_mode == Shared);
             cache.validate().unwrap();
             let cured = cure(stuck);
             writer.insert(b"another", &value, Ttl::FOREVER, NOW).unwrap();
@@ -552,7 +552,7 @@ fn stuck_proxy_with_a_lease() {
     }
 }
 
-/// Caches, proxies, parked proxies, writers and leases go in any order, each on a thread of its own; the last
+/// Caches, readers, parked readers, writers and leases go in any order, each on a thread of its own; the last
 /// one frees what they shared.
 #[test]
 fn any_order_of_dropping() {
@@ -561,9 +561,9 @@ fn any_order_of_dropping() {
         let held = witness.clone();
         let cache = Cache::builder()
             .budget(4 << 20)
-            .proxies_max(3)
+            .readers_max(3)
             .shards(1 << (order % 3))
-            .reader(if order % 2 == 0 { Reader::Index } else { Reader::Shared })
+            .index_mode(if order % 2 == 0 { Replicated } else { Shared })
             .lease_bytes_max(100_000)
             .on_evicted(move |_| assert!(Arc::strong_count(&held) > 1))
             .build()
@@ -573,14 +573,14 @@ fn any_order_of_dropping() {
             writer.insert(&key_of(number), &[number as u8; 2000], Ttl::FOREVER, NOW).unwrap();
         }
         writer.flush().unwrap();
-        let (proxy, parked) = (cache.proxy().unwrap(), cache.proxy().unwrap().park());
-        let lease = |number| proxy.lease(&proxy.get(&key_of(number), NOW).unwrap()).unwrap();
+        let (reader, parked) = (cache.reader().unwrap(), cache.reader().unwrap().park());
+        let lease = |number| reader.lease(&reader.get(&key_of(number), NOW).unwrap()).unwrap();
         let leases = [lease(3), lease(4)];
         writer.remove(&key_of(3)).unwrap();
         let mut handles: Vec<Box<dyn FnOnce() + Send>> = vec![
             Box::new(move || drop(cache)),
             Box::new(move || drop(writer)),
-            Box::new(move || drop(proxy)),
+            Box::new(move || drop(reader)),
             Box::new(move || drop(parked)),
         ];
         for (lease, byte) in leases.into_iter().zip([3, 4]) {
@@ -595,13 +595,13 @@ fn any_order_of_dropping() {
     }
 }
 
-/// A proxy may be behind by a 64th of the memory while values of all sizes come and go and their mix changes:
+/// A reader may be behind by a 64th of the memory while values of all sizes come and go and their mix changes:
 /// sparse pages are emptied early, and serve again where slots run out.
 #[test]
 fn lag_with_changing_sizes() {
     const BUDGET: u64 = 8 << 20;
-    let cache = Cache::builder().budget(BUDGET).proxies_max(1).shards(1).build().unwrap();
-    let mut proxy = cache.proxy().unwrap();
+    let cache = Cache::builder().budget(BUDGET).readers_max(1).shards(1).build().unwrap();
+    let mut reader = cache.reader().unwrap();
     let mut writer = cache.writer();
     let mut random = Random(7);
     let value = [1; 700];
@@ -615,7 +615,7 @@ fn lag_with_changing_sizes() {
             lagged = 0;
             let position = writer.flush().unwrap();
             limbo_max = limbo_max.max(cache.stats().unwrap().limbo_bytes);
-            assert_eq!(proxy.sync_to(position), position);
+            assert_eq!(reader.sync_to(position), position);
         }
     }
     assert!(limbo_max > BUDGET / 80, "{limbo_max} octets were retired at most");

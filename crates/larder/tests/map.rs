@@ -13,7 +13,7 @@ use proptest::prelude::*;
 
 fn manual(budget: u64, seats: usize) -> (Map<[u8], Vec<u8>>, Clock) {
     let clock = Clock::manual(Seconds(1));
-    let builder = Cache::builder().budget(budget).proxies_max(seats);
+    let builder = Cache::builder().budget(budget).readers_max(seats);
     (Map::build(builder, clock.clone()).unwrap(), clock)
 }
 
@@ -154,7 +154,7 @@ fn sleepers_hold_nobody_up() {
 #[test]
 fn what_is_told_is_read() {
     let map: Map<u64, u64> =
-        Map::build(Cache::builder().budget(4 << 20).proxies_max(2), Clock::manual(Seconds(1)))
+        Map::build(Cache::builder().budget(4 << 20).readers_max(2), Clock::manual(Seconds(1)))
             .unwrap();
     for round in 0..8 {
         let (tell, told) = mpsc::sync_channel::<u64>(8);
@@ -232,15 +232,15 @@ fn others_go_on_during_a_long_read() {
     map.cache().validate().unwrap();
 }
 
-/// A cache whose proxies are all taken by others still reads, from main.
+/// A cache whose readers are all taken by others still reads, from main.
 #[test]
 fn no_seat_is_needed() {
     let (map, _) = manual(1 << 20, 1);
-    let mut proxy = map.cache().proxy().unwrap();
+    let mut reader = map.cache().reader().unwrap();
     map.insert(&b"a"[..], vec![1]).unwrap();
     assert_eq!(map.get(&b"a"[..]), Some(vec![1]));
     assert_eq!(map.get(&b"b"[..]), None);
-    proxy.sync();
+    reader.sync();
 }
 
 /// Of many threads that miss one key, one loads; all get what it brought.
@@ -346,7 +346,7 @@ fn tasks_share_a_map() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).build().unwrap();
     let clock = Clock::manual(Seconds(1));
     let map: Map<u64, u64> =
-        Map::build(Cache::builder().budget(1 << 20).proxies_max(2), clock).unwrap();
+        Map::build(Cache::builder().budget(1 << 20).readers_max(2), clock).unwrap();
     let loads = Arc::new(AtomicU64::new(0));
     runtime.block_on(async {
         let dropped = tokio::spawn({
@@ -386,7 +386,7 @@ fn reads_keep_entries() {
     let policies = [Policy::Partitioned, Policy::Lru, Policy::Paper(PaperRules::default())];
     for policy in policies.into_iter().chain([Policy::Fifo]) {
         for shards in [1, 2] {
-            let builder = Cache::builder().budget(1 << 20).proxies_max(1);
+            let builder = Cache::builder().budget(1 << 20).readers_max(1);
             let builder = builder.policy(policy).shards(shards);
             let map: Map<u64, [u8; 32]> = Map::build(builder, Clock::manual(Seconds(1))).unwrap();
             for number in 0..30_000u64 {
@@ -456,7 +456,7 @@ fn a_new_map_has_a_hash_of_its_own() {
     let new = || left(&Map::new(1 << 20).unwrap());
     assert_ne!(new(), new());
     let built = |builder| left(&Map::build(builder, Clock::manual(Seconds(1))).unwrap());
-    let builder = || Cache::builder().budget(1 << 20).proxies_max(1);
+    let builder = || Cache::builder().budget(1 << 20).readers_max(1);
     assert_ne!(built(builder().random_seed()), built(builder().random_seed()));
     assert_eq!(built(builder()), built(builder()), "unless it is asked for");
 }

@@ -14,15 +14,15 @@ fn resident_bytes() -> u64 {
     statm.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4096
 }
 
-/// Distinct inserts, many times what fits, in lengths that drift through all classes; three proxies, one of
+/// Distinct inserts, many times what fits, in lengths that drift through all classes; three readers, one of
 /// which parks, one of which is made anew all the time.
 #[test]
 fn budget_holds_under_churn() {
     let before = resident_bytes();
     let budget = 24 << 20;
-    let cache = Cache::builder().budget(budget).proxies_max(3).build().unwrap();
-    let mut proxies = [cache.proxy().unwrap(), cache.proxy().unwrap()];
-    let mut parked = Some(cache.proxy().unwrap().park());
+    let cache = Cache::builder().budget(budget).readers_max(3).build().unwrap();
+    let mut readers = [cache.reader().unwrap(), cache.reader().unwrap()];
+    let mut parked = Some(cache.reader().unwrap().park());
     let mut writer = cache.writer();
     let mut random = Random(3);
     let mut worst = 0;
@@ -30,15 +30,15 @@ fn budget_holds_under_churn() {
         let key = key_of(number);
         let value = bytes(&mut random, if number % 200_000 < 100_000 { 150 } else { 8_000 });
         while let Err(error) = writer.insert(&key, &value, Ttl::FOREVER, Seconds(1)) {
-            let Error::Stalled { proxy, .. } = error else { panic!("{error}") };
-            proxies.iter_mut().find(|each| each.number() == proxy).unwrap().sync();
+            let Error::Stalled { reader, .. } = error else { panic!("{error}") };
+            readers.iter_mut().find(|each| each.number() == reader).unwrap().sync();
         }
         if number % 2_000 == 0 {
-            proxies[0].sync();
+            readers[0].sync();
             if number % 50_000 == 0 {
-                let proxy = parked.take().unwrap().unpark().unwrap();
-                proxy.validate().unwrap();
-                parked = Some(proxy.park());
+                let reader = parked.take().unwrap().unpark().unwrap();
+                reader.validate().unwrap();
+                parked = Some(reader.park());
             }
             worst = worst.max(resident_bytes());
         }
@@ -58,8 +58,8 @@ fn budget_holds_under_churn() {
 fn twenty_million_distinct_inserts() {
     let before = resident_bytes();
     let budget = 64 << 20;
-    let cache = Cache::builder().budget(budget).proxies_max(2).build().unwrap();
-    let mut proxies = [cache.proxy().unwrap(), cache.proxy().unwrap()];
+    let cache = Cache::builder().budget(budget).readers_max(2).build().unwrap();
+    let mut readers = [cache.reader().unwrap(), cache.reader().unwrap()];
     let mut writer = cache.writer();
     let value = [7; 200];
     let mut worst = 0;
@@ -68,7 +68,7 @@ fn twenty_million_distinct_inserts() {
         writer.insert(&key_of(number), value, Ttl::FOREVER, Seconds(1)).unwrap();
         if number % 4_000 == 0 {
             let position = writer.flush().unwrap();
-            proxies.iter_mut().for_each(|proxy| assert_eq!(proxy.sync_to(position), position));
+            readers.iter_mut().for_each(|reader| assert_eq!(reader.sync_to(position), position));
         }
         if number % 1_000_000 == 0 {
             worst = worst.max(resident_bytes());

@@ -1,12 +1,12 @@
 //! The engine against a slow and obvious cache: the same operations, the same answers, the same entries in
-//! the same order, whatever the budget, the value sizes, the shards, the readers and the proxies' habits.
+//! the same order, whatever the budget, the value sizes, the shards, the readers and the readers' habits.
 
 mod common;
 
 use std::sync::{Arc, Mutex};
 
 use common::{Model, Random, assert_same, bytes, every_policy, key_of, seed_added};
-use larder::{Cache, Cause, Error, Policy, Reader, Seconds, SyncMode, Ticks, Ttl};
+use larder::{Cache, Cause, Error, IndexMode, Policy, Seconds, SyncMode, Ticks, Ttl};
 
 #[derive(Clone, Copy)]
 struct Run {
@@ -17,12 +17,12 @@ struct Run {
     operations: usize,
     /// Everything is compared and validated every so many operations, and at the end.
     check_every: usize,
-    /// Proxies sync every so many operations; the first one twice as often as the second, and so on.
+    /// Readers sync every so many operations; the first one twice as often as the second, and so on.
     sync_every: usize,
-    proxies: usize,
+    readers: usize,
     shards: usize,
     sync: SyncMode,
-    reader: Reader,
+    index_mode: IndexMode,
     policy: Policy,
 }
 
@@ -38,7 +38,7 @@ fn compare(run: &Run) {
     let heard = left.clone();
     let cache = Cache::builder()
         .budget(run.budget)
-        .proxies_max(run.proxies)
+        .readers_max(run.readers)
         .policy(run.policy)
         .on_evicted(move |gone| {
             heard.lock().unwrap().push((gone.key.to_vec(), gone.value.to_vec(), gone.cause));
@@ -46,12 +46,12 @@ fn compare(run: &Run) {
         .seed(run.seed ^ 1)
         .shards(run.shards)
         .sync(run.sync)
-        .reader(run.reader)
+        .index_mode(run.index_mode)
         .stale(Seconds(STALE))
         .lease_bytes_max(60_000)
         .build()
         .unwrap();
-    let mut proxies: Vec<_> = (0..run.proxies).map(|_| Some(cache.proxy().unwrap())).collect();
+    let mut readers: Vec<_> = (0..run.readers).map(|_| Some(cache.reader().unwrap())).collect();
     let mut writer = cache.writer();
     let mut model = Model::with(&cache, STALE, run.policy);
     let mut random = Random(run.seed);
@@ -86,9 +86,9 @@ fn compare(run: &Run) {
             };
             match done {
                 Ok(()) => break,
-                Err(Error::Stalled { proxy, behind }) => {
+                Err(Error::Stalled { reader, behind }) => {
                     assert!(behind > 0);
-                    proxies[proxy].as_mut().unwrap().sync();
+                    readers[reader].as_mut().unwrap().sync();
                 }
                 Err(error) => panic!("seed {} step {step}: {error}", run.seed),
             }
@@ -102,8 +102,8 @@ fn compare(run: &Run) {
         }
         if run.policy != Policy::Fifo {
             while let Err(error) = writer.flush() {
-                let Error::Stalled { proxy, .. } = error else { panic!("{error}") };
-                proxies[proxy].as_mut().unwrap().sync();
+                let Error::Stalled { reader, .. } = error else { panic!("{error}") };
+                readers[reader].as_mut().unwrap().sync();
             }
             for (gone, value, cause) in left.lock().unwrap().drain(..) {
                 expired += u64::from(cause == Cause::Expired);
@@ -112,47 +112,47 @@ fn compare(run: &Run) {
         }
         // Some keys are read often, for the policy to hear of.
         for _ in 0..4 {
-            let proxy = proxies[random.below(run.proxies as u64) as usize].as_ref().unwrap();
+            let reader = readers[random.below(run.readers as u64) as usize].as_ref().unwrap();
             let key = key_of(random.below(run.keys) * random.below(run.keys) / run.keys);
-            if let Some(entry) = proxy.get(&key, now) {
+            if let Some(entry) = reader.get(&key, now) {
                 assert_eq!(entry.key(), key);
             }
         }
-        for (number, slot) in proxies.iter_mut().enumerate() {
+        for (number, slot) in readers.iter_mut().enumerate() {
             if step % (run.sync_every * (number + 1)) == 0 {
-                let mut proxy = slot.take().unwrap();
+                let mut reader = slot.take().unwrap();
                 if random.below(8) == 0 {
-                    proxy = proxy.park().unpark().unwrap();
+                    reader = reader.park().unpark().unwrap();
                 }
-                proxy.sync();
-                *slot = Some(proxy);
+                reader.sync();
+                *slot = Some(reader);
             }
         }
         if step % run.check_every == 0 || step + 1 == run.operations {
             while let Err(error) = writer.flush() {
-                let Error::Stalled { proxy, .. } = error else { panic!("{error}") };
-                proxies[proxy].as_mut().unwrap().sync();
+                let Error::Stalled { reader, .. } = error else { panic!("{error}") };
+                readers[reader].as_mut().unwrap().sync();
             }
-            let mut proxy = proxies[0].take().unwrap();
-            proxy.sync();
-            proxy.validate().unwrap();
+            let mut reader = readers[0].take().unwrap();
+            reader.sync();
+            reader.validate().unwrap();
             cache
                 .validate()
                 .unwrap_or_else(|wrong| panic!("seed {} step {step}: {wrong}", run.seed));
-            assert_same(&cache, &proxy, &model, now, run.seed);
+            assert_same(&cache, &reader, &model, now, run.seed);
             // What was leased earlier is as it was, whatever became of it.
             for (key, value, lease) in std::mem::take(&mut leases) {
                 assert_eq!((lease.key(), lease.value()), (&key[..], &value[..]));
             }
             for number in 0..run.keys {
                 let key = key_of(number);
-                if let Some(entry) = proxy.get(&key, now)
-                    && let Some(lease) = proxy.lease(&entry)
+                if let Some(entry) = reader.get(&key, now)
+                    && let Some(lease) = reader.lease(&entry)
                 {
                     leases.push((key, entry.to_vec(), lease));
                 }
             }
-            proxies[0] = Some(proxy);
+            readers[0] = Some(reader);
         }
     }
     let stats = cache.stats().unwrap();
@@ -167,17 +167,17 @@ fn compare(run: &Run) {
 /// Small values of mixed lengths, more keys than fit: eviction all along; in one, two and four shards.
 #[test]
 fn small_entries() {
-    for (seed, shards, sync, reader) in [
-        (1, 1, PERIODIC, Reader::Index),
-        (2, 2, PERIODIC, Reader::Shared),
-        (3, 4, SyncMode::Immediate, Reader::Index),
-        (4, 1, SyncMode::Immediate, Reader::Shared),
-        (5, 4, PERIODIC, Reader::Index),
-        (6, 1, PERIODIC, Reader::Shared),
+    for (seed, shards, sync, index_mode) in [
+        (1, 1, PERIODIC, IndexMode::Replicated),
+        (2, 2, PERIODIC, IndexMode::Shared),
+        (3, 4, SyncMode::Immediate, IndexMode::Replicated),
+        (4, 1, SyncMode::Immediate, IndexMode::Shared),
+        (5, 4, PERIODIC, IndexMode::Replicated),
+        (6, 1, PERIODIC, IndexMode::Shared),
     ] {
         compare(&Run {
             policy: Policy::Fifo,
-            reader,
+            index_mode,
             seed,
             shards,
             sync,
@@ -187,7 +187,7 @@ fn small_entries() {
             operations: 30_000,
             check_every: 4_000,
             sync_every: 70,
-            proxies: 3,
+            readers: 3,
         });
     }
 }
@@ -195,17 +195,17 @@ fn small_entries() {
 /// Values up to the largest the cache takes: one insert evicts many, and pages change class.
 #[test]
 fn mixed_sizes() {
-    for (seed, shards, sync, reader) in [
-        (11, 1, PERIODIC, Reader::Index),
-        (12, 4, PERIODIC, Reader::Shared),
-        (13, 2, SyncMode::Immediate, Reader::Index),
-        (14, 1, PERIODIC, Reader::Shared),
+    for (seed, shards, sync, index_mode) in [
+        (11, 1, PERIODIC, IndexMode::Replicated),
+        (12, 4, PERIODIC, IndexMode::Shared),
+        (13, 2, SyncMode::Immediate, IndexMode::Replicated),
+        (14, 1, PERIODIC, IndexMode::Shared),
     ] {
         compare(&Run {
             seed,
             shards,
             sync,
-            reader,
+            index_mode,
             policy: Policy::Fifo,
             budget: (shards as u64) << 20,
             keys: 2_000,
@@ -213,7 +213,7 @@ fn mixed_sizes() {
             operations: 20_000,
             check_every: 3_000,
             sync_every: 150,
-            proxies: 2,
+            readers: 2,
         });
     }
 }
@@ -229,17 +229,17 @@ fn nothing_evicted() {
         operations: 20_000,
         check_every: 3_000,
         sync_every: 1_000,
-        proxies: 1,
+        readers: 1,
         shards: 1,
         sync: PERIODIC,
-        reader: Reader::Index,
+        index_mode: IndexMode::Replicated,
         policy: Policy::Fifo,
     });
 }
 
-/// A proxy that syncs only when it stalls the writer gives the same answers.
+/// A reader that syncs only when it stalls the writer gives the same answers.
 #[test]
-fn lazy_proxies() {
+fn lazy_readers() {
     for shards in [1, 2] {
         compare(&Run {
             seed: 31,
@@ -249,10 +249,10 @@ fn lazy_proxies() {
             operations: 30_000,
             check_every: 4_000,
             sync_every: usize::MAX / 8,
-            proxies: 2,
+            readers: 2,
             shards,
             sync: PERIODIC,
-            reader: if shards == 1 { Reader::Index } else { Reader::Shared },
+            index_mode: if shards == 1 { IndexMode::Replicated } else { IndexMode::Shared },
             policy: Policy::Fifo,
         });
     }
@@ -263,7 +263,7 @@ fn lazy_proxies() {
 fn every_step() {
     let mut seed = 40;
     for shards in [1, 2, 4] {
-        for reader in [Reader::Index, Reader::Shared] {
+        for index_mode in [IndexMode::Replicated, IndexMode::Shared] {
             for sync in [PERIODIC, SyncMode::Immediate] {
                 seed += 1;
                 compare(&Run {
@@ -274,10 +274,10 @@ fn every_step() {
                     operations: 160 * shards,
                     check_every: 1,
                     sync_every: 7,
-                    proxies: 2,
+                    readers: 2,
                     shards,
                     sync,
-                    reader,
+                    index_mode,
                     policy: Policy::Fifo,
                 });
             }
@@ -285,7 +285,7 @@ fn every_step() {
     }
 }
 
-/// Under every policy, with one shard and two, with either reader and sync mode: but for who leaves, which the
+/// Under every policy, with one shard and two, in either index mode and sync mode: but for who leaves, which the
 /// engine says, content is the model's after conditional inserts, ends, leases, moved pages, parking. Who
 /// leaves was there, is said to have ended when it had, stale window and all, and never makes room for itself.
 #[test]
@@ -293,7 +293,7 @@ fn every_policy_is_like_the_model() {
     let mut seed = 60;
     for policy in every_policy().into_iter().filter(|&policy| policy != Policy::Fifo) {
         for shards in [1, 2] {
-            for reader in [Reader::Index, Reader::Shared] {
+            for index_mode in [IndexMode::Replicated, IndexMode::Shared] {
                 seed += 1;
                 let sync = if seed % 2 == 0 { PERIODIC } else { SyncMode::Immediate };
                 let small = Run {
@@ -304,10 +304,10 @@ fn every_policy_is_like_the_model() {
                     operations: 10_000,
                     check_every: 2_500,
                     sync_every: 70,
-                    proxies: 3,
+                    readers: 3,
                     shards,
                     sync,
-                    reader,
+                    index_mode,
                     policy,
                 };
                 compare(&small);

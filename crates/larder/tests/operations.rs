@@ -8,7 +8,7 @@ use larder::{Cache, Entry, Error, Seconds, SyncMode, Ticks, Ttl};
 const NOW: Seconds = Seconds(100);
 
 fn small() -> Cache {
-    Cache::builder().budget(1 << 20).proxies_max(2).build().unwrap()
+    Cache::builder().budget(1 << 20).readers_max(2).build().unwrap()
 }
 
 /// An entry past its end is a miss for `get`, a marked hit for `get_stale` within the window, and nothing after
@@ -20,23 +20,23 @@ fn stale_window() {
     writer.insert(b"a", b"1", Ttl::seconds(10), NOW).unwrap();
     writer.insert(b"b", b"2", Ttl::FOREVER, NOW).unwrap();
     writer.flush().unwrap();
-    let mut proxy = cache.proxy().unwrap();
+    let mut reader = cache.reader().unwrap();
     let at = |second: u32| Seconds(100 + second);
-    let fresh = proxy.get(b"a", at(9)).unwrap();
+    let fresh = reader.get(b"a", at(9)).unwrap();
     assert_eq!((fresh.seconds_left(at(9)), fresh.is_stale(at(9))), (Some(1), false));
-    assert!(proxy.get(b"a", at(10)).is_none());
+    assert!(reader.get(b"a", at(10)).is_none());
     for second in [10, 39] {
-        let stale = proxy.get_stale(b"a", at(second)).unwrap();
+        let stale = reader.get_stale(b"a", at(second)).unwrap();
         assert_eq!((stale.seconds_left(at(second)), stale.is_stale(at(second))), (Some(0), true));
     }
-    assert!(proxy.get_stale(b"a", at(40)).is_none());
-    let forever = proxy.get_stale(b"b", Seconds(u32::MAX)).unwrap();
+    assert!(reader.get_stale(b"a", at(40)).is_none());
+    let forever = reader.get_stale(b"b", Seconds(u32::MAX)).unwrap();
     assert_eq!((forever.seconds_left(NOW), forever.is_stale(Seconds(u32::MAX))), (None, false));
-    proxy.sync();
+    reader.sync();
     let stats = cache.stats().unwrap();
     assert_eq!((stats.hits, stats.stale_hits), (4, 2));
     assert_eq!((stats.misses, stats.ended_misses), (2, 2));
-    assert_eq!((stats.proxies[0].hits, stats.proxies[0].misses), (4, 2));
+    assert_eq!((stats.readers[0].hits, stats.readers[0].misses), (4, 2));
 }
 
 /// Without a window, `get_stale` is `get`.
@@ -46,9 +46,9 @@ fn no_stale_window() {
     let mut writer = cache.writer();
     writer.insert(b"a", b"1", Ttl::seconds(10), NOW).unwrap();
     writer.flush().unwrap();
-    let proxy = cache.proxy().unwrap();
-    assert!(proxy.get_stale(b"a", Seconds(109)).is_some());
-    assert!(proxy.get_stale(b"a", Seconds(110)).is_none());
+    let reader = cache.reader().unwrap();
+    assert!(reader.get_stale(b"a", Seconds(109)).is_some());
+    assert!(reader.get_stale(b"a", Seconds(110)).is_none());
 }
 
 /// An entry is kept where one lives, and stored where none does or its life is over, even in one batch.
@@ -59,12 +59,12 @@ fn if_absent() {
     writer.insert_if_absent(b"a", b"1", Ttl::seconds(10), NOW).unwrap();
     writer.insert_if_absent(b"a", b"2", Ttl::seconds(10), NOW).unwrap();
     writer.flush().unwrap();
-    let mut proxy = cache.proxy().unwrap();
-    assert_eq!(proxy.get(b"a", NOW).as_deref(), Some(&b"1"[..]));
+    let mut reader = cache.reader().unwrap();
+    assert_eq!(reader.get(b"a", NOW).as_deref(), Some(&b"1"[..]));
     writer.insert_if_absent(b"a", b"3", Ttl::seconds(10), Seconds(110)).unwrap();
     writer.flush().unwrap();
-    proxy.sync();
-    assert_eq!(proxy.get(b"a", Seconds(110)).as_deref(), Some(&b"3"[..]));
+    reader.sync();
+    assert_eq!(reader.get(b"a", Seconds(110)).as_deref(), Some(&b"3"[..]));
     assert_eq!(cache.stats().unwrap().refused, 1);
     cache.validate().unwrap();
 }
@@ -75,11 +75,11 @@ fn if_absent() {
 fn if_newer() {
     let cache = small();
     let mut writer = cache.writer();
-    let mut proxy = cache.proxy().unwrap();
+    let mut reader = cache.reader().unwrap();
     let mut seen = |writer: &mut larder::Writer| {
         writer.flush().unwrap();
-        proxy.sync();
-        let entry = proxy.get(b"a", NOW).unwrap();
+        reader.sync();
+        let entry = reader.get(b"a", NOW).unwrap();
         (entry[0], entry.len(), entry.version())
     };
     let ttl = Ttl::FOREVER;
@@ -109,51 +109,51 @@ fn get_into() {
     let mut writer = cache.writer();
     writer.insert(b"a", b"value", Ttl::FOREVER, NOW).unwrap();
     writer.flush().unwrap();
-    let proxy = cache.proxy().unwrap();
+    let reader = cache.reader().unwrap();
     let mut buf = b"old".to_vec();
-    assert!(!proxy.get_into(b"b", NOW, &mut buf));
+    assert!(!reader.get_into(b"b", NOW, &mut buf));
     assert_eq!(buf, b"old");
-    assert!(proxy.get_into(b"a", NOW, &mut buf));
+    assert!(reader.get_into(b"a", NOW, &mut buf));
     assert_eq!(buf, b"value");
 }
 
-/// An immediate proxy shows what was published without being told, also while it holds an entry that was
+/// An immediate reader shows what was published without being told, also while it holds an entry that was
 /// replaced; it lets go of that one only when it syncs.
 #[test]
 fn immediate() {
     let cache = Cache::builder().budget(1 << 20).sync(SyncMode::Immediate).build().unwrap();
     let mut writer = cache.writer();
-    let mut proxy = cache.proxy().unwrap();
+    let mut reader = cache.reader().unwrap();
     writer.insert(b"a", b"1", Ttl::FOREVER, NOW).unwrap();
-    assert!(proxy.get(b"a", NOW).is_none());
+    assert!(reader.get(b"a", NOW).is_none());
     writer.flush().unwrap();
-    let old = proxy.get(b"a", NOW).unwrap();
+    let old = reader.get(b"a", NOW).unwrap();
     writer.insert(b"a", b"2", Ttl::FOREVER, NOW).unwrap();
     writer.flush().unwrap();
-    let new = proxy.get(b"a", NOW).unwrap();
+    let new = reader.get(b"a", NOW).unwrap();
     assert_eq!((&*old, &*new), (&b"1"[..], &b"2"[..]));
     assert!(cache.stats().unwrap().limbo_slots > 0);
-    assert!(proxy.sync_if_due(Ticks(0)));
+    assert!(reader.sync_if_due(Ticks(0)));
     assert_eq!(cache.stats().unwrap().limbo_slots, 0);
 }
 
-/// A periodic proxy syncs at the first call, then once a period, and earlier when it is far behind.
+/// A periodic reader syncs at the first call, then once a period, and earlier when it is far behind.
 #[test]
 fn periodic() {
     let period = SyncMode::Periodic(Ticks::ms(10));
     let cache = Cache::builder().budget(1 << 20).sync(period).build().unwrap();
     let mut writer = cache.writer();
-    let mut proxy = cache.proxy().unwrap();
+    let mut reader = cache.reader().unwrap();
     let synced = [0, 1, 9_999, 10_000, 10_001, 19_999, 35_000, 44_999, 45_000]
-        .map(|us| proxy.sync_if_due(Ticks::us(us)));
+        .map(|us| reader.sync_if_due(Ticks::us(us)));
     assert_eq!(synced, [true, false, false, true, false, false, true, false, true]);
     let far = cache.stats().unwrap().log_records / 2 + 1;
     for number in 0..far {
         writer.insert(&key_of(number), b"v", Ttl::FOREVER, NOW).unwrap();
     }
     writer.flush().unwrap();
-    assert!(proxy.sync_if_due(Ticks::us(45_001)));
-    assert!(!proxy.sync_if_due(Ticks::us(45_001)));
+    assert!(reader.sync_if_due(Ticks::us(45_001)));
+    assert!(!reader.sync_if_due(Ticks::us(45_001)));
 }
 
 /// Keys hashed before find what the plain forms find, in batches of any length.
@@ -165,12 +165,12 @@ fn hashed_forms() {
         writer.insert(&key_of(number), &number.to_be_bytes(), Ttl::FOREVER, NOW).unwrap();
     }
     writer.flush().unwrap();
-    let proxy = cache.proxy().unwrap();
+    let reader = cache.reader().unwrap();
     for count in [0, 1, 15, 16, 17, 50, 200] {
         let keys: Vec<_> = (0..count).map(key_of).collect();
-        let hashes: Vec<_> = keys.iter().map(|key| proxy.hash(key)).collect();
+        let hashes: Vec<_> = keys.iter().map(|key| reader.hash(key)).collect();
         let mut found = Vec::new();
-        proxy.get_many_hashed(&hashes, &keys, NOW, |i, entry: Option<Entry<'_>>| {
+        reader.get_many_hashed(&hashes, &keys, NOW, |i, entry: Option<Entry<'_>>| {
             assert_eq!(i, found.len());
             found.push(entry.is_some());
         });

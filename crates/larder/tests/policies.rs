@@ -10,9 +10,9 @@ use larder::{Cache, Error, OwnedEntry, PaperRules, Policy, Seconds, Stats, Ttl};
 
 /// Random reads and writes by one thread; the last value and end of every key that was not removed.
 fn churn(policy: Policy, feedback: bool, seed: u64) -> (Vec<OwnedEntry>, Stats) {
-    let cache = Cache::builder().budget(400_000).proxies_max(2).policy(policy).feedback(feedback);
+    let cache = Cache::builder().budget(400_000).readers_max(2).policy(policy).feedback(feedback);
     let cache = cache.seed(seed).build().unwrap();
-    let mut proxies = [cache.proxy().unwrap(), cache.proxy().unwrap()];
+    let mut readers = [cache.reader().unwrap(), cache.reader().unwrap()];
     let mut writer = cache.writer();
     let mut random = Random(seed);
     let mut last: HashMap<Vec<u8>, (Vec<u8>, Option<u32>)> = HashMap::new();
@@ -22,10 +22,10 @@ fn churn(policy: Policy, feedback: bool, seed: u64) -> (Vec<OwnedEntry>, Stats) 
         now.0 += u32::from(step % 40 == 0);
         // Squared, so that a few names are popular.
         let key = key_of(random.below(64) * random.below(64));
-        let proxy = &mut proxies[step as usize % 2];
+        let reader = &mut readers[step as usize % 2];
         let kind = random.below(20);
         if kind < 12
-            && let Some(entry) = proxy.get(&key, now)
+            && let Some(entry) = reader.get(&key, now)
         {
             assert_eq!(entry.key(), key);
             assert!(entry.expires().is_none_or(|end| now < end));
@@ -42,7 +42,7 @@ fn churn(policy: Policy, feedback: bool, seed: u64) -> (Vec<OwnedEntry>, Stats) 
             };
             match done {
                 Ok(()) => break,
-                Err(Error::Stalled { proxy, .. }) => _ = proxies[proxy].sync(),
+                Err(Error::Stalled { reader, .. }) => _ = readers[reader].sync(),
                 Err(error) => panic!("{policy:?} seed {seed}: {error}"),
             }
         }
@@ -52,19 +52,19 @@ fn churn(policy: Policy, feedback: bool, seed: u64) -> (Vec<OwnedEntry>, Stats) 
             _ => _ = last.insert(key, (value, end)),
         }
         if step % 100 == 0 {
-            proxies[step as usize / 100 % 2].sync();
+            readers[step as usize / 100 % 2].sync();
         }
         if step % 5_000 == 0 {
             cache.validate().unwrap_or_else(|wrong| panic!("{policy:?} step {step}: {wrong}"));
         }
     }
     while let Err(error) = writer.flush() {
-        let Error::Stalled { proxy, .. } = error else { panic!("{error}") };
-        proxies[proxy].sync();
+        let Error::Stalled { reader, .. } = error else { panic!("{error}") };
+        readers[reader].sync();
     }
-    for proxy in &mut proxies {
-        proxy.sync();
-        proxy.validate().unwrap();
+    for reader in &mut readers {
+        reader.sync();
+        reader.validate().unwrap();
     }
     cache.validate().unwrap();
     let entries = dump(&cache);
@@ -73,7 +73,7 @@ fn churn(policy: Policy, feedback: bool, seed: u64) -> (Vec<OwnedEntry>, Stats) 
         assert_eq!((entry.value(), entry.expires().map(|end| end.0)), (&value[..], *end));
     }
     for key in last.keys() {
-        let seen = proxies[0].get(key, Seconds(0)).is_some();
+        let seen = readers[0].get(key, Seconds(0)).is_some();
         assert_eq!(seen, entries.iter().any(|entry| entry.key() == key));
     }
     (entries, cache.stats().unwrap())
@@ -183,29 +183,29 @@ fn partitions_beat_lists() {
 
 /// Hits in percent of the engine, read through, synced every so many requests.
 fn engine_hit_percent(policy: Policy, feedback: bool, sync_every: usize) -> f64 {
-    let cache = Cache::builder().budget(300_000).proxies_max(1).policy(policy).feedback(feedback);
+    let cache = Cache::builder().budget(300_000).readers_max(1).policy(policy).feedback(feedback);
     let cache = cache.entry_bytes_mean(48).lag_operations(600).build().unwrap();
-    let (mut proxy, mut writer) = (cache.proxy().unwrap(), cache.writer());
+    let (mut reader, mut writer) = (cache.reader().unwrap(), cache.writer());
     let mut zipf = Zipf::new(NAMES);
     let mut at_third = (0, 0);
     for request in 0..REQUESTS {
         let key = zipf.next().to_be_bytes();
-        if proxy.get(&key, Seconds(1)).is_none() {
+        if reader.get(&key, Seconds(1)).is_none() {
             while writer.insert(&key, &[7; 30], Ttl::FOREVER, Seconds(1)).is_err() {
-                proxy.sync();
+                reader.sync();
             }
             // Seen at once: this measures what reports are worth, not what a late refresh costs.
             writer.flush().unwrap();
-            proxy.refresh();
+            reader.refresh();
         }
         if request % sync_every == 0 {
-            proxy.sync();
+            reader.sync();
         }
         if request == REQUESTS / 3 {
-            at_third = (proxy.hits(), proxy.misses());
+            at_third = (reader.hits(), reader.misses());
         }
     }
-    let (hits, misses) = (proxy.hits() - at_third.0, proxy.misses() - at_third.1);
+    let (hits, misses) = (reader.hits() - at_third.0, reader.misses() - at_third.1);
     100.0 * hits as f64 / (hits + misses) as f64
 }
 

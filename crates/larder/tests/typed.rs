@@ -15,8 +15,8 @@ use proptest::prelude::*;
 
 const NOW: Seconds = Seconds(1);
 
-fn builder(proxies: usize) -> Builder {
-    Cache::builder().budget(128 << 10).proxies_max(proxies).entry_bytes_mean(32)
+fn builder(readers: usize) -> Builder {
+    Cache::builder().budget(128 << 10).readers_max(readers).entry_bytes_mean(32)
 }
 
 /// How many objects were made, reset and dropped.
@@ -56,11 +56,11 @@ impl Drop for Counted {
     }
 }
 
-fn counted(proxies: usize) -> (Typed<Counted>, Arc<Counts>) {
-    counted_under(Policy::default(), proxies)
+fn counted(readers: usize) -> (Typed<Counted>, Arc<Counts>) {
+    counted_under(Policy::default(), readers)
 }
 
-fn counted_under(policy: Policy, proxies: usize) -> (Typed<Counted>, Arc<Counts>) {
+fn counted_under(policy: Policy, readers: usize) -> (Typed<Counted>, Arc<Counts>) {
     let counts = Arc::new(Counts::default());
     let (making, resetting) = (counts.clone(), counts.clone());
     let make = move || {
@@ -71,7 +71,7 @@ fn counted_under(policy: Policy, proxies: usize) -> (Typed<Counted>, Arc<Counts>
         resetting.reset.fetch_add(1, Ordering::Relaxed);
         object.text.clear();
     };
-    (Typed::build(builder(proxies).policy(policy), make, reset).unwrap(), counts)
+    (Typed::build(builder(readers).policy(policy), make, reset).unwrap(), counts)
 }
 
 /// Under churn of ten times as many keys as fit, objects are made at most once a cell, all others come from
@@ -85,19 +85,19 @@ fn objects_are_used_again_and_dropped_once() {
 
 fn churn_under(policy: Policy) {
     let (typed, counts) = counted_under(policy, 1);
-    let mut proxy = typed.proxy().unwrap();
+    let mut reader = typed.reader().unwrap();
     let inserts = 10 * typed.objects_max();
     for number in 0..inserts {
         let key = number.to_le_bytes();
         typed.insert(&key, Ttl::FOREVER, NOW, |object| object.fill(&number.to_string())).unwrap();
-        proxy.sync();
-        assert_eq!(proxy.get(&key, NOW).unwrap().text, number.to_string());
+        reader.sync();
+        assert_eq!(reader.get(&key, NOW).unwrap().text, number.to_string());
     }
     let (made, reset, dropped) = counts.get();
     assert!(made <= typed.objects_max() && made + reset >= inserts, "{made} made, {reset} reset");
     assert_eq!(dropped, 0);
     typed.cache().validate().unwrap();
-    drop(proxy);
+    drop(reader);
     drop(typed);
     assert_eq!(counts.get().2, made, "dropped once each");
 }
@@ -105,7 +105,7 @@ fn churn_under(policy: Policy) {
 proptest! {
     #![proptest_config(cases::cases(40))]
 
-    /// Against a `HashMap`, with keys that all fit: after every step a proxy reads what the last insert of
+    /// Against a `HashMap`, with keys that all fit: after every step a reader reads what the last insert of
     /// each key made, or nothing once it was removed or its time is over, and so it does by id.
     /// Invariant 1 of `typed`.
     #[test]
@@ -113,7 +113,7 @@ proptest! {
         steps in prop::collection::vec((0u8..6, 0u8..30, prop::option::of(1u32..4)), 0..200),
     ) {
         let (typed, counts) = counted(2);
-        let (mut proxy, _slow) = (typed.proxy().unwrap(), typed.proxy().unwrap());
+        let (mut reader, _slow) = (typed.reader().unwrap(), typed.reader().unwrap());
         let mut model = HashMap::new();
         let mut now = NOW;
         for (step, (kind, key, ttl)) in steps.into_iter().enumerate() {
@@ -134,21 +134,21 @@ proptest! {
                 }
             }
             if step % 3 == 0 {
-                proxy.sync();
+                reader.sync();
             } else {
-                proxy.refresh();
+                reader.refresh();
             }
             model.retain(|_, (_, end, _)| *end > now.0);
             for key in 0..30 {
-                let object = proxy.get(&[key], now).map(|object| object.text.as_str());
+                let object = reader.get(&[key], now).map(|object| object.text.as_str());
                 let there = model.get(&key);
                 prop_assert_eq!(object, there.map(|(text, ..)| text.as_str()));
                 if let Some((text, _, id)) = there {
-                    prop_assert_eq!(&proxy.by_id(*id).unwrap().text, text);
+                    prop_assert_eq!(&reader.by_id(*id).unwrap().text, text);
                 }
             }
         }
-        drop((proxy, _slow, typed));
+        drop((reader, _slow, typed));
         let (made, _, dropped) = counts.get();
         prop_assert_eq!(made, dropped);
     }
@@ -176,7 +176,7 @@ fn panics_leak_and_poison_nothing() {
         },
     )
     .unwrap();
-    let mut proxy = typed.proxy().unwrap();
+    let mut reader = typed.reader().unwrap();
     let mut insert = |number: usize, is_failing: bool| {
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             typed.insert(&number.to_le_bytes(), Ttl::FOREVER, NOW, |object| {
@@ -184,12 +184,12 @@ fn panics_leak_and_poison_nothing() {
                 assert!(!is_failing, "fill fails");
             })
         }));
-        proxy.sync();
+        reader.sync();
         match outcome {
             Err(_) => false,
             Ok(inserted) => {
                 inserted.unwrap();
-                proxy.get(&number.to_le_bytes(), NOW).unwrap();
+                reader.get(&number.to_le_bytes(), NOW).unwrap();
                 true
             }
         }
@@ -209,7 +209,7 @@ fn panics_leak_and_poison_nothing() {
     typed.cache().validate().unwrap();
     let (made, _, dropped) = counts.get();
     assert!(made - dropped <= typed.objects_max());
-    drop(proxy);
+    drop(reader);
     drop(typed);
     let (made, _, dropped) = counts.get();
     assert_eq!(made, dropped, "dropped once each");
@@ -220,7 +220,7 @@ fn panics_leak_and_poison_nothing() {
 #[test]
 fn fill_runs_under_no_lock() {
     let (typed, _) = counted(1);
-    let mut proxy = typed.proxy().unwrap();
+    let mut reader = typed.reader().unwrap();
     typed
         .insert(b"outer", Ttl::FOREVER, NOW, |object| {
             typed.insert(b"inner", Ttl::FOREVER, NOW, |object| object.fill("inner")).unwrap();
@@ -229,20 +229,20 @@ fn fill_runs_under_no_lock() {
             object.fill("outer");
         })
         .unwrap();
-    proxy.sync();
+    reader.sync();
     for key in ["inner", "outer"] {
-        assert_eq!(proxy.get(key.as_bytes(), NOW).unwrap().text, key);
+        assert_eq!(reader.get(key.as_bytes(), NOW).unwrap().text, key);
     }
 }
 
-/// A proxy that reads an object and never syncs reads it unchanged for ever; inserts go on until no cell is
-/// clean, then name the proxy, without having run the hook; when it syncs, the next insert succeeds.
+/// A reader that reads an object and never syncs reads it unchanged for ever; inserts go on until no cell is
+/// clean, then name the reader, without having run the hook; when it syncs, the next insert succeeds.
 #[test]
-fn a_proxy_that_never_syncs() {
+fn a_reader_that_never_syncs() {
     let (typed, _) = counted(1);
     typed.insert(b"held", Ttl::FOREVER, NOW, |object| object.fill("first")).unwrap();
-    let mut proxy = typed.proxy().unwrap();
-    let held = proxy.get(b"held", NOW).unwrap();
+    let mut reader = typed.reader().unwrap();
+    let held = reader.get(b"held", NOW).unwrap();
     let refused = (0..100 * typed.objects_max()).find_map(|number| {
         let mut is_filled = false;
         let key = number.to_le_bytes();
@@ -252,9 +252,9 @@ fn a_proxy_that_never_syncs() {
         });
         inserted.err().map(|error| (error, is_filled))
     });
-    assert!(matches!(refused, Some((Error::Stalled { proxy: 0, .. }, _))), "{refused:?}");
+    assert!(matches!(refused, Some((Error::Stalled { reader: 0, .. }, _))), "{refused:?}");
     assert_eq!(held.text, "first");
-    proxy.sync();
+    reader.sync();
     typed.insert(b"new", Ttl::FOREVER, NOW, |object| object.fill("new")).unwrap();
 }
 
@@ -288,7 +288,7 @@ fn readers_and_writers_together() {
             .collect();
         let readers: Vec<_> = (0..2)
             .map(|_| {
-                let mut proxy = typed.proxy().unwrap();
+                let mut reader = typed.reader().unwrap();
                 let is_done = &is_done;
                 scope.spawn(move || {
                     let mut seen = 0;
@@ -296,9 +296,9 @@ fn readers_and_writers_together() {
                     let mut last = false;
                     while !last {
                         last = is_done.load(Ordering::Acquire);
-                        proxy.sync();
+                        reader.sync();
                         for key in 0..60u8 {
-                            if let Some(object) = proxy.get(&[key], NOW) {
+                            if let Some(object) = reader.get(&[key], NOW) {
                                 assert_eq!(object.text, format!("{key}:{key}"));
                                 seen += 1;
                             }
@@ -369,9 +369,9 @@ fn a_listener_may_use_the_objects() {
     assert!(made <= cache.objects_max() && dropped == 0);
     let keys: Vec<_> = cache.cache().iter(NOW).map(|entry| entry.key().to_vec()).collect();
     assert_eq!(keys.len(), entries);
-    let proxy = cache.proxy().unwrap();
-    assert!(keys.iter().all(|key| proxy.get(key, NOW).is_some()), "each key has its object");
-    drop(proxy);
+    let reader = cache.reader().unwrap();
+    assert!(keys.iter().all(|key| reader.get(key, NOW).is_some()), "each key has its object");
+    drop(reader);
     for key in keys {
         cache.remove(&key, NOW).unwrap();
     }

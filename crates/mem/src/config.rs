@@ -1,13 +1,15 @@
 //! What a shard is made of.
 
-/// How readers come to main's index.
+/// Which index readers look keys up in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ReaderKind {
-    /// Each has a copy, and brings it forward by the log: no line that it reads is ever written by another.
+pub enum IndexMode {
+    /// A replica per reader, which the reader updates from the log. No other thread writes to a
+    /// cache line that the reader reads.
     #[default]
-    Index,
-    /// None has a copy: all look at main's. Costs no memory and no work a sync; each change of a bucket
-    /// takes its line away from the cores that read it. Always shows the present.
+    Replicated,
+    /// Main's index, which all readers share. It needs no memory and no work per sync, but each
+    /// change of a bucket takes its cache line from the cores that read it. Lookups always show the
+    /// present.
     Shared,
 }
 
@@ -24,8 +26,8 @@ pub struct Config {
     pub log_records: usize,
     /// Readers that may exist at once.
     pub readers_max: usize,
-    /// How they come to the index.
-    pub readers: ReaderKind,
+    /// Which index they look keys up in.
+    pub index_mode: IndexMode,
     /// Buckets copied a lock hold when a reader registers.
     pub copy_buckets: usize,
     /// Octets that leases may hold together; 0 for no leases.

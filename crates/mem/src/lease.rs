@@ -5,7 +5,7 @@
 //! copy costs less than the shared line of a count.
 //!
 //! ```text
-//! live, count 0 -> leased -> retired -> passed by all cursors -> doomed -> last lease dropped -> free
+//! live, count 0 -> leased -> retired -> passed by all cursors -> revoked -> last lease dropped -> free
 //! by      Reader::lease   main       reclaim                              reclaim, later
 //! ```
 //!
@@ -18,7 +18,7 @@
 //! pairs with main's Acquire: what the holder read is read before the slot is free.
 //!
 //! Cost: two read-modify-writes to take a lease and two to drop it. `lease_bytes_max` bounds what all
-//! leases hold together, copies included, so it bounds the doomed slots too.
+//! leases hold together, copies included, so it bounds the revoked slots too.
 use crate::arena::Slot;
 use crate::shard::Shard;
 use crate::sync::{Arc, Ordering};

@@ -7,7 +7,7 @@
 //! copied, never the bytes they lead to.
 //!
 //! ```text
-//! slot     free -> owned -> filled -> live ----------> retired(p) --> doomed --> free
+//! slot     free -> owned -> filled -> live ----------> retired(p) --> revoked --> free
 //! who      main    writer   writer    anyone reads     main           leases     main
 //! by       alloc   fill     put       replaced at p    p < min_active count 0
 //! reader   absent -> active <-> parked
@@ -32,7 +32,7 @@
 //!    are none. A slot retired at `p` is free when `p < min_active` and it has no lease; the record at `p` may be
 //!    overwritten then, and no earlier. The log itself is the limbo list: a record names the slot it
 //!    retired.
-//! 6. *Shared* readers ([`ReaderKind::Shared`]) have no copy and look at main's array: they load tags and
+//! 6. *Shared* readers ([`IndexMode::Shared`]) have no copy and look at main's array: they load tags and
 //!    slot words atomically, main stores a slot word with Release before `tail`. The key in the slot settles
 //!    what was torn; an entry that moves at that moment may be missed once. They always see the present:
 //!    a refresh is nothing, and a sync stores `tail` in the cursor.
@@ -95,7 +95,7 @@ pub use arena::{EXPIRES_NEVER, HEADER_BYTES, OwnedSlot, Slot, VERSION_BYTES};
 pub use class::{CHARGE_UNITS, CLASS_BYTES_MIN, Classes};
 #[cfg(loom)]
 pub use config::Fault;
-pub use config::{Config, ReaderKind};
+pub use config::{Config, IndexMode};
 pub use error::{Error, Stalled};
 pub use fork::run_in_children;
 pub use lease::Lease;
@@ -103,7 +103,7 @@ pub use log::{LogPosition, RECORD_BYTES};
 pub use pages::{ClassUse, PageUse};
 pub use reader::{CopyView, MainView, Parked, Reader, View};
 pub use region::{Memory, Region, Zeroed};
-pub use shard::{Guard, Main, ProxyLag, Shard, ToMove};
+pub use shard::{Guard, Main, ReaderLag, Shard, ToMove};
 #[cfg(loom)]
 pub use slab::SlabFault;
 pub use slab::{

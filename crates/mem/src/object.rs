@@ -7,20 +7,20 @@
 //! ```text
 //! phase      who may touch it                             leaves by
 //! filling    filler appends; readers lease ..published    seal(), fail(), the filler dropped
-//! sealed     readers lease all of it                      doom()
-//! failed     readers lease ..published, then learn it     doom(); it stays failed
-//! doomed     those who have it; nobody new opens it       last handle, reader, lease dropped
+//! sealed     readers lease all of it                      revoke()
+//! failed     readers lease ..published, then learn it     revoke(); it stays failed
+//! revoked     those who have it; nobody new opens it       last handle, reader, lease dropped
 //! freed      the arena                                    create()
 //!
 //! unit       free -> reserved for a waiting filler -> filled -> published -> leased.. -> [punched] -> free
 //! by         buddy      a grant                       wrote()   publish()    lease()     the kernel had it
 //! ```
 //!
-//! Doom is apart from the other phases: an object may be doomed while it is filled.
+//! Revocation is apart from the other phases: an object may be revoked while it is filled.
 //!
 //! # The state word
 //!
-//! `published length << 8 | doomed | opened | failure | sealed | waiting | wakers`. Every change is one atomic
+//! `published length << 8 | revoked | opened | failure | sealed | waiting | wakers`. Every change is one atomic
 //! read-modify-write of that word, so there is one order of them, and each party sees in what it *got back* what
 //! came before it:
 //!
@@ -270,8 +270,8 @@ pub enum Phase {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Gone {
-    /// It is doomed.
-    Doomed,
+    /// It is revoked.
+    Revoked,
     /// It has failed.
     Failed(Failure),
     /// It is in transit, and had its reader.

@@ -14,7 +14,7 @@ use std::cell::Cell;
 use crate::arena::{Arena, Slot};
 #[cfg(loom)]
 use crate::config::Fault;
-use crate::config::ReaderKind;
+use crate::config::IndexMode;
 use crate::error::Error;
 use crate::lease::Lease;
 use crate::log::{LogPosition, PARKED};
@@ -29,7 +29,7 @@ const APPLY_AHEAD: u64 = 16;
 /// One core's way into a shard.
 #[derive(Debug)]
 pub struct Reader<S> {
-    seat: Seat<S>,
+    registration: Registration<S>,
     /// Its copy; `None` for a shared reader, which looks at main's.
     table: Option<Table>,
     /// The copy is the index at this position; all the same to a shared reader.
@@ -41,7 +41,7 @@ pub struct Reader<S> {
 /// A reader that holds nothing, and so holds nobody up.
 #[derive(Debug)]
 pub struct Parked<S> {
-    seat: Seat<S>,
+    registration: Registration<S>,
     table: Option<Table>,
     applied: u64,
 }
@@ -145,15 +145,15 @@ impl<'a> MainView<'a> {
 
 /// The right to a cursor; gives it back when dropped.
 #[derive(Debug)]
-struct Seat<S> {
+struct Registration<S> {
     shard: Arc<Shard<S>>,
     reader: usize,
 }
 
-impl<S> Drop for Seat<S> {
+impl<S> Drop for Registration<S> {
     fn drop(&mut self) {
         self.shard.core.log.set_cursor(self.reader, PARKED, Ordering::Release);
-        // A poisoned shard registers nobody, so its seats need not come back.
+        // A poisoned shard registers nobody, so its registrations need not come back.
         if let Ok(mut guard) = self.shard.lock() {
             guard.parts().0.leave_reader(self.reader);
         }
@@ -179,26 +179,26 @@ impl<S> Reader<S> {
         shard: &Arc<Shard<S>>,
         number: Option<usize>,
     ) -> Result<Self, Error> {
-        let table = match shard.core.config.readers {
-            ReaderKind::Index => Some(table(memory, shard.core.config.buckets)?),
-            ReaderKind::Shared => None,
+        let table = match shard.core.config.index_mode {
+            IndexMode::Replicated => Some(table(memory, shard.core.config.buckets)?),
+            IndexMode::Shared => None,
         };
         let reader = shard.lock()?.parts().0.take_reader(number)?;
-        let seat = Seat { shard: shard.clone(), reader };
+        let registration = Registration { shard: shard.clone(), reader };
         match table {
-            Some(table) => copy_all(seat, table),
-            None => share(seat),
+            Some(table) => copy_all(registration, table),
+            None => share(registration),
         }
     }
 
     /// This reader's number, below `readers_max`.
     pub fn number(&self) -> usize {
-        self.seat.reader
+        self.registration.reader
     }
 
     /// The shard it reads.
     pub fn shard(&self) -> &Arc<Shard<S>> {
-        &self.seat.shard
+        &self.registration.shard
     }
 
     /// Where in the log this reader's copy is.
@@ -210,14 +210,14 @@ impl<S> Reader<S> {
     /// True when main has published more than this reader has applied. One shared load.
     #[inline]
     pub fn is_behind(&self) -> bool {
-        self.seat.shard.core.log.tail() != self.applied.get()
+        self.registration.shard.core.log.tail() != self.applied.get()
     }
 
     /// True when more than half the log is kept for this reader alone, as far as it can tell: time to sync.
     /// One shared load.
     #[inline]
     pub fn is_far_behind(&self) -> bool {
-        let log = &self.seat.shard.core.log;
+        let log = &self.registration.shard.core.log;
         log.tail() - self.synced > log.records() / 2
     }
 
@@ -230,7 +230,7 @@ impl<S> Reader<S> {
     /// Brings the copy forward to `position`, or to the present if that comes first. Never back.
     #[inline]
     pub fn refresh_to(&self, position: LogPosition) -> LogPosition {
-        let tail = self.seat.shard.core.log.tail();
+        let tail = self.registration.shard.core.log.tail();
         self.apply(tail.min(position.0));
         self.position()
     }
@@ -247,12 +247,14 @@ impl<S> Reader<S> {
         self.refresh_to(position);
         let order = match () {
             #[cfg(loom)]
-            () if self.seat.shard.core.config.fault == Fault::CursorRelaxed => Ordering::Relaxed,
+            () if self.registration.shard.core.config.fault == Fault::CursorRelaxed => {
+                Ordering::Relaxed
+            }
             () => Ordering::Release,
         };
         // `&mut self`: no view of ours is alive, so we hold nothing retired before `applied` (I1).
         self.synced = self.applied.get();
-        self.seat.shard.core.log.set_cursor(self.seat.reader, self.synced, order);
+        self.registration.shard.core.log.set_cursor(self.registration.reader, self.synced, order);
         self.position()
     }
 
@@ -266,7 +268,7 @@ impl<S> Reader<S> {
             self.applied.set(to);
             return;
         };
-        let log = &self.seat.shard.core.log;
+        let log = &self.registration.shard.core.log;
         for position in from..to {
             let ahead = position + APPLY_AHEAD;
             if cfg!(not(loom)) && ahead < to {
@@ -287,13 +289,13 @@ impl<S> Reader<S> {
     /// How many buckets there are.
     #[inline(always)]
     pub fn buckets(&self) -> usize {
-        self.seat.shard.core.table.len()
+        self.registration.shard.core.table.len()
     }
 
     /// What it looks at: decided once a look-up, so that neither way pays for the other.
     #[inline(always)]
     pub fn view(&self) -> View<'_> {
-        let core = &self.seat.shard.core;
+        let core = &self.registration.shard.core;
         match &self.table {
             Some(table) => View::Copy(CopyView { table, arena: &core.arena }),
             None => View::Main(MainView { table: &core.table, arena: &core.arena }),
@@ -312,25 +314,31 @@ impl<S> Reader<S> {
     /// Takes a lease on what a view shows: its octets outlive the view, this reader and the entry. Small
     /// values are copied. `None` when leases would hold more than `lease_bytes_max`.
     pub fn lease(&self, slot: &Slot<'_>) -> Option<Lease<S>> {
-        Lease::new(&self.seat.shard, slot)
+        Lease::new(&self.registration.shard, slot)
     }
 
     /// Lets go of everything: a parked reader holds nobody up.
     pub fn park(self) -> Parked<S> {
-        self.seat.shard.core.log.set_cursor(self.seat.reader, PARKED, Ordering::Release);
-        Parked { seat: self.seat, table: self.table, applied: self.applied.get() }
+        self.registration.shard.core.log.set_cursor(
+            self.registration.reader,
+            PARKED,
+            Ordering::Release,
+        );
+        Parked { registration: self.registration, table: self.table, applied: self.applied.get() }
     }
 
     /// Compares the copy with main's index, if it is at main's position.
     pub fn validate(&self) -> Result<(), String> {
-        let Ok(mut guard) = self.seat.shard.lock() else { return Ok(()) };
+        let Ok(mut guard) = self.registration.shard.lock() else { return Ok(()) };
         let books = guard.books();
         if books.tail != self.applied.get() {
             return Ok(());
         }
         let Some(table) = &self.table else { return Ok(()) };
         match guard.table().iter().zip(table.iter()).position(|(main, copy)| !main.same(copy)) {
-            Some(bucket) => Err(format!("reader {}: bucket {bucket} differs", self.seat.reader)),
+            Some(bucket) => {
+                Err(format!("reader {}: bucket {bucket} differs", self.registration.reader))
+            }
             None => Ok(()),
         }
     }
@@ -339,62 +347,70 @@ impl<S> Reader<S> {
 impl<S> Parked<S> {
     /// Takes the reader up again, at the present.
     pub fn unpark(self) -> Result<Reader<S>, Error> {
-        let Parked { seat, table, applied } = self;
-        let Some(table) = table else { return share(seat) };
-        let core = &seat.shard.core;
+        let Parked { registration, table, applied } = self;
+        let Some(table) = table else { return share(registration) };
+        let core = &registration.shard.core;
         #[cfg(loom)]
         if core.config.fault == Fault::UnparkUnlocked {
-            core.log.set_cursor(seat.reader, applied, Ordering::Release);
-            let reader =
-                Reader { seat, table: Some(table), applied: Cell::new(applied), synced: applied };
+            core.log.set_cursor(registration.reader, applied, Ordering::Release);
+            let reader = Reader {
+                registration,
+                table: Some(table),
+                applied: Cell::new(applied),
+                synced: applied,
+            };
             reader.refresh();
             return Ok(reader);
         }
-        let mut guard = seat.shard.lock()?;
+        let mut guard = registration.shard.lock()?;
         let records = core.log.records();
         #[cfg(loom)]
         let records = records + u64::from(core.config.fault == Fault::UnparkLapped);
         if guard.books().hold_log(applied, records) {
-            core.log.set_cursor(seat.reader, applied, Ordering::Release);
+            core.log.set_cursor(registration.reader, applied, Ordering::Release);
             drop(guard);
-            let mut reader =
-                Reader { seat, table: Some(table), applied: Cell::new(applied), synced: applied };
+            let mut reader = Reader {
+                registration,
+                table: Some(table),
+                applied: Cell::new(applied),
+                synced: applied,
+            };
             reader.sync();
             return Ok(reader);
         }
         drop(guard);
-        copy_all(seat, table)
+        copy_all(registration, table)
     }
 }
 
 /// Lets a reader look at main's index from now on.
-fn share<S>(seat: Seat<S>) -> Result<Reader<S>, Error> {
+fn share<S>(registration: Registration<S>) -> Result<Reader<S>, Error> {
     #[cfg(loom)]
-    if seat.shard.core.config.fault == Fault::UnparkUnlocked {
-        let tail = seat.shard.core.log.tail();
-        seat.shard.core.log.set_cursor(seat.reader, tail, Ordering::Release);
-        return Ok(Reader { seat, table: None, applied: Cell::new(tail), synced: tail });
+    if registration.shard.core.config.fault == Fault::UnparkUnlocked {
+        let tail = registration.shard.core.log.tail();
+        registration.shard.core.log.set_cursor(registration.reader, tail, Ordering::Release);
+        return Ok(Reader { registration, table: None, applied: Cell::new(tail), synced: tail });
     }
-    let mut guard = seat.shard.lock()?;
+    let mut guard = registration.shard.lock()?;
     let tail = guard.books().tail;
     // Under the lock: what main retires from here on is ours to look at.
-    seat.shard.core.log.set_cursor(seat.reader, tail, Ordering::Release);
+    registration.shard.core.log.set_cursor(registration.reader, tail, Ordering::Release);
     drop(guard);
-    Ok(Reader { seat, table: None, applied: Cell::new(tail), synced: tail })
+    Ok(Reader { registration, table: None, applied: Cell::new(tail), synced: tail })
 }
 
 /// Copies main's index in chunks, each under the lock, then replays what was written meanwhile.
-fn copy_all<S>(seat: Seat<S>, table: Table) -> Result<Reader<S>, Error> {
-    let core = &seat.shard.core;
+fn copy_all<S>(registration: Registration<S>, table: Table) -> Result<Reader<S>, Error> {
+    let core = &registration.shard.core;
     let mut start = None;
     let mut tail = 0;
     let mut done = 0;
     while done < table.len() {
-        let mut guard: Guard<'_, S> = seat.shard.lock()?;
+        let mut guard: Guard<'_, S> = registration.shard.lock()?;
         tail = guard.books().tail;
         if start.is_none() {
             // From here on nothing that the copy will lead to is freed, and no record overwritten.
-            core.log.set_cursor(seat.reader, tail, Ordering::Release);
+            core.log.set_cursor(registration.reader, tail, Ordering::Release);
             start = Some(tail);
             // Nothing was ever published: the index is as empty as a new table, and copying it would only
             // make the system find memory for both.
@@ -404,7 +420,7 @@ fn copy_all<S>(seat: Seat<S>, table: Table) -> Result<Reader<S>, Error> {
         }
         #[cfg(loom)]
         if core.config.fault == Fault::CopyUnheld {
-            core.log.set_cursor(seat.reader, tail, Ordering::Release);
+            core.log.set_cursor(registration.reader, tail, Ordering::Release);
         }
         let end = table.len().min(done + core.config.copy_buckets);
         for bucket in done..end {
@@ -413,9 +429,9 @@ fn copy_all<S>(seat: Seat<S>, table: Table) -> Result<Reader<S>, Error> {
         done = end;
     }
     let synced = start.unwrap_or(0);
-    let reader = Reader { seat, table: Some(table), applied: Cell::new(synced), synced };
+    let reader = Reader { registration, table: Some(table), applied: Cell::new(synced), synced };
     #[cfg(loom)]
-    if reader.seat.shard.core.config.fault == Fault::NoReplay {
+    if reader.registration.shard.core.config.fault == Fault::NoReplay {
         reader.applied.set(tail);
         return Ok(reader);
     }

@@ -20,15 +20,15 @@ use crate::region::Memory;
 use crate::sync::{Mutex, MutexGuard, Ordering};
 use crate::table::{Bucket, MainTable, WAYS};
 
-/// Doomed slots looked at a reclaim. All are before main says that there is no slot left.
-const DOOMED_PER_RECLAIM: usize = 16;
+/// Revoked slots looked at a reclaim. All are before main says that there is no slot left.
+const REVOKED_PER_RECLAIM: usize = 16;
 
 /// How many records ahead the log's lines are asked for.
 const LOG_AHEAD: u64 = 24;
 
 /// How far one reader is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ProxyLag {
+pub struct ReaderLag {
     /// The reader's number.
     pub reader: usize,
     /// Records between its cursor and the tail; `None` while it is parked.
@@ -62,7 +62,7 @@ pub(crate) struct Books {
     /// Octets of those slots.
     limbo_bytes: u64,
     /// Slots that no reader can reach any more, and that leases held when main looked last.
-    doomed: VecDeque<u32>,
+    revoked: VecDeque<u32>,
     taken: Box<[bool]>,
     poisoned: bool,
 }
@@ -117,7 +117,7 @@ impl<S> Shard<S> {
             limbo_head: 0,
             limbo_slots: 0,
             limbo_bytes: 0,
-            doomed: VecDeque::new(),
+            revoked: VecDeque::new(),
             taken: vec![false; config.readers_max].into_boxed_slice(),
             poisoned: false,
         };
@@ -180,9 +180,9 @@ impl<S> Shard<S> {
     /// The room keeps both the shard and the slot borrowed:
     ///
     /// ```compile_fail,E0505
-    /// # use larder_mem::{Config, ReaderKind, Shard};
+    /// # use larder_mem::{Config, IndexMode, Shard};
     /// # let config = Config {
-    /// #     page_bytes: 1024, pages: 1, buckets: 1, log_records: 1, readers_max: 1, readers: ReaderKind::Index,
+    /// #     page_bytes: 1024, pages: 1, buckets: 1, log_records: 1, readers_max: 1, index_mode: IndexMode::Replicated,
     /// #     copy_buckets: 1, lease_bytes_max: 0, lease_slot_bytes: 1024,
     /// # };
     /// # let shard = Shard::new(config, ()).unwrap();
@@ -333,7 +333,7 @@ impl Main<'_> {
         if let Some(id) = self.books.pages.take(class) {
             return Some(id);
         }
-        self.revisit_doomed(usize::MAX);
+        self.revisit_revoked(usize::MAX);
         let pages = &mut self.books.pages;
         pages.take(class).or_else(|| pages.take_draining(class))
     }
@@ -425,23 +425,23 @@ impl Main<'_> {
                 self.free_unless_leased(record.retired);
             }
         }
-        self.revisit_doomed(DOOMED_PER_RECLAIM);
+        self.revisit_revoked(REVOKED_PER_RECLAIM);
     }
 
-    /// Frees a slot that no cursor protects, or dooms it (I6).
+    /// Frees a slot that no cursor protects, or revokes it (I6).
     fn free_unless_leased(&mut self, slot: u32) {
         let leases = &self.core.leases;
         if leases.counts(self.books.pages.class_of(slot)) && leases.holds(slot) {
-            self.books.doomed.push_back(slot);
+            self.books.revoked.push_back(slot);
         } else {
             self.books.pages.free(slot);
         }
     }
 
-    /// Looks again at up to `count` doomed slots, the longest waiting first.
-    fn revisit_doomed(&mut self, count: usize) {
-        for _ in 0..count.min(self.books.doomed.len()) {
-            if let Some(slot) = self.books.doomed.pop_front() {
+    /// Looks again at up to `count` revoked slots, the longest waiting first.
+    fn revisit_revoked(&mut self, count: usize) {
+        for _ in 0..count.min(self.books.revoked.len()) {
+            if let Some(slot) = self.books.revoked.pop_front() {
                 self.free_unless_leased(slot);
             }
         }
@@ -640,15 +640,15 @@ impl Main<'_> {
     /// Slots that wait for a lease to be dropped, as far as main knows, and the octets that leases hold
     /// (these are live, too, or copies).
     pub fn leased(&self) -> (u64, u64) {
-        (self.books.doomed.len() as u64, self.core.leases.bytes())
+        (self.books.revoked.len() as u64, self.core.leases.bytes())
     }
 
     /// Every registered reader and how far behind it is.
-    pub fn lags(&self) -> impl Iterator<Item = ProxyLag> + '_ {
+    pub fn lags(&self) -> impl Iterator<Item = ReaderLag> + '_ {
         (0..self.core.log.cursors()).filter(|&reader| self.books.taken[reader]).map(|reader| {
             let cursor = self.core.log.cursor(reader);
             let behind = (cursor != PARKED).then(|| self.books.tail - cursor);
-            ProxyLag { reader, behind }
+            ReaderLag { reader, behind }
         })
     }
 
@@ -663,9 +663,9 @@ impl Main<'_> {
         if limbo != self.books.limbo_slots {
             return Err(format!("{limbo} slots in limbo, books say {}", self.books.limbo_slots));
         }
-        for &slot in &self.books.doomed {
+        for &slot in &self.books.revoked {
             if self.books.pages.is_live(slot) {
-                return Err(format!("slot {slot} is doomed and live"));
+                return Err(format!("slot {slot} is revoked and live"));
             }
         }
         let ways = self.table().iter();

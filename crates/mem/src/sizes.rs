@@ -2,7 +2,7 @@
 
 use crate::arena::Arena;
 use crate::class::PAGE_BYTES_MAX;
-use crate::config::{Config, ReaderKind};
+use crate::config::{Config, IndexMode};
 use crate::error::Error;
 use crate::log::{BUCKETS_MAX, RECORD_BYTES, Record};
 use crate::region::Memory;
@@ -13,7 +13,7 @@ impl Config {
     /// Bytes that a shard of this shape takes when all its readers exist. More than any number counts as the largest.
     pub fn bytes(&self) -> u64 {
         let of = |count: usize, each: usize| (count as u64).saturating_mul(each as u64);
-        let copies = if self.readers == ReaderKind::Index { self.readers_max } else { 0 };
+        let copies = if self.index_mode == IndexMode::Replicated { self.readers_max } else { 0 };
         let leases = if self.lease_bytes_max > 0 { self.lease_counts() } else { 0 };
         [
             of(self.pages, self.page_bytes),
@@ -77,9 +77,9 @@ impl Config {
 
     /// Octets that a reader's copy takes of a mapping.
     pub fn copy_bytes(&self) -> usize {
-        match self.readers {
-            ReaderKind::Index => Memory::bytes_for::<Bucket>(self.buckets),
-            ReaderKind::Shared => 0,
+        match self.index_mode {
+            IndexMode::Replicated => Memory::bytes_for::<Bucket>(self.buckets),
+            IndexMode::Shared => 0,
         }
     }
 }
@@ -96,7 +96,7 @@ mod tests {
             buckets: 2,
             log_records: 16,
             readers_max: 1,
-            readers: ReaderKind::Index,
+            index_mode: IndexMode::Replicated,
             copy_buckets: 16,
             lease_bytes_max: 0,
             lease_slot_bytes: 16,

@@ -9,23 +9,23 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use larder_mem::sync::Arc;
-use larder_mem::{Config, Fault, Reader, ReaderKind, Shard};
+use larder_mem::{Config, Fault, IndexMode, Reader, Shard};
 use loom::thread;
 
 type Small = Arc<Shard<()>>;
 
 fn small(fault: Fault) -> Small {
-    small_with(ReaderKind::Index, fault)
+    small_with(IndexMode::Replicated, fault)
 }
 
-fn small_with(readers: ReaderKind, fault: Fault) -> Small {
+fn small_with(index_mode: IndexMode, fault: Fault) -> Small {
     let config = Config {
         page_bytes: 64,
         pages: 1,
         buckets: 2,
         log_records: 2,
         readers_max: 2,
-        readers,
+        index_mode,
         copy_buckets: 1,
         lease_bytes_max: 64,
         lease_slot_bytes: 16,
@@ -277,7 +277,7 @@ fn lease_and_its_mutants() {
 /// A reader without a copy sees whole slots, never one that is being reused, and values in order; what it
 /// holds across a change stays as it is until it syncs.
 fn shared_index(fault: Fault) {
-    let shard = small_with(ReaderKind::Shared, fault);
+    let shard = small_with(IndexMode::Shared, fault);
     put(&shard, 0, 1);
     let mut reader = Reader::register(&shard).unwrap();
     let writing = shard.clone();
@@ -311,7 +311,7 @@ fn shared_index_and_its_mutants() {
 /// A reader without a copy parks and takes up again while slots are reused: what it reads then is whole, and
 /// not older than before.
 fn shared_park(fault: Fault) {
-    let shard = small_with(ReaderKind::Shared, fault);
+    let shard = small_with(IndexMode::Shared, fault);
     put(&shard, 0, 1);
     let reader = Reader::register(&shard).unwrap();
     let writing = shard.clone();

@@ -231,17 +231,17 @@ fn failure_is_not_an_end() {
     }
 }
 
-/// A doomed object is opened by nobody new, and read to its end by who has it; its memory goes with the last lease.
+/// A revoked object is opened by nobody new, and read to its end by who has it; its memory goes with the last lease.
 #[test]
-fn doom_waits_for_leases() {
+fn revoke_waits_for_leases() {
     let (store, _) = store(CHUNK);
     let mut filler = store.create(kept(0, Some(5000)));
     let object = filler.object().clone();
     write(&mut filler, 5000);
     filler.seal();
     let mut reader = object.open(0..u64::MAX, on(0)).unwrap();
-    object.doom();
-    assert_eq!(object.open(0..1, on(0)).unwrap_err(), Gone::Doomed);
+    object.revoke();
+    assert_eq!(object.open(0..1, on(0)).unwrap_err(), Gone::Revoked);
     let mut leases = Vec::new();
     assert_eq!(reader.lease(&mut leases, u64::MAX), Leased::Some { bytes: 5000, is_end: true });
     drop((reader, object));

@@ -37,7 +37,7 @@ enum Step {
     GiveBack { reader: usize, count: usize },
     DropLease { lease: usize, is_shown: bool },
     DropReader { reader: usize },
-    Forget { object: usize, dooms: bool },
+    Forget { object: usize, revokes: bool },
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -63,7 +63,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         5 => (number.clone(), any::<bool>())
             .prop_map(|(lease, is_shown)| Step::DropLease { lease, is_shown }),
         1 => number.clone().prop_map(|reader| Step::DropReader { reader }),
-        1 => (number, any::<bool>()).prop_map(|(object, dooms)| Step::Forget { object, dooms }),
+        1 => (number, any::<bool>()).prop_map(|(object, revokes)| Step::Forget { object, revokes }),
     ];
     prop::collection::vec(step, 1..150)
 }
@@ -74,7 +74,7 @@ struct Body {
     octets: Vec<u8>,
     published: usize,
     phase: Phase,
-    is_doomed: bool,
+    is_revoked: bool,
     announced: Option<u64>,
     window: Option<u64>,
     had_reader: bool,
@@ -184,12 +184,12 @@ impl World {
                     self.readers.swap_remove(index);
                 }
             }
-            Step::Forget { object, dooms } => {
+            Step::Forget { object, revokes } => {
                 if let Some(index) = object.checked_rem(self.handles.len()) {
                     let (body, handle) = self.handles.swap_remove(index);
-                    if dooms {
-                        handle.doom();
-                        self.bodies[body].is_doomed = true;
+                    if revokes {
+                        handle.revoke();
+                        self.bodies[body].is_revoked = true;
                     }
                 }
             }
@@ -215,7 +215,7 @@ impl World {
             octets: Vec::new(),
             published: 0,
             phase: Phase::Filling,
-            is_doomed: false,
+            is_revoked: false,
             announced,
             window,
             had_reader: false,
@@ -329,7 +329,7 @@ impl World {
         }
         let expected = match body.phase {
             Phase::Failed(failure) => Some(Gone::Failed(failure)),
-            _ if body.is_doomed => Some(Gone::Doomed),
+            _ if body.is_revoked => Some(Gone::Revoked),
             _ if body.window.is_some() && body.had_reader => Some(Gone::Taken),
             _ => None,
         };

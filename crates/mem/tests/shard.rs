@@ -4,7 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-use larder_mem::{Config, Error, Lease, Reader, ReaderKind, Shard};
+use larder_mem::{Config, Error, IndexMode, Lease, Reader, Shard};
 
 type Small = Arc<Shard<()>>;
 
@@ -16,14 +16,14 @@ fn slots(shard: &Small) -> usize {
     shard.classes().slots_per_page(shard.classes().of(1024).unwrap())
 }
 
-fn small(readers: ReaderKind) -> Small {
+fn small(index_mode: IndexMode) -> Small {
     let config = Config {
         page_bytes: 64 << 10,
         pages: 1,
         buckets: 64,
         log_records: 1024,
         readers_max: 3,
-        readers,
+        index_mode,
         copy_buckets: 16,
         lease_bytes_max: 1 << 20,
         lease_slot_bytes: 1024,
@@ -52,7 +52,7 @@ fn get(reader: &Reader<()>, bucket: usize) -> Option<u8> {
 /// half-done change is never published; readers, leases and slots that are there go on, and can be dropped.
 #[test]
 fn a_panic_under_the_lock_poisons() {
-    let shard = small(ReaderKind::Index);
+    let shard = small(IndexMode::Replicated);
     put(&shard, 0, 1);
     let mut reader = Reader::register(&shard).unwrap();
     let parked = Reader::register(&shard).unwrap().park();
@@ -89,7 +89,7 @@ fn a_change_during_a_panic_elsewhere_counts() {
             assert!(put(&self.0, 0, 2));
         }
     }
-    let shard = small(ReaderKind::Index);
+    let shard = small(IndexMode::Replicated);
     put(&shard, 0, 1);
     let mut reader = Reader::register(&shard).unwrap();
     let puts = Puts(shard.clone());
@@ -103,8 +103,8 @@ fn a_change_during_a_panic_elsewhere_counts() {
     assert!(put(&shard, 0, 3));
 }
 
-/// Fills all slots, leases what lies in `leased` buckets, and retires those: they are doomed.
-fn doomed(shard: &Small, leased: usize) -> Vec<Lease<()>> {
+/// Fills all slots, leases what lies in `leased` buckets, and retires those: they are revoked.
+fn revoked(shard: &Small, leased: usize) -> Vec<Lease<()>> {
     for bucket in 0..slots(shard) {
         assert!(put(shard, bucket, bucket as u8));
     }
@@ -129,12 +129,12 @@ fn doomed(shard: &Small, leased: usize) -> Vec<Lease<()>> {
     leases
 }
 
-/// Doomed slots are looked at again, some at each reclaim: those whose leases are gone are free in the end, whatever
+/// Revoked slots are looked at again, some at each reclaim: those whose leases are gone are free in the end, whatever
 /// the order, and one that is leased for ever holds up no other and keeps its octets.
 #[test]
-fn doomed_slots_are_revisited() {
-    let shard = small(ReaderKind::Index);
-    let mut leases = doomed(&shard, 40);
+fn revoked_slots_are_revisited() {
+    let shard = small(IndexMode::Replicated);
+    let mut leases = revoked(&shard, 40);
     let (last, first) = (leases.pop().unwrap(), leases.remove(0));
     assert!(!put(&shard, 0, 0), "all are leased yet");
     // In the middle, then the others.
@@ -150,23 +150,23 @@ fn doomed_slots_are_revisited() {
         if main.leased().0 == 2 {
             break;
         }
-        assert!(looks < 10, "{} are doomed after {looks} reclaims", main.leased().0);
+        assert!(looks < 10, "{} are revoked after {looks} reclaims", main.leased().0);
     }
     assert!(looks > 1, "not all at once");
     // Their ways are empty: none of these retires another.
     for bucket in 1..39 {
-        assert!(put(&shard, bucket, 7), "what was doomed is used again");
+        assert!(put(&shard, bucket, 7), "what was revoked is used again");
     }
     assert!(!put(&shard, 0, 7));
     assert_eq!((first.value()[0], last.value()[0]), (0, 39));
     drop((first, last));
 }
 
-/// Where no slot is left, all doomed ones are looked at before that is said, not only those whose turn it is.
+/// Where no slot is left, all revoked ones are looked at before that is said, not only those whose turn it is.
 #[test]
-fn the_last_slot_is_found_among_the_doomed() {
-    let shard = small(ReaderKind::Shared);
-    let mut leases = doomed(&shard, slots(&shard));
+fn the_last_slot_is_found_among_the_revoked() {
+    let shard = small(IndexMode::Shared);
+    let mut leases = revoked(&shard, slots(&shard));
     drop(leases.pop());
     assert!(put(&shard, 9, 200));
     assert!(!put(&shard, 9, 201));

@@ -333,7 +333,7 @@ impl Desk {
                 self.ring.is_rung.store(false, Ordering::Release);
                 for slot in 0..self.clients.len() {
                     if let Some(client) = &mut self.clients[slot] {
-                        client.leave_doomed(&self.common);
+                        client.leave_revoked(&self.common);
                     }
                     if self.clients[slot].as_ref().is_some_and(Client::waits_for_octets) {
                         self.turn(slot, now_ms);

@@ -6,7 +6,7 @@
 //!
 //! A reader takes [`Shelf::list`] or [`Shelf::get`], and then either leases from the object or opens the file. An object
 //! that was taken stays readable as long as it is held, also when the shelf has let go of it; a file that was opened, too.
-//! [`Gone::Doomed`](larder_mem::object::Gone) on opening an object: the shelf needed the memory; ask again, and there is
+//! [`Gone::Revoked`](larder_mem::object::Gone) on opening an object: the shelf needed the memory; ask again, and there is
 //! the file.
 
 use std::collections::BTreeMap;
@@ -116,7 +116,7 @@ impl Shelf {
         };
         // Outside the lock, since its memory goes with it.
         if let Content::Memory(object) = &object {
-            object.doom();
+            object.revoke();
         }
         self.tell();
         true
@@ -125,7 +125,7 @@ impl Shelf {
     pub(crate) fn remove(&self, number: u64) {
         let segment = self.lock().remove(&number);
         if let Some(Segment { content: Content::Memory(object), .. }) = segment {
-            object.doom();
+            object.revoke();
         }
         self.tell();
     }

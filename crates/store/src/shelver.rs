@@ -200,7 +200,7 @@ impl Shelver {
         self.make_space(self.options.segment_bytes.min(BEGIN_BYTES))?;
         self.disk.begin(&part, &notes, &journal::header(&segment.identity))?;
         let options = ReaderOptions { loop_number: 63, lease_bytes_max: u64::MAX };
-        // Its memory is doomed only when it is in the file.
+        // Its memory is revoked only when it is in the file.
         let mut reader =
             segment.object.open(0..u64::MAX, options).map_err(|_| io::ErrorKind::NotFound)?;
         let (mut walker, mut flows) = (Walker::default(), Flows::new(self.seed));
@@ -326,7 +326,7 @@ impl Shelver {
                     kept.is_closed = true;
                 });
                 // Readers go on from the file: nothing that they are slow with is needed in memory any more.
-                segment.object.doom();
+                segment.object.revoke();
                 self.shared.shelf.tell();
                 self.keep(number, closed.bytes_of_all);
             }

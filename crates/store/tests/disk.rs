@@ -366,5 +366,5 @@ fn a_refused_segment_leaves_memory() {
         std::thread::sleep(Duration::from_millis(1));
         counts.disk_errors.load(Relaxed) > 0
     });
-    assert!(object.is_doomed(), "readers are sent to the file");
+    assert!(object.is_revoked(), "readers are sent to the file");
 }

@@ -60,13 +60,13 @@ pub fn duel(work: &str, unit: Unit, rounds: usize, ways: &mut [Way<'_>]) -> Vec<
     ways[1..].iter().zip(others).map(|pair| row(Some(rival(pair)))).collect()
 }
 
-/// A cache with a log so long that every entry may change between two syncs of its one proxy, filled with the
+/// A cache with a log so long that every entry may change between two syncs of its one reader, filled with the
 /// numbers `0..entries`.
 pub fn cache_with_long_log(entries: usize) -> Result<Cache, Error> {
     let bytes = (entries * (3 * ENTRY_BYTES_MEAN + 8 * 20)) as u64 + (8 << 20);
     let cache = Cache::builder()
         .budget(bytes)
-        .proxies_max(1)
+        .readers_max(1)
         // The lag is set aside in each shard.
         .shards(1)
         .entry_bytes_mean(ENTRY_BYTES_MEAN)
@@ -81,16 +81,16 @@ pub fn cache_with_long_log(entries: usize) -> Result<Cache, Error> {
     Ok(cache)
 }
 
-/// What a proxy takes to apply one record of the log, measured over a tenth of `entries` updated at random.
+/// What a reader takes to apply one record of the log, measured over a tenth of `entries` updated at random.
 pub fn apply_log(entries: usize, rounds: usize) -> Result<Row, Error> {
     let cache = cache_with_long_log(entries)?;
     let mut writer = cache.writer();
-    let mut proxy = cache.proxy()?;
+    let mut reader = cache.reader()?;
     let mut buffer = ValueBuffer::default();
     let (mut round, mut failed) = (0, None);
     let run = || {
         round += 1;
-        let before = proxy.sync().records();
+        let before = reader.sync().records();
         for i in 0..entries as u64 / 10 {
             let number = scatter(round, i, entries as u32);
             let inserted = writer.insert(&key(number), buffer.value(number), Ttl::FOREVER, NOW);
@@ -98,7 +98,7 @@ pub fn apply_log(entries: usize, rounds: usize) -> Result<Row, Error> {
         }
         failed = failed.take().or(writer.flush().err());
         let time = ThreadTime::start();
-        let records = proxy.sync().records() - before;
+        let records = reader.sync().records() - before;
         time.elapsed_ns() / records.max(1) as f64
     };
     let mut rows = duel("apply a log record", Unit::Ns, rounds, &mut [Way::new("larder", "", run)]);

@@ -1,9 +1,9 @@
 //! larder as a contestant.
 //!
-//! A handle is a writer and a proxy, as a core has them. The proxy syncs after every 1024 puts, and when a
+//! A handle is a writer and a reader, as a core has them. The reader syncs after every 1024 puts, and when a
 //! writer says that it is stalled: that time is part of what is measured.
 
-use larder::{Builder, Cache, Error, Policy, Proxy, Reader, Seconds, Ttl, Writer};
+use larder::{Builder, Cache, Error, IndexMode, Policy, Reader, Seconds, Ttl, Writer};
 
 use crate::data::{KEY_BYTES, Key, number_of};
 use crate::peer::{Handle, Peer, Shape};
@@ -15,7 +15,7 @@ pub struct Variant {
     pub name: &'static str,
     /// What a reader should know of it.
     pub note: &'static str,
-    /// What is set beyond budget, proxies and entry size.
+    /// What is set beyond budget, readers and entry size.
     pub configure: fn(Builder) -> Builder,
 }
 
@@ -39,7 +39,7 @@ pub const VARIANTS: &[Variant] = &[
     Variant {
         name: "larder, shared",
         note: "three partitions, no replicas, shards by its budget",
-        configure: |builder| builder.reader(Reader::Shared),
+        configure: |builder| builder.index_mode(IndexMode::Shared),
     },
     Variant {
         name: "larder, 1 shard",
@@ -75,7 +75,7 @@ impl Engine {
         let builder = |budget| {
             let builder = Cache::builder()
                 .budget(budget)
-                .proxies_max(shape.threads)
+                .readers_max(shape.threads)
                 .entry_bytes_mean(ENTRY_BYTES_MEAN);
             (variant.configure)(builder)
         };
@@ -101,7 +101,7 @@ impl Engine {
 
     /// A handle; the error says that `Shape::threads` was too small.
     pub fn core(&self) -> Result<Core, Error> {
-        Ok(Core { writer: self.cache.writer(), proxy: self.cache.proxy()?, puts: 0 })
+        Ok(Core { writer: self.cache.writer(), reader: self.cache.reader()?, puts: 0 })
     }
 }
 
@@ -109,7 +109,7 @@ impl Peer for Engine {
     type Handle<'a> = Core;
 
     fn handle(&self) -> Core {
-        self.core().expect("as many proxies as the shape has threads, dropped after each run")
+        self.core().expect("as many readers as the shape has threads, dropped after each run")
     }
 
     fn own_bytes(&self) -> Option<u64> {
@@ -117,25 +117,25 @@ impl Peer for Engine {
     }
 }
 
-/// One core's writer and proxy.
+/// One core's writer and reader.
 #[derive(Debug)]
 pub struct Core {
     /// Its writer.
     pub writer: Writer,
-    /// Its proxy.
-    pub proxy: Proxy,
+    /// Its reader.
+    pub reader: Reader,
     puts: u32,
 }
 
 impl Handle for Core {
     #[inline]
     fn get(&mut self, key: &Key) -> Option<u64> {
-        self.proxy.get(key, NOW).map(|entry| number_of(&entry))
+        self.reader.get(key, NOW).map(|entry| number_of(&entry))
     }
 
     #[inline]
     fn get_many(&mut self, keys: &[Key], mut each: impl FnMut(Option<u64>)) {
-        self.proxy.get_many(keys, NOW, |_, entry| each(entry.map(|entry| number_of(&entry))));
+        self.reader.get_many(keys, NOW, |_, entry| each(entry.map(|entry| number_of(&entry))));
     }
 
     #[inline]
@@ -148,7 +148,7 @@ impl Handle for Core {
         self.puts += 1;
         if self.puts == PUTS_A_SYNC {
             self.puts = 0;
-            self.proxy.sync();
+            self.reader.sync();
         }
     }
 
@@ -158,7 +158,7 @@ impl Handle for Core {
                 return;
             }
         }
-        self.proxy.sync();
+        self.reader.sync();
     }
 }
 
@@ -166,7 +166,7 @@ impl Core {
     /// Does what an error asks for; false when nothing can be done, and the caller's check will tell.
     #[cold]
     fn make_room(&mut self, error: &Error) -> bool {
-        self.proxy.sync();
+        self.reader.sync();
         std::thread::yield_now();
         matches!(error, Error::Stalled { .. } | Error::Starved)
     }

@@ -4,7 +4,7 @@
 //! ```text
 //! figures 7 to 9     time of an insert, by how full the table is, on 1, 4 and 8 cores; here also 2 and 16
 //! figures 10 to 12   throughput of puts alone and of mixes of puts and gets, and the same a core
-//! table 1            when proxies are synchronised, or not at all: throughput and hits
+//! table 1            when readers are synchronised, or not at all: throughput and hits
 //! ```
 //!
 //! `larder-lab sim paper` sets them beside what the paper reports, with the parts that need no clock (`larder-sim`).
@@ -331,8 +331,8 @@ fn serve(core: &mut Core, mode: Sync, order: &[u32]) -> u64 {
     let mut buffer = ValueBuffer::default();
     let mut hits = 0;
     for (i, &number) in order.iter().enumerate() {
-        if (mode == Sync::Each && core.proxy.is_behind()) || i % PERIOD == 0 {
-            core.proxy.sync();
+        if (mode == Sync::Each && core.reader.is_behind()) || i % PERIOD == 0 {
+            core.reader.sync();
         }
         let key = key(number);
         if core.get(&key).is_some() {
@@ -344,7 +344,7 @@ fn serve(core: &mut Core, mode: Sync, order: &[u32]) -> u64 {
             while core.writer.insert(&key, value, Ttl::FOREVER, NOW).is_err()
                 || core.writer.flush().is_err()
             {
-                core.proxy.sync();
+                core.reader.sync();
                 std::thread::yield_now();
             }
         } else {

@@ -11,19 +11,19 @@ use model::{Model, assert_same, key_of};
 /// Small, so that entries are evicted.
 const BUDGET_BYTES: u64 = 200_000;
 
-const PROXIES: usize = 2;
+const READERS: usize = 2;
 
 /// Steps of five octets: what to do; which key (2); size, in units that the first octet chooses;
-/// lifetime. The second proxy syncs only when the writer says that it must.
+/// lifetime. The second reader syncs only when the writer says that it must.
 pub fn engine(input: &[u8]) {
     let cache = Cache::builder()
         .budget(BUDGET_BYTES)
-        .proxies_max(PROXIES)
+        .readers_max(READERS)
         .policy(Policy::Fifo)
         .seed(1)
         .build()
         .expect("a budget that does");
-    let mut proxies: [_; PROXIES] = std::array::from_fn(|_| cache.proxy().expect("a free number"));
+    let mut readers: [_; READERS] = std::array::from_fn(|_| cache.reader().expect("a free number"));
     let mut writer = cache.writer();
     let mut model = Model::of(&cache);
     let value_max = cache.value_bytes_max(40);
@@ -41,7 +41,7 @@ pub fn engine(input: &[u8]) {
         value.resize(size.min(value_max), lifetime ^ action);
         match kind {
             0 => now.0 += u32::from(lifetime),
-            1 => _ = proxies[0].sync(),
+            1 => _ = readers[0].sync(),
             _ => {}
         }
         loop {
@@ -58,7 +58,7 @@ pub fn engine(input: &[u8]) {
             };
             match done {
                 Ok(()) => break,
-                Err(Error::Stalled { proxy, .. }) => _ = proxies[proxy].sync(),
+                Err(Error::Stalled { reader, .. }) => _ = readers[reader].sync(),
                 Err(error) => panic!("{error}"),
             }
         }
@@ -73,13 +73,13 @@ pub fn engine(input: &[u8]) {
         }
     }
     while let Err(error) = writer.flush() {
-        let Error::Stalled { proxy, .. } = error else { panic!("{error}") };
-        proxies[proxy].sync();
+        let Error::Stalled { reader, .. } = error else { panic!("{error}") };
+        readers[reader].sync();
     }
-    for proxy in &mut proxies {
-        proxy.sync();
-        proxy.validate().expect("a proxy in order");
+    for reader in &mut readers {
+        reader.sync();
+        reader.validate().expect("a reader in order");
         cache.validate().expect("an engine in order");
-        assert_same(&cache, proxy, &model, now, 0);
+        assert_same(&cache, reader, &model, now, 0);
     }
 }

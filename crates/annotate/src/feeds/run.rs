@@ -351,7 +351,7 @@ impl Annotator {
         self.uncommitted += 1 + fact.addresses.len() as u32;
         if self.uncommitted >= LESSONS_A_COMMIT {
             self.uncommitted = 0;
-            // The only proxy is the names' own, which a stalled commit has synced.
+            // The only reader is the names' own, which a stalled commit has synced.
             while self.names.commit()?.is_none() {}
         }
         Ok(())

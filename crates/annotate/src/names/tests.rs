@@ -232,19 +232,19 @@ fn lesson<'a>(packet: u64, client: u8, asked: &'a [u8], addr: u8) -> Lesson<'a> 
 /// next; a loop of aliases has no head.
 #[test]
 fn names_over_batches() {
-    let (mut names, proxies) = Names::new(4 << 20, 1, 1, 4, Rules::all()).expect("room");
+    let (mut names, readers) = Names::new(4 << 20, 1, 1, 4, Rules::all()).expect("room");
     names.learn_alias(&alias(1, b"www.shop.example", b"edge.cdn.example"));
     names.learn_alias(&alias(1, b"a.example", b"b.example"));
     names.learn_alias(&alias(1, b"b.example", b"a.example"));
-    let mut proxy = proxies.into_iter().next().expect("one proxy");
-    let commit = |names: &mut Names, proxy: &mut Proxy| {
+    let mut reader = readers.into_iter().next().expect("one reader");
+    let commit = |names: &mut Names, reader: &mut Reader| {
         let committed = names.commit().expect("no failure").expect("no stall");
-        proxy.sync_to(committed.position);
+        reader.sync_to(committed.position);
     };
-    commit(&mut names, &mut proxy);
+    commit(&mut names, &mut reader);
     names.learn(&lesson(5, 7, b"edge.cdn.example", 1));
     names.learn(&lesson(6, 7, b"a.example", 2));
-    commit(&mut names, &mut proxy);
+    commit(&mut names, &mut reader);
     let (client, other) = (Addr::v4([10, 0, 0, 7]), Addr::v4([10, 0, 0, 8]));
     let named = |client, addr, now_s: i64| {
         let addr = Addr::v4([192, 0, 2, addr]);
@@ -267,7 +267,7 @@ fn names_over_batches() {
 /// that were asked for the last counts, and each client once.
 #[test]
 fn aliases_that_nobody_asked_for_replace_none() {
-    let (mut names, _proxies) = Names::new(4 << 20, 0, 1, 4, Rules::all()).expect("room");
+    let (mut names, _readers) = Names::new(4 << 20, 0, 1, 4, Rules::all()).expect("room");
     let (target, client) = (&b"edge.cdn.example"[..], |last| Addr::v4([10, 0, 0, last]));
     let head = |names: &mut Names, standing| {
         let mut head = Vec::new();
@@ -293,7 +293,7 @@ fn aliases_that_nobody_asked_for_replace_none() {
 /// an alias of itself and a target that is too long for a key are not learned either.
 #[test]
 fn addresses_and_long_names_are_not_learned() {
-    let (mut names, _proxies) = Names::new(4 << 20, 0, 1, 4, Rules::all()).expect("room");
+    let (mut names, _readers) = Names::new(4 << 20, 0, 1, 4, Rules::all()).expect("room");
     names.learn_alias(&alias(1, b"10.0.0.1", b"a.example"));
     names.learn_alias(&alias(1, b"a.example", b"10.0.0.1"));
     names.learn(&lesson(1, 7, b"10.0.0.1", 1));
@@ -314,7 +314,7 @@ fn addresses_and_long_names_are_not_learned() {
 /// lack an address, are refused.
 #[test]
 fn what_was_known_is_recalled() {
-    let (mut names, _proxies) = Names::new(4 << 20, 0, 1, 4, Rules::all()).expect("room");
+    let (mut names, _readers) = Names::new(4 << 20, 0, 1, 4, Rules::all()).expect("room");
     let (client, addr) = (Addr::v4([10, 0, 0, 7]), Addr::v4([192, 0, 2, 1]));
     let mut recall = |kind, client, addr, asked: &str, head: &'static str| {
         let one = Candidate { head: head.as_bytes(), ..candidate(asked, 0, Standing::Confirmed) };
@@ -418,7 +418,7 @@ fn sieves_tell_what_was_added() {
 /// What is taught again as it is changes nothing, and nothing is written for it.
 #[test]
 fn what_stays_is_not_written() {
-    let (mut names, _proxies) = Names::new(4 << 20, 0, 1, 4, Rules::all()).expect("room");
+    let (mut names, _readers) = Names::new(4 << 20, 0, 1, 4, Rules::all()).expect("room");
     names.learn_alias(&alias(1, b"a.example", b"b.example"));
     names.commit().expect("no failure").expect("no stall");
     names.learn_alias(&alias(2, b"a.example", b"b.example"));

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use larder::{Cache, KeyHash, Proxy};
+use larder::{Cache, KeyHash, Reader};
 use larder_wire::scope::Scope;
 use larder_wire::{Addr, Name};
 
@@ -15,8 +15,8 @@ use crate::record::{NameFlags, NameSource};
 /// A worker's view of names at one batch.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
-    /// Its proxy, synced to the batch's position.
-    pub proxy: &'a Proxy,
+    /// Its reader, synced to the batch's position.
+    pub reader: &'a Reader,
     /// What the batch changed.
     pub overlay: &'a Overlay,
     /// For hashing.
@@ -197,7 +197,7 @@ impl<'a> View<'a> {
         {
             return changed.map(Entry::Overlay);
         }
-        self.proxy.get_hashed(hash, key, NOW).map(Entry::Proxy)
+        self.reader.get_hashed(hash, key, NOW).map(Entry::Reader)
     }
 
     /// The hash of an address as [`Facts`] knows it.
@@ -232,18 +232,18 @@ impl<'a> View<'a> {
         let pair = self.rules.has(2).then(|| {
             let key = Key::pair(self.scope, client, addr);
             let hash = self.cache.hash(key.as_bytes());
-            self.proxy.prefetch(hash);
+            self.reader.prefetch(hash);
             (hash, key)
         });
-        self.proxy.prefetch(hash);
+        self.reader.prefetch(hash);
         if !self.facts.named.has(hash.get(), self.batch) {
             return self.host_hashed(hash, addr, packet, now_ns);
         }
         let key = Key::address(self.scope, addr);
         if let Some((hash, _)) = pair {
-            self.proxy.prefetch_entry(hash);
+            self.reader.prefetch_entry(hash);
         }
-        self.proxy.prefetch_entry(hash);
+        self.reader.prefetch_entry(hash);
         let pair = pair.and_then(|(hash, key)| self.candidates_hashed(hash, &key, packet));
         let address = self.candidates_hashed(hash, &key, packet);
         let pair = || Candidates::new(pair.as_deref().unwrap_or_default());
@@ -384,7 +384,7 @@ fn first_label(name: &[u8]) -> Option<&[u8]> {
 /// An entry's value, wherever it lies.
 pub enum Entry<'a> {
     /// In the engine.
-    Proxy(larder::Entry<'a>),
+    Reader(larder::Entry<'a>),
     /// In the batch's overlay.
     Overlay(&'a [u8]),
 }
@@ -394,7 +394,7 @@ impl std::ops::Deref for Entry<'_> {
 
     fn deref(&self) -> &[u8] {
         match self {
-            Entry::Proxy(entry) => entry,
+            Entry::Reader(entry) => entry,
             Entry::Overlay(bytes) => bytes,
         }
     }

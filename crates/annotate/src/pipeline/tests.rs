@@ -42,12 +42,12 @@ fn a_clock_that_is_set_ends_no_flow_early_or_late() {
     const S: i64 = 1_000_000_000;
     for step_s in [-3_600, 3_600] {
         let options = Options { format: OutputFormat::Csv, ..Options::default() };
-        let (names, mut proxies) = Names::new(8 << 20, 1, 7, 8, options.rules).expect("names");
+        let (names, mut readers) = Names::new(8 << 20, 1, 7, 8, options.rules).expect("names");
         let (cache, facts) = (names.cache().clone(), names.facts());
         let format = Format::new(options.format, false).expect("a format");
         let shared = Arc::new(Shared { format, facts, options: options.clone() });
-        let proxy = proxies.pop().expect("a proxy");
-        let mut worker = Worker::new(0, 1, proxy, cache, shared);
+        let reader = readers.pop().expect("a reader");
+        let mut worker = Worker::new(0, 1, reader, cache, shared);
         let keying = Keying { seed: 7, ignores_vlan: false };
         let mut state = EdgeState::new(Edge::new(names, &options), 1, keying, None);
         let mut capture = Vec::new();
@@ -80,7 +80,7 @@ fn a_clock_that_is_set_ends_no_flow_early_or_late() {
             let mut work = Work { number, batch, decoded, ..Work::default() };
             state.take(&mut work);
             let committed = state.edge.names.commit().expect("room").expect("no stall");
-            worker.proxy.sync_to(committed.position);
+            worker.reader.sync_to(committed.position);
             let bytes: &[u8] = work.batch.as_ref().map_or(&[], |batch| &batch.bytes);
             let facts = BatchFacts {
                 packets_before: work.packets_before,

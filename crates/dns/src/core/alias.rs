@@ -78,11 +78,11 @@ impl Core {
             let options = Options::error(extended::OTHER);
             return self.answer_empty(now, client, query, rcode::SERVFAIL, &options, net);
         };
-        self.hashes[at] = self.proxy.hash(self.keys[at].finish(&extra));
+        self.hashes[at] = self.reader.hash(self.keys[at].finish(&extra));
         let mut held = std::mem::take(&mut self.stale);
         held.clear();
         let key = self.keys[at].as_bytes();
-        let entry = self.proxy.get_stale_hashed(self.hashes[at], key, now.seconds());
+        let entry = self.reader.get_stale_hashed(self.hashes[at], key, now.seconds());
         let has_stale = entry.as_ref().is_some_and(|entry| entry.is_stale(now.seconds()));
         let is_ending = entry.filter(|_| !has_stale).map(|entry| {
             held.extend_from_slice(entry.value());

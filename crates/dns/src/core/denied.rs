@@ -65,7 +65,7 @@ impl Core {
         while let Some(&length @ 1..=63) = key.get(label) {
             label += 1 + usize::from(length);
             let Some(above) = denied_key(key, label, &mut room) else { return false };
-            let Some(entry) = self.proxy.get(above, now.seconds()) else { continue };
+            let Some(entry) = self.reader.get(above, now.seconds()) else { continue };
             if self.renderer.deny_below(entry.value(), &asked_of(&asked.query)) {
                 self.counts.denied_below += 1;
                 let (client, query) = (&asked.client, &asked.query);

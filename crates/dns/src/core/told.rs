@@ -1,6 +1,6 @@
 //! The end of a question: its answer is kept and told to all who wait, or they are told that there is none.
 
-use larder::{KeyHash, Proxy, Ttl};
+use larder::{KeyHash, Reader, Ttl};
 use larder_wire::dns::edns::rcode;
 use larder_wire::dns::query::{KEY_BYTES_MAX, Query};
 use larder_wire::dns::rendered::{Facts, Kind};
@@ -75,7 +75,7 @@ impl Core {
         }
         let mut room = [0; KEY_BYTES_MAX];
         let entry =
-            self.proxy.get(failure_key(self.keys[at].as_bytes(), &mut room), now.seconds())?;
+            self.reader.get(failure_key(self.keys[at].as_bytes(), &mut room), now.seconds())?;
         entry.value().first_chunk().map(|code| u16::from_be_bytes(*code))
     }
 
@@ -107,7 +107,7 @@ impl Core {
         let Some(InFlight { key, state: ask, .. }) = self.pending.get(question) else {
             return false;
         };
-        if !copy_stale(&self.proxy, ask.hash, key, now, &mut self.stale) {
+        if !copy_stale(&self.reader, ask.hash, key, now, &mut self.stale) {
             return false;
         }
         let stale = std::mem::take(&mut self.stale);
@@ -146,7 +146,7 @@ impl Core {
     ) {
         let Asked { client, query, .. } = asked;
         let key = self.keys[at].as_bytes();
-        if has_stale && copy_stale(&self.proxy, self.hashes[at], key, now, &mut self.stale) {
+        if has_stale && copy_stale(&self.reader, self.hashes[at], key, now, &mut self.stale) {
             let stale = std::mem::take(&mut self.stale);
             net.describe(Source::Stale, None);
             self.answer_stale(now, client, query, &stale, net);
@@ -160,8 +160,8 @@ impl Core {
 }
 
 /// Copies what is held for a key, past its end or not; false where nothing is.
-fn copy_stale(proxy: &Proxy, hash: KeyHash, key: &[u8], now: Now, out: &mut Vec<u8>) -> bool {
-    let Some(entry) = proxy.get_stale_hashed(hash, key, now.seconds()) else { return false };
+fn copy_stale(reader: &Reader, hash: KeyHash, key: &[u8], now: Now, out: &mut Vec<u8>) -> bool {
+    let Some(entry) = reader.get_stale_hashed(hash, key, now.seconds()) else { return false };
     out.clear();
     out.extend_from_slice(entry.value());
     true

@@ -131,7 +131,7 @@ pub(crate) mod tests {
     }
 
     fn cache() -> Cache {
-        Cache::builder().budget(1 << 20).proxies_max(1).build().unwrap()
+        Cache::builder().budget(1 << 20).readers_max(1).build().unwrap()
     }
 
     /// What is dumped can be read by people, and by another cache.
@@ -158,7 +158,7 @@ pub(crate) mod tests {
     /// The longest entry fits a line.
     #[test]
     fn the_longest_line() {
-        let cache = Cache::builder().budget(64 << 20).proxies_max(1).build().unwrap();
+        let cache = Cache::builder().budget(64 << 20).readers_max(1).build().unwrap();
         let mut name = Vec::new();
         for length in [63, 63, 63, 48] {
             name.push(length);

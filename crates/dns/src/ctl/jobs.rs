@@ -12,7 +12,7 @@ use larder_serve::control::{CLOSING, Fields, Job};
 use super::entry::{self, LINE_BYTES_MAX};
 use crate::key::{Parts, is_within, question_of};
 
-/// How often a write is tried again that a proxy is in the way of; a millisecond lies between.
+/// How often a write is tried again that a reader is in the way of; a millisecond lies between.
 const TRIES: u32 = 10_000;
 
 /// Says all entries alive at `now`, a line each.
@@ -102,7 +102,7 @@ fn remove(cache: &Cache, is_wanted: impl Fn(&[u8]) -> bool) -> Result<Fields, St
     Ok(fields([("removed", removed)]))
 }
 
-/// Does it again while proxies have not caught up, or others hold all spare memory: cores sync at every turn of
+/// Does it again while readers have not caught up, or others hold all spare memory: cores sync at every turn of
 /// their loops, so that this is over soon or something is wrong.
 fn patiently<R>(mut act: impl FnMut() -> Result<R, Error>) -> Result<R, Error> {
     for _ in 0..TRIES {

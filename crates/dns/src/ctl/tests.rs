@@ -114,7 +114,7 @@ fn serve_at<R>(limits: Limits, cache: &Cache, watch: &Watch, act: impl FnOnce(&P
 }
 
 fn cache() -> Cache {
-    Cache::builder().budget(64 << 20).proxies_max(1).stale(Seconds(1000)).build().unwrap()
+    Cache::builder().budget(64 << 20).readers_max(1).stale(Seconds(1000)).build().unwrap()
 }
 
 /// A cache with `count` names below `example.`, in wire form `\x08` and eight digits.
@@ -196,11 +196,11 @@ fn a_dump_is_loaded() {
         assert_eq!(counts, [2999, 1, 1]);
         assert_eq!(loaded["first_refused"], "line 3001: it has no key or no value");
     });
-    let mut proxy = other.proxy().unwrap();
-    proxy.sync();
+    let mut reader = other.reader().unwrap();
+    reader.sync();
     let mut missing = 0;
     for entry in full.iter(NOW) {
-        match proxy.get(entry.key(), NOW) {
+        match reader.get(entry.key(), NOW) {
             Some(found) => {
                 assert_eq!((found.value(), found.expires()), (entry.value(), entry.expires()));
             }

@@ -36,7 +36,7 @@ impl Served {
     /// that names of special use are the upstream's.
     pub fn start(upstream: Upstream, answerers: &[Arc<dyn Answerer>]) -> Served {
         let settings = Settings { prefetch_percent: 0, ..Settings::default() };
-        let cache = Cache::builder().budget(64 << 20).proxies_max(1);
+        let cache = Cache::builder().budget(64 << 20).readers_max(1);
         let cache = cache.stale(Seconds(settings.stale_s)).build().unwrap();
         let (socket, listener) = (0..PORTS).find_map(|_| bind()).expect("a free port");
         let address = socket.local_address().unwrap();

@@ -95,7 +95,7 @@ impl<'s> Stage<'s> {
         let now = BEGIN;
         let cache = Cache::builder()
             .budget(32 << 20)
-            .proxies_max(2)
+            .readers_max(2)
             .stale(Seconds(settings.stale_s))
             .build()
             .map_err(|error| error.to_string())?;

@@ -44,7 +44,7 @@ const BEHIND_EXCEPT_MAX: usize = 1024;
 const SEQ_BITS: u32 = 8;
 const HOT: u16 = 1 << 15;
 const REFERENCED: u16 = 3 << 13;
-const NOBODY: u16 = 0;
+const ABSENT: u16 = 0;
 
 /// Neither hot nor nobody: a word that is positive.
 #[inline]
@@ -149,7 +149,7 @@ impl Clock {
 
 /// The records, the queue, and how many are in each partition.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct EntryStates {
     /// Whole groups; nobody is at the last few.
     records: Region<u16>,
     /// Numbers of temporary entries, and stale ones: `queued` from `oldest` on, round the end.
@@ -172,11 +172,11 @@ struct Walk {
     aside: BTreeSet<EntryNumber>,
 }
 
-impl Places {
+impl EntryStates {
     /// For entry numbers below `numbers` and at most `entries_max` entries at once.
     pub fn new(memory: &Memory, numbers: usize, entries_max: u64) -> Result<Self, Error> {
         let ring_len = Self::ring_len(entries_max);
-        Ok(Places {
+        Ok(EntryStates {
             records: memory.region(Self::count(numbers)).map_err(Error::Memory)?,
             ring: memory.region(ring_len).map_err(Error::Memory)?,
             oldest: 0,
@@ -228,7 +228,7 @@ impl Places {
     /// The same for a place where an entry may be.
     fn get(&self, place: usize) -> Option<Record> {
         let word = self.records[place];
-        (word != NOBODY).then(|| Record::unpack(word))
+        (word != ABSENT).then(|| Record::unpack(word))
     }
 
     /// Changes a record within its partition.
@@ -249,7 +249,7 @@ impl Places {
         self.set(entry, record);
     }
 
-    /// Queues an entry that is to be temporary; its `seq`. There must be room: see [`Places::is_queue_full`].
+    /// Queues an entry that is to be temporary; its `seq`. There must be room: see [`EntryStates::is_queue_full`].
     #[inline]
     pub fn queue(&mut self, entry: EntryNumber) -> u8 {
         assert!(self.queued < self.ring.len(), "room was made before");
@@ -336,7 +336,7 @@ impl Places {
     pub fn take(&mut self, entry: EntryNumber) -> Record {
         let record = self.record(entry);
         *self.len(record.hot) -= 1;
-        self.records[entry as usize] = NOBODY;
+        self.records[entry as usize] = ABSENT;
         // Most often it is the oldest: the next one stands at the end then, and can be told beforehand.
         if self.queued > 0 && self.ring[self.oldest] == entry {
             self.forget_oldest();
@@ -352,7 +352,7 @@ impl Places {
 
     /// An entry goes to another place. A temporary one's number is looked for among those of its unit.
     pub fn rename(&mut self, from: EntryNumber, to: EntryNumber) {
-        let word = std::mem::replace(&mut self.records[from as usize], NOBODY);
+        let word = std::mem::replace(&mut self.records[from as usize], ABSENT);
         self.records[to as usize] = word;
         if is_temporary(word) {
             let (first, last) = self.clock.unit_of(word as u8);
@@ -421,13 +421,13 @@ impl Places {
     pub fn walk_next(&mut self, walk: WalkId) -> Option<EntryNumber> {
         let walk = self.walks.place(walk)?;
         while let Some(entry) = walk.aside.pop_first() {
-            if self.records[entry as usize] != NOBODY {
+            if self.records[entry as usize] != ABSENT {
                 return Some(entry);
             }
         }
         loop {
             let rest = &self.records[walk.next..];
-            let is_wanted = |&word: &u16| word != NOBODY && (word & HOT != 0) == walk.hot;
+            let is_wanted = |&word: &u16| word != ABSENT && (word & HOT != 0) == walk.hot;
             if let Some(ahead) = rest.iter().position(is_wanted) {
                 let entry = walk.next + ahead;
                 walk.next = entry + 1;
@@ -444,7 +444,7 @@ impl Places {
     /// Calls `act` with every entry.
     pub fn each(&self, act: impl FnMut(EntryNumber)) {
         let places = self.records.iter().zip(0..);
-        places.filter(|&(&word, _)| word != NOBODY).map(|(_, place)| place).for_each(act)
+        places.filter(|&(&word, _)| word != ABSENT).map(|(_, place)| place).for_each(act)
     }
 
     /// Looks at every record; `Err` says what is wrong.
@@ -475,39 +475,39 @@ mod tests {
         }
     }
 
-    fn places(numbers: usize) -> Places {
-        Places::new(&Memory::new(0).unwrap(), numbers, numbers as u64).unwrap()
+    fn states(numbers: usize) -> EntryStates {
+        EntryStates::new(&Memory::new(0).unwrap(), numbers, numbers as u64).unwrap()
     }
 
     fn record(hot: bool) -> Record {
         Record { hot, referenced: 0, freq: 1, epoch: 0, seq: 0 }
     }
 
-    fn arrive(places: &mut Places, entry: EntryNumber) {
-        assert!(!places.is_queue_full());
-        let seq = places.queue(entry);
-        places.add(entry, Record { seq, ..record(false) });
+    fn arrive(states: &mut EntryStates, entry: EntryNumber) {
+        assert!(!states.is_queue_full());
+        let seq = states.queue(entry);
+        states.add(entry, Record { seq, ..record(false) });
     }
 
     /// The queue gives temporary entries in order, without those that left or are hot now, and moved ones in their
-    /// places.
+    /// states.
     #[test]
     fn the_queue_knows_who_is_there() {
-        let mut places = places(80);
-        [8, 9, 11, 13, 15].into_iter().for_each(|entry| arrive(&mut places, entry));
-        assert_eq!(places.oldest_temporary(None), Some(8));
-        assert_eq!(places.oldest_temporary(Some(8)), Some(9));
-        places.take(9);
-        places.rename(13, 20);
-        places.rename(20, 21);
-        assert_eq!(places.oldest_temporary(Some(8)), Some(11));
-        let gone = places.take(8);
-        places.add(8, Record { hot: true, ..gone });
+        let mut states = states(80);
+        [8, 9, 11, 13, 15].into_iter().for_each(|entry| arrive(&mut states, entry));
+        assert_eq!(states.oldest_temporary(None), Some(8));
+        assert_eq!(states.oldest_temporary(Some(8)), Some(9));
+        states.take(9);
+        states.rename(13, 20);
+        states.rename(20, 21);
+        assert_eq!(states.oldest_temporary(Some(8)), Some(11));
+        let gone = states.take(8);
+        states.add(8, Record { hot: true, ..gone });
         let mut order = Vec::new();
-        while let Some(entry) = places.oldest_temporary(None) {
+        while let Some(entry) = states.oldest_temporary(None) {
             order.push(entry);
-            places.take(entry);
-            places.validate().unwrap();
+            states.take(entry);
+            states.validate().unwrap();
         }
         assert_eq!(order, [11, 21, 15]);
     }
@@ -515,58 +515,58 @@ mod tests {
     /// Behind an excepted entry, any number of stale ones is passed; then it is the youngest.
     #[test]
     fn stale_numbers_behind_an_excepted_entry() {
-        let mut places = places(80_000);
-        arrive(&mut places, 7);
+        let mut states = states(80_000);
+        arrive(&mut states, 7);
         for entry in 100..5_000 {
-            arrive(&mut places, entry);
-            places.take(entry);
+            arrive(&mut states, entry);
+            states.take(entry);
         }
-        arrive(&mut places, 9);
-        assert_eq!(places.oldest_temporary(Some(7)), Some(9));
-        places.take(9);
-        assert_eq!(places.oldest_temporary(Some(7)), None);
-        assert_eq!((places.oldest_temporary(None), places.queued), (Some(7), 1));
-        places.validate().unwrap();
+        arrive(&mut states, 9);
+        assert_eq!(states.oldest_temporary(Some(7)), Some(9));
+        states.take(9);
+        assert_eq!(states.oldest_temporary(Some(7)), None);
+        assert_eq!((states.oldest_temporary(None), states.queued), (Some(7), 1));
+        states.validate().unwrap();
     }
 
     /// A queue of stale numbers is not full; one of temporary entries is.
     #[test]
     fn stale_numbers_take_no_room() {
-        let mut places = places(80);
+        let mut states = states(80);
         for round in 0..100 {
-            arrive(&mut places, round % 80);
-            places.take(round % 80);
+            arrive(&mut states, round % 80);
+            states.take(round % 80);
         }
-        (0..10).for_each(|entry| arrive(&mut places, entry));
-        assert!(places.is_queue_full());
-        places.validate().unwrap();
+        (0..10).for_each(|entry| arrive(&mut states, entry));
+        assert!(states.is_queue_full());
+        states.validate().unwrap();
     }
 
     /// A walk meets every entry that stays, whatever comes, goes, is promoted and moves meanwhile, and it ends.
     #[test]
     fn walks_keep_their_place() {
-        let mut places = places(160);
-        (10..20).for_each(|entry| arrive(&mut places, entry));
-        (20..40).for_each(|entry| places.add(entry, record(true)));
-        let walk = places.walk_start();
+        let mut states = states(160);
+        (10..20).for_each(|entry| arrive(&mut states, entry));
+        (20..40).for_each(|entry| states.add(entry, record(true)));
+        let walk = states.walk_start();
         let mut met = Vec::new();
-        while let Some(entry) = places.walk_next(walk) {
+        while let Some(entry) = states.walk_next(walk) {
             met.push(entry);
             match met.len() {
-                3 => _ = places.take(13),
+                3 => _ = states.take(13),
                 4 => {
-                    places.rename(15, 0);
-                    places.rename(0, 1);
+                    states.rename(15, 0);
+                    states.rename(0, 1);
                 }
                 6 => {
-                    places.take(17);
-                    places.add(17, record(true));
+                    states.take(17);
+                    states.add(17, record(true));
                 }
                 // A hot one, in the pass over temporary: its turn comes yet.
-                7 => places.rename(25, 2),
-                15 => places.rename(30, 3),
-                16 => places.rename(31, 100),
-                17 => places.add(4, record(true)),
+                7 => states.rename(25, 2),
+                15 => states.rename(30, 3),
+                16 => states.rename(31, 100),
+                17 => states.add(4, record(true)),
                 _ => {}
             }
         }
@@ -575,6 +575,6 @@ mod tests {
             assert!(met.contains(&stays), "{stays} was missed: {met:?}");
         }
         assert!(met.len() <= 35, "{met:?}");
-        places.validate().unwrap();
+        states.validate().unwrap();
     }
 }

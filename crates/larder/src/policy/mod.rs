@@ -207,7 +207,7 @@ impl Chosen {
     /// Begins a walk over all entries. It goes on, and costs a little, until [`Chosen::walk_end`].
     pub fn walk_start(&mut self) -> WalkId {
         match self {
-            Chosen::Partitioned(policy) => policy.places.walk_start(),
+            Chosen::Partitioned(policy) => policy.states.walk_start(),
             Chosen::Lru(policy) => policy.lists.walk_start(),
             Chosen::Fifo(policy) => policy.lists.walk_start(),
             Chosen::Paper(policy) => policy.lists.walk_start(),
@@ -217,7 +217,7 @@ impl Chosen {
     /// The walk's next entry: list by list or partition by partition, those that leave first coming first.
     pub fn walk_next(&mut self, walk: WalkId) -> Option<EntryNumber> {
         match self {
-            Chosen::Partitioned(policy) => policy.places.walk_next(walk),
+            Chosen::Partitioned(policy) => policy.states.walk_next(walk),
             Chosen::Lru(policy) => policy.lists.walk_next(walk),
             Chosen::Fifo(policy) => policy.lists.walk_next(walk),
             Chosen::Paper(policy) => policy.lists.walk_next(walk),
@@ -227,7 +227,7 @@ impl Chosen {
     /// Ends a walk, at its last entry or before.
     pub fn walk_end(&mut self, walk: WalkId) {
         match self {
-            Chosen::Partitioned(policy) => policy.places.walk_end(walk),
+            Chosen::Partitioned(policy) => policy.states.walk_end(walk),
             Chosen::Lru(policy) => policy.lists.walk_end(walk),
             Chosen::Fifo(policy) => policy.lists.walk_end(walk),
             Chosen::Paper(policy) => policy.lists.walk_end(walk),
@@ -237,7 +237,7 @@ impl Chosen {
     /// Calls `act` with every entry.
     pub fn each_entry(&self, act: impl FnMut(EntryNumber)) {
         match self {
-            Chosen::Partitioned(policy) => policy.places.each(act),
+            Chosen::Partitioned(policy) => policy.states.each(act),
             Chosen::Lru(policy) => policy.lists.each(act),
             Chosen::Fifo(policy) => policy.lists.each(act),
             Chosen::Paper(policy) => policy.lists.each(act),

@@ -754,7 +754,7 @@ fn partitions_follow_their_model() {
         let mut slow = SlowPartitioned::new(size);
         let entries = |fast: &Partitioned| {
             let mut entries = Vec::new();
-            fast.places.each(|entry| entries.push(entry));
+            fast.states.each(|entry| entries.push(entry));
             entries
         };
         compare(size, 100 + seed as u64, &mut fast, entries, &mut slow);

@@ -36,7 +36,7 @@
 
 use larder_mem::Memory;
 
-use super::entry_states::{Clock, EPOCHS, FREQ_MAX, GROUP, Places, REF_MAX, Record, aged};
+use super::entry_states::{Clock, EPOCHS, EntryStates, FREQ_MAX, GROUP, REF_MAX, Record, aged};
 use super::recycle::{Departed, Recycle};
 use super::{Entries, EntryNumber, Replacement, STEPS_MAX, unmapped};
 use crate::error::Error;
@@ -60,7 +60,7 @@ struct Arrival {
 /// Three partitions with counters. See the [module](self).
 #[derive(Debug)]
 pub struct Partitioned {
-    pub(super) places: Places,
+    pub(super) states: EntryStates,
     recycle: Recycle,
     /// `C`.
     capacity: u64,
@@ -87,7 +87,7 @@ impl Partitioned {
 
     pub(super) fn new_in(memory: &Memory, numbers: usize, entries_max: u64) -> Result<Self, Error> {
         let mut policy = Partitioned {
-            places: Places::new(memory, numbers, entries_max)?,
+            states: EntryStates::new(memory, numbers, entries_max)?,
             recycle: Recycle::new(memory, entries_max)?,
             capacity: 0,
             temporary_target: 0,
@@ -105,7 +105,7 @@ impl Partitioned {
 
     /// Octets that it takes.
     pub(super) fn bytes(numbers: usize, entries_max: u64) -> usize {
-        Places::bytes(numbers, entries_max) + Recycle::bytes(entries_max)
+        EntryStates::bytes(numbers, entries_max) + Recycle::bytes(entries_max)
     }
 
     /// As many entries as there are when one has to leave is the capacity. Where room is counted in octets that goes
@@ -143,7 +143,7 @@ impl Partitioned {
     /// Takes an entry out of its partition and remembers its key.
     #[inline]
     fn depart(&mut self, entry: EntryNumber, entries: &impl Entries) -> Option<EntryNumber> {
-        let Record { hot, freq, epoch, .. } = self.places.take(entry);
+        let Record { hot, freq, epoch, .. } = self.states.take(entry);
         let freq = self.aged(freq, epoch);
         self.recycle
             .push(entries.key(entry), Departed { temporary: !hot, freq, epoch: self.epoch });
@@ -153,10 +153,10 @@ impl Partitioned {
     /// One more can be queued: if need be, temporary's oldest goes to hot unasked.
     #[inline]
     fn make_queue_room(&mut self) {
-        if self.places.is_queue_full()
-            && let Some(oldest) = self.places.oldest_temporary(None)
+        if self.states.is_queue_full()
+            && let Some(oldest) = self.states.oldest_temporary(None)
         {
-            let record = self.places.take(oldest);
+            let record = self.states.take(oldest);
             let freq = if record.referenced > 0 { record.freq } else { 0 };
             self.add_hot(oldest, Record { freq, ..record });
         }
@@ -165,14 +165,14 @@ impl Partitioned {
     /// Moves temporary's entry to hot.
     #[inline]
     fn promote(&mut self, entry: EntryNumber) {
-        let record = self.places.take(entry);
+        let record = self.states.take(entry);
         self.add_hot(entry, record);
     }
 
     #[inline]
     fn add_hot(&mut self, entry: EntryNumber, record: Record) {
         let seq = self.hot_clock.tick();
-        self.places.add(entry, Record { hot: true, referenced: 0, seq, ..record });
+        self.states.add(entry, Record { hot: true, referenced: 0, seq, ..record });
     }
 
     /// Who leaves hot next; the hand stays at that group, and the victim is remembered.
@@ -185,7 +185,7 @@ impl Partitioned {
         if let Some(victim) = self.known_victim(except) {
             return Some(victim);
         }
-        let groups = self.places.numbers() / GROUP;
+        let groups = self.states.numbers() / GROUP;
         let mut empty = 0;
         while empty < groups {
             let Some(entry) = self.weakest(self.hot_hand, except) else {
@@ -194,14 +194,14 @@ impl Partitioned {
                 continue;
             };
             empty = 0;
-            let record = self.places.record(entry);
+            let record = self.states.record(entry);
             if record.referenced == 0 || *steps == 0 || entries.is_expired(entry) {
                 self.victim = Some(entry);
                 return Some(entry);
             }
             *steps -= 1;
             let (referenced, seq) = (record.referenced - 1, self.hot_clock.tick());
-            self.places.set(entry, Record { referenced, seq, ..record });
+            self.states.set(entry, Record { referenced, seq, ..record });
             self.pass_group();
         }
         None
@@ -210,21 +210,21 @@ impl Partitioned {
     /// The victim found before, where it has not been hit or left since.
     #[inline]
     fn known_victim(&self, except: Option<EntryNumber>) -> Option<EntryNumber> {
-        self.victim.filter(|&entry| self.victim != except && self.places.is_idle_hot(entry))
+        self.victim.filter(|&entry| self.victim != except && self.states.is_idle_hot(entry))
     }
 
     /// Of the hot entries where the hand is, or is next, the one to leave first.
     #[inline]
     fn weakest(&self, group: usize, except: Option<EntryNumber>) -> Option<EntryNumber> {
-        let old = self.hot_clock.units(self.places.hot() / 2);
-        self.places.weakest(group, (self.hot_clock.now(), old, self.epoch), except)
+        let old = self.hot_clock.units(self.states.hot() / 2);
+        self.states.weakest(group, (self.hot_clock.now(), old, self.epoch), except)
     }
 
     /// The group after the one where the hand is.
     #[inline]
     fn next_group(&self) -> usize {
         let next = self.hot_hand + GROUP;
-        if next < self.places.numbers() { next } else { 0 }
+        if next < self.states.numbers() { next } else { 0 }
     }
 
     #[inline]
@@ -232,7 +232,7 @@ impl Partitioned {
         self.stood = 0;
         self.victim = None;
         self.hot_hand = self.next_group();
-        self.places.prefetch(self.next_group());
+        self.states.prefetch(self.next_group());
     }
 
     /// A candidate leaves. After a few of them hot's weakest is asked whether it has ended, leaves for the candidate
@@ -265,7 +265,7 @@ impl Partitioned {
 impl Replacement for Partitioned {
     #[inline]
     fn len(&self) -> u64 {
-        self.places.temporary() + self.places.hot()
+        self.states.temporary() + self.states.hot()
     }
 
     #[inline]
@@ -286,10 +286,10 @@ impl Replacement for Partitioned {
             self.hot_clock.tick()
         } else {
             self.make_queue_room();
-            self.places.queue(entry)
+            self.states.queue(entry)
         };
         let freq = freq.max(1);
-        self.places.add(entry, Record { hot: to_hot, referenced: 0, freq, epoch: self.epoch, seq });
+        self.states.add(entry, Record { hot: to_hot, referenced: 0, freq, epoch: self.epoch, seq });
     }
 
     #[inline]
@@ -299,27 +299,27 @@ impl Replacement for Partitioned {
 
     #[inline]
     fn hit(&mut self, entry: EntryNumber, lag: u64) {
-        let record = self.places.record(entry);
+        let record = self.states.record(entry);
         let window = self.temporary_target / 4 + lag;
-        if !record.hot && self.places.clock.since(record.seq) < window {
+        if !record.hot && self.states.clock.since(record.seq) < window {
             return;
         }
         let aged = self.aged(record.freq, record.epoch);
         // Written so that there is no jump, which would often be foretold wrongly.
         let freq = aged + u8::from(aged < FREQ_MAX);
         let referenced = record.referenced + u8::from(record.referenced < REF_MAX);
-        self.places.set(entry, Record { referenced, freq, epoch: self.epoch, ..record });
+        self.states.set(entry, Record { referenced, freq, epoch: self.epoch, ..record });
         self.count_access();
     }
 
     #[inline]
     fn removed(&mut self, entry: EntryNumber) {
-        self.places.take(entry);
+        self.states.take(entry);
     }
 
     #[inline]
     fn moved(&mut self, from: EntryNumber, to: EntryNumber) {
-        self.places.rename(from, to);
+        self.states.rename(from, to);
     }
 
     fn evict(
@@ -331,16 +331,16 @@ impl Replacement for Partitioned {
         let hot_target = self.hot_target();
         let mut steps = STEPS_MAX;
         loop {
-            let hot_len = self.places.hot();
+            let hot_len = self.states.hot();
             let hot_pays = hot_len > hot_target || (self.arrival.to_hot && hot_len == hot_target);
             if hot_pays && let Some(victim) = self.victim(except, entries, &mut steps) {
                 return self.depart_hot(victim, entries);
             }
-            let Some(candidate) = self.places.oldest_temporary(except) else {
+            let Some(candidate) = self.states.oldest_temporary(except) else {
                 let victim = self.victim(except, entries, &mut steps)?;
                 return self.depart_hot(victim, entries);
             };
-            let record = self.places.record(candidate);
+            let record = self.states.record(candidate);
             if hot_len < hot_target {
                 let stays = (record.referenced > 0 || hot_len == 0)
                     && steps > 0
@@ -355,7 +355,7 @@ impl Replacement for Partitioned {
             let Some(victim) = self.victim(except, entries, &mut steps) else {
                 return self.depart(candidate, entries);
             };
-            let rival = self.places.record(victim);
+            let rival = self.states.record(victim);
             // Asked last: most candidates lose anyway, and to know their end is to read another line.
             let wins = (record.referenced >= 2
                 || self.aged(record.freq, record.epoch) > self.aged(rival.freq, rival.epoch))
@@ -371,15 +371,15 @@ impl Replacement for Partitioned {
 
     #[inline]
     fn upcoming(&self) -> [Option<EntryNumber>; 2] {
-        if self.places.hot() > self.hot_target() {
+        if self.states.hot() > self.hot_target() {
             return [self.hot_hand, self.next_group()].map(|group| self.weakest(group, None));
         }
-        self.places.upcoming_temporary()
+        self.states.upcoming_temporary()
     }
 
     #[inline]
     fn prefetch(&self, entry: EntryNumber) {
-        self.places.prefetch(entry as usize);
+        self.states.prefetch(entry as usize);
     }
 
     #[inline]
@@ -388,7 +388,7 @@ impl Replacement for Partitioned {
     }
 
     fn validate(&self) -> Result<(), String> {
-        self.places.validate()?;
+        self.states.validate()?;
         self.recycle.validate()
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use larder::mem::{CHARGE_UNITS, Classes, HEADER_BYTES, VERSION_BYTES};
 use larder::policy::{Flagged, Promotion};
-use larder::{Cache, Cause, PaperRules, Policy, Proxy, Seconds, Ttl};
+use larder::{Cache, Cause, PaperRules, Policy, Reader, Seconds, Ttl};
 pub use larder_testkit::random::Random;
 
 /// All policies, those with rules in several forms.
@@ -211,8 +211,8 @@ fn end_of(ttl: Ttl, now: Seconds) -> Option<u32> {
     ttl.as_seconds().map(|seconds| now.0.saturating_add(seconds).max(1))
 }
 
-/// The cache holds what the model holds, in the model's order, and the proxy reads it.
-pub fn assert_same(cache: &Cache, proxy: &Proxy, model: &Model, now: Seconds, seed: u64) {
+/// The cache holds what the model holds, in the model's order, and the reader reads it.
+pub fn assert_same(cache: &Cache, reader: &Reader, model: &Model, now: Seconds, seed: u64) {
     let stats = cache.stats().unwrap();
     assert_eq!(stats.conflicts, 0, "seed {seed}: the model knows no conflicts");
     assert_eq!(
@@ -231,10 +231,10 @@ pub fn assert_same(cache: &Cache, proxy: &Proxy, model: &Model, now: Seconds, se
     let mut entries = entries.into_iter();
     let mut live = Vec::new();
     for key in model.shards.iter().flat_map(|shard| shard.by_age.values()) {
-        let stale = proxy.get_stale(key, now);
+        let stale = reader.get_stale(key, now);
         assert_eq!(stale.as_deref(), model.get_stale(key, now), "seed {seed}: {key:02x?}");
         let Some(value) = model.get(key, now) else {
-            assert!(proxy.get(key, now).is_none(), "seed {seed}: {key:02x?} should have ended");
+            assert!(reader.get(key, now).is_none(), "seed {seed}: {key:02x?} should have ended");
             assert!(stale.is_none_or(|entry| entry.is_stale(now)));
             continue;
         };
@@ -243,14 +243,14 @@ pub fn assert_same(cache: &Cache, proxy: &Proxy, model: &Model, now: Seconds, se
         assert_eq!((entry.key(), entry.value()), (&key[..], value), "seed {seed}");
         assert_eq!(entry.expires().map(|end| end.0), expected.end, "seed {seed}");
         assert_eq!(entry.version(), expected.version, "seed {seed}");
-        assert_eq!(proxy.get(key, now).as_deref(), Some(value), "seed {seed}: {key:02x?}");
+        assert_eq!(reader.get(key, now).as_deref(), Some(value), "seed {seed}: {key:02x?}");
         live.push(key.clone());
     }
     assert_eq!(entries.next(), None, "seed {seed}: more entries than the model has");
     let absent = (0..50).map(|number| key_of(u64::MAX - number));
     let keys: Vec<Vec<u8>> = live.into_iter().chain(absent).collect();
     let mut seen = 0;
-    proxy.get_many(&keys, now, |i, entry| {
+    reader.get_many(&keys, now, |i, entry| {
         assert_eq!((i, entry.as_deref()), (seen, model.get(&keys[i], now)), "seed {seed}");
         seen += 1;
     });

@@ -45,7 +45,7 @@ const SEALED: u64 = 1 << 2;
 const FAILURE_SHIFT: u32 = 3;
 const FAILURE: u64 = 7 << FAILURE_SHIFT;
 const OPENED: u64 = 1 << 6;
-const DOOMED: u64 = 1 << 7;
+const REVOKED: u64 = 1 << 7;
 const LENGTH_SHIFT: u32 = 8;
 
 /// Octets of the longest body; at ten gigabytes a second it takes two months.
@@ -142,16 +142,16 @@ impl Object {
     }
 
     /// Nobody new opens it; its memory goes with the last handle, reader and lease.
-    pub fn doom(&self) {
-        let before = State(self.state.fetch_or(DOOMED, Ordering::AcqRel));
-        if !before.has(DOOMED) && before.phase() == Phase::Filling && self.readers() == 0 {
+    pub fn revoke(&self) {
+        let before = State(self.state.fetch_or(REVOKED, Ordering::AcqRel));
+        if !before.has(REVOKED) && before.phase() == Phase::Filling && self.readers() == 0 {
             self.tell_filler();
         }
     }
 
-    /// True after `doom`.
-    pub fn is_doomed(&self) -> bool {
-        self.look().has(DOOMED)
+    /// True after `revoke`.
+    pub fn is_revoked(&self) -> bool {
+        self.look().has(REVOKED)
     }
 
     /// A reader of `range`, which may begin and end behind what is there; `u64::MAX` ends at the body's end.
@@ -187,7 +187,7 @@ impl Object {
         };
         let gone = match state.phase() {
             Phase::Failed(failure) => Some(Gone::Failed(failure)),
-            _ if state.has(DOOMED) => Some(Gone::Doomed),
+            _ if state.has(REVOKED) => Some(Gone::Revoked),
             _ if state.has(OPENED) => Some(Gone::Taken),
             _ => None,
         };
@@ -213,7 +213,7 @@ impl Object {
     /// True when to fill it further is of no use to anybody.
     pub(crate) fn is_unwanted(&self) -> bool {
         let state = self.look();
-        state.phase() != Phase::Filling || state.has(DOOMED | OPENED) && self.readers() == 0
+        state.phase() != Phase::Filling || state.has(REVOKED | OPENED) && self.readers() == 0
     }
 
     /// By others than the filler, or while it goes on: it has failed, and everybody hears of it.
@@ -402,7 +402,7 @@ impl std::fmt::Debug for Object {
             .field("id", &self.id)
             .field("phase", &state.phase())
             .field("published", &state.published())
-            .field("is_doomed", &state.has(DOOMED))
+            .field("is_revoked", &state.has(REVOKED))
             .finish_non_exhaustive()
     }
 }

@@ -76,7 +76,7 @@ impl Filler {
         self.object.readers() as usize
     }
 
-    /// True when to go on is of no use: nobody reads it and nobody ever will, because it is doomed, or in transit and
+    /// True when to go on is of no use: nobody reads it and nobody ever will, because it is revoked, or in transit and
     /// had its reader; or it has failed while it was filled. A filler that hears [`super::News::Room`] should look.
     pub fn is_unwanted(&self) -> bool {
         self.object.is_unwanted()

@@ -134,7 +134,7 @@ impl Reader {
         let bytes = there.min(budget).min(bytes_max.max(1));
         if self.extend(out, bytes).is_err() {
             self.object().break_off(Failure::Damaged);
-            self.object().doom();
+            self.object().revoke();
             return Leased::Failed(Failure::Damaged);
         }
         Leased::Some { bytes, is_end: self.position == end }

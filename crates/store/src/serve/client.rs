@@ -119,10 +119,10 @@ impl Client {
     }
 
     /// Goes on from the file, where the shelf wants the memory back: however slowly a client reads, it holds none that is wanted.
-    pub fn leave_doomed(&mut self, common: &Common) {
+    pub fn leave_revoked(&mut self, common: &Common) {
         let Some(body) = &mut self.body else { return };
         let From::Memory { reader, leases, sent } = &mut body.from else { return };
-        if !reader.object().is_doomed() {
+        if !reader.object().is_revoked() {
             return;
         }
         let unsent = leases.iter().map(|lease| lease.len() as u64).sum::<u64>() - *sent as u64;
