@@ -5,7 +5,8 @@
 //! | [`crew`], [`stage`] | the threads of the cores; how far a server's life has come |
 //! | [`changes`] | which settings a reload has changed, and which need a restart |
 //! | [`control`] | the control socket: requests of operators over a Unix socket |
-//! | [`metrics_http`] | `GET /metrics`, in the supervisor's loop |
+//! | [`http_server`] | a small HTTP/1 server, in an event loop of others |
+//! | [`metrics_http`] | `GET /metrics` by it, in the supervisor's loop |
 //! | [`figures`], [`histogram`] | metrics for Prometheus and `larder ctl stats`; percentiles of any number of values |
 //! | [`connection_limit`] | how many connections there may be, in all and of one client |
 //! | [`handover`], [`writer`] | records from the cores to a thread that writes them |
@@ -25,6 +26,7 @@ pub mod crew;
 pub mod figures;
 pub mod handover;
 pub mod histogram;
+pub mod http_server;
 pub mod log_file;
 pub mod metrics_http;
 pub mod nonblocking;

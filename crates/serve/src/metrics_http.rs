@@ -1,21 +1,21 @@
-//! `GET /metrics` over HTTP/1.0 and 1.1, in the supervisor's loop: what Prometheus needs, and no more.
+//! `GET /metrics` over HTTP/1.0 and 1.1, in the supervisor's loop: what Prometheus needs, and no
+//! more.
 //!
-//! life of a client   leaves by
-//! asks               a whole head: answered; too long a head, damage: refused; its end
-//! is answered        the last octet sent: the connection is closed, whatever was asked
-//!
-//! Each of the two has [`Limits::stall_ms`] in all, whatever trickles in or out meanwhile. The head is read by
-//! `httparse`; a body is not read at all. Nothing waits, and nothing is kept between requests.
-//!
-//! Bounds: [`Limits`]. Cost: one text an answer, some 20 kB, made when it is asked for. There is no TLS and no
-//! password: listen at an address that only those reach who may know.
+//! The connections are those of [`http_server`](crate::http_server): one request each, and the
+//! connection is closed after its response. Bounds: [`Limits`]. Cost: one text for a response, some
+//! 20 kB, made when a client asks for it. There is no TLS and no password: listen at an address
+//! that only those reach who may know.
 
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::borrow::Cow;
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 
-use super::nonblocking::retry;
-use larder_io::event::{Event, Interest, Poller};
-use larder_io::tcp::{self, ListenOptions};
+pub use crate::http_server::Limits;
+use crate::http_server::{Body, HttpServer, Listener, Mode, Piece, Request, Respond, Response};
+use larder_io::event::{Event, Poller};
+use larder_io::tcp::ListenOptions;
 
 /// Most clients that may be allowed.
 pub const CLIENTS_MAX: usize = 64;
@@ -23,57 +23,16 @@ pub const CLIENTS_MAX: usize = 64;
 /// Tokens that an [`Endpoint`] uses, from the one it is given.
 pub const TOKENS: u64 = 1 + CLIENTS_MAX as u64;
 
-/// Header fields of a request at most.
-const FIELDS_MAX: usize = 64;
-
-/// Octets read at once.
-const READ_BYTES: usize = 2 << 10;
-
-/// How long no client is taken after the system had no descriptor for one.
-const PAUSE_MS: u64 = 1_000;
-
-/// What clients may hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Clients at once, [`CLIENTS_MAX`] at most; others are closed.
-    pub clients_max: usize,
-    /// Octets of a request's head.
-    pub head_bytes_max: usize,
-    /// How long asking may take, and being answered, milliseconds each.
-    pub stall_ms: u64,
-}
-
-impl Default for Limits {
-    /// 8 clients, 8 KiB, 10 s.
-    fn default() -> Limits {
-        Limits { clients_max: 8, head_bytes_max: 8 << 10, stall_ms: 10_000 }
-    }
-}
-
 /// The listener and its clients.
 #[derive(Debug)]
 pub struct Endpoint {
-    listener: TcpListener,
-    limits: Limits,
-    first_token: u64,
-    clients: Vec<Option<Client>>,
-    /// No client is taken before this time.
-    paused_until_ms: Option<u64>,
-}
-
-#[derive(Debug)]
-struct Client {
-    socket: TcpStream,
-    head: Vec<u8>,
-    /// The answer, once there is one.
-    answer: Option<Vec<u8>>,
-    sent: usize,
-    deadline_ms: u64,
+    server: HttpServer<Infallible>,
 }
 
 impl Endpoint {
-    /// Listens at `address`, and has `poller` watch it. Tokens from `first_token` on, [`TOKENS`] of them, are to be passed
-    /// to [`Endpoint::handle`].
+    /// Listens at `address`, and has `poller` watch it. Events of the tokens from `first_token` on,
+    /// [`TOKENS`] of them, are to be passed to [`Endpoint::handle`]. There are [`CLIENTS_MAX`]
+    /// clients at most.
     pub fn open(
         address: SocketAddr,
         limits: Limits,
@@ -81,18 +40,16 @@ impl Endpoint {
         first_token: u64,
     ) -> io::Result<Endpoint> {
         let options = ListenOptions { backlog: 16, ..ListenOptions::default() };
-        let listener = tcp::listen(address, &options).map_err(|error| {
-            let next = "name another address for the metrics, or stop who has it";
-            io::Error::new(error.kind(), format!("{address}: {error}; {next}"))
-        })?;
-        poller.add(&listener, first_token, Interest::READ)?;
-        let clients = (0..limits.clients_max.clamp(1, CLIENTS_MAX)).map(|_| None).collect();
-        Ok(Endpoint { listener, limits, first_token, clients, paused_until_ms: None })
+        let next = "name another address for the metrics, or stop who has it";
+        let listener = Listener::tcp(address, &options, next)?;
+        let limits = Limits { clients_max: limits.clients_max.min(CLIENTS_MAX), ..limits };
+        let server = HttpServer::open(listener, limits, Mode::OneRequest, poller, first_token)?;
+        Ok(Endpoint { server })
     }
 
     /// Where it listens.
     pub fn address(&self) -> io::Result<SocketAddr> {
-        self.listener.local_addr()
+        self.server.address()
     }
 
     /// Does what an event asks for; `text` makes the metrics if somebody wants them.
@@ -103,181 +60,72 @@ impl Endpoint {
         now_ms: u64,
         text: impl FnOnce() -> String,
     ) {
-        let Some(slot) = event.token.wrapping_sub(self.first_token).checked_sub(1) else {
-            return self.accept(poller, now_ms);
-        };
-        let Some(place) = self.clients.get_mut(slot as usize) else { return };
-        let Some(client) = place else { return };
-        let is_kept = client.go_on(&self.limits, now_ms, text).unwrap_or(false)
-            && (client.answer.is_none()
-                || poller.modify(&client.socket, event.token, Interest::WRITE).is_ok());
-        if !is_kept {
-            *place = None;
-        }
+        self.server.handle(event, poller, now_ms, &mut Metrics(Some(text)));
     }
 
     /// Milliseconds until [`Endpoint::expire`] has something to do; `None`: nothing.
     pub fn wait_ms(&self, now_ms: u64) -> Option<u64> {
-        let due = self.clients.iter().flatten().map(|client| client.deadline_ms);
-        due.chain(self.paused_until_ms).min().map(|first| first.saturating_sub(now_ms))
+        self.server.wait_ms(now_ms)
     }
 
     /// Drops clients that were too slow.
     pub fn expire(&mut self, poller: &Poller, now_ms: u64) {
-        for place in &mut self.clients {
-            if place.as_ref().is_some_and(|client| now_ms >= client.deadline_ms) {
-                *place = None;
-            }
-        }
-        if self.paused_until_ms.is_some_and(|until| now_ms >= until) {
-            self.paused_until_ms = None;
-            // It fails for a descriptor that is not watched; this one is.
-            let _ = poller.modify(&self.listener, self.first_token, Interest::READ);
-        }
-    }
-
-    fn accept(&mut self, poller: &Poller, now_ms: u64) {
-        loop {
-            match tcp::accept(&self.listener) {
-                Ok(None) => return,
-                Ok(Some((socket, _))) => {
-                    let Some(slot) = self.clients.iter().position(Option::is_none) else {
-                        continue;
-                    };
-                    let token = self.first_token + 1 + slot as u64;
-                    if poller.add(&socket, token, Interest::READ).is_ok() {
-                        let deadline_ms = now_ms + self.limits.stall_ms;
-                        let (head, answer) = (Vec::new(), None);
-                        let client = Client { socket, head, answer, sent: 0, deadline_ms };
-                        self.clients[slot] = Some(client);
-                    }
-                }
-                Err(_) => {
-                    self.paused_until_ms = Some(now_ms + PAUSE_MS);
-                    let _ = poller.modify(&self.listener, self.first_token, Interest::NONE);
-                    return;
-                }
-            }
-        }
+        self.server.expire(poller, now_ms, &mut Metrics(None::<fn() -> String>));
     }
 }
 
-impl Client {
-    /// Reads until there is a head, then sends the answer, as far as both go. False when it is over.
-    fn go_on(
+/// Makes the metrics, once: an event is of one client, and a client asks once.
+struct Metrics<F>(Option<F>);
+
+impl<F: FnOnce() -> String> Respond for Metrics<F> {
+    /// All are texts.
+    type Body = Infallible;
+
+    fn respond(&mut self, request: &Request<'_>) -> Response<Infallible> {
+        if request.path != "/metrics" {
+            let text = b"the metrics are at /metrics\n";
+            return response(404, Body::Bytes(Cow::Borrowed(text)));
+        }
+        // A response to HEAD may leave out the length as well (RFC 9110, section 8.6).
+        if request.is_head {
+            return response(200, Body::Untold);
+        }
+        let text = self.0.take().map(|text| text()).unwrap_or_default();
+        response(200, Body::Bytes(Cow::Owned(text.into_bytes())))
+    }
+
+    fn refuse(&mut self, status: u16) -> Response<Infallible> {
+        response(status, Body::Bytes(Cow::default()))
+    }
+
+    fn next(&mut self, body: &mut Infallible, _bytes_max: u64) -> Piece {
+        match *body {}
+    }
+
+    fn send(
         &mut self,
-        limits: &Limits,
-        now_ms: u64,
-        text: impl FnOnce() -> String,
-    ) -> io::Result<bool> {
-        if self.answer.is_none() {
-            match self.receive(limits)? {
-                Asked::Unknown => return Ok(true),
-                Asked::Left => return Ok(false),
-                Asked::For(what) => self.answer = Some(what.answer(text)),
-            }
-            self.deadline_ms = now_ms + limits.stall_ms;
-        }
-        let Some(answer) = &self.answer else { return Ok(true) };
-        while self.sent < answer.len() {
-            match retry(|| (&self.socket).write(&answer[self.sent..]))? {
-                None => return Ok(true),
-                Some(0) => return Ok(false),
-                Some(count) => self.sent += count,
-            }
-        }
-        // Octets that were not read would cost the client the end of its answer.
-        let _ = retry(|| (&self.socket).read(&mut [0; READ_BYTES]));
-        Ok(false)
-    }
-
-    fn receive(&mut self, limits: &Limits) -> io::Result<Asked> {
-        loop {
-            let start = self.head.len();
-            let room = READ_BYTES.min(limits.head_bytes_max.saturating_sub(start));
-            if room == 0 {
-                return Ok(Asked::For(What::TooLong));
-            }
-            self.head.resize(start + room, 0);
-            let read = retry(|| (&self.socket).read(&mut self.head[start..]));
-            self.head.truncate(start + read.as_ref().map_or(0, |count| count.unwrap_or(0)));
-            match read? {
-                None => return Ok(Asked::Unknown),
-                Some(0) => return Ok(Asked::Left),
-                Some(_) => {}
-            }
-            if let Some(what) = What::read(&self.head) {
-                return Ok(Asked::For(what));
-            }
-        }
+        body: &mut Infallible,
+        _socket: BorrowedFd<'_>,
+        _bytes_left: u64,
+    ) -> io::Result<usize> {
+        match *body {}
     }
 }
 
-/// What is known of a request.
-enum Asked {
-    Unknown,
-    Left,
-    For(What),
-}
-
-/// What to answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum What {
-    Metrics,
-    Head,
-    Elsewhere,
-    OtherMethod,
-    Damaged,
-    TooLong,
-}
-
-impl What {
-    /// Reads a head; `None` when it is not whole.
-    fn read(head: &[u8]) -> Option<What> {
-        let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
-        let mut request = httparse::Request::new(&mut fields);
-        match request.parse(head) {
-            Ok(httparse::Status::Partial) => return None,
-            Ok(httparse::Status::Complete(_)) => {}
-            Err(httparse::Error::TooManyHeaders) => return Some(What::TooLong),
-            Err(_) => return Some(What::Damaged),
-        }
-        let path = request.path.unwrap_or_default();
-        let is_ours = path.split('?').next() == Some("/metrics");
-        Some(match request.method {
-            Some("GET" | "HEAD") if !is_ours => What::Elsewhere,
-            Some("GET") => What::Metrics,
-            Some("HEAD") => What::Head,
-            _ => What::OtherMethod,
-        })
-    }
-
-    fn answer(self, text: impl FnOnce() -> String) -> Vec<u8> {
-        let (status, body) = match self {
-            What::Metrics => ("200 OK", text()),
-            What::Head => ("200 OK", String::new()),
-            What::Elsewhere => ("404 Not Found", "the metrics are at /metrics\n".to_owned()),
-            What::OtherMethod => ("405 Method Not Allowed\r\nAllow: GET, HEAD", String::new()),
-            What::Damaged => ("400 Bad Request", String::new()),
-            What::TooLong => ("431 Request Header Fields Too Large", String::new()),
-        };
-        // The length of a body that HEAD leaves out may be left out as well (RFC 9110, section 8.6).
-        let length = match self {
-            What::Head => String::new(),
-            _ => format!("Content-Length: {}\r\n", body.len()),
-        };
-        let head = format!(
-            "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n{length}\
-             Connection: close\r\n\r\n"
-        );
-        (head + &body).into_bytes()
-    }
+fn response(status: u16, body: Body<Infallible>) -> Response<Infallible> {
+    let headers = match status {
+        405 => "Allow: GET, HEAD\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n",
+        _ => "Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n",
+    };
+    Response { status, headers: Cow::Borrowed(headers), body, closes: true }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use larder_io::event::Events;
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
     use std::time::{Duration, Instant};
 
     /// Turns of a loop until `is_done`; fails after a minute.
@@ -306,7 +154,7 @@ mod tests {
     }
 
     fn count(endpoint: &Endpoint) -> usize {
-        endpoint.clients.iter().flatten().count()
+        endpoint.server.received().len()
     }
 
     /// What a client reads that writes `pieces` one after the other.
@@ -318,7 +166,7 @@ mod tests {
             client.write_all(piece).unwrap();
             let bytes: usize = pieces[..=number].iter().map(|piece| piece.len()).sum();
             turn(&mut endpoint, &poller, 0, |endpoint| {
-                endpoint.clients.iter().flatten().all(|client| client.head.len() == bytes)
+                endpoint.server.received().iter().all(|received| *received == bytes)
             });
         }
         assert_eq!(count(&endpoint), 0, "it is closed after its answer");
@@ -359,7 +207,6 @@ mod tests {
             assert!(text.starts_with(&format!("HTTP/1.1 {status}")), "{text}");
             assert_eq!(text.ends_with("\r\n\r\n"), status != "404 ", "{text}");
         }
-        assert_eq!(What::read(&long[..1000]), None);
         let (mut endpoint, poller) = open(Limits::default());
         let mut client = TcpStream::connect(endpoint.address().unwrap()).unwrap();
         client.write_all(&long).unwrap();

@@ -1,12 +1,12 @@
-//! Reads and writes of sockets that never wait.
+//! Calls of sockets that never wait.
 
 use std::io;
 
-/// Does a read or write: how many octets; `None` where it would wait.
-pub fn retry(mut act: impl FnMut() -> io::Result<usize>) -> io::Result<Option<usize>> {
+/// Reads, writes or accepts: what came of it; `None` where it would wait.
+pub fn retry<T>(mut act: impl FnMut() -> io::Result<T>) -> io::Result<Option<T>> {
     loop {
         match act() {
-            Ok(count) => return Ok(Some(count)),
+            Ok(done) => return Ok(Some(done)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),

@@ -1,0 +1,299 @@
+//! A small HTTP/1 server in somebody else's event loop: a listener and its clients. It accepts,
+//! reads requests, frames responses and drops clients that are too slow; a [`Respond`] decides what
+//! each response says, and makes bodies that are too long to be held.
+//!
+//! | state of a client | what happens | how it ends |
+//! |---|---|---|
+//! | asks | its headers are received | a response begins; end of the connection; too slow |
+//! | is answered | the response is sent | all is sent: asks again or closed; too slow; cut |
+//! | waits | the body has no bytes yet | [`HttpServer::wake`]: is answered; end of the connection |
+//!
+//! [`Mode::OneRequest`] closes after one response, and neither state may last longer than
+//! [`Limits::stall_ms`] in all. [`Mode::KeepAlive`] answers any number of requests, in their order,
+//! and closes a client that sends and takes nothing for that time, or that ends its side.
+//!
+//! Invariants
+//! 1. The next request is read when the response before it has been sent completely (test
+//!    `requests_are_answered_in_their_order`).
+//! 2. A body that is cut short looks cut: the last chunk follows only the whole body, and a
+//!    connection whose body ends before its length, or breaks, is reset (test
+//!    `a_cut_body_looks_cut`).
+//! 3. A client holds at most [`Limits::head_bytes_max`] bytes of requests, whatever it sends (test
+//!    `hostile_requests_are_bounded`).
+//! 4. A client that takes nothing costs no turn of the loop: the poller watches only for what the
+//!    client's next step needs (test `who_does_not_read_costs_no_turns`).
+//! 5. An event is a hint. One of a client that was closed, whose place another has, lets the other
+//!    take its turn early and does nothing else.
+//!
+//! There is no TLS. Cost: for each request its headers are copied once and parsed where they lie;
+//! the response's headers are one text. A body goes from [`Respond::send`] to the socket. A turn
+//! sends [`TURN_BYTES`] at most, then other clients have theirs.
+
+mod client;
+mod listener;
+mod request;
+mod response;
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+
+use larder_io::event::{Event, Interest, Poller};
+
+use self::client::{Client, Step};
+pub use self::listener::Listener;
+pub use self::request::Request;
+pub use self::response::{Body, Piece, Response};
+
+/// How long no client is accepted after the system had no descriptor for one.
+pub const PAUSE_MS: u64 = 1_000;
+
+/// Bytes of a body that are one chunk at most.
+pub const CHUNK_BYTES: u64 = 1 << 20;
+
+/// Bytes of bodies that a client gets in one turn, about.
+pub const TURN_BYTES: u64 = 4 << 20;
+
+/// What clients may hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Clients at once, at least 1; others are closed.
+    pub clients_max: usize,
+    /// Bytes of a request's headers.
+    pub head_bytes_max: usize,
+    /// How long a client may take, in milliseconds: see [`Mode`].
+    pub stall_ms: u64,
+}
+
+impl Default for Limits {
+    /// 8 clients, 8 KiB, 10 s.
+    fn default() -> Limits {
+        Limits { clients_max: 8, head_bytes_max: 8 << 10, stall_ms: 10_000 }
+    }
+}
+
+/// How long connections last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// One response each. Sending the request may take [`Limits::stall_ms`] in all, and so may
+    /// receiving the response. Content of the request is not read.
+    OneRequest,
+    /// As the client wishes. [`Limits::stall_ms`] begins again with each byte. A request with
+    /// content is refused: it would be read as the next request.
+    KeepAlive,
+}
+
+/// Decides what a server answers, and makes its bodies.
+pub trait Respond {
+    /// A body that is made while it is sent.
+    type Body;
+
+    /// The response to a request.
+    fn respond(&mut self, request: &Request<'_>) -> Response<Self::Body>;
+
+    /// The response to bytes that are no request which can be answered, with this status: 400, 405
+    /// or 431. The connection is closed afterwards.
+    fn refuse(&mut self, status: u16) -> Response<Self::Body>;
+
+    /// What comes next of a body, when all before has been sent; at most `bytes_max` bytes of it.
+    fn next(&mut self, body: &mut Self::Body, bytes_max: u64) -> Piece;
+
+    /// Sends from what [`Respond::next`] returned, of which `bytes_left` are left: how many bytes
+    /// the socket took, which does not block. 0: there are no more, and the connection is reset.
+    fn send(
+        &mut self,
+        body: &mut Self::Body,
+        socket: BorrowedFd<'_>,
+        bytes_left: u64,
+    ) -> io::Result<usize>;
+
+    /// Counts what happened to a client.
+    fn count(&mut self, _change: Change) {}
+}
+
+/// What happened to a client, for counters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// It was accepted.
+    Accepted,
+    /// It was closed at once: there were [`Limits::clients_max`].
+    Surplus,
+    /// It was closed: it was too slow.
+    Stalled,
+}
+
+/// A listener and its clients, whose bodies are of type `B`.
+#[derive(Debug)]
+pub struct HttpServer<B> {
+    listener: Listener,
+    limits: Limits,
+    mode: Mode,
+    first_token: u64,
+    clients: Vec<Option<Client<B>>>,
+    /// No client is accepted before this time.
+    paused_until_ms: Option<u64>,
+}
+
+impl<B> HttpServer<B> {
+    /// Has `poller` watch `listener`. Events of the tokens from `first_token` on, one for the
+    /// listener and one for each of the clients at once, are to be passed to
+    /// [`HttpServer::handle`].
+    pub fn open(
+        listener: Listener,
+        limits: Limits,
+        mode: Mode,
+        poller: &Poller,
+        first_token: u64,
+    ) -> io::Result<HttpServer<B>> {
+        poller.add(&listener, first_token, Interest::READ)?;
+        let limits = Limits { clients_max: limits.clients_max.max(1), ..limits };
+        let (clients, paused_until_ms) = (Vec::new(), None);
+        Ok(HttpServer { listener, limits, mode, first_token, clients, paused_until_ms })
+    }
+
+    /// The address that it listens at; an error for a Unix socket.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.address()
+    }
+
+    /// True while there is nothing to look after but the listener: no client, and no pause.
+    pub fn is_idle(&self) -> bool {
+        self.clients.is_empty() && self.paused_until_ms.is_none()
+    }
+
+    /// Does what an event asks for.
+    pub fn handle(
+        &mut self,
+        event: Event,
+        poller: &Poller,
+        now_ms: u64,
+        respond: &mut impl Respond<Body = B>,
+    ) {
+        let Some(slot) = event.token.wrapping_sub(self.first_token).checked_sub(1) else {
+            return self.accept(poller, now_ms, respond);
+        };
+        let slot = slot as usize;
+        let Some(Some(client)) = self.clients.get(slot) else { return };
+        // Not asked for, and said until the socket is closed: both directions are.
+        if event.closed && client.interest == Interest::NONE {
+            self.close(slot);
+        } else {
+            self.turn(slot, poller, now_ms, respond);
+        }
+    }
+
+    /// Gives a turn to each client whose body had no bytes when it was asked last.
+    pub fn wake(&mut self, poller: &Poller, now_ms: u64, respond: &mut impl Respond<Body = B>) {
+        for slot in 0..self.clients.len() {
+            // A turn may have taken empty places from the end.
+            if matches!(self.clients.get(slot), Some(Some(client)) if client.waits()) {
+                self.turn(slot, poller, now_ms, respond);
+            }
+        }
+    }
+
+    /// The bodies that are being sent.
+    pub fn bodies(&mut self) -> impl Iterator<Item = &mut B> {
+        self.clients.iter_mut().flatten().filter_map(Client::body)
+    }
+
+    /// Milliseconds until [`HttpServer::expire`] has something to do; `None`: nothing. It looks at
+    /// each client.
+    pub fn wait_ms(&self, now_ms: u64) -> Option<u64> {
+        let due = self.clients.iter().flatten().filter_map(Client::deadline_ms);
+        due.chain(self.paused_until_ms).min().map(|first| first.saturating_sub(now_ms))
+    }
+
+    /// Drops clients that were too slow, and accepts again after a pause.
+    pub fn expire(&mut self, poller: &Poller, now_ms: u64, respond: &mut impl Respond<Body = B>) {
+        for place in &mut self.clients {
+            let deadline_ms = place.as_ref().and_then(Client::deadline_ms);
+            if deadline_ms.is_some_and(|deadline_ms| now_ms >= deadline_ms) {
+                *place = None;
+                respond.count(Change::Stalled);
+            }
+        }
+        self.trim();
+        if self.paused_until_ms.is_some_and(|until_ms| now_ms >= until_ms) {
+            self.paused_until_ms = None;
+            // It fails for a descriptor that is not watched; this one is.
+            let _ = poller.modify(&self.listener, self.first_token, Interest::READ);
+        }
+    }
+
+    /// Bytes of requests that each client holds.
+    #[cfg(test)]
+    pub(crate) fn received(&self) -> Vec<usize> {
+        self.clients.iter().flatten().map(|client| client.received.len()).collect()
+    }
+
+    fn accept(&mut self, poller: &Poller, now_ms: u64, respond: &mut impl Respond<Body = B>) {
+        loop {
+            let (socket, local) = match self.listener.accept() {
+                Ok(Some(accepted)) => accepted,
+                Ok(None) => return,
+                Err(_) => {
+                    // No descriptor, most likely. The listener stays readable, and would be
+                    // reported again and again.
+                    self.paused_until_ms = Some(now_ms + PAUSE_MS);
+                    let _ = poller.modify(&self.listener, self.first_token, Interest::NONE);
+                    return;
+                }
+            };
+            let free = self.clients.iter().position(Option::is_none);
+            let slot = free.unwrap_or(self.clients.len());
+            if slot >= self.limits.clients_max {
+                respond.count(Change::Surplus);
+                continue;
+            }
+            let token = self.first_token + 1 + slot as u64;
+            if poller.add(&socket, token, Interest::READ).is_err() {
+                continue;
+            }
+            respond.count(Change::Accepted);
+            let client = Some(Client::new(socket, local, now_ms + self.limits.stall_ms));
+            match self.clients.get_mut(slot) {
+                Some(place) => *place = client,
+                None => self.clients.push(client),
+            }
+        }
+    }
+
+    /// Does for a client what can be done now.
+    fn turn(
+        &mut self,
+        slot: usize,
+        poller: &Poller,
+        now_ms: u64,
+        respond: &mut impl Respond<Body = B>,
+    ) {
+        let Some(Some(client)) = self.clients.get_mut(slot) else { return };
+        let token = self.first_token + 1 + slot as u64;
+        let is_kept = match client.turn(&self.limits, self.mode, respond, now_ms) {
+            Ok(Step::Wait(interest)) if client.interest == interest => true,
+            Ok(Step::Wait(interest)) => {
+                client.interest = interest;
+                poller.modify(&client.socket, token, interest).is_ok()
+            }
+            Ok(Step::Close) | Err(_) => false,
+        };
+        if !is_kept {
+            self.close(slot);
+        }
+    }
+
+    /// The poller forgets a socket that is closed.
+    fn close(&mut self, slot: usize) {
+        self.clients[slot] = None;
+        self.trim();
+    }
+
+    fn trim(&mut self) {
+        while self.clients.last().is_some_and(Option::is_none) {
+            self.clients.pop();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

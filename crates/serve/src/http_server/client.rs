@@ -1,0 +1,260 @@
+//! One client: what it asked, and what it has got of the response.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, OwnedFd};
+
+use larder_io::event::Interest;
+use larder_io::tcp as transfer;
+
+use super::request::{self, FIELDS_MAX, Read, Wishes};
+use super::response::{self, Framing, Piece, Sending};
+use super::{Limits, Mode, Respond, TURN_BYTES};
+
+/// Bytes read at once.
+const READ_BYTES: usize = 4 << 10;
+
+/// What to do with the client now.
+pub enum Step {
+    /// Wait for its socket, or to be woken.
+    Wait(Interest),
+    /// It is done with, or gone.
+    Close,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Client<B> {
+    pub socket: OwnedFd,
+    /// The address of this machine that it has reached; `None`: it came by a Unix socket.
+    local: Option<IpAddr>,
+    /// What the poller watches.
+    pub interest: Interest,
+    /// When it is too slow, unless it waits.
+    deadline_ms: u64,
+    /// Bytes received and not read (invariant 3).
+    pub(super) received: Vec<u8>,
+    /// Bytes to send before the body goes on, and how many of them are sent.
+    unsent: Vec<u8>,
+    unsent_at: usize,
+    body: Option<Sending<B>>,
+    /// Its body has no bytes yet.
+    waits: bool,
+    /// The connection stays open after this response.
+    keeps: bool,
+}
+
+/// What a try to send came to.
+enum Sent {
+    /// The socket is full.
+    Full,
+    /// The body has no bytes yet.
+    Later,
+    /// A turn's worth was sent.
+    Turn,
+    /// All of the response.
+    All,
+    /// The body is cut (invariant 2).
+    Cut,
+}
+
+impl<B> Client<B> {
+    /// A client that has not asked yet.
+    pub fn new(socket: OwnedFd, local: Option<IpAddr>, deadline_ms: u64) -> Client<B> {
+        Client {
+            socket,
+            local,
+            interest: Interest::READ,
+            deadline_ms,
+            received: Vec::new(),
+            unsent: Vec::new(),
+            unsent_at: 0,
+            body: None,
+            waits: false,
+            keeps: true,
+        }
+    }
+
+    /// True while it has got all there is.
+    pub fn waits(&self) -> bool {
+        self.waits
+    }
+
+    /// The body that it is being sent.
+    pub fn body(&mut self) -> Option<&mut B> {
+        self.body.as_mut().map(|sending| &mut sending.body)
+    }
+
+    /// When it is too slow; `None` while it has got all there is.
+    pub fn deadline_ms(&self) -> Option<u64> {
+        (!self.waits).then_some(self.deadline_ms)
+    }
+
+    /// Goes on as far as it can be done without waiting.
+    pub fn turn(
+        &mut self,
+        limits: &Limits,
+        mode: Mode,
+        respond: &mut impl Respond<Body = B>,
+        now_ms: u64,
+    ) -> io::Result<Step> {
+        let renewed_ms = now_ms + limits.stall_ms;
+        if std::mem::take(&mut self.waits) {
+            self.deadline_ms = renewed_ms;
+        }
+        let progress_ms = (mode == Mode::KeepAlive).then_some(renewed_ms);
+        let mut has_ended = false;
+        if mode == Mode::KeepAlive {
+            // Also while it is answered: one that only receives is gone when its end comes.
+            if self.receive(limits, progress_ms)?
+                || (self.received.len() >= limits.head_bytes_max && self.body.is_some())
+            {
+                return Ok(Step::Close);
+            }
+        } else if self.keeps {
+            has_ended = self.receive(limits, progress_ms)?;
+        }
+        let mut left = TURN_BYTES;
+        loop {
+            // Only now, for the next request (invariant 1).
+            if self.body.is_none() && self.unsent_at == self.unsent.len() {
+                if !self.keeps {
+                    // Bytes that were not read would cost the client the end of its response.
+                    let _ = transfer::read_into(&self.socket, &mut [0; READ_BYTES]);
+                    return Ok(Step::Close);
+                }
+                if !self.begin(limits, mode, respond) {
+                    return Ok(if has_ended { Step::Close } else { Step::Wait(Interest::READ) });
+                }
+                self.deadline_ms = renewed_ms;
+            }
+            match self.send(respond, progress_ms, &mut left)? {
+                Sent::All => {}
+                // After a turn the poller says at once that there is room: others had theirs then.
+                Sent::Full | Sent::Turn => {
+                    let reads = self.reads(limits, mode);
+                    let interest = if reads { Interest::BOTH } else { Interest::WRITE };
+                    return Ok(Step::Wait(interest));
+                }
+                Sent::Later => {
+                    self.waits = true;
+                    let reads = self.reads(limits, mode);
+                    return Ok(Step::Wait(if reads { Interest::READ } else { Interest::NONE }));
+                }
+                Sent::Cut => {
+                    let _ = transfer::reset_on_close(&self.socket);
+                    return Ok(Step::Close);
+                }
+            }
+        }
+    }
+
+    /// Whether there is room for what it sends while it is answered (invariant 4).
+    fn reads(&self, limits: &Limits, mode: Mode) -> bool {
+        mode == Mode::KeepAlive && self.received.len() < limits.head_bytes_max
+    }
+
+    /// Reads what has come, as far as there is room; true at its end.
+    fn receive(&mut self, limits: &Limits, progress_ms: Option<u64>) -> io::Result<bool> {
+        let mut bytes = [0; READ_BYTES];
+        loop {
+            let room = limits.head_bytes_max.saturating_sub(self.received.len()).min(READ_BYTES);
+            if room == 0 {
+                return Ok(false);
+            }
+            match transfer::read_into(&self.socket, &mut bytes[..room]) {
+                Ok(0) => return Ok(true),
+                Ok(count) => {
+                    self.received.extend_from_slice(&bytes[..count]);
+                    self.deadline_ms = progress_ms.unwrap_or(self.deadline_ms);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Begins the response to the next request; false when that has not come whole.
+    fn begin(&mut self, limits: &Limits, mode: Mode, respond: &mut impl Respond<Body = B>) -> bool {
+        let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
+        let read = request::read(&self.received, &mut fields, limits, mode, self.local);
+        let (response, wishes, bytes) = match read {
+            Read::More => return false,
+            Read::Refused(status) => (respond.refuse(status), Wishes::NONE, 0),
+            Read::Request(request, bytes) => (respond.respond(&request), request.wishes, bytes),
+        };
+        self.received.drain(..bytes);
+        self.unsent.clear();
+        self.unsent_at = 0;
+        (self.body, self.keeps) = response::begin(response, wishes, &mut self.unsent);
+        true
+    }
+
+    /// Sends what there is.
+    fn send(
+        &mut self,
+        respond: &mut impl Respond<Body = B>,
+        progress_ms: Option<u64>,
+        left: &mut u64,
+    ) -> io::Result<Sent> {
+        loop {
+            while self.unsent_at < self.unsent.len() {
+                match transfer::write(&self.socket, &self.unsent[self.unsent_at..]) {
+                    Ok(bytes) => {
+                        self.unsent_at += bytes;
+                        self.deadline_ms = progress_ms.unwrap_or(self.deadline_ms);
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        return Ok(Sent::Full);
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            let Some(sending) = &mut self.body else { return Ok(Sent::All) };
+            if *left == 0 {
+                return Ok(Sent::Turn);
+            }
+            self.unsent.clear();
+            self.unsent_at = 0;
+            if sending.piece_left == 0 {
+                let framing = sending.framing;
+                let piece = match framing.piece_bytes_max() {
+                    0 => Piece::End,
+                    bytes_max => respond.next(&mut sending.body, bytes_max),
+                };
+                match (piece, framing) {
+                    (Piece::Bytes(bytes), _) => {
+                        sending.piece_left = bytes.get();
+                        framing.begin_piece(bytes.get(), &mut self.unsent);
+                    }
+                    (Piece::Later, _) => return Ok(Sent::Later),
+                    // The client was told that there is more.
+                    (Piece::End, Framing::Length(1..)) | (Piece::Broken, _) => {
+                        return Ok(Sent::Cut);
+                    }
+                    (Piece::End, _) => {
+                        framing.end(&mut self.unsent);
+                        self.body = None;
+                    }
+                }
+                continue;
+            }
+            let socket = self.socket.as_fd();
+            match respond.send(&mut sending.body, socket, sending.piece_left) {
+                Ok(0) => return Ok(Sent::Cut),
+                Ok(bytes) => {
+                    let bytes = bytes as u64;
+                    *left = left.saturating_sub(bytes);
+                    sending.framing.sent(bytes);
+                    sending.piece_left = sending.piece_left.saturating_sub(bytes);
+                    if sending.piece_left == 0 {
+                        sending.framing.end_piece(&mut self.unsent);
+                    }
+                    self.deadline_ms = progress_ms.unwrap_or(self.deadline_ms);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Sent::Full),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}

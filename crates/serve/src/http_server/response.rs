@@ -1,0 +1,179 @@
+//! A response: what a [`Respond`](super::Respond) decides of it, and how it is framed.
+
+use std::borrow::Cow;
+use std::io::Write;
+use std::num::NonZeroU64;
+
+use super::request::Wishes;
+
+/// What to answer.
+#[derive(Debug)]
+pub struct Response<B> {
+    /// The status code.
+    pub status: u16,
+    /// Header fields, each with its end of line. Those that frame the body are added.
+    pub headers: Cow<'static, str>,
+    /// What follows.
+    pub body: Body<B>,
+    /// The connection is closed afterwards, whatever the client wishes.
+    pub closes: bool,
+}
+
+/// The body of a response. To HEAD it is not sent.
+#[derive(Debug)]
+pub enum Body<B> {
+    /// These bytes.
+    Bytes(Cow<'static, [u8]>),
+    /// Made while it is sent.
+    Stream {
+        /// The bytes that come first.
+        first: Vec<u8>,
+        /// Those that follow; `None` to HEAD.
+        rest: Option<B>,
+        /// How many there are in all, where that is known. Otherwise they are sent in chunks, or,
+        /// to a client of HTTP/1.0, up to the end of the connection.
+        bytes: Option<u64>,
+    },
+    /// None, and no length: for HEAD, where finding out what GET would get costs too much.
+    Untold,
+}
+
+/// What comes next of a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Piece {
+    /// So many bytes.
+    Bytes(NonZeroU64),
+    /// Nothing yet: the server is woken when there is something.
+    Later,
+    /// Nothing more: it is whole.
+    End,
+    /// The rest never comes.
+    Broken,
+}
+
+/// A body that is being sent.
+#[derive(Debug)]
+pub struct Sending<B> {
+    /// What makes it.
+    pub body: B,
+    pub framing: Framing,
+    /// Bytes of the piece that was begun.
+    pub piece_left: u64,
+}
+
+/// How the client sees where a body ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Framing {
+    /// Each piece is a chunk.
+    Chunks,
+    /// It was told the length; so many bytes are left.
+    Length(u64),
+    /// The connection ends.
+    ToEnd,
+}
+
+/// What status codes are called (RFC 9110, section 15).
+pub fn reason(status: u16) -> &'static str {
+    match status {
+        200 => "OK",
+        206 => "Partial Content",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        416 => "Range Not Satisfiable",
+        421 => "Misdirected Request",
+        431 => "Request Header Fields Too Large",
+        503 => "Service Unavailable",
+        _ => "",
+    }
+}
+
+/// Writes the headers of a response and what is there of its body to `out`: what is to be sent
+/// afterwards, and whether the connection stays open.
+pub fn begin<B>(
+    response: Response<B>,
+    wishes: Wishes,
+    out: &mut Vec<u8>,
+) -> (Option<Sending<B>>, bool) {
+    let (first, rest, framing) = match response.body {
+        Body::Bytes(bytes) => {
+            let length = Framing::Length(bytes.len() as u64);
+            (bytes, None, length)
+        }
+        Body::Stream { first, rest, bytes } => {
+            let framing = match bytes {
+                Some(bytes) => Framing::Length(bytes),
+                None if wishes.takes_chunks => Framing::Chunks,
+                None => Framing::ToEnd,
+            };
+            (first.into(), rest, framing)
+        }
+        Body::Untold => (Cow::default(), None, Framing::ToEnd),
+    };
+    let keeps = wishes.keeps && !response.closes && framing != Framing::ToEnd;
+    let connection = if keeps { "keep-alive" } else { "close" };
+    let (status, headers) = (response.status, response.headers);
+    // Writing to memory does not fail, here and below.
+    let _ = write!(out, "HTTP/1.1 {status} {}\r\n{headers}", reason(status));
+    let _ = match framing {
+        Framing::Length(bytes) => write!(out, "Content-Length: {bytes}\r\n"),
+        Framing::Chunks => write!(out, "Transfer-Encoding: chunked\r\n"),
+        Framing::ToEnd => Ok(()),
+    };
+    let _ = write!(out, "Connection: {connection}\r\n\r\n");
+    if wishes.is_head {
+        return (None, keeps);
+    }
+    let mut sending = rest.map(|body| Sending { body, framing, piece_left: 0 });
+    if !first.is_empty() {
+        framing.begin_piece(first.len() as u64, out);
+        out.extend_from_slice(&first);
+        framing.end_piece(out);
+    }
+    match &mut sending {
+        Some(sending) => sending.framing.sent(first.len() as u64),
+        None => framing.end(out),
+    }
+    (sending, keeps)
+}
+
+impl Framing {
+    /// Bytes that a piece may have.
+    pub fn piece_bytes_max(self) -> u64 {
+        match self {
+            Framing::Chunks => super::CHUNK_BYTES,
+            Framing::Length(bytes) => bytes,
+            Framing::ToEnd => u64::MAX,
+        }
+    }
+
+    /// What comes before a piece of at least one byte.
+    pub fn begin_piece(self, bytes: u64, out: &mut Vec<u8>) {
+        if self == Framing::Chunks {
+            let _ = write!(out, "{bytes:x}\r\n");
+        }
+    }
+
+    /// What comes after a piece.
+    pub fn end_piece(self, out: &mut Vec<u8>) {
+        if self == Framing::Chunks {
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+
+    /// Bytes were sent.
+    pub fn sent(&mut self, bytes: u64) {
+        if let Framing::Length(left) = self {
+            *left = left.saturating_sub(bytes);
+        }
+    }
+
+    /// What comes after the last piece.
+    pub fn end(self, out: &mut Vec<u8>) {
+        if self == Framing::Chunks {
+            out.extend_from_slice(b"0\r\n\r\n");
+        }
+    }
+}
