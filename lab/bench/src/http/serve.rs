@@ -1,6 +1,9 @@
 //! A server on one thread, for the origin and for the limits: it waits, reads requests, and lets somebody else say
 //! what is answered and how it is sent.
 //!
+//! It is not `larder_serve::http_server`, because nothing here may be slower than what is measured: a request is known
+//! by its end and not parsed, one receive reads it, and an answer may wait for a time of its own.
+//!
 //! life of a connection   what it waits for            leaves by
 //! asking                 the rest of a request        the request is whole
 //! answering              room in the socket, a time   all is sent: asking; an error, the end: closed

@@ -1,0 +1,185 @@
+//! The body of a response: octets of a segment, of the one that grows and those after it.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::num::NonZeroU64;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use larder_io::tcp as transfer;
+use larder_mem::object::{Lease, Leased, Object, Reader, ReaderOptions};
+use larder_serve::http_server::Piece;
+
+use super::LEASE_BYTES_MAX;
+use crate::shelf::{Content, Segment, Shelf};
+
+/// Readers here have a loop of their own; they are told by wakers.
+const LOOP: u32 = 62;
+
+/// Shorter leases are copied to the socket: pages that `sendfile` was shown have to be fresh when
+/// they are used again.
+const COPY_BYTES: usize = 16 << 10;
+
+/// Octets of a file that one call sends at most.
+const SEND_BYTES_MAX: u64 = 1 << 30;
+
+/// What is being sent.
+pub struct Packets {
+    /// Segments go on after this one.
+    is_live: bool,
+    /// The one that is sent.
+    number: u64,
+    /// Where in it the body ends.
+    end: u64,
+    from: From,
+}
+
+enum From {
+    /// Leases of an object, the first partly sent.
+    Memory { reader: Reader, leases: VecDeque<Lease>, sent: usize },
+    /// Octets of a file.
+    File { file: File, at: u64, end: u64 },
+    /// The live stream is at the end of a segment, and the next has not begun.
+    Between,
+    /// The segment was deleted meanwhile.
+    Gone,
+}
+
+/// Octets of a segment from `first` up to `end`; `None`: they are gone.
+fn open(segment: &Segment, first: u64, end: u64) -> Option<From> {
+    match &segment.content {
+        Content::Memory(object) => lease_from(object, first, end),
+        Content::File(path, bytes) => {
+            // Of one that the disk refused the file has less than there was in memory.
+            let file = File::open(path).ok().filter(|_| first <= *bytes)?;
+            Some(From::File { file, at: first, end: end.min(*bytes) })
+        }
+    }
+}
+
+fn lease_from(object: &Arc<Object>, first: u64, end: u64) -> Option<From> {
+    let options = ReaderOptions { loop_number: LOOP, lease_bytes_max: LEASE_BYTES_MAX };
+    let reader = object.open(first..end, options).ok()?;
+    Some(From::Memory { reader, leases: VecDeque::new(), sent: 0 })
+}
+
+impl Packets {
+    /// Octets of a segment from `first` up to `end`; `None`: they are gone.
+    pub fn of(segment: &Segment, first: u64, end: u64) -> Option<Packets> {
+        let from = open(segment, first, end)?;
+        Some(Packets { is_live: false, number: segment.number, end, from })
+    }
+
+    /// What comes after now, and what to send first: the head of a section, since the stream begins
+    /// in the middle of one.
+    pub fn live(segment: &Segment) -> Option<(Vec<u8>, Packets)> {
+        let number = segment.number;
+        let body = |from| Packets { is_live: true, number, end: u64::MAX, from };
+        let Content::Memory(object) = &segment.content else {
+            return Some((Vec::new(), body(From::Between)));
+        };
+        // What is published ends with a block (invariant 2).
+        let now = object.published();
+        let header = &segment.header;
+        let (first, start) = match now < header.len() as u64 {
+            true => (Vec::new(), 0),
+            false => (header.to_vec(), now),
+        };
+        lease_from(object, start, u64::MAX).map(|from| (first, body(from)))
+    }
+
+    /// Goes on from the file, where the shelf wants the memory back: however slowly a client reads,
+    /// it holds none that is wanted.
+    pub fn leave_revoked(&mut self, shelf: &Shelf) {
+        let From::Memory { reader, leases, sent } = &mut self.from else { return };
+        if !reader.object().is_revoked() {
+            return;
+        }
+        // What the client was promised of this piece comes from the file as well.
+        let unsent = leases.iter().map(|lease| lease.len() as u64).sum::<u64>() - *sent as u64;
+        let at = reader.position() - unsent;
+        let found = shelf.get(self.number).and_then(|segment| open(&segment, at, self.end));
+        self.from = match found {
+            Some(from @ From::File { .. }) => from,
+            // It was deleted.
+            _ => From::Gone,
+        };
+    }
+
+    /// What comes next, at most `bytes_max` octets.
+    pub fn next(&mut self, shelf: &Shelf, waker: &Waker, bytes_max: u64) -> Piece {
+        loop {
+            let bytes = match &mut self.from {
+                From::Memory { reader, leases, .. } => {
+                    let mut context = Context::from_waker(waker);
+                    let mut out = Vec::new();
+                    let bytes_max = bytes_max.min(LEASE_BYTES_MAX);
+                    let leased = reader.poll_lease(&mut context, &mut out, bytes_max);
+                    leases.extend(out);
+                    match leased {
+                        Poll::Pending | Poll::Ready(Leased::Later) => return Piece::Later,
+                        Poll::Ready(Leased::Some { bytes, .. }) => bytes,
+                        Poll::Ready(Leased::End) => 0,
+                        // All leases were given back, so there is nothing to return first.
+                        Poll::Ready(Leased::ReturnFirst | Leased::Failed(_)) => {
+                            return Piece::Broken;
+                        }
+                    }
+                }
+                From::File { at, end, .. } => (*end - *at).min(bytes_max),
+                From::Between => 0,
+                From::Gone => return Piece::Broken,
+            };
+            if let Some(bytes) = NonZeroU64::new(bytes) {
+                return Piece::Bytes(bytes);
+            }
+            // A segment is at its end: so is the body, unless it is live.
+            if !self.is_live {
+                return Piece::End;
+            }
+            let Some(segment) = shelf.after(self.number) else {
+                // The shelf rings when there is one.
+                self.from = From::Between;
+                return Piece::Later;
+            };
+            let number = segment.number;
+            // Its memory may have been given away in this very moment: then it is in a file now.
+            let again = || shelf.get(number).and_then(|it| open(&it, 0, u64::MAX));
+            let Some(from) = open(&segment, 0, u64::MAX).or_else(again) else {
+                return Piece::Broken;
+            };
+            (self.number, self.from) = (number, from);
+        }
+    }
+
+    /// Sends from the piece, of which `bytes_left` are left.
+    pub fn send(&mut self, socket: BorrowedFd<'_>, bytes_left: u64) -> io::Result<usize> {
+        match &mut self.from {
+            From::Memory { reader, leases, sent } => {
+                let Some(lease) = leases.front() else { return Ok(0) };
+                let octets = &lease.octets()[*sent..];
+                let bytes = if octets.len() < COPY_BYTES {
+                    transfer::write(&socket, octets)?
+                } else {
+                    lease.send(&socket, *sent)?
+                };
+                *sent += bytes;
+                if *sent == lease.len() {
+                    *sent = 0;
+                    reader.give_back(leases.pop_front());
+                }
+                Ok(bytes)
+            }
+            From::File { file, at, end } => {
+                let bytes = bytes_left.min(*end - *at).min(SEND_BYTES_MAX) as usize;
+                // 0: it became shorter, somebody else has cut it.
+                let bytes = transfer::send_file(&socket, file, *at, bytes)?;
+                *at += bytes as u64;
+                Ok(bytes)
+            }
+            From::Between | From::Gone => Ok(0),
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! What requests for packets are answered.
+
+use std::borrow::Cow;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Waker;
+
+use larder_serve::http_server::{Body, Change, Piece, Request, Respond, Response};
+
+use super::Counts;
+use super::body::Packets;
+use super::gate::Gate;
+use super::request::{self, Range, What};
+use crate::shelf::{Segment, Shelf};
+
+/// What all clients need.
+pub struct Common {
+    pub shelf: Arc<Shelf>,
+    pub waker: Waker,
+    pub counts: Arc<Counts>,
+    pub gate: Gate,
+}
+
+impl Respond for Common {
+    type Body = Packets;
+
+    fn respond(&mut self, request: &Request<'_>) -> Response<Packets> {
+        let Some((claims, range)) = request::read_fields(request) else { return self.refuse(400) };
+        if let Err(status) = self.gate.judge(&claims, request.local) {
+            self.counts.denied.fetch_add(1, Ordering::Relaxed);
+            return refusal(status);
+        }
+        match request::wanted(request.path) {
+            What::Unknown => refusal(404),
+            What::List => listing(TEXT, list(&self.shelf)),
+            What::Json => listing(JSON, json(&self.shelf)),
+            What::Segment(number) => match self.shelf.get(number) {
+                Some(segment) => self.segment(request, &segment, range),
+                None => refusal(404),
+            },
+            What::Live => match self.shelf.last() {
+                Some(segment) => self.live(request, &segment),
+                None => refusal(503),
+            },
+        }
+    }
+
+    fn refuse(&mut self, status: u16) -> Response<Packets> {
+        Response { closes: true, ..refusal(status) }
+    }
+
+    fn next(&mut self, body: &mut Packets, bytes_max: u64) -> Piece {
+        body.next(&self.shelf, &self.waker, bytes_max)
+    }
+
+    fn send(
+        &mut self,
+        body: &mut Packets,
+        socket: BorrowedFd<'_>,
+        bytes_left: u64,
+    ) -> io::Result<usize> {
+        let bytes = body.send(socket, bytes_left)?;
+        self.counts.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        Ok(bytes)
+    }
+
+    fn count(&mut self, change: Change) {
+        let count = match change {
+            Change::Accepted => &self.counts.clients,
+            Change::Surplus | Change::Stalled => &self.counts.closed,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+const TEXT: &str = "Content-Type: text/plain; charset=utf-8\r\nCache-Control: no-store\r\n";
+const JSON: &str = "Content-Type: application/json\r\nCache-Control: no-store\r\n";
+
+impl Common {
+    /// A segment: of one that grows all there is and all that comes.
+    fn segment(
+        &self,
+        request: &Request<'_>,
+        segment: &Segment,
+        range: Option<Range>,
+    ) -> Response<Packets> {
+        // One that is closed has a length. That of one that grows is not known, and no range of it
+        // means anything.
+        let whole = segment.is_closed.then_some(segment.bytes);
+        let range = range.filter(|_| whole.is_some());
+        let (first, end) = match (whole, range) {
+            (Some(bytes), Some(range)) => match request::within(range, bytes) {
+                Some(found) => found,
+                None => return refusal(416),
+            },
+            (Some(bytes), None) => (0, bytes),
+            (None, _) => (0, u64::MAX),
+        };
+        let mut headers = head(whole.is_some());
+        if let (Some(bytes), Some(_)) = (whole, range) {
+            headers += &format!("Content-Range: bytes {first}-{}/{bytes}\r\n", end - 1);
+        }
+        let status = if range.is_some() { 206 } else { 200 };
+        let bytes = whole.map(|_| end - first);
+        let begin = |segment: &Segment| Some((Vec::new(), Packets::of(segment, first, end)?));
+        self.give(request, segment, status, headers, bytes, begin)
+    }
+
+    /// What comes after now.
+    fn live(&self, request: &Request<'_>, segment: &Segment) -> Response<Packets> {
+        self.give(request, segment, 200, head(false), None, Packets::live)
+    }
+
+    /// Begins to send; `begin` makes what comes first, and the body.
+    fn give(
+        &self,
+        request: &Request<'_>,
+        segment: &Segment,
+        status: u16,
+        headers: String,
+        bytes: Option<u64>,
+        begin: impl Fn(&Segment) -> Option<(Vec<u8>, Packets)>,
+    ) -> Response<Packets> {
+        let (first, rest) = if request.is_head {
+            (Vec::new(), None)
+        } else {
+            // Its memory may have been given away in this very moment: then it is in a file now.
+            let again = || self.shelf.get(segment.number).and_then(|segment| begin(&segment));
+            let Some((first, packets)) = begin(segment).or_else(again) else {
+                // It was deleted.
+                return refusal(404);
+            };
+            self.counts.bodies.fetch_add(1, Ordering::Relaxed);
+            (first, Some(packets))
+        };
+        let body = Body::Stream { first, rest, bytes };
+        Response { status, headers: Cow::Owned(headers), body, closes: false }
+    }
+}
+
+/// The headers of packets.
+fn head(is_closed: bool) -> String {
+    let mut head = String::from(
+        "Content-Type: application/x-pcapng\r\nX-Content-Type-Options: nosniff\r\n\
+         Accept-Ranges: bytes\r\nCross-Origin-Resource-Policy: same-origin\r\n",
+    );
+    head += match is_closed {
+        // A segment that is closed never changes, and its number is never used again. It is for
+        // this client alone.
+        true => "Cache-Control: private, max-age=86400, immutable\r\n",
+        false => "Cache-Control: no-store\r\n",
+    };
+    head
+}
+
+fn listing(headers: &'static str, text: String) -> Response<Packets> {
+    let body = Body::Bytes(Cow::Owned(text.into_bytes()));
+    Response { status: 200, headers: Cow::Borrowed(headers), body, closes: false }
+}
+
+/// No, and what to do instead.
+fn refusal(status: u16) -> Response<Packets> {
+    let next = match status {
+        401 => "send the token: Authorization: Bearer TOKEN\n",
+        403 => "pages of other sites get no packets\n",
+        421 => "this host is not served here; --serve-hosts allows more names\n",
+        404 => "there are /segments, /segments/N.pcapng and /live.pcapng\n",
+        405 => "ask with GET or HEAD\n",
+        416 => "the segment ends before that\n",
+        431 => "ask with fewer fields\n",
+        503 => "nothing is kept yet; ask again\n",
+        _ => "ask as HTTP/1.1 has it\n",
+    };
+    let headers = match status {
+        401 => {
+            "WWW-Authenticate: Bearer\r\nContent-Type: text/plain\r\nCache-Control: no-store\r\n"
+        }
+        405 => "Allow: GET, HEAD\r\nContent-Type: text/plain\r\nCache-Control: no-store\r\n",
+        _ => "Content-Type: text/plain\r\nCache-Control: no-store\r\n",
+    };
+    let body = Body::Bytes(Cow::Borrowed(next.as_bytes()));
+    Response { status, headers: Cow::Borrowed(headers), body, closes: false }
+}
+
+fn list(shelf: &Shelf) -> String {
+    use std::fmt::Write;
+    let mut text = String::new();
+    for segment in shelf.list() {
+        let state = if segment.is_closed { "closed" } else { "grows" };
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            text,
+            "/segments/{:08}.pcapng {} octets {} packets {state}",
+            segment.number, segment.bytes, segment.packets
+        );
+    }
+    text += "/live.pcapng from now on\n";
+    text
+}
+
+fn json(shelf: &Shelf) -> String {
+    let time = |ns: Option<i64>| ns.map_or("null".to_owned(), |ns| ns.to_string());
+    let rows: Vec<String> = shelf
+        .list()
+        .iter()
+        .map(|segment| {
+            format!(
+                "{{\"number\":{},\"path\":\"/segments/{:08}.pcapng\",\"bytes\":{},\"packets\":{},\"first_ns\":{},\
+                 \"last_ns\":{},\"is_closed\":{}}}",
+                segment.number,
+                segment.number,
+                segment.bytes,
+                segment.packets,
+                time(segment.first_ns),
+                time(segment.last_ns),
+                segment.is_closed
+            )
+        })
+        .collect();
+    format!("[{}]\n", rows.join(",\n "))
+}
