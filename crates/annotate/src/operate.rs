@@ -21,11 +21,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-use larder_io::event::{Events, Interest, Poller, Waker};
-use larder_serve::control::{self, Answer, Control, Fields, Service};
+use larder_io::event::Waker;
+use larder_serve::console::{self, Console, Places};
+use larder_serve::control::{Answer, Fields, Service};
 use larder_serve::figures::{insert_value, write_build_info, write_head, write_value};
-use larder_serve::metrics_http::{self, Endpoint};
-use larder_serve::notify::Notifier;
 use serde_json::Value;
 
 use crate::board::{Party, Second, Tally};
@@ -33,17 +32,10 @@ use crate::names_file::escaped;
 use crate::options::Operation;
 use crate::{Error, Progress};
 
-/// How soon it is looked again whether a pipeline goes on that stands, milliseconds.
-const LOOK_AGAIN_MS: u64 = 200;
 /// Rows of `top`.
 const TOP_ROWS: usize = 100;
 /// What every name of Prometheus begins with.
 const PREFIX: &str = "larder_annotate";
-
-const WAKER: u64 = 0;
-const CONTROL: u64 = 1;
-const METRICS: u64 = CONTROL + control::server::TOKENS;
-const EVENTS_MAX: usize = 64;
 
 /// A figure, and whether it only grows.
 #[derive(Clone, Debug)]
@@ -105,43 +97,23 @@ impl Operator {
         status: &str,
     ) -> Result<Operator, Error> {
         let failed = |error: io::Error| Error::Options(error.to_string());
-        let poller = Poller::new().map_err(failed)?;
         let waker = Arc::new(Waker::new().map_err(failed)?);
-        poller.add(&*waker, WAKER, Interest::READ).map_err(failed)?;
-        let limits = control::Limits::default();
-        let control = operation.control.as_ref();
-        let control =
-            control.map(|(path, mode)| Control::open(path, *mode, limits, &poller, CONTROL));
-        let endpoint = operation
-            .metrics
-            .map(|at| Endpoint::open(at, metrics_http::Limits::default(), &poller, METRICS));
-        let endpoint = endpoint.transpose().map_err(failed)?;
-        let metrics = endpoint.as_ref().and_then(|endpoint| endpoint.address().ok());
-        let notifier = match Notifier::from_environment() {
-            Ok(notifier) => notifier,
-            Err(error) => {
-                progress.say(format!("the service manager is not told: {error}"));
-                None
-            }
-        };
-        if let Some(notifier) = &notifier {
-            // A manager that does not hear is none.
-            let _ = notifier.ready(status);
+        let (control, metrics) = (operation.control.clone(), operation.metrics);
+        let places = Places { control, metrics, ..Places::default() };
+        let mut console = Console::open(&places, Arc::clone(&waker)).map_err(failed)?;
+        let metrics = console.metrics_address();
+        if let Err(line) = console.find_manager(status) {
+            progress.say(line);
         }
         let ends = Arc::new(AtomicBool::new(false));
-        let desk = Desk {
-            poller,
-            control: control.transpose().map_err(failed)?,
-            endpoint,
-            notifier,
-            alive_ms: 0,
-            turns: 0,
-            is_stopping: false,
-            duties: Duties { progress: Arc::clone(progress), others, started: Instant::now() },
-            waker: Arc::clone(&waker),
-            ends: Arc::clone(&ends),
+        let mut duties =
+            Duties { progress: Arc::clone(progress), others, started: Instant::now(), turns: 0 };
+        let is_ended = Arc::clone(&ends);
+        let run = move || {
+            serve(&mut console, &mut duties, &is_ended);
+            console.stopping();
         };
-        let thread = thread::Builder::new().name("operator".to_owned()).spawn(move || desk.run());
+        let thread = thread::Builder::new().name("operator".to_owned()).spawn(run);
         let thread = Some(thread.map_err(failed)?);
         Ok(Operator { waker, ends, thread, metrics })
     }
@@ -162,91 +134,17 @@ impl Drop for Operator {
     }
 }
 
-/// What the thread has.
-struct Desk {
-    poller: Poller,
-    control: Option<Control>,
-    endpoint: Option<Endpoint>,
-    notifier: Option<Notifier>,
-    /// When the manager is to be told again.
-    alive_ms: u64,
-    /// What the pipeline had done when it was told last.
-    turns: u64,
-    /// The manager was told that the end has begun.
-    is_stopping: bool,
-    duties: Duties,
-    waker: Arc<Waker>,
-    ends: Arc<AtomicBool>,
-}
-
-impl Desk {
-    fn run(mut self) {
-        let mut events = Events::new(EVENTS_MAX);
-        while !self.ends.load(Ordering::Acquire) {
-            let now_ms = self.duties.now_ms();
-            let wait_ms = [
-                self.control.as_ref().and_then(|control| control.wait_ms(now_ms)),
-                self.endpoint.as_ref().and_then(|endpoint| endpoint.wait_ms(now_ms)),
-                self.every_ms().map(|_| self.alive_ms.saturating_sub(now_ms)),
-            ];
-            if let Err(error) = self.poller.wait(&mut events, wait_ms.into_iter().flatten().min()) {
-                // No packet is lost for it; who asks hears nothing.
-                return self.duties.progress.say(format!("nobody is answered any more: {error}"));
-            }
-            let now_ms = self.duties.now_ms();
-            for event in events.iter() {
-                let Desk { control, endpoint, poller, duties, .. } = &mut self;
-                match (event.token, control, endpoint) {
-                    (WAKER, ..) => drop(self.waker.clear()),
-                    (CONTROL..METRICS, Some(control), _) => {
-                        control.handle(event, poller, duties, now_ms);
-                    }
-                    (METRICS.., _, Some(endpoint)) => {
-                        endpoint.handle(event, poller, now_ms, || duties.text());
-                    }
-                    _ => {}
-                }
-            }
-            if let Some(control) = &mut self.control {
-                control.expire(&self.poller, now_ms);
-            }
-            if let Some(endpoint) = &mut self.endpoint {
-                endpoint.expire(&self.poller, now_ms);
-            }
-            self.tell_manager(now_ms);
+/// Serves operators until the run has ended.
+fn serve(console: &mut Console, duties: &mut Duties, ends: &AtomicBool) {
+    let mut own = Vec::new();
+    while !ends.load(Ordering::Acquire) {
+        if let Err(error) = console.turn(duties, None, &mut own) {
+            // No packet is lost for it; who asks hears nothing.
+            return duties.progress.say(format!("nobody is answered any more: {error}"));
         }
-        self.tell_stopping();
-    }
-
-    fn tell_stopping(&mut self) {
-        if let Some(notifier) = &self.notifier
-            && !std::mem::replace(&mut self.is_stopping, true)
-        {
-            let _ = notifier.stopping();
+        if duties.is_finishing() {
+            console.stopping();
         }
-    }
-
-    fn every_ms(&self) -> Option<u64> {
-        self.notifier.as_ref().and_then(Notifier::alive_every_ms)
-    }
-
-    fn tell_manager(&mut self, now_ms: u64) {
-        let is_finishing = self.duties.progress.is_finishing.load(Ordering::Acquire);
-        if is_finishing {
-            self.tell_stopping();
-        }
-        let (Some(every_ms), Some(notifier)) = (self.every_ms(), &self.notifier) else { return };
-        if now_ms < self.alive_ms {
-            return;
-        }
-        let turns = self.duties.progress.turns.load(Ordering::Relaxed);
-        if turns == self.turns && !is_finishing {
-            self.alive_ms = now_ms + LOOK_AGAIN_MS;
-            return;
-        }
-        self.turns = turns;
-        self.alive_ms = now_ms + every_ms;
-        let _ = notifier.alive();
     }
 }
 
@@ -254,11 +152,29 @@ struct Duties {
     progress: Arc<Progress>,
     others: Others,
     started: Instant,
+    /// What the pipeline had done when the watchdog was fed last.
+    turns: u64,
+}
+
+impl console::Duties for Duties {
+    fn now_ms(&self) -> u64 {
+        self.started.elapsed().as_millis() as u64
+    }
+
+    fn metrics(&self) -> String {
+        self.text()
+    }
+
+    /// The pipeline goes on, or its last flush does, which asks for no batches.
+    fn is_alive(&mut self) -> bool {
+        let turns = self.progress.turns.load(Ordering::Relaxed);
+        std::mem::replace(&mut self.turns, turns) != turns || self.is_finishing()
+    }
 }
 
 impl Duties {
-    fn now_ms(&self) -> u64 {
-        self.started.elapsed().as_millis() as u64
+    fn is_finishing(&self) -> bool {
+        self.progress.is_finishing.load(Ordering::Acquire)
     }
 
     fn figures(&self) -> Vec<Figure> {

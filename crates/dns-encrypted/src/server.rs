@@ -64,7 +64,7 @@ struct Serving {
 }
 
 impl Beside for Encrypted {
-    fn start(&self, desks: Vec<Desk>) -> Result<Box<dyn Running>, String> {
+    fn start(&self, desks: Vec<Desk>) -> Result<Arc<dyn Running>, String> {
         let certificate = Arc::new(Certificate::load(self.certificate.clone())?);
         let threads = desks.len().clamp(1, THREADS_MAX);
         let runtime = Builder::new_multi_thread()
@@ -104,7 +104,7 @@ impl Beside for Encrypted {
             runtime.spawn(quic::accept(hub.clone(), endpoint, stopped.clone()));
         }
         drop(context);
-        Ok(Box::new(Serving { hub, certificate, stop, runtime: Some(runtime), lines }))
+        Ok(Arc::new(Serving { hub, certificate, stop, runtime: Some(runtime), lines }))
     }
 }
 
@@ -128,7 +128,7 @@ impl Running for Serving {
         self.lines.clone()
     }
 
-    fn reload(&mut self) -> String {
+    fn reload(&self) -> String {
         match self.certificate.reload() {
             Ok(()) => "certificate loaded anew".to_owned(),
             Err(error) => format!("the certificate stays as it was: {error}"),
@@ -139,11 +139,11 @@ impl Running for Serving {
         self.hub.gauges()
     }
 
-    fn drain(&mut self) {
+    fn drain(&self) {
         self.stop.send_replace(true);
     }
 
-    fn finish(mut self: Box<Self>) {
+    fn finish(&self) {
         self.drain();
         let until = Instant::now() + FINISH;
         while self.hub.open() > 0 && Instant::now() < until {

@@ -29,7 +29,7 @@ fn trust(identity: &Identity) -> Trust {
 
 /// This crate's server. Its core echoes questions as answers, but for names that begin with `none`.
 struct Echo {
-    running: Option<Box<dyn Running>>,
+    running: Option<Arc<dyn Running>>,
     addresses: Vec<SocketAddr>,
     ends: Arc<AtomicBool>,
     core: Option<JoinHandle<()>>,

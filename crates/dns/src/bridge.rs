@@ -182,25 +182,25 @@ impl fmt::Debug for Inbox {
 pub trait Beside: fmt::Debug + Send + Sync {
     /// Binds its sockets and starts its threads; questions go to the desks, one of each core. The error says what is
     /// wrong and what to do.
-    fn start(&self, desks: Vec<Desk>) -> Result<Box<dyn Running>, String>;
+    fn start(&self, desks: Vec<Desk>) -> Result<Arc<dyn Running>, String>;
 }
 
 /// Servers of other transports, at work. Dropped, they end at once.
-pub trait Running {
+pub trait Running: Send + Sync {
     /// Lines for the operator: where it answers.
     fn lines(&self) -> Vec<String>;
 
     /// Reads its files (certificates) anew. A line says how that ended; after an error all is as it was.
-    fn reload(&mut self) -> String;
+    fn reload(&self) -> String;
 
     /// What it counts.
     fn gauges(&self) -> Vec<Gauge>;
 
     /// Takes nothing new, and goes on with what it has taken. Does not wait.
-    fn drain(&mut self);
+    fn drain(&self);
 
-    /// The cores have ended: sends what is left to send, for a short time, and ends.
-    fn finish(self: Box<Self>);
+    /// The cores have ended: sends what is left to send, for a short time.
+    fn finish(&self);
 }
 
 #[cfg(test)]

@@ -21,7 +21,10 @@ use larder_io::event::{Signals, Waker};
 use larder_io::random;
 use larder_io::tcp::{self, ListenOptions};
 use larder_io::udp::{Sharing, UdpOptions, UdpSocket};
+use larder_serve::console::Console;
 use larder_serve::crew::{Crew, wake};
+use larder_serve::reload::Reload;
+use larder_serve::supervisor::{Ended, Supervisor};
 
 use rustix::net::SocketType;
 use rustix::net::sockopt::socket_type;
@@ -35,8 +38,8 @@ use crate::metrics::{Counts, Shared};
 use crate::policy::{PolicyError, PolicyOptions, Report};
 use crate::pool::Origin;
 use crate::query_log::{self, QueryLog};
-use crate::reload::{Reload, Source};
-use crate::supervisor::{Common, Operation, Supervisor};
+use crate::reload::{Policies, Source};
+use crate::supervisor::{Common, Duties, Operation};
 use crate::trace::Trace;
 use crate::zones::{Forward, Zones};
 use crate::{dnstap, exchanges, streams, xdp};
@@ -165,8 +168,8 @@ pub fn serve(
     let cores = options.cores.max(1);
     let mut key = [0; 16];
     random::fill(&mut key).map_err(system("random numbers"))?;
-    let (reload, report) =
-        Reload::new(options.policy.clone(), source, &key).map_err(ServeError::Policy)?;
+    let (policies, report) =
+        Policies::new(options.policy.clone(), source, &key).map_err(ServeError::Policy)?;
     let cache = Cache::builder()
         .budget(options.cache_bytes)
         .readers_max(cores)
@@ -213,16 +216,8 @@ pub fn serve(
     };
     let upstreams = options.forwards.iter().flat_map(|forward| forward.upstreams.iter().copied());
     let published = Arc::new(Shared::with_upstreams(cores, upstreams));
-    let common = Common {
-        cache: cache.clone(),
-        clock,
-        published: published.clone(),
-        writers: trace.into_iter().chain(log_writer).collect(),
-        reload: reload.clone(),
-        answerers: options.answerers.clone(),
-        waker: supervisor_waker.clone(),
-    };
-    let mut supervisor = Supervisor::open(&options.operation, common, signals)
+    let supervisor = Console::open(&options.operation.places(), supervisor_waker.clone())
+        .and_then(|console| Supervisor::new(console, supervisor_waker.clone(), signals))
         .map_err(|error| ServeError::Operation(error.to_string()))?;
 
     let (settings, stages) = (Arc::new(settings), Arc::new(Stages::new()));
@@ -259,7 +254,14 @@ pub fn serve(
             number,
             trace,
             log: log.as_ref().map(QueryLog::another),
-            ..Parts::bare(core, reload.follower(), clock, published.clone(), stages.clone(), waker)
+            ..Parts::bare(
+                core,
+                policies.follower(),
+                clock,
+                published.clone(),
+                stages.clone(),
+                waker,
+            )
         };
         drivers.push(Driver::new(parts).map_err(system("epoll"))?);
     }
@@ -267,20 +269,48 @@ pub fn serve(
     let beside = options.beside.as_ref().map(|beside| beside.start(desks)).transpose();
     let beside = beside.map_err(ServeError::Operation)?;
     let wake_all = Arc::new(move || wakers.iter().for_each(|waker| wake(waker)));
-    let mut crew = Crew::new("dns", wake_all, stages, supervisor_waker);
+    let mut crew = Crew::new("dns", wake_all, stages, supervisor_waker.clone());
     for mut driver in drivers {
         crew.start(move || driver.run()).map_err(system("a thread for a core"))?;
     }
-    let metrics = supervisor.metrics_address();
+    let metrics = supervisor.console().metrics_address();
     tell(News::Started { addresses: &addresses, metrics, policy: &report });
-    if let Some(beside) = beside {
-        beside.lines().iter().for_each(|line| tell(News::Line(line)));
-        supervisor.watch_over(beside);
-    }
-    let was_hurried =
-        supervisor.run(crew, &mut |line| tell(News::Line(line))).map_err(system("serving"))?;
+    let lines = beside.as_ref().map(|beside| beside.lines()).unwrap_or_default();
+    lines.iter().for_each(|line| tell(News::Line(line)));
+    let common = Common {
+        cache,
+        clock,
+        published: published.clone(),
+        writers: trace.into_iter().chain(log_writer).collect(),
+        answerers: options.answerers.clone(),
+        reload: reload(policies, beside.clone()),
+        beside,
+        waker: supervisor_waker,
+    };
+    let mut duties = Duties::new(&options.operation, common);
+    let tell = &mut |line: &str| tell(News::Line(line));
+    duties.load(&crew, tell);
+    let plural = if cores == 1 { "" } else { "s" };
+    let status = format!("answers with {cores} core{plural}");
+    let ended = supervisor.run(&mut crew, &mut duties, &status, tell).map_err(system("serving"))?;
     drop(running);
-    Ok(Served { counts: published.sum(), was_hurried })
+    Ok(Served { counts: published.sum(), was_hurried: ended == Ended::Forced })
+}
+
+/// Reads all that an operator may change while the server serves: the settings and files of the policy, certificates.
+fn reload(policies: Policies, beside: Option<Arc<dyn bridge::Running>>) -> Reload {
+    Reload::new(move || {
+        // Each is read whatever comes of the other.
+        let certificate = beside.as_ref().map(|beside| beside.reload());
+        let mut outcome = policies.load();
+        if let Some(line) = certificate {
+            match &mut outcome {
+                Ok(reloaded) => reloaded.parts.push(("encrypted", line)),
+                Err(error) => *error = format!("{error}; {line}"),
+            }
+        }
+        outcome
+    })
 }
 
 /// Answerers that were started, and are stopped in the end.

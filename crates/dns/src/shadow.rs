@@ -55,7 +55,7 @@ use crate::clock::Clock;
 use crate::core::Core;
 use crate::driver::{Driver, Parts};
 use crate::metrics::{self, Shared};
-use crate::reload::Reload;
+use crate::reload::Policies;
 use crate::server::{self, Options, ServeError};
 use crate::zones::{Upstream, Zones};
 use larder_serve::stage::{Stage, Stages};
@@ -147,8 +147,8 @@ impl Running {
         let system = |what| move |error| ServeError::System(what, error);
         let mut key = [0; 16];
         random::fill(&mut key).map_err(system("random numbers"))?;
-        let (reload, _) =
-            Reload::new(options.policy.clone(), None, &key).map_err(ServeError::Policy)?;
+        let (policies, _) =
+            Policies::new(options.policy.clone(), None, &key).map_err(ServeError::Policy)?;
         let settings = Arc::new(options.settings.clone());
         let cache = Cache::builder()
             .budget(options.cache_bytes)
@@ -159,7 +159,7 @@ impl Running {
         let zones = Zones::new(&options.forwards).map_err(|error| {
             ServeError::Forward(format!("these upstreams cannot be used: {error:?}"))
         })?;
-        let (policy, clock) = (reload.follower(), Clock::start());
+        let (policy, clock) = (policies.follower(), Clock::start());
         let core =
             Core::new(settings.clone(), &cache, zones, clock.now()).map_err(ServeError::Cache)?;
         let waker = Arc::new(Waker::new().map_err(system("eventfd"))?);

@@ -1,74 +1,44 @@
-//! What the calling thread does while cores serve: signals, `larder ctl`, metrics, snapshots, the service manager.
+//! What the calling thread does for DNS while cores serve: snapshots, news of upstreams and logs, requests of operators.
 //!
 //! ```text
-//! serves   until SIGINT, SIGTERM, `larder ctl stop`, or a core that failed
-//! drains   cores take nothing new and answer what they have: DRAIN_MS at most
-//! saves    the cache, if it has a file
-//! ended    trace and query log are finished, the control socket removed
+//! loading   the snapshot of the run before: nothing is saved until that is over, or that one would be lost
+//! saving    now and then, and when somebody asks
+//! last      when the cores have ended; not begun where a signal forces the end
 //! ```
-//! A second signal changes nothing, but for a SIGINT a second or more after the first ([`StopRule`]): it ends the server at once,
-//! nothing more is saved, and the older snapshot stays as it was.
+//!
+//! The loop, signals and the end are [`larder_serve::supervisor`]'s.
 //!
 //! Invariants
 //! 1. Nothing is saved while the last snapshot is being loaded: a start that is cut short loses no
 //!    cache.
-//! 2. A core that fails ends the server, with its error, after the others have drained.
-//!
-//! Cores wait for nothing here. What takes long (saves, loads, dumps) has a thread of its own, which
-//! wakes this one.
-//!
-//! Cost: a wake-up a second while nobody asks and nothing is due, and a
-//! hundred for each core while a client of the control socket is connected.
-
-mod duties;
 
 use std::collections::HashMap;
-use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, mpsc};
-use std::time::Instant;
+use std::sync::Arc;
 
-use larder::Cache;
-use larder_io::event::{Events, Interest, Poller, Signal, Signals, StopRule, StopStep, Waker};
+use larder::{Cache, Seconds};
+use larder_io::event::{Poller, Waker};
+use larder_serve::console::{self, Places};
+use larder_serve::control::Service;
+use larder_serve::crew::{Crew, wake};
+use larder_serve::figures::write_build_info;
+use larder_serve::reload::Reload;
+use larder_serve::stage::Stage;
+use larder_serve::supervisor::{Ended, Server, Tell};
+use larder_serve::writer::Writer;
 
-use self::duties::Duties;
 use crate::answerer::Answerer;
 use crate::bridge::Running;
 use crate::clock::Clock;
-use crate::ctl::{self, Asking, Control};
+use crate::ctl::{self, Actions, Answer, Asking, Fields};
 use crate::dnstap::Target;
-use crate::metrics::Shared;
+use crate::metrics::{Gauge, Shared, cache_gauges, gauge_fields, write_gauges};
 use crate::query_log;
-use crate::reload::{Reload, Reloaded};
 use crate::snapshot::{Loading, Snapshots, clear_leftovers};
-use larder_serve::crew::{Crew, wake};
-use larder_serve::metrics_http::{self, Endpoint};
-use larder_serve::notify::Notifier;
-use larder_serve::stage::Stage;
-use larder_serve::writer::Writer;
-
-/// How long what is in flight may take at the end, milliseconds.
-pub const DRAIN_MS: u64 = 2_000;
-
-/// How often writers and answerers are asked for news, milliseconds.
-const NEWS_MS: u64 = 1_000;
-
-/// How often cores are woken while a client of the control socket may be loading, milliseconds: what it stores must be
-/// seen by all of them before it can store more.
-const NUDGE_MS: u64 = 10;
 
 /// How often a change of an upstream is reported at most, milliseconds.
 const UPSTREAM_EVERY_MS: u64 = 10_000;
-
-/// Events of one wait.
-const EVENTS_MAX: usize = 64;
-
-/// Tokens of the poller.
-const SIGNALS: u64 = 0;
-const WAKER: u64 = 1;
-const CONTROL: u64 = 2;
-const METRICS: u64 = CONTROL + ctl::server::TOKENS;
 
 /// How a server is operated.
 #[derive(Debug, Clone, Default)]
@@ -87,6 +57,14 @@ pub struct Operation {
     pub query_log: Option<query_log::Options>,
 }
 
+impl Operation {
+    /// Where it is operated.
+    pub(crate) fn places(&self) -> Places {
+        let (control, metrics) = (self.control.clone(), self.metrics);
+        Places { control, limits: ctl::limits(), metrics }
+    }
+}
+
 /// What is shared with the cores.
 pub(crate) struct Common {
     pub cache: Cache,
@@ -94,158 +72,59 @@ pub(crate) struct Common {
     pub published: Arc<Shared>,
     /// Of dnstap and the query log, where there are such.
     pub writers: Vec<Writer>,
-    pub reload: Reload,
     /// Upstreams that are no servers.
     pub answerers: Vec<Arc<dyn Answerer>>,
+    /// Encrypted transports, served beside the cores.
+    pub beside: Option<Arc<dyn Running>>,
+    pub reload: Reload,
     /// Wakes the supervisor.
     pub waker: Arc<Waker>,
 }
 
-/// Where it stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    Serves,
-    Drains { until_ms: u64 },
-    Saves,
-    Ended,
-}
-
-/// The calling thread's part of the server.
-pub(crate) struct Supervisor {
-    poller: Poller,
-    signals: Signals,
-    control: Option<Control>,
-    endpoint: Option<Endpoint>,
-    duties: Duties,
-    notifier: Option<Notifier>,
-    alive_ms: Option<u64>,
-    /// When cores were last woken for a client.
-    nudged_ms: u64,
-    phase: Phase,
-    stop_rule: StopRule,
-    /// A signal forced the end.
-    is_hurried: bool,
+/// What the supervisor's loop calls.
+pub(crate) struct Duties {
+    common: Common,
+    snapshots: Option<Snapshots>,
+    loading: Option<Loading>,
+    snapshot_path: Option<PathBuf>,
+    is_stop_asked: bool,
+    is_last_save_begun: bool,
     /// Of each upstream: whether it was reported as up, and when.
     upstreams: HashMap<String, (bool, u64)>,
-    /// How reloads that a signal asked for have ended, in words.
-    reloaded: (mpsc::Sender<String>, mpsc::Receiver<String>),
 }
 
-impl Supervisor {
-    /// Opens the sockets of an operator. The error says what to do.
-    pub fn open(operation: &Operation, common: Common, signals: Signals) -> io::Result<Supervisor> {
-        let poller = Poller::new()?;
-        poller.add(&signals, SIGNALS, Interest::READ)?;
-        poller.add(&*common.waker, WAKER, Interest::READ)?;
-        let control = operation
-            .control
-            .as_ref()
-            .map(|(path, mode)| Control::open(path, *mode, ctl::limits(), &poller, CONTROL));
-        let endpoint = operation.metrics.map(|address| {
-            Endpoint::open(address, metrics_http::Limits::default(), &poller, METRICS)
-        });
+impl Duties {
+    pub fn new(operation: &Operation, common: Common) -> Duties {
         let period_ms =
             (operation.snapshot_every_s > 0).then(|| operation.snapshot_every_s * 1_000);
         let now_ms = common.clock.now().us / 1_000;
         let snapshots = (operation.snapshot.clone())
             .map(|path| Snapshots::new(common.cache.clone(), path, period_ms, now_ms));
-        Ok(Supervisor {
-            control: control.transpose()?,
-            endpoint: endpoint.transpose()?,
-            poller,
-            signals,
-            duties: Duties {
-                common,
-                beside: None,
-                snapshots,
-                loading: None,
-                snapshot_path: operation.snapshot.clone(),
-                is_stop_asked: false,
-                is_last_save_begun: false,
-            },
-            notifier: None,
-            alive_ms: None,
-            nudged_ms: 0,
-            phase: Phase::Serves,
-            stop_rule: StopRule::default(),
-            is_hurried: false,
+        Duties {
+            common,
+            snapshots,
+            loading: None,
+            snapshot_path: operation.snapshot.clone(),
+            is_stop_asked: false,
+            is_last_save_begun: false,
             upstreams: HashMap::new(),
-            reloaded: mpsc::channel(),
-        })
+        }
     }
 
-    /// What is served beside the cores lives and ends with them.
-    pub fn watch_over(&mut self, beside: Box<dyn Running>) {
-        self.duties.beside = Some(beside);
-    }
-
-    /// Where metrics are told.
-    pub fn metrics_address(&self) -> Option<SocketAddr> {
-        self.endpoint.as_ref().and_then(|endpoint| endpoint.address().ok())
-    }
-
-    /// Watches over the cores until the end. `tell` is given lines for the operator. True where it was ended in haste.
-    pub fn run(mut self, mut crew: Crew, tell: &mut dyn FnMut(&str)) -> io::Result<bool> {
-        self.greet(&crew, tell);
-        let mut events = Events::new(EVENTS_MAX);
-        let mut result = Ok(());
-        while self.phase != Phase::Ended {
-            let now_ms = self.duties.now_ms();
-            self.poller.wait(&mut events, self.wait_ms(now_ms))?;
-            let now_ms = self.duties.now_ms();
-            for event in events.iter() {
-                match event.token {
-                    SIGNALS => self.hear_signals(tell)?,
-                    WAKER => drop(self.duties.common.waker.clear()?),
-                    CONTROL..METRICS => {
-                        let Supervisor { control, poller, duties, .. } = &mut self;
-                        if let Some(control) = control {
-                            control.handle(event, poller, &mut Asking(duties), now_ms);
-                        }
-                    }
-                    METRICS.. => {
-                        let Supervisor { endpoint, poller, duties, .. } = &mut self;
-                        if let Some(endpoint) = endpoint {
-                            endpoint.handle(event, poller, now_ms, || duties.text());
-                        }
-                    }
-                }
-            }
-            self.tick(now_ms, &crew, tell);
-            result = result.and(self.go_on(now_ms, &mut crew, tell));
-        }
-        if !self.is_hurried {
-            self.duties.common.writers.drain(..).for_each(Writer::finish);
-        }
-        self.signals.unblock()?;
-        result.map(|()| self.is_hurried)
-    }
-
-    /// The cores have begun: the manager is told, and the cache comes back.
-    fn greet(&mut self, crew: &Crew, tell: &mut dyn FnMut(&str)) {
-        match Notifier::from_environment() {
-            Ok(notifier) => self.notifier = notifier,
-            Err(error) => tell(&format!("the service manager is not told: {error}")),
-        }
-        if let Some(notifier) = &self.notifier {
-            let plural = if crew.count() == 1 { "" } else { "s" };
-            // A manager that does not hear is none.
-            let _ = notifier.ready(&format!("answers with {} core{plural}", crew.count()));
-            self.alive_ms = notifier.alive_every_ms().map(|_| 0);
-        }
-        let Some(path) = self.duties.snapshot_path.clone() else { return };
+    /// The cores have begun: the cache comes back.
+    pub fn load(&mut self, crew: &Crew, tell: Tell<'_>) {
+        let Some(path) = self.snapshot_path.clone() else { return };
         if let Err(error) = clear_leftovers(&path) {
             let directory = "its directory cannot be read";
             tell(&format!("snapshot {}: {directory}: {error}", path.display()));
         }
-        let (wake_cores, own) = (crew.wakes(), Arc::clone(&self.duties.common.waker));
+        let (wake_cores, own) = (crew.wakes(), Arc::clone(&self.common.waker));
         let wake_all = move || {
             wake_cores();
             wake(&own);
         };
-        let cache = self.duties.common.cache.clone();
-        match Loading::start(cache, path.clone(), self.duties.seconds(), wake_all) {
-            Ok(loading) => self.duties.loading = Some(loading),
+        match Loading::start(self.common.cache.clone(), path.clone(), self.seconds(), wake_all) {
+            Ok(loading) => self.loading = Some(loading),
             Err(error) => tell(&format!(
                 "snapshot {} is not loaded, and answers are found anew: {error}",
                 path.display()
@@ -253,74 +132,18 @@ impl Supervisor {
         }
     }
 
-    /// How long nothing is due.
-    fn wait_ms(&self, now_ms: u64) -> Option<u64> {
-        let until = |due_ms: u64| due_ms.saturating_sub(now_ms);
-        let drained = match self.phase {
-            Phase::Drains { until_ms } => Some(until(until_ms)),
-            _ => None,
-        };
-        [
-            self.control.as_ref().and_then(|control| control.wait_ms(now_ms)),
-            self.control.as_ref().filter(|control| control.clients() > 0).map(|_| NUDGE_MS),
-            self.endpoint.as_ref().and_then(|endpoint| endpoint.wait_ms(now_ms)),
-            self.duties.snapshots.as_ref().and_then(|snapshots| snapshots.wait_ms(now_ms)),
-            Some(NEWS_MS),
-            self.alive_ms.map(until),
-            drained,
-        ]
-        .into_iter()
-        .flatten()
-        .min()
+    fn seconds(&self) -> Seconds {
+        Seconds(self.common.clock.now().wall_s)
     }
 
-    fn hear_signals(&mut self, tell: &mut dyn FnMut(&str)) -> io::Result<()> {
-        while let Some(signal) = self.signals.read()? {
-            match signal {
-                Signal::HangUp => {
-                    self.reload(tell);
-                    if let Some(beside) = &mut self.duties.beside {
-                        tell(&beside.reload());
-                    }
-                    self.duties.reopen();
-                }
-                Signal::LogsMoved => self.duties.reopen(),
-                signal => {
-                    let is_interrupt = signal == Signal::Interrupt;
-                    match self.stop_rule.signal(is_interrupt, Instant::now()) {
-                        StopStep::Stop => self.duties.is_stop_asked = true,
-                        StopStep::Ignore => {}
-                        StopStep::Force => self.is_hurried = true,
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Begins to read the settings and to load the policy anew; how that ends is told by `tick`.
-    fn reload(&mut self, tell: &mut dyn FnMut(&str)) {
-        if let Some(notifier) = &self.notifier {
-            let _ = notifier.reloading();
-        }
-        let (said, wake) = (self.reloaded.0.clone(), self.duties.wakes());
-        let told = Box::new(move |outcome: &Result<Reloaded, String>| {
-            let text = match outcome {
-                Ok(reloaded) => format!("settings were read anew: {reloaded}"),
-                Err(error) => format!("settings stay as they were: {error}"),
-            };
-            // Nobody listens any more: the server has ended.
-            let _ = said.send(text);
-            wake();
-        });
-        if let Err(error) = self.duties.common.reload.start(told) {
-            tell(&format!("settings stay as they were: {error}; send the signal again"));
-        }
+    fn wakes(&self) -> impl FnOnce() + Send + 'static {
+        let own = Arc::clone(&self.common.waker);
+        move || wake(&own)
     }
 
     /// Reports upstreams that do not respond, and those that do again.
-    fn report_upstreams(&mut self, now_ms: u64, tell: &mut dyn FnMut(&str)) {
-        for (address, is_up) in self.duties.common.published.upstreams_up() {
+    fn report_upstreams(&mut self, now_ms: u64, tell: Tell<'_>) {
+        for (address, is_up) in self.common.published.upstreams_up() {
             let (was_up, told_ms) = *self.upstreams.entry(address.clone()).or_insert((true, 0));
             if is_up == was_up || (told_ms > 0 && now_ms < told_ms + UPSTREAM_EVERY_MS) {
                 continue;
@@ -335,91 +158,213 @@ impl Supervisor {
         }
     }
 
-    /// What time and other threads bring.
-    fn tick(&mut self, now_ms: u64, crew: &Crew, tell: &mut dyn FnMut(&str)) {
-        if let Some(control) = &mut self.control {
-            control.expire(&self.poller, now_ms);
-            if control.clients() > 0 && now_ms >= self.nudged_ms + NUDGE_MS {
-                self.nudged_ms = now_ms;
-                crew.wake();
+    /// Tells how the load ended, if it did.
+    fn look_at_loading(&mut self, tell: Tell<'_>) {
+        let Some(result) = self.loading.as_mut().and_then(Loading::finished) else { return };
+        self.loading = None;
+        let path = self.snapshot_path.clone().unwrap_or_default();
+        match result {
+            Ok(None) => {}
+            Ok(Some(loaded)) => {
+                tell(&format!("{} answers came back from {}", loaded.entries, path.display()));
             }
-        }
-        if let Some(endpoint) = &mut self.endpoint {
-            endpoint.expire(&self.poller, now_ms);
-        }
-        if let (Some(notifier), Some(due_ms)) = (&self.notifier, self.alive_ms)
-            && now_ms >= due_ms
-        {
-            let _ = notifier.alive();
-            self.alive_ms = notifier.alive_every_ms().map(|every_ms| now_ms + every_ms);
-        }
-        while let Ok(text) = self.reloaded.1.try_recv() {
-            tell(&text);
-            if let Some(notifier) = &self.notifier {
-                let _ = notifier.ready("answers");
-            }
-        }
-        self.report_upstreams(now_ms, tell);
-        for writer in &self.duties.common.writers {
-            while let Some(news) = writer.news() {
-                tell(&news);
-            }
-        }
-        for answerer in &self.duties.common.answerers {
-            if let Some(news) = answerer.news() {
-                tell(&news);
-            }
-        }
-        self.duties.look_at_loading(tell);
-        // Invariant 1; `last_save` and `larder ctl snapshot` look likewise.
-        if self.duties.loading.is_none() && self.phase == Phase::Serves {
-            let wake = self.duties.wakes();
-            let now = self.duties.seconds();
-            if let Some(snapshots) = &mut self.duties.snapshots {
-                if let Some(Err(text)) = snapshots.finished() {
-                    tell(&text);
-                }
-                if snapshots.is_due(now_ms) {
-                    // One that still runs is as good.
-                    let _ = snapshots.start(now, wake);
-                }
-            }
+            Err(error) => tell(&format!(
+                "snapshot {}: {error}; what was read before is used, the rest is found anew",
+                path.display()
+            )),
         }
     }
 
-    /// Takes the next phase if it has come.
-    fn go_on(
-        &mut self,
-        now_ms: u64,
-        crew: &mut Crew,
-        tell: &mut dyn FnMut(&str),
-    ) -> io::Result<()> {
-        if self.phase == Phase::Serves && (self.duties.is_stop_asked || crew.ended() > 0) {
-            if let Some(notifier) = &self.notifier {
-                let _ = notifier.stopping();
-            }
-            if let Some(beside) = &mut self.duties.beside {
-                beside.drain();
-            }
-            crew.go_on(Stage::Drains);
-            self.phase = Phase::Drains { until_ms: now_ms + DRAIN_MS };
+    /// Saves if that is due. Invariant 1; `last_save` and `larder ctl snapshot` look likewise.
+    fn save_now_and_then(&mut self, now_ms: u64, tell: Tell<'_>) {
+        if self.loading.is_some() {
+            return;
         }
-        let mut result = Ok(());
-        if let Phase::Drains { until_ms } = self.phase {
-            if now_ms >= until_ms || self.is_hurried {
-                crew.go_on(Stage::Ends);
-            }
-            if crew.ended() == crew.count() {
-                result = crew.join();
-                if let Some(beside) = self.duties.beside.take().filter(|_| !self.is_hurried) {
-                    beside.finish();
-                }
-                self.phase = Phase::Saves;
-            }
+        let (wake, now) = (self.wakes(), self.seconds());
+        let Some(snapshots) = &mut self.snapshots else { return };
+        if let Some(Err(text)) = snapshots.finished() {
+            tell(&text);
         }
-        if self.phase == Phase::Saves && (self.is_hurried || self.duties.last_save(tell)) {
-            self.phase = Phase::Ended;
+        if snapshots.is_due(now_ms) {
+            // One that still runs is as good.
+            let _ = snapshots.start(now, wake);
         }
-        result
+    }
+
+    /// Saves for the last time. True when that is over, or where there is nothing to save.
+    fn last_save(&mut self, tell: Tell<'_>) -> bool {
+        let (now, wake) = (self.seconds(), self.wakes());
+        let Some(snapshots) = &mut self.snapshots else { return true };
+        if self.loading.is_some() {
+            tell("the snapshot was not loaded to its end, and stays as it is");
+            return true;
+        }
+        if !self.is_last_save_begun {
+            // What a save that still runs has to say is said by this one.
+            let _ = snapshots.finished();
+            self.is_last_save_begun = snapshots.start(now, wake);
+            if self.is_last_save_begun || snapshots.is_saving() {
+                return false;
+            }
+            tell("no thread can be had to save the cache; the older snapshot is as it was");
+            return true;
+        }
+        match snapshots.finished() {
+            Some(Ok(saved)) => {
+                tell(&format!("{} answers were saved in {} ms", saved.entries, saved.took_ms));
+                true
+            }
+            Some(Err(text)) => {
+                tell(&text);
+                true
+            }
+            None => !snapshots.is_saving(),
+        }
+    }
+
+    /// Figures that are not counted by cores.
+    fn gauges(&self) -> Vec<Gauge> {
+        // Statistics fail only for a cache that is broken, which its users are told of.
+        let mut gauges =
+            self.common.cache.stats().map_or_else(|_| Vec::new(), |it| cache_gauges(&it));
+        let mut add = |name, help, value| gauges.push(Gauge { name, help, label: None, value });
+        let up_s = self.common.clock.now().us as f64 / 1e6;
+        add("uptime_seconds", "Time since the start", up_s);
+        let counts = || self.common.writers.iter().map(|writer| (writer.name(), writer.counts()));
+        let of = |name: &str| Some(("of", name.to_owned()));
+        gauges.extend(counts().map(|(name, (written, _))| Gauge {
+            name: "records_written_total",
+            help: "Records of dnstap and lines of the query log that were written",
+            label: of(name),
+            value: written as f64,
+        }));
+        gauges.extend(counts().map(|(name, (_, lost))| Gauge {
+            name: "records_lost_total",
+            help: "Records of dnstap and lines of the query log that could not be written",
+            label: of(name),
+            value: lost as f64,
+        }));
+        gauges.extend(self.common.published.upstream_gauges());
+        gauges.extend(self.common.beside.iter().flat_map(|beside| beside.gauges()));
+        let answerers = self.common.answerers.iter();
+        let mut of_answerers: Vec<_> = answerers.flat_map(|answerer| answerer.gauges()).collect();
+        // Gauges of one name, one after the other.
+        of_answerers.sort_by_key(|gauge| gauge.name);
+        gauges.extend(of_answerers);
+        gauges
+    }
+}
+
+impl console::Duties for Duties {
+    fn now_ms(&self) -> u64 {
+        self.common.clock.now().us / 1_000
+    }
+
+    fn metrics(&self) -> String {
+        let mut text = String::new();
+        write_build_info(&mut text);
+        self.common.published.sum().write_text(&mut text);
+        write_gauges(&mut text, &self.gauges());
+        text
+    }
+}
+
+impl Service for Duties {
+    fn ask(&mut self, line: &[u8]) -> Answer {
+        Asking(self).ask(line)
+    }
+}
+
+impl Server for Duties {
+    const DRAIN_MS: u64 = 2_000;
+    const WAKES_FOR_CLIENTS: bool = true;
+
+    fn reload(&self) -> &Reload {
+        &self.common.reload
+    }
+
+    fn reopen(&mut self) {
+        self.common.writers.iter().for_each(Writer::reopen);
+    }
+
+    fn is_stop_asked(&self) -> bool {
+        self.is_stop_asked
+    }
+
+    fn wait_ms(&self, now_ms: u64) -> Option<u64> {
+        self.snapshots.as_ref().and_then(|snapshots| snapshots.wait_ms(now_ms))
+    }
+
+    fn tick(&mut self, _: &Poller, now_ms: u64, tell: Tell<'_>) {
+        self.report_upstreams(now_ms, tell);
+        let writers = self.common.writers.iter();
+        writers.flat_map(|it| std::iter::from_fn(|| it.news())).for_each(|news| tell(&news));
+        let answerers = self.common.answerers.iter();
+        answerers.filter_map(|it| it.news()).for_each(|news| tell(&news));
+        self.look_at_loading(tell);
+        if !self.is_last_save_begun {
+            self.save_now_and_then(now_ms, tell);
+        }
+    }
+
+    fn drain(&mut self, _: bool, _: Tell<'_>) -> Stage {
+        if let Some(beside) = &self.common.beside {
+            beside.drain();
+        }
+        Stage::Drains
+    }
+
+    fn finish(&mut self, ended: Ended, tell: Tell<'_>) -> bool {
+        if ended == Ended::Forced {
+            return true;
+        }
+        if let Some(beside) = self.common.beside.take() {
+            beside.finish();
+        }
+        let is_over = self.last_save(tell);
+        if is_over {
+            self.common.writers.drain(..).for_each(Writer::finish);
+        }
+        is_over
+    }
+}
+
+impl Actions for Duties {
+    fn cache(&self) -> &Cache {
+        &self.common.cache
+    }
+
+    fn now(&self) -> Seconds {
+        self.seconds()
+    }
+
+    fn stats(&mut self) -> Fields {
+        let mut fields = self.common.published.sum().fields();
+        fields.extend(gauge_fields(&self.gauges()));
+        fields
+    }
+
+    fn snapshot(&mut self) -> Answer {
+        match &self.snapshots {
+            None => {
+                let text = "there is no file to save to; start larder dns with --snapshot FILE";
+                Answer::Now(Err(text.to_owned()))
+            }
+            Some(_) if self.loading.is_some() => {
+                let text = "the last snapshot is being loaded; ask again when it is";
+                Answer::Now(Err(text.to_owned()))
+            }
+            Some(snapshots) => snapshots.answer(self.seconds()),
+        }
+    }
+
+    fn reload(&mut self) -> Answer {
+        Server::reopen(self);
+        self.common.reload.answer()
+    }
+
+    fn stop(&mut self) -> Answer {
+        self.is_stop_asked = true;
+        Answer::done()
     }
 }

@@ -185,7 +185,8 @@ impl Driver {
     pub fn new(parts: Parts) -> io::Result<(Driver, Batch)> {
         let Parts { number, listeners, common } = parts;
         let Common { store, shared, live, mail, clock, stages, connections, beside, .. } = common;
-        let (follower, Setup { options, health, access_log }) = Follower::new(live);
+        let mut follower = live.follower();
+        let Setup { options, health, access_log } = (*follower.current()).clone();
         let reactor_options = reactor::Options { choice: options.io, ..Default::default() };
         let (mut reactor, batch) = Reactor::new(&reactor_options)?;
         mail.set_waker(number, reactor.waker());
@@ -302,8 +303,8 @@ impl Driver {
     }
 
     /// Goes on with other settings.
-    fn follow(&mut self, setup: Setup) {
-        let Setup { options, health, access_log } = setup;
+    fn follow(&mut self, setup: &Setup) {
+        let Setup { options, health, access_log } = setup.clone();
         if let Some(mut log) = self.access_log.take() {
             log.flush();
             self.log_dropped_before += log.dropped();
@@ -327,7 +328,7 @@ impl Driver {
         self.tell_time();
         self.face.sync(&self.store);
         if let Some(setup) = self.follower.take_next() {
-            self.follow(setup);
+            self.follow(&setup);
         }
         while let Some(event) = batch.next() {
             self.handle(event);

@@ -4,7 +4,7 @@
 //! Live::start      the settings of the start; the thread of the access log, if there is one
 //! Live::replace    others take their place; what cannot change stays as it was at the start
 //! Follower         a loop looks once a turn, and goes on with what is in force by then
-//! Reload::run      settings are read anew by who knows how, and replaced
+//! reload           settings are read again by who knows how, and replaced
 //! ```
 //!
 //! Fixed at the start are what has been opened or cut to size: addresses, loops, memory, places for clients, the sockets of an operator, the
@@ -19,17 +19,17 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use larder_serve::changes::Changes;
+use larder_serve::reload::{Reload, Reloaded};
+use larder_serve::watch::{self, Watch};
 use larder_serve::writer::{Meter, Writer};
 use parking_lot::Mutex;
 
 use crate::access_log::{self, AccessLog, Log};
-use crate::beside;
 use crate::health::Health;
-use crate::mail::Mail;
 use crate::options::{Operation, Options};
+use crate::server::Common;
 
 /// What is in force.
 #[derive(Debug, Clone)]
@@ -42,12 +42,13 @@ pub struct Setup {
     pub access_log: Option<Arc<AccessLog>>,
 }
 
+/// What a loop, or who watches over them, has to learn of other settings.
+pub type Follower = watch::Follower<Setup>;
+
 /// What is in force, for all.
 #[derive(Debug)]
 pub struct Live {
-    /// Changes with each setup: for those who only want to know whether it is another.
-    generation: AtomicU32,
-    setup: Mutex<Setup>,
+    watch: Watch<Setup>,
     log: Mutex<Option<Log>>,
 }
 
@@ -60,13 +61,17 @@ impl Live {
             access_log: log.as_ref().map(Log::feed),
             options: Arc::new(options),
         };
-        let generation = AtomicU32::new(0);
-        Ok(Live { generation, setup: Mutex::new(setup), log: Mutex::new(log) })
+        Ok(Live { watch: Watch::new(setup), log: Mutex::new(log) })
     }
 
     /// What is in force.
     pub fn setup(&self) -> Setup {
-        self.setup.lock().clone()
+        (*self.watch.get()).clone()
+    }
+
+    /// For a loop; the first setup that it takes is the one in force.
+    pub fn follower(&self) -> Follower {
+        self.watch.follower()
     }
 
     /// Other settings, as far as they may change. Who wakes the loops is the caller.
@@ -86,13 +91,11 @@ impl Live {
             == before.options.health_checks.as_ref().map(|it| &it.path);
         let health = Health::new(&options.origins);
         health.take_over(&before.health, is_checked_so);
-        *self.setup.lock() = Setup {
+        self.watch.replace(Setup {
             health: Arc::new(health),
             access_log: log.as_ref().map(Log::feed),
             options: Arc::new(options),
-        };
-        // Pairs with the loads of `Follower`: who sees it finds the setup.
-        self.generation.fetch_add(1, Ordering::Release);
+        });
         Ok(())
     }
 
@@ -135,34 +138,6 @@ fn changed(start: &Options, next: Options) -> Options {
     }
 }
 
-/// What a loop, or who watches over them, has to learn of other settings.
-#[derive(Debug)]
-pub struct Follower {
-    live: Arc<Live>,
-    generation: u32,
-}
-
-impl Follower {
-    /// And what is in force now.
-    pub fn new(live: Arc<Live>) -> (Follower, Setup) {
-        // Before the setup: it may be told twice, and is never missed.
-        let generation = live.generation.load(Ordering::Acquire);
-        let setup = live.setup();
-        (Follower { live, generation }, setup)
-    }
-
-    /// What is in force, unless that was told already.
-    #[inline]
-    pub fn take_next(&mut self) -> Option<Setup> {
-        let generation = self.live.generation.load(Ordering::Acquire);
-        if generation == self.generation {
-            return None;
-        }
-        self.generation = generation;
-        Some(self.live.setup())
-    }
-}
-
 /// Settings that were read anew.
 #[derive(Debug)]
 pub struct Fresh {
@@ -175,44 +150,33 @@ pub struct Fresh {
 /// Reads settings anew. It may take its time: it is called on a thread of its own.
 pub type Source = Arc<dyn Fn() -> Result<Fresh, String> + Send + Sync>;
 
-/// Reads settings anew and has all follow them; clones are handles of one and the same.
-#[derive(Clone)]
-pub struct Reload {
-    source: Option<Source>,
-    live: Arc<Live>,
-    beside: Option<Arc<dyn beside::Running>>,
-    mail: Mail,
-    turn: Arc<Mutex<()>>,
-}
-
-impl Reload {
-    /// From `source`; without one nothing changes but the log's file.
-    pub fn new(
-        source: Option<Source>,
-        live: Arc<Live>,
-        beside: Option<Arc<dyn beside::Running>>,
-        mail: Mail,
-    ) -> Reload {
-        Reload { source, live, beside, mail, turn: Arc::default() }
-    }
-
-    /// Does it, one after the other, and waits for that. The error says what to do.
-    pub fn run(&self) -> Result<Changes, String> {
-        let _turn = self.turn.lock();
-        let Some(source) = &self.source else {
-            self.live.reopen_log();
-            return Ok(Changes::default());
-        };
-        let Fresh { options, changes } = source()?;
-        self.live.replace(options).map_err(|error| format!("a thread for the log: {error}"))?;
-        if let Some(beside) = &self.beside {
-            beside.follow(&self.live.setup().options);
-        }
+/// Reads all that an operator may change while the server serves: certificates, settings, the file of the log. Without a source
+/// settings stay as they were at the start.
+pub(crate) fn reload(source: Option<Source>, common: &Common) -> Reload {
+    let Common { live, beside, mail, .. } = common.clone();
+    Reload::new(move || {
+        // Each is read whatever comes of the others.
+        let encrypted = beside.as_ref().map(|it| it.reload());
+        let changes = source.as_ref().map_or(Ok(Changes::default()), |source| {
+            let Fresh { options, changes } = source()?;
+            live.replace(options).map_err(|error| format!("a thread for the log: {error}"))?;
+            if let Some(beside) = &beside {
+                beside.follow(&live.setup().options);
+            }
+            mail.wake_all();
+            Ok(changes)
+        });
         // After a rotation: what is in the place of its file by now.
-        self.live.reopen_log();
-        self.mail.wake_all();
-        Ok(changes)
-    }
+        live.reopen_log();
+        match (changes, encrypted) {
+            (Ok(changes), encrypted) => {
+                let parts = encrypted.map(|line| ("encrypted", line)).into_iter().collect();
+                Ok(Reloaded { changes, parts })
+            }
+            (Err(error), None) => Err(error),
+            (Err(error), Some(line)) => Err(format!("{error}; encrypted: {line}")),
+        }
+    })
 }
 
 #[cfg(test)]
@@ -237,7 +201,8 @@ mod tests {
         let first =
             Options { health_checks: checks.clone(), ..options(&["192.0.2.1", "192.0.2.2"]) };
         let live = Arc::new(Live::start(first).unwrap());
-        let (mut follower, setup) = Follower::new(live.clone());
+        let mut follower = live.follower();
+        let setup = follower.current();
         assert!(follower.take_next().is_none());
         setup.health.pass_over(0, 10, &io::Error::from_raw_os_error(111));
         setup.health.set_down(1, true);

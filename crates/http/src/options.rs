@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use larder_io::reactor::Choice;
+use larder_serve::console::Places;
 
 use crate::Rules;
 use crate::access_log;
@@ -108,6 +109,14 @@ pub struct Operation {
     pub snapshot: Option<PathBuf>,
     /// The access log.
     pub access_log: Option<access_log::Options>,
+}
+
+impl Operation {
+    /// Where it is operated.
+    pub(crate) fn places(&self) -> Places {
+        let (control, metrics) = (self.control.clone(), self.metrics);
+        Places { control, metrics, ..Places::default() }
+    }
 }
 
 /// All of it.

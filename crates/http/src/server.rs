@@ -16,19 +16,21 @@ use larder_io::event::{Signals, Waker};
 use larder_io::reactor::Batch;
 use larder_io::tcp::{ListenOptions, Sharing, listen};
 use larder_serve::connection_limit::ConnectionLimit;
+use larder_serve::console::Console;
 use larder_serve::crew::Crew;
 use larder_serve::stage::{Stage, Stages};
+use larder_serve::supervisor::{Ended, Supervisor};
 
 use crate::beside::{self, Door};
 use crate::counts::{Counts, Shared};
 use crate::descriptors;
 use crate::driver::{Driver, Parts};
-use crate::live::{Live, Reload, Source};
+use crate::live::{self, Live, Source};
 use crate::mail::Mail;
 use crate::options::Options;
 use crate::snapshot::{self, Loaded};
 use crate::store::{OpenError, Store};
-use crate::supervisor::{Ended, Stopping, Supervisor};
+use crate::supervisor::Duties;
 
 pub use crate::supervisor::DRAIN_MS;
 
@@ -37,12 +39,6 @@ pub const LOOPS_MAX: usize = larder::mem::object::LOOPS_MAX as usize;
 
 /// How long the last lines of the log may take to be written.
 const LOG_PATIENCE: Duration = Duration::from_secs(2);
-
-/// How long octets that loops have written may take to reach their clients when the server ends.
-const FINISH: Duration = Duration::from_secs(3);
-
-/// How often it is looked whether the last save is done.
-const SAVE_LOOK: Duration = Duration::from_millis(2);
 
 /// What there is to tell while serving.
 #[derive(Debug)]
@@ -290,17 +286,7 @@ impl Running {
 
     /// True when all loops have ended.
     pub fn has_ended(&self) -> bool {
-        self.ended() == self.loops()
-    }
-
-    /// Loops that have ended.
-    pub(crate) fn ended(&self) -> usize {
-        self.crew.ended()
-    }
-
-    /// Loops that were started.
-    pub(crate) fn loops(&self) -> usize {
-        self.crew.count()
+        self.crew.ended() == self.crew.count()
     }
 
     /// Ends now, and says what was counted in all. An error is why a loop could not go on.
@@ -323,37 +309,32 @@ pub fn serve(
     // Before any thread starts, so that all of them leave signals to this one.
     let signals = Signals::block().map_err(system("signals"))?;
     let ready = Ready::new(options)?;
-    let Common { live, beside, mail, .. } = ready.common.clone();
-    let reload = Reload::new(source, live, beside, mail);
-    let supervisor = Supervisor::open(ready.common.clone(), signals, reload);
-    let supervisor = supervisor.map_err(ServeError::Operation)?;
-    let (common, loaded) = (ready.common.clone(), ready.loaded.clone());
-    let shortage = ready.shortage.clone();
+    let common = ready.common.clone();
+    let supervisor = Console::open(&common.options.operation.places(), common.waker.clone())
+        .and_then(|console| Supervisor::new(console, common.waker.clone(), signals))
+        .map_err(ServeError::Operation)?;
+    let (loaded, shortage) = (ready.loaded.clone(), ready.shortage.clone());
     let saves = !matches!(loaded, Loaded::Foreign(_));
     // Before loops serve: from then on somebody may purge what is in the file.
     let taken_over = take_over(&common, loaded);
-    let running = ready.start()?;
-    let metrics = supervisor.metrics_address();
+    let mut running = ready.start()?;
+    let metrics = supervisor.console().metrics_address();
     let beside = running.beside().map(|it| it.lines()).unwrap_or_default();
     let (addresses, io) = (running.addresses(), running.io().to_owned());
     tell(News::Started { addresses, io, metrics, beside });
     let tell = &mut |line: &str| tell(News::Line(line));
     taken_over.iter().chain(&shortage).for_each(|line| tell(line));
-    let (mut ended, mut stopping) = supervisor.run(&running, tell).map_err(system("serving"))?;
-    if let Some(beside) = running.beside().filter(|_| ended == Ended::Well) {
-        beside.finish(FINISH);
-    }
-    let counts = running.stop().map_err(system("a loop"))?;
-    // A client that is slow to the end is no reason to forget all.
-    if saves && ended != Ended::Pressed && !leave_behind(common, &mut stopping, tell)? {
-        ended = Ended::Pressed;
-    }
-    stopping.signals.unblock().map_err(system("signals"))?;
-    Ok(Served { counts, was_hurried: ended != Ended::Well })
+    let mut duties = Duties::new(common.clone(), live::reload(source, &common), saves);
+    let loops = running.crew.count();
+    let plural = if loops == 1 { "" } else { "s" };
+    let status = format!("serves with {loops} loop{plural}");
+    let ended = supervisor.run(&mut running.crew, &mut duties, &status, tell);
+    let ended = ended.map_err(system("serving"))?;
+    Ok(Served { counts: running.counts(), was_hurried: ended != Ended::Well })
 }
 
 /// The moment, as the engine has it.
-fn seconds(clock: &Clock) -> Seconds {
+pub(crate) fn seconds(clock: &Clock) -> Seconds {
     Seconds(u32::try_from(clock.unix_us(clock.us()) / 1_000_000).unwrap_or(u32::MAX - 1))
 }
 
@@ -382,38 +363,6 @@ fn take_over(common: &Common, loaded: Loaded) -> Vec<String> {
         lines.push(format!("snapshot {name}: {text}: {error}"));
     }
     lines
-}
-
-/// Saves the cache for the next start, on a thread: a long save can be aborted by a signal that forces the end. False: one did.
-fn leave_behind(
-    common: Common,
-    stopping: &mut Stopping,
-    tell: &mut dyn FnMut(&str),
-) -> Result<bool, ServeError> {
-    let Some(path) = common.options.operation.snapshot.clone() else { return Ok(true) };
-    let save = {
-        let path = path.clone();
-        move || snapshot::save(&common.store, &path, seconds(&common.clock))
-    };
-    let save = std::thread::Builder::new().name("snapshot".to_owned()).spawn(save);
-    let save = save.map_err(system("a thread"))?;
-    while !save.is_finished() {
-        if stopping.is_forced().map_err(system("signals"))? {
-            tell(&format!("snapshot {}: not saved, as a signal forced the end", path.display()));
-            return Ok(false);
-        }
-        std::thread::sleep(SAVE_LOOK);
-    }
-    match save.join() {
-        Ok(Ok(count)) => tell(&format!("{count} records were saved to {}", path.display())),
-        Ok(Err(error)) => {
-            let next = "make room there, or name another file";
-            tell(&format!("snapshot {}: {error}; nothing is saved: {next}", path.display()));
-        }
-        // A panic there has been printed.
-        Err(_) => {}
-    }
-    Ok(true)
 }
 
 /// Listeners of each loop at each address. The first of an address must find it free, unless the operator allows sharing.

@@ -2,8 +2,11 @@
 //!
 //! | module | duty |
 //! |---|---|
+//! | [`supervisor`] | the calling thread of a server: signals, reloads, drain, end |
+//! | [`console`] | control socket, metrics and service manager, in one event loop |
 //! | [`crew`], [`stage`] | the threads of the cores; how far a server's life has come |
-//! | [`changes`] | which settings a reload has changed, and which need a restart |
+//! | [`watch`] | a value that is replaced while event loops use it |
+//! | [`reload`], [`changes`] | settings that are read again; which have changed, and which need a restart |
 //! | [`control`] | the control socket: requests of operators over a Unix socket |
 //! | [`http_server`] | a small HTTP/1 server, in an event loop of others |
 //! | [`metrics_http`] | `GET /metrics` by it, in the supervisor's loop |
@@ -14,13 +17,15 @@
 //! | [`notify`] | messages to the service manager (sd_notify) |
 //! | [`nonblocking`] | reads and writes that never wait |
 //!
-//! None of it has a loop or a clock of its own: a supervisor's loop calls it, and says what time it is.
+//! Below the supervisor nothing has a loop or a clock of its own: its loop calls the parts, and says
+//! what time it is.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), warn(clippy::unwrap_used))]
 
 pub mod changes;
 pub mod connection_limit;
+pub mod console;
 pub mod control;
 pub mod crew;
 pub mod figures;
@@ -31,6 +36,9 @@ pub mod log_file;
 pub mod metrics_http;
 pub mod nonblocking;
 pub mod notify;
+pub mod reload;
 pub mod rolling;
 pub mod stage;
+pub mod supervisor;
+pub mod watch;
 pub mod writer;

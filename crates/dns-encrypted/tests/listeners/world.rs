@@ -40,7 +40,7 @@ pub fn impatient() -> Limits {
 
 /// A server at work.
 pub struct World {
-    running: Option<Box<dyn Running>>,
+    running: Option<Arc<dyn Running>>,
     identity: Identity,
     addresses: Vec<SocketAddr>,
     /// Who asked last, by what.
@@ -148,7 +148,7 @@ impl World {
     }
 
     pub fn drain(&mut self) {
-        self.running.as_mut().unwrap().drain();
+        self.running.as_ref().unwrap().drain();
     }
 
     pub fn finish(&mut self) {

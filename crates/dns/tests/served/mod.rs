@@ -12,7 +12,7 @@ use larder_dns::core::{Core, Settings};
 use larder_dns::driver::{Driver, Parts};
 use larder_dns::metrics::{Counts, Shared};
 use larder_dns::policy::PolicyOptions;
-use larder_dns::reload::Reload;
+use larder_dns::reload::Policies;
 use larder_dns::zones::{Forward, Upstream, Zones};
 use larder_io::event::Waker;
 use larder_io::tcp::{self, ListenOptions};
@@ -44,8 +44,8 @@ impl Served {
         let (stages, waker) = (Arc::new(Stages::new()), Arc::new(Waker::new().unwrap()));
         let published = Arc::new(Shared::new(1));
         let policy = PolicyOptions { exempt: vec![".".into()], ..PolicyOptions::default() };
-        let (reload, _) = Reload::new(policy, None, &[7; 16]).unwrap();
-        let (policy, clock) = (reload.follower(), Clock::start());
+        let (policies, _) = Policies::new(policy, None, &[7; 16]).unwrap();
+        let (policy, clock) = (policies.follower(), Clock::start());
         let core = Core::new(Arc::new(settings), &cache, zones, clock.now()).unwrap();
         let parts = Parts {
             listeners: vec![socket],

@@ -1,0 +1,231 @@
+//! Settings and files that are read again while a server runs: one contract for SIGHUP and
+//! `larder ctl reload`.
+//!
+//! ```text
+//! Reload::start    a thread reads everything again, and puts it in force
+//!   in order       each setting that differs is applied, or named as needing a restart
+//!   an error       all settings stay as they were; the error is reported
+//! ```
+//!
+//! One reload runs at a time. A request that comes meanwhile gets another one after it, since what
+//! was read may have been changed since; all requests that wait share that one.
+//!
+//! Invariants
+//! 1. Each request is told the outcome of a reload that began after it.
+//!
+//! Bounds: one thread; [`WAITING_MAX`] requests that wait.
+
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread;
+
+use crate::changes::Changes;
+use crate::control::{Answer, Fields};
+
+/// Requests that may wait for one reload.
+pub const WAITING_MAX: usize = 64;
+
+/// What a reload has done.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Reloaded {
+    /// Settings that differ from those before.
+    pub changes: Changes,
+    /// What else was read, and a line on each: the policy, certificates.
+    pub parts: Vec<(&'static str, String)>,
+}
+
+impl fmt::Display for Reloaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.changes)?;
+        self.parts.iter().try_for_each(|(name, line)| write!(f, "; {name}: {line}"))
+    }
+}
+
+impl From<Reloaded> for Fields {
+    fn from(Reloaded { changes, parts }: Reloaded) -> Fields {
+        let changes =
+            [("changed", changes.changed.into()), ("needs_restart", changes.needs_restart.into())];
+        let parts = parts.into_iter().map(|(name, line)| (name, line.into()));
+        changes.into_iter().chain(parts).map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+}
+
+/// How a reload has ended; the error says what to do, and no setting has changed.
+pub type Outcome = Result<Reloaded, String>;
+
+/// Is told the outcome, on the thread of the reload.
+pub type Told = Box<dyn FnOnce(&Outcome) + Send>;
+
+/// Reads everything again and puts it in force; it may take its time.
+type Act = dyn Fn() -> Outcome + Send + Sync;
+
+/// Reloads of one server. Clones are handles of one and the same.
+#[derive(Clone)]
+pub struct Reload {
+    act: Arc<Act>,
+    work: Arc<Mutex<Work>>,
+}
+
+/// Whether a reload runs, and for whom another one will.
+#[derive(Default)]
+struct Work {
+    is_running: bool,
+    waiting: Vec<Told>,
+}
+
+impl Reload {
+    /// `act` does the work, on a thread of its own.
+    pub fn new(act: impl Fn() -> Outcome + Send + Sync + 'static) -> Reload {
+        Reload { act: Arc::new(act), work: Arc::default() }
+    }
+
+    /// Begins a reload, and returns. An error is that of a thread, or says that too many wait.
+    pub fn start(&self, told: Told) -> io::Result<()> {
+        let mut work = self.lock();
+        if work.waiting.len() >= WAITING_MAX {
+            return Err(io::Error::new(io::ErrorKind::WouldBlock, "too many wait for a reload"));
+        }
+        work.waiting.push(told);
+        if work.is_running {
+            return Ok(());
+        }
+        let reload = self.clone();
+        let spawned = thread::Builder::new().name("reload".to_owned()).spawn(move || reload.run());
+        if let Err(error) = spawned {
+            work.waiting.clear();
+            return Err(error);
+        }
+        work.is_running = true;
+        Ok(())
+    }
+
+    /// The same for a client of the control socket, which waits for the outcome.
+    pub fn answer(&self) -> Answer {
+        let reload = self.clone();
+        Answer::Later(Box::new(move |_| {
+            let (tell, told) = mpsc::channel();
+            let tell = move |outcome: &Outcome| {
+                // The client may be gone by then.
+                let _ = tell.send(outcome.clone());
+            };
+            reload.start(Box::new(tell)).map_err(|error| format!("{error}; ask again"))?;
+            let ended = "the reload failed by a bug; see the log of errors";
+            told.recv().map_err(|_| ended.to_owned())?.map(Fields::from)
+        }))
+    }
+
+    /// Reloads for all who wait, until no request does.
+    fn run(&self) {
+        let _idle = Idle(self);
+        loop {
+            let waiting = std::mem::take(&mut self.lock().waiting);
+            let outcome = (self.act)();
+            waiting.into_iter().for_each(|told| told(&outcome));
+            let mut work = self.lock();
+            if work.waiting.is_empty() {
+                work.is_running = false;
+                return;
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Work> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Reload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reload").finish_non_exhaustive()
+    }
+}
+
+/// After a panic the next request starts a thread again, and those that waited are dropped.
+struct Idle<'a>(&'a Reload);
+
+impl Drop for Idle<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let mut work = self.0.lock();
+            work.is_running = false;
+            let dropped = std::mem::take(&mut work.waiting);
+            drop(work);
+            drop(dropped);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// All requests are told, however many come while one reload runs, and none of them shares one
+    /// that had begun before. Invariant 1.
+    #[test]
+    fn each_request_is_told() {
+        let (begins, begun) = mpsc::channel();
+        let (go, may_go) = mpsc::channel::<()>();
+        let (may_go, count) = (Mutex::new(may_go), Arc::new(AtomicUsize::new(0)));
+        let counted = count.clone();
+        let reload = Reload::new(move || {
+            begins.send(()).unwrap();
+            may_go.lock().unwrap().recv().unwrap();
+            let name = counted.fetch_add(1, Ordering::Relaxed).to_string();
+            let changes = Changes { changed: vec![name], ..Changes::default() };
+            Ok(Reloaded { changes, parts: vec![("policy", "2 blocked".to_owned())] })
+        });
+        let (tell, told) = mpsc::channel();
+        let ask = || {
+            let tell = tell.clone();
+            reload.start(Box::new(move |outcome: &Outcome| {
+                tell.send(outcome.as_ref().unwrap().to_string()).unwrap();
+            }))
+        };
+        ask().unwrap();
+        begun.recv().unwrap();
+        (0..WAITING_MAX).for_each(|_| ask().unwrap());
+        assert_eq!(ask().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        go.send(()).unwrap();
+        assert_eq!(told.recv().unwrap(), "changed 0; policy: 2 blocked");
+        begun.recv().unwrap();
+        go.send(()).unwrap();
+        for _ in 0..WAITING_MAX {
+            assert_eq!(told.recv().unwrap(), "changed 1; policy: 2 blocked");
+        }
+        assert_eq!(count.load(Ordering::Relaxed), 2);
+    }
+
+    /// A reload that panics leaves the next request a thread.
+    #[test]
+    fn a_panic_is_not_the_end() {
+        let count = AtomicUsize::new(0);
+        let reload = Reload::new(move || match count.fetch_add(1, Ordering::Relaxed) {
+            0 => panic!("a reload that fails"),
+            _ => Err("no such file".to_owned()),
+        });
+        let ask = || {
+            let (tell, told) = mpsc::channel();
+            let start = reload.start(Box::new(move |outcome: &Outcome| {
+                tell.send(outcome.clone()).unwrap();
+            }));
+            start.unwrap();
+            told.recv()
+        };
+        assert!(ask().is_err(), "nobody is told");
+        while reload.lock().is_running {
+            thread::yield_now();
+        }
+        assert_eq!(ask(), Ok(Err("no such file".to_owned())));
+    }
+
+    /// The control socket gets the outcome as fields.
+    #[test]
+    fn fields() {
+        let changes = Changes { changed: vec!["a".to_owned()], needs_restart: Vec::new() };
+        let reloaded = Reloaded { changes, parts: vec![("policy", "none".to_owned())] };
+        let text = serde_json::Value::Object(reloaded.into()).to_string();
+        assert_eq!(text, r#"{"changed":["a"],"needs_restart":[],"policy":"none"}"#);
+    }
+}

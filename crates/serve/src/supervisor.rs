@@ -1,0 +1,289 @@
+//! The calling thread of a server, while its worker threads serve: signals, reloads, the console,
+//! and an end that loses nothing.
+//!
+//! ```text
+//! serves    until SIGINT, SIGTERM, `larder ctl stop`, or a worker that failed
+//! drains    workers take nothing new and finish what was begun: `Server::DRAIN_MS` at most
+//! finishes  snapshots are saved, logs are written
+//! ended
+//! ```
+//! A second signal changes nothing, but for a SIGINT a second or more after the first
+//! ([`StopRule`]): it ends the server at once.
+//!
+//! Invariants
+//! 1. A worker that fails ends the server, with its error, after the others have ended.
+//! 2. Signals stay blocked until the last phase is over: one that comes late is read here, and
+//!    changes no exit code.
+//!
+//! Workers wait for nothing here, and nothing here waits: what takes long has a thread of its own,
+//! which wakes this one.
+//!
+//! Cost: a wake-up a second, and a hundred a second while a client of the control socket is
+//! connected to a server that [`Server::WAKES_FOR_CLIENTS`].
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::Instant;
+
+use larder_io::event::{Event, Interest, Poller, Signal, Signals, StopRule, StopStep, Waker};
+
+use crate::console::{self, Console, Duties};
+use crate::crew::{Crew, wake};
+use crate::reload::{Outcome, Reload};
+use crate::stage::Stage;
+
+/// How often [`Server::tick`] is called at least, milliseconds.
+pub const TICK_MS: u64 = 1_000;
+
+/// How often workers are woken for clients of the control socket, milliseconds.
+const NUDGE_MS: u64 = 10;
+
+/// The token of the signals.
+const SIGNALS: u64 = console::TOKENS;
+
+/// Tokens from here on are the server's own.
+pub const TOKENS: u64 = SIGNALS + 1;
+
+/// Is given lines for the operator.
+pub type Tell<'a> = &'a mut dyn FnMut(&str);
+
+/// How a server has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ended {
+    /// All that was begun is finished.
+    Well,
+    /// Some was not, in time.
+    Late,
+    /// A worker failed.
+    Failed,
+    /// A signal forced the end.
+    Forced,
+}
+
+/// What is a server's own.
+pub trait Server: Duties {
+    /// How long what was begun may take at the end, milliseconds.
+    const DRAIN_MS: u64;
+
+    /// Whether workers have to look around every [`NUDGE_MS`] while a client of the control socket
+    /// is connected: what it stores must be seen by all of them before it can store more.
+    const WAKES_FOR_CLIENTS: bool = false;
+
+    /// What SIGHUP begins.
+    fn reload(&self) -> &Reload;
+
+    /// Reopens log files, after a rotation.
+    fn reopen(&mut self);
+
+    /// Whether a client of the control socket asked for the end.
+    fn is_stop_asked(&self) -> bool;
+
+    /// Milliseconds until [`Server::tick`] has something to do, if less than [`TICK_MS`].
+    fn wait_ms(&self, _now_ms: u64) -> Option<u64> {
+        None
+    }
+
+    /// What time and other threads bring, once a turn.
+    fn tick(&mut self, poller: &Poller, now_ms: u64, tell: Tell<'_>);
+
+    /// A socket of the server's own is ready; its token is [`TOKENS`] or more.
+    fn event(&mut self, _event: Event, _poller: &Poller, _now_ms: u64, _tell: Tell<'_>) {}
+
+    /// The end begins: the stage that workers go on to.
+    fn drain(&mut self, has_failed: bool, tell: Tell<'_>) -> Stage;
+
+    /// All workers have ended. It is called each turn until it is true; after [`Ended::Forced`] it
+    /// should not wait for anything.
+    fn finish(&mut self, ended: Ended, tell: Tell<'_>) -> bool;
+}
+
+/// Where it stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Serves,
+    Drains { until_ms: u64 },
+    Finishes,
+    Ended,
+}
+
+/// The loop. It has its sockets before workers start, so that a mistake ends the server first.
+#[derive(Debug)]
+pub struct Supervisor {
+    console: Console,
+    waker: Arc<Waker>,
+    signals: Signals,
+    stop_rule: StopRule,
+    is_stop_asked: bool,
+    is_forced: bool,
+    phase: Phase,
+    ended: Ended,
+    /// When workers were last woken for a client.
+    nudged_ms: u64,
+    /// How reloads that a signal asked for have ended.
+    outcomes: (Sender<Outcome>, Receiver<Outcome>),
+}
+
+impl Supervisor {
+    /// Takes the signals, which are blocked in all threads, and the console that `waker` wakes.
+    pub fn new(console: Console, waker: Arc<Waker>, signals: Signals) -> io::Result<Supervisor> {
+        console.poller().add(&signals, SIGNALS, Interest::READ)?;
+        Ok(Supervisor {
+            console,
+            waker,
+            signals,
+            stop_rule: StopRule::default(),
+            is_stop_asked: false,
+            is_forced: false,
+            phase: Phase::Serves,
+            ended: Ended::Well,
+            nudged_ms: 0,
+            outcomes: mpsc::channel(),
+        })
+    }
+
+    /// The sockets.
+    pub fn console(&self) -> &Console {
+        &self.console
+    }
+
+    /// Supervises the workers until the end. `status` is a line for the service manager. An error
+    /// is that of a worker, or of this loop.
+    pub fn run<S: Server>(
+        mut self,
+        crew: &mut Crew,
+        server: &mut S,
+        status: &str,
+        tell: Tell<'_>,
+    ) -> io::Result<Ended> {
+        if let Err(line) = self.console.find_manager(status) {
+            tell(&line);
+        }
+        let (mut own, mut result) = (Vec::new(), Ok(()));
+        while self.phase != Phase::Ended {
+            let wait_ms = self.wait_ms(server);
+            self.console.turn(server, Some(wait_ms), &mut own)?;
+            let now_ms = server.now_ms();
+            for event in &own {
+                match event.token {
+                    SIGNALS => self.read_signals(server, tell)?,
+                    _ => server.event(*event, self.console.poller(), now_ms, tell),
+                }
+            }
+            if S::WAKES_FOR_CLIENTS && self.nudge_ms(now_ms) == Some(0) {
+                self.nudged_ms = now_ms;
+                crew.wake();
+            }
+            self.report_reloads(status, tell);
+            server.tick(self.console.poller(), now_ms, tell);
+            result = result.and(self.go_on(now_ms, crew, server, tell));
+        }
+        // Invariant 2.
+        self.signals.unblock()?;
+        result.map(|()| self.ended)
+    }
+
+    /// How long nothing is due.
+    fn wait_ms<S: Server>(&self, server: &S) -> u64 {
+        let now_ms = server.now_ms();
+        let drained = match self.phase {
+            Phase::Drains { until_ms } => Some(until_ms.saturating_sub(now_ms)),
+            _ => None,
+        };
+        let nudge = self.nudge_ms(now_ms).filter(|_| S::WAKES_FOR_CLIENTS);
+        let first = [server.wait_ms(now_ms), drained, nudge].into_iter().flatten().min();
+        first.map_or(TICK_MS, |ms| ms.min(TICK_MS))
+    }
+
+    /// Milliseconds until workers are woken for a client, if there is one.
+    fn nudge_ms(&self, now_ms: u64) -> Option<u64> {
+        let has_clients = self.console.clients() > 0;
+        has_clients.then(|| (self.nudged_ms + NUDGE_MS).saturating_sub(now_ms))
+    }
+
+    fn read_signals(&mut self, server: &mut impl Server, tell: Tell<'_>) -> io::Result<()> {
+        while let Some(signal) = self.signals.read()? {
+            match signal {
+                Signal::HangUp => self.reload(server, tell),
+                Signal::LogsMoved => server.reopen(),
+                signal => {
+                    let is_interrupt = signal == Signal::Interrupt;
+                    match self.stop_rule.signal(is_interrupt, Instant::now()) {
+                        StopStep::Stop => self.is_stop_asked = true,
+                        StopStep::Ignore => {}
+                        StopStep::Force => self.is_forced = true,
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins a reload; how it ends is reported by a later turn.
+    fn reload(&mut self, server: &mut impl Server, tell: Tell<'_>) {
+        // Whatever comes of the rest: this is what a rotation wants.
+        server.reopen();
+        self.console.reloading();
+        let (say, waker) = (self.outcomes.0.clone(), self.waker.clone());
+        let told = move |outcome: &Outcome| {
+            // The server may have ended.
+            let _ = say.send(outcome.clone());
+            wake(&waker);
+        };
+        if let Err(error) = server.reload().start(Box::new(told)) {
+            tell(&format!("settings stay as they were: {error}; send the signal again"));
+        }
+    }
+
+    fn report_reloads(&self, status: &str, tell: Tell<'_>) {
+        for outcome in self.outcomes.1.try_iter() {
+            tell(&match outcome {
+                Ok(reloaded) => format!("settings were read anew: {reloaded}"),
+                Err(error) => format!("settings stay as they were: {error}"),
+            });
+            self.console.ready(status);
+        }
+    }
+
+    /// Takes the next phase if it has come.
+    fn go_on<S: Server>(
+        &mut self,
+        now_ms: u64,
+        crew: &mut Crew,
+        server: &mut S,
+        tell: Tell<'_>,
+    ) -> io::Result<()> {
+        let has_failed = crew.ended() > 0;
+        if self.phase == Phase::Serves
+            && (self.is_stop_asked || server.is_stop_asked() || has_failed)
+        {
+            self.console.stopping();
+            crew.go_on(server.drain(has_failed, tell));
+            self.phase = Phase::Drains { until_ms: now_ms + S::DRAIN_MS };
+        }
+        if self.is_forced {
+            self.ended = Ended::Forced;
+        }
+        let mut result = Ok(());
+        if let Phase::Drains { until_ms } = self.phase {
+            if now_ms >= until_ms && self.ended == Ended::Well {
+                self.ended = Ended::Late;
+                tell("some answers were not finished in time");
+            }
+            if self.ended != Ended::Well {
+                crew.go_on(Stage::Ends);
+            }
+            if crew.ended() == crew.count() {
+                result = crew.join();
+                if result.is_err() && self.ended == Ended::Well {
+                    self.ended = Ended::Failed;
+                }
+                self.phase = Phase::Finishes;
+            }
+        }
+        if self.phase == Phase::Finishes && server.finish(self.ended, tell) {
+            self.phase = Phase::Ended;
+        }
+        result
+    }
+}
