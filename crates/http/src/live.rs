@@ -150,8 +150,8 @@ pub struct Fresh {
 /// Reads settings anew. It may take its time: it is called on a thread of its own.
 pub type Source = Arc<dyn Fn() -> Result<Fresh, String> + Send + Sync>;
 
-/// Reads all that an operator may change while the server serves: certificates, settings, the file of the log. Without a source
-/// settings stay as they were at the start.
+/// Reads all that an operator may change while the server serves: certificates, settings, the file
+/// of the log. Without a source settings stay as they were at the start.
 pub(crate) fn reload(source: Option<Source>, common: &Common) -> Reload {
     let Common { live, beside, mail, .. } = common.clone();
     Reload::new(move || {

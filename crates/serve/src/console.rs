@@ -82,12 +82,13 @@ impl Console {
     pub fn open(places: &Places, waker: Arc<Waker>) -> io::Result<Console> {
         let poller = Poller::new()?;
         poller.add(&*waker, WAKER, Interest::READ)?;
-        let control = places.control.as_ref().map(|(path, mode)| {
-            Control::open(path, *mode, places.limits.clone(), &poller, CONTROL)
+        let control = places
+            .control
+            .as_ref()
+            .map(|(path, mode)| Control::open(path, *mode, places.limits, &poller, CONTROL));
+        let endpoint = places.metrics.map(|address| {
+            Endpoint::open(address, metrics_http::Limits::default(), &poller, METRICS)
         });
-        let endpoint = places
-            .metrics
-            .map(|address| Endpoint::open(address, metrics_http::Limits::default(), &poller, METRICS));
         Ok(Console {
             control: control.transpose()?,
             endpoint: endpoint.transpose()?,

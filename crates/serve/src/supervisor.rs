@@ -287,3 +287,123 @@ impl Supervisor {
         result
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::console::Places;
+    use crate::control::{Answer, Service};
+    use crate::stage::Stages;
+
+    /// A server that notes what it is called for.
+    struct Noting {
+        start: Instant,
+        reload: Reload,
+        is_stop_asked: bool,
+        drains: Vec<bool>,
+        finishes: Vec<Ended>,
+    }
+
+    impl Service for Noting {
+        fn ask(&mut self, _: &[u8]) -> Answer {
+            Answer::done()
+        }
+    }
+
+    impl Duties for Noting {
+        fn now_ms(&self) -> u64 {
+            self.start.elapsed().as_millis() as u64
+        }
+
+        fn metrics(&self) -> String {
+            String::new()
+        }
+    }
+
+    impl Server for Noting {
+        const DRAIN_MS: u64 = 50;
+
+        fn reload(&self) -> &Reload {
+            &self.reload
+        }
+
+        fn reopen(&mut self) {}
+
+        fn is_stop_asked(&self) -> bool {
+            self.is_stop_asked
+        }
+
+        fn tick(&mut self, _: &Poller, _: u64, _: Tell<'_>) {}
+
+        fn drain(&mut self, has_failed: bool, _: Tell<'_>) -> Stage {
+            self.drains.push(has_failed);
+            Stage::Drains
+        }
+
+        /// As with a save, it takes another turn.
+        fn finish(&mut self, ended: Ended, _: Tell<'_>) -> bool {
+            self.finishes.push(ended);
+            self.finishes.len() > 1
+        }
+    }
+
+    /// Workers that do `work` with the stages, under a supervisor: how that ended, its lines, and
+    /// what the server noted.
+    fn supervised(
+        is_stop_asked: bool,
+        work: &[fn(&Stages) -> io::Result<()>],
+    ) -> (io::Result<Ended>, Vec<String>, Noting) {
+        let signals = Signals::block().unwrap();
+        let waker = Arc::new(Waker::new().unwrap());
+        let console = Console::open(&Places::default(), waker.clone()).unwrap();
+        let supervisor = Supervisor::new(console, waker.clone(), signals).unwrap();
+        let stages = Arc::new(Stages::new());
+        let mut crew = Crew::new("test", Arc::new(|| {}), stages.clone(), waker);
+        for work in work.iter().copied() {
+            let stages = stages.clone();
+            crew.start(move || work(&stages)).unwrap();
+        }
+        let mut server = Noting {
+            start: Instant::now(),
+            reload: Reload::new(|| Err("not asked for".to_owned())),
+            is_stop_asked,
+            drains: Vec::new(),
+            finishes: Vec::new(),
+        };
+        let mut lines = Vec::new();
+        let tell = &mut |line: &str| lines.push(line.to_owned());
+        let ended = supervisor.run(&mut crew, &mut server, "serves", tell);
+        (ended, lines, server)
+    }
+
+    fn until(stages: &Stages, stage: Stage) -> io::Result<()> {
+        while stages.get() < stage {
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+
+    /// A worker that fails ends the server: the others drain, all is finished, and its error is
+    /// reported. Invariant 1.
+    #[test]
+    fn a_failed_worker_ends_the_server() {
+        let work: [fn(&Stages) -> _; 2] =
+            [|stages| until(stages, Stage::Drains), |_| Err(io::Error::other("no more memory"))];
+        let (ended, lines, server) = supervised(false, &work);
+        assert_eq!(ended.unwrap_err().to_string(), "no more memory");
+        assert_eq!((server.drains, server.finishes), (vec![true], vec![Ended::Failed; 2]));
+        assert_eq!(lines, [""; 0]);
+    }
+
+    /// Workers that do not finish in time are ended, which is reported; those that do are waited
+    /// for, and nothing is said.
+    #[test]
+    fn a_drain_has_an_end() {
+        let (ended, lines, server) = supervised(true, &[|stages| until(stages, Stage::Ends)]);
+        assert_eq!((ended.unwrap(), server.finishes), (Ended::Late, vec![Ended::Late; 2]));
+        assert_eq!(lines, ["some answers were not finished in time"]);
+        let (ended, lines, server) = supervised(true, &[|stages| until(stages, Stage::Drains)]);
+        assert_eq!((ended.unwrap(), server.drains), (Ended::Well, vec![false]));
+        assert_eq!((server.finishes, lines.len()), (vec![Ended::Well; 2], 0));
+    }
+}
