@@ -25,6 +25,7 @@ use larder_serve::console::Console;
 use larder_serve::crew::{Crew, wake};
 use larder_serve::reload::Reload;
 use larder_serve::supervisor::{Ended, Supervisor};
+use larder_serve::writer::Writer;
 
 use rustix::net::SocketType;
 use rustix::net::sockopt::socket_type;
@@ -200,20 +201,7 @@ pub fn serve(
         settings.udp_bytes_max = settings.udp_bytes_max.min(bytes_max);
     }
     let supervisor_waker = Arc::new(Waker::new().map_err(system("eventfd"))?);
-    let (trace, tap) = match &options.operation.dnstap {
-        None => (None, None),
-        Some(target) => {
-            let (writer, tap) = dnstap::start(target.clone(), &host_name())
-                .map_err(system("a thread for dnstap"))?;
-            (Some(writer), Some(tap))
-        }
-    };
-    let (log_writer, log) = match &options.operation.query_log {
-        None => (None, None),
-        Some(log) => query_log::start(log.clone(), clock)
-            .map(|(writer, log)| (Some(writer), Some(log)))
-            .map_err(system("a thread for the query log"))?,
-    };
+    let Recorded { writers, tap, log } = Recorded::start(&options.operation, clock)?;
     let upstreams = options.forwards.iter().flat_map(|forward| forward.upstreams.iter().copied());
     let published = Arc::new(Shared::with_upstreams(cores, upstreams));
     let supervisor = Console::open(&options.operation.places(), supervisor_waker.clone())
@@ -281,7 +269,7 @@ pub fn serve(
         cache,
         clock,
         published: published.clone(),
-        writers: trace.into_iter().chain(log_writer).collect(),
+        writers,
         answerers: options.answerers.clone(),
         reload: reload(policies, beside.clone()),
         beside,
@@ -295,6 +283,24 @@ pub fn serve(
     let ended = supervisor.run(&mut crew, &mut duties, &status, tell).map_err(system("serving"))?;
     drop(running);
     Ok(Served { counts: published.sum(), was_hurried: ended == Ended::Forced })
+}
+
+/// What cores record for operators, and the threads that write it.
+struct Recorded {
+    writers: Vec<Writer>,
+    tap: Option<dnstap::Tap>,
+    log: Option<QueryLog>,
+}
+
+impl Recorded {
+    fn start(operation: &Operation, clock: Clock) -> Result<Recorded, ServeError> {
+        let system = |what| move |error| ServeError::System(what, error);
+        let tap = operation.dnstap.clone().map(|target| dnstap::start(target, &host_name()));
+        let log = operation.query_log.clone().map(|log| query_log::start(log, clock));
+        let (trace, tap) = tap.transpose().map_err(system("a thread for dnstap"))?.unzip();
+        let (writer, log) = log.transpose().map_err(system("a thread for the query log"))?.unzip();
+        Ok(Recorded { writers: trace.into_iter().chain(writer).collect(), tap, log })
+    }
 }
 
 /// Reads all that an operator may change while the server serves: the settings and files of the policy, certificates.

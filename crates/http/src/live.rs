@@ -4,7 +4,6 @@
 //! Live::start      the settings of the start; the thread of the access log, if there is one
 //! Live::replace    others take their place; what cannot change stays as it was at the start
 //! Follower         a loop looks once a turn, and goes on with what is in force by then
-//! reload           settings are read again by who knows how, and replaced
 //! ```
 //!
 //! Fixed at the start are what has been opened or cut to size: addresses, loops, memory, places for clients, the sockets of an operator, the
@@ -21,7 +20,6 @@ use std::io;
 use std::sync::Arc;
 
 use larder_serve::changes::Changes;
-use larder_serve::reload::{Reload, Reloaded};
 use larder_serve::watch::{self, Watch};
 use larder_serve::writer::{Meter, Writer};
 use parking_lot::Mutex;
@@ -29,7 +27,6 @@ use parking_lot::Mutex;
 use crate::access_log::{self, AccessLog, Log};
 use crate::health::Health;
 use crate::options::{Operation, Options};
-use crate::server::Common;
 
 /// What is in force.
 #[derive(Debug, Clone)]
@@ -149,35 +146,6 @@ pub struct Fresh {
 
 /// Reads settings anew. It may take its time: it is called on a thread of its own.
 pub type Source = Arc<dyn Fn() -> Result<Fresh, String> + Send + Sync>;
-
-/// Reads all that an operator may change while the server serves: certificates, settings, the file
-/// of the log. Without a source settings stay as they were at the start.
-pub(crate) fn reload(source: Option<Source>, common: &Common) -> Reload {
-    let Common { live, beside, mail, .. } = common.clone();
-    Reload::new(move || {
-        // Each is read whatever comes of the others.
-        let encrypted = beside.as_ref().map(|it| it.reload());
-        let changes = source.as_ref().map_or(Ok(Changes::default()), |source| {
-            let Fresh { options, changes } = source()?;
-            live.replace(options).map_err(|error| format!("a thread for the log: {error}"))?;
-            if let Some(beside) = &beside {
-                beside.follow(&live.setup().options);
-            }
-            mail.wake_all();
-            Ok(changes)
-        });
-        // After a rotation: what is in the place of its file by now.
-        live.reopen_log();
-        match (changes, encrypted) {
-            (Ok(changes), encrypted) => {
-                let parts = encrypted.map(|line| ("encrypted", line)).into_iter().collect();
-                Ok(Reloaded { changes, parts })
-            }
-            (Err(error), None) => Err(error),
-            (Err(error), Some(line)) => Err(format!("{error}; encrypted: {line}")),
-        }
-    })
-}
 
 #[cfg(test)]
 mod tests {

@@ -15,9 +15,11 @@ use larder_io::clock::Clock;
 use larder_io::event::{Signals, Waker};
 use larder_io::reactor::Batch;
 use larder_io::tcp::{ListenOptions, Sharing, listen};
+use larder_serve::changes::Changes;
 use larder_serve::connection_limit::ConnectionLimit;
 use larder_serve::console::Console;
 use larder_serve::crew::Crew;
+use larder_serve::reload::{Reload, Reloaded};
 use larder_serve::stage::{Stage, Stages};
 use larder_serve::supervisor::{Ended, Supervisor};
 
@@ -25,7 +27,7 @@ use crate::beside::{self, Door};
 use crate::counts::{Counts, Shared};
 use crate::descriptors;
 use crate::driver::{Driver, Parts};
-use crate::live::{self, Live, Source};
+use crate::live::{Fresh, Live, Source};
 use crate::mail::Mail;
 use crate::options::Options;
 use crate::snapshot::{self, Loaded};
@@ -324,13 +326,42 @@ pub fn serve(
     tell(News::Started { addresses, io, metrics, beside });
     let tell = &mut |line: &str| tell(News::Line(line));
     taken_over.iter().chain(&shortage).for_each(|line| tell(line));
-    let mut duties = Duties::new(common.clone(), live::reload(source, &common), saves);
+    let mut duties = Duties::new(common.clone(), reload(source, &common), saves);
     let loops = running.crew.count();
     let plural = if loops == 1 { "" } else { "s" };
     let status = format!("serves with {loops} loop{plural}");
     let ended = supervisor.run(&mut running.crew, &mut duties, &status, tell);
     let ended = ended.map_err(system("serving"))?;
     Ok(Served { counts: running.counts(), was_hurried: ended != Ended::Well })
+}
+
+/// Reads all that an operator may change while the server serves: certificates, settings, the file
+/// of the log. Without a source settings stay as they were at the start.
+fn reload(source: Option<Source>, common: &Common) -> Reload {
+    let Common { live, beside, mail, .. } = common.clone();
+    Reload::new(move || {
+        // Each is read whatever comes of the others.
+        let encrypted = beside.as_ref().map(|it| it.reload());
+        let changes = source.as_ref().map_or(Ok(Changes::default()), |source| {
+            let Fresh { options, changes } = source()?;
+            live.replace(options).map_err(|error| format!("a thread for the log: {error}"))?;
+            if let Some(beside) = &beside {
+                beside.follow(&live.setup().options);
+            }
+            mail.wake_all();
+            Ok(changes)
+        });
+        // After a rotation: what is in the place of its file by now.
+        live.reopen_log();
+        match (changes, encrypted) {
+            (Ok(changes), encrypted) => {
+                let parts = encrypted.map(|line| ("encrypted", line)).into_iter().collect();
+                Ok(Reloaded { changes, parts })
+            }
+            (Err(error), None) => Err(error),
+            (Err(error), Some(line)) => Err(format!("{error}; encrypted: {line}")),
+        }
+    })
 }
 
 /// The moment, as the engine has it.
