@@ -161,3 +161,20 @@ pub const OUTPUT: Setting =
 
 /// A row that is off unless it is given.
 pub const SWITCH: Setting = Setting { kind: Kind::Switch, default: "false", ..ROW };
+
+/// The rows of several lists in their order, for a command whose rows are in several modules.
+pub const fn joined<const N: usize>(lists: &[&[Setting]]) -> [Setting; N] {
+    let mut rows = [ROW; N];
+    let (mut list, mut row) = (0, 0);
+    while list < lists.len() {
+        let mut at = 0;
+        while at < lists[list].len() {
+            rows[row] = lists[list][at];
+            row += 1;
+            at += 1;
+        }
+        list += 1;
+    }
+    assert!(row == N, "the number of rows");
+    rows
+}
